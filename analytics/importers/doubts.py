@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from analytics.importers.model import Imported
+from analytics.importers.model import PROCESSES, Imported
 from analytics.importers.overview import ImportOverview
 from analytics.importers.ticks import MOST_GPUS, interval_fits, interval_text
 from fallow.clock import MINUTE_MS, format_duration, format_ms
@@ -36,7 +36,7 @@ def doubts(imported: Imported, overview: ImportOverview, now_ms: int) -> tuple[s
     """Everything that looks wrong, the importer's own findings first; `now_ms` tells what lies in the future."""
     found = [f"{file.path}: {odd}" for file in imported.files for odd in file.odd]
     found += imported.odd
-    for look in (_count, _times, _hours, _utilization, _memory, _power):
+    for look in (_count, _times, _hours, _utilization, _memory, _power, _lists_only):
         found += look(imported, overview)
     found += _future(imported, now_ms)
     found += _losses(imported)
@@ -98,6 +98,23 @@ def _power(imported: Imported, overview: ImportOverview) -> Iterator[str]:
     frame = imported.gpu
     if "energy_mj" in frame.columns:
         yield from _energy(frame.drop_nulls("energy_mj"))
+
+
+def _lists_only(imported: Imported, _: ImportOverview) -> Iterator[str]:
+    """Beside an earlier import of the same GPUs these would be rows, or by another name GPUs, of their own."""
+    frame = imported.gpu
+    if PROCESSES not in frame.columns:
+        return
+    told = [pl.col(name).count() > 0 for name in ("gpu_util_pct", "mem_used_bytes", "power_w") if name in frame.columns]
+    seen = frame.group_by("gpu").agg(
+        listed=pl.col(PROCESSES).count() > 0, told=pl.any_horizontal(pl.lit(value=False), *told)
+    )
+    count = seen.filter(pl.col("listed") & ~pl.col("told")).height
+    if count:
+        yield (
+            f"processes are listed, and no file says what the GPUs did ({count:,} of {seen.height:,}): import them in one command with a "
+            "log of utilization that names index and uuid"
+        )
 
 
 def _energy(frame: pl.DataFrame) -> Iterator[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from analytics.importers.json_documents import CUT_OFF, number, read_documents
 from analytics.importers.kinds import with_progress
+from analytics.importers.measures import BYTES
 from analytics.importers.model import FileReport, Imported, Tally, check_host
 from analytics.importers.nvidia_smi import Lines, NvidiaSmiSettings, read_lines, together
+from analytics.importers.processes import ImportedProcess, command_name, lists_by_line, readable, readable_pid
 from analytics.importers.source import ImportSource, open_source
 from analytics.importers.times import check_zone, given_interval_ms
 from fallow.errors import InputError
@@ -28,16 +30,16 @@ _FIELDS = {
 }
 """gpustat's key, and the field of nvidia-smi that it is. Units: gpustat/core.py, whose MB is 1024 * 1024 bytes."""
 
-_CUT_OFF = "in a document that is cut off or damaged"
 _OTHER_HOST = "of another host than --host"
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """A file as lines of nvidia-smi, and what was left out."""
+    """A file as lines of nvidia-smi, their GPUs as gpustat has them, and what was left out."""
 
     host: str
     lines: tuple[str, ...]
+    gpus: tuple[Mapping[str, Any], ...]
     left_out: Mapping[str, int]
 
 
@@ -78,16 +80,16 @@ def _read(path: str, source: ImportSource, rows: _Rows, settings: NvidiaSmiSetti
     for reason, count in rows.left_out.items():
         tally.drop(reason, count)
     text = ("\n".join([", ".join(["timestamp", *_FIELDS.values()]), *rows.lines]) + "\n").encode()
-    return read_lines(
-        Lines(path, replace(source, text=text, cut_off=False), sum(rows.left_out.values())), settings, tally
-    )
+    source = replace(source, text=text, cut_off=False)
+    lists = lists_by_line(dict(enumerate((_processes(gpu, tally) for gpu in rows.gpus), 1)))
+    return read_lines(Lines(path, source, sum(rows.left_out.values()), lists), settings, tally)
 
 
 def _rows(path: str, source: ImportSource, given: str | None) -> _Rows:
     """The file's samples of one host: of --host, else of the only one in it."""
     if source.text is None:
         raise InputError(f"{path} is Parquet, not the JSON of gpustat", "`fallow import series` reads Parquet")
-    documents, damaged = _documents(source.text.decode(errors="replace"))
+    documents, damaged = read_documents(source.text.decode(errors="replace"))
     good = [each for each in documents if isinstance(each, dict) and isinstance(each.get("gpus"), list)]
     if not good:
         raise InputError(f"{path} has no document of gpustat --json", "record it with gpustat --json")
@@ -104,40 +106,51 @@ def _rows(path: str, source: ImportSource, given: str | None) -> _Rows:
             f"{path} is of the host {next(iter(hosts))}, not of {given}", "give --host as the file says, or none"
         )
     others = sum(len(each["gpus"]) for each in good) - sum(len(each["gpus"]) for each in mine)
-    left_out = {_CUT_OFF: damaged + len(documents) - len(good), _OTHER_HOST: others}
-    lines = tuple(line for each in mine for line in _lines(each))
+    left_out = {CUT_OFF: damaged + len(documents) - len(good), _OTHER_HOST: others}
+    gpus = tuple(gpu if isinstance(gpu, dict) else {} for each in mine for gpu in each["gpus"])
     return _Rows(
         str(mine[0].get("hostname") or "") if mine else "",
-        lines,
+        tuple(line for each in mine for line in _lines(each)),
+        gpus,
         {name: count for name, count in left_out.items() if count},
     )
 
 
-def _documents(text: str) -> tuple[list[Any], int]:
-    """The JSON values that stand one after another, and how many stretches between them are none."""
-    decoder, found, damaged, at = json.JSONDecoder(), [], 0, 0
-    while (at := _next(text, at)) < len(text):
-        try:
-            value, at = decoder.raw_decode(text, at)
-            found.append(value)
-        except (json.JSONDecodeError, RecursionError):
-            damaged += 1
-            again = text.find("\n{", at + 1)
-            at = len(text) if again < 0 else again + 1
-    return found, damaged
-
-
-def _next(text: str, at: int) -> int:
-    while at < len(text) and text[at].isspace():
-        at += 1
-    return at
-
-
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    when = str(document.get("query_time") or "").replace(",", " ")
+    when = _cell(document.get("query_time"))
     for gpu in document["gpus"]:
         cells = gpu if isinstance(gpu, dict) else {}
         yield ", ".join([when, *(_cell(cells.get(key)) for key in _FIELDS)])
+
+
+def _processes(gpu: Mapping[str, Any], tally: Tally) -> list[ImportedProcess] | None:
+    """The processes of a GPU; None where gpustat was not allowed to list them."""
+    found = gpu.get("processes")
+    return readable((_process(each) for each in found), tally) if isinstance(found, list) else None
+
+
+def _process(entry: object) -> ImportedProcess | None:
+    values = entry if isinstance(entry, dict) else {}
+    pid = readable_pid(values.get("pid"))
+    if pid is None:
+        return None
+    return ImportedProcess(
+        pid,
+        mem_used_bytes=_size(values.get("gpu_memory_usage"), BYTES["MiB"]),
+        user=_known(values.get("username")),
+        command=command_name(_known(values.get("command"))),
+        host_mem_bytes=_size(values.get("cpu_memory_usage")) or None,  # gpustat writes 0 where it may not look
+    )
+
+
+def _size(value: object, factor: float = 1) -> int | None:
+    size = number(value)
+    return None if size is None or not 0 <= size < 2**43 else int(size * factor)
+
+
+def _known(value: object) -> str | None:
+    """The text, None for the `?` that gpustat writes where it may not look."""
+    return value if isinstance(value, str) and value.strip() not in ("", "?") else None
 
 
 def _cell(value: object) -> str:

@@ -77,7 +77,8 @@ class Imported:
     """Everything that one import read, ready to be published.
 
     `gpu` and `device` hold columns of the lake's tables of those names, in the lake's types; a column that is not
-    there is null. `gpu` has one row per (gpu, time + offset_ms).
+    there is null. `gpu` has one row per (gpu, time + offset_ms); its column `processes`, where there is one, holds the
+    process list of that moment: null where nobody looked, empty where there was no process.
     """
 
     host: str
@@ -122,14 +123,32 @@ KEYS = ["gpu", "true_ms"]
 """What tells two imported samples apart."""
 
 
+PROCESSES = "processes"
+"""The column of process lists (`analytics.importers.processes`)."""
+
+
 def unique_keys(frame: pl.DataFrame) -> pl.DataFrame:
-    """One row per (gpu, true_ms): of rows that share one, the first non-null value of each column."""
+    """One row per (gpu, true_ms): of rows that share one, the first non-null value of each column, and all processes."""
     again = pl.struct(KEYS).is_duplicated()
     repeated = frame.filter(again)
     if repeated.is_empty():
         return frame
-    merged = repeated.group_by(KEYS, maintain_order=True).agg(pl.all().drop_nulls().first())
+    merged = repeated.group_by(KEYS, maintain_order=True).agg(
+        pl.all().exclude(PROCESSES).drop_nulls().first(), *_joined_lists(frame)
+    )
     return pl.concat([frame.filter(~again), merged.select(frame.columns)])
+
+
+def _joined_lists(frame: pl.DataFrame) -> list[pl.Expr]:
+    """All lists of a group as one; null where none of them is known."""
+    if PROCESSES not in frame.columns:
+        return []
+    lists = pl.col(PROCESSES).drop_nulls()
+    return [
+        pl.when(lists.len() > 0)
+        .then(lists.list.explode(keep_nulls=False, empty_as_null=False).implode())
+        .alias(PROCESSES)
+    ]
 
 
 _FACTS = tuple(column.name for column in DEVICE.columns if column.name not in ("time", "gpu", "source"))

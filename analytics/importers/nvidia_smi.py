@@ -10,14 +10,15 @@ from functools import partial
 
 import polars as pl
 
+from analytics.importers.json_documents import CUT_OFF
 from analytics.importers.kinds import with_progress
-from analytics.importers.model import FileReport, Imported, Tally, check_host, daily_devices, unique_keys
-from analytics.importers.nvidia_smi_dmon import dmon_as_csv, is_dmon
-from analytics.importers.nvidia_smi_fields import QUANTITIES, Field, check_fields
+from analytics.importers.model import PROCESSES, FileReport, Imported, Tally, check_host, daily_devices
+from analytics.importers.nvidia_smi_dmon import kind_of_table, table_as_csv
+from analytics.importers.nvidia_smi_fields import MASKS, QUANTITIES, Field, check_fields
 from analytics.importers.nvidia_smi_lines import parse_lines
-from analytics.importers.nvidia_smi_xml import CUT_OFF as DOCUMENT_CUT_OFF
 from analytics.importers.nvidia_smi_xml import is_xml, xml_as_csv
 from analytics.importers.plausibility import Claim, check_values
+from analytics.importers.processes import beside_samples, counted, flat
 from analytics.importers.source import ImportSource, open_source
 from analytics.importers.ticks import MOST_GPUS, place
 from analytics.importers.times import (
@@ -79,23 +80,28 @@ class NvidiaSmiSettings:
     interval_ms: int | None
     fields: tuple[str, ...] | None
     day: date | None = None
-    """Of the first line of a dmon table that has times only."""
+    """Of the first line of a table of dmon or pmon that has times only."""
 
 
 class NvidiaSmi:
     name = "nvidia-smi"
-    summary = "what nvidia-smi wrote on one host: CSV of --query-gpu, tables of dmon -o DT, XML of -q -x"
+    summary = (
+        "what nvidia-smi wrote on one host: CSV of --query-gpu and --query-compute-apps, tables of dmon and pmon -o DT, "
+        "XML of -q -x"
+    )
     example = "fallow import nvidia-smi gpu.csv --host gn001 --tz Europe/Paris --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("files", nargs="+", metavar="FILE", help="CSV, dmon table or XML, plain or gzipped")
+        parser.add_argument(
+            "files", nargs="+", metavar="FILE", help="CSV, table of dmon or pmon, or XML, plain or gzipped"
+        )
         parser.add_argument("--host", required=True, help="host on which nvidia-smi ran")
         parser.add_argument("--tz", "--timezone", metavar="ZONE", dest="tz",
                             help="the host's time zone: nvidia-smi writes local time (default: UTC)")  # fmt: skip
         parser.add_argument(
             "--interval", metavar="DURATION", help="time between samples, such as 10s (default: inferred)"
         )
-        parser.add_argument("--date", metavar="DAY", help="day of the first line of a dmon table that has times only")
+        parser.add_argument("--date", metavar="DAY", help="day of the first line of a table that has times only")
         parser.add_argument("--fields", metavar="NAME,...", help="the columns of files without a header, in order")
 
     def read(self, args: argparse.Namespace) -> Imported:
@@ -131,11 +137,15 @@ def together(
 
 @dataclass(frozen=True)
 class Lines:
-    """A file as CSV of nvidia-smi, whatever it was, and how many of its rows were left out before."""
+    """A file as CSV of nvidia-smi, whatever it was, and how many of its rows were left out before.
+
+    `lists` are the process lists (`nr`, `processes`) of its lines.
+    """
 
     path: str
     source: ImportSource
     left_out: int = 0
+    lists: pl.DataFrame | None = None
 
 
 def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, FileReport]:
@@ -145,16 +155,16 @@ def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, Fil
     if source.text is None:
         raise InputError(f"{path} is Parquet, not the CSV of nvidia-smi", "`fallow import series` reads Parquet")
     tally.notes.extend(source.notes)
-    if is_dmon(source.text):
-        tally.notes.append("read as a table of nvidia-smi dmon")
+    if (kind := kind_of_table(source.text)) is not None:
+        tally.notes.append(f"read as a table of nvidia-smi {kind}")
         return read_lines(
-            Lines(path, replace(source, text=dmon_as_csv(path, source.text, settings.day))), settings, tally
+            Lines(path, replace(source, text=table_as_csv(path, source.text, settings.day))), settings, tally
         )
     if is_xml(source.text):
-        text, lost = xml_as_csv(path, source.text)
+        text, lists, lost = xml_as_csv(path, source.text, tally)
         tally.notes.append("read as documents of nvidia-smi -q -x")
-        tally.drop(DOCUMENT_CUT_OFF, lost)
-        return read_lines(Lines(path, replace(source, text=text, cut_off=False), lost), settings, tally)
+        tally.drop(CUT_OFF, lost)
+        return read_lines(Lines(path, replace(source, text=text, cut_off=False), lost, lists), settings, tally)
     return read_lines(Lines(path, source), settings, tally)
 
 
@@ -162,6 +172,8 @@ def read_lines(given: Lines, settings: NvidiaSmiSettings, tally: Tally) -> tuple
     """The rows of CSV of nvidia-smi and their account; raises InputError, UsageError."""
     path, source = given.path, given.source
     rows, lines = parse_lines(source, settings.fields, tally)
+    if PROCESSES in rows.columns and rows["nameless"].any():
+        raise InputError(f"{path} does not say on which GPU a process is", "query gpu_uuid too")
     times = localise(rows["local"], settings.zone)
     if times.skipped is not None:
         raise InputError(
@@ -171,6 +183,8 @@ def read_lines(given: Lines, settings: NvidiaSmiSettings, tally: Tally) -> tuple
         )
     tally.notes.extend(times.notes)
     tally.odd.extend([*times.odd, *_stepped(rows, settings.zone, noted=bool(times.notes))])
+    if given.lists is not None:
+        rows = rows.join(given.lists, on="nr", how="left", maintain_order="left")
     rows = drop_impossible(rows.with_columns(true_ms=times.ms), NVIDIA_SMI_BEGAN_MS, tally)
     if rows.height:
         cut_off = source.cut_off or not source.last_line_whole
@@ -181,6 +195,9 @@ def read_lines(given: Lines, settings: NvidiaSmiSettings, tally: Tally) -> tuple
             f"{path} has no usable row" + (f" ({reasons})" if reasons else ""), "check that nvidia-smi wrote it"
         )
     tally.odd.extend(check_values(rows, _claims(path), tally.nulled, _card(rows)))
+    if PROCESSES in rows.columns:
+        memory = {"mem_used_bytes": Claim(f"{path}: memory of processes", declared=False, declare=_look_at_memory)}
+        tally.odd.extend(check_values(flat(rows, ()), memory, {}, _card(rows)))
     return rows, tally.report(path, lines + given.left_out, rows.height)
 
 
@@ -195,6 +212,10 @@ def _claims(path: str) -> dict[str, Claim]:
 def _declare(field: Field, unit: str) -> str:
     shown = unit or field.default_unit
     return f"its header names the wrong unit, or none: --fields names them for files without one, '{field.names[0]} [{shown}]'"
+
+
+def _look_at_memory(unit: str) -> str:
+    return f"it is read as MiB{f', and looks like {unit}' if unit else ''}: give the file as it was written"
 
 
 def _card(rows: pl.DataFrame) -> int | None:
@@ -212,8 +233,8 @@ def _stepped(rows: pl.DataFrame, zone: str, *, noted: bool) -> list[str]:
 def _merge(frames: Sequence[pl.DataFrame], host: str) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """All files' rows with their GPU, one row per (gpu, true_ms)."""
     rows = name_gpus(pl.concat(frames, how="diagonal"), host)
-    once = unique_keys(rows)
+    once, again = beside_samples(rows, [field.column for field in (*QUANTITIES, MASKS)])
     check_count(once, host)
-    again = rows.height - once.height
-    notes = (f"{again} rows repeat a GPU and time: first non-null values kept",) if again else ()
-    return once, notes
+    once, notes = counted(once)
+    repeated = (f"{again} rows repeat a GPU and time: first non-null values kept",) if again else ()
+    return once, (*repeated, *notes)

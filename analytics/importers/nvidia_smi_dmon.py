@@ -1,9 +1,9 @@
-"""`nvidia-smi dmon -o DT`: its table rewritten as the CSV of --query-gpu, line for line."""
+"""`nvidia-smi dmon` and `pmon -o DT`: their tables rewritten as the CSV of --query-gpu, line for line."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -26,31 +26,54 @@ _FIELDS = {
 MiB although dmon writes MB: it is the number that --query-gpu writes as MiB.
 """
 
+_PROCESS_FIELDS = {
+    "gpu": ("index", "Idx"),
+    "pid": ("pid", "#"),
+    "type": ("process_type", "C/G"),
+    "fb": ("used_gpu_memory [MiB]", "MB"),
+    "command": ("process_name", "name"),
+}
+"""pmon's columns likewise. Its `sm` is the share of one process, from which nothing follows for the GPU."""
+
 _UNITS = re.compile(r"#\s*(?:YYYYMMDD|HH:MM:SS|Idx)\b")
 _HEADER = re.compile(r"#\s*(?:Date\b|Time\b|gpu\b)")
 _HALF_DAY_S = 43_200
 
 
-def is_dmon(text: bytes) -> bool:
-    """Whether the text is a table of dmon (or pmon)."""
-    return _HEADER.match(text[:200].decode(errors="replace").lstrip()) is not None
+def kind_of_table(text: bytes) -> str | None:
+    """`dmon` or `pmon`, whose table the text is; None if it is none."""
+    head = text[:400].decode(errors="replace").lstrip().partition("\n")[0]
+    if _HEADER.match(head) is None:
+        return None
+    return "pmon" if "pid" in _cells(head.lstrip("# ")) else "dmon"
 
 
 @dataclass
 class _Table:
-    """The columns of the header read last, and the day that times without one belong to."""
+    """The columns of the header read last, what they become, and the day that times without one belong to."""
 
+    kind: str
     names: tuple[str, ...] = ()
     day: date | None = None
     last_s: int = 0
 
+    @property
+    def fields(self) -> Mapping[str, tuple[str, str]]:
+        return _PROCESS_FIELDS if self.kind == "pmon" else _FIELDS
 
-def dmon_as_csv(path: str, text: bytes, day: date | None) -> bytes:
-    """The same lines as CSV; header lines of units are blank. `day` is that of the first line where dmon wrote no date.
+    @property
+    def quantities(self) -> list[str]:
+        """The columns to write: of pmon's only those that are read."""
+        names = [name for name in self.names if name not in ("Date", "Time")]
+        return [name for name in names if name in _PROCESS_FIELDS] if self.kind == "pmon" else names
 
-    Raises InputError for pmon's tables and for those without times.
+
+def table_as_csv(path: str, text: bytes, day: date | None) -> bytes:
+    """The same lines as CSV; header lines of units are blank. `day` is that of the first line where no date is written.
+
+    Raises InputError for tables without times, and where the unit of a column is another.
     """
-    table = _Table(day=day)
+    table = _Table(kind_of_table(text) or "dmon", day=day)
     end = "\n" if text.endswith(b"\n") else ""
     return ("\n".join(_lines(path, text.decode(errors="replace").splitlines(), table)) + end).encode()
 
@@ -58,49 +81,46 @@ def dmon_as_csv(path: str, text: bytes, day: date | None) -> bytes:
 def _lines(path: str, lines: Sequence[str], table: _Table) -> Iterator[str]:
     for line in lines:
         if _UNITS.match(line.strip()):
-            _check_units(path, table, tuple(line.replace(",", " ").lstrip("# ").split()))
+            _check_units(path, table, _cells(line.strip().removeprefix("#")))
             yield ""
         elif _HEADER.match(line.strip()):
-            table.names = tuple(line.replace(",", " ").lstrip("# ").split())
+            table.names = _cells(line.lstrip("# "))
             _check_header(path, table)
-            yield ", ".join(["timestamp", *(_FIELDS.get(name, (name, ""))[0] for name in _quantities(table))])
+            yield ", ".join(["timestamp", *(table.fields.get(name, (name, ""))[0] for name in table.quantities)])
         else:
             yield _row(line, table)
 
 
-def _quantities(table: _Table) -> list[str]:
-    return [name for name in table.names if name not in ("Date", "Time")]
+def _cells(line: str, most: int = 0) -> tuple[str, ...]:
+    """The cells of a line; where there may be `most`, the last one takes the rest."""
+    return tuple(cell.strip() for cell in line.replace(",", " ").split(None, most - 1))
 
 
 def _check_header(path: str, table: _Table) -> None:
-    if "pid" in table.names:
-        raise InputError(
-            f"{path} is a table of nvidia-smi pmon, which says nothing of whole GPUs", "import one of dmon"
-        )
+    what = f"{path} is a table of nvidia-smi {table.kind}"
     if "Time" not in table.names:
-        raise InputError(f"{path} is a table of nvidia-smi dmon without times", "record it with nvidia-smi dmon -o DT")
+        raise InputError(f"{what} without times", f"record it with nvidia-smi {table.kind} -o DT")
     if "Date" not in table.names and table.day is None:
-        raise InputError(
-            f"{path} is a table of nvidia-smi dmon without dates", "give the day of its first line: --date 2026-11-20"
-        )
+        raise InputError(f"{what} without dates", "give the day of its first line: --date 2026-11-20")
 
 
 def _check_units(path: str, table: _Table, units: Sequence[str]) -> None:
     for name, unit in zip(table.names, units, strict=False):
-        expected = _FIELDS.get(name, ("", unit))[1]
+        expected = table.fields.get(name, ("", unit))[1]
         if unit != expected:
             raise InputError(
-                f"{path}: {name} is in {unit}, and dmon writes {expected}", "import the CSV of --query-gpu"
+                f"{path}: {name} is in {unit}, and {table.kind} writes {expected}", "import the CSV of --query-gpu"
             )
 
 
 def _row(line: str, table: _Table) -> str:
-    cells = line.replace(",", " ").split()
+    cells = _cells(line, len(table.names) if table.kind == "pmon" else 0)
     if len(cells) != len(table.names) or not table.names:
         return line.replace(",", " ")  # too few fields, or a message: counted as such further on
     values = dict(zip(table.names, cells, strict=True))
     when = _moment(values, table)
-    return ", ".join([when, *("[N/A]" if values[name] == "-" else values[name] for name in _quantities(table))])
+    absent = {name: "[N/A]" for name in table.quantities if values[name] == "-" and name != "pid"}
+    return ", ".join([when, *(absent.get(name, values[name]) for name in table.quantities)])
 
 
 def _moment(values: dict[str, str], table: _Table) -> str:

@@ -16,7 +16,7 @@ from analytics.importers.measures import BYTES, CELSIUS, MHZ, MILLIJOULES, WATTS
 from analytics.importers.model import Tally
 from analytics.importers.values import clean
 from fallow.errors import UsageError
-from fallow.schema import DEVICE, GPU, Column
+from fallow.schema import DEVICE, GPU, PROCESS, Column
 
 _PERCENT = {"%": 1.0}
 
@@ -32,7 +32,9 @@ class Field:
 
     @property
     def described(self) -> Column:
-        """The column of the `gpu` or `device` table."""
+        """The column of the `gpu`, `device` or (`process.`) `process` table."""
+        if self.column.startswith("process."):
+            return PROCESS.column(self.column.removeprefix("process."))
         return (GPU if self.column in GPU.names else DEVICE).column(self.column)
 
 
@@ -60,10 +62,19 @@ TEXTS = {
     "count": ("count",),
 }
 TIMESTAMP = "timestamp"
+PID = "pid"
+COMMAND = "process_name"
+KIND = "process_type"
+"""Of pmon's tables as CSV: --query-compute-apps has no such field."""
+
+PROCESS_MEMORY = Field("process.mem_used_bytes", ("used_gpu_memory", "used_memory"), BYTES, "MiB")
 KNOWN = (
     TIMESTAMP,
-    *(name for field in (*QUANTITIES, MASKS) for name in field.names),
+    *(name for field in (*QUANTITIES, MASKS, PROCESS_MEMORY) for name in field.names),
     *(name for names in TEXTS.values() for name in names),
+    PID,
+    COMMAND,
+    KIND,
 )
 
 HEADER = r"(?i)(?:^|,)\s*(?:" + "|".join(re.escape(name) for name in KNOWN) + r")\s*(?:\[[^\]]*\])?\s*(?:,|$)"

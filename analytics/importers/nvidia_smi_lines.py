@@ -8,12 +8,16 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.importers.model import Tally
+from analytics.importers.model import PROCESSES, Tally
 from analytics.importers.nvidia_smi_fields import (
+    COMMAND,
     HEADER,
     HEADER_WITHIN,
+    KIND,
     KNOWN,
     MASKS,
+    PID,
+    PROCESS_MEMORY,
     QUANTITIES,
     TEXTS,
     TIMESTAMP,
@@ -22,6 +26,7 @@ from analytics.importers.nvidia_smi_fields import (
     mask,
     quantity,
 )
+from analytics.importers.processes import KINDS, NO_PROCESS, command_names, one_process_lists
 from analytics.importers.source import ImportSource
 from analytics.importers.times import parse_local
 from fallow.errors import InputError, UsageError
@@ -188,7 +193,13 @@ def _parse_group(header: Header, at: int, group: pl.DataFrame, tally: Tally) -> 
         health=health.cast(pl.String),
         nameless=pl.lit(nameless),
     )
-    return frame.with_columns(*_texts(header, cells), *_quantities(header, cells, tally))
+    frame = frame.with_columns(
+        *_texts(header, cells), *_quantities(header, cells, tally), *_processes(header, cells, tally)
+    )
+    if PROCESSES not in frame.columns:
+        return frame
+    tally.drop("a process without an id", frame[PROCESSES].null_count())
+    return frame.drop_nulls(PROCESSES)
 
 
 def _note_unused(header: Header, tally: Tally) -> None:
@@ -223,6 +234,28 @@ def _quantities(header: Header, cells: pl.DataFrame, tally: Tally) -> list[pl.Se
     return found
 
 
+def _processes(header: Header, cells: pl.DataFrame, tally: Tally) -> Iterator[pl.Series]:
+    """The one process that each line is about, as a list of it; `-` says that there is none."""
+    at = header.position(PID)
+    if at is None:
+        return
+    text = cells.to_series(at).str.strip_chars()
+    none = text == NO_PROCESS
+    pid = text.cast(pl.Int32, strict=False)
+    pid = pid.set(pid <= 0, None)
+    known = {"pid": pid}
+    place = next((found for name in PROCESS_MEMORY.names if (found := header.position(name)) is not None), None)
+    if place is not None:
+        used = cells.to_series(place).set(none, None)
+        known["mem_used_bytes"] = quantity(used, PROCESS_MEMORY, header.fields[place][1], tally)
+    if (place := header.position(COMMAND)) is not None:
+        known["command"] = command_names(cells.to_series(place))
+    if (place := header.position(KIND)) is not None:
+        kinds = cells.to_series(place).str.strip_chars()
+        known["kind"] = kinds.replace_strict(KINDS, default=None, return_dtype=pl.String)
+    yield one_process_lists(pl.DataFrame(known), none=none)
+
+
 def _doubt_last_value(frame: pl.DataFrame, reader: _Reader, tally: Tally) -> pl.DataFrame:
     """nvidia-smi ends every line. If the last one has no end, its last value may lack digits and is dropped."""
     last, header = reader.last_nr, Header.of(reader.header)
@@ -230,7 +263,7 @@ def _doubt_last_value(frame: pl.DataFrame, reader: _Reader, tally: Tally) -> pl.
         return frame
     name = header.fields[-1][0]
     column = next((field.column for field in (*QUANTITIES, MASKS) if name in field.names), None)
-    if name == TIMESTAMP or any(name in names for names in TEXTS.values()):
+    if name in (TIMESTAMP, PID, COMMAND, KIND, *PROCESS_MEMORY.names) or any(name in names for names in TEXTS.values()):
         tally.drop("last line cut off", 1)
         return frame.head(-1)
     if column is not None and frame[column][-1] is not None:

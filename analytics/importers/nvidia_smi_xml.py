@@ -7,6 +7,11 @@ from collections.abc import Iterator
 from datetime import datetime
 from xml.etree import ElementTree as ET
 
+import polars as pl
+
+from analytics.importers.measures import BYTES
+from analytics.importers.model import Tally
+from analytics.importers.processes import KINDS, ImportedProcess, command_name, lists_by_line, readable, readable_pid
 from fallow.errors import InputError
 
 _FIELDS = {
@@ -35,7 +40,6 @@ _FIELDS = {
 """The field of --query-gpu, and where documents of drivers 470 to 580 hold it: the first that is there counts."""
 
 HEADER = ("timestamp", "index", "pci.bus_id", "driver_version", *_FIELDS)
-CUT_OFF = "in a document that is cut off or damaged"
 _END = b"</nvidia_smi_log>"
 
 
@@ -44,21 +48,24 @@ def is_xml(text: bytes) -> bool:
     return re.match(rb"\s*(?:<\?xml|<!DOCTYPE nvidia_smi_log|<nvidia_smi_log)", text) is not None
 
 
-def xml_as_csv(path: str, text: bytes) -> tuple[bytes, int]:
-    """A line per GPU and document, and how many GPUs stand in documents that cannot be read.
+def xml_as_csv(path: str, text: bytes, tally: Tally) -> tuple[bytes, pl.DataFrame, int]:
+    """A line per GPU and document, the lines' process lists, and how many GPUs stand in documents that cannot be read.
 
     Raises InputError where the documents have no time.
     """
     lines, lost = [", ".join(HEADER)], 0
+    lists: dict[int, list[ImportedProcess] | None] = {}
     documents = text.split(_END)
     for document in documents:
         if not document.strip():
             continue
         try:
-            lines.extend(_lines(path, _parse(document + _END)))
+            root = _parse(document + _END)
+            lists |= enumerate((_processes(gpu, tally) for gpu in root.iterfind("gpu")), len(lines))
+            lines.extend(_lines(path, root))
         except ET.ParseError:
             lost += max(len(re.findall(rb"<gpu id=", document)), 1)
-    return ("\n".join(lines) + "\n").encode(), lost
+    return ("\n".join(lines) + "\n").encode(), lists_by_line(lists), lost
 
 
 def _parse(document: bytes) -> ET.Element:
@@ -77,7 +84,25 @@ def _lines(path: str, root: ET.Element) -> Iterator[str]:
 
 
 def _cell(text: str | None) -> str:
-    return (text or "[N/A]").strip().replace(",", " ")
+    return " ".join((text or "[N/A]").strip().replace(",", " ").splitlines())
+
+
+def _processes(gpu: ET.Element, tally: Tally) -> list[ImportedProcess] | None:
+    """The processes of a GPU; None where the document says `N/A` or nothing instead of a list."""
+    block = gpu.find("processes")
+    if block is None or (block.text or "").strip():
+        return None
+    return readable((_process(each) for each in block.iterfind("process_info")), tally)
+
+
+def _process(info: ET.Element) -> ImportedProcess | None:
+    pid = readable_pid(info.findtext("pid"))
+    if pid is None:
+        return None
+    kind = KINDS.get((info.findtext("type") or "").strip())
+    size = re.fullmatch(r"(\d+) (MiB|KiB|GiB)", (info.findtext("used_memory") or "").strip())
+    used = None if size is None else int(int(size[1]) * BYTES[size[2]])
+    return ImportedProcess(pid, kind, used, command=command_name(info.findtext("process_name")))
 
 
 def _moment(path: str, text: str | None) -> str:

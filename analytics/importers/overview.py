@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.importers.model import Imported
+from analytics.importers.model import PROCESSES, Imported
+from analytics.importers.processes import flat
 from fallow.clock import HOUR_MS, format_duration
 from fallow.units import format_bytes
 
@@ -37,6 +38,11 @@ class ImportOverview:
     """Median step between samples of a GPU."""
 
     longest_gap_ms: int | None
+    processes: int | None
+    """Different process ids; None where no file lists processes."""
+
+    users: int | None
+    """Different users of the processes; 0 where the files name none."""
 
 
 def overview_of(imported: Imported) -> ImportOverview:
@@ -61,7 +67,15 @@ def overview_of(imported: Imported) -> ImportOverview:
         power_limit_w=_mean(_values(imported.device, "power_limit_w")),
         cadence_ms=None if steps.is_empty() else _number(steps.median()),
         longest_gap_ms=None if gap is None else int(_number(gap)),
+        **_listed(frame),
     )
+
+
+def _listed(frame: pl.DataFrame) -> dict[str, int | None]:
+    if PROCESSES not in frame.columns or frame[PROCESSES].null_count() == frame.height:
+        return {"processes": None, "users": None}
+    every = flat(frame, ())
+    return {name: every[column].drop_nulls().n_unique() for name, column in (("processes", "pid"), ("users", "user"))}
 
 
 def _true_ms() -> pl.Expr:
@@ -96,3 +110,6 @@ def overview_lines(overview: ImportOverview) -> Iterator[str]:
     if overview.cadence_ms is not None and overview.longest_gap_ms is not None:
         step, gap = format_duration(round(overview.cadence_ms)), format_duration(overview.longest_gap_ms)
         yield f"cadence   {step} between samples of a GPU (median), {gap} at the most"
+    if overview.processes is not None:
+        users = f"of {overview.users:,} users" if overview.users else "of users whom no file names"
+        yield f"processes {overview.processes:,} {users if overview.processes else 'listed'}"

@@ -16,18 +16,24 @@ import pyarrow as pa
 
 from analytics.importers.kinds import with_progress
 from analytics.importers.model import Imported
+from analytics.importers.processes import process_rows
 from analytics.importers.times import LATEST_MS
 from analytics.importers.values import conform
 from fallow import parquet
 from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake, LakeFile, visible
-from fallow.schema import DEVICE, GPU, Table
+from fallow.schema import DEVICE, GPU, PROCESS, Table
 
 _DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "gpu": {"health": "ok", "util_source": "import"},
     "device": {"source": "import"},
+    "process": {"attribution": "import"},
 }
 """Filled in after merging, so that an importer that knows nothing of a column never hides what another one knew."""
+
+_KEYS: Mapping[str, list[str]] = {"gpu": ["gpu", "true_ms"], "device": ["gpu"], "process": ["gpu", "time", "pid"]}
+_LAST_KEYS: Mapping[str, list[str]] = {"gpu": ["offset_ms"], "process": ["pid"]}
+"""What sorts rows of one GPU and time."""
 
 _TRUE_MS = (pl.col("time").dt.epoch("ms") + pl.col("offset_ms").fill_null(0)).alias("true_ms")
 
@@ -49,11 +55,14 @@ class Published:
 
 def publish(lake: Lake, imported: Imported) -> tuple[Published, ...]:
     """Merges the rows into the lake. Raises LakeError; what is there then is whole, and the same import completes it."""
-    due = [(DEVICE, imported.device), (GPU, imported.gpu)]
-    present = {table.name: _present(lake, table, imported.host) for table, _ in due}
+    present = {table.name: _present(lake, table, imported.host) for table in (DEVICE, PROCESS, GPU)}
     for files in present.values():
         for file in visible(files):
             parquet.open_file(file)  # a broken file is found before anything is written
+    rows = _keep_dates(imported.gpu, present[GPU.name])
+    listed = process_rows(rows)
+    # lists lie there before the rows that count them
+    due = [(DEVICE, imported.device), *([(PROCESS, listed)] if listed.height else []), (GPU, rows)]
     return tuple(
         _publish_table(lake, table, conform(frame, table), imported.host, present[table.name]) for table, frame in due
     )
@@ -65,8 +74,6 @@ def _present(lake: Lake, table: Table, host: str) -> list[LakeFile]:
 
 
 def _publish_table(lake: Lake, table: Table, rows: pl.DataFrame, host: str, present: list[LakeFile]) -> Published:
-    if table is GPU:
-        rows = _keep_dates(rows, present)
     days = rows.with_columns(day=pl.col("time").dt.strftime("%Y-%m-%d")).partition_by(
         "day", as_dict=True, include_key=False
     )
@@ -108,7 +115,8 @@ def merge(table: Table, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """The rows of both, sorted; where both have a row, new values win unless they are null.
 
     Rows of `gpu` are the same if GPU and true time are (time + offset_ms: also when another interval was given);
-    rows of `device` if the GPU is, on one date, and then the earlier time stays.
+    rows of `device` if the GPU is, on one date, and then the earlier time stays; rows of `process` if GPU, time and
+    process are.
     """
     keys = _keys(table)
     marked = _keyed(table, new).with_columns(is_new=pl.lit(value=True))
@@ -128,7 +136,7 @@ def merge(table: Table, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
         .alias(name)
         for name, value in _DEFAULTS[table.name].items()
     )
-    return filled.select(table.names).sort(["gpu", "time", *(["offset_ms"] if table is GPU else [])])
+    return filled.select(table.names).sort(["gpu", "time", *_LAST_KEYS.get(table.name, [])])
 
 
 def _applies(table: Table, name: str) -> pl.Expr:
@@ -140,7 +148,7 @@ def _applies(table: Table, name: str) -> pl.Expr:
 
 
 def _keys(table: Table) -> list[str]:
-    return ["gpu", "true_ms"] if table is GPU else ["gpu"]
+    return _KEYS[table.name]
 
 
 def _keyed(table: Table, rows: pl.DataFrame) -> pl.DataFrame:

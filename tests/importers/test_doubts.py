@@ -43,6 +43,7 @@ def test_the_summary_shows_what_the_import_amounts_to(smi: Callable) -> None:
         "gpus": 2, "hosts": ["gn001"], "rows": 80, "gpu_hours": pytest.approx(80 / 360), "span_hours": pytest.approx(40 / 360),
         "mean_util_pct": 2, "zero_ratio": 0.2, "mean_mem_used_bytes": 40_000 * 2**20, "mem_total_bytes": 80_000 * 2**20,
         "mean_power_w": 350, "power_limit_w": 700, "cadence_ms": 10_000, "longest_gap_ms": 10_000,
+        "processes": None, "users": None,
     }  # fmt: skip
     assert summary["rows"] == {"read": 80, "dropped": 0, "merged": 0, "kept": 80}
     assert (summary["odd"], summary["published"]) == ([], True)

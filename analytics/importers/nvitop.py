@@ -1,0 +1,205 @@
+"""`fallow import nvitop`: what nvitop's ResourceMetricCollector collected, as JSON or as CSV of a data frame."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+import polars as pl
+
+from analytics.importers.kinds import with_progress
+from analytics.importers.measures import BYTES, unit_of
+from analytics.importers.model import (
+    PROCESSES,
+    FileReport,
+    Imported,
+    Tally,
+    check_host,
+    daily_devices,
+    unique_keys,
+)
+from analytics.importers.nvidia_smi import check_count
+from analytics.importers.nvitop_records import CollectedRecord, read_records
+from analytics.importers.plausibility import Claim, check_values
+from analytics.importers.processes import LISTS, ImportedProcess, counted, flat, readable_pid
+from analytics.importers.source import open_source
+from analytics.importers.times import NVIDIA_SMI_BEGAN_MS, drop_impossible, given_interval_ms, on_grid
+from analytics.importers.values import clean
+from fallow.errors import InputError
+from fallow.schema import DEVICE, GPU, Column
+
+_COLUMNS = {
+    "gpu_utilization": "gpu_util_pct",
+    "memory_utilization": "mem_util_pct",
+    "memory_used": "mem_used_bytes",
+    "memory_total": "mem_total_bytes",
+    "power_usage": "power_w",
+    "power_limit": "power_limit_w",
+    "temperature": "temperature_c",
+}
+"""nvitop's metric, and the column that it is. Its unit stands behind its name: `memory_used (MiB)`."""
+
+_SHARES = ("gpu_utilization", "memory_utilization")
+_GPU = re.compile(r"(?:cuda:\d+ \()?gpu:(\d{1,4})\)?")
+_KEY = re.compile(r"(\w+) \([^)]*\)")
+_SINCE_BEGUN = "averages since the collector began, without the last value"
+
+
+class Nvitop:
+    name = "nvitop"
+    summary = "JSON or CSV of what nvitop's ResourceMetricCollector collected on one host"
+    example = "fallow import nvitop metrics.jsonl --host gn001 --lake /srv/lake"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "files", nargs="+", metavar="FILE", help="records as JSON or as CSV with a header, plain or gzipped"
+        )
+        parser.add_argument("--host", required=True, help="host on which nvitop ran")
+        parser.add_argument(
+            "--interval", metavar="DURATION", help="time between records, such as 10s (default: inferred)"
+        )
+
+    def read(self, args: argparse.Namespace) -> Imported:
+        """Reads the files; raises InputError or UsageError."""
+        host, interval_ms = check_host(args.host), given_interval_ms(args.interval)
+        read = [_read_file(path, host) for path in with_progress(args.files, "reading")]
+        rows = pl.concat([frame for frame, _ in read], how="diagonal")
+        once = unique_keys(rows)
+        check_count(once, host)
+        frame, notes = counted(once)
+        frame, interval = on_grid(frame, interval_ms)
+        reports = tuple(report for _, report in read)
+        return Imported(
+            host, frame, daily_devices(frame), reports, interval, "UTC (the files' own)", notes, interval_ms,
+            rows.height - once.height,
+        )  # fmt: skip
+
+
+def _read_file(path: str, host: str) -> tuple[pl.DataFrame, FileReport]:
+    tally = Tally()
+    source = open_source(path)
+    tally.notes.extend(source.notes)
+    frame = _frame([row for record in read_records(path, source, tally) for row in _rows(record, tally)], host, tally)
+    read = frame.height + sum(tally.dropped.values())
+    frame = drop_impossible(frame, NVIDIA_SMI_BEGAN_MS, tally)
+    if frame.is_empty():
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in tally.dropped.items())
+        raise InputError(
+            f"{path} has no usable record of nvitop's collector" + (f" ({reasons})" if reasons else ""),
+            "write what ResourceMetricCollector.collect() gives, one JSON object a line",
+        )
+    claims = {name: Claim(f"{path}: {name}", declared=False, declare=_declare) for name in _COLUMNS.values()}
+    card = frame["mem_total_bytes"].max()
+    card = card if isinstance(card, int) else None
+    tally.odd.extend(check_values(frame, claims, tally.nulled, card))
+    memory = {"mem_used_bytes": Claim(f"{path}: memory of processes", declared=False, declare=_declare)}
+    tally.odd.extend(check_values(flat(frame, ()), memory, {}, card))
+    return frame, tally.report(path, read, frame.height)
+
+
+def _declare(unit: str) -> str:
+    return (
+        f"{f'it looks like {unit}, and ' if unit else ''}its keys name another unit: give the file as nvitop wrote it"
+    )
+
+
+def _rows(record: CollectedRecord, tally: Tally) -> Iterator[dict[str, object]]:
+    """A row for each GPU of the record."""
+    gpus: dict[int, dict[str, float]] = defaultdict(dict)
+    for key, value in record.values.items():
+        scope, _, metric = key.partition("/")
+        if (gpu := _GPU.fullmatch(scope)) is not None:
+            gpus[int(gpu[1])][metric] = value
+        elif scope.startswith(("gpu:", "cuda:")):
+            _note(tally, "metrics of MIG instances are not read")
+    if not gpus:
+        tally.drop("a record without a GPU", 1)
+    lists = _processes(record)
+    for index, metrics in gpus.items():
+        values = dict(_values(metrics, goes_on=record.goes_on))
+        if record.goes_on and "gpu_util_pct" not in values and any(key.startswith("gpu_util") for key in metrics):
+            tally.drop(_SINCE_BEGUN, 1)
+            continue
+        moment = record.last_s if record.goes_on else record.begin_s
+        yield {"index": index, "true_ms": round(moment * 1000), PROCESSES: lists.get(index), **values}
+
+
+def _note(tally: Tally, note: str) -> None:
+    if note not in tally.notes:
+        tally.notes.append(note)
+
+
+def _values(metrics: Mapping[str, float], *, goes_on: bool) -> Iterator[tuple[str, float]]:
+    """The columns of one GPU: shares are averages of the window, all else, and all of a window that goes on, last values."""  # fmt: skip
+    for key in dict.fromkeys(each.rpartition("/")[0] for each in metrics):
+        known = _KEY.fullmatch(key)
+        name = None if known is None else known[1]
+        if name not in _COLUMNS:
+            continue
+        column = _described(_COLUMNS[name])
+        order = ("last",) if goes_on else ("mean",) if name in _SHARES else ("last", "mean")
+        value = next((metrics[at] for each in order if (at := f"{key}/{each}") in metrics), None)
+        if value is not None:
+            yield column.name, value * _factor(key, column)
+        if name == "gpu_utilization" and not goes_on and f"{key}/max" in metrics:
+            yield "gpu_util_max_pct", metrics[f"{key}/max"] * _factor(key, column)
+
+
+def _described(name: str) -> Column:
+    return (GPU if name in GPU.names else DEVICE).column(name)
+
+
+@cache
+def _factor(key: str, column: Column) -> float:
+    unit = unit_of(key, column, None)
+    return 1.0 if unit is None else unit.factor
+
+
+def _processes(record: CollectedRecord) -> dict[int, list[ImportedProcess]]:
+    """The processes that the record names on each GPU.
+
+    The collector follows the processes that it was told to, so a GPU without one may have others. In a window that
+    goes on it keeps those that have ended: only the running time of one that lives goes on too.
+    """
+    found: dict[int, list[ImportedProcess]] = defaultdict(list)
+    for key in record.values:
+        named = re.fullmatch(r"pid:(\d+)/([^/]+)/gpu_memory \(MiB\)/(?:last|mean)", key)
+        gpu = None if named is None else _GPU.fullmatch(named[2])
+        if named is None or gpu is None or (pid := readable_pid(named[1])) is None or not _lives(record, pid):
+            continue
+        if all(each.pid != pid for each in found[int(gpu[1])]):
+            used = _last(record.values, f"pid:{pid}/{named[2]}/gpu_memory (MiB)")
+            resident = _last(record.values, f"pid:{pid}/host/host_memory (MiB)")
+            found[int(gpu[1])].append(ImportedProcess(pid, mem_used_bytes=used, host_mem_bytes=resident))
+    return found
+
+
+def _lives(record: CollectedRecord, pid: int) -> bool:
+    key = f"pid:{pid}/host/running_time (min)"
+    return record.before is None or record.values.get(key) != record.before.get(key)
+
+
+def _last(values: Mapping[str, float], key: str) -> int | None:
+    value = values.get(f"{key}/last", values.get(f"{key}/mean"))
+    return None if value is None or not 0 <= value < 2**43 else int(value * BYTES["MiB"])
+
+
+def _frame(rows: list[dict[str, object]], host: str, tally: Tally) -> pl.DataFrame:
+    """The rows as columns of the lake, impossible values null and counted."""
+    names = ("gpu_util_max_pct", *_COLUMNS.values())
+    listed = [None if (each := row[PROCESSES]) is None else [vars(one) for one in each] for row in rows]  # type: ignore[attr-defined]
+    frame = pl.DataFrame(
+        {
+            "gpu_index": pl.Series([row["index"] for row in rows], dtype=pl.Int16),
+            "true_ms": pl.Series([row["true_ms"] for row in rows], dtype=pl.Int64),
+            PROCESSES: pl.Series(listed, dtype=LISTS),
+            **{name: pl.Series(name, [row.get(name) for row in rows], dtype=pl.Float64) for name in names},
+        }
+    )
+    cleaned = [clean(frame[name], _described(name), tally) for name in names]
+    return frame.with_columns(cleaned).with_columns(
+        gpu=pl.lit(f"{host}/") + pl.col("gpu_index").cast(pl.String)
+    )  # fmt: skip

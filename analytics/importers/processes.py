@@ -1,0 +1,161 @@
+"""Process lists in imports: a column of lists beside the values of a GPU and moment, and the lake's rows that they become."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import polars as pl
+
+from analytics.importers.model import PROCESSES, Tally, unique_keys
+from analytics.importers.values import conform, polars_type
+from fallow.schema import PROCESS
+
+KINDS = {"C": "compute", "C+G": "compute", "G": "graphics", "M": "mps", "M+C": "mps"}
+"""The letters of nvidia-smi. A process on both lists computes."""
+
+NO_PROCESS = "-"
+"""What pmon writes for a GPU without a process."""
+
+_UNEXPLAINED_BYTES = 10**9
+"""More than this in use (the default of ledger.held_min_bytes) is somebody's: a list without a process then hides some."""
+
+_ONE_ANSWER_MS = 50
+"""nvidia-smi writes the processes of one GPU within milliseconds, each line with a time of its own."""
+
+
+@dataclass(frozen=True)
+class ImportedProcess:
+    """One process of a list; None where the source does not say."""
+
+    pid: int
+    kind: str | None = None
+    mem_used_bytes: int | None = None
+    user: str | None = None
+    command: str | None = None
+    host_mem_bytes: int | None = None
+
+
+_TYPES = {each.name: polars_type(PROCESS.column(each.name)) for each in fields(ImportedProcess)}
+LISTS = pl.List(pl.Struct(_TYPES))
+_LARGEST_PID = 2**31 - 1
+
+
+def readable_pid(value: object) -> int | None:
+    """The process id that a JSON value or a text is; None where it is none."""
+    if isinstance(value, str) and re.fullmatch(r"\d{1,10}", value.strip()):
+        value = int(value)
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST_PID
+    return int(str(value)) if known else None
+
+
+def readable(found: Iterable[ImportedProcess | None], tally: Tally) -> list[ImportedProcess] | None:
+    """The processes of one list without those that have no id, which are counted; None where all are such."""
+    listed = list(found)
+    known = [each for each in listed if each is not None]
+    tally.null(PROCESSES, "a process without an id", len(listed) - len(known))
+    return known if known or not listed else None
+
+
+def command_name(text: str | None) -> str | None:
+    """The command without its folder and arguments; None for what stands where it is not known."""
+    if text is None or text.strip() in ("", "-", "?", "N/A", "[N/A]", "[Not Found]", "[Insufficient Permissions]"):
+        return None
+    first = text.strip() if "\\" in text else text.split()[0]
+    return re.split(r"[/\\]", first.rstrip("/\\"))[-1] or None
+
+
+def command_names(texts: pl.Series) -> pl.Series:
+    """`command_name` of many texts."""
+    names = {each: command_name(each) for each in texts.unique()}
+    return texts.replace_strict(names, default=None, return_dtype=pl.String)
+
+
+def lists_by_line(lists: Mapping[int, Sequence[ImportedProcess] | None]) -> pl.DataFrame:
+    """The lists (`nr`, `processes`) of the lines of a file; a list that is None is not known."""
+    found = [None if each is None else [vars(process) for process in each] for each in lists.values()]
+    return pl.DataFrame(
+        {"nr": pl.Series(list(lists), dtype=pl.UInt32), PROCESSES: pl.Series(found, dtype=LISTS)}
+    )  # fmt: skip
+
+
+def one_process_lists(frame: pl.DataFrame, *, none: pl.Series) -> pl.Series:
+    """A list per row of the frame (`pid` and other fields of a process): of none where `none`, null without a pid."""
+    known = [pl.col(name) if name in frame.columns else pl.lit(None) for name in _TYPES]
+    one = pl.struct(each.cast(kind).alias(name) for each, (name, kind) in zip(known, _TYPES.items(), strict=True))
+    readable = pl.col("pid").is_not_null() | none
+    length = pl.when(none).then(0).otherwise(1)
+    return frame.select(
+        pl.when(readable).then(pl.concat_list(one).list.head(length)).cast(LISTS).alias(PROCESSES)
+    ).to_series()
+
+
+def flat(lists: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+    """A row per process, with the frame's columns of those names beside it."""
+    known = lists.filter(pl.col(PROCESSES).list.len() > 0)
+    return known.select(*names, PROCESSES).explode(PROCESSES).unnest(PROCESSES)
+
+
+def beside_samples(rows: pl.DataFrame, values: Sequence[str]) -> tuple[pl.DataFrame, int]:
+    """One row per (gpu, true_ms), and how many rows with any of the `values` repeat one.
+
+    Rows that hold nothing but a list take the time of the GPU's nearest sample, if one is within its usual step. In a
+    longer gap there is one row per step.
+    """
+    if PROCESSES not in rows.columns:
+        once = unique_keys(rows)
+        return once, rows.height - once.height
+    bare = pl.all_horizontal(
+        pl.col(PROCESSES).is_not_null(), *(pl.col(each).is_null() for each in values if each in rows)
+    )
+    lists, samples = rows.filter(bare), rows.filter(~bare)
+    once = unique_keys(samples)
+    moved = _nearest(_of_one_answer(lists), once)
+    return unique_keys(pl.concat([once, moved.select(once.columns)])), samples.height - once.height
+
+
+def _of_one_answer(lists: pl.DataFrame) -> pl.DataFrame:
+    later = pl.col("true_ms").diff().fill_null(0) > _ONE_ANSWER_MS
+    ordered = lists.sort("gpu", "true_ms", maintain_order=True)
+    return ordered.with_columns(answer=later.cum_sum().over("gpu")).with_columns(
+        true_ms=pl.col("true_ms").first().over("gpu", "answer")
+    )
+
+
+def _nearest(lists: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
+    """The lists at the times of samples, as `beside_samples` says; of GPUs without samples at their own."""
+    if lists.is_empty() or samples.is_empty():
+        return lists
+    moments = samples.select("gpu", "true_ms", sample_ms="true_ms").sort("true_ms")
+    steps = moments.group_by("gpu").agg(step_ms=pl.col("true_ms").sort().diff().median().round(0).cast(pl.Int64))
+    beside = lists.sort("true_ms").join_asof(
+        moments, on="true_ms", by="gpu", strategy="nearest", check_sortedness=False
+    )
+    beside = beside.join(steps, on="gpu", how="left", maintain_order="left")
+    near = (pl.col("sample_ms") - pl.col("true_ms")).abs() <= pl.col("step_ms")
+    slot = pl.col("true_ms") - pl.col("true_ms") % pl.col("step_ms")
+    return beside.with_columns(true_ms=pl.when(near).then("sample_ms").otherwise(pl.coalesce(slot, "true_ms")))
+
+
+def counted(rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """The rows with `process_count`, null where the list is not known, and what there is to say about it."""
+    if PROCESSES not in rows.columns:
+        return rows, ()
+    count = pl.col(PROCESSES).list.eval(pl.element().struct.field("pid").n_unique()).list.first()
+    used = pl.col("mem_used_bytes") if "mem_used_bytes" in rows.columns else pl.lit(0)
+    none = pl.col(PROCESSES).list.len() == 0
+    hides = none & (used > _UNEXPLAINED_BYTES).fill_null(value=False)
+    many = int(rows.select(hides.sum()).item() or 0)
+    note = f"{many} process lists name nobody although more than 1 GB is in use: taken as not known"
+    done = rows.with_columns(process_count=pl.when(~hides).then(pl.when(none).then(0).otherwise(count)).cast(pl.Int16))
+    return done, (note,) if many else ()
+
+
+def process_rows(gpu: pl.DataFrame) -> pl.DataFrame:
+    """The rows of the lake's `process` table that an import's rows of `gpu` list: at their times, each process once."""
+    if PROCESSES not in gpu.columns:
+        return conform(pl.DataFrame(schema={"time": pl.Datetime("ms", "UTC")}), PROCESS)
+    listed = flat(gpu, ("gpu", "time", "interval_ms"))
+    once = listed.group_by("gpu", "time", "pid", maintain_order=True).agg(pl.all().drop_nulls().first())
+    return conform(once, PROCESS).sort("gpu", "time", "pid")
