@@ -22,6 +22,7 @@ from analytics.language.plain_text import count, folded, page_columns
 from analytics.render.report.text import for_text, section_text
 from analytics.sections.evaluation import evaluation_sections
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
+from analytics.workloads.confidence import JUDGED_MIN
 from fallow.clock import HOUR_MS, SystemClock, format_ms, parse_duration_ms
 from fallow.lake import Lake
 
@@ -96,8 +97,12 @@ def _save(lake: Lake, found: Evaluation, path: str, actor: str) -> str:
     )  # fmt: skip
     if not records:
         return "nothing was saved: no label speaks of any finding"
-    until = format_ms(found.until_ms)
-    return f"saved the counts of {count(rules, 'rule')}; findings of windows that end after {until} are graded by them"
+    until, told = format_ms(found.until_ms), [each for each in records if each.judged >= JUDGED_MIN]
+    said = f"saved the counts of {count(rules, 'rule')}; findings of windows that end after {until} are graded by them"
+    if len(told) == len(records):
+        return said
+    few = f"{len(records) - len(told)} of {len(records)} counts by rule and confidence are smaller, and grade nothing"
+    return f"{said} from {JUDGED_MIN} labelled findings on: {few}"
 
 
 def _write_csv(found: Evaluation) -> None:

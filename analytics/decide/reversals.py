@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.intervals import clip
+from analytics.intervals import SPAN_MS, clip
+from analytics.ledger.sampled import with_unconfirmed
 from analytics.proportions import wilson
 from analytics.states import UNOCCUPIED, WITHOUT_EVIDENCE
 from analytics.workloads.confidence import COVERAGE_MIN
@@ -103,11 +104,7 @@ def reversals(context: Context, before: Context | None, findings: Iterable[Findi
     """
     if before is None:
         return None
-    claimed = [
-        finding
-        for finding in findings
-        if finding.category == "reclaim" and finding.reclaimable and finding.rule not in OF_A_POOL
-    ]
+    claimed = [finding for finding in findings if finding.reclaimable and finding.rule not in OF_A_POOL]
     named = pl.DataFrame(
         [(number, gpu, finding.holder) for number, finding in enumerate(claimed) for gpu in finding.reclaimable_gpus],
         schema={"number": pl.Int64, "gpu": pl.String, "whom": pl.String},
@@ -116,7 +113,7 @@ def reversals(context: Context, before: Context | None, findings: Iterable[Findi
     horizon_ms = min(WEEK_MS, context.until_ms - before.until_ms)
     after = _after(context, before, named)
     seen_ms = _sums(
-        after, named, (pl.col("end") - pl.col("time")).filter(~pl.col("state").is_in(WITHOUT_EVIDENCE)).sum()
+        after, named, (SPAN_MS - pl.col("unconfirmed_ms")).filter(~pl.col("state").is_in(WITHOUT_EVIDENCE)).sum()
     )
     wrong = _used_again(after, claimed)
     unseen = set(seen_ms.filter(pl.col("sum") < COVERAGE_MIN * horizon_ms)["number"]) - set(wrong)
@@ -138,9 +135,19 @@ def reversals(context: Context, before: Context | None, findings: Iterable[Findi
 
 
 def _after(context: Context, before: Context, named: pl.DataFrame) -> pl.DataFrame:
-    """What the named GPUs did after the earlier window, with the finding's number and holder and the state at its end."""
+    """What the named GPUs did after the earlier window, with the finding's number and holder and the state at its end.
+
+    What point samples alone call idle was not seen to be.
+    """
     start_ms, end_ms = before.until_ms, before.until_ms + WEEK_MS
-    ledger = clip(context.whole.stretches.select("gpu", "time", "end", "state", "holder"), start_ms, end_ms)
+    since = context.whole.stretches.filter(
+        (pl.col("end") > start_ms) & pl.col("gpu").is_in(named["gpu"].unique().implode())
+    )
+    if context.floors is not None:
+        since = with_unconfirmed(since, context.floors, context.inventory)
+    else:
+        since = since.with_columns(unconfirmed_ms=pl.lit(0, pl.Int64))
+    ledger = clip(since.select("gpu", "time", "end", "state", "holder", "unconfirmed_ms"), start_ms, end_ms)
     last = before.inside.stretches.sort("end").group_by("gpu", maintain_order=True).agg(was=pl.col("state").last())
     return named.join(ledger, on="gpu").join(last, on="gpu", how="left")
 

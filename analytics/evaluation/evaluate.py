@@ -161,7 +161,7 @@ def evaluate(
         grades=tuple(_of_grades(grade, judged, [grade]) for grade in GRADES),
         takeable=_of_grades("all", judged, GRADES),
         takeable_recall=Proportion.of(found for each in judged for found in each.could_be_taken.values()),
-        reliability=tuple(_reliability(judged)),
+        reliability=tuple(reliability(judged)),
         states=state_agreement(ledger.inside.stretches, labels.states),
     )
 
@@ -220,7 +220,8 @@ def _of_grades(name: str, judged: Sequence[WindowVerdicts], grades: Sequence[str
     return GradeScore(name, gpus, Proportion.of(takeable))
 
 
-def _reliability(judged: Sequence[WindowVerdicts]) -> Iterator[Reliability]:
+def reliability(judged: Sequence[WindowVerdicts]) -> Iterator[Reliability]:
+    """What was promised and what was kept, by class of probability; each class has its upper end."""
     said = [
         (outlook.probability, right)
         for window in judged

@@ -18,7 +18,10 @@ _LEAST_MEMORY = 0.001
 _LEAST_CONTEXT_BYTES = 64 * 2**20
 """Half of what the smallest CUDA context takes on cards since 2016."""
 
-_MOST_HOURS = 1.5
+_MOST_HOURS, _MOST_HOURS_OF_FEW, _LEAST_HOURS = 1.1, 2.0, 0.02
+"""Of what the GPUs have in the time from the first to the last sample; of few samples the first and the last weigh more."""
+_CARD_MOST_W = 1_500
+_CONTEXT_MIN_BYTES = 2**30
 _MOST_DROPPED = 0.1
 _ENOUGH = 20
 _ENOUGH_ALIKE = 60
@@ -60,10 +63,16 @@ def _times(imported: Imported, overview: ImportOverview) -> Iterator[str]:
 
 def _hours(imported: Imported, overview: ImportOverview) -> Iterator[str]:
     possible = overview.gpus * overview.span_hours
-    if overview.rows > overview.gpus and overview.gpu_hours > _MOST_HOURS * possible:
+    most = _MOST_HOURS if overview.rows >= _ENOUGH_ALIKE * overview.gpus else _MOST_HOURS_OF_FEW
+    if overview.rows > overview.gpus and overview.gpu_hours > most * possible:
         yield (
             f"{overview.gpu_hours:,.2f} GPU-hours, where {overview.gpus:,} GPUs have {possible:,.2f} "
             f"in that time (interval {imported.interval})"
+        )
+    if overview.rows >= _ENOUGH_ALIKE * overview.gpus and overview.gpu_hours < _LEAST_HOURS * possible:
+        yield (
+            f"the samples stand for {overview.gpu_hours:,.2f} GPU-hours of the {possible:,.2f} from the first to the last (interval "
+            f"{imported.interval}): do they name every GPU, and is --interval right?"
         )
 
 
@@ -73,6 +82,8 @@ def _utilization(imported: Imported, _: ImportOverview) -> Iterator[str]:
     values = imported.gpu["gpu_util_pct"].drop_nulls()
     if len(values) >= _ENOUGH_ALIKE and values.n_unique() == 1 and values[0] != 0:
         yield f"utilization is {values[0]:g} % in all of {len(values):,} samples"
+    if len(values) >= _ENOUGH_ALIKE and set(values.unique().head(3)) == {0, 1}:
+        yield f"utilization is 0 or 1 % in all of {len(values):,} samples: is it a rounded share?"
 
 
 def _memory(imported: Imported, overview: ImportOverview) -> Iterator[str]:
@@ -87,6 +98,8 @@ def _memory(imported: Imported, overview: ImportOverview) -> Iterator[str]:
         return
     if card is not None and mean < _LEAST_MEMORY * card:
         yield f"memory used is {mean / card:.3%} of the card on average: is its unit right?"
+    elif card is None and "gpu_util_pct" not in frame.columns and 2**20 < int(str(used.max())) < _CONTEXT_MIN_BYTES:
+        yield f"no GPU holds more than {format_bytes(int(str(used.max())))}: is the unit of its memory right?"
     elif busy.height >= _ENOUGH and mean < _LEAST_CONTEXT_BYTES:
         yield f"memory used is {format_bytes(mean)} on average where GPUs compute: is its unit right?"
 
@@ -95,6 +108,8 @@ def _power(imported: Imported, overview: ImportOverview) -> Iterator[str]:
     mean, limit = overview.mean_power_w, overview.power_limit_w
     if mean is not None and limit is not None and mean > _MOST_POWER * limit:
         yield f"power is {mean:,.0f} W on average, above the limit of {limit:,.0f} W"
+    elif mean is not None and mean > _CARD_MOST_W:
+        yield f"power is {mean:,.0f} W on average, more than cards draw: is its unit right?"
     frame = imported.gpu
     if "energy_mj" in frame.columns:
         yield from _energy(frame.drop_nulls("energy_mj"))

@@ -9,12 +9,12 @@ CUT_OFF = "in a document that is cut off or damaged"
 
 
 def read_documents(text: str) -> tuple[list[Any], int]:
-    """The JSON values that stand one after another, and how many stretches between them are none."""
+    """The JSON values that stand one after another or in lists, and how many stretches between them are none."""
     decoder, found, damaged, at = json.JSONDecoder(), [], 0, 0
     while (at := _next(text, at)) < len(text):
         try:
             value, at = decoder.raw_decode(text, at)
-            found.append(value)
+            found += value if isinstance(value, list) else [value]
         except (ValueError, RecursionError):  # not JSON, or a number of too many digits
             damaged += 1
             again = text.find("\n{", at + 1)
@@ -23,7 +23,7 @@ def read_documents(text: str) -> tuple[list[Any], int]:
 
 
 def _next(text: str, at: int) -> int:
-    while at < len(text) and text[at].isspace():
+    while at < len(text) and (text[at].isspace() or text[at] == ","):
         at += 1
     return at
 

@@ -22,6 +22,7 @@ from analytics.importers.processes import beside_samples, counted, flat
 from analytics.importers.source import ImportSource, open_source
 from analytics.importers.ticks import MOST_GPUS, place
 from analytics.importers.times import (
+    IN_THE_FUTURE,
     NVIDIA_SMI_BEGAN_MS,
     check_zone,
     drop_impossible,
@@ -192,7 +193,10 @@ def read_lines(given: Lines, settings: NvidiaSmiSettings, tally: Tally) -> tuple
     if rows.is_empty():
         reasons = ", ".join(f"{reason}: {count}" for reason, count in tally.dropped.items())
         raise InputError(
-            f"{path} has no usable row" + (f" ({reasons})" if reasons else ""), "check that nvidia-smi wrote it"
+            f"{path} has no usable row" + (f" ({reasons})" if reasons else ""),
+            "set the host's clock right, or name its zone with --tz: what lies more than a day ahead is never read"
+            if set(tally.dropped) == {IN_THE_FUTURE}
+            else "check that nvidia-smi wrote it",
         )
     tally.odd.extend(check_values(rows, _claims(path), tally.nulled, _card(rows)))
     if PROCESSES in rows.columns:
@@ -211,7 +215,7 @@ def _claims(path: str) -> dict[str, Claim]:
 
 def _declare(field: Field, unit: str) -> str:
     shown = unit or field.default_unit
-    return f"its header names the wrong unit, or none: --fields names them for files without one, '{field.names[0]} [{shown}]'"
+    return f"its header names the wrong unit, or none: name all columns with --fields, this one as '{field.names[0]} [{shown}]'"
 
 
 def _look_at_memory(unit: str) -> str:

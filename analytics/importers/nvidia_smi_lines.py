@@ -72,11 +72,22 @@ class _Reader:
     """The state of reading a file between two chunks."""
 
     header: str
+    given: str
+    """What --fields names; empty without."""
+
     block: int = 0
     lines: int = 0
     last_nr: int = -1
     last_line: str = ""
     timed: bool = False
+
+    def in_force(self, header: str) -> Header:
+        """The fields of the lines below a header line: as given, where it names the same ones or none that can be read."""
+        own, given = Header.of(header), Header.of(self.given)
+        known = own.position(TIMESTAMP) is not None and [name for name, _ in own.fields] != [
+            name for name, _ in given.fields
+        ]
+        return own if known or not self.given else given
 
 
 def parse_lines(source: ImportSource, fields: Sequence[str] | None, tally: Tally) -> tuple[pl.DataFrame, int]:
@@ -84,7 +95,7 @@ def parse_lines(source: ImportSource, fields: Sequence[str] | None, tally: Tally
 
     Raises UsageError for a file without header where `fields` is None, InputError for one without timestamps.
     """
-    reader = _Reader(",".join(fields or ()))
+    reader = _Reader(",".join(fields or ()), ",".join(fields or ()))
     parts = [part for chunk in _chunks(source.text or b"") for part in _parse_chunk(chunk, reader, tally)]
     if fields is None and not reader.block:
         raise UsageError(
@@ -135,7 +146,7 @@ def _parse_chunk(chunk: bytes, reader: _Reader, tally: Tally) -> Iterator[pl.Dat
         if header == "":
             tally.drop("before the first header line (--fields would name them)", group.height)
             continue
-        fields = Header.of(str(header))
+        fields = reader.in_force(str(header))
         at = fields.position(TIMESTAMP)
         if at is None:
             tally.drop(_NO_TIMESTAMP, group.height)
@@ -258,7 +269,7 @@ def _processes(header: Header, cells: pl.DataFrame, tally: Tally) -> Iterator[pl
 
 def _doubt_last_value(frame: pl.DataFrame, reader: _Reader, tally: Tally) -> pl.DataFrame:
     """nvidia-smi ends every line. If the last one has no end, its last value may lack digits and is dropped."""
-    last, header = reader.last_nr, Header.of(reader.header)
+    last, header = reader.last_nr, reader.in_force(reader.header)
     if frame.is_empty() or frame["nr"][-1] != last or re.search(_ENDS_WHOLE, reader.last_line):
         return frame
     name = header.fields[-1][0]

@@ -56,9 +56,8 @@ def _records(path: str, source: ImportSource, tally: Tally) -> Iterator[Collecte
 
 def _objects(text: str, tally: Tally) -> Iterator[Mapping[str, object]]:
     found, damaged = read_documents(text)
-    entries = [entry for each in found for entry in (each if isinstance(each, list) else [each])]
-    tally.drop(CUT_OFF, damaged + sum(not isinstance(each, dict) for each in entries))
-    yield from (each for each in entries if isinstance(each, dict))
+    tally.drop(CUT_OFF, damaged + sum(not isinstance(each, dict) for each in found))
+    yield from (each for each in found if isinstance(each, dict))
 
 
 def _csv_records(path: str, source: ImportSource, text: str, tally: Tally) -> Iterator[Mapping[str, object]]:

@@ -28,6 +28,8 @@ _FEW = 3
 _SHARE = 0.05
 _ABOVE_CARD = 1.01
 _RARE = 1_000
+_FROM_MIB = (("GiB", 2**10), ("KiB", 2**-10), ("B", 2**-20))
+"""The units that a size which was read as MiB may be in, and how much larger they are."""
 _CLOCKS = {"sm_clock_mhz": (10.0, 6_000.0), "mem_clock_mhz": (10.0, 25_000.0)}
 _OUTSIDE = (
     "outside 0..100: value dropped",
@@ -54,6 +56,8 @@ class _Fault:
     what: str
     unit: str = ""
     certain: bool = True
+    possible: bool = True
+    """Whether it might be so after all, if the unit was declared."""
 
 
 def card_bytes(model: str | None) -> int | None:
@@ -73,7 +77,7 @@ def check_values(
     for fault in _faults(frame.select(name for name in claims if name in frame.columns), nulled, card):
         claim = claims[fault.column]
         sentence = f"{claim.label} {fault.what}"
-        if fault.certain and not claim.declared:
+        if fault.certain and not (claim.declared and fault.possible):
             raise InputError(sentence, claim.declare(fault.unit))
         odd.append(sentence + (f": is it {fault.unit}?" if fault.unit else ""))
     return odd
@@ -130,7 +134,7 @@ def _memory(name: str, values: pl.Series, card: int | None) -> Iterator[_Fault]:
     if above:
         whose = "any card's" if card is None else "the card's"
         what = f"has {above:,} of {len(values):,} values above {whose} {format_bytes(card or _LARGEST_CARD_BYTES)}"
-        yield _Fault(name, what, certain=above > _SHARE * len(used))
+        yield _Fault(name, what, certain=above > _SHARE * len(used), possible=top <= _LARGEST_CARD_BYTES)
 
 
 def _memory_unit(top: int, used: pl.Series, card: int | None) -> str:
@@ -144,7 +148,10 @@ def _card(name: str, values: pl.Series) -> Iterator[_Fault]:
     least, most = int(str(values.min())), int(str(values.max()))
     if 0 < least < _SMALLEST_CARD_BYTES or most > _LARGEST_CARD_BYTES:
         size = least if 0 < least < _SMALLEST_CARD_BYTES else most
-        yield _Fault(name, f"says that a card has {format_bytes(size)} of memory")
+        unit = next(
+            (unit for unit, of_mib in _FROM_MIB if _SMALLEST_CARD_BYTES <= size * of_mib <= _LARGEST_CARD_BYTES), ""
+        )
+        yield _Fault(name, f"says that a card has {format_bytes(size)} of memory", unit)
 
 
 def _power(name: str, values: pl.Series) -> Iterator[_Fault]:

@@ -26,6 +26,8 @@ INTERVAL_TOLERANCE = (0.5, 1.5)
 _LONGEST_ANSWER_MS = 500
 """nvidia-smi reads the GPUs of one tick within milliseconds: lines further apart may as well be ticks of one GPU."""
 _SURE_ANSWER_MS = 50
+_LEAST_STEP_MS = 20
+"""nvidia-smi takes longer than this from one tick to the next."""
 _LEAST_SHARE = 0.6
 """Of the lines that must lie in ticks of one size. Gaps without any order put a quarter of the lines in ticks of two."""
 _LEAST_RATIO = 2.0
@@ -126,6 +128,8 @@ def _stands(each: _Candidate, interval_ms: int | None, said: int | None) -> bool
     confirmed = interval_ms is not None and interval_fits(interval_ms, each.shape.cadence_ms)
     if each.shape.gpus == 1:
         cadence = each.shape.cadence_ms or 0
+        if cadence < _LEAST_STEP_MS and said != 1:
+            return False
         even = each.unevenness < _REGULAR and (cadence >= _LONGEST_ANSWER_MS or confirmed)
         return even or each.contrast >= _LONGEST_ANSWER_MS or said == 1
     return _has_order(each) and (each.answer_ms < _LONGEST_ANSWER_MS or confirmed)
@@ -194,7 +198,11 @@ def _refuse(path: str, times: Whole, tried: list[_Candidate], interval_ms: int |
     """Raises the InputError that says what is open, with the interval that would settle it where there is one."""
     what = f"{path} does not say which GPU a line is about, and its ticks cannot be told apart for sure"
     if len(times) > 1 and interval_ms is None:
-        likely = [each for each in tried if each.shape.cadence_ms and (each.shape.gpus == 1 or _has_order(each))]
+        likely = [
+            each
+            for each in tried
+            if (each.shape.cadence_ms or 0) >= _LEAST_STEP_MS and (each.shape.gpus == 1 or _has_order(each))
+        ]
         named = [
             f"--interval {interval_text(each.shape.cadence_ms or 1)} if a tick has "
             f"{each.shape.gpus} line{'s' if each.shape.gpus > 1 else ''}"

@@ -229,6 +229,7 @@ def _infer(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     return joined, f"{names} (inferred: median distance between samples of a GPU)"
 
 
+IN_THE_FUTURE = "time in the future"
 NVIDIA_SMI_BEGAN_MS = 1_167_609_600_000
 """2007: a host's clock that says less has lost its battery."""
 
@@ -250,5 +251,5 @@ def drop_impossible(frame: pl.DataFrame, earliest_ms: int, tally: Tally) -> pl.D
     """The rows with a time that can be (`in_range`); the others are counted, rows without a time are the caller's."""
     year = from_ms(earliest_ms).year
     tally.drop(f"time before {year}", int((frame["true_ms"] < earliest_ms).sum() or 0))
-    tally.drop("time in the future", int((frame["true_ms"] >= latest_possible_ms()).sum() or 0))
+    tally.drop(IN_THE_FUTURE, int((frame["true_ms"] >= latest_possible_ms()).sum() or 0))
     return frame.filter(in_range(frame, earliest_ms) | frame["true_ms"].is_null())

@@ -17,7 +17,10 @@ from analytics.ledger.settings import LedgerSettings
 UNAVAILABLE, FREE, RESERVED, USE, UNSEEN = 0, 1, 2, 3, 8
 
 NOBODY_LOOKED = ("unwatched", "claim_unwatched")
-"""Holder sources of time in which neither processes nor memory were read: free or claimed, and somebody may work there."""
+"""Holder sources of time in which no process list and no empty memory were read: free or claimed, and somebody may work there."""
+
+NO_CONTEXT_BYTES = 64 * 2**20
+"""Less memory in use than any CUDA context takes: nobody was on the GPU at that moment."""
 
 _ZERO_BELOW_PCT = 0.5
 """An average that the GPU keeps itself may lie a little above the driver's samples of whole percents."""
@@ -113,7 +116,7 @@ def who_holds(rows: DayRows, lists: Lists, claimed: Claimed, mig: Split, setting
     unwatched = (
         ((kind == FREE) | (kind == RESERVED))
         & no_list
-        & np.isnan(rows.floats["mem_used_bytes"])
+        & ~(rows.floats["mem_used_bytes"] < NO_CONTEXT_BYTES)
         & ~split
         & ~rows.health.where_in((ASLEEP,))
     )

@@ -4,11 +4,11 @@ A point sample at 0 says that no kernel ran at that moment. A kernel may have ru
 samples alone is therefore held for between none and all of that time, until something rules work out:
 
 - the energy counter, which sees everything between two samples: the draw between any two was that of an idle card;
-- or power readings, each of which sees a second: all of them were those of an idle card, and there are so many that a card
-  which worked once in each `ledger.idle_after` would have shown it with 95 % (rule of three).
+- or, where no counter was read, power readings, each of which sees a second: all of them were those of an idle card, and there are
+  so many that a card which worked once in each `ledger.idle_after` would have shown it with 95 % (rule of three). That holds
+  unless work keeps step with the readings: it is said beside the figure, and no finding is of high confidence by it.
 
-What an idle card draws is learnt from the fleet itself. Utilization alone confirms nothing, however many samples there are:
-work that begins on the minute is never met by a scrape on the half minute.
+What an idle card draws is learnt from the fleet itself. Utilization alone confirms nothing, however many samples there are.
 """
 
 from __future__ import annotations
@@ -95,8 +95,7 @@ def _nobody_looked() -> pl.Expr:
 def with_unconfirmed(stretches: pl.DataFrame, floors: IdleFloors, inventory: Inventory) -> pl.DataFrame:
     """The rows with `unconfirmed_ms`: time whose state rests on point samples at 0 that nothing else confirms.
 
-    That is held time, and free or reserved time of GPUs of which neither processes nor memory were read. Where something
-    confirms it, what lies after the last sample of a row stays open: nobody knows when work began again.
+    That is held time, and free or reserved time of GPUs on which somebody may be. Where something confirms it, what lies after the last sample of a row stays open: nobody knows when work began again.
     """
     by_zero = (pl.col("state") == "held") | (pl.col("state").is_in(UNOCCUPIED) & _nobody_looked())
     open_rows = stretches.with_row_index("_row").filter(by_zero & (pl.col("sampled_ms") > 0))
@@ -109,7 +108,9 @@ def with_unconfirmed(stretches: pl.DataFrame, floors: IdleFloors, inventory: Inv
     whole = ("gpu", "host", "stretch_start")
     enough = samples.sum().over(whole) * _READING_MS >= _RULE_OF_THREE * floors.idle_after_ms
     readings = (pl.col("idle_power_max_w") <= limit).all(ignore_nulls=False).over(whole)
-    confirmed = (pl.col("idle_draw_max_w") <= limit) | (readings & enough)
+    # a counter that saw more than an idle card draws is not outvoted by readings
+    counter = pl.col("idle_draw_max_w")
+    confirmed = pl.when(counter.is_not_null()).then(counter <= limit).otherwise(readings & enough)
     last_ms = (pl.col("sampled_ms") / samples).ceil().cast(pl.Int64)
     left = open_rows.select(
         "_row",
@@ -143,12 +144,14 @@ class Bound:
 class PointSamples:
     """Time that was watched at moments only: how long, by how many samples, and between which bounds the time at 0 lies.
 
-    `idle` is over all of the time, the watched part included: without a kernel for however short a time.
+    `idle` is over all of the time, the watched part included: without a kernel for however short a time. `by_power_ms` is
+    confirmed by readings of power alone.
     """
 
     time_ms: int
     count: int
     idle: Bound
+    by_power_ms: int = 0
 
     @property
     def every_ms(self) -> float | None:
@@ -169,7 +172,8 @@ def samples_of(stretches: pl.DataFrame) -> PointSamples:
     point = pl.col("sampled_ms") > 0
     row = stretches.select(
         time_ms=pl.col("sampled_ms").sum(),
-        count=_samples().filter(point).sum(),
+        count=(pl.col("sample_count") * share).filter(point).sum(),
+        by_power_ms=_by_power_ms(stretches),
         zero=(pl.col("zero_ms") * share).sum(),
         rest=(rest_ms * share).sum(),
         watched_zero=(pl.col("zero_ms") * (1 - share)).sum(),
@@ -182,4 +186,21 @@ def samples_of(stretches: pl.DataFrame) -> PointSamples:
         time_ms,
         round(count),
         Bound(row["watched_zero"] + low * time_ms, max(row["watched_rest"], row["watched_zero"]) + high * time_ms),
+        round(row["by_power_ms"]),
     )
+
+
+def confirmed_by_counter() -> pl.Expr:
+    """Whether the energy counter shows that the sampled time of a row of `with_unconfirmed` was idle, but for its last sample."""
+    return _confirmed() & pl.col("idle_draw_max_w").is_not_null()
+
+
+def _confirmed() -> pl.Expr:
+    return (pl.col("unconfirmed_ms") > 0) & (pl.col("unconfirmed_ms") < pl.col("sampled_ms"))
+
+
+def _by_power_ms(stretches: pl.DataFrame) -> pl.Expr:
+    if "unconfirmed_ms" not in stretches.columns:
+        return pl.lit(0)
+    by_power = _confirmed() & pl.col("idle_draw_max_w").is_null()
+    return (pl.col("sampled_ms") - pl.col("unconfirmed_ms")).filter(by_power).sum()

@@ -143,6 +143,7 @@ class Summary:
                 "gpu_hours": totals.sampled_ms / HOUR_MS,
                 "share": totals.sampled,
                 "count": self.samples.count,
+                "confirmed_by_power_gpu_hours": self.samples.by_power_ms / HOUR_MS,
                 "every_s": None if self.samples.every_ms is None else self.samples.every_ms / SECOND_MS,
                 "between": {"idle": _shares(self.samples.idle, observed)}
                 | {state: _shares(totals.bound(state), observed) for state in UNUSED},

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from analytics import glossary
 from analytics.language.language import ENGLISH, Language
-from analytics.language.plain_text import PAGE_COLUMNS, count, moment, percent
+from analytics.language.plain_text import PAGE_COLUMNS, count, hours, moment, percent
 from analytics.language.sentences import tr_many
 from analytics.ledger.summary import Summary, Totals, ratio
 from analytics.states import UNUSED
@@ -62,7 +62,11 @@ def _bounds(summary: Summary) -> list[str]:
             found.append(
                 f"  {state} {percent(totals.share(state))} is sampled every {_every(summary)}: between {low} and {high}"
             )
-    if found:
+    if summary.samples.by_power_ms >= _SHOWN_FROM * observed:
+        found.append(
+            f"  {hours(summary.samples.by_power_ms)} GPU-hours are confirmed by power readings alone: unless work keeps step with them"
+        )
+    if any(totals.unconfirmed_ms.values()) and found:
         low, high = (
             percent(ratio(each, observed)) for each in (summary.samples.idle.low_ms, summary.samples.idle.high_ms)
         )

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from analytics.ledger.summary import Totals
+
 
 @dataclass(frozen=True)
 class Trend:
@@ -93,7 +95,7 @@ class Film:
     """The state in which each GPU spent most of each bin: `codes` has a row per GPU and a column per bin.
 
     A code is a position in `fallow.schema.STATES`, NOT_THERE where the GPU was not in the ledger. Rows go by waste, the most
-    first.
+    first. `totals` are those of each GPU over the window: a bin's colour is that of most of it, and no sum.
     """
 
     gpus: tuple[str, ...]
@@ -101,6 +103,7 @@ class Film:
     since_ms: int
     bin_ms: int
     codes: NDArray[np.uint8]
+    totals: tuple[Totals, ...]
 
 
 NOT_THERE = 255

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.ledger.summary import totals_by
 from analytics.report.figures import NOT_THERE, Film
 from analytics.states import UNUSED
 from fallow.clock import HOUR_MS, MINUTE_MS
@@ -30,7 +31,10 @@ def film(stretches: pl.DataFrame, since_ms: int, until_ms: int) -> Film:
     spans = stretches.join(rows.select("gpu", "row"), on="gpu")
     state = spans["state"].replace_strict(list(STATES), list(range(len(STATES)))).to_numpy()
     codes = longest_in_bins(spans, state, len(rows), edges_ms, NOT_THERE).astype(np.uint8)
-    return Film(tuple(rows["gpu"]), tuple(rows["host"]), since_ms, bin_ms, codes)
+    totals = totals_by(stretches, "gpu")
+    return Film(
+        tuple(rows["gpu"]), tuple(rows["host"]), since_ms, bin_ms, codes, tuple(totals[gpu] for gpu in rows["gpu"])
+    )
 
 
 def longest_in_bins(

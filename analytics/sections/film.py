@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
@@ -14,12 +12,9 @@ from analytics.report.figures import Film
 from analytics.report.model import Report
 from analytics.sections.palette import ORDER
 from analytics.sections.section import Cell, FilmStrip, Section, SectionColumn
-from analytics.states import IN_USE, UNUSED
-from fallow.schema import STATES
+from analytics.states import IN_USE
 
 _LISTED = 12
-_UNUSED = [STATES.index(state) for state in UNUSED]
-_USED = [STATES.index(state) for state in IN_USE]
 
 
 def film(report: Report) -> Section:
@@ -36,11 +31,18 @@ def film(report: Report) -> Section:
             SectionColumn("host", tr("host"), "host"),
             SectionColumn("unused", tr("unused"), "share"),
             SectionColumn("used", tr("used"), "share"),
-            SectionColumn("unknown", tr("not known"), "share"),
+            SectionColumn("unknown", tr("neither"), "share"),
         ),
         rows=tuple(_rows(own)),
         shown=_LISTED,
         rest=tr_many("and {number} more GPU", "and {number} more GPUs", rest),
+        notes=(
+            tr(
+                "Shares are of the GPU's time. Neither: unavailable, unknown, or idle by point samples that nothing confirms."
+            ),
+        )
+        if own.gpus
+        else (),
         chart=FilmStrip(own) if own.codes.size else None,
         states=ORDER,
         wide=True,
@@ -48,22 +50,19 @@ def film(report: Report) -> Section:
 
 
 def _headline(own: Film) -> str:
-    unused = np.isin(own.codes, _UNUSED)
-    known = (own.codes < len(STATES)) & (own.codes != STATES.index("unknown"))
-    always = int(((unused | ~known).all(axis=1) & unused.any(axis=1)).sum())
-    if not known.any():
+    observed_ms = sum(each.observed_ms for each in own.totals)
+    if not observed_ms:
         return tr("Nothing is known of any GPU.")
+    always = sum(each.wasted_ms == each.observed_ms > 0 for each in own.totals)
     return tr_many(
         "{number} GPU of {all} went unused all the time; {share} of what was seen is unused.",
         "{number} GPUs of {all} went unused all the time; {share} of what was seen is unused.",
-        always, all=Number(len(own.gpus)), share=Share(ratio(int(unused.sum()), int(known.sum()))),
+        always, all=Number(len(own.gpus)), share=Share(ratio(sum(each.wasted_ms for each in own.totals), observed_ms)),
     )  # fmt: skip
 
 
 def _rows(own: Film) -> Iterator[tuple[Cell, ...]]:
-    there = (own.codes < len(STATES)).sum(axis=1)
-    unused, used = (np.isin(own.codes, codes).sum(axis=1) for codes in (_UNUSED, _USED))
-    for gpu, host, *bins in zip(own.gpus, own.hosts, there.tolist(), unused.tolist(), used.tolist(), strict=True):
-        in_all, lost, worked = bins
-        shares = (Share(ratio(part, in_all), 0) for part in (lost, worked, in_all - lost - worked))
-        yield plain(gpu), plain(host), *shares
+    for gpu, host, totals in zip(own.gpus, own.hosts, own.totals, strict=True):
+        used_ms = sum(totals.state_ms[state] for state in IN_USE)
+        parts = (totals.wasted_ms, used_ms, totals.total_ms - totals.wasted_ms - used_ms)
+        yield plain(gpu), plain(host), *(Share(ratio(part, totals.total_ms)) for part in parts)

@@ -89,7 +89,7 @@ def point_samples(report: Report) -> Section | None:
             for state in UNUSED
             for bound in [totals.bound(state)]
         ),
-        lines=(*_money(report), *_idle(report), *_floors(report)),
+        lines=(*_money(report), *_by_power(report), *_idle(report), *_floors(report)),
         notes=(
             tr(
                 "Confirmed is what the energy counter between the samples, or enough power readings, show to be an idle card of its model; the rest may hide work between the samples."
@@ -117,6 +117,14 @@ def _money(report: Report) -> Iterator[str]:
         yield tr(
             "Not confirmed, and left out of the cost of unused time: {amount}.",
             amount=Amount(from_cents(cents), report.money.currency),
+        )
+
+
+def _by_power(report: Report) -> Iterator[str]:
+    if by_power_ms := report.summary.samples.by_power_ms:
+        yield tr(
+            "Confirmed by power readings alone, unless work keeps step with them: {hours} GPU-hours.",
+            hours=GpuHours(by_power_ms),
         )
 
 

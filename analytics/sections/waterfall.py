@@ -58,7 +58,9 @@ def _headline(report: Report, total_ms: float) -> str:
     steps = {step.state: step for step in report.steps}
     if not total_ms:
         return tr("There was no GPU time in this window.")
-    useful = Share(ratio(steps[_USEFUL].gpu_ms, total_ms))
+    useful: Share | str = Share(ratio(steps[_USEFUL].gpu_ms, total_ms))
+    if report.summary.totals.leaves_open:
+        useful = tr("{share} or more", share=useful)
     worst = max((_confirmed(report, steps[state]) for state in UNUSED), key=lambda step: (step.cents or 0, step.gpu_ms))
     if not worst.gpu_ms and any(steps[state].gpu_ms for state in UNUSED):
         return tr("{share} of the GPU time was useful; what was idle is not confirmed.", share=useful)

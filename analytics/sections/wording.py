@@ -58,7 +58,7 @@ def headline(report: Report) -> str:
     if spent.leaves_open:
         bound = spent.unused_bound
         return tr(
-            "Between {low} and {high} of {observed} GPU-hours went unused: free {free}, reserved {reserved}, held {held}; active {active}.",
+            "Between {low} and {high} of {observed} GPU-hours went unused: free {free}, reserved {reserved}, held {held}; active {active} or more.",
             low=GpuHours(bound.low_ms), high=GpuHours(bound.high_ms), observed=GpuHours(spent.observed_ms),
             active=Share(spent.share("active")), **{state: state_share(report, state) for state in UNUSED},
         )  # fmt: skip

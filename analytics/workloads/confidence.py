@@ -12,6 +12,7 @@ import polars as pl
 from analytics.language.language import Sentence
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
+from analytics.ledger.sampled import confirmed_by_counter
 from analytics.workloads.model import HIGH_MIN, MEDIUM_MIN, Confidence, Context, Outlook, once_per_context
 from analytics.workloads.persistence import HISTORY_MS, promise
 from analytics.workloads.wording import at_most_below, floored, gpus_of
@@ -48,8 +49,8 @@ def conditions() -> tuple[Condition, ...]:
         Condition("metric", "utilization was measured on these GPUs, and any other metric that a rule needs (SM activity, memory in use, "
                   f"throttling counters) for at least {Share(COVERAGE_MIN, 0)} of the time that it judges",
                   "what was not measured is unknown, not 0"),
-        Condition("sampling", f"utilization was watched for at least {Share(COVERAGE_MIN, 0)} of the time; point samples fail, "
-                  "and the failure names the duty cycle that may hide behind n zeros: 3/n (95 %)",
+        Condition("sampling", f"utilization was watched for at least {Share(COVERAGE_MIN, 0)} of the time; point samples fail unless the "
+                  "energy counter between them is that of an idle card, and the failure names the duty cycle that may hide behind n zeros: 3/n (95 %)",
                   "rule of three: Hanley and Lippman-Hand, JAMA 1983, 249:1743"),
         Condition("confirmation", f"of idle time by point samples, energy or power confirm all but {Share(1 - COVERAGE_MIN, 0)}: the GPU drew "
                   "what an idle one of its model draws", "a sample at 0 says that the GPU was idle at that moment and no more"),
@@ -85,12 +86,11 @@ def observe(context: Context, gpus: Sequence[str], stretches: pl.DataFrame) -> O
     # arrays: a frame's own expressions take ten times as long, and a thousand findings are looked at
     time, end, util, zero, watched, samples = (stretches[name].to_numpy() for name in _WATCHED)
     span = end - time
-    sampled, unconfirmed = (
-        stretches[name].to_numpy() if name in stretches.columns else np.zeros(len(span)) for name in _SAMPLED
-    )
-    # what something else confirms, but for its last sample, counts as watched
-    confirmed = (unconfirmed > 0) & (unconfirmed < sampled)
-    watched = np.where(confirmed, 1.0, watched)
+    unconfirmed = np.zeros(len(span))
+    if "unconfirmed_ms" in stretches.columns:
+        unconfirmed = stretches["unconfirmed_ms"].to_numpy()
+        # what the energy counter confirms, but for its last sample, counts as watched
+        watched = np.where(stretches.select(confirmed_by_counter()).to_series().to_numpy(), 1.0, watched)
     measured, point = util > 0, (util > 0) & np.isnan(watched)
     measured_ms, point_ms = int(span[measured].sum()), int(span[point].sum())
     watched_ms = float((span * watched)[measured & ~point].sum())
@@ -106,7 +106,6 @@ def observe(context: Context, gpus: Sequence[str], stretches: pl.DataFrame) -> O
     )
 
 
-_SAMPLED = ("sampled_ms", "unconfirmed_ms")
 _WATCHED = ("time", "end", "util_ms", "zero_ms", "coverage_ratio", "sample_count")
 
 
@@ -222,7 +221,7 @@ def known_holder(source: str | None, holder: str | None) -> list[str]:
 
 def watched_holders(*, unwatched: bool) -> list[str]:
     """Fails where no process could have been seen."""
-    return [tr("processes and memory were not read: somebody may be using it")] if unwatched else []
+    return [tr("no process list and no empty memory were read: somebody may be using it")] if unwatched else []
 
 
 def good_record(grade: str, judged: int, right: int) -> list[str]:

@@ -87,7 +87,7 @@ def _by_threshold(prefix: str) -> Label:
 
 
 def _promise(known: Known, _: Finding) -> list[Sentence]:
-    if not known["stays_unused_probability"] or float(known["stays_unused_probability"]) < HIGH_MIN:
+    if float(known.get("stays_unused_probability") or 0) < HIGH_MIN:
         return []  # the failed condition says it
     horizon = Span(round(float(known["stays_unused_horizon_h"]) * HOUR_MS))
     share = at_most_below(float(known["stays_unused_probability"]))

@@ -5,10 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from analytics.evaluation.evaluate import reliability
+from analytics.evaluation.verdicts import Proportion
+from analytics.workloads.confidence import grade
+from analytics.workloads.model import Outlook
 from tests.evaluation.conftest import at
 from tests.findings.conftest import BUSY, DAY, HELD, HOUR
 from tests.in_process import run_in_process
@@ -178,3 +183,18 @@ def test_csv_has_a_line_for_each_proportion(evaluate: Evaluate) -> None:
     assert told["confidence", "high", "takeable"] == ("0", "0", "")
     assert told["confidence", "all", "takeable_recall"] == ("1", "1", "1.0")
     assert told["state", "held", "agreed"] == ("1.0", "1.0", "1.0")
+
+
+def test_a_probability_is_of_the_class_that_it_is_the_upper_end_of() -> None:
+    """0.8 is one of 0.6 to 0.8, and 1 of the last: both ends of (0, 1] are in one class each."""
+    said = [(0.8, True), (0.81, False), (0.95, True), (1.0, True)]
+    verdicts = [
+        SimpleNamespace(
+            finding=SimpleNamespace(confidence=grade([], outlook=Outlook(share, 1, 1))), takeable={"a": right}
+        )
+        for share, right in said
+    ]
+    windows: Any = [SimpleNamespace(verdicts=verdicts)]
+    assert [(each.low, each.high, each.takeable) for each in reliability(windows)] == [
+        (0.6, 0.8, Proportion(1, 1)), (0.8, 0.9, Proportion(0, 1)), (0.9, 0.95, Proportion(1, 1)), (0.95, 1.0, Proportion(1, 1)),
+    ]  # fmt: skip

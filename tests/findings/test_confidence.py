@@ -198,6 +198,12 @@ def test_through_the_rule_one_condition_at_a_time(
     assert found.confidence.grade == "medium"
 
 
+@pytest.mark.parametrize(("ratio", "failures"), [(0.1, 0), (0.101, 1)])
+def test_a_tenth_may_be_unconfirmed(ratio: float, failures: int) -> None:
+    seen = Observation(1.0, 14 * DAY_MS, 1.0, 0, unconfirmed_ratio=ratio)
+    assert len(watched_enough(seen)) == failures
+
+
 @pytest.mark.usefixtures("_an_hour_is_enough")
 def test_point_samples_that_nothing_confirms_fail_two_conditions(lake: Lake) -> None:
     found = held_by_ann(fleet(lake, 14, gpu_util_coverage_ratio=None))

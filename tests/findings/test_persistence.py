@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from analytics.proportions import wilson
 from analytics.states import IN_USE
-from analytics.workloads.persistence import IdleSpells, Persistence, idle_spells, spells_of
+from analytics.workloads.persistence import IdleSpells, Persistence, idle_spells, outlook, spells_of
 from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.lake import Lake
 from tests.conftest import REPOSITORY, run_python
@@ -171,6 +172,22 @@ def test_of_nothing_wilson_says_nothing() -> None:
     assert wilson(1.0, 0) == (0.0, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "expected"), [(["a"], 0.9), (["a", "b"], 0.3), (["a", "busy"], None), (["busy"], None)]
+)
+def test_a_promise_about_several_gpus_is_that_of_the_worst(
+    monkeypatch: pytest.MonkeyPatch, gpus: list[str], expected: float | None
+) -> None:
+    of_one = {"a": 0.9, "b": 0.3}
+    of_users = SimpleNamespace(lasting=lambda _user, gpu, _age, _horizon: of_one[gpu])
+    known = SimpleNamespace(of_users=of_users, idle_ms={"a": HOUR_MS, "b": 2 * HOUR_MS})
+    monkeypatch.setattr("analytics.workloads.persistence.persistence", lambda _: known)
+    context: Any = SimpleNamespace(settings=SimpleNamespace(horizon_ms=HOUR_MS))
+    found = outlook(context, gpus, "ann")
+    assert found.probability == expected
+    assert found.is_doubtful == (expected is None or expected < 0.8)
+
+
 def held(gpu: str, first_s: float, last_s: float) -> list[dict[str, object]]:
     return samples(gpu, first_s, last_s, every_s=60, **HELD)
 
@@ -319,3 +336,18 @@ def judged(stretches: pl.DataFrame, until_ms: int) -> list[tuple[float, bool]]:
         for gpu, length_ms in spells.filter("is_last").select("gpu", "length_ms").iter_rows()
         if length_ms >= 5 * MINUTE_MS and (gpu in used or gpu in seen)
     ]
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "ended"), [("ann", "bob", False), ("ann", "ann", True), (None, "bob", True), ("ann", None, True)]
+)
+def test_somebody_unknown_may_be_whoever_was_there_before(
+    lake: Lake, first: str | None, then: str | None, *, ended: bool
+) -> None:
+    fill(
+        lake,
+        busy("a", 0, HOUR) + samples("a", HOUR, 2 * HOUR, every_s=60, **FREE) + busy("a", 2 * HOUR, 3 * HOUR),
+        (lists("a", 0, HOUR, first) if first else []) + (lists("a", 2 * HOUR, 3 * HOUR, then) if then else []),
+    )
+    [(_, _, was_ended, by_user, *_)] = found_spells(lake, 3 * HOUR)
+    assert (was_ended, by_user) == (True, ended)

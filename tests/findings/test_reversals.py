@@ -45,6 +45,13 @@ def test_a_holder_who_stays_away_makes_the_finding_right(lake: Lake) -> None:
     assert (found.until_ms, found.horizon_ms, found.n, found.rate) == (ms(WEEK), 7 * DAY_MS, 1, 0.0)
 
 
+def test_point_samples_at_zero_prove_nothing_right(lake: Lake) -> None:
+    sampled = HELD | {"gpu_util_coverage_ratio": None}
+    found = outcome(lake, rows("a", (0, WEEK, HELD), (WEEK, 2 * WEEK, sampled)), users("a", 0, 2 * WEEK))
+    assert (found.total, found.not_judged) == (Rate(0, 0), 1)
+    assert found.observed_share == pytest.approx(0, abs=0.001)
+
+
 @pytest.mark.parametrize("work", [BUSY, LOW])
 def test_a_holder_who_comes_back_makes_it_wrong(lake: Lake, work: dict[str, Any]) -> None:
     back = WEEK + 2 * DAY

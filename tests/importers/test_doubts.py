@@ -19,6 +19,10 @@ NOON = 1_795_176_000
 HEAD = "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W], power.limit [W]\n"
 
 
+MEMORY = "timestamp, index, memory.used [MiB]\n"
+ENERGY = "timestamp, index, total_energy_consumption [mJ]\n"
+
+
 def log(ticks: int = 40, step: float = 10, used: int = 40_000, power: int = 350) -> str:
     return HEAD + "".join(
         f"{at(step * tick)}, {gpu}, {tick % 5} %, {used} MiB, 80000 MiB, {power} W, 700 W\n"
@@ -65,6 +69,13 @@ FUTURE = (datetime.now(UTC) + timedelta(hours=5)).replace(tzinfo=None)
         (HEAD + f"{at(0, FUTURE)}, 0, 5 %, 400 MiB, 80000 MiB, 1 W, 7 W\n{at(10, FUTURE)}, 0, 5 %, 400 MiB, 80000 MiB, 3 W, 7 W\n", (),
          "2 rows lie in the future"),
         (log() + "2026/11/20 10:30:00.000, 0, 5\n" * 30, (), "30 of 110 rows are dropped, most as: wrong number of fields"),
+        (log(100, 60), ("--interval", "90s"), "GPU-hours, where 2 GPUs have 3.35 in that time"),
+        (log(100, 60), ("--interval", "1s"), "the samples stand for 0.06 GPU-hours of the 3.30 from the first to the last"),
+        (log().replace(" 2 %", " 1 %").replace(" 3 %", " 0 %").replace(" 4 %", " 1 %"), (), "utilization is 0 or 1 % in all of 80 samples"),
+        (log(power=2500).replace(" 700 W", " [N/A]"), (), "power is 2,500 W on average, more than cards draw"),
+        (MEMORY + "".join(f"{at(10 * tick)}, 0, {tick % 5 + 20} MiB\n" for tick in range(40)), (), "no GPU holds more than 24.0 MiB"),
+        (ENERGY + "".join(f"{at(10 * tick)}, 0, {5_000 * tick}\n" for tick in range(40)), (), "as if a GPU drew 0.5 W: is its unit mJ?"),
+        (ENERGY + "".join(f"{at(10 * tick)}, 0, {90_000_000 * tick}\n" for tick in range(40)), (), "as if a GPU drew 9e+03 W"),
         (log().replace("MiB,", "pages,"), (), "80 values of mem_used_bytes cannot be read"),
     ],
 )  # fmt: skip

@@ -38,9 +38,13 @@ def gpustat(fallow_import: Callable, tmp_path: Path) -> Callable:
     return run
 
 
+@pytest.mark.parametrize("ends", [("", "\n", "\n"), ("[", ",\n", "]\n"), ("", ",", ",\n")])
 @pytest.mark.parametrize("indent", [None, 4])
-def test_documents_one_after_another(gpustat: Callable, place: str, indent: int | None) -> None:
-    done = gpustat("\n".join(json.dumps(document(10 * tick), indent=indent) for tick in range(3)) + "\n")
+def test_documents_one_after_another(
+    gpustat: Callable, place: str, ends: tuple[str, str, str], indent: int | None
+) -> None:
+    first, between, last = ends
+    done = gpustat(first + between.join(json.dumps(document(10 * tick), indent=indent) for tick in range(3)) + last)
     assert done.summary["host"] == "gn001"
     assert done.summary["rows"] == {"read": 6, "dropped": 0, "merged": 0, "kept": 6}
     assert query(

@@ -87,6 +87,22 @@ def test_fields_in_any_order_with_and_without_units(smi: Callable, place: str, t
     ]
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Zeitstempel, Index, Leistung [W]",
+        "horodatage, indice, puissance [W]",
+        "时间, 编号, 功率",
+        "timestamp, index, power.draw [W]",
+    ],
+)
+def test_fields_name_the_columns_below_a_header_that_does_not(smi: Callable, place: str, header: str) -> None:
+    text = f"{header}\n" + "".join(f"{at(10 * tick)}, 0, 350000\n" for tick in range(4))
+    done = smi(text, flags=("--fields", "timestamp,index,power.draw [mW]"))
+    assert done.summary["rows"]["kept"] == 4
+    assert query(place, "select distinct power_w from lake") == [(350.0,)]
+
+
 def test_files_without_a_header_need_fields(smi: Callable, place: str) -> None:
     text = f"{at(0)}, 0, 5 %\n{at(10)}, 0, 6 %\n"
     failed = smi(text)

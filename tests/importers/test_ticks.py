@@ -111,6 +111,17 @@ def test_one_gpu_every_100_ms_is_not_nine_gpus(smi: Callable, place: str) -> Non
     assert smi(text, flags=("--interval", "100ms")).published["gpu"] == (9, 0, 0)
 
 
+def test_a_gap_within_a_tick_is_no_interval(smi: Callable, place: str) -> None:
+    """Eight GPUs, and seven from the middle on: which line is whose nobody can say, and no flag makes one GPU of them."""
+    text = HEAD + "".join(
+        f"{at(5 * tick + 0.002 * gpu)}, 0 %, 1 GiB\n" for tick in range(600) for gpu in range(8 if tick < 300 else 7)
+    )
+    done = smi(text)
+    assert (done.code, files(place)) == (1, [])
+    assert "2ms" not in done.err
+    assert (smi(text, flags=("--interval", "2ms", "--yes")).code, files(place)) == (1, [])
+
+
 @pytest.mark.parametrize("flags", [(), ("--interval", "10s")])
 def test_no_host_has_more_than_32_gpus(smi: Callable, place: str, flags: tuple[str, ...]) -> None:
     text = "".join(f"{at(10 * tick + 0.002 * gpu)}, {gpu}, 5 %\n" for tick in range(9) for gpu in range(40))

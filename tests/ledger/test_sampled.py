@@ -5,19 +5,26 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 
+from analytics.inventory import load_inventory
+from analytics.ledger.sampled import IdleFloor, idle_floors
 from analytics.proportions import Z_95, wilson
+from analytics.render.ledger_text import summary_text
 from analytics.window import load_window_ledger, open_inputs
 from benchmarks.physical_week import VIEWS, Load, Seen, View, look, record
 from fallow.clock import HOUR_MS
+from fallow.lake import Lake
 from tests.ledger.rows import GB, Row, device, fill, samples
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from analytics.window import WindowLedger
-    from fallow.lake import Lake
 
 HOUR = 3600
+H100 = "NVIDIA H100 80GB HBM3"
 HELD: dict[str, Any] = {"process_count": 1, "power_w": 70.0}
 FREE: dict[str, Any] = {"process_count": 0, "power_w": 70.0, "mem_used_bytes": 0}
 
@@ -104,7 +111,7 @@ def test_a_card_that_draws_more_than_an_idle_one_is_not_confirmed(lake: Lake) ->
 def test_without_enough_idle_time_nobody_knows_what_an_idle_card_draws(lake: Lake) -> None:
     found = fleet(lake, counted(samples("GPU-a", 0, 2 * HOUR, every_s=60, **HELD)), free_h=7)
     assert found.floors is not None
-    assert found.floors.of("NVIDIA H100 80GB HBM3") is None
+    assert found.floors.of(H100) is None
     assert held_h(found)[0] == 0
 
 
@@ -115,9 +122,55 @@ def test_power_alone_confirms_where_so_many_readings_would_have_met_work(lake: L
     assert held_h(found)[0] == pytest.approx(low, abs=0.02)
 
 
+def test_one_reading_above_the_floor_leaves_all_of_the_interval_open(lake: Lake) -> None:
+    rows = samples("GPU-a", 0, 16 * HOUR, every_s=60, **HELD)
+    rows[400]["power_w"] = 90.0
+    found = fleet(lake, rows)
+    assert held_h(found)[:2] == (0, 16)
+    assert found.summary.samples.by_power_ms == 0
+
+
+def test_a_counter_that_saw_work_is_not_outvoted_by_readings(lake: Lake) -> None:
+    found = fleet(lake, counted(samples("GPU-a", 0, 16 * HOUR, every_s=60, **HELD), draw_w=120))
+    assert held_h(found)[0] == 0
+
+
+def test_what_power_alone_confirms_is_said_to_hold_unless_work_keeps_step(lake: Lake, tmp_path: Path) -> None:
+    found = fleet(lake, samples("GPU-a", 0, 16 * HOUR, every_s=60, **HELD))
+    assert found.summary.samples.by_power_ms / HOUR_MS == pytest.approx(16, abs=0.02)
+    assert found.summary.samples.count == 28 * 60
+    assert "16.0 GPU-hours are confirmed by power readings alone: unless work keeps step with them" in summary_text(
+        found.summary
+    )
+    counter = fleet(Lake.at(str(tmp_path / "counter")), counted(samples("GPU-a", 0, 16 * HOUR, every_s=60, **HELD)))
+    assert counter.summary.samples.by_power_ms == 0
+
+
+def test_the_floor_is_that_of_watched_whole_cards_and_of_held_ones_first(lake: Lake) -> None:
+    """Of eight hours each: what an instance, a half-watched and a sampled row draw is no floor of the card."""
+    inventory = load_inventory(fill(lake, samples("GPU-a", 0, 60), devices=[device("GPU-a")]))
+    hours = 8 * HOUR_MS
+    row = {
+        "gpu": "GPU-a", "state": "held", "zero_ms": hours, "util_ms": hours, "gpu_share": 1.0, "power_mean_w": 80.0, "sampled_ms": 0,
+        "coverage_ratio": 1.0, "holder_source": "process",
+    }  # fmt: skip
+    less = [{"gpu_share": 0.5}, {"coverage_ratio": 0.6}, {"sampled_ms": hours}, {"zero_ms": hours - 1}]
+    free = row | {"state": "free", "power_mean_w": 60.0, "holder_source": None}
+    rows = [
+        row,
+        free,
+        free | {"power_mean_w": 1.0, "holder_source": "unwatched"},
+        *(row | each | {"power_mean_w": 1.0} for each in less),
+    ]
+    floors = idle_floors(pl.DataFrame(rows), inventory, 300_000)
+    assert (floors.held, floors.free) == ({H100: IdleFloor(80.0, 8.0)}, {H100: IdleFloor(60.0, 8.0)})
+    assert floors.of(H100) == IdleFloor(80.0, 8.0)
+    assert idle_floors(pl.DataFrame(rows[1:2]), inventory, 300_000).of(H100) == IdleFloor(60.0, 8.0)
+
+
 def test_the_floor_says_what_it_rests_on(lake: Lake) -> None:
     found = fleet(lake, samples("GPU-a", 0, 2 * HOUR, every_s=60, **HELD))
-    floor = found.floors and found.floors.of("NVIDIA H100 80GB HBM3")
+    floor = found.floors and found.floors.of(H100)
     assert floor is not None
     assert (floor.watts, floor.gpu_hours) == (70, pytest.approx(12))
 

@@ -104,8 +104,17 @@ def test_a_peak_within_the_interval_is_a_kernel(lake: Lake) -> None:
 def test_without_a_process_list_memory_stands_for_a_holder(lake: Lake) -> None:
     rows = samples("a", 0, 300, process_count=None, mem_used_bytes=GB + 1)
     rows += samples("a", 300, 600, process_count=None, mem_used_bytes=GB)
-    assert held_by(fill(lake, rows)) == [("held", 0, 300, None, "memory"), ("free", 300, 600, None, None)]
+    assert held_by(fill(lake, rows)) == [("held", 0, 300, None, "memory"), ("free", 300, 600, None, "unwatched")]
     assert states(lake, held_min_bytes=2 * GB) == [("free", 0, 600)]
+
+
+@pytest.mark.parametrize(
+    ("used_bytes", "source"), [(64 * 2**20 - 1, None), (64 * 2**20, "unwatched"), (None, "unwatched")]
+)
+def test_only_empty_memory_says_that_nobody_was_there(lake: Lake, used_bytes: int | None, source: str | None) -> None:
+    """Work of less than ledger.held_min_bytes takes a context too: of what is free nobody knows, unless something lists processes."""
+    rows = samples("a", 0, 600, process_count=None, mem_used_bytes=used_bytes)
+    assert held_by(fill(lake, rows)) == [("free", 0, 600, None, source)]
 
 
 def test_memory_does_not_stand_for_a_holder_where_the_process_list_is_empty(lake: Lake) -> None:

@@ -176,7 +176,7 @@ def test_a_thousand_gpus_stay_below_100_kib(week: Report) -> None:
     codes = np.repeat(random.integers(0, 7, (1000, 56), dtype=np.uint8), 6, axis=1)
     gpus = tuple(f"GPU-{number:08x}-0000-0000-0000-000000000000" for number in range(1000))
     hosts = tuple(f"node-{number // 8:04}" for number in range(1000))
-    film = Film(gpus, hosts, week.summary.since_ms, week.film.bin_ms, codes)
+    film = Film(gpus, hosts, week.summary.since_ms, week.film.bin_ms, codes, week.film.totals[:1] * len(gpus))
     finding = week.findings[0]
     findings = tuple(replace(finding, subject=str(each), cost=float(each), gpus=gpus[:300], reclaimable_gpus=gpus[:300]) for each in range(400))  # fmt: skip
     review = replace(week.review, findings=findings, gone=findings)
