@@ -208,7 +208,9 @@ def _refuse(path: str, times: Whole, tried: list[_Candidate], interval_ms: int |
             f"{each.shape.gpus} line{'s' if each.shape.gpus > 1 else ''}"
             for each in sorted(likely, key=lambda each: each.unevenness)[:2]
         ]
-        raise InputError(what, "; ".join([*named, "or query index or uuid too"]))
+        raise InputError(
+            what, "; ".join([*named, "or query index or uuid too" if named else "query index or uuid too"])
+        )
     raise InputError(what, _GUESS_HINT)
 
 

@@ -36,13 +36,7 @@ def film(report: Report) -> Section:
         rows=tuple(_rows(own)),
         shown=_LISTED,
         rest=tr_many("and {number} more GPU", "and {number} more GPUs", rest),
-        notes=(
-            tr(
-                "Shares are of the GPU's time. Neither: unavailable, unknown, or idle by point samples that nothing confirms."
-            ),
-        )
-        if own.gpus
-        else (),
+        notes=(tr("Of the GPU's time. Neither: unavailable, unknown or not confirmed."),) if own.gpus else (),
         chart=FilmStrip(own) if own.codes.size else None,
         states=ORDER,
         wide=True,
