@@ -174,6 +174,9 @@ AT_ONCE_RATIO = 0.97
 STARTED_WITHIN_MS = 10 * MINUTE_MS
 """A process that is first listed so soon after it began, on a GPU that was watched before, was seen to take its memory."""
 
+_LEAST_PART = 0.1
+"""Of a GPU's memory: what holds less, such as a monitor, may grow as it likes."""
+
 NEED_THRESHOLDS = {
     "need": "98th percentile of the hourly peaks times 1.15 (facts: VRAM right-size)",
     "fits": "the peak fills at most 80 % of the card (facts: VRAM right-size)",
@@ -256,7 +259,9 @@ def _at_once(context: Context, found: pl.DataFrame) -> pl.DataFrame:
         pl.col("first_seen") < pl.col("started"), pl.col("time") - pl.col("started") <= STARTED_WITHIN_MS
     )
     own = found.select("run", "host", "gpu", "began", "ended", "peak_bytes").join(seen, on=("host", "gpu"))
-    own = own.filter(pl.col("time").is_between("began", "ended"), pl.col("most_bytes") > pl.col("peak_bytes") / 2)
+    own = own.filter(
+        pl.col("time").is_between("began", "ended"), pl.col("most_bytes") >= _LEAST_PART * pl.col("peak_bytes")
+    )
     at_once = pl.col("mem_first_bytes") >= AT_ONCE_RATIO * pl.col("most_bytes")
     return own.group_by("run").agg(at_once=at_once.all(ignore_nulls=False))
 

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 HOST = "fakehost"
 
 
+@pytest.fixture(autouse=True)
+def _own_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent points psutil at the /proc that it was given; the next test of this process is given the real one."""
+    monkeypatch.setattr(psutil, "PROCFS_PATH", "/proc")
+
+
 @dataclass(frozen=True)
 class FakeHost:
     """One host: a scenario that plays, a spool and a lake."""

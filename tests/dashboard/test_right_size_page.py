@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 
-from analytics.sections.card_fit import EITHER_DOES, KEEPS, LESS, PREALLOCATED, card_fit, card_sizes, workload_sizes
+from analytics.sections.card_fit import EITHER_DOES, KEEPS, LESS, card_fit, card_sizes, workload_sizes
 from analytics.sections.moves import moves
 from analytics.sections.palette import LIGHT
 from dashboard.access.people import VIEWER, Reader
@@ -68,13 +68,13 @@ def test_works_of_a_finding_are_its_gpu_hours(planned: Planned) -> None:
 def test_kinds_differ_in_shape(planned: Planned) -> None:
     view = planned.view(WEEK)
     kinds = set(workload_sizes(view)["kind"])
-    assert {KEEPS, PREALLOCATED} < kinds
+    assert KEEPS in kinds
     assert kinds & set(LESS)
     shown = page(planned.client(), "/right-size", WEEK)
     marks = [trace["marker"] for trace in figure(shown)["data"]]
     shapes = {mark["symbol"].removesuffix("-open") for mark in marks}
     assert len(shapes) >= len(kinds & set(works_drawn(planned)))
-    assert {"circle", "square"} < shapes <= {"circle", "diamond", "triangle-up", "star", "square"}
+    assert {"circle"} < shapes <= {"circle", "diamond", "triangle-up", "star", "square"}
     legend = next(each for each in components(shown) if each["props"].get("aria-label") == "Marks")
     assert len(legend["props"]["children"]) == len(shapes)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def send(url: str, hands: Hands, timeout_s: float = 1.0, ca_file: Path | None = None) -> DeliveryOutcome:
+def send(url: str, hands: Hands, timeout_s: float = 20.0, ca_file: Path | None = None) -> DeliveryOutcome:
     [target] = parse_targets([url])
     context = ssl.create_default_context(cafile=ca_file)
     channel = WebhookChannel(WebhookSettings(context, timeout_s), target, hands.sleep)
@@ -100,7 +100,7 @@ def test_who_asks_for_too_long_is_asked_in_the_next_run(receiver: Receiver, hand
 @pytest.mark.parametrize("answer", [DROP, HANG, DRIP, 504], ids=["drops", "hangs", "drips", "gateway"])
 def test_who_may_have_got_it_is_not_asked_again(receiver: Receiver, hands: Hands, answer: int) -> None:
     receiver.answers = [answer]
-    outcome = send(receiver.url(), hands)
+    outcome = send(receiver.url(), hands, timeout_s=1.0)
     assert (outcome.step, outcome.tries, len(receiver.bodies)) == (UNKNOWN, 1, 1)
     assert hands.slept_s == []
 
