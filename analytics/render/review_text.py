@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from analytics.decide.filters import Selection
 from analytics.decide.review import Review
 from analytics.decide.totals import FindingTotals, totals
-from analytics.language.plain_text import count, moment, plain, wrap
+from analytics.language.plain_text import count, hours, moment, plain, wrap
 from analytics.ledger.summary import Summary
 from analytics.money.owners import Owners
 from analytics.names import JOINER
@@ -78,10 +78,20 @@ def _head(review: Review, summary: Summary, chosen: Selection, sums: FindingTota
         *([_why_none(chosen, review.context.owners)] if chosen.emptied_by else []),
         *([_worth(sums)] if chosen.listed else []),
         *([_ahead(review.context)] if review.context.ahead else []),
-        f"{fleet}held without a kernel: {hours_by_threshold(review.sensitivity)}",
+        f"{fleet}held without a kernel: {hours_by_threshold(review.sensitivity)}{_sampled(summary)}",
         *([fleet + reversals_text(review.reversals)] if review.reversals else []),
         *([f"{count(hidden, 'finding')} suppressed; --all shows them"] if hidden else []),
     ]
+
+
+def _sampled(summary: Summary) -> str:
+    """What point samples alone say of the held time."""
+    open_ms = summary.totals.unconfirmed_ms.get("held", 0)
+    return (
+        f"; of all held GPU-hours, {hours(open_ms)} by point samples that nothing confirms"
+        if open_ms and summary.totals.leaves_open
+        else ""
+    )
 
 
 def _why_none(chosen: Selection, owners: Owners) -> str:

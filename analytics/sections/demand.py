@@ -11,6 +11,7 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.sections.basis import PageBasis
 from analytics.sections.names import least_to_most
+from analytics.sections.point_samples import sampled_note
 from analytics.sections.section import Cell, Curve, DurationCurves, Section, SectionColumn
 
 _POINTS, _LISTED = 300, 120
@@ -66,6 +67,7 @@ def _notes(basis: PageBasis, hours: pl.DataFrame) -> Iterator[str]:
     pool = basis.whole.inventory.pool
     if basis.report.scope.pool is None and len({pool(gpu) for gpu in basis.part.inside.stretches["gpu"].unique()}) > 1:
         yield tr("All pools are added up: choose a pool for one of them.")
+    yield from sampled_note([basis.report.summary.totals])
 
 
 def _curve(hours: pl.DataFrame, name: str) -> Curve:
@@ -115,7 +117,10 @@ def fewer_gpus(basis: PageBasis) -> Section:
             SectionColumn("working_hours", tr("hours short of what was working"), "count"),
         ),
         rows=tuple(_fewer_row(each) for each in found),
-        notes=(tr("From the hours as they were, whole pools at once: it does not know on which host or model work could have run."),) if found else (),
+        notes=(
+            tr("From the hours as they were, whole pools at once: it does not know on which host or model work could have run."),
+            *sampled_note([basis.report.summary.totals]),
+        ) if found else (),
     )  # fmt: skip
 
 

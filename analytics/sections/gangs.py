@@ -10,6 +10,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.money.priced_segments import placed
 from analytics.sections.basis import PageBasis
 from analytics.sections.names import least_to_most
+from analytics.sections.point_samples import sampled_note
 from analytics.sections.section import Cell, GroupedShares, Section, SectionColumn, ShareBars
 
 _SCATTERED_FROM = 0.01
@@ -42,6 +43,7 @@ def gang_staircase(basis: PageBasis) -> Section:
         notes=(
             tr("Now is the end of the window. A job wants GPUs of one model in one pool: as many as a host has lie on one host, "
                 "more of them on whole free hosts. MIG instances do not count."),
+            *sampled_note([basis.report.summary.totals]),
         ),
         wide=True,
     )  # fmt: skip

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import tzinfo
 
 from analytics.capacity.hour_of_week import HoursOfWeek
 from analytics.capacity.off_peak import WEEKS_MIN
 from analytics.language.language import Language, SentenceList
 from analytics.language.quantities import Number, Quantity, Share, WeekHour
 from analytics.language.sentences import tr
+from analytics.report.model import Report
+from analytics.sections.point_samples import sampled_note
 from analytics.sections.section import Section, SectionColumn, WeekShares
 
 
@@ -24,7 +25,7 @@ class Weekday(Quantity):
         return language.weekday(self.number)
 
 
-def hour_of_week(found: HoursOfWeek | None, zone: tzinfo) -> Section:
+def hour_of_week(found: HoursOfWeek | None, report: Report) -> Section:
     """The unused share of each hour of the week; None where there is no time at all."""
     known = found is not None and any(share is not None for share in found.shares)
     return Section(
@@ -33,7 +34,7 @@ def hour_of_week(found: HoursOfWeek | None, zone: tzinfo) -> Section:
         question=tr(
             "When could other work run? Share of the observed GPU time that was free, reserved or held, by hour of the "
             "week; local time, {zone}.",
-            zone=str(zone),
+            zone=str(report.zone),
         ),
         headline=_headline(found) if found is not None and known else tr("Nothing was observed."),
         columns=(SectionColumn("day", tr("day"), "words"), *(SectionColumn(f"hour_{hour}", f"{hour:02}", "share") for hour in range(24))),
@@ -42,6 +43,7 @@ def hour_of_week(found: HoursOfWeek | None, zone: tzinfo) -> Section:
             for day in range(7)
         ) if found is not None and known else (),
         chart=WeekShares(found.shares) if found is not None and known else None,
+        notes=sampled_note([report.summary.totals]),
         wide=True,
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ from analytics.language.quantities import Number, WeekHour
 from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
 from analytics.sections.names import place_name
+from analytics.sections.point_samples import sampled_note
 from analytics.sections.section import Cell, Section, SectionColumn, WeekGrid, WeekSpan
 from fallow.clock import WEEK_MS
 
@@ -48,6 +49,7 @@ def off_peak(report: Report) -> Section | None:
         notes=(
             tr("The number is how many GPUs were not needed in nine weeks of ten; hours are those of {zone}.", zone=str(report.zone)),
             tr("Hours left blank have no more room than usual, or were not observed enough."),
+            *sampled_note([report.summary.totals]),
         ) if found else (),
         terms=(term("off-peak hours"),),
     )  # fmt: skip

@@ -40,7 +40,7 @@ class FilmPage(Page):
     def content(self, view: View, colours: Palette) -> html.Div:
         """The strip, then the hours of the week."""
         files = html.Div(links(view, "gpus"), className="tools")
-        hours = section_panel(view, colours, hour_of_week(_hours(view), view.zone))
+        hours = section_panel(view, colours, hour_of_week(_hours(view), view.report))
         return html.Div([files, html.Div([film_strip(view, colours), hours], className="panels")])
 
 

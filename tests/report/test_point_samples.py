@@ -53,6 +53,7 @@ def test_the_cost_of_what_nothing_confirms_stands_apart(
     doubtful = [each for each in held if each["evidence"].get("unconfirmed", 0) > 0.1]
     assert doubtful
     assert {each["confidence"] for each in doubtful} == {"low"}
+    assert "by point samples that nothing confirms" in flat(report(str(folder), command="findings").out)
     if "energy" not in name:
         sums = findings["totals"]["by_rule"]["held"]
         assert sums["unconfirmed_cost"] == pytest.approx(sums["cost"])
