@@ -9,7 +9,7 @@ import polars as pl
 from analytics.importers.model import PROCESSES, Imported
 from analytics.importers.overview import ImportOverview
 from analytics.importers.ticks import MOST_GPUS, interval_fits, interval_text
-from fallow.clock import MINUTE_MS, format_duration, format_ms
+from fallow.clock import HOUR_MS, MINUTE_MS, format_duration, format_ms
 from fallow.units import format_bytes
 
 _LEAST_MEMORY = 0.001
@@ -21,7 +21,8 @@ _LEAST_CONTEXT_BYTES = 64 * 2**20
 _MOST_HOURS, _MOST_HOURS_OF_FEW, _LEAST_HOURS = 1.1, 2.0, 0.02
 """Of what the GPUs have in the time from the first to the last sample; of few samples the first and the last weigh more."""
 _CARD_MOST_W = 1_500
-_CONTEXT_MIN_BYTES = 2**30
+_CONTEXT_MIN_BYTES = 128 * 2**20
+"""What is less is no context; 80 GiB in KiB, taken for bytes, are 80 MiB."""
 _MOST_DROPPED = 0.1
 _ENOUGH = 20
 _ENOUGH_ALIKE = 60
@@ -63,13 +64,16 @@ def _times(imported: Imported, overview: ImportOverview) -> Iterator[str]:
 
 def _hours(imported: Imported, overview: ImportOverview) -> Iterator[str]:
     possible = overview.gpus * overview.span_hours
+    between = (
+        overview.gpus * (overview.longest_gap_ms or 0) / HOUR_MS
+    )  # of two recordings nobody sampled the time between
     most = _MOST_HOURS if overview.rows >= _ENOUGH_ALIKE * overview.gpus else _MOST_HOURS_OF_FEW
     if overview.rows > overview.gpus and overview.gpu_hours > most * possible:
         yield (
             f"{overview.gpu_hours:,.2f} GPU-hours, where {overview.gpus:,} GPUs have {possible:,.2f} "
             f"in that time (interval {imported.interval})"
         )
-    if overview.rows >= _ENOUGH_ALIKE * overview.gpus and overview.gpu_hours < _LEAST_HOURS * possible:
+    if overview.rows >= _ENOUGH_ALIKE * overview.gpus and overview.gpu_hours < _LEAST_HOURS * (possible - between):
         yield (
             f"the samples stand for {overview.gpu_hours:,.2f} GPU-hours of the {possible:,.2f} from the first to the last (interval "
             f"{imported.interval}): do they name every GPU, and is --interval right?"

@@ -151,6 +151,21 @@ def _joined_lists(frame: pl.DataFrame) -> list[pl.Expr]:
     ]
 
 
+_FEW_CONTRADICTIONS, _CONTRADICTIONS = 20, 0.1
+
+
+def contradictions(frame: pl.DataFrame, values: list[str]) -> tuple[str, ...]:
+    """What is odd about rows that have the GPU and time of another one and say something else."""
+    several = [pl.col(name).drop_nulls().n_unique() > 1 for name in values]
+    again = frame.filter(pl.struct(KEYS).is_duplicated()) if values else frame.clear()
+    count = again.group_by(KEYS).agg(differs=pl.any_horizontal(several))["differs"].sum() if again.height else 0
+    if count < max(_FEW_CONTRADICTIONS, _CONTRADICTIONS * frame.height):
+        return ()
+    return (
+        f"{count:,} of {frame.height:,} rows have the GPU and time of another one and say something else: are they of one host?",
+    )
+
+
 _FACTS = tuple(column.name for column in DEVICE.columns if column.name not in ("time", "gpu", "source"))
 
 

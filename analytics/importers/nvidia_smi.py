@@ -12,7 +12,7 @@ import polars as pl
 
 from analytics.importers.json_documents import CUT_OFF
 from analytics.importers.kinds import with_progress
-from analytics.importers.model import PROCESSES, FileReport, Imported, Tally, check_host, daily_devices
+from analytics.importers.model import PROCESSES, FileReport, Imported, Tally, check_host, contradictions, daily_devices
 from analytics.importers.nvidia_smi_dmon import kind_of_table, table_as_csv
 from analytics.importers.nvidia_smi_fields import MASKS, QUANTITIES, Field, check_fields
 from analytics.importers.nvidia_smi_lines import parse_lines
@@ -127,12 +127,12 @@ def together(
     read: Sequence[tuple[pl.DataFrame, FileReport]], settings: NvidiaSmiSettings, *, zone_given: bool
 ) -> Imported:
     """All files of one host as one import."""
-    frame, notes = _merge([frame for frame, _ in read], settings.host)
+    frame, notes, odd = _merge([frame for frame, _ in read], settings.host)
     merged = sum(report.rows_kept for _, report in read) - frame.height
     frame, interval = on_grid(frame, settings.interval_ms)
     return Imported(
         settings.host, frame, daily_devices(frame), tuple(report for _, report in read), interval,
-        f"{settings.zone} ({'given' if zone_given else 'assumed'})", notes, settings.interval_ms, merged,
+        f"{settings.zone} ({'given' if zone_given else 'assumed'})", notes, settings.interval_ms, merged, odd,
     )  # fmt: skip
 
 
@@ -214,6 +214,8 @@ def _claims(path: str) -> dict[str, Claim]:
 
 
 def _declare(field: Field, unit: str) -> str:
+    if unit == "ratio":
+        return "nvidia-smi writes percent: give the file as it was written, or import it with `fallow import series --unit ratio`"
     shown = unit or field.default_unit
     return f"its header names the wrong unit, or none: name all columns with --fields, this one as '{field.names[0]} [{shown}]'"
 
@@ -234,11 +236,12 @@ def _stepped(rows: pl.DataFrame, zone: str, *, noted: bool) -> list[str]:
             for row in back[:1]]  # fmt: skip
 
 
-def _merge(frames: Sequence[pl.DataFrame], host: str) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def _merge(frames: Sequence[pl.DataFrame], host: str) -> tuple[pl.DataFrame, tuple[str, ...], tuple[str, ...]]:
     """All files' rows with their GPU, one row per (gpu, true_ms)."""
     rows = name_gpus(pl.concat(frames, how="diagonal"), host)
     once, again = beside_samples(rows, [field.column for field in (*QUANTITIES, MASKS)])
+    odd = contradictions(rows, [name for name in ("gpu_util_pct", "mem_used_bytes", "power_w") if name in rows.columns])
     check_count(once, host)
     once, notes = counted(once)
     repeated = (f"{again} rows repeat a GPU and time: first non-null values kept",) if again else ()
-    return once, (*repeated, *notes)
+    return once, (*repeated, *notes), odd

@@ -21,6 +21,9 @@ NO_PROCESS = "-"
 _UNEXPLAINED_BYTES = 10**9
 """More than this in use (the default of ledger.held_min_bytes) is somebody's: a list without a process then hides some."""
 
+LISTS_HOLD = 3
+"""Steps between lists for which one holds, as rows do."""
+
 _ONE_ANSWER_MS = 50
 """nvidia-smi writes the processes of one GPU within milliseconds, each line with a time of its own."""
 
@@ -149,13 +152,31 @@ def counted(rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     many = int(rows.select(hides.sum()).item() or 0)
     note = f"{many} process lists name nobody although more than 1 GB is in use: taken as not known"
     done = rows.with_columns(process_count=pl.when(~hides).then(pl.when(none).then(0).otherwise(count)).cast(pl.Int16))
-    return done, (note,) if many else ()
+    return _until_the_next_list(done), (note,) if many else ()
+
+
+def _until_the_next_list(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the count of the last list where they have none, for up to three of the usual steps between lists.
+
+    As the agent's rows have it: a list holds until the next one.
+    """
+    listed = pl.col("true_ms").filter(pl.col(PROCESSES).is_not_null())
+    steps = rows.sort("true_ms").group_by("gpu").agg(list_ms=listed.diff().median())
+    ordered = rows.join(steps, on="gpu", how="left").sort("gpu", "true_ms", maintain_order=True)
+    known = pl.col("process_count").is_not_null() | pl.col(PROCESSES).is_not_null()
+    since_ms = pl.col("true_ms") - pl.when(known).then("true_ms").forward_fill().over("gpu")
+    goes_on = ~known & (since_ms <= LISTS_HOLD * pl.col("list_ms")).fill_null(value=False)
+    last = pl.when(known).then(pl.col("process_count").fill_null(-1)).forward_fill().over("gpu")
+    count = pl.when(goes_on & (last >= 0)).then(last).otherwise("process_count").cast(pl.Int16)
+    return ordered.with_columns(process_count=count).drop("list_ms")
 
 
 def process_rows(gpu: pl.DataFrame) -> pl.DataFrame:
     """The rows of the lake's `process` table that an import's rows of `gpu` list: at their times, each process once."""
     if PROCESSES not in gpu.columns:
         return conform(pl.DataFrame(schema={"time": pl.Datetime("ms", "UTC")}), PROCESS)
-    listed = flat(gpu, ("gpu", "time", "interval_ms"))
+    step = pl.col("time").filter(pl.col(PROCESSES).is_not_null()).diff().median().over("gpu").dt.total_milliseconds()
+    lists = gpu.sort("gpu", "time").with_columns(interval_ms=pl.max_horizontal("interval_ms", step).cast(pl.Int32))
+    listed = flat(lists, ("gpu", "time", "interval_ms"))
     once = listed.group_by("gpu", "time", "pid", maintain_order=True).agg(pl.all().drop_nulls().first())
     return conform(once, PROCESS).sort("gpu", "time", "pid")

@@ -125,6 +125,9 @@ def merge(table: Table, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     columns = [
         pl.min_horizontal(name, f"{name}_old").alias(name)
         if table is DEVICE and name == "time"
+        # processes are added to a list and never taken from it
+        else pl.max_horizontal(name, f"{name}_old").alias(name)
+        if name == "process_count"
         else pl.coalesce(name, f"{name}_old").alias(name)
         for name in names
     ]

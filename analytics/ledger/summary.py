@@ -70,8 +70,19 @@ class Totals:
     def bound(self, state: str) -> Bound:
         """Between which times the state's own lies: without what nothing confirms, and with what may have been held."""
         spent_ms = self.state_ms[state]
-        more_ms = min(self.perhaps_idle_ms, sum(self.state_ms[each] for each in IN_USE)) if state == "held" else 0
+        more_ms = self.perhaps_ms if state == "held" else 0
         return Bound(spent_ms - min(self.unconfirmed_ms.get(state, 0), spent_ms), spent_ms + more_ms)
+
+    @property
+    def perhaps_ms(self) -> int:
+        """Time in use that may have been held: beside samples at 0, and beside rows at 0."""
+        return min(self.perhaps_idle_ms, sum(self.state_ms[each] for each in IN_USE))
+
+    @property
+    def active_bound(self) -> Bound:
+        """Between which times the active time lies."""
+        active_ms = self.state_ms["active"]
+        return Bound(max(0, active_ms - self.perhaps_ms), active_ms + self.open_ms)
 
     @property
     def unused_ms(self) -> int:
@@ -91,8 +102,9 @@ class Totals:
 
     @property
     def leaves_open(self) -> bool:
-        """Whether that is enough for a figure to leave it out and to state it apart."""
-        return (ratio(self.open_ms, self.observed_ms) or 0.0) >= OPEN_FROM
+        """Whether that, or what point samples leave open the other way, is enough for figures to state it apart."""
+        more_ms = self.perhaps_ms if (self.sampled or 0.0) >= OPEN_FROM else 0
+        return (ratio(self.open_ms + more_ms, self.observed_ms) or 0.0) >= OPEN_FROM
 
     @property
     def wasted_ms(self) -> int:

@@ -56,17 +56,18 @@ def _bounds(summary: Summary) -> list[str]:
     totals, observed = summary.totals, summary.totals.observed_ms
     found = []
     for state in UNUSED:
-        if (ratio(totals.unconfirmed_ms.get(state, 0), observed) or 0) >= _SHOWN_FROM:
-            bound = totals.bound(state)
+        bound = totals.bound(state)
+        above_ms = bound.high_ms - totals.state_ms[state] if totals.leaves_open else 0
+        if (ratio(totals.unconfirmed_ms.get(state, 0) + above_ms, observed) or 0) >= _SHOWN_FROM:
             low, high = (percent(ratio(each, observed)) for each in (bound.low_ms, bound.high_ms))
             found.append(
                 f"  {state} {percent(totals.share(state))} is sampled every {_every(summary)}: between {low} and {high}"
             )
-    if summary.samples.by_power_ms >= _SHOWN_FROM * observed:
+    if (ratio(summary.samples.by_power_ms, observed) or 0) >= _SHOWN_FROM:
         found.append(
             f"  {hours(summary.samples.by_power_ms)} GPU-hours are confirmed by power readings alone: unless work keeps step with them"
         )
-    if any(totals.unconfirmed_ms.values()) and found:
+    if found and totals.leaves_open:
         low, high = (
             percent(ratio(each, observed)) for each in (summary.samples.idle.low_ms, summary.samples.idle.high_ms)
         )

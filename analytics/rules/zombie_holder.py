@@ -20,7 +20,7 @@ from analytics.workloads.evidence_labels import counted, label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, whole_number
 from analytics.workloads.model import Context, Finding, Rule
-from analytics.workloads.process_lists import is_service
+from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
@@ -68,7 +68,7 @@ ZOMBIE_HOLDER = Rule(
         ENDED: f"the source of the allocations says that the processes' Slurm job or pod ended {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's "
         "time; ours), they were started before, and no kernel ran for findings.held_min",
         PARENT_GONE: f"parent 1 after another parent, no kernel ran for {ORPHAN_IDLE_MS // HOUR_MS} h, and the process used under {CPU_IDLE_PCT:g} % of a "
-        "CPU; never in containers. What had parent 1 from the start may be a service of systemd or a daemon: `held` speaks of it (ours)",
+        "CPU; never in containers or by servers. What had parent 1 from the start may be a service of systemd or a daemon: `held` speaks of it (ours)",
         NOTEBOOK: f"an IPython kernel or a notebook server, no kernel ran for {NOTEBOOK_IDLE_MS // HOUR_MS} h (Kubeflow's culling: 1,440 min)",
     },
     labels=(
@@ -118,8 +118,8 @@ def _zombie_holder_finding(context: Context, host: str, why: str, processes: pl.
         reclaimable_gpus=() if bound or ageless else gpus,
         holder=first["holder"],
         since_ms=whole_number(rows, pl.col("time").min()) if why == ENDED else None,
-        # what has outlived its purpose is not waited for
-        is_promised=why == NOTEBOOK,
+        # what a job left behind when it ended is not waited for
+        is_promised=why != ENDED,
         notes=[tr("a notebook's unsaved results are lost with its kernel: ask first")] if why == NOTEBOOK else [],
     )
 
@@ -148,7 +148,11 @@ def _zombie_holder_judged(context: Context, processes: pl.DataFrame) -> pl.DataF
     notebook = text.str.contains(_NOTEBOOK) | pod.str.contains(_NOTEBOOK_POD)
     contained = pl.col("container_id").is_not_null() | pl.col("job").str.starts_with("pod:")
     # systemd's services and daemons have parent 1 from the start, as what a closed session left behind has later on
-    orphan = (pl.col("parent_pid") == 1) & (pl.col("first_parent_pid") > 1) & ~contained.fill_null(value=False)
+    orphan = (
+        (pl.col("parent_pid") == 1)
+        & (pl.col("first_parent_pid") > 1)
+        & ~(contained | text.str.contains(SERVER)).fill_null(value=False)
+    )
     still = (pl.col("cpu_util_mean_pct") < CPU_IDLE_PCT).fill_null(value=True)
     # a process that began later is of a run whose claim is not known yet; of one without a start nobody can say
     before = (pl.col("started") < pl.col("job_end")).fill_null(value=True)

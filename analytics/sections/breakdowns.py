@@ -63,7 +63,7 @@ def _headline(groups: Sequence[tuple[str, Totals]]) -> str:
     if not worst.wasted_ms:
         return (
             tr("None of the observed time is known to have gone unused.")
-            if worst.open_ms
+            if worst.leaves_open
             else tr("None of the observed time went unused.")
         )
     return tr(

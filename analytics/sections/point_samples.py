@@ -35,9 +35,20 @@ def state_share(report: Report, state: str) -> str | Share:
     """A state's share of the observed time, and between which bounds it lies where point samples leave that open."""
     totals = report.summary.totals
     share = Share(totals.share(state))
-    if not totals.unconfirmed_ms.get(state):
+    if not totals.unconfirmed_ms.get(state) and not (state == "held" and totals.leaves_open):
         return share
     return tr("{share} ({sampled})", share=share, sampled=between(report, totals.bound(state)))
+
+
+def useful_share(report: Report) -> str | Share:
+    """The active share of the observed time, between its bounds where point samples leave it open."""
+    totals = report.summary.totals
+    if not totals.leaves_open:
+        return Share(totals.share("active"))
+    low, high = (
+        Share(ratio(each, totals.observed_ms)) for each in (totals.active_bound.low_ms, totals.active_bound.high_ms)
+    )
+    return tr("{low} to {high}", low=low, high=high)
 
 
 def between(report: Report, bound: Bound) -> str:
@@ -106,7 +117,13 @@ def _headline(report: Report) -> str:
         share=Share(totals.sampled), span=every(report),
     )  # fmt: skip
     if not totals.leaves_open:
-        return tr("{seen} The idle time among it is confirmed.", seen=seen)
+        return tr("{seen} The idle time among it is confirmed.", seen=seen) if totals.unused_ms else seen
+    if not totals.open_ms:
+        return tr(
+            "{seen} {hours} GPU-hours beside samples at 0 may have been idle for long as well.",
+            seen=seen,
+            hours=GpuHours(totals.perhaps_ms),
+        )
     hours = GpuHours(totals.open_ms)
     return tr("{seen} {hours} GPU-hours of idle time are not confirmed by anything else.", seen=seen, hours=hours)
 

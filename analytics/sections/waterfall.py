@@ -59,10 +59,12 @@ def _headline(report: Report, total_ms: float) -> str:
     if not total_ms:
         return tr("There was no GPU time in this window.")
     useful: Share | str = Share(ratio(steps[_USEFUL].gpu_ms, total_ms))
-    if report.summary.totals.leaves_open:
-        useful = tr("{share} or more", share=useful)
+    totals = report.summary.totals
+    if totals.leaves_open:
+        bounds = (Share(ratio(each, total_ms)) for each in (totals.active_bound.low_ms, totals.active_bound.high_ms))
+        useful = tr("{low} to {high}", **dict(zip(("low", "high"), bounds, strict=True)))
     worst = max((_confirmed(report, steps[state]) for state in UNUSED), key=lambda step: (step.cents or 0, step.gpu_ms))
-    if not worst.gpu_ms and any(steps[state].gpu_ms for state in UNUSED):
+    if not worst.gpu_ms and totals.leaves_open:
         return tr("{share} of the GPU time was useful; what was idle is not confirmed.", share=useful)
     if not worst.gpu_ms:
         return tr("{share} of the GPU time was useful; nothing was idle.", share=useful)

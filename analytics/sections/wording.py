@@ -10,7 +10,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
 from analytics.scope import Scope
 from analytics.sections.facts import silent_host_names
-from analytics.sections.point_samples import state_share
+from analytics.sections.point_samples import state_share, useful_share
 from analytics.states import UNUSED
 
 TITLE = tr("GPU waste report")
@@ -58,9 +58,9 @@ def headline(report: Report) -> str:
     if spent.leaves_open:
         bound = spent.unused_bound
         return tr(
-            "Between {low} and {high} of {observed} GPU-hours went unused: free {free}, reserved {reserved}, held {held}; active {active} or more.",
+            "Between {low} and {high} of {observed} GPU-hours went unused: free {free}, reserved {reserved}, held {held}; active {active}.",
             low=GpuHours(bound.low_ms), high=GpuHours(bound.high_ms), observed=GpuHours(spent.observed_ms),
-            active=Share(spent.share("active")), **{state: state_share(report, state) for state in UNUSED},
+            active=useful_share(report), **{state: state_share(report, state) for state in UNUSED},
         )  # fmt: skip
     return tr(
         "{wasted} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; {active} were active.",

@@ -175,15 +175,20 @@ def _sampling_bound(number: int, *, all_zero: bool) -> Sentence:
             "a duty cycle of up to {bound} can hide behind {number} zero (95 %)",
             "a duty cycle of up to {bound} can hide behind {number} zeros (95 %)",
             number,
-            bound=Share(min(1.0, HIDDEN_AT_MOST / max(number, 1)), 2),
+            bound=_at_least_shown(HIDDEN_AT_MOST / max(number, 1)),
         )
     # the widest normal interval of a share, 1.96 * sqrt(0.25 / n)
     return tr_many(
         "a share of time measured by {number} sample is off by up to {bound} (95 %)",
         "a share of time measured by {number} samples is off by up to {bound} (95 %)",
         number,
-        bound=Share(min(1.0, 0.98 / math.sqrt(max(number, 1))), 2),
+        bound=_at_least_shown(0.98 / math.sqrt(max(number, 1))),
     )
+
+
+def _at_least_shown(bound: float) -> Share:
+    """A bound with two decimals: 0.00 % would say that nothing hides."""
+    return Share(min(1.0, max(bound, 0.0001)), 2)
 
 
 def measured_enough(known_ms: float, total_ms: float, what: str) -> list[str]:

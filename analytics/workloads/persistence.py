@@ -100,12 +100,13 @@ class Persistence:
             share = (lasted + prior * share) / (judged + prior)
         if horizon_ms >= WEEK_MS:  # every hour of the week is in it
             return share
+        of_the_week = self.lasting(user, gpu, age_ms, WEEK_MS)
         for places, weight in ((own, self._spells.weight), (here, self._alone)):
             ages_ms = self._until_ms - _WEEKS_BACK_MS - self._spells.began_ms[places]
             ages_ms = np.where(ages_ms >= OLD_ENOUGH * age_ms, ages_ms, np.inf)
             lasted, judged = self._counted(places, weight, ages_ms, horizon_ms)
             share = (lasted + WEIGHT_OF_AGE * share) / (judged + WEIGHT_OF_AGE)
-        return share
+        return max(share, of_the_week)  # what lasts a week lasts every part of it
 
     def _of_fleet(self, age_ms: int, horizon_ms: int) -> float:
         first, last = (math.log(max(moment, 1)) for moment in (age_ms, age_ms + horizon_ms))

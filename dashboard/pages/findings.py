@@ -86,7 +86,7 @@ def _words(view: View) -> str:
             gpus=tr_many("{number} GPU", "{number} GPUs", found.gpus),
         )
         if found.findings
-        else tr("No findings: no GPU was held for long without a kernel, and none went unused")
+        else tr("No findings: no rule has anything to say of this window.")
     )
     hidden = len(report.review.suppressed)
     return SentenceList(

@@ -100,7 +100,10 @@ def _left_open(view: View, tile: _Tile) -> str:
     totals = view.report.summary.totals
     if tile.name == "unused" and totals.leaves_open:
         return tr("confirmed; {sampled}", sampled=between(view.report, totals.unused_bound))
-    return between(view.report, totals.bound(tile.name)) if totals.unconfirmed_ms.get(tile.name) else ""
+    if totals.leaves_open and tile.name == "active":
+        return between(view.report, totals.active_bound)
+    is_open = totals.unconfirmed_ms.get(tile.name) or (tile.name == "held" and totals.leaves_open)
+    return between(view.report, totals.bound(tile.name)) if is_open else ""
 
 
 def _figure(view: View, change: Change) -> list[Any]:

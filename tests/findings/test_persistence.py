@@ -117,6 +117,14 @@ def test_a_release_for_twelve_hours_knows_when_the_user_comes(monkeypatch: pytes
     assert by_age == pytest.approx([0.6, 0.6, 0.45], abs=0.02)  # which is all that the age of the interval tells
 
 
+@given(some_spells, hours, st.integers(1, WEEK_H - 1))
+def test_what_lasts_a_week_lasts_every_part_of_it(rows: list[Spell], age_h: int, horizon_h: int) -> None:
+    starts = [float(7 * 24 * (number % 5)) - 1000 for number in range(len(rows))]
+    promised = known(rows, starts)
+    part, whole = (promised.lasting("ann", "a", age_h * HOUR_MS, each * HOUR_MS) for each in (horizon_h, WEEK_H))
+    assert part >= whole
+
+
 def test_short_breaks_of_earlier_weeks_say_nothing_of_what_was_left_for_good() -> None:
     """Bob's four weeks of daily use lie behind him; his GPU has rested for six days."""
     visits = [24.0 * day for day in range(28)]

@@ -53,6 +53,8 @@ def test_a_process_whose_parent_went(lake: Lake) -> None:
 @pytest.mark.parametrize(
     "service",
     [
+        {"command": "vllm"},
+        {"arguments": "python3 -m sglang.launch_server"},
         {"command": "Xorg", "kind": "graphics"},
         {"command": "nvidia-cuda-mps", "kind": "mps"},
         {"command": "nv-hostengine"},

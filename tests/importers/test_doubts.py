@@ -144,6 +144,17 @@ def test_two_hosts_in_one_file_are_asked_about(fallow_import: Callable, place: s
     assert "160 of 320 rows repeat a GPU and time with another value" in done.err
 
 
+def test_rows_of_two_hosts_under_one_name_are_asked_about(fallow_import: Callable, place: str, tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.csv" for name in "ab"]
+    for number, path in enumerate(paths):
+        path.write_text(log(power=300 + number))
+    done = fallow_import("nvidia-smi", *paths, "--host", "x")
+    assert (done.code, files(place)) == (1, [])
+    assert (
+        "80 of 160 rows have the GPU and time of another one and say something else: are they of one host?" in done.err
+    )
+
+
 def test_more_gpus_than_a_host_has_are_asked_about(fallow_import: Callable, place: str, tmp_path: Path) -> None:
     path = tmp_path / "many.csv"
     path.write_text("t,g,v\n" + "".join(f"{NOON + 10 * tick},x{gpu},{gpu}\n" for tick in range(3) for gpu in range(40)))

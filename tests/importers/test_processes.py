@@ -167,7 +167,7 @@ def test_compute_apps_beside_a_log_of_utilization(smi: Callable, place: str) -> 
     )
     done = smi(log, apps + f"{at(21)}, GPU-0, [N/A], x, 5 MiB\n")
     # a GPU without a line may have none, or may not have been asked
-    assert query(place, COUNTS) == [("GPU-0", [2, 2, None, None]), ("GPU-1", [None] * 4)]
+    assert query(place, COUNTS) == [("GPU-0", [2, 2, 2, 2]), ("GPU-1", [None] * 4)]
     assert query(place, PROCESSES_OF, "process") == [("GPU-0", 7, None, "python3", 3900), ("GPU-0", 8, None, "x", None)]
     assert done.dropped(1) == {"a process without an id": 1}
     assert done.summary["rows"] == {"read": 13, "dropped": 1, "merged": 4, "kept": 8}
@@ -247,3 +247,34 @@ def test_imported_history_knows_who_holds_what(
     ]  # fmt: skip
     unnamed = next(each for each in findings if each["holder"] is None)
     assert "the user is not known" in unnamed["failed_conditions"]
+
+
+@pytest.mark.parametrize("mem", [8000, 500])
+def test_a_list_holds_until_the_next_one(
+    fallow_import: Callable, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], mem: int
+) -> None:
+    """Lists every minute beside samples every ten seconds: held by ann throughout, whatever her memory."""
+    lists = [[process(7, mem=mem)] if tick % 6 == 0 else None for tick in range(360)]
+    log = gpustat_log(tmp_path / "sparse.json", [[gpu(0, each, mem=mem)] for each in lists])
+    assert fallow_import("gpustat", log, "--yes").code == 0
+    assert query(place, "select distinct process_count from lake") == [(1,)]
+    assert query(place, "select distinct interval_ms from lake", "process") == [(60_000,)]
+    (row,) = command_json(place, capsys, "ledger", "--by", "holder", "--json")["groups"]["rows"]
+    assert (row["name"], row["gpu_hours"]["held"]) == ("ann", pytest.approx(1))
+
+
+def test_a_list_that_comes_no_more_holds_for_three_steps(fallow_import: Callable, place: str, tmp_path: Path) -> None:
+    lists = [[process(7)] if tick < 13 and tick % 6 == 0 else None for tick in range(60)]
+    assert (
+        fallow_import("gpustat", gpustat_log(tmp_path / "ends.json", [[gpu(0, each)] for each in lists]), "--yes").code
+        == 0
+    )
+    assert query(place, "select count(*) from lake where process_count = 1") == [(12 + 18 + 1,)]
+
+
+def test_a_later_import_of_empty_lists_takes_nobody_away(fallow_import: Callable, place: str, tmp_path: Path) -> None:
+    for name, found in (("root", [process(7)]), ("container", [])):
+        assert (
+            fallow_import("gpustat", gpustat_log(tmp_path / f"{name}.json", [[gpu(0, found)]] * 30), "--yes").code == 0
+        )
+    assert query(place, "select distinct process_count from lake") == [(1,)]

@@ -122,6 +122,16 @@ def test_a_gap_within_a_tick_is_no_interval(smi: Callable, place: str) -> None:
     assert (smi(text, flags=("--interval", "2ms", "--yes")).code, files(place)) == (1, [])
 
 
+def test_lines_of_one_moment_are_not_of_one_gpu(smi: Callable, place: str) -> None:
+    """Eight lines with one time in each tick, one of them missing: no tick of eight has it, and no GPU has them all."""
+    lines = [f"{at(10 * tick)}, {gpu} %, {gpu + 1} GiB\n" for tick in range(100) for gpu in range(8)]
+    del lines[403]
+    done = smi(HEAD + "".join(lines))
+    assert done.code == 1 or query(place, PLACED) == [(8, 792, 0)]
+    smi(HEAD + "".join(f"{at(10 * tick)}, 5 %, 1 GiB\n" for tick in range(100) for _ in range(8 if tick < 50 else 7)))
+    assert not files(place) or query(place, "select count(distinct gpu) from lake")[0][0] > 1
+
+
 @pytest.mark.parametrize("flags", [(), ("--interval", "10s")])
 def test_no_host_has_more_than_32_gpus(smi: Callable, place: str, flags: tuple[str, ...]) -> None:
     text = "".join(f"{at(10 * tick + 0.002 * gpu)}, {gpu}, 5 %\n" for tick in range(9) for gpu in range(40))
