@@ -16,7 +16,7 @@ import polars as pl
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
 from analytics.ledger.summary import Totals, ratio
-from analytics.money.cents import MICROCENTS, nested
+from analytics.money.cents import nested
 from analytics.money.costs import Costs
 from analytics.money.energy import Energy
 from analytics.money.owners import Owners
@@ -77,7 +77,8 @@ class Account:
 
     def unused_cents(self, totals: Totals) -> int:
         """What was paid for `Totals.wasted_ms` of the same time."""
-        return sum(self.state_cents[state] - (self.open_cents[state] if totals.leaves_open else 0) for state in UNUSED)
+        open_cents = self.open_cents if totals.leaves_open else {}
+        return sum(max(0, self.state_cents[state] - open_cents.get(state, 0)) for state in UNUSED)
 
     @property
     def efficiency(self) -> float | None:
@@ -102,14 +103,15 @@ class Accounts:
 
     def __init__(self, ledger: Ledger, costs: Costs, inventory: Inventory, owners: Owners) -> None:
         """From a ledger that was clipped to the window."""
-        self._pieces = pieces_of(ledger.stretches, costs, inventory, owners)
+        open_amount = (pl.col("amount").cast(pl.Float64) * pl.col("open_share")).round().cast(AMOUNT)
+        self._pieces = pieces_of(ledger.stretches, costs, inventory, owners).with_columns(open_amount=open_amount)
         self.currency = costs.currency
 
     @cached_property
     def total(self) -> Account:
         """The whole window."""
         rows = self._pieces.with_columns(all=pl.lit(""))
-        found = _accounts(rows, "all", nested(_amounts(rows, ("state",))), whole_gpus=True)
+        found = _accounts(rows, "all", ("state",), whole_gpus=True)
         return found[0] if found else _empty()
 
     @cached_property
@@ -119,38 +121,32 @@ class Accounts:
 
     def by(self, group: str) -> tuple[Account, ...]:
         """One row per pool, team, ... (GROUPS): days by date, else the most paid, then the most time first."""
-        levels = _LEVELS.get(group, (group,))
-        cents = nested(_amounts(self._pieces, ("state", *levels)))
-        found = _ranked(_accounts(self._pieces, group, cents, whole_gpus=group in _WHOLE_GPUS))
+        keys = ("state", *_LEVELS.get(group, (group,)))
+        found = _ranked(_accounts(self._pieces, group, keys, whole_gpus=group in _WHOLE_GPUS))
         if group == "day":
             return tuple(sorted(found, key=lambda row: row.label))
         return tuple(sorted(found, key=lambda row: (-(row.paid_cents or 0), -row.total_ms, row.label)))
 
 
-def _amounts(pieces: pl.DataFrame, keys: Sequence[str]) -> dict[tuple[str, ...], int]:
-    """Microcents by the keys, of the time that has a price."""
-    sums = pieces.filter(pl.col("amount").is_not_null()).group_by(keys).agg(pl.col("amount").sum())
-    return {tuple(row[:-1]): row[-1] for row in sums.sort(keys).iter_rows()}
+def _cents(pieces: pl.DataFrame, amount: str, keys: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Cents of an amount by the last of the keys and by state, the first of them, of the time that has a price."""
+    sums = pieces.filter(pl.col("amount").is_not_null()).group_by(keys).agg(pl.col(amount).sum())
+    found: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
+    for key, each in nested({tuple(row[:-1]): row[-1] for row in sums.sort(keys).iter_rows()}).items():
+        found[key[-1] if len(key) > 1 else ""][key[0]] += each
+    return found
 
 
-def _accounts(
-    pieces: pl.DataFrame, group: str, cents: Mapping[tuple[str, ...], int], *, whole_gpus: bool
-) -> list[Account]:
-    """One row per value of a column, given cents whose key begins with the state and ends with that value."""
+def _accounts(pieces: pl.DataFrame, group: str, keys: Sequence[str], *, whole_gpus: bool) -> list[Account]:
+    """One row per value of a column, its cents shared out down the keys, which begin with the state and end with that column."""
     state_ms: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(STATES, 0.0))
     open_ms: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(STATES, 0.0))
-    state_cents: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
-    open_cents: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
-    for key, each in cents.items():
-        state_cents[key[-1] if len(key) > 1 else ""][key[0]] += each
+    state_cents, open_cents = (_cents(pieces, amount, keys) for amount in ("amount", "open_amount"))
     sums = pieces.group_by(group, "state").agg(
-        pl.col("gpu_ms").sum(),
-        open_ms=(pl.col("gpu_ms") * pl.col("open_share")).sum(),
-        open_amount=(pl.col("amount").cast(pl.Float64) * pl.col("open_share")).round().cast(AMOUNT).sum(),
+        pl.col("gpu_ms").sum(), open_ms=(pl.col("gpu_ms") * pl.col("open_share")).sum()
     )
-    for label, state, gpu_ms, unconfirmed_ms, amount in sums.sort(group, "state").iter_rows():
+    for label, state, gpu_ms, unconfirmed_ms in sums.sort(group, "state").iter_rows():
         state_ms[label][state], open_ms[label][state] = gpu_ms, unconfirmed_ms
-        open_cents[label][state] = min(round(amount / MICROCENTS), state_cents[label][state])
     unpriced = pl.col("gpu_ms").filter(pl.col("amount").is_null()).sum()
     whole = pl.col("gpu").filter(~pl.col("instance")).n_unique()
     gpus = (
