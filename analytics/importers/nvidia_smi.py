@@ -217,7 +217,8 @@ def _declare(field: Field, unit: str) -> str:
     if unit == "ratio":
         return "nvidia-smi writes percent: give the file as it was written, or import it with `fallow import series --unit ratio`"
     shown = unit or field.default_unit
-    return f"its header names the wrong unit, or none: name all columns with --fields, this one as '{field.names[0]} [{shown}]'"
+    other = ", or with [W] where the header says mW" if unit == "kW" else ""
+    return f"its header names the wrong unit, or none: name all columns with --fields, this one as '{field.names[0]} [{shown}]'{other}"
 
 
 def _look_at_memory(unit: str) -> str:
