@@ -43,7 +43,7 @@ MUTATIONS = (
     Mutation("analytics/workloads/persistence.py", "share, age_ms = min(promised)", "share, age_ms = max(promised)", "tests/findings/test_persistence.py"),
     Mutation("analytics/workloads/persistence.py", "if len(promised) < len(ages) or not promised:", "if not promised:", "tests/findings/test_persistence.py"),
     Mutation("analytics/workloads/runs.py", "AT_ONCE_RATIO = 0.97", "AT_ONCE_RATIO = 0.5", "tests/findings/test_preallocated.py"),
-    Mutation("analytics/rules/zombie_holder.py", '(pl.col("first_parent_pid") > 1) & ', "", "tests/findings/test_zombie_holder.py"),
+    Mutation("analytics/rules/zombie_holder.py", '(pl.col("first_parent_pid") > 1)', "pl.lit(value=True)", "tests/findings/test_zombie_holder.py"),
     Mutation("analytics/decide/reversals.py", '(SPAN_MS - pl.col("unconfirmed_ms"))', "SPAN_MS", "tests/findings/test_reversals.py"),
     # ledger
     Mutation("analytics/ledger/sampled.py", "<= limit).all(ignore_nulls=False).over(whole)", "<= limit).any(ignore_nulls=False).over(whole)", "tests/ledger/test_sampled.py"),

@@ -123,10 +123,11 @@ def test_power_alone_confirms_where_so_many_readings_would_have_met_work(lake: L
 
 
 def test_one_reading_above_the_floor_leaves_all_of_the_interval_open(lake: Lake) -> None:
-    rows = samples("GPU-a", 0, 16 * HOUR, every_s=60, **HELD)
+    """Also what lies beyond midnight, in a row of its own."""
+    rows = samples("GPU-a", 0, 44 * HOUR, every_s=60, **HELD)
     rows[400]["power_w"] = 90.0
     found = fleet(lake, rows)
-    assert held_h(found)[:2] == (0, 16)
+    assert held_h(found)[:2] == (0, 44)
     assert found.summary.samples.by_power_ms == 0
 
 
