@@ -143,11 +143,8 @@ def _after(context: Context, before: Context, named: pl.DataFrame) -> pl.DataFra
     since = context.whole.stretches.filter(
         (pl.col("end") > start_ms) & pl.col("gpu").is_in(named["gpu"].unique().implode())
     )
-    if context.floors is not None:
-        since = with_unconfirmed(since, context.floors, context.inventory)
-    else:
-        since = since.with_columns(unconfirmed_ms=pl.lit(0, pl.Int64))
-    ledger = clip(since.select("gpu", "time", "end", "state", "holder", "unconfirmed_ms"), start_ms, end_ms)
+    confirmed = with_unconfirmed(since, context.floors, context.inventory)
+    ledger = clip(confirmed.select("gpu", "time", "end", "state", "holder", "unconfirmed_ms"), start_ms, end_ms)
     last = before.inside.stretches.sort("end").group_by("gpu", maintain_order=True).agg(was=pl.col("state").last())
     return named.join(ledger, on="gpu").join(last, on="gpu", how="left")
 

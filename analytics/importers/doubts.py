@@ -21,8 +21,6 @@ _LEAST_CONTEXT_BYTES = 64 * 2**20
 _MOST_HOURS, _MOST_HOURS_OF_FEW, _LEAST_HOURS = 1.1, 2.0, 0.02
 """Of what the GPUs have in the time from the first to the last sample; of few samples the first and the last weigh more."""
 _CARD_MOST_W = 1_500
-_CONTEXT_MIN_BYTES = 128 * 2**20
-"""What is less is no context; 80 GiB in KiB, taken for bytes, are 80 MiB."""
 _MOST_DROPPED = 0.1
 _ENOUGH = 20
 _ENOUGH_ALIKE = 60
@@ -64,16 +62,15 @@ def _times(imported: Imported, overview: ImportOverview) -> Iterator[str]:
 
 def _hours(imported: Imported, overview: ImportOverview) -> Iterator[str]:
     possible = overview.gpus * overview.span_hours
-    between = (
-        overview.gpus * (overview.longest_gap_ms or 0) / HOUR_MS
-    )  # of two recordings nobody sampled the time between
+    # of two recordings nobody sampled the time between
+    recorded = possible - overview.gpus * (overview.longest_gap_ms or 0) / HOUR_MS
     most = _MOST_HOURS if overview.rows >= _ENOUGH_ALIKE * overview.gpus else _MOST_HOURS_OF_FEW
     if overview.rows > overview.gpus and overview.gpu_hours > most * possible:
         yield (
             f"{overview.gpu_hours:,.2f} GPU-hours, where {overview.gpus:,} GPUs have {possible:,.2f} "
             f"in that time (interval {imported.interval})"
         )
-    if overview.rows >= _ENOUGH_ALIKE * overview.gpus and overview.gpu_hours < _LEAST_HOURS * (possible - between):
+    if overview.rows >= _ENOUGH_ALIKE * overview.gpus and overview.gpu_hours < _LEAST_HOURS * recorded:
         yield (
             f"the samples stand for {overview.gpu_hours:,.2f} GPU-hours of the {possible:,.2f} from the first to the last (interval "
             f"{imported.interval}): do they name every GPU, and is --interval right?"
@@ -102,7 +99,9 @@ def _memory(imported: Imported, overview: ImportOverview) -> Iterator[str]:
         return
     if card is not None and mean < _LEAST_MEMORY * card:
         yield f"memory used is {mean / card:.3%} of the card on average: is its unit right?"
-    elif card is None and "gpu_util_pct" not in frame.columns and 2**20 < int(str(used.max())) < _CONTEXT_MIN_BYTES:
+    elif (
+        card is None and "gpu_util_pct" not in frame.columns and 2**20 < int(str(used.max())) < 2 * _LEAST_CONTEXT_BYTES
+    ):
         yield f"no GPU holds more than {format_bytes(int(str(used.max())))}: is the unit of its memory right?"
     elif busy.height >= _ENOUGH and mean < _LEAST_CONTEXT_BYTES:
         yield f"memory used is {format_bytes(mean)} on average where GPUs compute: is its unit right?"

@@ -92,14 +92,15 @@ def _nobody_looked() -> pl.Expr:
     return pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False)
 
 
-def with_unconfirmed(stretches: pl.DataFrame, floors: IdleFloors, inventory: Inventory) -> pl.DataFrame:
+def with_unconfirmed(stretches: pl.DataFrame, floors: IdleFloors | None, inventory: Inventory) -> pl.DataFrame:
     """The rows with `unconfirmed_ms`: time whose state rests on point samples at 0 that nothing else confirms.
 
-    That is held time, and free or reserved time of GPUs on which somebody may be. Where something confirms it, what lies after the last sample of a row stays open: nobody knows when work began again.
+    That is held time, and free or reserved time of GPUs on which somebody may be. Where something confirms it, what lies after
+    the last sample of a row stays open: nobody knows when work began again. Without `floors` nothing was sampled.
     """
     by_zero = (pl.col("state") == "held") | (pl.col("state").is_in(UNOCCUPIED) & _nobody_looked())
     open_rows = stretches.with_row_index("_row").filter(by_zero & (pl.col("sampled_ms") > 0))
-    if open_rows.is_empty():
+    if floors is None or open_rows.is_empty():
         return stretches.with_columns(unconfirmed_ms=pl.lit(0, pl.Int64))
     limits = {gpu: floor.watts * (1 + FLOOR_SLACK) for gpu in open_rows["gpu"].unique() if (floor := floors.of(inventory.model(gpu)))}  # fmt: skip
     limit = pl.col("gpu").replace_strict(limits, default=None, return_dtype=pl.Float64)

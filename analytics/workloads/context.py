@@ -76,9 +76,7 @@ def week_before(context: Context) -> Context | None:
     inside = known_at(context.whole, window)
     if inside.stretches.is_empty():
         return None
-    if context.floors is not None:
-        confirmed = with_unconfirmed(inside.stretches, context.floors, context.inventory)
-        inside = replace(inside, stretches=confirmed)
+    inside = replace(inside, stretches=with_unconfirmed(inside.stretches, context.floors, context.inventory))
     first_ms, last_ms = inside.stretches.select(pl.col("time").min(), pl.col("end").max()).row(0)
     return replace(
         context,

@@ -123,13 +123,17 @@ def test_a_gap_within_a_tick_is_no_interval(smi: Callable, place: str) -> None:
 
 
 def test_lines_of_one_moment_are_not_of_one_gpu(smi: Callable, place: str) -> None:
-    """Eight lines with one time in each tick, one of them missing: no tick of eight has it, and no GPU has them all."""
-    lines = [f"{at(10 * tick)}, {gpu} %, {gpu + 1} GiB\n" for tick in range(100) for gpu in range(8)]
-    del lines[403]
-    done = smi(HEAD + "".join(lines))
-    assert done.code == 1 or query(place, PLACED) == [(8, 792, 0)]
-    smi(HEAD + "".join(f"{at(10 * tick)}, 5 %, 1 GiB\n" for tick in range(100) for _ in range(8 if tick < 50 else 7)))
-    assert not files(place) or query(place, "select count(distinct gpu) from lake")[0][0] > 1
+    """Eight equal lines with one time in each tick: without one of them that tick is dropped, and with seven from the middle on all are."""
+
+    def text(gone: Callable[[int, int], bool]) -> str:
+        return HEAD + "".join(
+            f"{at(10 * tick)}, {tick} %, 1 GiB\n" for tick in range(100) for gpu in range(8) if not gone(tick, gpu)
+        )
+
+    refused = smi(text(lambda tick, gpu: gpu == 7 and tick >= 50), flags=("--yes",))
+    assert (refused.code, files(place)) == (1, [])
+    assert smi(text(lambda tick, gpu: (tick, gpu) == (50, 3))).summary["rows"]["dropped"] == 7
+    assert query(place, "select count(distinct gpu), count(*) from lake") == [(8, 792)]
 
 
 @pytest.mark.parametrize("flags", [(), ("--interval", "10s")])
