@@ -7,6 +7,7 @@ import re
 import polars as pl
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL, Inventory
+from analytics.ledger.activity import LOW_ACTIVITY, used_share
 from analytics.mig import MIG_PREFIX
 from analytics.money.cents import MICROCENTS
 from analytics.money.costs import Costs
@@ -38,6 +39,7 @@ _COLUMNS = (
     "energy_mj",
     "energy_ms",
     "unconfirmed_ms",
+    *LOW_ACTIVITY,
 )
 _MIG = re.compile(r"\s+MIG\s+\d+g\..*$", re.IGNORECASE)
 
@@ -46,7 +48,8 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
     """One row per ledger row, term of its GPU and holder.
 
     Columns: state, day, gpu, host, pool, model, holder, account, team, organisation (names, UNNAMED where there is none),
-    gpu_ms, amount (microcents, null without a price), open_share (of it, that point samples alone call idle), energy_mj, energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
+    gpu_ms, amount (microcents, null without a price), open_share (of it, that point samples alone call idle), used_share (of it,
+    see `analytics.ledger.activity`), energy_mj, energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
     GPU, not shared, and of the first holder only).
     """
     span = pl.col("end") - pl.col("time")
@@ -61,8 +64,9 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
             amount=(pl.col("gpu_ms") * pl.col("rate") / HOUR_MS * 100 * MICROCENTS).round().cast(AMOUNT),
             day=pl.col("time") // DAY_MS,
             open_share=pl.col("unconfirmed_ms") / span if "unconfirmed_ms" in there else pl.lit(0.0),
+            used_share=used_share([name for name in LOW_ACTIVITY if name in there]),
         )
-        .drop("unconfirmed_ms", strict=False)
+        .drop("unconfirmed_ms", *LOW_ACTIVITY, strict=False)
     )
     # whole millijoules and milliseconds add up to the same in any order, and so on any number of processors
     whole = _per_holder(rows).with_columns(pl.col("energy_mj", "energy_known_ms").round().cast(pl.Int64))
