@@ -21,8 +21,8 @@ from analytics.states import IN_USE, UNUSED
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Rule, Value
+from analytics.workloads.pool_need import POOL_MIN_GPUS, PoolNeed, history_start_ms, pool_needs
 from analytics.workloads.surplus import (
     BLOCKS,
     HISTORY_MAX_DAYS,
@@ -36,17 +36,10 @@ from analytics.workloads.surplus import (
     Backtest,
     PoolSurplus,
     Surplus,
-    backtest,
-    demand,
-    errors,
-    estimate,
-    largest_errors,
 )
-from analytics.workloads.window_end import last_rows
 from analytics.workloads.wording import of_gpus, whole_gpus
-from fallow.clock import DAY_MS, MINUTE_MS, WEEK_MS
+from fallow.clock import MINUTE_MS
 
-POOL_MIN_GPUS = 8
 _KEYS = (
     "pool", "model", "pool_gpus", "needed_at_once_gpus", "needed_at_once_max_gpus", "needed_quantile", "needed_with_reserve_gpus",
     "surplus_low_gpus", "surplus_gpus", "surplus_high_gpus", "surplus_free_now_gpus", "backtest_surplus_gpus", "backtest_enough_gpus",
@@ -116,27 +109,9 @@ def _by_host(surplus: PoolSurplus, between: str) -> str:
 
 def standing_surplus_findings(context: Context) -> Iterator[Finding]:
     """GPUs of one model in one pool beyond what was needed at once: one finding per pool and model."""
-    now = _in_order(context)
-    large = now.filter(pl.col("gpu_share").sum().over("pool", "model") >= POOL_MIN_GPUS)
-    if large.is_empty():
-        return
-    history_ms = whole_number(context.whole.stretches, pl.col("time").min())
-    since_ms = max(history_ms, context.until_ms - HISTORY_MAX_DAYS * DAY_MS)
-    until_ms, needed = context.until_ms, demand(context.whole.stretches, large, context.until_ms)
-    pools = {
-        (str(pool), str(model)): (gpus, needed.filter((pl.col("pool") == pool) & (pl.col("model") == model)))
-        for (pool, model), gpus in large.group_by("pool", "model", maintain_order=True)
-    }
-    off = largest_errors(
-        errors(pool, float(gpus["gpu_share"].sum()), hours, until_ms) for (pool, _), (gpus, hours) in pools.items()
-    )
-    for (pool, model), (gpus, hours) in pools.items():
-        number = float(gpus["gpu_share"].sum())
-        surplus = estimate(pool, number, hours, until_ms)
-        if surplus is not None and surplus.left >= 1:
-            surplus = replace(surplus, next_week_errors=off)
-            tested = backtest(pool, _there_a_week_ago(context, gpus), hours, until_ms)
-            yield from _standing_surplus_finding(context, (pool, model), gpus, (surplus, tested), since_ms)
+    for need in pool_needs(context).values():
+        if need.count >= POOL_MIN_GPUS and need.estimate is not None and need.estimate.left >= 1:
+            yield from _standing_surplus_finding(context, need, need.estimate)
 
 
 STANDING_SURPLUS = Rule(
@@ -160,10 +135,8 @@ STANDING_SURPLUS = Rule(
 )
 
 
-def _standing_surplus_finding(
-    context: Context, of: tuple[str, str], gpus: pl.DataFrame, found: tuple[Surplus, Backtest | None], since_ms: int
-) -> Iterator[Finding]:
-    (pool, model), (estimated, tested) = of, found
+def _standing_surplus_finding(context: Context, need: PoolNeed, estimated: Surplus) -> Iterator[Finding]:
+    gpus, since_ms = need.gpus, history_start_ms(context)
     named = _least_used(context, gpus, since_ms).head(estimated.left)
     rows = context.inside.stretches.filter(pl.col("state").is_in(UNUSED) & pl.col("gpu").is_in(named["gpu"].implode()))
     if rows.is_empty():
@@ -176,12 +149,12 @@ def _standing_surplus_finding(
     per_host = named.group_by("host").len("gpus").sort("gpus", "host", descending=[True, False])
     hosts = dict(per_host.iter_rows())
     whole = [host for host, number in hosts.items() if number == gpus.filter(pl.col("host") == host).height]
-    surplus = PoolSurplus(pool, model, estimated, tested, free.height, hosts)
+    surplus = PoolSurplus(need.pool, need.model, estimated, need.backtest(), free.height, hosts)
     finding = finding_of(
         context,
         STANDING_SURPLUS,
         rows,
-        subject=": ".join(of),
+        subject=f"{need.pool}: {need.model}",
         numbers=_surplus_numbers(surplus),
         failed=[_unsure(surplus), claimed_by_count(context, doubtful)],
         next_command=watch_command(next(iter(hosts))),
@@ -258,35 +231,6 @@ def _whole_hosts(hosts: Sequence[str]) -> Sentence:
         len(hosts),
         hosts=", ".join(hosts),
     )
-
-
-def _in_order(context: Context) -> pl.DataFrame:
-    """The GPUs of the fleet that can do work at the end of the window: gpu, host, gpu_share, state, pool and model."""
-    last = last_rows(context).filter((pl.col("state") != "unavailable") & (pl.col("gpu_share") > 0))
-    gpus = last["gpu"].to_list()
-    return last.select("gpu", "host", "gpu_share", "state", "holder_source").with_columns(
-        pool=pl.Series([_pool(context, gpu) for gpu in gpus], dtype=pl.String),
-        model=pl.Series([_model(context, gpu) for gpu in gpus], dtype=pl.String),
-    )
-
-
-def _whole_card(context: Context, gpu: str) -> str:
-    """The GPU that a MIG instance is a part of; the GPU itself where it is none."""
-    device = context.inventory.devices.get(gpu)
-    return gpu if device is None or device.parent_gpu is None else device.parent_gpu
-
-
-def _pool(context: Context, gpu: str) -> str:
-    return context.inventory.pool(_whole_card(context, gpu))
-
-
-def _model(context: Context, gpu: str) -> str:
-    return context.inventory.model(_whole_card(context, gpu))
-
-
-def _there_a_week_ago(context: Context, gpus: pl.DataFrame) -> float:
-    before = context.whole.stretches.filter(pl.col("time") < context.until_ms - WEEK_MS)["gpu"].unique()
-    return float(gpus.filter(pl.col("gpu").is_in(before.implode()))["gpu_share"].sum())
 
 
 def _least_used(context: Context, gpus: pl.DataFrame, since_ms: int) -> pl.DataFrame:

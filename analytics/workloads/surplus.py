@@ -45,16 +45,20 @@ class Surplus:
     @property
     def wanted(self) -> int:
         """What was needed, with the reserve."""
-        return self._wanted(self.need)
+        return self.wanted_with(MARGIN)
+
+    def wanted_with(self, margin: float) -> int:
+        """The same with another reserve: the share by which more is kept than was needed."""
+        return self._wanted(self.need, margin)
 
     @property
     def left(self) -> int:
         """R = N - ceil(Q(D) * 1.15 * (1 + 1/days)), never below 0."""
-        return self._left(self.wanted)
+        return self.left_of(self.wanted)
 
     @property
     def left_if_unknown_is_need(self) -> int:
-        return self._left(self._wanted(self.need_or_unknown))
+        return self.left_of(self._wanted(self.need_or_unknown))
 
     @property
     def next_week(self) -> tuple[int, int] | tuple[None, None]:
@@ -62,13 +66,14 @@ class Surplus:
         if self.next_week_errors is None:
             return None, None
         lower, higher = (error * math.sqrt(self.gpus) for error in self.next_week_errors)
-        low, high = self._left(self.need + higher), self._left(max(0.0, self.need - lower))
+        low, high = self.left_of(self.need + higher), self.left_of(max(0.0, self.need - lower))
         return min(low, self.left), max(high, self.left)
 
-    def _wanted(self, need: float) -> int:
-        return math.ceil(round(need * (1 + MARGIN) * (1 + 1 / self.days), 6))
+    def _wanted(self, need: float, margin: float = MARGIN) -> int:
+        return math.ceil(round(need * (1 + margin) * (1 + 1 / self.days), 6))
 
-    def _left(self, kept: float) -> int:
+    def left_of(self, kept: float) -> int:
+        """How many whole GPUs go where so many are kept."""
         return 0 if kept >= self.gpus else math.floor(round(self.gpus - kept, 6))
 
 
@@ -190,7 +195,7 @@ def largest_errors(pools: Iterable[list[float]]) -> tuple[float, float] | None:
     return max(0.0, _quantile(-above, share)), max(0.0, _quantile(above, share))
 
 
-def backtest(pool: str, gpus: float, hours: pl.DataFrame, until_ms: int) -> Backtest | None:
+def backtest(pool: str, gpus: float, hours: pl.DataFrame, until_ms: int, margin: float = MARGIN) -> Backtest | None:
     """The estimate of a week earlier against the hours since; None where too little is known of before or after.
 
     Args:
@@ -198,15 +203,17 @@ def backtest(pool: str, gpus: float, hours: pl.DataFrame, until_ms: int) -> Back
         gpus: how many of its GPUs were there a week earlier.
         hours: those of `demand`.
         until_ms: the end of the window.
+        margin: the reserve, a share of what was needed.
     """
     then_ms = floor_ms(until_ms, HOUR_MS) - WEEK_MS
     before = estimate(pool, gpus, hours, then_ms) if gpus else None
     since = _known(hours, gpus, then_ms, until_ms)
     if before is None or since.height < BACKTEST_SEEN_MIN * WEEK_MS / HOUR_MS:
         return None
-    exceeded = since.filter(pl.col("needed") > before.wanted).height
+    enough = before.wanted_with(margin)
+    exceeded = since.filter(pl.col("needed") > enough).height
     largest = _quantile(since["needed"].to_numpy(), 1.0)
-    return Backtest(before.left, before.wanted, since.height, exceeded, largest, before.quantile)
+    return Backtest(before.left_of(enough), enough, since.height, exceeded, largest, before.quantile)
 
 
 def _quantile_of(pool: str) -> float:

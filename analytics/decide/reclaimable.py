@@ -1,0 +1,226 @@
+"""One number for what can be given back: idle now, less the reserve, less what would break a block that jobs need."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from analytics.capacity.concurrency import hourly_most
+from analytics.states import IN_USE, UNUSED
+from analytics.workloads.model import Context, once_per_context
+from analytics.workloads.pool_need import PoolModel, PoolNeed, history_start_ms, pool_needs
+from analytics.workloads.surplus import HISTORY_MIN_DAYS, MARGIN, Surplus
+from fallow.clock import DAY_MS
+
+MARGINS = (0.0, 0.05, 0.10, MARGIN, 0.20, 0.30, 0.50)
+"""Reserves to compare: the share by which more is kept than was needed at once."""
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """What a reserve leaves to give back, and what it would have been worth last week.
+
+    `short_hours` of `hours` is for how long more GPUs were needed at once than the estimate of a week earlier would have kept
+    with this reserve, `short_gpus` by how many at most; None where no such week was observed.
+    """
+
+    margin: float
+    kept: int
+    safe: int
+    short_hours: int | None
+    hours: int | None
+    short_gpus: int | None
+
+
+@dataclass(frozen=True)
+class PoolReclaimable:
+    """The GPUs of one model in one pool that can be given back: `idle_now` - `reserve` - `broken_blocks` = `safe`.
+
+    `reserve` is how many of the idle ones are kept for what the pool needs at once, `broken_blocks` how many more are kept so
+    that its jobs on whole hosts still find them. `whole_nodes` of the safe GPUs are whole hosts. All of these are None where the need is not known:
+    `known_from_ms` is when it will be. `safe_gpus` names them, whole hosts first. `low` and `high` are what next week leaves
+    without a reserve, None where no week can be compared.
+    """
+
+    pool: str
+    model: str
+    gpus: int
+    idle_now: int
+    reserve: int | None
+    broken_blocks: int | None
+    safe: int | None
+    whole_nodes: int | None
+    low: int | None
+    high: int | None
+    safe_gpus: tuple[str, ...]
+    whole_hosts: tuple[str, ...]
+    history_days: float
+    known_from_ms: int | None
+    reserves: tuple[Reserve, ...]
+
+    @property
+    def default(self) -> Reserve | None:
+        """The reserve that is kept."""
+        return next((each for each in self.reserves if each.margin == MARGIN), None)
+
+
+@dataclass(frozen=True)
+class Reclaimable:
+    """The same of all pools and models, which it lists; `need_unknown` are idle GPUs of those whose need is not known.
+
+    `idle_now` - `need_unknown` - `reserve` - `broken_blocks` = `safe`.
+    """
+
+    pools: tuple[PoolReclaimable, ...]
+    idle_now: int
+    need_unknown: int
+    reserve: int
+    broken_blocks: int
+    safe: int
+    whole_nodes: int
+
+    @classmethod
+    def of(cls, pools: Iterable[PoolReclaimable]) -> Reclaimable:
+        """The sums, over pools with something idle first."""
+        each = tuple(sorted(pools, key=lambda one: (-(one.safe or 0), -one.idle_now, one.pool, one.model)))
+        return cls(
+            each,
+            idle_now=sum(one.idle_now for one in each),
+            need_unknown=sum(one.idle_now for one in each if one.safe is None),
+            reserve=sum(one.reserve or 0 for one in each),
+            broken_blocks=sum(one.broken_blocks or 0 for one in each),
+            safe=sum(one.safe or 0 for one in each),
+            whole_nodes=sum(one.whole_nodes or 0 for one in each),
+        )
+
+    @property
+    def safe_gpus(self) -> frozenset[str]:
+        """The GPUs that are safe to give back."""
+        return frozenset(gpu for each in self.pools for gpu in each.safe_gpus)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the need of any pool is known."""
+        return any(each.safe is not None for each in self.pools)
+
+
+@once_per_context
+def reclaimable(context: Context) -> Reclaimable:
+    """What can be given back at the end of the window, whole GPUs only: parts of a card nobody takes away."""
+    needs, blocks = pool_needs(context), _whole_hosts_needed(context)
+    return Reclaimable.of(_pool(context, need, blocks.get(of, 0)) for of, need in needs.items())
+
+
+def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimable:
+    whole = need.gpus.filter(pl.col("gpu_share") == 1)
+    idle = _idle(context, whole)
+    found = need.estimate
+    if found is None:
+        days = need.hours.height / 24
+        known_from = context.until_ms + round(max(0.0, HISTORY_MIN_DAYS - days) * DAY_MS)
+        return PoolReclaimable(
+            need.pool, need.model, whole.height, idle.height, *(None,) * 6, (), (), days, known_from, ()
+        )
+    order, hosts = _order(whole, idle), dict(whole.group_by("host").len().iter_rows())
+    most = _Most(order, hosts, hosts_needed)
+    beyond = min(idle.height, found.left)
+    safe, whole_hosts = most.of(beyond)
+    low, high = found.next_week
+    return PoolReclaimable(
+        pool=need.pool,
+        model=need.model,
+        gpus=whole.height,
+        idle_now=idle.height,
+        reserve=idle.height - beyond,
+        broken_blocks=beyond - len(safe),
+        safe=len(safe),
+        whole_nodes=sum(hosts[host] for host in whole_hosts),
+        low=None if low is None else min(low, idle.height),
+        high=None if high is None else min(high, idle.height),
+        safe_gpus=safe,
+        whole_hosts=whole_hosts,
+        history_days=found.days,
+        known_from_ms=None,
+        reserves=tuple(_reserve(need, found, margin, most, idle.height) for margin in MARGINS),
+    )
+
+
+def _idle(context: Context, whole: pl.DataFrame) -> pl.DataFrame:
+    """Those that nobody uses: not held for less than `findings.held_min`, which is a pause."""
+    age_ms = context.until_ms - pl.col("stretch_start")
+    pause = (pl.col("state") != "free") & (age_ms < context.settings.held_min_ms)
+    return whole.filter(pl.col("state").is_in(UNUSED) & ~pause)
+
+
+def _order(whole: pl.DataFrame, idle: pl.DataFrame) -> Mapping[str, tuple[str, ...]]:
+    """The idle GPUs by host in the order in which they go: hosts that are idle as a whole first, then the most idle; free ones before others."""
+    width = whole.group_by("host").agg(width=pl.len())
+    hosts = idle.group_by("host").agg(idle=pl.len()).join(width, on="host")
+    order = hosts.sort(pl.col("idle") == pl.col("width"), pl.col("idle"), "host", descending=[True, True, False])
+    free_first = idle.sort((pl.col("state") != "free"), "gpu")
+    found: dict[str, list[str]] = {host: [] for host in order["host"]}
+    for gpu, host in free_first.select("gpu", "host").iter_rows():
+        found[host].append(gpu)
+    return {host: tuple(gpus) for host, gpus in found.items()}
+
+
+@dataclass(frozen=True)
+class _Most:
+    """How many can go without breaking a block; `order` are the idle GPUs by host, `hosts` how many GPUs each host has."""
+
+    order: Mapping[str, tuple[str, ...]]
+    hosts: Mapping[str, int]
+    hosts_needed: int
+
+    def of(self, beyond: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Of so many GPUs those that can go, and the hosts that go as a whole.
+
+        A host with any GPU gone is no whole host any more: the first that go are whole ones, and hosts are only broken while more
+        whole ones stay than jobs needed at once.
+        """
+        left, spare = beyond, len(self.hosts) - self.hosts_needed
+        gone: list[str] = []
+        whole: list[str] = []
+        for host, gpus in self.order.items():
+            if spare <= 0 or left <= 0:
+                break
+            taken = gpus[:left]
+            gone += taken
+            left -= len(taken)
+            spare -= 1
+            if len(taken) == self.hosts[host]:
+                whole.append(host)
+        return tuple(gone), tuple(whole)
+
+
+def _reserve(need: PoolNeed, found: Surplus, margin: float, most: _Most, idle: int) -> Reserve:
+    kept, tested = found.wanted_with(margin), need.backtest(margin)
+    safe = len(most.of(min(idle, found.left_of(kept)))[0])
+    if tested is None:
+        return Reserve(margin, kept, safe, None, None, None)
+    over = max(0.0, tested.largest - tested.enough)
+    return Reserve(margin, kept, safe, tested.exceeded, tested.hours, int(-(-over // 1)))
+
+
+def _whole_hosts_needed(context: Context) -> Mapping[PoolModel, int]:
+    """Per pool and model the most hosts that single jobs had wholly at work at once; hosts with one GPU are no block."""
+    found: dict[PoolModel, int] = defaultdict(int)
+    since_ms = history_start_ms(context)
+    rows = context.whole.stretches.filter(pl.col("state").is_in(IN_USE) & (pl.col("gpu_share") == 1))
+    for of, need in pool_needs(context).items():
+        width = need.gpus.filter(pl.col("gpu_share") == 1).group_by("host").agg(width=pl.len())
+        width = width.filter(pl.col("width") > 1)
+        own = rows.filter(pl.col("gpu").is_in(need.gpus["gpu"].implode()) & (pl.col("end") > since_ms))
+        found[of] = _most_whole(own.join(width, on="host"), since_ms, context.until_ms)
+    return found
+
+
+def _most_whole(rows: pl.DataFrame, since_ms: int, until_ms: int) -> int:
+    by: Sequence[str] = ("host", "whom", "width")
+    named = rows.with_columns(whom=pl.coalesce("job", "holder", pl.lit("")))
+    most = hourly_most(named, by, since_ms, until_ms).filter(pl.col("most") >= pl.col("width"))
+    at_once = most.group_by("time").agg(hosts=pl.col("host").n_unique())["hosts"].max()
+    return at_once if isinstance(at_once, int) else 0

@@ -1,0 +1,112 @@
+"""What each pool and model of the fleet needs at once, as of the end of the window: made once for whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from analytics.workloads.ledger_rows import whole_number
+from analytics.workloads.model import Context, once_per_context
+from analytics.workloads.surplus import (
+    HISTORY_MAX_DAYS,
+    MARGIN,
+    Backtest,
+    Surplus,
+    backtest,
+    demand,
+    errors,
+    estimate,
+    largest_errors,
+)
+from analytics.workloads.window_end import last_rows
+from fallow.clock import DAY_MS, WEEK_MS
+
+POOL_MIN_GPUS = 8
+"""One whole host: how far off the estimates of smaller pools were says nothing of larger ones."""
+
+PoolModel = tuple[str, str]
+"""The name of a pool and that of a model."""
+
+
+@dataclass(frozen=True)
+class PoolNeed:
+    """GPUs of one model in one pool that can do work at the end of the window, and what of them is needed.
+
+    `gpus` has gpu, host, gpu_share, state and holder_source, `hours` what `demand` says of each hour. `estimate` is None where
+    the history is too short. `a_week_ago` is how many of the GPUs were there then.
+    """
+
+    pool: str
+    model: str
+    gpus: pl.DataFrame
+    hours: pl.DataFrame
+    estimate: Surplus | None
+    until_ms: int
+    a_week_ago: float
+
+    @property
+    def count(self) -> float:
+        """How many GPUs they are; a MIG instance counts its share."""
+        return float(self.gpus["gpu_share"].sum())
+
+    def backtest(self, margin: float = MARGIN) -> Backtest | None:
+        """What the last week says of the estimate at its start."""
+        return backtest(self.pool, self.a_week_ago, self.hours, self.until_ms, margin)
+
+
+@once_per_context
+def pool_needs(context: Context) -> Mapping[PoolModel, PoolNeed]:
+    """The need by pool and model."""
+    now = _in_order(context)
+    if now.is_empty():
+        return {}
+    hours = demand(context.whole.stretches, now, context.until_ms)
+    own = {
+        (str(pool), str(model)): (gpus, hours.filter((pl.col("pool") == pool) & (pl.col("model") == model)))
+        for (pool, model), gpus in now.group_by("pool", "model", maintain_order=True)
+    }
+    off = largest_errors(
+        errors(pool, float(gpus["gpu_share"].sum()), each, context.until_ms)
+        for (pool, _), (gpus, each) in own.items()
+        if gpus["gpu_share"].sum() >= POOL_MIN_GPUS
+    )
+    return {of: _need(context, of, gpus, each, off) for of, (gpus, each) in own.items()}
+
+
+def _need(
+    context: Context, of: PoolModel, gpus: pl.DataFrame, hours: pl.DataFrame, off: tuple[float, float] | None
+) -> PoolNeed:
+    found = estimate(of[0], float(gpus["gpu_share"].sum()), hours, context.until_ms)
+    before = context.whole.stretches.filter(pl.col("time") < context.until_ms - WEEK_MS)["gpu"].unique()
+    return PoolNeed(
+        *of,
+        gpus,
+        hours,
+        None if found is None else replace(found, next_week_errors=off),
+        context.until_ms,
+        float(gpus.filter(pl.col("gpu").is_in(before.implode()))["gpu_share"].sum()),
+    )
+
+
+def history_start_ms(context: Context) -> int:
+    """From when on the history of needs counts."""
+    first_ms = whole_number(context.whole.stretches, pl.col("time").min())
+    return max(first_ms, context.until_ms - HISTORY_MAX_DAYS * DAY_MS)
+
+
+def _in_order(context: Context) -> pl.DataFrame:
+    """The GPUs of the fleet that can do work at the end of the window: gpu, host, gpu_share, state, pool and model."""
+    last = last_rows(context).filter((pl.col("state") != "unavailable") & (pl.col("gpu_share") > 0))
+    gpus = [_whole_card(context, gpu) for gpu in last["gpu"]]
+    return last.select("gpu", "host", "gpu_share", "state", "holder_source", "stretch_start").with_columns(
+        pool=pl.Series([context.inventory.pool(gpu) for gpu in gpus], dtype=pl.String),
+        model=pl.Series([context.inventory.model(gpu) for gpu in gpus], dtype=pl.String),
+    )
+
+
+def _whole_card(context: Context, gpu: str) -> str:
+    """The GPU that a MIG instance is a part of; the GPU itself where it is none."""
+    device = context.inventory.devices.get(gpu)
+    return gpu if device is None or device.parent_gpu is None else device.parent_gpu
