@@ -120,12 +120,15 @@ class Claims:
         ).drop("piece")
 
 
-def claims_of(findings: Sequence[Finding], faulty: Mapping[str, str], held_min_ms: int) -> Claims:
-    """The claims of findings and of GPUs that are out of order.
+def claims_of(
+    findings: Sequence[Finding], faulty: Mapping[str, str], spare: Mapping[str, str], held_min_ms: int
+) -> Claims:
+    """The claims of findings, of GPUs that are out of order, and of free ones that are safe to give back.
 
     Args:
         findings: in their order, which decides between those of one rule.
         faulty: by GPU the opportunity to repair it.
+        spare: by GPU the opportunity to give it back.
         held_min_ms: `findings.held_min`.
     """
     rows: list[tuple[str, str, str, int, int, str]] = []
@@ -133,6 +136,10 @@ def claims_of(findings: Sequence[Finding], faulty: Mapping[str, str], held_min_m
     rows += [(gpu, state, ANY, held_min_ms, 0, of) for gpu, of in faulty.items() for state in FAULTY.states]
     place = 0
     for kind in PRECEDENCE:
+        if kind is SURPLUS:
+            place += 1
+            kinds[place] = kind
+            rows += [(gpu, state, ANY, 0, place, of) for gpu, of in spare.items() for state in kind.states]
         for rule in kind.rules:
             for finding in findings:
                 if finding.rule == rule:

@@ -39,6 +39,8 @@ _COLUMNS = (
     "energy_mj",
     "energy_ms",
     "unconfirmed_ms",
+    "stretch_start",
+    "stretch_end",
     *LOW_ACTIVITY,
 )
 _MIG = re.compile(r"\s+MIG\s+\d+g\..*$", re.IGNORECASE)
@@ -49,7 +51,7 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
 
     Columns: state, day, gpu, host, pool, model, holder, account, team, organisation (names, UNNAMED where there is none),
     gpu_ms, amount (microcents, null without a price), open_share (of it, that point samples alone call idle), used_share (of it,
-    see `analytics.ledger.activity`), energy_mj, energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
+    see `analytics.ledger.activity`), spell_ms (how long its whole interval lasts), energy_mj, energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
     GPU, not shared, and of the first holder only).
     """
     span = pl.col("end") - pl.col("time")
@@ -66,7 +68,8 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
             open_share=pl.col("unconfirmed_ms") / span if "unconfirmed_ms" in there else pl.lit(0.0),
             used_share=used_share([name for name in LOW_ACTIVITY if name in there]),
         )
-        .drop("unconfirmed_ms", *LOW_ACTIVITY, strict=False)
+        .with_columns(spell_ms=pl.col("stretch_end") - pl.col("stretch_start") if "stretch_end" in there else span)
+        .drop("unconfirmed_ms", "stretch_start", "stretch_end", *LOW_ACTIVITY, strict=False)
     )
     # whole millijoules and milliseconds add up to the same in any order, and so on any number of processors
     whole = _per_holder(rows).with_columns(pl.col("energy_mj", "energy_known_ms").round().cast(pl.Int64))

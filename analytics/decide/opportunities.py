@@ -1,0 +1,636 @@
+"""Opportunities: each piece of wasted time in exactly one decision, priced once, with what acting on it would save."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from analytics.decide.claims import (
+    ALLOCATED_IDLE,
+    ANY,
+    FAULTY,
+    HELD_IDLE,
+    INEFFICIENT,
+    NEVER_USED,
+    OVERSIZED,
+    PRECEDENCE,
+    SURPLUS,
+    WASTED,
+    Claims,
+    Kind,
+    claims_of,
+    kind_of,
+    opportunity_id,
+)
+from analytics.decide.reclaimable import PoolReclaimable, Reclaimable, reclaimable
+from analytics.decide.review import Review
+from analytics.decide.totals import saving_of
+from analytics.intervals import clip
+from analytics.inventory import NO_POOL
+from analytics.language.quantities import Number
+from analytics.language.sentences import tr
+from analytics.money.cents import MICROCENTS, nested
+from analytics.money.priced_segments import AMOUNT, pieces_of
+from analytics.money.prices import HOURS_PER_YEAR
+from analytics.names import JOINER
+from analytics.states import IN_USE
+from analytics.workloads.model import Confidence, Context, Finding
+from analytics.workloads.pool_need import POOL_MIN_GPUS
+from analytics.workloads.window_end import last_rows
+from fallow.clock import DAY_MS, HOUR_MS
+
+ACTIONS = ("return", "release", "reclaim", "right-size", "repair", "schedule off-peak", "ask")
+"""What to do: give a GPU back, end an allocation, end idle work, take another card, mend, use the night, ask first."""
+
+OPERATORS = "operators"
+"""Who acts where it is nobody's own GPU."""
+
+_DEADLINE_DAYS = {
+    "return": 14,
+    "release": 2,
+    "reclaim": 1,
+    "right-size": 14,
+    "repair": 2,
+    "schedule off-peak": 14,
+    "ask": 3,
+}
+_HORIZON_DAYS = {"return": 28, "right-size": 28, "schedule off-peak": 28}
+_WINDOWS_BACK = 4
+_YEARLY_FROM_MS = DAY_MS
+"""A shorter window says nothing of a year."""
+_FAULTS = frozenset({"throttled", "blind_spot"})
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What is saved in a year, in the report's currency: `point` as in this window, `low` and `high` as in the four before it."""
+
+    low: float
+    point: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Risk:
+    """What it costs to be wrong: how probable it is, and for how long and of how many GPUs a pool would have been short last week.
+
+    None is not known. `waits` is who would wait: a holder, or a pool's jobs where it is None.
+    """
+
+    probability: float | None
+    short_hours: int | None
+    hours: int | None
+    short_gpus: int | None
+    waits: str | None
+
+
+@dataclass(frozen=True)
+class Opportunity:
+    """One decision about GPUs.
+
+    `gpu_ms` and `cents` are the wasted time of the window that it would act on, of `gpus`; no other opportunity has any of it.
+    `unconfirmed_ms` of that rests on point samples alone. `cents` is None where nothing of it has a price. `gpus_now` are those to act on at the end of the window,
+    each in one opportunity only. `evidence` are the findings about it, the one that leads first. `saving` is None where none is known.
+    """
+
+    opportunity_id: str
+    kind: str
+    action: str
+    owner: str
+    holder: str | None
+    team: str | None
+    pool: str
+    host: str
+    gpus: tuple[str, ...]
+    gpus_now: tuple[str, ...]
+    gpu_ms: float
+    unconfirmed_ms: float
+    cents: int | None
+    currency: str
+    saving: Saving | None
+    confidence: Confidence
+    horizon_ms: int
+    deadline_ms: int
+    evidence: tuple[Finding, ...]
+    status: str
+    next_command: str
+    risk: Risk
+    simulated: bool
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it is known to save something; others are to be looked at."""
+        return (
+            self.saving is not None
+            and self.saving.point > 0
+            and self.action != "ask"
+            and self.confidence.grade != "low"
+            and self.status != "suppressed"
+        )
+
+    @property
+    def is_standing(self) -> bool:
+        """Whether nobody has put it off."""
+        return self.status != "suppressed"
+
+
+@dataclass(frozen=True)
+class Waste:
+    """The wasted time of a window and its whole cents: unavailable, free, reserved, held, and the unused part of low.
+
+    `rest_ms` and `rest_cents` of it are what no opportunity can act on: pauses, the reserve, fragments. Cents are None where nothing has a price.
+    """
+
+    state_ms: Mapping[str, float]
+    state_cents: Mapping[str, int] | None
+    rest_ms: Mapping[str, float]
+    rest_cents: Mapping[str, int] | None
+    currency: str
+
+    @property
+    def gpu_ms(self) -> float:
+        """All of it."""
+        return sum(self.state_ms.values())
+
+    @property
+    def cents(self) -> int | None:
+        """All of it that has a price."""
+        return None if self.state_cents is None else sum(self.state_cents.values())
+
+    @property
+    def not_actionable_ms(self) -> float:
+        """What no opportunity can act on."""
+        return sum(self.rest_ms.values())
+
+    @property
+    def not_actionable_cents(self) -> int | None:
+        """The cents of that."""
+        return None if self.rest_cents is None else sum(self.rest_cents.values())
+
+
+@dataclass(frozen=True)
+class Opportunities:
+    """The opportunities of a window, those that are ranked first, what they add up to, and what can be given back.
+
+    `reclaimable` is None of people: free GPUs are nobody's.
+    """
+
+    listed: tuple[Opportunity, ...]
+    waste: Waste
+    reclaimable: Reclaimable | None
+
+    @property
+    def ranked(self) -> tuple[Opportunity, ...]:
+        """Those that are known to save something, the most first."""
+        return tuple(each for each in self.listed if each.ranked)
+
+    @property
+    def to_look_at(self) -> tuple[Opportunity, ...]:
+        """Those without a known saving, or too unsure of it."""
+        return tuple(each for each in self.listed if not each.ranked and each.is_standing)
+
+    @property
+    def saving(self) -> Saving | None:
+        """What the ranked ones save together; the bounds are sums of bounds, which is wider than the sum's own."""
+        known = [each.saving for each in self.ranked if each.saving is not None]
+        if not known:
+            return None
+        return Saving(*(sum(getattr(each, name) for each in known) for name in ("low", "point", "high")))
+
+
+@dataclass(frozen=True)
+class Lead:
+    """What an opportunity stands on, before it is priced: a finding, or GPUs out of order or spare without one."""
+
+    opportunity_id: str
+    kind: Kind
+    finding: Finding | None
+    gpus: tuple[str, ...]
+    confidence: Confidence
+    pool: PoolReclaimable | None = None
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What is decided for the whole fleet; parts of it are priced by `opportunities_in`."""
+
+    review: Review
+    leads: Mapping[str, Lead]
+    claims: Claims
+    reclaimable: Reclaimable
+    now: Mapping[str, tuple[str, ...]]
+    """By opportunity the GPUs to act on at the end of the window, each once."""
+
+    @cached_property
+    def returned(self) -> frozenset[str]:
+        """The GPUs that go: whatever else is said of them saves nothing more."""
+        return frozenset(
+            gpu for key, gpus in self.now.items() if self.leads[key].kind in (NEVER_USED, SURPLUS) for gpu in gpus
+        )
+
+    @cached_property
+    def evidence(self) -> Mapping[str, tuple[Finding, ...]]:
+        """By opportunity the findings about its time, the one that leads first; a weaker one stands under each that took time from it."""
+        by_id = {opportunity_id(each): each for each in self.review.findings}
+        found = {key: [] if lead.finding is None else [lead.finding] for key, lead in self.leads.items()}
+        for winner, other in _overlaps(self.claims.frame):
+            if other in by_id and by_id[other] not in found[winner]:
+                found[winner].append(by_id[other])
+        return {key: tuple(own) for key, own in found.items()}
+
+    @cached_property
+    def swings(self) -> Mapping[str, tuple[float, float]]:
+        """By opportunity the least and the most of its time in the windows before, over that of this one; 1 is always between."""
+        return _swings(self)
+
+
+def decide(review: Review) -> Decisions:
+    """The decisions that the findings of a window lead to."""
+    context = review.context
+    found = reclaimable(context)
+    faulty = _faulty(context)
+    spare, spare_leads = _spare(context, review.findings, found)
+    claims = claims_of(
+        review.findings, {gpu: key for key, gpus in faulty.items() for gpu in gpus}, spare, context.settings.held_min_ms
+    )
+    leads: dict[str, Lead] = {key: Lead(key, FAULTY, None, gpus, Confidence(())) for key, gpus in faulty.items()}
+    for kind in PRECEDENCE:
+        if kind is SURPLUS:
+            leads |= spare_leads
+        for rule in kind.rules:
+            for finding in review.findings:
+                if finding.rule == rule and opportunity_id(finding) not in leads:
+                    leads[opportunity_id(finding)] = Lead(
+                        opportunity_id(finding),
+                        kind_of(finding),
+                        finding,
+                        finding.gpus,
+                        finding.confidence,
+                        _pool_of(finding, found),
+                    )
+    return Decisions(review, leads, claims, found, _now(context, leads, found))
+
+
+def _faulty(context: Context) -> dict[str, tuple[str, ...]]:
+    """By opportunity the GPUs of a host that were out of order for long enough to be repaired."""
+    rows = context.inside.stretches.filter(
+        pl.col("state").is_in(FAULTY.states)
+        & (pl.col("stretch_end") - pl.col("stretch_start") >= context.settings.held_min_ms)
+    )
+    hosts = rows.group_by("host").agg(pl.col("gpu").unique().sort()).sort("host")
+    return {_key("faulty", str(host)): tuple(gpus) for host, gpus in hosts.iter_rows()}
+
+
+def _key(kind: str, subject: str) -> str:
+    return "O-" + hashlib.sha256(f"{kind}\0{subject}".encode()).hexdigest()[:10]
+
+
+def _spare(context: Context, findings: Sequence[Finding], found: Reclaimable) -> tuple[dict[str, str], dict[str, Lead]]:
+    """By free GPU that is safe to give back its opportunity, and the opportunities of pools of which no finding tells."""
+    told = {(each.surplus.pool, each.surplus.model): each for each in findings if each.surplus is not None}
+    free = set(last_rows(context).filter(pl.col("state") == "free")["gpu"])
+    keys: dict[str, str] = {}
+    leads: dict[str, Lead] = {}
+    for pool in found.pools:
+        gpus = tuple(gpu for gpu in pool.safe_gpus if gpu in free)
+        finding = told.get((pool.pool, pool.model))
+        key = _key("surplus", f"{pool.pool}\0{pool.model}") if finding is None else opportunity_id(finding)
+        if gpus:
+            keys |= dict.fromkeys(gpus, key)
+            confidence = Confidence((_small(pool),)) if finding is None else finding.confidence
+            leads[key] = Lead(key, SURPLUS, finding, gpus, confidence, pool)
+    return keys, leads
+
+
+def _small(pool: PoolReclaimable) -> str:
+    return tr(
+        "the pool has {gpus} GPUs: of fewer than {wanted} the need varies much",
+        gpus=Number(pool.gpus),
+        wanted=Number(POOL_MIN_GPUS),
+    )
+
+
+def _pool_of(finding: Finding, found: Reclaimable) -> PoolReclaimable | None:
+    """That of the finding's GPUs, where all are of one."""
+    gpus = set(finding.gpus)
+    return next((each for each in found.pools if gpus and gpus <= set(each.safe_gpus)), None)
+
+
+def _now(context: Context, leads: Mapping[str, Lead], found: Reclaimable) -> dict[str, tuple[str, ...]]:
+    """By opportunity the GPUs to act on, each in the first of the precedence that can."""
+    last = dict(last_rows(context).select("gpu", "state").iter_rows())
+    taken: set[str] = set()
+    now: dict[str, tuple[str, ...]] = {}
+    for key, lead in leads.items():
+        finding = lead.finding
+        if finding is not None and finding.status == "suppressed":
+            # whoever still needs them is not asked again by a weaker finding
+            taken.update(finding.reclaimable_gpus)
+            now[key] = ()
+            continue
+        if lead.kind is FAULTY:
+            wanted = [gpu for gpu in lead.gpus if last.get(gpu) in FAULTY.states]
+        elif lead.kind in (NEVER_USED, SURPLUS):
+            offered = lead.gpus if finding is None or lead.kind is SURPLUS else finding.reclaimable_gpus
+            wanted = [gpu for gpu in offered if gpu in found.safe_gpus and last.get(gpu) == "free"]
+        elif lead.kind in (ALLOCATED_IDLE, HELD_IDLE):
+            wanted = [] if finding is None else list(finding.reclaimable_gpus)
+        else:
+            wanted = list(lead.gpus)
+        now[key] = tuple(gpu for gpu in wanted if gpu not in taken)
+        taken.update(now[key])
+    return now
+
+
+def opportunities_in(
+    decisions: Decisions, stretches: pl.DataFrame, *, of_people: bool = False, about: Iterable[Finding] | None = None
+) -> Opportunities:
+    """The opportunities in a part of the window's ledger rows, and the waste that they are parts of.
+
+    Args:
+        decisions: those of the whole fleet.
+        stretches: the rows of the part, clipped to the window.
+        of_people: the part is of people, so that nothing is said of free GPUs.
+        about: the findings that may be named; all without it.
+    """
+    context = decisions.review.context
+    named = frozenset(each.finding_id for each in (decisions.review.findings if about is None else about))
+    pieces = _wasted(decisions.claims.assigned(pieces_of(stretches, context.costs, context.inventory, context.owners)))
+    cents = _cents(pieces)
+    by_key: dict[str, int] = defaultdict(int)
+    for (_, key), each in cents.items():
+        by_key[key] += each
+    claimed = pieces.filter(pl.col("opportunity").is_not_null())
+    sums = claimed.group_by("opportunity").agg(
+        pl.col("waste_ms", "open_ms").sum(),
+        used_ms=pl.col("gpu_ms").filter(pl.col("state").is_in(IN_USE)).sum(),
+        priced=pl.col("amount").is_not_null().any(),
+        gpus=pl.col("gpu").filter(pl.col("waste_ms") > 0).unique().sort(),
+        pools=pl.col("pool").unique().sort(),
+    )
+    rows = {row["opportunity"]: row for row in sums.iter_rows(named=True)}
+    scope = _Part(decisions, claimed, frozenset(stretches["gpu"].unique()))
+    absorbed = {each.finding_id for own in decisions.evidence.values() for each in own[1:]}
+    listed = []
+    for key, lead in decisions.leads.items():
+        row = rows.get(key)
+        finding = lead.finding
+        is_named = finding is None or finding.finding_id in named
+        if row is None and not (finding is not None and is_named and finding.finding_id not in absorbed):
+            continue
+        one = _opportunity(scope, lead, row, by_key.get(key, 0))
+        own = tuple(each for each in decisions.evidence.get(key, ()) if each.finding_id in named)
+        listed.append(replace(one, evidence=own) if is_named else _without_names(one))
+    shown = [each for each in listed if each.gpu_ms > 0 or each.saving is not None or each.evidence]
+    return Opportunities(
+        tuple(sorted(shown, key=_most_saved_first)),
+        _waste(pieces, cents, context.costs.currency),
+        None if of_people else decisions.reclaimable.of_gpus(scope.gpus),
+    )
+
+
+def _most_saved_first(each: Opportunity) -> tuple[bool, float, float, float, str]:
+    saved = each.saving.point if each.saving is not None else 0.0
+    return not each.ranked, -saved, -float(each.cents or 0), -each.gpu_ms, each.opportunity_id
+
+
+def _wasted(pieces: pl.DataFrame) -> pl.DataFrame:
+    """With waste_ms and waste_amount, and open_ms: of it, by point samples alone."""
+    wasted, low = pl.col("state").is_in(WASTED), pl.col("state") == "low"
+    unused = pl.when(wasted).then(1.0 - pl.col("used_share")).otherwise(0.0)
+    part = (pl.col("amount").cast(pl.Float64) * unused).round().cast(AMOUNT)
+    amount = (
+        pl.when(low).then(part).when(wasted).then("amount").when(pl.col("amount").is_not_null()).then(pl.lit(0, AMOUNT))
+    )
+    return pieces.with_columns(
+        waste_ms=pl.col("gpu_ms") * unused,
+        waste_amount=amount,
+        open_ms=pl.col("gpu_ms") * unused * pl.col("open_share"),
+    )
+
+
+def _overlaps(claims: pl.DataFrame) -> list[tuple[str, str]]:
+    """Pairs of opportunities that claim the same time: the first of the precedence, and each other one."""
+    keys = claims.select("gpu", "state", "holder", "place", "opportunity")
+    met = keys.join(keys, on=("gpu", "state"), suffix="_other").filter(
+        (pl.col("place") < pl.col("place_other"))
+        & ((pl.col("holder") == pl.col("holder_other")) | (pl.col("holder") == ANY) | (pl.col("holder_other") == ANY))
+    )
+    first = met.sort("place").unique(("gpu", "state", "holder_other", "opportunity_other"), keep="first")
+    pairs = (
+        first.group_by("opportunity", "opportunity_other")
+        .agg(pl.col("place_other").min())
+        .sort("place_other", "opportunity")
+    )
+    return [(one, other) for one, other in pairs.select("opportunity", "opportunity_other").iter_rows() if one != other]
+
+
+def _cents(pieces: pl.DataFrame) -> dict[tuple[str, str], int]:
+    """Whole cents of the wasted time by state and opportunity, empty for what none claims; they add up to the ledger's of each state.
+
+    Every state's cents are those of `Accounts`; in them used and wasted part, and in the latter the opportunities.
+    """
+    known = pieces.filter(pl.col("amount").is_not_null()).with_columns(pl.col("opportunity").fill_null(""))
+    wasted = known.group_by("state", "opportunity").agg(pl.col("waste_amount").sum())
+    used = known.group_by("state").agg((pl.col("amount") - pl.col("waste_amount")).sum())
+    amounts = {(state, "wasted", key): amount for state, key, amount in wasted.iter_rows() if state in WASTED}
+    amounts |= {(state, "used", ""): amount for state, amount in used.iter_rows()}
+    return {(state, key): each for (state, part, key), each in nested(amounts).items() if part == "wasted"}
+
+
+def _waste(pieces: pl.DataFrame, cents: Mapping[tuple[str, str], int], currency: str) -> Waste:
+    def by_state(rows: pl.DataFrame) -> dict[str, float]:
+        found = dict(rows.group_by("state").agg(pl.col("waste_ms").sum()).iter_rows())
+        return {state: found.get(state, 0.0) for state in WASTED}
+
+    priced = bool(pieces["amount"].is_not_null().any()) or pieces.is_empty()
+    all_cents, rest_cents = dict.fromkeys(WASTED, 0), dict.fromkeys(WASTED, 0)
+    for (state, key), each in cents.items():
+        all_cents[state] += each
+        rest_cents[state] += 0 if key else each
+    return Waste(
+        state_ms=by_state(pieces),
+        state_cents=all_cents if priced else None,
+        rest_ms=by_state(pieces.filter(pl.col("opportunity").is_null())),
+        rest_cents=rest_cents if priced else None,
+        currency=currency,
+    )
+
+
+class _Part:
+    """A part of the fleet's claimed time, for the savings in it."""
+
+    def __init__(self, decisions: Decisions, claimed: pl.DataFrame, gpus: frozenset[str]) -> None:
+        self.decisions = decisions
+        self.gpus = gpus
+        context = decisions.review.context
+        self.context = context
+        self.last = {gpu for gpu in decisions.returned if gpu in gpus}
+        self._left_low = {(each.pool, each.model): each.low for each in decisions.reclaimable.pools}
+        now = pl.DataFrame(
+            [(key, gpu) for key, own in decisions.now.items() for gpu in own],
+            schema={"opportunity": pl.String, "gpu": pl.String},
+            orient="row",
+        )
+        met = claimed.join(now, on=("opportunity", "gpu"))
+        self.on_now = {
+            key: (amount / MICROCENTS / 100, used_ms)
+            for key, amount, used_ms in met.group_by("opportunity")
+            .agg(
+                ((pl.col("waste_amount").cast(pl.Float64)) * (1 - pl.col("open_share"))).sum(),
+                pl.col("gpu_ms").filter(pl.col("state").is_in(IN_USE)).sum(),
+            )
+            .iter_rows()
+        }
+
+    @property
+    def per_year(self) -> float:
+        """What turns a sum of the window into that of a year."""
+        return HOURS_PER_YEAR * HOUR_MS / (self.context.until_ms - self.context.since_ms)
+
+    def rates(self, gpus: Iterable[str]) -> float | None:
+        """What an hour of these GPUs costs; None where a price is missing."""
+        known = [self.context.costs.rate_of(gpu) for gpu in gpus]
+        return None if None in known else sum(each for each in known if each is not None)
+
+    def saving(self, lead: Lead, used_ms: float) -> Saving | None:
+        """What acting on an opportunity saves in a year; None where it is not known, or nothing is left to act on."""
+        key = lead.opportunity_id
+        now = tuple(gpu for gpu in self.decisions.now[key] if gpu in self.gpus)
+        hourly = self.rates(now)
+        if not now or not hourly or self.context.until_ms - self.context.since_ms < _YEARLY_FROM_MS:
+            return None
+        paid = hourly * HOURS_PER_YEAR
+        if lead.kind in (NEVER_USED, SURPLUS):
+            return self._of_return(lead, now, paid)
+        if lead.kind is OVERSIZED:
+            saved = None if lead.finding is None else saving_of(lead.finding)
+            whole_ms = self.decisions.used_ms.get(key, 0.0)
+            point = (
+                0.0
+                if saved is None or not whole_ms
+                else saved * self.on_now.get(key, (0.0, 0.0))[1] / whole_ms * self.per_year
+            )
+        elif lead.kind is INEFFICIENT:
+            return None  # what it would take to use them better nobody knows
+        else:
+            point = self.on_now.get(key, (0.0, 0.0))[0] * self.per_year
+        if point <= 0:
+            return None
+        least, most = self.decisions.swings.get(key, (0.0, 1.0))
+        point = min(point, paid)
+        return Saving(point * least, point, max(point, min(point * most, paid)))
+
+    def _of_return(self, lead: Lead, now: Sequence[str], paid: float) -> Saving:
+        """Of GPUs that go all that they cost; at least of as many as next week leaves without a reserve."""
+        low = 0
+        if lead.pool is not None and lead.pool.low is not None:
+            of = (lead.pool.pool, lead.pool.model)
+            low = min(len(now), self._left_low[of] or 0)
+            self._left_low[of] = (self._left_low[of] or 0) - low
+        return Saving(paid * low / len(now), paid, paid)
+
+
+def _opportunity(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: int) -> Opportunity:
+    context, finding, key = part.context, lead.finding, lead.opportunity_id
+    now = tuple(gpu for gpu in part.decisions.now[key] if gpu in part.gpus)
+    action = _action(lead, now)
+    gpus = tuple(row["gpus"]) if row else ()
+    about = gpus or tuple(gpu for gpu in lead.gpus if gpu in part.gpus) or lead.gpus
+    holder = None if finding is None or not lead.kind.of_holder else finding.holder
+    hosts = sorted({context.inventory.devices[gpu].host for gpu in about if gpu in context.inventory.devices})
+    return Opportunity(
+        opportunity_id=key,
+        kind=lead.kind.name,
+        action=action,
+        owner=_owner(action, lead, holder),
+        holder=holder,
+        team=None if finding is None or not lead.kind.of_holder else finding.team,
+        pool=JOINER.join(row["pools"] if row else sorted({context.inventory.pool(gpu) for gpu in about})) or NO_POOL,
+        host=JOINER.join(hosts),
+        gpus=about,
+        gpus_now=now,
+        gpu_ms=float(row["waste_ms"]) if row else 0.0,
+        unconfirmed_ms=float(row["open_ms"]) if row else 0.0,
+        cents=cents if row is None or row["priced"] else None,
+        currency=context.costs.currency,
+        saving=part.saving(lead, float(row["used_ms"]) if row else 0.0),
+        confidence=lead.confidence,
+        horizon_ms=_HORIZON_DAYS.get(action, 7) * DAY_MS,
+        deadline_ms=context.until_ms + _DEADLINE_DAYS[action] * DAY_MS,
+        evidence=part.decisions.evidence.get(key, ()),
+        status="standing" if finding is None else finding.status,
+        next_command="" if finding is None else finding.next_command,
+        risk=_risk(lead, holder),
+        simulated=all(context.inventory.simulated(gpu) for gpu in about),
+    )
+
+
+def _without_names(one: Opportunity) -> Opportunity:
+    """The same without what its finding says of others."""
+    return replace(one, holder=None, evidence=(), next_command="", host="", team=None, owner=OPERATORS)
+
+
+def _action(lead: Lead, now: Sequence[str]) -> str:
+    if lead.kind is FAULTY or (lead.finding is not None and lead.finding.rule in _FAULTS):
+        return "repair"
+    if lead.kind in (NEVER_USED, SURPLUS):
+        return "return"
+    if lead.kind is OVERSIZED:
+        return "right-size"
+    if lead.kind is INEFFICIENT or lead.confidence.grade == "low" or not now:
+        return "ask"
+    return "release" if lead.kind is ALLOCATED_IDLE else "reclaim"
+
+
+def _owner(action: str, lead: Lead, holder: str | None) -> str:
+    """Who must act: the holder, and the operators where there is none or where the work has lost its holder."""
+    orphan = lead.finding is not None and lead.finding.rule == "zombie_holder"
+    return OPERATORS if holder is None or orphan or action in ("return", "repair") else holder
+
+
+def _risk(lead: Lead, holder: str | None) -> Risk:
+    outlook = lead.confidence.outlook
+    wrong = None if outlook is None or outlook.probability is None else 1 - outlook.probability
+    reserve = None if lead.pool is None else lead.pool.default
+    if reserve is None or lead.kind not in (NEVER_USED, SURPLUS):
+        return Risk(wrong, None, None, None, holder)
+    return Risk(wrong, reserve.short_hours, reserve.hours, reserve.short_gpus, holder)
+
+
+def _swings(decisions: Decisions) -> Mapping[str, tuple[float, float]]:
+    """See `Decisions.swings`: of windows as long before this one that the lake knows from their start; 0 at least where it knows none."""
+    context = decisions.review.context
+    length_ms = context.until_ms - context.since_ms
+    starts = [context.since_ms - back * length_ms for back in range(1, _WINDOWS_BACK + 1)]
+    starts = [start for start in starts if start >= context.whole.first_ms]
+    now = _time_on_now(decisions, context.inside.stretches)
+    before = [_time_on_now(decisions, clip(context.whole.stretches, start, start + length_ms)) for start in starts]
+    found: dict[str, tuple[float, float]] = {}
+    for key, present in now.items():
+        if present > 0:
+            shares = [each.get(key, 0.0) / present for each in before]
+            found[key] = (min(1.0, *shares) if shares else 0.0, max(1.0, *shares) if shares else 1.0)
+    return found
+
+
+def _time_on_now(decisions: Decisions, stretches: pl.DataFrame) -> dict[str, float]:
+    """By opportunity the time on the GPUs to act on now: wasted, or in use where another card is proposed."""
+    context = decisions.review.context
+    gpus = pl.Series(sorted({gpu for own in decisions.now.values() for gpu in own}), dtype=pl.String)
+    rows = stretches.filter(pl.col("gpu").is_in(gpus.implode()) & pl.col("state").is_in((*WASTED, *IN_USE)))
+    pieces = _wasted(decisions.claims.assigned(pieces_of(rows, context.costs, context.inventory, context.owners)))
+    keys = {key for key, lead in decisions.leads.items() if lead.kind is OVERSIZED}
+    own = pieces.filter(pl.col("opportunity").is_not_null())
+    counted = (
+        pl.when(pl.col("opportunity").is_in(list(keys)))
+        .then("gpu_ms")
+        .otherwise(pl.col("waste_ms") - pl.col("open_ms"))
+    )
+    return dict(own.group_by("opportunity").agg(counted.sum()).iter_rows())
