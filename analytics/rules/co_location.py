@@ -20,7 +20,7 @@ from analytics.language.sentences import tr
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, finding_of
 from analytics.workloads.ledger_rows import first_ms
 from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS, peak_histograms, run_hours, stretches_of
@@ -111,6 +111,7 @@ CO_LOCATION = Rule(
         "utilization": f"together at most {BUSY_MAX_PCT:g} % for 95 % of the hours seen side by side, and of the samples (facts: co-location)",
         "side by side": f"at least {ALIGNED_MIN_HOURS} whole hours (a day holds day and night)",
         "group": f"at most {GROUP_MAX} workloads of one GPU each, on one host and model",
+        "saving": "none by itself: only a packing that frees whole cards saves (ours)",
         **PEAK_THRESHOLDS,
         "preallocated": NEED_THRESHOLDS["preallocated"],
         **WORK_THRESHOLDS,
@@ -131,8 +132,6 @@ def _co_location_finding(context: Context, members: pl.DataFrame, group: Group) 
     gpus = sorted(each.gpu for each in group.members)
     host, model = members["host"][0], members["model"][0]
     holders = sorted({each.holder for each in group.members if each.holder})
-    rates = [context.costs.rate_of(gpu) for gpu in gpus]
-    spared = sum(sorted(rate for rate in rates if rate is not None)[:-1])
     return finding_of(
         context,
         CO_LOCATION,
@@ -147,7 +146,7 @@ def _co_location_finding(context: Context, members: pl.DataFrame, group: Group) 
             "aligned_hours": group.aligned_hours,
             "gpu_util_together_p95_pct": group.aligned_pct,
             "gpu_util_together_bursts_p95_pct": group.bursts_pct,
-            "saving": None if None in rates else spared * group.aligned_hours,
+            "saving": None,
         },
         failed=[
             [tr("interference cannot be measured: try it, and compare the time per step")],
@@ -158,7 +157,7 @@ def _co_location_finding(context: Context, members: pl.DataFrame, group: Group) 
         ],
         next_command=monitor_command(host, gpus),
         holder="+".join(holders) or None,
-        notes=[_INTERFERENCE, _how(own, gpus)],
+        notes=[SAVES_IN_A_PACKING, _INTERFERENCE, _how(own, gpus)],
     )
 
 

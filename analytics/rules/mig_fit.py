@@ -21,7 +21,7 @@ from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, finding_of
 from analytics.workloads.model import Context, Finding, Label, Rule
 from analytics.workloads.runs import NEED_SHARE, NEED_THRESHOLDS, stretches_of
 from analytics.workloads.wording import of_gpus
@@ -97,6 +97,7 @@ MIG_FIT = Rule(
         "one GPU": f"jobs on several GPUs and GPUs with {LINKED_BYTES_PER_S / 1e6:g} MB/s over NVLink in any hour are left out "
         "(instances have neither NVLink nor peer access)",
         "SM activity": "means of rows over the time with a kernel in them; where only they say that it fits, confidence is low (ours)",
+        "saving": "none by itself: only a packing that frees whole cards saves (ours)",
         **PEAK_THRESHOLDS,
         **NEED_THRESHOLDS,
         **WORK_THRESHOLDS,
@@ -116,7 +117,6 @@ def _mig_fit_finding(context: Context, group: pl.DataFrame, fit: MigFit) -> Find
     holder, host, model = (group[name][0] for name in ("holder", "host", "model"))
     gpus = tuple(sorted(rows["gpu"].unique()))
     profile = fit.profile.name
-    cost = context.costs.of(rows)
     highest = group.select(pl.col("peak_bytes", "need_bytes", "util_pct", "sm_pct", "dram_pct").max())
     peak, need, util_pct, sm_pct, dram_pct = highest.row(0)
     return finding_of(
@@ -136,8 +136,7 @@ def _mig_fit_finding(context: Context, group: pl.DataFrame, fit: MigFit) -> Find
             "mig_profile": profile,
             "mig_sm_share": fit.sm_share,
             "mig_memory_bytes": fit.profile.memory_bytes,
-            # what the rest of the card is worth, where somebody else can use it
-            "saving": None if cost is None else cost * (1 - fit.sm_share),
+            "saving": None,
         },
         failed=[
             known_holder(group["holder_source"][0], holder),
@@ -147,6 +146,7 @@ def _mig_fit_finding(context: Context, group: pl.DataFrame, fit: MigFit) -> Find
         next_command=split_command(host, gpus, profile, certain=context.latest and host not in context.ahead),
         holder=holder,
         notes=[
+            SAVES_IN_A_PACKING,
             *split_notes(host, gpus, profile, group["job"]),
             tr(
                 "it fits by its use over time; a step that fills the card would take {factor} times as long",
