@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.rules.co_location import CO_LOCATION, Candidate, groups, together
+from analytics.rules.co_location import CO_LOCATION
 from analytics.workloads.finding_parts import SAVES_IN_A_PACKING
+from analytics.workloads.sharing import Candidate, groups, together
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A100_80, GB, Fleet
 from tests.findings.scenarios.situations import train

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.rules.mig_fit import MIG_FIT, first_fit, fits
+from analytics.rules.mig_fit import MIG_FIT
 from analytics.workloads.finding_parts import SAVES_IN_A_PACKING
+from analytics.workloads.mig_profiles import first_fit, fits
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A30, A100_80, GB, H100, L40S, Fleet, Gpu, SimulatedCard
 from tests.findings.scenarios.situations import serve, train
