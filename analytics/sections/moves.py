@@ -17,7 +17,7 @@ from analytics.sections.names import place_name
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 from analytics.workloads.model import Finding
 
-_SHOWN = 50
+_SHOWN = 25
 
 
 def moves(report: Report) -> Section:

@@ -11,7 +11,7 @@ from analytics.report.model import Report
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 from analytics.workloads.packing_model import PackedCard, PackedWork
 
-_LISTED = 100
+_LISTED = 25
 
 
 def packed_cards(report: Report) -> Section | None:
