@@ -16,6 +16,7 @@ from analytics.sections.findings import by_cost
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 from analytics.workloads.model import Finding
+from analytics.workloads.workloads import SHARED, SPLIT
 
 _SHOWN = 25
 
@@ -26,7 +27,7 @@ def moves(report: Report) -> Section:
     found.sort(key=lambda each: -(saving_of(each) or 0.0))  # unknown savings go last, by their cost
     rest = found[_SHOWN:]
     currency, sizing = report.money.currency, report.right_sizing
-    others = _counted_elsewhere(sizing)
+    others = _counted_elsewhere(sizing, found)
     return Section(
         name="moves",
         title=tr("What could do with less"),
@@ -65,11 +66,17 @@ def _headline(found: Sequence[Finding], sizing: RightSizing, currency: str | Non
     return SentenceList([count, counted], " ")
 
 
-def _counted_elsewhere(sizing: RightSizing) -> dict[str, Proposal]:
-    """By finding that was not chosen what was chosen for its work."""
+def _counted_elsewhere(sizing: RightSizing, found: Sequence[Finding]) -> dict[str, Proposal]:
+    """By finding that was not chosen what was chosen for its work; a part of a card is chosen with its packing."""
     chosen: dict[str, Proposal] = {each.packing_id: each for each in sizing.packings}
     chosen |= {each.finding_id: each for each in sizing.moves}
-    return {
+    parts = {
+        each.finding_id: packing
+        for packing in sizing.packings
+        for each in found
+        if each.rule in (SPLIT, SHARED) and set(each.gpus) <= set(packing.gpus)
+    }
+    return parts | {
         other.finding_id: chosen[name]
         for name, others in sizing.instead.items()
         for other in others
@@ -104,7 +111,7 @@ def _proposed(chosen: Proposal | None) -> str:
 def target_card(finding: Finding) -> str:
     """The card, the part of one or the one that is shared; where it is none of the fleet's that is said."""
     numbers = finding.evidence.numbers
-    if finding.rule == "co_location":
+    if finding.rule == SHARED:
         return tr("one card for both")
     profile, card = numbers.get("mig_profile"), numbers.get("recommended_card")
     if profile:

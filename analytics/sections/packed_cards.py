@@ -12,6 +12,7 @@ from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 from analytics.workloads.packing_model import PackedCard, PackedWork
 
 _LISTED = 25
+_GPU_LETTERS = 16
 
 
 def packed_cards(report: Report) -> Section | None:
@@ -26,6 +27,7 @@ def packed_cards(report: Report) -> Section | None:
         headline=_headline([work for _, work in found], len({card.gpu for card, _ in found})),
         columns=(
             SectionColumn("card", tr("card"), "gpu"),
+            SectionColumn("host", tr("host"), "host"),
             SectionColumn("place", tr("place"), "words"),
             SectionColumn("holder", tr("user"), "name"),
             SectionColumn("job", tr("job"), "name"),
@@ -53,13 +55,14 @@ def _headline(works: Sequence[PackedWork], cards: int) -> str:
 
 def _row(card: PackedCard, work: PackedWork) -> tuple[Cell, ...]:
     return (
-        _linked(card.gpu, card.host),
+        _linked(card.gpu),
+        plain(card.host),
         tr("whole card, shared")
         if work.profile is None
         else tr("{profile} at slice {start}", profile=work.profile, start=str(work.start)),
         tr("(user not known)") if work.holder is None else plain(work.holder, 60),
         tr("no job") if work.job is None else plain(work.job, 60),
-        tr("stays") if work.gpu == card.gpu else _linked(work.gpu, work.host),
+        tr("stays") if work.gpu == card.gpu else _linked(work.gpu),
         Bytes(work.memory_bytes),
         *(None if pct is None else Share(pct / 100, 0) for pct in (work.sm_pct, work.busy_pct)),
         tr(
@@ -70,8 +73,8 @@ def _row(card: PackedCard, work: PackedWork) -> tuple[Cell, ...]:
     )
 
 
-def _linked(gpu: str, host: str) -> LinkedCell:
-    return LinkedCell(gpu, "gpu", gpu, host)
+def _linked(gpu: str) -> LinkedCell:
+    return LinkedCell(plain(gpu, _GPU_LETTERS), "gpu", gpu)
 
 
 def _notes(works: int) -> Iterator[str]:
