@@ -110,6 +110,7 @@ TERMS: tuple[Term, ...] = (
     Term("off-peak hours", tr("hours of the week in which GPUs of a pool are not needed in nine weeks of ten")),
     Term("organisation", tr("the level above teams in the owners table")),
     Term("owner", tr("the team, project or organisation that pays for GPU time")),
+    Term("packing", tr("workloads that together fill some cards of a pool, so that others come free as a whole")),
     Term("point sample", tr("a value read at one moment; it says nothing about the time before and after")),
     Term("pool", tr("GPUs of one kind that a site manages together")),
     Term("quarantine", tr("GPUs or workers that the agent leaves alone for a while because driver calls block or crash")),

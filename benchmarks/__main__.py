@@ -24,6 +24,7 @@ from benchmarks import (
     judged_fleet,
     labelled_trace,
     ledger_rate,
+    packing,
     persistence_models,
     physical_week,
 )
@@ -43,6 +44,7 @@ BENCHMARKS = {
     "trace": labelled_trace.measure,
     "judged": judged_fleet.measure,
     "persistence": persistence_models.measure,
+    "packing": packing.measure,
 }
 ON_REQUEST = {"fleet-full": fleet_rate.measure_full, "dashboard-full": dashboard_cost.measure_full}
 RESULTS = Path(__file__).parent / "results.json"

@@ -18,7 +18,7 @@ from dashboard.access.refusal import answer, refuse
 HEALTH = "/healthz"
 """Answers whoever asks, so that a cluster can tell that the pages are there, and says nothing of the lake."""
 
-_SCRIPTS = "/_dash-component-suites/"
+_SCRIPTS = ("/_dash-component-suites/", "/assets/")
 _LONG_BYTES = 1024
 _MOST_SENT_BYTES = 16 * 1024 * 1024
 """Of one request: all rows of a table of 10,000 findings, chosen at once, stay below it."""
@@ -112,7 +112,7 @@ def _put_headers(response: Response, policy: str) -> None:
         }
     )
     if "Cache-Control" not in response.headers:
-        # a component's script has a tag to ask by; whatever is of the lake stays nowhere
+        # scripts and styles have a tag to ask by; whatever is of the lake stays nowhere
         is_script = request.path.startswith(_SCRIPTS) and response.get_etag()[0] is not None
         response.headers["Cache-Control"] = "no-cache" if is_script else "no-store"
 

@@ -91,29 +91,9 @@ def totals(findings: Sequence[Finding]) -> FindingTotals:
     )
 
 
-@dataclass(frozen=True)
-class Savings:
-    """What findings about the size of cards would save: of how many it is known, and `amount`, None where of none.
-
-    Several findings may be about the same work (another card, a part of this one, a card shared): it is moved once, so that
-    only the largest of them counts.
-    """
-
-    known: int
-    amount: float | None
-
-
-def savings(findings: Iterable[Finding]) -> Savings:
-    """The sum over the findings with a known saving; of those that share a holder and a GPU only the largest counts."""
-    known = [(value, each) for each in findings if (value := saving_of(each)) is not None]
-    moved: set[tuple[str, str]] = set()
-    amount = 0.0
-    for value, each in sorted(known, key=lambda pair: (-pair[0], pair[1].finding_id)):
-        places = {(name, gpu) for name in (each.holder or "").split(JOINER) for gpu in each.gpus}
-        if moved.isdisjoint(places):
-            amount += value
-            moved |= places
-    return Savings(len(known), amount if known else None)
+def work_places(finding: Finding) -> frozenset[tuple[str, str]]:
+    """Whose work on which GPU a finding is about: findings with a common one are about the same work."""
+    return frozenset((name, gpu) for name in (finding.holder or "").split(JOINER) for gpu in finding.gpus)
 
 
 def saving_of(finding: Finding) -> float | None:

@@ -11,8 +11,9 @@ from functools import cached_property
 import polars as pl
 
 from analytics.capacity.off_peak import OffPeak, off_peak
-from analytics.decide.filters import is_in_scope, names_others
+from analytics.decide.filters import is_in_scope, is_packing_in_scope, names_others
 from analytics.decide.review import Review, RuleFindings, find_in_window, with_actions
+from analytics.decide.right_sizing import RightSizing, right_sizing
 from analytics.intervals import by_day, by_hour
 from analytics.inventory import Inventory, load_inventory, simulated_text
 from analytics.ledger.build import Ledger
@@ -34,6 +35,7 @@ from analytics.report.weeks import Week
 from analytics.scope import Scope, narrow, narrowed
 from analytics.window import Inputs, WindowLedger, load_whole
 from analytics.workloads.model import Finding
+from analytics.workloads.packing import packings
 from fallow import __version__
 from fallow.clock import DAY_MS, SystemClock, Window
 from fallow.errors import EmptyLakeError
@@ -86,6 +88,15 @@ class Report:
     def findings(self) -> tuple[Finding, ...]:
         """The findings that nobody has suppressed."""
         return self.review.shown
+
+    @property
+    def right_sizing(self) -> RightSizing:
+        """What is proposed for each work of the scope, once: packings and moves to other cards."""
+        context = self.review.context
+        if self.scope.is_all:
+            return right_sizing(context, self.findings)
+        offered = tuple(each for each in packings(context) if is_packing_in_scope(each, self.scope, context.owners))
+        return right_sizing(context, self.findings, offered)
 
     @property
     def is_empty(self) -> bool:

@@ -13,7 +13,7 @@ import polars as pl
 
 from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS
-from analytics.workloads.smaller_cards import SMALLER_CARD_LABELS, smaller_card_findings
+from analytics.workloads.smaller_cards import PRICE_THRESHOLDS, SMALLER_CARD_LABELS, smaller_card_findings
 from analytics.workloads.wording import of_gpus
 from analytics.workloads.workloads import (
     IDLE_MAX_PCT,
@@ -58,6 +58,7 @@ COMPUTE_OVERSIZED = Rule(
         "utilization": f"above 0 and at most {IDLE_MAX_PCT:g} % for 95 % of the time (Princeton Job Defense Shield: GPU too powerful)",
         "memory": "the lesser card holds it; a workload that took 97 % of its card or more may have run out of memory and is left out",
         "speed": "the lesser card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data sheets)",
+        **PRICE_THRESHOLDS,
         **PEAK_THRESHOLDS,
         **NEED_THRESHOLDS,
         **WORK_THRESHOLDS,

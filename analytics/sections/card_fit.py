@@ -17,7 +17,7 @@ from analytics.workloads.cards import shelf
 from analytics.workloads.workloads import RESERVED, SMALLER, SPLIT, findings_about, workload_footprints
 
 _GIB = 2**30
-_DRAWN, _LISTED = 400, 100
+_DRAWN, _LISTED = 400, 25
 _NEAR = 0.04
 """Capacities that differ by less are one line: 79.6 and 80 GiB."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analytics.decide.totals import saving_of, savings
+from analytics.decide.right_sizing import Proposal, RightSizing
+from analytics.decide.totals import saving_of
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number
@@ -12,10 +13,12 @@ from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
 from analytics.sections.finding_heading import at_most
 from analytics.sections.findings import by_cost
+from analytics.sections.names import place_name
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 from analytics.workloads.model import Finding
+from analytics.workloads.workloads import SHARED, SPLIT
 
-_SHOWN = 50
+_SHOWN = 25
 
 
 def moves(report: Report) -> Section:
@@ -23,12 +26,13 @@ def moves(report: Report) -> Section:
     found = by_cost(each for each in report.findings if each.category == "right_size")
     found.sort(key=lambda each: -(saving_of(each) or 0.0))  # unknown savings go last, by their cost
     rest = found[_SHOWN:]
-    currency = report.money.currency
+    currency, sizing = report.money.currency, report.right_sizing
+    others = _counted_elsewhere(sizing, found)
     return Section(
         name="moves",
         title=tr("What could do with less"),
         question=tr("Who would need to change what, and what would it save in this window?"),
-        headline=_headline(found, currency),
+        headline=_headline(found, sizing, currency),
         columns=(
             SectionColumn("finding", tr("finding"), "finding"),
             SectionColumn("holder", tr("user"), "holder"),
@@ -37,32 +41,50 @@ def moves(report: Report) -> Section:
             SectionColumn("card", tr("card"), "name"),
             SectionColumn("target", tr("card to move to"), "words"),
             SectionColumn("saving", tr("would save"), "money"),
+            SectionColumn("instead", tr("instead of it"), "words"),
             SectionColumn("cost", tr("cost"), "money"),
             SectionColumn("confidence", tr("confidence"), "grade"),
         ),
-        rows=tuple(_row(each, currency) for each in found[:_SHOWN]),
+        rows=tuple(_row(each, others.get(each.finding_id), currency) for each in found[:_SHOWN]),
         notes=(tr("and {number} more with {hours} GPU-hours", number=Number(len(rest)), hours=GpuHours(sum(each.gpu_ms for each in rest))),) if rest else (),
         wide=True,
     )  # fmt: skip
 
 
-def _headline(found: Sequence[Finding], currency: str | None) -> str:
+def _headline(found: Sequence[Finding], sizing: RightSizing, currency: str | None) -> str:
     if not found:
         return tr("No finding about the size of cards.")
     count = tr_many("{number} finding.", "{number} findings.", len(found))
-    saved = savings(found)
-    if not saved.known:
-        return SentenceList([count, tr("What they would save is not known.")], " ")
-    known = tr_many(
-        "{number} of them has a known saving: {amount}.",
-        "{number} of them have known savings: {amount} together, where of several ways for the same work the largest counts.",
-        saved.known,
-        amount=Amount(saved.amount, currency),
+    if not sizing.moves:
+        return SentenceList([count, tr("None of them has a saving that counts.")], " ")
+    counted = tr_many(
+        "{number} of them has a saving that counts: {amount}.",
+        "{number} of them have savings that count: {amount} together, each work once.",
+        len(sizing.moves),
+        amount=Amount(sum(saving_of(each) or 0.0 for each in sizing.moves), currency),
     )
-    return SentenceList([count, known], " ")
+    return SentenceList([count, counted], " ")
 
 
-def _row(finding: Finding, currency: str | None) -> tuple[Cell, ...]:
+def _counted_elsewhere(sizing: RightSizing, found: Sequence[Finding]) -> dict[str, Proposal]:
+    """By finding that was not chosen what was chosen for its work; a part of a card is chosen with its packing."""
+    chosen: dict[str, Proposal] = {each.packing_id: each for each in sizing.packings}
+    chosen |= {each.finding_id: each for each in sizing.moves}
+    parts = {
+        each.finding_id: packing
+        for packing in sizing.packings
+        for each in found
+        if each.rule in (SPLIT, SHARED) and set(each.gpus) <= set(packing.gpus)
+    }
+    return parts | {
+        other.finding_id: chosen[name]
+        for name, others in sizing.instead.items()
+        for other in others
+        if isinstance(other, Finding)
+    }
+
+
+def _row(finding: Finding, instead: Proposal | None, currency: str | None) -> tuple[Cell, ...]:
     return (
         LinkedCell(finding.sentence, "finding", finding.finding_id),
         finding.holder or finding.without_holder,
@@ -71,15 +93,25 @@ def _row(finding: Finding, currency: str | None) -> tuple[Cell, ...]:
         plain(str(finding.evidence.numbers.get("model") or "")),
         target_card(finding),
         Amount(saving_of(finding), currency),
+        _proposed(instead),
         at_most(finding, Amount(finding.cost, currency)),
         finding.confidence.grade,
     )
 
 
+def _proposed(chosen: Proposal | None) -> str:
+    """What is proposed for the same work, in words; nothing where it is this."""
+    if chosen is None:
+        return ""
+    if isinstance(chosen, Finding):
+        return target_card(chosen)
+    return tr("packing in {pool}", pool=place_name(chosen.pool))
+
+
 def target_card(finding: Finding) -> str:
     """The card, the part of one or the one that is shared; where it is none of the fleet's that is said."""
     numbers = finding.evidence.numbers
-    if finding.rule == "co_location":
+    if finding.rule == SHARED:
         return tr("one card for both")
     profile, card = numbers.get("mig_profile"), numbers.get("recommended_card")
     if profile:

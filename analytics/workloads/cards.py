@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import polars as pl
+
 from analytics.language.sentences import tr
 from analytics.money.cards import Card, card, cards
 from analytics.money.catalog import listed
 from analytics.workloads.commands import quote, watch_command
 from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.runs import PEAK_MAX_SHARE
+from fallow.clock import DAY_MS
 
 BFLOAT16_SINCE = 2020
 """The year of Ampere: older cards have no bfloat16, in which most models are trained today."""
 WORTH_MOVING = 0.2
 """A card is cheaper if it saves at least this share of the price: for less nobody moves."""
+PRESENT_MS = DAY_MS
+"""A GPU that nobody has heard of for longer may have gone: nothing is moved onto it."""
 _NOT_FOR_SERVERS = ("GeForce", "TITAN", "Quadro", "RTX")
 """Cards that nobody buys for a server; they are recommended only where the fleet has them."""
 
@@ -32,8 +37,9 @@ class Demand:
 
 @dataclass(frozen=True)
 class Offer:
-    """A card that can be had: `model` is the fleet's own name of it and `gpus` how many it has, None and 0 for the catalog's.
+    """A card that can be had: `model` is the fleet's own name of it, None for the catalog's.
 
+    `gpus` is how many of it the fleet has at the window's end: 0 for the catalog's, and for those that have left or come later.
     `hourly` is the lowest price of a GPU-hour in the context's currency, `origin` whether the site or the built-in catalog
     says so; both are None where nobody does.
     """
@@ -61,13 +67,13 @@ class Shelf:
     def choose(self, model: str, demand: Demand) -> Offer | None:
         """The cheapest card that would do: of the fleet where it has one, of the catalog otherwise.
 
-        It has less of something than the present card, holds the peak with the room that is wanted, and reaches the rates
-        that the run makes use of. Where prices are unknown the least powerful comes first.
+        It has less of something than the present card, holds the peak with the room that is wanted, reaches the rates that
+        the run makes use of, and is not dearer. Where prices are unknown the least powerful comes first.
         """
         present = self.fleet.get(model)
         if present is None:
             return None
-        for offers in (self.fleet.values(), self.catalog):
+        for offers in (tuple(each for each in self.fleet.values() if each.gpus), self.catalog):
             fitting = [each for each in offers if _does(each.card, present.card, demand) and _no_dearer(each, present)]
             if fitting:
                 return min(fitting, key=_rank)
@@ -78,6 +84,7 @@ class Shelf:
 def shelf(context: Context) -> Shelf:
     """What the fleet has, what there is, and what it costs; cards that only exist split are not on it."""
     fleet: dict[str, Offer] = {}
+    there = present_gpus(context)
     for device in sorted(context.inventory.devices.values(), key=lambda each: (each.model or "", each.gpu)):
         known = card(device.model)
         if device.model is None or known is None or device.parent_gpu or device.mig_enabled:
@@ -87,9 +94,16 @@ def shelf(context: Context) -> Shelf:
         hourly, origin = (None, None) if price is None else (float(price.hourly), price.origin)
         cheaper = hourly is not None and (before.hourly is None or hourly < before.hourly)
         offer = replace(before, hourly=hourly, origin=origin) if cheaper else before
-        fleet[device.model] = replace(offer, gpus=before.gpus + 1)
+        fleet[device.model] = replace(offer, gpus=before.gpus + (device.gpu in there))
     servers = (each for each in cards() if not each.name.startswith(_NOT_FOR_SERVERS))
     return Shelf(fleet, tuple(_listed(servers, context.costs.currency)))
+
+
+@once_per_context
+def present_gpus(context: Context) -> frozenset[str]:
+    """The GPUs that the fleet has at the window's end: those that it knew of in the window's last PRESENT_MS."""
+    seen = context.whole.lifetimes.filter(pl.col("last_seen") > context.until_ms - PRESENT_MS)
+    return frozenset(seen["gpu"].to_list())
 
 
 def _listed(those: Iterable[Card], currency: str) -> Iterator[Offer]:
@@ -120,9 +134,12 @@ def _does(other: Card, present: Card, demand: Demand) -> bool:
 
 
 def _no_dearer(offer: Offer, present: Offer) -> bool:
-    """Whether it costs clearly less; where that cannot be said, whether it has no more of anything."""
-    if offer.saving_per_hour(present) is not None:
-        return (offer.hourly or 0.0) <= (1 - WORTH_MOVING) * (present.hourly or 0.0)
+    """Whether it costs clearly less, as far as prices say; where they cannot be compared, it must have no more of anything."""
+    if offer.hourly is not None and present.hourly is not None:
+        if offer.origin == present.origin:
+            return offer.hourly <= (1 - WORTH_MOVING) * present.hourly
+        if offer.hourly >= present.hourly:
+            return False
     slower = (offer.card.fp16_tflops or 0.0) <= (present.card.fp16_tflops or 0.0)
     return slower and (offer.card.bandwidth_gb_per_s or 0.0) <= (present.card.bandwidth_gb_per_s or 0.0)
 

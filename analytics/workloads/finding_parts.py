@@ -21,6 +21,11 @@ ESTIMATED = tr(
     "its energy is an estimate: its slices' share of what the whole GPU drew in those hours, which is too much for an instance that idles beside busy ones"
 )
 
+SAVES_IN_A_PACKING = tr(
+    "it saves nothing by itself: a whole card comes free only where a packing fills others with its work"
+)
+"""What is said of work that would do with a part of a card."""
+
 
 def has_instances(stretches: pl.DataFrame) -> bool:
     return any(gpu.startswith(MIG_PREFIX) for gpu in set(stretches["gpu"].to_list()))

@@ -9,7 +9,7 @@ import polars as pl
 
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
-from analytics.workloads.cards import BFLOAT16_SINCE, Demand, Offer, ask_for, shelf, slowdown
+from analytics.workloads.cards import BFLOAT16_SINCE, WORTH_MOVING, Demand, Offer, ask_for, shelf, slowdown
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label
@@ -39,6 +39,11 @@ SMALLER_CARD_LABELS = (
     label("sm_active_p95_pct", "SM activity {value} % or less for 95 % of the time"),
     label("dram_active_p95_pct", "memory bandwidth {value} % or less for 95 % of the time"),
 )
+
+PRICE_THRESHOLDS = {
+    "price": f"at least {WORTH_MOVING:.0%} below that of the present card; where one price is the site's and the other a list price, below it at least (ours)",
+    "saving": "stated for a card that the fleet had in the last 24 h of the window, where both prices are of one kind; otherwise not known",
+}
 
 
 def smaller_card_findings(context: Context, rule: Rule, found: pl.DataFrame, *, less_memory: bool) -> Iterator[Finding]:
@@ -86,17 +91,35 @@ def _smaller_card_finding(context: Context, rule: Rule, works: pl.DataFrame, off
         failed=[known_holder(works["holder_source"][0], holder), _unsure(context, works, present, offer)],
         next_command=command,
         holder=holder,
-        notes=[note, *_notes(present, offer, saving)],
+        notes=[note, *_notes(context, rows, present, offer)],
     )
 
 
 def saving_of(context: Context, rows: pl.DataFrame, offer: Offer) -> float | None:
-    """What the time of some ledger rows would have cost less on another card; None where the prices cannot be compared."""
+    """What the time of some ledger rows would have cost less on another card of the fleet; None unless that is known and more than 0."""
+    return None if _why_not_known(context, rows, offer) else _difference(context, rows, offer)
+
+
+def _difference(context: Context, rows: pl.DataFrame, offer: Offer) -> float | None:
     cost = context.costs.of(rows)
-    origins = {None if price is None else price.origin for price in map(context.costs.price_of, rows["gpu"].unique())}
-    if cost is None or offer.hourly is None or origins != {offer.origin}:
-        return None
-    return cost - offer.hourly * gpu_ms_of(rows) / HOUR_MS
+    return None if cost is None or offer.hourly is None else cost - offer.hourly * gpu_ms_of(rows) / HOUR_MS
+
+
+def _why_not_known(context: Context, rows: pl.DataFrame, offer: Offer) -> str | None:
+    """Why no saving can be counted on, in words; None where one can."""
+    if offer.model is None:
+        return tr("no such card in this fleet")
+    prices = {gpu: context.costs.price_of(gpu) for gpu in rows["gpu"].unique()}
+    unpriced = {context.inventory.model(gpu) for gpu, price in prices.items() if price is None}
+    unpriced |= set() if offer.hourly is not None else {offer.model}
+    if unpriced:
+        return tr("no price for {cards}", cards=joined_by_and(sorted(unpriced)))
+    if {price.origin for price in prices.values() if price is not None} != {offer.origin}:
+        return tr("one price is the site's, the other a list price")
+    difference = _difference(context, rows, offer)
+    if difference is None or difference <= 0:
+        return tr("by the prices of that time it would have saved nothing")
+    return None
 
 
 def _ask_command(context: Context, works: pl.DataFrame, runs: pl.DataFrame, offer: Offer) -> tuple[str, str]:
@@ -158,7 +181,7 @@ def _unsure(context: Context, works: pl.DataFrame, present: Offer, offer: Offer)
     return failed
 
 
-def _notes(present: Offer, offer: Offer, saving: float | None) -> list[str]:
+def _notes(context: Context, rows: pl.DataFrame, present: Offer, offer: Offer) -> list[str]:
     notes: list[str] = []
     slower = slowdown(present.card, offer.card)
     if slower is not None and slower > 1:
@@ -168,12 +191,7 @@ def _notes(present: Offer, offer: Offer, saving: float | None) -> list[str]:
                 factor=Number(slower, 1),
             )
         )
-    if saving is None:
-        unpriced = [each.model or each.card.name for each in (present, offer) if each.hourly is None]
-        why = (
-            tr("no price for {cards}", cards=joined_by_and(unpriced))
-            if unpriced
-            else tr("one price is the site's, the other a list price")
-        )
+    why = _why_not_known(context, rows, offer)
+    if why is not None:
         notes.append(tr("what it would save is not known: {why}", why=why))
     return notes

@@ -189,6 +189,9 @@ SMALLER = ("memory_oversized", "compute_oversized")
 SPLIT = "mig_fit"
 """The rule that names a part of a card."""
 
+SHARED = "co_location"
+"""The rule that names a card for several."""
+
 RESERVED = "preallocated"
 """The rule about memory that was reserved in advance: its peak says nothing of what is needed."""
 

@@ -7,6 +7,8 @@ import polars as pl
 from analytics.language.sentences import tr
 from analytics.sections.card_fit import card_fit, workload_sizes
 from analytics.sections.moves import moves
+from analytics.sections.packed_cards import packed_cards
+from analytics.sections.packings import packing_list
 from dashboard.exports import EXPORTS
 from dashboard.pages.page import ALL_FINDINGS, Page, PlacedSection, of_report
 from dashboard.view import View
@@ -17,7 +19,12 @@ class RightSize(Page):
     path = "/right-size"
     name: str = tr("Right-size")
     export = "works"
-    sections = (PlacedSection(card_fit), of_report(moves, onward=ALL_FINDINGS))
+    sections = (
+        of_report(packing_list),
+        of_report(packed_cards, first=20),
+        PlacedSection(card_fit),
+        of_report(moves, onward=ALL_FINDINGS),
+    )
 
 
 def workloads_table(view: View) -> pl.DataFrame:

@@ -23,11 +23,23 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
 
 
+_BUNDLE = resources.files("dashboard").joinpath("assets", "vendor", "plotly-cartesian.min.js")
+
+
 def test_the_charts_library_is_the_one_that_the_figures_are_made_for() -> None:
     """The vendored bundle is a third of what plotly brings along; its version has to be the same."""
-    bundle = resources.files("dashboard").joinpath("assets", "vendor", "plotly-cartesian.min.js")
-    head = bundle.read_text(encoding="utf-8")[:200]
+    head = _BUNDLE.read_text(encoding="utf-8")[:200]
     assert f"v{plotly.offline.get_plotlyjs_version()}" in head
+
+
+def test_no_page_waits_for_the_charts_library(client: FlaskClient) -> None:
+    """It comes with the first chart, from where dash looks for plotly's own, and is kept."""
+    frame = client.get("/").text
+    assert not [name for name in ("plotly-cartesian", "plotly.min.js") if name in frame]
+    with client.get("/_dash-component-suites/plotly/package_data/plotly.min.js") as answer:
+        assert answer.data[:200] == _BUNDLE.read_bytes()[:200]
+        assert answer.headers["Cache-Control"] == "no-cache"
+        assert answer.headers["ETag"]
 
 
 def test_the_frame_tells_nothing_of_the_lake(client: FlaskClient, fleet_lake: Lake) -> None:

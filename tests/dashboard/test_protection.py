@@ -84,8 +84,8 @@ def test_pages_are_not_kept_by_caches(client: FlaskClient) -> None:
     assert client.get("/_dash-layout").headers["Cache-Control"] == "no-store"
 
 
-def test_scripts_are_asked_for_again_and_not_sent_again(client: FlaskClient) -> None:
-    path = "/_dash-component-suites/dash/dcc/async-dropdown.js"
+@pytest.mark.parametrize("path", ["/_dash-component-suites/dash/dcc/async-dropdown.js", "/assets/style.css"])
+def test_scripts_are_asked_for_again_and_not_sent_again(client: FlaskClient, path: str) -> None:
     with client.get(path) as first:
         assert (first.status_code, first.headers["Cache-Control"]) == (200, "no-cache")
         tag = first.headers["ETag"]

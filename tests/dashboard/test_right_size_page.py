@@ -135,7 +135,7 @@ def test_savings_are_those_of_the_findings(planned: Planned) -> None:
     section = moves(view.report)
     text = f"{section.headline} {' '.join(str(cell) for row in section.rows for cell in row)}"
     found = [each for each in view.report.findings if each.category == "right_size"]
-    assert f"{len(found)} findings." in text
+    assert f"{len(found)} finding" in text
     for each in found:
         saving = each.evidence.numbers.get("saving")
         if isinstance(saving, float):

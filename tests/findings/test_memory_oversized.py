@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -97,7 +98,23 @@ def test_without_a_smaller_card_in_the_fleet_the_catalog_is_asked(lake: Lake) ->
         0,
     )
     assert "this fleet has no card that would do; A100 SXM 40GB is from the catalog" in each.notes
+    # the catalog's price is lower, but nobody saves by a card that is not there
+    assert each.evidence.numbers["recommended_hourly"] < each.evidence.numbers["hourly"]
+    assert each.evidence.numbers["saving"] is None
+    assert "what it would save is not known: no such card in this fleet" in each.notes
     assert each.next_command == f"ssh h1 nvidia-smi dmon -i {gpu.uuid} -s puc -c 30"
+
+
+@pytest.mark.parametrize(("gone_after_days", "in_fleet"), [(None, 1), (1.5, 0)])
+def test_a_card_that_has_left_the_fleet_is_none_to_move_to(
+    lake: Lake, gone_after_days: float | None, in_fleet: int
+) -> None:
+    fleet, gpu = beside(A100_40)
+    train(fleet, gpu, "ann", util=90.0, mem_gb=14)
+    fleet.hosts[1].seen = fleet.between(0, gone_after_days) if gone_after_days else fleet.always
+    (each,) = found(RULE, fleet, lake)
+    assert each.evidence.numbers["recommended_in_fleet"] == in_fleet
+    assert (each.evidence.numbers["saving"] is None) == (not in_fleet)
 
 
 def test_works_of_one_holder_are_one_finding(lake: Lake) -> None:
@@ -156,9 +173,17 @@ def test_a_card_has_to_save_a_fifth(hourly: float, *, chosen: bool) -> None:
 
 
 def test_an_own_price_is_not_compared_with_a_list_price() -> None:
-    own, listed = offer("H100 SXM", 1.2, "site"), offer("L40S", 1.9, "catalog")
+    own, listed = offer("H100 SXM", 2.9, "site"), offer("L40S", 1.9, "catalog")
     assert listed.saving_per_hour(own) is None
     assert shelf(own, listed).choose("H100 SXM", LIGHT) == listed
+
+
+@pytest.mark.parametrize("origin", ["site", "catalog"])
+def test_a_dearer_card_is_never_proposed(origin: str) -> None:
+    """An L40S of one's own for 0.37 an hour, an A40 that the catalog has for 0.44."""
+    own, other = offer("L40S", 0.37, "site"), offer("A40", 0.44, origin)
+    assert shelf(own, other).choose("L40S", LIGHT) is None
+    assert shelf(own, catalog=(replace(other, model=None, gpus=0),)).choose("L40S", LIGHT) is None
 
 
 def test_memory_and_rates_have_to_be_enough() -> None:

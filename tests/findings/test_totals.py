@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.decide.totals import most_first, saving_of, savings, totals
+from analytics.decide.totals import most_first, totals
 from analytics.rules import RULES
 from analytics.sections.evidence_text import evidence
 from analytics.workloads.model import Confidence, Evidence, Finding
@@ -55,27 +55,6 @@ def test_what_can_be_taken_comes_before_what_costs_more(lake: Lake) -> None:
     bob, ann = shared(lake)
     assert (ann.cost or 0) > (bob.cost or 0)
     assert most_first([ann, bob]) == (bob, ann)
-
-
-def test_work_is_moved_once_and_saves_once(lake: Lake) -> None:
-    """Ann's work on both GPUs could go to another card or into a part of one, and share with bob's, who had one of them later."""
-    bob, ann = shared(lake)
-
-    def saves(finding: Finding, amount: float | None, **changes: object) -> Finding:
-        return replace(finding, evidence=replace(finding.evidence, numbers={"saving": amount}), **changes)
-
-    ways = [
-        saves(ann, 4.0),
-        saves(ann, 9.0, gpus=("b",)),
-        saves(ann, 3.0, holder="ann+bob", gpus=("a",)),
-        saves(bob, 1.0),
-    ]
-    assert [saving_of(each) for each in ways] == [4.0, 9.0, 3.0, 1.0]
-    assert savings(ways[:2]).amount == 9.0
-    assert (savings(ways).known, savings(ways).amount) == (4, 12.0)
-    assert savings([*ways[:1], saves(bob, 1.0)]).amount == 5.0  # the same GPU at another time
-    assert (savings([saves(ann, None)]).known, savings([saves(ann, None)]).amount) == (0, None)
-    assert savings([saves(ann, 0.0)]).amount == 0.0
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ def _content(report: Report) -> dict[str, object]:
         "teams": [_person(each) for each in report.teams],
         "holders": [_person(each) for each in report.holders],
         "reclaimable": [dataclasses.asdict(each) for each in report.reclaimable],
+        "packings": [each.as_json() for each in report.right_sizing.packings],
         "off_peak": [dataclasses.asdict(each) for each in report.off_peak],
         "suppressed": [_finding(finding, report) for finding in report.review.suppressed],
         "ended": [_finding(finding, report) for finding in report.review.ended],

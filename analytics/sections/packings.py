@@ -1,0 +1,108 @@
+"""What would come free as whole cards if small workloads lay together: by MIG, or on cards that several share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from analytics.glossary import term
+from analytics.language.language import SentenceList
+from analytics.language.quantities import Amount, Number
+from analytics.language.sentences import tr
+from analytics.report.model import Report
+from analytics.sections.names import place_name
+from analytics.sections.section import Cell, Section, SectionColumn
+from analytics.workloads.packing_model import MIG, SM_ACTIVITY, Packing
+
+
+def packing_list(report: Report) -> Section:
+    """A row for each pool and model in which cards come free."""
+    sizing = report.right_sizing
+    found = sizing.packings
+    return Section(
+        name="packings",
+        title=tr("What packing would free"),
+        question=tr(
+            "What would MIG free? Whole cards that small workloads would leave if they lay together on others."
+        ),
+        headline=_headline(found),
+        columns=(
+            SectionColumn("pool", tr("pool"), "pool"),
+            SectionColumn("model", tr("model"), "name"),
+            SectionColumn("kind", tr("by"), "words"),
+            SectionColumn("workloads", tr("workloads"), "count"),
+            SectionColumn("gpus", tr("GPUs now"), "count"),
+            SectionColumn("cards", tr("cards needed"), "count"),
+            SectionColumn("freed", tr("GPUs freed"), "count"),
+            SectionColumn("hosts", tr("whole hosts"), "count"),
+            SectionColumn("saving", tr("would save"), "money"),
+            SectionColumn("saving_per_year", tr("in a year"), "money"),
+            SectionColumn("confidence", tr("confidence"), "grade"),
+        ),
+        rows=tuple(_row(each) for each in found),
+        lines=tuple(_doubts(found)),
+        notes=tuple(_notes(found)),
+        terms=(term("packing"),),
+        wide=True,
+    )
+
+
+def _headline(found: Sequence[Packing]) -> str:
+    if not found:
+        return tr("No packing frees a card: no pool has small workloads that fill fewer cards together.")
+    return SentenceList([_frees(each) for each in found], " ")
+
+
+def _frees(packing: Packing) -> str:
+    """The answer for one pool: MIG would free 3 of 8 GPUs, for 11 workloads fit on 5."""
+    gpus, works, cards = (Number(len(each)) for each in (packing.gpus, packing.works, packing.cards))
+    model, pool, freed = place_name(packing.model), place_name(packing.pool), len(packing.freed_gpus)
+    if packing.kind == MIG:
+        return tr(
+            "MIG would free {number} of {gpus} GPUs ({model}, {pool}): {works} workloads fit on {cards}.",
+            number=Number(freed), gpus=gpus, model=model, pool=pool, works=works, cards=cards,
+        )  # fmt: skip
+    return tr(
+        "Sharing might free {number} of {gpus} GPUs ({model}, {pool}): {works} workloads on {cards}.",
+        number=Number(freed), gpus=gpus, model=model, pool=pool, works=works, cards=cards,
+    )  # fmt: skip
+
+
+def packing_kind(packing: Packing) -> str:
+    return tr("MIG") if packing.kind == MIG else tr("sharing")
+
+
+def _row(packing: Packing) -> tuple[Cell, ...]:
+    return (
+        place_name(packing.pool),
+        place_name(packing.model),
+        packing_kind(packing),
+        *(
+            Number(len(each))
+            for each in (packing.works, packing.gpus, packing.cards, packing.freed_gpus, packing.freed_hosts)
+        ),
+        Amount(packing.saving, packing.currency),
+        Amount(packing.saving_per_year, packing.currency),
+        packing.confidence.grade,
+    )
+
+
+def _doubts(found: Sequence[Packing]) -> Iterator[str]:
+    """What speaks against being sure, by packing; and where more may come free than was found."""
+    for each in found:
+        place = tr("{pool}, {model}", pool=place_name(each.pool), model=place_name(each.model))
+        if each.confidence.failed:
+            yield tr("{label}: {value}", label=place, value=SentenceList(each.confidence.failed, "; "))
+        if each.at_most > len(each.freed_gpus):
+            yield tr(
+                "{place}: the pool was searched in parts; at most {number} could come free",
+                place=place,
+                number=Number(each.at_most),
+            )
+
+
+def _notes(found: Sequence[Packing]) -> Iterator[str]:
+    if not found:
+        return
+    yield tr("The saving is the price of the time that the moved work spent on the cards that come free, and counts no work twice.")  # fmt: skip
+    if any(each.measured_by != SM_ACTIVITY for each in found):
+        yield tr("Where SM activity was not measured the time with any kernel stands for it: try it, then measure.")

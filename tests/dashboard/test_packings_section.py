@@ -1,0 +1,76 @@
+"""The sections on packings: what they say, in both languages, and to whom."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.language.languages import language
+from analytics.report.model import Asked, Whole, edition_of
+from analytics.scope import Scope
+from analytics.sections.packed_cards import packed_cards
+from analytics.sections.packings import packing_list
+from analytics.window import load_window_ledger, open_inputs
+from fallow.lake import Lake
+from tests.findings.scenarios.builder import H100, Fleet
+from tests.findings.scenarios.situations import train
+
+if TYPE_CHECKING:
+    from analytics.report.model import Report
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """Eight H100s with small work: six of the team `vision`, two of `speech`."""
+    folder = tmp_path_factory.mktemp("packed")
+    owners = folder / "owners.csv"
+    owners.write_text("kind,name,team\nuser,ann,vision\nuser,bob,speech\n", encoding="utf-8")
+    config = folder / "fallow.toml"
+    config.write_text(f'[money]\nowners = "{owners}"\n', encoding="utf-8")
+    lake = Lake.at(str(folder / "lake"))
+    fleet = Fleet(3)
+    for number, gpu in enumerate(fleet.host("h1", H100, 8)):
+        train(fleet, gpu, "ann" if number < 6 else "bob", util=13.0, sm=11.5, mem_gb=8, job=str(number))
+    fleet.write(lake)
+    inputs = open_inputs(argparse.Namespace(lake=lake.root, since=None, until=None, config=str(config)))
+    return Whole(inputs, load_window_ledger(inputs))
+
+
+def of_scope(whole: Whole, **scope: str) -> Report:
+    return edition_of(whole, Asked(scope=Scope(**scope)))
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("en", "MIG would free 6 of 8 GPUs (NVIDIA H100 80GB HBM3, train): 8 workloads fit on 2."),
+        ("fr", "MIG libérerait 6 GPU sur 8 (NVIDIA H100 80GB HBM3, train) : 8 travaux tiennent sur 2."),
+    ],
+)
+def test_the_planners_question_is_answered_in_one_sentence(whole: Whole, code: str, said: str) -> None:
+    section = packing_list(of_scope(whole))
+    assert language(code).translate(section.headline) == said
+    (row,) = section.rows
+    assert len(row) == len(section.columns)
+    cards = packed_cards(of_scope(whole))
+    assert cards is not None
+    assert len(cards.rows) == 8
+    assert all(len(each) == len(cards.columns) for each in cards.rows)
+
+
+def test_people_see_packings_of_their_own_work_only(whole: Whole) -> None:
+    """The one packing there is holds work of two teams: it is nobody's alone."""
+    report = of_scope(whole, team="vision")
+    assert packing_list(report).rows == ()
+    assert packed_cards(report) is None
+    assert len(packing_list(of_scope(whole, pool="train")).rows) == 1
+
+
+def test_what_several_ways_would_save_is_counted_once(whole: Whole) -> None:
+    report = of_scope(whole)
+    paid_cents = report.money.accounts.total.paid_cents
+    assert report.right_sizing.saving is not None
+    assert paid_cents is not None
+    assert 0 < report.right_sizing.saving <= paid_cents / 100
