@@ -12,6 +12,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, callback_contex
 from analytics.sections.palette import palette
 from dashboard.access import LOCAL, Access
 from dashboard.access.audit import audit
+from dashboard.answers import serve_answers
 from dashboard.error_panels import (
     failed_action_message,
     forbidden_page_panel,
@@ -24,7 +25,7 @@ from dashboard.error_panels import (
 from dashboard.exports import serve_exports
 from dashboard.frame import FAILED_ACTION, OUTPUTS, choices, connect_bar, frame, heading, links, no_choices
 from dashboard.pages import PAGES
-from dashboard.protection import protect
+from dashboard.protection import BY_LINK, protect
 from dashboard.query import Query
 from dashboard.source import LakeSource, view_of
 from dashboard.view import View
@@ -57,6 +58,7 @@ def build_app(source: LakeSource, access: Access = LOCAL) -> Any:
     for page in PAGES:
         page.connect(app, source)
     serve_exports(app.server, source)
+    serve_answers(app.server, source, BY_LINK)
     protect(app, access)
     return app
 

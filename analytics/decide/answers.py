@@ -11,6 +11,8 @@ from analytics.decide.actions import Action, after_what_is_known, load_actions, 
 from analytics.decide.asks import RELEASE
 from analytics.decide.lifecycle import RELEASED
 from analytics.language.plain_text import plain
+from analytics.language.quantities import Date
+from analytics.language.sentences import tr
 from fallow.clock import from_ms, to_ms
 from fallow.errors import UsageError
 from fallow.lake import Lake
@@ -56,12 +58,13 @@ def recorded(answer: Answer, actions: Mapping[str, Sequence[Action]]) -> Action 
 def keep_until_ms(text: str, now_ms: int, zone: tzinfo) -> int:
     """The end of a day `YYYY-MM-DD` of the zone, exclusive; UsageError unless it is one of the next LONGEST_DAYS or today."""
     first, last = days_to_keep(now_ms, zone)
+    wrong = UsageError(tr("Choose a day from {first} to {last}.", first=Date(first), last=Date(last)))
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        raise UsageError("this is not a day", f"choose one from {first} to {last}") from None
+        raise wrong from None
     if not first <= day <= last:
-        raise UsageError(f"{day} is too early or too late", f"choose a day from {first} to {last}")
+        raise wrong
     return to_ms(datetime.combine(day + timedelta(days=1), time.min, zone))
 
 

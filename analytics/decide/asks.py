@@ -66,7 +66,10 @@ class Ask:
 
     @property
     def finding_ids(self) -> tuple[str, ...]:
-        return tuple(finding.finding_id for finding in self.evidence)
+        """Those that an answer settles: the strongest, and what is about none but its GPUs. The rest is about others too."""
+        first, *others = self.evidence
+        settled = (each for each in others if set(_wanted(each)) <= set(self.gpus))
+        return (first.finding_id, *(each.finding_id for each in settled))
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ def asks_from_findings(findings: Sequence[Finding], basis: Basis) -> Asks:
         for gpu in left:
             taken.setdefault(gpu, finding)
     asks = tuple(_ask(each, own[each.finding_id], findings, basis) for each in findings if each.finding_id in own)
-    behind = {each for ask in asks for each in ask.finding_ids}
+    behind = {each.finding_id for ask in asks for each in ask.evidence}
     return Asks(asks, tuple((each, reasons[each.finding_id]) for each in findings if each.finding_id not in behind))
 
 

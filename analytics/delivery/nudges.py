@@ -238,4 +238,5 @@ def day_of(now_ms: int, zone: tzinfo) -> str:
 def _nudge(target: Target, own: Sequence[tuple[Ask, str]], past: Past, *, operators: bool) -> Nudge:
     told = {ask.key: sum(action.kind == "notify" for action in past.actions.get(ask.key, ())) for ask, _ in own}
     names = tuple(sorted({name for _, name in own if name}))
-    return Nudge(target, tuple(ask for ask, _ in own), names, told, operators)
+    first_due = sorted((ask for ask, _ in own), key=lambda ask: ask.deadline_ms)
+    return Nudge(target, tuple(first_due), names, told, operators)

@@ -26,7 +26,8 @@ def letter_text(letter: Letter, language: Language) -> str:
 
 def _ask(ask: LetterAsk, number: int, language: Language) -> list[str]:
     lines = [
-        *_lines(tr("{asked} ({due})", asked=ask.asked, due=ask.due), language, f"{number}. ", "   "),
+        *_lines(ask.asked, language, f"{number}. ", "   "),
+        *_lines(ask.due, language, "   ", "   "),
         *_lines(ask.sentence, language, "   ", "   "),
     ]
     for label, value in ask.rows:

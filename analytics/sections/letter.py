@@ -167,7 +167,7 @@ def _letter_ask(ask: Ask, told: Told) -> LetterAsk:
     label, note = _about_command(ask, told.as_of_ms)
     return LetterAsk(
         asked=ask.asked,
-        due=tr("by the end of {day}", day=Day(ask.deadline_ms - 1)),
+        due=tr("Please answer by the end of {day}.", day=Day(ask.deadline_ms - 1)),
         sentence=ask.sentence,
         rows=_rows(ask, told.before.get(ask.key, 0)),
         command_label=label,
