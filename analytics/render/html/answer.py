@@ -58,18 +58,18 @@ def answer_recorded(answer: Answer, action: Action, language: Language) -> str:
 
 
 _TITLES = {
-    (KEEP, True): tr("Until when are they still needed?"),
-    (KEEP, False): tr("Until when is it to stay as it is?"),
-    (DONE, True): tr("Are they given back?"),
-    (DONE, False): tr("Is it done?"),
+    (KEEP, True): tr("Still needed until when?"),
+    (KEEP, False): tr("To stay as it is until when?"),
+    (DONE, True): tr("Given back?"),
+    (DONE, False): tr("Done?"),
 }
 _BUTTONS = {
     (KEEP, True): tr("Still needed until this day"),
     (KEEP, False): tr("Leave it as it is until this day"),
-    (DONE, True): tr("Yes, they are released"),
-    (DONE, False): tr("Yes, it is done"),
+    (DONE, True): tr("Yes, given back"),
+    (DONE, False): tr("Yes, done"),
 }
-_CHECKED = tr("The next report looks again, and says so where they are still held.")
+_CHECKED = tr("The next report looks again, and says so where a GPU is still held.")
 
 
 def _is_release(answer: Answer) -> bool:
