@@ -79,7 +79,7 @@ def letter_to_user(asks: Sequence[Ask], told: Told) -> Letter:
         about=tr("About the GPUs of {names}", names=names),
         intro=tr("{what} {doubt}", what=_intro(asks), doubt=_DOUBT),
         asks=tuple(_letter_ask(each, told) for each in asks),
-        answer=_ANSWER_BY_LINK if told.links else _ANSWER_BY_MAIL,
+        answer=_ANSWER_BY_LINK if told.links else _how_to_answer(asks),
         end=_END,
     )
 
@@ -116,6 +116,7 @@ _FAULTS = tr(
 )
 _ANSWER_BY_LINK = tr("The links work without an account, each for this one answer. You can also answer this mail.")
 _ANSWER_BY_MAIL = tr("To say that you need them, and until when, or that you gave them back, answer this mail.")
+_ANSWER_OF_CHANGES = tr("To say why it is as it is, or what you did about it, answer this mail.")
 _ANSWER_OF_OPERATORS = tr("What is taken care of is acknowledged, and nobody is told of it again.")
 _END = tr(
     "You get this because a GPU was given to you or a process of yours was on it. To get no more of it, answer this mail."
@@ -126,6 +127,10 @@ _END_OF_OPERATORS = tr("You get this because the setting report.operators names 
 def _intro(asks: Sequence[Ask]) -> Sentence:
     actions = {each.action for each in asks}
     return _INTROS[actions.pop()] if len(actions) == 1 else _INTRO_OF_SEVERAL
+
+
+def _how_to_answer(asks: Sequence[Ask]) -> Sentence:
+    return _ANSWER_BY_MAIL if {each.action for each in asks} == {RELEASE} else _ANSWER_OF_CHANGES
 
 
 def _subject(asks: Sequence[Ask]) -> Sentence:

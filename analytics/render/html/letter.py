@@ -19,6 +19,7 @@ def letter_html(letter: Letter, language: Language) -> str:
             language=language,
             translate=language.translate,
             mark=lambda cell: marked(cell, language),
+            ended=lambda label: marked(tr("{label}:", label=label), language),
             labelled=lambda label, value: marked(tr("{label}: {value}", label=label, value=value), language),
         )
     )
