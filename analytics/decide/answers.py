@@ -39,6 +39,7 @@ class Answer:
     gpus: tuple[str, ...]
     gpu_count: int
     host: str
+    simulated: bool
     language: str
     expires_ms: int
 

@@ -62,6 +62,7 @@ class AnswerLinks:
             gpus=ask.gpus[:_GPUS_NAMED],
             gpu_count=len(ask.gpus),
             host=ask.host,
+            simulated=ask.simulated,
             language=language,
             expires_ms=ask.deadline_ms + GRACE_MS,
         )

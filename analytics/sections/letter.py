@@ -172,7 +172,7 @@ def _letter_ask(ask: Ask, told: Told) -> LetterAsk:
     label, note = _about_command(ask, told.as_of_ms)
     return LetterAsk(
         asked=ask.asked,
-        due=tr("Please answer by the end of {day}.", day=Day(ask.deadline_ms - 1)),
+        due=_due(ask),
         sentence=ask.sentence,
         rows=_rows(ask, told.before.get(ask.key, 0)),
         command_label=label,
@@ -182,6 +182,13 @@ def _letter_ask(ask: Ask, told: Told) -> LetterAsk:
         answer_commands=_answer_commands(ask),
         evidence=tuple(_evidence(each) for each in ask.evidence),
     )
+
+
+def _due(ask: Ask) -> Sentence:
+    day = Day(ask.deadline_ms - 1)
+    if ask.action == REPAIR:
+        return tr("Please look at it by the end of {day}.", day=day)
+    return tr("Please answer by the end of {day}.", day=day)
 
 
 def _rows(ask: Ask, before: int) -> tuple[tuple[Sentence, str | Quantity], ...]:

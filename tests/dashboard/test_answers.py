@@ -72,7 +72,8 @@ class Site:
 
     def answer(self, **changes: Any) -> Answer:
         own = Answer(
-            KEEP, (finding_id(self.held, "a"),), "ann@example.org", RELEASE, ("a",), 1, "h1", "en", NOW_MS + 14 * DAY_MS
+            verb=KEEP, finding_ids=(finding_id(self.held, "a"),), addressee="ann@example.org", action=RELEASE, gpus=("a",),
+            gpu_count=1, host="h1", simulated=False, language="en", expires_ms=NOW_MS + 14 * DAY_MS,
         )  # fmt: skip
         return replace(own, **changes)
 
@@ -239,6 +240,10 @@ def test_the_page_names_nothing_but_its_ask(site: Site) -> None:
         assert name not in page
     assert "<script" not in page
     assert "1 GPU" in page
+
+
+def test_simulated_gpus_are_called_so(site: Site) -> None:
+    assert ["SIMULATED" in site.get(site.path(simulated=each)).text for each in (True, False)] == [True, False]
 
 
 def test_what_a_link_names_is_text(site: Site) -> None:

@@ -96,6 +96,7 @@ def _page(
             translate=language.translate,
             mark=lambda cell: marked(cell, language),
             title=title,
+            simulated=answer.simulated,
             about=gpus_on_hosts(answer.gpu_count, answer.host),
             gpus=SentenceList([*map(plain, answer.gpus), *more], ", "),
             lines=lines,
