@@ -80,7 +80,7 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
         return 0
     asked = asks_from_findings(found.findings, _basis(found, quiet.deadlines(inputs.settings), now_ms))
     chosen = choose(_own(asked.asks, args.holder), contacts, () if args.holder else operators, past)
-    work = _Work(inputs, journal, speaks, day, window, AnswerLinks.of(inputs.settings), clock)
+    work = _Work(inputs, journal, speaks, day, _seen_ms(found), AnswerLinks.of(inputs.settings), clock)
     if args.folder is not None:
         _write(work, chosen, Path(args.folder))
     if not args.send:
@@ -101,7 +101,7 @@ class _Work:
     journal: Journal
     language: Language
     day: str
-    window: Window
+    seen_ms: tuple[int, int]
     links: AnswerLinks | None
     clock: Clock
 
@@ -110,8 +110,7 @@ class _Work:
         return Delivery("nudge", self.day, edition, nudge.target.shown)
 
     def message(self, nudge: Nudge) -> Message:
-        window_ms = self.window.since_ms or 0, self.window.until_ms or 0
-        return pack_nudge(nudge, self.language, self.day, window_ms, self.links)
+        return pack_nudge(nudge, self.language, self.day, self.seen_ms, self.links)
 
 
 def _contacts(inputs: Inputs) -> Contacts:
@@ -135,6 +134,10 @@ def _review(inputs: Inputs, holder: str | None, now_ms: int) -> Review | None:
             f"nothing in this lake is of user {plain(holder)}", "the names are those of `fallow ledger --by holder`"
         )
     return review(inputs, ledger, now_ms=now_ms)
+
+
+def _seen_ms(found: Review) -> tuple[int, int]:
+    return found.context.since_ms, found.context.until_ms
 
 
 def _basis(found: Review, deadlines: Deadlines, now_ms: int) -> Basis:

@@ -9,6 +9,7 @@ from analytics.delivery.links import AnswerLinks
 from analytics.delivery.model import Brief, BriefLine, Message, MessagePart
 from analytics.delivery.nudges import Nudge
 from analytics.language.language import Language
+from analytics.language.sentences import tr
 from analytics.render.html.letter import letter_html
 from analytics.render.letter_text import letter_text
 from analytics.sections.letter import Letter, Told, letter_to_operators, letter_to_user
@@ -17,8 +18,8 @@ from analytics.sections.letter import Letter, Told, letter_to_operators, letter_
 def pack_nudge(
     nudge: Nudge, language: Language, day: str, window_ms: tuple[int, int], links: AnswerLinks | None
 ) -> Message:
-    """One message to one target; `day` is that on which it goes out, `window_ms` what the findings were computed over."""
-    told = Told(nudge.names, _links(nudge, language, links), nudge.told, window_ms[1])
+    """One message to one target; `day` is that on which it goes out, `window_ms` what was seen of the window of the findings."""
+    told = Told(nudge.names, _links(nudge, language, links), nudge.told, *window_ms)
     letter = letter_to_operators(nudge.asks, told) if nudge.operators else letter_to_user(nudge.asks, told)
     html = letter_html(letter, language)
     in_folder = nudge.target.kind == "folder"
@@ -29,7 +30,7 @@ def pack_nudge(
         html=html,
         picture=None,
         attachments=(MessagePart(f"fallow-faults-{day}.html", "text/html", html.encode()),) if in_folder else (),
-        brief=_brief(nudge, letter, language, day),
+        brief=_brief(nudge, letter, language),
         week=day,
         scope="",
         since_ms=window_ms[0],
@@ -48,10 +49,11 @@ def _links(nudge: Nudge, language: Language, links: AnswerLinks | None) -> Mappi
     }
 
 
-def _brief(nudge: Nudge, letter: Letter, language: Language, day: str) -> Brief:
+def _brief(nudge: Nudge, letter: Letter, language: Language) -> Brief:
     lines = tuple(
         BriefLine(ask.key, language.translate(each.sentence), language.translate(each.asked))
         for ask, each in zip(nudge.asks, letter.asks, strict=True)
     )
     sentences = tuple(language.translate(each) for each in (letter.banner, letter.intro) if each)
-    return Brief(language.translate(letter.subject), day, sentences, "", lines, "")
+    title, window = language.translate(letter.subject), language.translate(letter.window)
+    return Brief(title, window, sentences, language.translate(tr("What to look at")), lines, "")

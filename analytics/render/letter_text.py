@@ -17,6 +17,7 @@ def letter_text(letter: Letter, language: Language) -> str:
         *([[language.translate(letter.banner)]] if letter.banner else []),
         *([_lines(letter.about, language)] if letter.about else []),
         _lines(letter.intro, language),
+        _lines(letter.window, language),
         *(_ask(each, number, language) for number, each in enumerate(letter.asks, 1)),
         _lines(letter.answer, language),
         _lines(letter.end, language),

@@ -52,6 +52,7 @@ class Letter:
     banner: str
     about: str
     intro: Sentence
+    window: Sentence
     asks: tuple[LetterAsk, ...]
     answer: Sentence
     end: Sentence
@@ -61,13 +62,18 @@ class Letter:
 class Told:
     """What a letter is made of beside its asks: the reader's names, and by ask its links and how often it was told before.
 
-    `as_of_ms` is the end of what was seen.
+    Figures are of `since_ms` to `as_of_ms`, the end of what was seen.
     """
 
     names: tuple[str, ...]
     links: Mapping[str, Mapping[str, str]]
     before: Mapping[str, int]
+    since_ms: int
     as_of_ms: int
+
+    @property
+    def window(self) -> Sentence:
+        return tr("The figures are of {since} to {until}.", since=Moment(self.since_ms), until=Moment(self.as_of_ms))
 
 
 def letter_to_user(asks: Sequence[Ask], told: Told) -> Letter:
@@ -78,6 +84,7 @@ def letter_to_user(asks: Sequence[Ask], told: Told) -> Letter:
         banner=_banner(asks),
         about=tr("About the GPUs of {names}", names=names),
         intro=tr("{what} {doubt}", what=_intro(asks), doubt=_DOUBT),
+        window=told.window,
         asks=tuple(_letter_ask(each, told) for each in asks),
         answer=_ANSWER_BY_LINK if told.links else _how_to_answer(asks),
         end=_END,
@@ -92,6 +99,7 @@ def letter_to_operators(asks: Sequence[Ask], told: Told) -> Letter:
         banner=_banner(asks),
         about="",
         intro=_FAULTS,
+        window=told.window,
         asks=tuple(_letter_ask(each, told) for each in asks),
         answer=_ANSWER_OF_OPERATORS,
         end=_END_OF_OPERATORS,
@@ -198,7 +206,7 @@ def _rows(ask: Ask, before: int) -> tuple[tuple[Sentence, str | Quantity], ...]:
     sure = tr("{grade} ({why})", grade=grade, why=SentenceList(failed)) if failed else grade
     return (
         (tr("GPUs"), SentenceList(gpus, ", ")),
-        *([(tr("cost"), _cost(ask))] if ask.cost is not None or ask.gpu_ms is not None else []),
+        *([] if ask.gpu_ms is None else [(tr("GPU time"), _spent(ask, ask.gpu_ms))]),
         *([(tr("job"), plain(ask.job))] if ask.job else []),
         (tr("since"), Moment(ask.since_ms)),
         (tr("confidence"), sure),
@@ -207,11 +215,9 @@ def _rows(ask: Ask, before: int) -> tuple[tuple[Sentence, str | Quantity], ...]:
     )
 
 
-def _cost(ask: Ask) -> Sentence | SentenceList:
-    finding = ask.evidence[0]
-    cost = [] if ask.cost is None else [cost_of(finding)]
-    hours = [] if ask.gpu_ms is None else [tr("{hours} GPU-hours", hours=GpuHours(ask.gpu_ms))]
-    return SentenceList([*cost, *hours], ", ")
+def _spent(ask: Ask, gpu_ms: float) -> Sentence | SentenceList:
+    cost = [] if ask.cost is None else [cost_of(ask.evidence[0])]
+    return SentenceList([tr("{hours} GPU-hours", hours=GpuHours(gpu_ms)), *cost], ", ")
 
 
 def _broken(said_ms: int) -> Sentence:

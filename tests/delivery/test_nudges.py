@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.decide.actions import load_actions, record
+from analytics.delivery.model import Delivery
 from analytics.delivery.nudge_message import pack_nudge
 from analytics.delivery.nudges import Chosen, Nudge, Past, choose
+from analytics.delivery.payloads import payload
 from analytics.delivery.targets import parse_targets
 from analytics.language.languages import language
 from analytics.workloads.model import Confidence
@@ -110,6 +113,16 @@ def test_the_message_says_what_is_asked_and_no_more(
     for body in (" ".join(made.text.split()), made.html or ""):
         assert intro in body
         assert bool(re.search(r"\bback\b", body)) is any(each.rule == "held" for each in findings)
+
+
+@pytest.mark.parametrize("kind", ["slack", "mattermost", "teams", "generic"])
+def test_a_chat_of_operators_reads_what_the_fault_is(lake: Lake, tmp_path: Path, kind: str) -> None:
+    target = f"{kind}+https://chat.example.org/hooks/secret"
+    [nudge] = chosen(lake, tmp_path, found("throttled", "ab"), operators=(target,)).nudges
+    delivery = Delivery("nudge", "2026-11-20", "operators/en", nudge.target.shown)
+    sent = json.dumps(payload(kind, message(nudge), delivery))
+    assert "2 GPUs on h1 said to be throttled" in sent
+    assert ("****" in sent, '"-"' in sent, "secret" in sent) == (False, False, False)
 
 
 def test_simulated_ones_are_called_so_first_of_all(lake: Lake, tmp_path: Path) -> None:
