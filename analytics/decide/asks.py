@@ -15,7 +15,7 @@ from analytics.decide.lifecycle import broken_release
 from analytics.language.language import Sentence
 from analytics.language.sentences import tr
 from analytics.names import JOINER
-from analytics.workloads.commands import ends_work
+from analytics.workloads.commands import ends_work, monitor_command
 from analytics.workloads.model import Confidence, Finding
 from analytics.workloads.wording import agreeing, gpus_on_hosts, of_gpus
 
@@ -40,7 +40,7 @@ class Ask:
     `key` is the same from day to day. `sentence` says what was found, `asked` what is asked. `evidence` are the findings
     behind it, the strongest first. `cost` and `gpu_ms` are those of the strongest finding; None where only a part of its GPUs
     is asked for, or where no price is known. `command` ends the work on just these GPUs or says how to ask for less; where
-    `command_acts` is false it only looks. `broken_release_ms` is when somebody said that they were released, and they are not.
+    `command_acts` is false it only looks at them. `broken_release_ms` is when somebody said that they were released, and they are not.
     """
 
     key: str
@@ -164,7 +164,7 @@ def _ask(finding: Finding, gpus: tuple[str, ...], findings: Iterable[Finding], b
     evidence = (finding, *_under(finding, gpus, findings))
     whole = set(gpus) == set(finding.gpus)
     host = finding.host if whole else JOINER.join(sorted({basis.hosts[gpu] for gpu in gpus if gpu in basis.hosts}))
-    command, acts = _command(evidence, gpus)
+    command, acts = _command(evidence, gpus, basis.hosts)
     due_ms = basis.deadlines.release_ms if action in (RELEASE, REPAIR) else basis.deadlines.change_ms
     said = agreeing(finding.sentence, len(gpus))
     return Ask(
@@ -208,14 +208,29 @@ def _under(finding: Finding, gpus: tuple[str, ...], findings: Iterable[Finding])
     )
 
 
-def _command(evidence: Sequence[Finding], gpus: Sequence[str]) -> tuple[str, bool]:
-    """A command that acts on these GPUs and on no others, else the strongest finding's, which then only looks."""
+_OF_ADMINISTRATORS = "nvidia-smi mig "
+"""Splitting a card takes root, which whoever is asked rarely has."""
+
+
+def _command(evidence: Sequence[Finding], gpus: Sequence[str], hosts: Mapping[str, str]) -> tuple[str, bool]:
+    """A command that acts on these GPUs and on no others, else one that looks at them; "" where no host is known.
+
+    A finding about more GPUs than are asked for may name just the others in its own.
+    """
+    first = evidence[0]
     for each in evidence:
-        if each.next_command.startswith("#SBATCH") or (
-            ends_work(each.next_command) and set(each.reclaimable_gpus) <= set(gpus)
-        ):
+        acts = ends_work(each.next_command) or each.next_command.startswith("#SBATCH")
+        if acts and set(_wanted(each)) <= set(gpus):
             return each.next_command, True
-    return ("" if ends_work(evidence[0].next_command) else evidence[0].next_command), False
+    is_look = not ends_work(first.next_command) and not first.next_command.startswith("#SBATCH")
+    if _action(first) == REPAIR or (
+        is_look and set(_wanted(first)) == set(gpus) and _OF_ADMINISTRATORS not in first.next_command
+    ):
+        return first.next_command, False
+    host = hosts.get(gpus[0])
+    if host is None:
+        return "", False
+    return monitor_command(host, [gpu for gpu in gpus if hosts.get(gpu) == host]), False
 
 
 _BACK = of_gpus(

@@ -118,10 +118,18 @@ def test_the_command_is_one_that_does_something_where_there_is_one(
     assert (ask.command, ask.command_acts) == (command, acts)
 
 
-def test_a_command_that_ends_work_on_other_gpus_is_not_given() -> None:
-    findings = found("reserved_unused", "a"), found("held", "ab", next_command="scancel 7")
-    first, second = asked(*findings).asks
-    assert (first.command_acts, second.command_acts, second.command) == (False, False, "")
+LOOK_AT_B = "ssh h-b nvidia-smi dmon -i b -s puc -c 30"
+
+
+@pytest.mark.parametrize("command", ["scancel 7", "ssh h1 nvidia-smi dmon -i a", "#SBATCH --gres=gpu:l40s:2"])
+def test_of_a_part_the_command_is_about_that_part(command: str) -> None:
+    second = asked(found("reserved_unused", "a"), found("held", "ab", next_command=command)).asks[1]
+    assert (second.gpus, second.command_acts, second.command) == (("b",), False, LOOK_AT_B)
+
+
+def test_a_user_is_not_told_to_do_what_takes_root() -> None:
+    [ask] = asked(found("memory_oversized", "b", next_command="ssh h1 nvidia-smi mig -i b -lgip")).asks
+    assert (ask.command, ask.command_acts) == (LOOK_AT_B, False)
 
 
 @pytest.mark.parametrize(
