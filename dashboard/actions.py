@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analytics.commands.finding_actions import after_what_is_known
-from analytics.decide.actions import Action, actor_name, load_actions, record
+from analytics.decide.actions import Action, actor_name, after_what_is_known, load_actions, record
 from analytics.decide.lifecycle import action_sentence, status_of
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain

@@ -13,6 +13,7 @@ from flask import send_from_directory
 from analytics.sections.palette import palette
 from dashboard.access import LOCAL, Access
 from dashboard.access.audit import audit
+from dashboard.answers import serve_answers
 from dashboard.error_panels import (
     failed_action_message,
     forbidden_page_panel,
@@ -25,7 +26,7 @@ from dashboard.error_panels import (
 from dashboard.exports import serve_exports
 from dashboard.frame import FAILED_ACTION, OUTPUTS, choices, connect_bar, frame, heading, links, no_choices
 from dashboard.pages import PAGES
-from dashboard.protection import protect
+from dashboard.protection import BY_LINK, protect
 from dashboard.query import Query
 from dashboard.source import LakeSource, view_of
 from dashboard.view import View
@@ -61,6 +62,7 @@ def build_app(source: LakeSource, access: Access = LOCAL) -> Any:
         page.connect(app, source)
     _serve_charts_library(app.server)
     serve_exports(app.server, source)
+    serve_answers(app.server, source, BY_LINK)
     protect(app, access)
     return app
 

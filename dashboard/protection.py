@@ -19,6 +19,9 @@ HEALTH = "/healthz"
 """Answers whoever asks, so that a cluster can tell that the pages are there, and says nothing of the lake."""
 
 _SCRIPTS = ("/_dash-component-suites/", "/assets/")
+BY_LINK = "answer_by_link"
+"""The one endpoint beside it that takes no session: a link's token entitles to one answer there."""
+
 _LONG_BYTES = 1024
 _MOST_SENT_BYTES = 16 * 1024 * 1024
 """Of one request: all rows of a table of 10,000 findings, chosen at once, stay below it."""
@@ -58,6 +61,8 @@ def protect(app: Any, access: Access) -> None:
             return refuse(
                 request, "this did not come from these pages; open them again", why="another site's page sent it"
             )
+        if request.endpoint == BY_LINK:
+            return None
         found = access.admit(request)
         if not isinstance(found, Reader):
             return found
@@ -105,8 +110,9 @@ def _put_headers(response: Response, policy: str) -> None:
         {
             "Content-Security-Policy": own or policy,
             "X-Content-Type-Options": "nosniff",
-            "X-Frame-Options": "SAMEORIGIN" if own else "DENY",
-            "Referrer-Policy": "no-referrer",
+            "X-Frame-Options": "SAMEORIGIN" if own and "frame-ancestors 'self'" in own else "DENY",
+            # without the page's own address a browser says of a form that it came from nowhere
+            "Referrer-Policy": response.headers.get("Referrer-Policy", "no-referrer"),
             "Cross-Origin-Opener-Policy": "same-origin",
             "Cross-Origin-Resource-Policy": "same-origin",
         }

@@ -133,6 +133,10 @@ class LakeSource:
         """Those in force, None where the lake has never been read."""
         return self._generation.inputs.settings if self._generation else None
 
+    def inputs(self) -> Inputs:
+        """The lake and the settings as they are now, whatever has been read of them; raises FallowError."""
+        return self._open()
+
     def version(self) -> str:
         """What changes with the lake; where it has never been read, LakeError, or TimeoutError while it is."""
         return self._current().version

@@ -44,6 +44,12 @@ def _not_negative(text: str) -> float:
     return 0.0 if text.strip() in ("0", "0.0") else _positive(text)
 
 
+def _working_days(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 60:
+        raise UsageError(f"'{text}' is not a whole number of working days from 1 to 60")
+    return int(text)
+
+
 def _count_or_auto(text: str) -> int:
     """0 stands for auto."""
     if text == "auto":
@@ -178,6 +184,14 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("report", "quiet_hours", _text, "20:00-07:00", "hours in which no nudge is sent, in report.timezone; empty: none",
             "a nudge asks somebody to do something"),
     Setting("report", "quiet_days", _text, "sat,sun", "days on which no nudge is sent: mon to sun, separated by commas; empty: none"),
+    Setting("report", "nudge_deadline", _working_days, "1",
+            "working days that a nudge leaves to give unused GPUs back or to say until when they are needed; report.quiet_days are none",
+            "the GPUs cost money meanwhile, and the answer is one click"),
+    Setting("report", "nudge_deadline_change", _working_days, "5",
+            "the same to move work to another card or to use it better", "that takes a look at the work"),
+    Setting("report", "operators", _text, "",
+            "targets of faults that a nudge finds (throttled GPUs, blind spots), as in report.to; users never hear of them",
+            "whoever holds a GPU cannot repair it"),
     Setting("mail", "server", _text, "", "SMTP server as host or host:port; the port is 587, 465 or 25, by mail.security"),
     Setting("mail", "security", _one_of("starttls", "tls", "none"), "starttls",
             "encryption of the connection to the server; `none` never sends a password",
@@ -192,6 +206,11 @@ SETTINGS: tuple[Setting, ...] = (
             "what an https:// target expects", "auto: by the host for Slack and Teams, else generic"),
     Setting("webhook", "ca_file", _text, "", "PEM file with the authority that signed the receivers' certificates; empty: the system's"),
     Setting("webhook", "timeout", parse_duration_ms, "10s", "how long a receiver may take for each answer"),
+    Setting("dashboard", "address", _text, "",
+            "where people reach the pages, such as https://gpus.example.org: links in mails begin with it"),
+    Setting("dashboard", "link_key_file", _text, "",
+            "file with at least 32 bytes that links in nudges are signed with, readable by who sends and by who serves; empty: no links",
+            "whoever has the key can answer for anybody"),
     Setting("dashboard", "hosts", _text, "",
             "names by which browsers ask for the pages, separated by commas; this machine's own name and addresses always count",
             "a foreign site can point a name of its own at these pages"),

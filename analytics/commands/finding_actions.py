@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
-from analytics.decide.actions import Action, actor_name, load_actions, record
+from analytics.decide.actions import Action, actor_name, after_what_is_known, load_actions, record
 from analytics.decide.lifecycle import action_sentence, status_of
 from analytics.decide.review import review
 from analytics.language.plain_text import moment, plain
@@ -96,11 +96,6 @@ def run(args: argparse.Namespace) -> int:
             beside = "" if args.verb == "note" else beside_others(known[each], done[each], now_ms)
             print(f"{_DONE[args.verb]} {plain(each)} as {plain(actor)}{_until(args.verb, expires_ms)}{beside}")
     return 0
-
-
-def after_what_is_known(now_ms: int, ids: Iterable[str], actions: Mapping[str, Sequence[Action]]) -> int:
-    """The time of an action: now, and in any case after those that whoever acts has seen, whatever clock wrote them."""
-    return max([now_ms, *(each.time_ms + 1 for finding_id in ids for each in actions.get(finding_id, ()))])
 
 
 def beside_others(actions: Sequence[Action], own: Action, now_ms: int) -> str:

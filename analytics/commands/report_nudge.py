@@ -1,27 +1,31 @@
-"""`fallow report nudge`: tells users of their own findings; says what it would do unless --send is given."""
+"""`fallow report nudge`: asks users about their own GPUs, and operators about faults; only says so unless --send is given."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from analytics.decide.actions import actor_name, load_actions, record
-from analytics.decide.review import review
-from analytics.delivery.channels import open_channels
-from analytics.delivery.content import pack_nudge
+from analytics.decide.asks import REPAIR, Ask, Asks, Basis, asks_from_findings
+from analytics.decide.deadlines import Deadlines
+from analytics.decide.review import Review, review
+from analytics.delivery.channels import open_channels, safe
 from analytics.delivery.deliver import deliver, left, tell, to_do, would
 from analytics.delivery.journal import Journal
+from analytics.delivery.links import AnswerLinks
 from analytics.delivery.model import SENT, Channel, Delivery, Message
+from analytics.delivery.nudge_message import pack_nudge
 from analytics.delivery.nudges import Chosen, Contacts, Nudge, Past, Quiet, choose, day_of
-from analytics.delivery.targets import mail_target
+from analytics.delivery.targets import parse_targets
 from analytics.language.language import Language
 from analytics.language.languages import CODES, language
 from analytics.language.plain_text import count, moment, plain
 from analytics.names import JOINER, asked_name
 from analytics.window import Inputs, load_window_ledger, open_inputs
-from analytics.workloads.model import Finding
 from fallow.clock import DAY_MS, WEEK_MS, Clock, SystemClock, Window
-from fallow.errors import EmptyLakeError, UsageError
+from fallow.errors import EmptyLakeError, FallowError, UsageError
 
 NUDGE_EXAMPLE = "fallow report nudge --lake /srv/lake --send"
 
@@ -35,6 +39,13 @@ def add_nudge_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--holder", metavar="NAME", type=asked_name, help="only this user")
     parser.add_argument(
         "--send", action="store_true", default=False, help="really send (default: say what would be sent)"
+    )
+    parser.add_argument(
+        "--out",
+        dest="folder",
+        default=None,
+        metavar="DIR",
+        help="write the messages as .html and .txt into this folder, to look at them",
     )
     parser.add_argument(
         "--again",
@@ -63,20 +74,24 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
         _mend(inputs, journal)
     day = day_of(now_ms, speaks.zone)
     past = Past(load_actions(inputs.lake), journal, now_ms - cool_down_ms, day if args.again else None)
-    found = _findings(replace(inputs, window=window), args.holder, now_ms)
+    operators = parse_targets(inputs.settings.texts("report.operators"), inputs.settings.text("webhook.kind"))
+    found = _review(replace(inputs, window=window), args.holder, now_ms)
     if found is None:
         return 0
-    chosen = choose(found, contacts, past)
-    work = _Work(inputs, journal, speaks, day, window, clock)
+    asked = asks_from_findings(found.findings, _basis(found, quiet.deadlines(inputs.settings), now_ms))
+    chosen = choose(_own(asked.asks, args.holder), contacts, () if args.holder else operators, past)
+    work = _Work(inputs, journal, speaks, day, _seen_ms(found), AnswerLinks.of(inputs.settings), clock)
+    if args.folder is not None:
+        _write(work, chosen, Path(args.folder))
     if not args.send:
-        return _dry_run(work, chosen, is_quiet=quiet.holds(now_ms))
+        return _dry_run(work, chosen, asked, args.holder, is_quiet=quiet.holds(now_ms))
     if quiet.holds(now_ms):
         print(f"not sent, for these are quiet hours: {_amount(chosen)}")
         return 0
-    channels = open_channels([mail_target(nudge.address) for nudge in chosen.nudges], inputs.settings)
-    codes = [_send(work, nudge, channels[mail_target(nudge.address)], again=args.again) for nudge in chosen.nudges]
+    channels = open_channels({nudge.target for nudge in chosen.nudges}, inputs.settings)
+    codes = [_send(work, nudge, channels[nudge.target], again=args.again) for nudge in chosen.nudges]
     if not codes:
-        print(f"nobody to tell: {count(len(chosen.held_back), 'finding')} held back")
+        print(f"nobody to tell: {count(len(chosen.held_back), 'ask')} held back")
     return max(codes, default=0)
 
 
@@ -86,14 +101,16 @@ class _Work:
     journal: Journal
     language: Language
     day: str
-    window: Window
+    seen_ms: tuple[int, int]
+    links: AnswerLinks | None
     clock: Clock
 
     def delivery(self, nudge: Nudge) -> Delivery:
-        return Delivery("nudge", self.day, self.language.code, mail_target(nudge.address).shown)
+        edition = f"operators/{self.language.code}" if nudge.operators else self.language.code
+        return Delivery("nudge", self.day, edition, nudge.target.shown)
 
     def message(self, nudge: Nudge) -> Message:
-        return pack_nudge(nudge, self.language, self.day, (self.window.since_ms or 0, self.window.until_ms or 0))
+        return pack_nudge(nudge, self.language, self.day, self.seen_ms, self.links)
 
 
 def _contacts(inputs: Inputs) -> Contacts:
@@ -103,7 +120,7 @@ def _contacts(inputs: Inputs) -> Contacts:
     return Contacts.load(path, inputs.settings.text("report.opt_out"))
 
 
-def _findings(inputs: Inputs, holder: str | None, now_ms: int) -> list[Finding] | None:
+def _review(inputs: Inputs, holder: str | None, now_ms: int) -> Review | None:
     """None where the newest rows are too old to be told of; raises EmptyLakeError, also for a user that nobody is."""
     ledger = load_window_ledger(inputs, or_empty=True)
     # a clock that is ahead makes no row newer than now
@@ -116,8 +133,27 @@ def _findings(inputs: Inputs, holder: str | None, now_ms: int) -> list[Finding] 
         raise EmptyLakeError(
             f"nothing in this lake is of user {plain(holder)}", "the names are those of `fallow ledger --by holder`"
         )
-    found = review(inputs, ledger, now_ms=now_ms).shown
-    return [each for each in found if holder is None or holder in (each.holder or "").split(JOINER)]
+    return review(inputs, ledger, now_ms=now_ms)
+
+
+def _seen_ms(found: Review) -> tuple[int, int]:
+    return found.context.since_ms, found.context.until_ms
+
+
+def _basis(found: Review, deadlines: Deadlines, now_ms: int) -> Basis:
+    lifetimes = found.context.whole.lifetimes
+    return Basis(
+        found.actions, deadlines, now_ms, found.context.until_ms, dict(lifetimes.select("gpu", "host").iter_rows())
+    )
+
+
+def _own(asks: Iterable[Ask], holder: str | None) -> list[Ask]:
+    """The asks of one user, who is asked about no fault; all of them without a name."""
+    return [each for each in asks if holder is None or (each.action != REPAIR and _is_of(each.holder, holder))]
+
+
+def _is_of(holder: str | None, name: str) -> bool:
+    return name in (holder or "").split(JOINER)
 
 
 def _mend(inputs: Inputs, journal: Journal) -> None:
@@ -151,20 +187,47 @@ def _send(work: _Work, nudge: Nudge, channel: Channel, *, again: bool) -> int:
     return tell(result)
 
 
-def _dry_run(work: _Work, chosen: Chosen, *, is_quiet: bool) -> int:
+def _write(work: _Work, chosen: Chosen, folder: Path) -> None:
+    """Every message as it would go out, under the name of its target; FallowError where the folder cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for nudge in chosen.nudges:
+            message = work.message(nudge)
+            name = safe(f"{'operators-' if nudge.operators else ''}{nudge.target.shown}")
+            (folder / f"{name}.txt").write_text(message.text, encoding="utf-8")
+            (folder / f"{name}.html").write_text(message.html or "", encoding="utf-8")
+    except OSError as error:
+        raise FallowError(
+            f"cannot write to {folder}: {error.strerror}", "give --out a folder that you may write"
+        ) from error
+    print(f"wrote {count(len(chosen.nudges), 'message')} to {folder}")
+
+
+def _dry_run(work: _Work, chosen: Chosen, asked: Asks, holder: str | None, *, is_quiet: bool) -> int:
     for nudge in chosen.nudges:
         standing = work.journal.standing(work.delivery(nudge))
         sendable = to_do(standing, again=False, repeatable=False) is not None
         print(would(standing, work.message(nudge) if sendable else None))
-        for finding in nudge.findings:
-            print(f"  {finding.finding_id} {finding.rule} of {plain(finding.holder or '')}")
-    for finding, why in chosen.held_back:
-        print(f"held back {finding.finding_id} {finding.rule} of {plain(finding.holder or 'nobody')}: {why}")
+        for ask in nudge.asks:
+            print(f"  {_described(ask)}: {', '.join(map(plain, ask.gpus))}")
+    for ask, why in chosen.held_back:
+        print(f"held back {_described(ask)}: {why}")
+    for finding, why in asked.left_out:
+        if holder is None or _is_of(finding.holder, holder):
+            print(f"no ask of {finding.finding_id} {finding.rule} of {plain(finding.holder or 'nobody')}: {why}")
     if is_quiet:
         print("these are quiet hours: even with --send nothing would go out now")
+    if work.links is None:
+        print("without links to answer by: dashboard.address and dashboard.link_key_file are not both set")
     print(f"{_amount(chosen)}; nothing was sent: --send sends")
     return 0
 
 
+def _described(ask: Ask) -> str:
+    gpus = count(len(ask.gpus), "GPU")
+    due = moment(ask.deadline_ms)
+    return f"{' '.join(ask.finding_ids)} {ask.action} of {plain(ask.holder or 'nobody')}, {gpus}, due {due}"
+
+
 def _amount(chosen: Chosen) -> str:
-    return f"{count(len(chosen.nudges), 'nudge')}, {count(len(chosen.held_back), 'finding')} held back"
+    return f"{count(len(chosen.nudges), 'nudge')}, {count(len(chosen.held_back), 'ask')} held back"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import getpass
 import secrets
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from analytics.frames import read_frame
@@ -94,6 +94,11 @@ def load_actions(lake: Lake) -> Mapping[str, tuple[Action, ...]]:
         found.setdefault(row["finding_id"], []).append(Action(**row))
     order = {each: sorted(own, key=lambda action: (action.time_ms, action.action_id)) for each, own in found.items()}
     return {finding_id: tuple(own) for finding_id, own in order.items()}
+
+
+def after_what_is_known(now_ms: int, ids: Iterable[str], actions: Mapping[str, Sequence[Action]]) -> int:
+    """The time of an action: now, and in any case after those that whoever acts has seen, whatever clock wrote them."""
+    return max([now_ms, *(each.time_ms + 1 for finding_id in ids for each in actions.get(finding_id, ()))])
 
 
 def actor_name(given: str | None) -> str:

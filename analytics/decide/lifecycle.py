@@ -9,8 +9,12 @@ from analytics.decide.actions import Action
 from analytics.decide.reversals import Reversal
 from analytics.language.language import Sentence
 from analytics.language.sentences import tr
+from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.quality.timestamps import Stamp
 from analytics.workloads.model import Finding
+
+RELEASED = "released"
+"""The reason of an acknowledgement that says that the GPUs were given back: a claim that the next window checks."""
 
 _DECIDES = {"ack": "acknowledged", "suppress": "suppressed", "reopen": ""}
 _DID = {"ack": "acknowledged", "suppress": "suppressed", "reopen": "reopened", "notify": "notified", "note": "note"}
@@ -22,26 +26,65 @@ def with_status(
     actions: Mapping[str, Sequence[Action]],
     reversed_before: Mapping[str, Reversal],
     as_of_ms: int,
+    *,
+    seen_until_ms: int,
 ) -> tuple[Finding, ...]:
     """The findings with their status, and with what was done and written about them among the notes.
 
     `last_week` are the ids of last week's findings; a suppression counts until it expires, as of `as_of_ms`.
+    `seen_until_ms` is the end of what was seen: whoever said before it that GPUs were released is taken at their word until then.
     """
     known = frozenset(last_week)
     return tuple(
-        replace(
+        _as_it_stands(
             finding,
-            status=status_of(
-                actions.get(finding.finding_id, ()), "standing" if finding.finding_id in known else "new", as_of_ms
-            ),
-            notes=(
-                *finding.notes,
-                *(_again(each) for each in (reversed_before.get(finding.finding_id),) if each),
-                *map(action_sentence, actions.get(finding.finding_id, ())),
-            ),
+            "standing" if finding.finding_id in known else "new",
+            actions.get(finding.finding_id, ()),
+            reversed_before.get(finding.finding_id),
+            as_of_ms=as_of_ms,
+            seen_until_ms=seen_until_ms,
         )
         for finding in findings
     )
+
+
+def _as_it_stands(
+    finding: Finding,
+    otherwise: str,
+    actions: Sequence[Action],
+    reversal: Reversal | None,
+    *,
+    as_of_ms: int,
+    seen_until_ms: int,
+) -> Finding:
+    broken_ms = broken_release(finding, actions, seen_until_ms)
+    counted = actions if broken_ms is None else [each for each in actions if not _says_released(each)]
+    return replace(
+        finding,
+        status=status_of(counted, otherwise, as_of_ms),
+        notes=(
+            *finding.notes,
+            *([] if reversal is None else [_again(reversal)]),
+            *map(action_sentence, actions),
+            *([] if broken_ms is None else [tr("said released on {moment}, still held", moment=Stamp(broken_ms))]),
+        ),
+    )
+
+
+def broken_release(finding: Finding, actions: Sequence[Action], seen_until_ms: int) -> int | None:
+    """When somebody last said that the finding's GPUs were released, if some of them were seen after it and are not.
+
+    A GPU that can be taken back at the end was seen in the hour before it: only a claim older than that hour is refuted.
+    """
+    decided = [each for each in actions if each.kind in _DECIDES]
+    if not decided or not _says_released(decided[-1]) or not finding.reclaimable or finding.holder is None:
+        return None
+    said_ms = decided[-1].time_ms
+    return said_ms if said_ms <= seen_until_ms - SILENT_AFTER_MS else None
+
+
+def _says_released(action: Action) -> bool:
+    return action.kind == "ack" and action.reason == RELEASED
 
 
 def status_of(actions: Sequence[Action], otherwise: str, as_of_ms: int) -> str:

@@ -121,7 +121,9 @@ def with_actions(found: RuleFindings) -> Review:
     )
     return Review(
         context=found.context,
-        findings=lifecycle.with_status(found.findings, known, actions, wrong, found.as_of_ms),
+        findings=lifecycle.with_status(
+            found.findings, known, actions, wrong, found.as_of_ms, seen_until_ms=found.context.until_ms
+        ),
         gone=gone,
         reversals=outcome,
         sensitivity=found.sensitivity,

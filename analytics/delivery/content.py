@@ -1,4 +1,4 @@
-"""What is sent: one edition of the report for every channel, and the mail to one owner about their own findings."""
+"""What is sent: one edition of the report for every channel."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 from analytics.delivery.channels import safe
 from analytics.delivery.model import Brief, BriefLine, Message, MessagePart
-from analytics.delivery.nudges import Nudge
 from analytics.language.language import Language, Sentence, SentenceList
-from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment
 from analytics.language.sentences import tr, tr_many
 from analytics.render.report import Format
@@ -16,7 +15,6 @@ from analytics.render.report.text import TextFormat
 from analytics.report.model import Report
 from analytics.report.weeks import Week
 from analytics.scope import Scope
-from analytics.sections.evidence_text import evidence
 from analytics.sections.facts import facts
 from analytics.sections.finding_heading import cost_of
 from analytics.sections.findings import costliest
@@ -130,87 +128,3 @@ def line(finding: Finding, language: Language) -> BriefLine:
         finding_id=finding.finding_id,
     )
     return BriefLine(finding.finding_id, language.translate(text), language.translate(detail))
-
-
-_MOST_GPUS = 8
-_WIDTH = min(PAGE_COLUMNS, 78)
-_INTRO = tr(
-    "fallow watches how the GPUs of this site are used. These look as if you could give them back, or use them better. "
-    "It may be wrong: you know your work, it does not."
-)
-_ANSWER = tr("If you need them, answer this mail, or say so yourself, and nobody asks again:")
-_END = tr(
-    "You get this because a GPU was given to you or a process of yours was on it. To get no more of it, answer this mail."
-)
-
-
-def pack_nudge(nudge: Nudge, language: Language, day: str, window_ms: tuple[int, int]) -> Message:
-    """One mail to one address; `day` is that on which it goes out, `window_ms` what the findings were computed over."""
-    subject = language.translate(
-        tr_many("Your GPUs: {number} finding by fallow", "Your GPUs: {number} findings by fallow", len(nudge.findings))
-    )
-    names = ", ".join(plain(name) for name in nudge.names)
-    blocks = [
-        "\n".join(_wrapped(language.translate(tr("Findings about: {names}", names=names)))),
-        "\n".join(_wrapped(language.translate(_INTRO))),
-        *("\n".join(_finding(finding, nudge.told[finding.finding_id], language)) for finding in nudge.findings),
-        "\n".join([*_wrapped(language.translate(_ANSWER)), *_answers(nudge)]),
-        "\n".join(_wrapped(language.translate(_END))),
-    ]
-    lines = tuple(line(finding, language) for finding in nudge.findings)
-    return Message(
-        subject=subject,
-        language=language.code,
-        text="\n\n".join(blocks) + "\n",
-        html=None,
-        picture=None,
-        attachments=(),
-        brief=Brief(subject, day, (), "", lines, ""),
-        week=day,
-        scope="",
-        since_ms=window_ms[0],
-        until_ms=window_ms[1],
-        finding_ids=tuple(finding.finding_id for finding in nudge.findings),
-    )
-
-
-def _finding(finding: Finding, told: int, language: Language) -> list[str]:
-    """Sentence, cost, confidence, evidence and the command to type."""
-    shown = line(finding, language)
-    rows = [
-        *_wrapped(f"* {shown.text}", "  "),
-        *_row(tr("GPUs: {gpus}", gpus=_gpus(finding)), language),
-        *(_row(tr("job: {job}", job=plain(finding.job)), language) if finding.job else []),
-        *_row(tr("since {when}", when=Moment(finding.since_ms)), language),
-        *_row(_sureness(finding, language), language),
-        *_row(tr("evidence: {evidence}", evidence=language.translate(evidence(finding))), language),
-        *(_row(tr_many("told {number} time before", "told {number} times before", told), language) if told else []),
-    ]
-    # a command on one line, however long: it is there to be copied
-    if finding.next_command:
-        rows += [*_row(tr("next:"), language), f"    {plain(finding.next_command, 1000)}"]
-    return rows
-
-
-def _gpus(finding: Finding) -> str:
-    shown = [plain(gpu) for gpu in finding.gpus[:_MOST_GPUS]]
-    return ", ".join(shown) + (" ..." if len(finding.gpus) > _MOST_GPUS else "")
-
-
-def _sureness(finding: Finding, language: Language) -> str:
-    grade, failed = language.translate(finding.confidence.grade), finding.confidence.failed
-    if not failed:
-        return tr("confidence: {grade}", grade=grade)
-    return tr("confidence: {grade} ({why})", grade=grade, why=SentenceList(failed))
-
-
-def _answers(nudge: Nudge) -> list[str]:
-    return [f"    fallow findings ack {finding.finding_id} --reason '...'" for finding in nudge.findings]
-
-
-def _row(text: str, language: Language) -> list[str]:
-    return _wrapped(language.translate(text), "  ", "  ")
-
-
-def _wrapped(text: str, rest: str = "", first: str = "") -> list[str]:
-    return wrap(plain(text, 2000), _WIDTH, first, rest)

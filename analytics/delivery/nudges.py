@@ -1,4 +1,4 @@
-"""Nudges: which owners are told of which of their own findings, at which address, and when."""
+"""Nudges: who is asked what about their own GPUs, at which address, and when; faults go to the operators."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from datetime import tzinfo
 from functools import cached_property
 
 from analytics.decide.actions import Action
+from analytics.decide.asks import REPAIR, Ask
+from analytics.decide.deadlines import Deadlines
 from analytics.delivery.journal import ABANDONED, SENDING, Journal
 from analytics.delivery.model import SENT, UNKNOWN
-from analytics.delivery.targets import mail_address
+from analytics.delivery.targets import Target, mail_address, mail_target
 from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.names import JOINER, single_name
-from analytics.workloads.model import Finding
 from fallow.clock import from_ms
 from fallow.config import Config
 from fallow.errors import ConfigError, UsageError
@@ -47,16 +48,16 @@ class Contacts:
         )
         return cls(found, silent)
 
-    def of(self, finding: Finding) -> dict[str, str]:
-        """The addresses of a finding's owners, each with the name that led to it.
+    def of(self, holder: str | None, team: str | None) -> dict[str, str]:
+        """The addresses of whoever has GPUs, each with the name that led to it.
 
         Several owners are all told. An owner without an address is reached through the team, one who opted out not at all.
         """
         found: dict[str, str] = {}
-        for name in (finding.holder or "").split(JOINER):
+        for name in (holder or "").split(JOINER):
             if name and not any((kind, name) in self.silent for kind in _HOLDERS):
                 own = next((self.addresses[kind, name] for kind in _HOLDERS if (kind, name) in self.addresses), ())
-                for address in own or self._team(finding.team):
+                for address in own or self._team(team):
                     found.setdefault(address, name)
         return {address: name for address, name in found.items() if ("email", address.lower()) not in self.silent}
 
@@ -110,6 +111,15 @@ class Quiet:
         from_minute, until_minute = _minutes(config.text("report.quiet_hours").strip())
         return cls(from_minute, until_minute, frozenset(_DAYS.index(day) for day in days), zone)
 
+    def deadlines(self, config: Config) -> Deadlines:
+        """When answers are due: on no quiet day."""
+        return Deadlines(
+            config.integer("report.nudge_deadline"),
+            config.integer("report.nudge_deadline_change"),
+            self.days,
+            self.zone,
+        )
+
     def holds(self, now_ms: int) -> bool:
         """Whether it is quiet at that moment, by the clocks of the zone."""
         local = from_ms(now_ms).astimezone(self.zone)
@@ -128,29 +138,29 @@ def _minutes(text: str) -> tuple[int, int]:
     return 60 * int(match[1]) + int(match[2]), 60 * int(match[3]) + int(match[4])
 
 
-CATEGORIES = ("reclaim", "right_size", "efficiency")
-"""What an owner can act on; demand and coverage are for the operators of the fleet."""
-
-_LEFT_ALONE = ("acknowledged", "suppressed", "closed", "unseen", "reversed")
 _TOLD = (SENT, UNKNOWN, SENDING, ABANDONED)
 
 
 @dataclass(frozen=True)
 class Nudge:
-    """The nudge to one address: findings, the names that led to it, and how often each finding was nudged before."""
+    """The nudge to one target: asks, the names that led to it, and by ask how often its findings were nudged before.
 
-    address: str
-    findings: tuple[Finding, ...]
+    `operators` says that it goes to those who look after the machines, and is about faults.
+    """
+
+    target: Target
+    asks: tuple[Ask, ...]
     names: tuple[str, ...]
     told: Mapping[str, int]
+    operators: bool = False
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The nudges, and the findings that are held back, each with the reason."""
+    """The nudges, and the asks that are held back, each with the reason."""
 
     nudges: tuple[Nudge, ...]
-    held_back: tuple[tuple[Finding, str], ...]
+    held_back: tuple[tuple[Ask, str], ...]
 
 
 @dataclass(frozen=True)
@@ -163,9 +173,9 @@ class Past:
     again_on: str | None = None
     """A day whose nudges with unknown outcome are to be sent again."""
 
-    def knows(self, finding_id: str, address: str, others: Collection[str]) -> bool:
-        """Whether this address was told of the finding, or somebody outside `others` was."""
-        return (finding_id, f"mailto:{address}") in self._sent or any(
+    def knows(self, finding_id: str, target: str, others: Collection[str]) -> bool:
+        """Whether this target was told of the finding, or somebody outside `others` was."""
+        return (finding_id, target) in self._sent or any(
             action.kind == "notify" and action.time_ms > self.since_ms and action.channel not in others
             for action in self.actions.get(finding_id, ())
         )
@@ -187,26 +197,37 @@ class Past:
         return (SENT, SENDING) if day == self.again_on else _TOLD
 
 
-def choose(findings: Iterable[Finding], contacts: Contacts, past: Past) -> Chosen:
-    """The nudges by address; findings keep their order."""
-    to_tell: dict[str, list[tuple[Finding, str]]] = defaultdict(list)
+def choose(asks: Iterable[Ask], contacts: Contacts, operators: Sequence[Target], past: Past) -> Chosen:
+    """The nudges by target, those to users first; asks keep their order. Faults go to the operators, and to nobody else."""
+    to_tell: dict[Target, list[tuple[Ask, str]]] = defaultdict(list)
     held_back = []
-    for finding in findings:
-        if why := _alone(finding):
-            held_back.append((finding, why))
-            continue
-        reached = contacts.of(finding)
-        channels = {f"mailto:{address}" for address in reached}
+    for ask in asks:
+        fault = ask.action == REPAIR
+        reached = (
+            dict.fromkeys(operators, "")
+            if fault
+            else {mail_target(address): name for address, name in contacts.of(ask.holder, ask.team).items()}
+        )
+        shown = {target.shown for target in reached}
         fresh = {
-            address: name
-            for address, name in reached.items()
-            if not past.knows(finding.finding_id, address, channels - {f"mailto:{address}"})
+            target: name
+            for target, name in reached.items()
+            if not past.knows(ask.key, target.shown, shown - {target.shown})
         }
         if not fresh:
-            held_back.append((finding, "told lately" if reached else "no address, or wants no nudges"))
-        for address, name in fresh.items():
-            to_tell[address].append((finding, name))
-    return Chosen(tuple(_nudge(address, own, past) for address, own in sorted(to_tell.items())), tuple(held_back))
+            nobody = "a fault, and report.operators names nobody" if fault else "no address, or wants no nudges"
+            held_back.append((ask, "told lately" if reached else nobody))
+        for target, name in fresh.items():
+            to_tell[target].append((ask, name))
+    users = {target: [each for each in own if each[0].action != REPAIR] for target, own in to_tell.items()}
+    faults = {target: [each for each in own if each[0].action == REPAIR] for target, own in to_tell.items()}
+    nudges = [
+        _nudge(target, own, past, operators=about_faults)
+        for about_faults, chosen in ((False, users), (True, faults))
+        for target, own in sorted(chosen.items(), key=lambda each: each[0].shown)
+        if own
+    ]
+    return Chosen(tuple(nudges), tuple(held_back))
 
 
 def day_of(now_ms: int, zone: tzinfo) -> str:
@@ -214,17 +235,8 @@ def day_of(now_ms: int, zone: tzinfo) -> str:
     return from_ms(now_ms).astimezone(zone).date().isoformat()
 
 
-def _alone(finding: Finding) -> str:
-    if finding.status in _LEFT_ALONE:
-        return finding.status
-    if finding.category not in CATEGORIES:
-        return f"{finding.category}: not for a user"
-    return "" if finding.holder else "no user"
-
-
-def _nudge(address: str, own: Sequence[tuple[Finding, str]], past: Past) -> Nudge:
-    told = {
-        finding.finding_id: sum(action.kind == "notify" for action in past.actions.get(finding.finding_id, ()))
-        for finding, _ in own
-    }
-    return Nudge(address, tuple(finding for finding, _ in own), tuple(sorted({name for _, name in own})), told)
+def _nudge(target: Target, own: Sequence[tuple[Ask, str]], past: Past, *, operators: bool) -> Nudge:
+    told = {ask.key: sum(action.kind == "notify" for action in past.actions.get(ask.key, ())) for ask, _ in own}
+    names = tuple(sorted({name for _, name in own if name}))
+    first_due = sorted((ask for ask, _ in own), key=lambda ask: ask.deadline_ms)
+    return Nudge(target, tuple(first_due), names, told, operators)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from analytics.language.language import Sentence, SentenceList
+from analytics.language.language import Sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Number
-from analytics.language.sentences import tr, tr_many
-from analytics.names import JOINER
+from analytics.language.sentences import tr
 from analytics.report.model import Report
 from analytics.workloads.confidence import UNCONFIRMED_MAX
 from analytics.workloads.model import Finding
-from analytics.workloads.wording import gpus_of
-
-_NAMED = 3
-"""Hosts up to which each is named."""
+from analytics.workloads.wording import gpus_on_hosts
 
 
 def heading(finding: Finding, report: Report | None = None) -> Sentence:
@@ -21,20 +17,9 @@ def heading(finding: Finding, report: Report | None = None) -> Sentence:
 
     A simulated finding is marked, except in a report whose GPUs are all simulated, which says so above.
     """
-    what = tr("{gpus} {sentence}", gpus=_gpus_on_hosts(finding), sentence=finding.sentence)
+    what = tr("{gpus} {sentence}", gpus=gpus_on_hosts(len(finding.gpus), finding.host), sentence=finding.sentence)
     is_marked = finding.simulated and (report is None or report.simulated_gpus < report.summary.totals.gpus)
     return tr("{sentence} (simulated)", sentence=what) if is_marked else what
-
-
-def _gpus_on_hosts(finding: Finding) -> Sentence:
-    """`8 GPUs on node-07`; of more than three hosts only how many."""
-    gpus = gpus_of(len(finding.gpus))
-    hosts = finding.host.split(JOINER) if finding.host else []
-    if not hosts:
-        return gpus
-    several = tr_many("{number} host", "{number} hosts", len(hosts))
-    where = SentenceList([plain(each) for each in hosts], ", ") if len(hosts) <= _NAMED else several
-    return tr("{gpus} on {where}", gpus=gpus, where=where)
 
 
 def label_of_wanted(finding: Finding) -> Sentence:

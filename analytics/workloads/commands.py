@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -20,6 +21,14 @@ def release_command(host: str, processes: Sequence[ListedProcess]) -> str:
     if pids:
         return f"ssh {operands([host])} kill {' '.join(map(str, pids))}"
     return look_command(host)
+
+
+_ENDS_WORK = re.compile(r"(scancel|kubectl delete pod) |ssh (-- )?\S+ kill ")
+
+
+def ends_work(command: str) -> bool:
+    """Whether a finding's command ends work, and does not only look."""
+    return _ENDS_WORK.match(command) is not None
 
 
 def look_command(host: str) -> str:

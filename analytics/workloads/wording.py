@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from analytics.language.language import Sentence, SentenceList
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
+from analytics.names import JOINER
 
 
 def of_gpus(one: str, many: str = "") -> str:
@@ -24,6 +26,21 @@ def agreeing(sentence: str, gpus: int) -> str:
 
 def gpus_of(number: int) -> Sentence:
     return tr_many("{number} GPU", "{number} GPUs", number)
+
+
+_HOSTS_NAMED = 3
+"""Hosts up to which each is named."""
+
+
+def gpus_on_hosts(number: int, host: str) -> Sentence:
+    """`8 GPUs on node-07`; of more than three hosts, which `host` joins, only how many."""
+    gpus = gpus_of(number)
+    hosts = host.split(JOINER) if host else []
+    if not hosts:
+        return gpus
+    several = tr_many("{number} host", "{number} hosts", len(hosts))
+    where = SentenceList([plain(each) for each in hosts], ", ") if len(hosts) <= _HOSTS_NAMED else several
+    return tr("{gpus} on {where}", gpus=gpus, where=where)
 
 
 def joined_by_and(names: Sequence[str]) -> str:

@@ -13,11 +13,10 @@ from dashboard.access.local import Insecure
 from dashboard.access.proxy import Proxy
 from fallow.config import Config
 from fallow.errors import ConfigError, MissingExtraError, UsageError
+from fallow.keys import read_key
 
 _RANDOM_KEY = secrets.token_bytes(32)
 """Of this start: a reload and all worker processes share it."""
-
-_LEAST_KEY_BYTES = 32
 
 
 def access_of(settings: Config, *, address: str, local: bool, insecure: bool) -> Access:
@@ -92,7 +91,7 @@ def _sign_in(settings: Config, hosts: AllowedHosts, people: Directory) -> Access
         provider,
         hosts,
         people,
-        key=_key(key_file) if key_file else _RANDOM_KEY,
+        key=read_key(key_file, "dashboard.session_key_file") if key_file else _RANDOM_KEY,
         lasts_s=settings.integer("dashboard.session") // 1000,
         claims=(settings.text("dashboard.oidc_user_claim"), settings.text("dashboard.oidc_groups_claim")),
     )
@@ -106,16 +105,6 @@ def _check_authorities(path: str) -> None:
         raise ConfigError(
             f"dashboard.oidc_ca_file {path} has no certificate that can be read", "give a file in PEM"
         ) from error
-
-
-def _key(path: str) -> bytes:
-    key = _content(path, "session_key_file")
-    if len(key) < _LEAST_KEY_BYTES:
-        raise ConfigError(
-            f"the key in {path} is shorter than {_LEAST_KEY_BYTES} bytes",
-            f"make one with: openssl rand -hex 32 > {path}",
-        )
-    return key
 
 
 def _content(path: str, key: str) -> bytes:

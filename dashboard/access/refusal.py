@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from flask import Request, Response
 
+from analytics.delivery.links import PATH
 from dashboard.access.audit import audit, audit_stranger
 
 
 def refuse(request: Request, sentence: str, *, who: str = "", why: str = "", status: int = 403) -> Response:
     """A plain-text answer; the log names the user, or else their address, and the reason."""
-    did = f"was refused {request.path}: {why or sentence}"
+    did = f"was refused {_shown(request.path)}: {why or sentence}"
     if who:
         audit(who, did)
     else:
         audit_stranger(request.remote_addr, did)
     return answer(f"fallow: {sentence}\n", status)
+
+
+def _shown(path: str) -> str:
+    """The path without a link's token: who reads the log may not answer for others."""
+    return f"{PATH}..." if path.startswith(PATH) else path
 
 
 def answer(text: str, status: int = 200) -> Response:

@@ -76,8 +76,8 @@ def _origin(origin: str, setting: Setting) -> str:
 def _value(setting: Setting, config: Config, language: Language) -> str:
     """As somebody would write it; durations and sizes in the reader's language."""
     value = config.values[setting.name]
-    if setting.name == "report.to":
-        return language.translate(_targets(config))
+    if setting.name in ("report.to", "report.operators"):
+        return language.translate(_targets(config, setting.name))
     if isinstance(value, str):
         return plain(_ADDRESS.sub(_bare, value), _LONGEST) or language.translate(tr("not set"))
     if setting.parse in (parse_duration_ms, parse_bytes):
@@ -87,10 +87,10 @@ def _value(setting: Setting, config: Config, language: Language) -> str:
     return words.get(setting.default) or figure
 
 
-def _targets(config: Config) -> str:
+def _targets(config: Config, name: str) -> str:
     """Without the paths of webhooks, with which anybody could post."""
     try:
-        found = parse_targets(config.texts("report.to"), config.text("webhook.kind"))
+        found = parse_targets(config.texts(name), config.text("webhook.kind"))
     except UsageError:
         return tr("a target that cannot be read")
     return plain(", ".join(target.shown for target in found), _LONGEST) or tr("not set")

@@ -338,7 +338,7 @@ ACTION = Table(
         Column("actor", Type.STRING, "who did it", "login name, or --as", dictionary=True),
         Column("reason", Type.STRING, "why, in the actor's own words", "`fallow findings`"),
         Column("expires", Type.TIMESTAMP, "end of the suppression; null: until reopened", "`fallow findings`", "UTC", "1 ms"),
-        Column("channel", Type.STRING, "where a notification went, such as an address", "`fallow report send`", dictionary=True),
+        Column("channel", Type.STRING, "where a notification went, such as an address, or the link that an answer came by", "`fallow report nudge`", dictionary=True),
     ),
 )  # fmt: skip
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SECRETS = """[report]
 to = ["https://hooks.slack.com/services/T0/B0/verysecret", "mailto:lead@example.org"]
+operators = ["https://hooks.slack.com/services/T1/B1/verysecret"]
 [serving]
 endpoints = "http://ann:verysecret@127.0.0.1:8000/metrics?token=verysecret"
 [ledger]

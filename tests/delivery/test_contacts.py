@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,7 +41,7 @@ TABLE = "kind,name,email\nuser,ann,ann@example.org\nteam,nlp,nlp@example.org\nac
     ],
 )  # fmt: skip
 def test_who_is_reached(tmp_path: Path, holder: str | None, team: str | None, reached: dict[str, str]) -> None:
-    assert load(tmp_path, TABLE).of(replace(FINDING, holder=holder, team=team)) == reached
+    assert load(tmp_path, TABLE).of(holder, team) == reached
 
 
 @pytest.mark.parametrize(
@@ -55,7 +54,7 @@ def test_who_is_reached(tmp_path: Path, holder: str | None, team: str | None, re
 )  # fmt: skip
 def test_who_wants_none_gets_none(tmp_path: Path, line: str, holder: str, reached: set[str]) -> None:
     contacts = load(tmp_path, TABLE, f"kind,name\n{line}\n")
-    assert set(contacts.of(replace(FINDING, holder=holder))) == reached
+    assert set(contacts.of(holder, "nlp")) == reached
 
 
 @pytest.mark.parametrize(

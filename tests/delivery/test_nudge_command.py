@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,19 +12,23 @@ import pytest
 
 from analytics.commands.report_nudge import add_nudge_arguments, run_nudge
 from analytics.decide.actions import load_actions, record
+from analytics.decide.answers import DONE, KEEP, record_answer
 from analytics.decide.review import review
+from analytics.delivery.links import AnswerLinks
 from analytics.window import Inputs, load_window_ledger
 from fallow import config
 from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS, Window
-from fallow.errors import EmptyLakeError, UsageError
+from fallow.errors import EmptyLakeError, FallowError, UsageError
 from fallow.lake import Lake
 from tests.delivery.hands import Hands, forget_what_was_done
 from tests.delivery.mail_server import DROP
+from tests.findings.scenarios.builder import H100, Fleet
 from tests.ledger.rows import fill, load, ms, processes, samples, snapshot
 from tests.report.conftest import EVERY, HELD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from email.message import EmailMessage
     from pathlib import Path
 
     from tests.conftest import RunFallow
@@ -31,6 +36,13 @@ if TYPE_CHECKING:
 
 NOON = ms(12 * 3600)
 """Friday, 20 November 2026, 12:00 UTC."""
+
+
+def text_of(message: EmailMessage) -> str:
+    """The plain text part."""
+    body = message.get_body(("plain",))
+    assert body is not None
+    return str(body.get_content())
 
 
 @dataclass
@@ -79,7 +91,7 @@ class Nudger:
 
     def times(self, finding_id: str) -> int:
         """How many mails name the finding; later ones may be about others, that came up since."""
-        return sum(finding_id in message.get_content() for message in self.mailbox.messages)
+        return sum(finding_id in text_of(message) for message in self.mailbox.messages)
 
     def told(self) -> list[tuple[str, str | None]]:
         return [(each.kind, each.channel) for own in load_actions(self.lake).values() for each in own]
@@ -110,7 +122,9 @@ def test_without_send_nothing_is_sent_and_nothing_written(nudge: Nudger) -> None
     assert (done.code, done.err) == (0, "")
     assert done.out.count("would send nudge 2026-11-20 (en) to mailto:") == 2
     assert "nothing was sent: --send sends" in done.out
-    assert "of cy: no address, or wants no nudges" in done.out
+    assert re.search(
+        r"held back F-\S+ release of cy, 1 GPU, due 2026-11-24 00:00 UTC: no address, or wants no nudges", done.out
+    )
     assert (nudge.mailbox.mails, snapshot(nudge.lake, "delivery", "action")) == ([], {})
 
 
@@ -125,9 +139,10 @@ def test_everybody_is_told_of_their_own_alone(nudge: Nudger) -> None:
         assert all(each in text for each in own)
         assert not any(each in text for each in others)
     [message] = [each for each in nudge.mailbox.messages if each["To"] == "ann@example.org"]
-    assert message["Subject"].startswith("Your GPUs: ")
-    assert message.get_content_type() == "text/plain"
-    assert "To get no more of it, answer this mail." in " ".join(message.get_content().split())
+    assert message["Subject"] == "Do you still need 1 GPU? Answer by 23 Nov 2026"
+    assert message.get_content_type() == "multipart/alternative"
+    assert [part.get_content_type() for part in message.iter_parts()] == ["text/plain", "text/html"]
+    assert "To get no more of it, answer this mail." in " ".join(text_of(message).split())
 
 
 def test_it_is_recorded_and_shows_with_the_findings(nudge: Nudger) -> None:
@@ -288,3 +303,76 @@ def test_flags_that_say_nothing_to_a_verb_are_refused(
     done = run_fallow("report", "--lake", held.root, *flags, verb)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"has no use for {flags[0]} before the verb" in done.stderr
+
+
+def links_of(message: EmailMessage) -> list[str]:
+    """The addresses in the text; the HTML part has the same ones, in the same order."""
+    found = re.findall(r"https://gpus\.example\.org/answer/\S+", text_of(message))
+    body = message.get_body(("html",))
+    assert body is not None
+    assert re.findall(r'href="([^"]+)"', str(body.get_content())) == found
+    return found
+
+
+def test_a_link_of_a_mail_is_answered_and_nobody_is_asked_again(nudge: Nudger, tmp_path: Path) -> None:
+    """From the mail server to the form and back: the addressee says it, all findings of the ask are settled."""
+    (tmp_path / "link.key").write_text("k" * 64)
+    settings = {
+        "DASHBOARD_ADDRESS": "https://gpus.example.org/",
+        "DASHBOARD_LINK_KEY_FILE": str(tmp_path / "link.key"),
+    }
+    assert nudge("--send", **settings).code == 0
+    links = AnswerLinks("https://gpus.example.org", b"k" * 64)
+    by_address = {str(each["To"]): links_of(each) for each in nudge.mailbox.messages}
+    assert [len(each) for each in by_address.values()] == [2, 2]
+    keep, done = (links.read(each.rpartition("/")[2], NOON) for each in by_address["ann@example.org"])
+    assert keep is not None
+    assert done is not None
+    assert (keep.verb, done.verb) == (KEEP, DONE)
+    assert (keep.addressee, keep.gpus, set(keep.finding_ids)) == ("ann@example.org", ("GPU-a",), nudge.ids("ann"))
+    assert keep.expires_ms == ms(4 * 86_400) + 14 * DAY_MS
+    record_answer(nudge.lake, keep, now_ms=NOON + HOUR_MS, until_ms=NOON + 9 * DAY_MS)
+    nudge.clock.at_ms += WEEK_MS
+    asked = nudge(REPORT_QUIET_DAYS="").out
+    assert "ann@example.org" not in asked
+    assert "held of ann: suppressed" in asked
+    assert "would send nudge 2026-11-27 (en) to mailto:bob@example.org" in asked
+
+
+def test_the_messages_can_be_looked_at_before_anything_is_sent(nudge: Nudger, tmp_path: Path) -> None:
+    done = nudge("--out", str(tmp_path / "look"))
+    assert (done.code, nudge.mailbox.mails) == (0, [])
+    assert done.out.startswith(f"wrote 2 messages to {tmp_path}/look\n")
+    suffixes = sorted(path.suffix for path in (tmp_path / "look").iterdir())
+    assert suffixes == [".html", ".html", ".txt", ".txt"]
+    text = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "look").glob("*.txt"))
+    assert all(each in text for each in nudge.ids("ann") | nudge.ids("bob"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FallowError, match="cannot write to"):
+        nudge("--out", str(tmp_path / "file"))
+
+
+@pytest.fixture
+def hot(lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str], mailbox: Mailbox) -> Nudger:
+    """Ann's GPU has been slowed down by heat for half of the last day; another one of hers works as it should."""
+    fleet = Fleet(1)
+    first, second = fleet.host("h1", H100, 2)
+    fleet.run([first, second], "ann", util=95.0, slurm_job_id="7")
+    first.throttle(fleet.always, sw_thermal=0.5)
+    fleet.write(lake)
+    load(lake)
+    return Nudger(lake, tmp_path, capsys, mailbox, Hands(int(fleet.times_ms[-1]) + 12 * HOUR_MS))
+
+
+def test_a_fault_is_told_to_the_operators_once_and_never_to_the_user(hot: Nudger) -> None:
+    settings = {"REPORT_OPERATORS": "mailto:ops@example.org"}
+    assert hot("--send", "--holder", "ann", **settings).code == 0
+    assert hot.mailbox.mails == []
+    assert hot("--send", **settings).code == 0
+    [message] = hot.mailbox.messages
+    assert (message["To"], message["Subject"]) == ("ops@example.org", "1 fault of GPUs to look at")
+    assert "slowed down while it worked" in " ".join(text_of(message).split())
+    assert "give" not in text_of(message).lower()
+    hot.clock.at_ms += HOUR_MS
+    assert "told lately" in hot(**settings).out
+    assert "a fault, and report.operators names nobody" in hot().out

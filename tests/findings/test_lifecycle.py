@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.decide.actions import Action, record
-from analytics.decide.lifecycle import status_of
+from analytics.decide.lifecycle import RELEASED, status_of
 from analytics.glossary import STATUSES
 from fallow.clock import DAY_MS, MINUTE_MS
 from fallow.schema import FINDING
@@ -182,3 +182,26 @@ def test_every_status_is_documented() -> None:
     page = (REPOSITORY / "docs" / "findings.md").read_text(encoding="utf-8")
     assert "glossary.md#status-of-a-finding" in page
     assert all(status in FINDING.column("status").meaning for status in STATUSES)
+
+
+@pytest.mark.parametrize(
+    ("said_h", "status"), [(-2, "standing"), (-1, "standing"), (-0.5, "acknowledged"), (1, "acknowledged")]
+)
+def test_who_said_that_gpus_are_released_is_taken_at_their_word_until_they_are_seen_held_again(
+    two_weeks: Lake, said_h: float, status: str
+) -> None:
+    """What is held at the end was seen in the hour before it: a claim that is younger is not refuted."""
+    ann = next(each for each in reviewed(two_weeks).shown if each.holder == "ann")
+    said_ms = ms(2 * WEEK + said_h * HOUR)
+    record(two_weeks, "ack", [ann.finding_id], "ann@example.org", now_ms=said_ms, reason=RELEASED, channel="link 1")
+    after = next(each for each in reviewed(two_weeks).findings if each.finding_id == ann.finding_id)
+    assert after.status == (ann.status if status == "standing" else status)
+    said = [note for note in after.notes if note.startswith("said released on ")]
+    assert [note.endswith(" UTC, still held") for note in said] == ([True] if status == "standing" else [])
+
+
+def test_an_acknowledgement_for_another_reason_is_no_claim(two_weeks: Lake) -> None:
+    ann = next(each for each in reviewed(two_weeks).shown if each.holder == "ann")
+    record(two_weeks, "ack", [ann.finding_id], "zoe", now_ms=ms(2 * WEEK - DAY), reason="asked ann")
+    after = next(each for each in reviewed(two_weeks).findings if each.finding_id == ann.finding_id)
+    assert (after.status, [note for note in after.notes if "still held" in note]) == ("acknowledged", [])

@@ -1,0 +1,108 @@
+"""The page behind a link in a nudge: what may be said about one ask, or what was said. It names nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+from analytics.decide.actions import Action
+from analytics.decide.answers import DONE, KEEP, LONGEST_REASON, Answer
+from analytics.decide.asks import RELEASE
+from analytics.language.language import Language, Sentence, SentenceList
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Day, Moment
+from analytics.language.sentences import tr
+from analytics.render.html.marked import marked
+from analytics.render.html.page import environment
+from analytics.workloads.wording import gpus_on_hosts
+
+
+@dataclass(frozen=True)
+class DaysToChoose:
+    """The days that the form offers, and the one that it begins with."""
+
+    first: date
+    last: date
+    proposed: date
+
+
+def answer_form(answer: Answer, days: DaysToChoose, language: Language, wrong: str = "") -> str:
+    """What the link says, with a button; `wrong` is what was wrong with the day that was sent."""
+    return _page(
+        answer,
+        language,
+        title=_TITLES[answer.verb, answer.action == RELEASE],
+        lines=[tr("Nothing is recorded until you press the button."), *([_CHECKED] if _is_release(answer) else [])],
+        wrong=wrong,
+        button=_BUTTONS[answer.verb, answer.action == RELEASE],
+        days=days if answer.verb == KEEP else None,
+    )
+
+
+def answer_recorded(answer: Answer, action: Action, language: Language) -> str:
+    """What was recorded, when, and how to change it."""
+    if action.expires_ms is not None:
+        what = tr("Recorded: needed to the end of {day}.", day=Day(action.expires_ms - 1))
+    else:
+        what = tr("Recorded: released.") if _is_release(answer) else tr("Recorded: done.")
+    return _page(
+        answer,
+        language,
+        title=what,
+        lines=[
+            tr("{addressee} said so by this link on {moment}.", addressee=plain(answer.addressee), moment=Moment(action.time_ms)),
+            tr("The link has no further use. To change what was said, answer the mail that it came in."),
+            *([_CHECKED] if _is_release(answer) else []),
+        ],
+    )  # fmt: skip
+
+
+_TITLES = {
+    (KEEP, True): tr("Still needed until when?"),
+    (KEEP, False): tr("To stay as it is until when?"),
+    (DONE, True): tr("Given back?"),
+    (DONE, False): tr("Done?"),
+}
+_BUTTONS = {
+    (KEEP, True): tr("Still needed until this day"),
+    (KEEP, False): tr("Leave it as it is until this day"),
+    (DONE, True): tr("Yes, given back"),
+    (DONE, False): tr("Yes, done"),
+}
+_CHECKED = tr("The next report looks again, and says so where a GPU is still held.")
+
+
+def _is_release(answer: Answer) -> bool:
+    return answer.verb == DONE and answer.action == RELEASE
+
+
+def _page(
+    answer: Answer,
+    language: Language,
+    *,
+    title: Sentence,
+    lines: list[Sentence],
+    wrong: str = "",
+    button: Sentence | None = None,
+    days: DaysToChoose | None = None,
+) -> str:
+    rest = answer.gpu_count - len(answer.gpus)
+    more = [tr("and {number} more", number=rest)] if rest > 0 else []
+    return (
+        environment()
+        .get_template("answer.html")
+        .render(
+            language=language,
+            translate=language.translate,
+            mark=lambda cell: marked(cell, language),
+            title=title,
+            simulated=answer.simulated,
+            about=gpus_on_hosts(answer.gpu_count, answer.host),
+            gpus=SentenceList([*map(plain, answer.gpus), *more], ", "),
+            lines=lines,
+            wrong=wrong,
+            button=button,
+            days=days,
+            longest=LONGEST_REASON,
+        )
+    )

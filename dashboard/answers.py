@@ -1,0 +1,156 @@
+"""Answers by a link out of a nudge: without an account, about one ask, and nothing else of the pages.
+
+The link's token is what entitles. Looking (GET, HEAD) changes nothing, since mail programs follow links before anybody reads
+them; the button sends a POST, which has to come from this very page.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from datetime import timedelta, tzinfo
+from urllib.parse import urlsplit
+
+from flask import Request, Response, request
+
+from analytics.decide.actions import Action, load_actions
+from analytics.decide.answers import KEEP, Answer, days_to_keep, keep_until_ms, record_answer, recorded
+from analytics.delivery.links import PATH, AnswerLinks
+from analytics.language.language import Language
+from analytics.language.languages import CODES, language
+from analytics.language.sentences import tr
+from analytics.render.html.answer import DaysToChoose, answer_form, answer_recorded
+from analytics.window import Inputs
+from dashboard.access.audit import audit, audit_stranger
+from dashboard.access.hosts import AllowedHosts
+from dashboard.access.local import NOT_THIS_NAME
+from dashboard.access.refusal import answer as plain_answer
+from dashboard.access.refusal import refuse
+from dashboard.source import LakeSource
+from fallow.clock import MINUTE_MS, Clock, SystemClock
+from fallow.errors import FallowError, UsageError
+
+_LOG = logging.getLogger(__name__)
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+_MOST_SENT_BYTES = 4096
+_MOST_A_MINUTE = 20
+"""Of requests with one link, and of lines in the log about links that are not valid."""
+
+_MOST_KNOWN = 1000
+_PROPOSED_DAYS = 7
+
+_INVALID = tr("This link is not valid, or not any more. Answer the mail that it came in.")
+_BUSY = tr("This link was opened very often. Try again in a minute.")
+_FAILED = tr("It could not be recorded. Try again later, or answer the mail that the link came in.")
+
+
+class Allowance:
+    """So many a minute under each name; forgets the names that were used the longest ago."""
+
+    def __init__(self, most: int, clock: Clock) -> None:
+        self._most, self._clock = most, clock
+        self._lock = threading.Lock()
+        self._used: OrderedDict[str, tuple[int, int]] = OrderedDict()
+
+    def take(self, name: str) -> bool:
+        """Whether there is one left in this minute; takes it."""
+        minute = self._clock.now_ms() // MINUTE_MS
+        with self._lock:
+            since, used = self._used.pop(name, (minute, 0))
+            used = used + 1 if since == minute else 1
+            self._used[name] = (minute, used)
+            while len(self._used) > _MOST_KNOWN:
+                self._used.popitem(last=False)
+        return used <= self._most
+
+
+def serve_answers(server: object, source: LakeSource, endpoint: str, clock: Clock | None = None) -> None:
+    """Adds the one route; `endpoint` is the name by which requests to it are let through without a session."""
+    desk = _Desk(source, clock or SystemClock())
+    server.add_url_rule(  # type: ignore[attr-defined]  # flask's
+        f"{PATH}<token>", endpoint, desk.answer, methods=["GET", "POST"], provide_automatic_options=False
+    )
+
+
+class _Desk:
+    """Takes answers; one at a time, so that two clicks at once are one answer."""
+
+    def __init__(self, source: LakeSource, clock: Clock) -> None:
+        self._source, self._clock = source, clock
+        self._opened, self._strange = Allowance(_MOST_A_MINUTE, clock), Allowance(_MOST_A_MINUTE, clock)
+        self._turn = threading.Lock()
+
+    def answer(self, token: str) -> Response:
+        request.max_content_length = _MOST_SENT_BYTES
+        try:
+            inputs = self._source.inputs()
+            links = AnswerLinks.of(inputs.settings)
+        except FallowError as error:
+            _LOG.warning("a link cannot be answered: %s", error)
+            links = None
+        if links is None:
+            return self._invalid(request)
+        hosts = (urlsplit(links.address).hostname or "", *inputs.settings.texts("dashboard.hosts"))
+        if not AllowedHosts(hosts).allow(request.host):
+            return refuse(request, NOT_THIS_NAME)
+        found = links.read(token, self._clock.now_ms())
+        if found is None:
+            return self._invalid(request)
+        speaks = language(found.language, inputs.settings.text("report.timezone"))
+        if not self._opened.take(found.channel):
+            return plain_answer(f"{speaks.translate(_BUSY)}\n", 429)
+        try:
+            return self._told(inputs, found, speaks)
+        except FallowError as error:
+            _LOG.warning("an answer by a link was not recorded: %s", error)
+            return plain_answer(f"{speaks.translate(_FAILED)}\n", 503)
+
+    def _told(self, inputs: Inputs, found: Answer, speaks: Language) -> Response:
+        lake = inputs.lake.require()
+        before = recorded(found, load_actions(lake))
+        if before is not None:
+            return _page(answer_recorded(found, before, speaks))
+        if request.method != "POST":
+            return _page(answer_form(found, self._days(speaks.zone), speaks))
+        try:
+            until_ms = self._until_ms(found, speaks.zone)
+        except UsageError as error:
+            return _page(answer_form(found, self._days(speaks.zone), speaks, speaks.translate(error.message)), 400)
+        with self._turn:
+            done = record_answer(
+                lake, found, now_ms=self._clock.now_ms(), until_ms=until_ms, reason=request.form.get("reason", "")
+            )
+        self._source.forget()
+        _log(found, done)
+        return _page(answer_recorded(found, done, speaks))
+
+    def _until_ms(self, found: Answer, zone: tzinfo) -> int | None:
+        if found.verb != KEEP:
+            return None
+        return keep_until_ms(request.form.get("until", ""), self._clock.now_ms(), zone)
+
+    def _days(self, zone: tzinfo) -> DaysToChoose:
+        first, last = days_to_keep(self._clock.now_ms(), zone)
+        return DaysToChoose(first, last, first + timedelta(days=_PROPOSED_DAYS))
+
+    def _invalid(self, asked: Request) -> Response:
+        """The same for every link that says nothing here, whatever is wrong with it."""
+        if self._strange.take(""):
+            audit_stranger(asked.remote_addr, "came with a link that is not valid")
+        said = "\n".join(language(code).translate(_INVALID) for code in CODES)
+        return plain_answer(f"{said}\n", 404)
+
+
+def _page(content: str, status: int = 200) -> Response:
+    """Nobody keeps it, nothing of it is sent elsewhere; the page's own address goes to this site alone, which asks for it."""
+    return Response(
+        content, status=status, mimetype="text/html",
+        headers={"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin", "Cache-Control": "no-store"},
+    )  # fmt: skip
+
+
+def _log(found: Answer, done: Action) -> None:
+    """One line for whoever looks after the pages."""
+    audit(found.addressee, f"{done.kind} by a link: {', '.join(found.finding_ids)} ({done.action_id})")
