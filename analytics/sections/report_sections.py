@@ -25,6 +25,7 @@ from analytics.sections.section import Section
 from analytics.sections.surplus import surplus
 from analytics.sections.trends import trends
 from analytics.sections.waterfall import waterfall
+from analytics.sections.weeks import last_weeks
 
 MakeSection: TypeAlias = Callable[[Report], Section | None]
 """None where the section has nothing to be about."""
@@ -39,7 +40,7 @@ class Chapter:
 
 
 REPORT: tuple[Chapter, ...] = (
-    Chapter(tr("Where the money goes"), (waterfall, days, trends)),
+    Chapter(tr("Where the money goes"), (waterfall, days, last_weeks, trends)),
     Chapter(tr("What can be taken back"), (findings, further_findings, surplus, idle, winding_down)),
     Chapter(tr("Who was given GPUs"), (teams, users, user_time)),
     Chapter(tr("When and where"), (film, off_peak, pools, models)),

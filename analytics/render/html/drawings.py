@@ -11,6 +11,8 @@ from analytics.language.quantities import Quantity
 from analytics.language.sentences import tr
 from analytics.render.html import svg
 from analytics.render.html.film import film_strip
+from analytics.render.html.lines import line_panels, lines_height
+from analytics.sections.line_chart import LineChart
 from analytics.sections.palette import LIGHT, ORDER
 from analytics.sections.section import Cell, FilmStrip, Intervals, RankedBars, Section, StackedBars, Waterfall, WeekGrid
 
@@ -34,6 +36,8 @@ def drawing(section: Section, language: Language) -> Markup:
             height, parts = _INTERVAL * len(chart.rows), _intervals(chart, language)
         case WeekGrid():
             height, parts = _GRID * len(chart.grids) - 14, _grids(chart, language)
+        case LineChart():
+            height, parts = lines_height(chart), line_panels(chart, language)
     return svg.drawing(height, parts, name) if height else Markup()
 
 

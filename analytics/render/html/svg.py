@@ -34,9 +34,8 @@ def rect(x: float, y: float, width: float, height: float, look: Mapping[str, str
     """A rectangle; nothing where it would have no extent."""
     if width <= 0 or height <= 0:
         return Markup()
-    attributes = Markup().join(Markup(' {}="{}"').format(Markup(name), value) for name, value in look.items())  # noqa: S704  # names of attributes are ours
     return Markup('<rect x="{}" y="{}" width="{}" height="{}"{}/>').format(
-        number(x), number(y), number(max(width, 0.5)), number(max(height, 0.5)), attributes
+        number(x), number(y), number(max(width, 0.5)), number(max(height, 0.5)), attributes(look)
     )
 
 
@@ -68,6 +67,22 @@ def line(x1: float, y1: float, x2: float, y2: float) -> Markup:
     return Markup('<path class="g" d="M{} {}L{} {}" stroke="{}" fill="none"/>').format(
         number(x1), number(y1), number(x2), number(y2), LIGHT.grid
     )
+
+
+def curve(points: Iterable[tuple[float, float]], look: Mapping[str, str]) -> Markup:
+    """A line from point to point."""
+    path = "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    return Markup('<path d="M{}" fill="none"{}/>').format(path, attributes(look))
+
+
+def dot(x: float, y: float, look: Mapping[str, str]) -> Markup:
+    """A mark on a line."""
+    return Markup('<circle cx="{}" cy="{}" r="2.6"{}/>').format(number(x), number(y), attributes(look))
+
+
+def attributes(look: Mapping[str, str]) -> Markup:
+    """The attributes of a shape."""
+    return Markup().join(Markup(' {}="{}"').format(Markup(name), value) for name, value in look.items())  # noqa: S704  # names of attributes are ours
 
 
 def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "") -> Markup:
