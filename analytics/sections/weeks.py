@@ -59,7 +59,6 @@ def week_series(weeks: Sequence[WeekFigures], before: int, basis: WeekBasis) -> 
         headline=_headline(weeks, basis),
         columns=(
             SectionColumn("week", tr("week"), "words"),
-            SectionColumn("from", tr("from"), "moment"),
             SectionColumn("waste", tr("waste, {currency}", currency=basis.currency), "money"),
             SectionColumn("paid", tr("paid, {currency}", currency=basis.currency), "money"),
             SectionColumn("useful_share", tr("useful"), "share"),
@@ -110,7 +109,7 @@ def _row(each: WeekFigures) -> tuple[Cell, ...]:
     money = (None if amount is None else Number(amount, 2) for amount in (each.waste, each.paid))
     shares = (None if share is None else Share(share) for share in (each.useful_share, each.unused_share))
     idle = None if each.idle_gpus is None else Number(each.idle_gpus, 1)
-    return each.week.label, Date(each.week.monday), *money, *shares, idle, Share(each.seen.share), _remark(each)
+    return each.week.label, *money, *shares, idle, Share(each.seen.share), _remark(each)
 
 
 def _remark(each: WeekFigures) -> str:
@@ -134,11 +133,11 @@ def _marks(shown: Sequence[WeekFigures]) -> str:
 def _explained(basis: WeekBasis) -> str:
     if basis.is_personal:
         return tr(
-            "Waste is reserved and held time at the price of its time; useful and unused are shares of the observed time. Weeks begin on Monday in {zone}.",
+            "Waste is reserved and held time at its price. Weeks begin on Monday in {zone}.",
             zone=str(basis.zone),
         )  # fmt: skip
     return tr(
-        "Waste is unavailable, free, reserved and held time at the price of its time; useful and unused are shares of the observed time; GPUs unused are their mean number over the week. Weeks begin on Monday in {zone}.",
+        "Waste is unavailable, free, reserved and held time at its price. Weeks begin on Monday in {zone}.",
         zone=str(basis.zone),
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from markupsafe import Markup
 
@@ -11,7 +12,7 @@ from analytics.render.html import svg
 from analytics.sections.line_chart import GoalLine, Line, LineChart, LinePanel
 from analytics.sections.palette import LIGHT
 
-_LEFT, _RIGHT, _HEAD, _HIGH, _APART, _FOOT = 50.0, 8.0, 24.0, 78.0, 14.0, 22.0
+_LEFT, _RIGHT, _HEAD, _HIGH, _APART, _FOOT = 50.0, 14.0, 24.0, 78.0, 14.0, 22.0
 _MOST_LABELS = 7
 _SIGN, _LETTER = 28.0, 5.8
 """How wide a sign of the legend is, and a letter beside it."""
@@ -31,20 +32,18 @@ def line_panels(chart: LineChart, language: Language) -> Iterator[Markup]:
         yield from _panel(chart, panel, xs, top, language)
         top += _HEAD + _HIGH + _APART
     every = -(-len(xs) // _MOST_LABELS)
-    for place, (x, short) in enumerate(zip(xs, chart.short, strict=True)):
-        if (len(xs) - 1 - place) % every == 0:
-            anchor = "end" if place and place == len(xs) - 1 else "middle"
-            yield svg.text(x, top + 2, language.shown(short), anchor=anchor, kind="m")
+    shown = [place for place in range(len(xs)) if (len(xs) - 1 - place) % every == 0]
+    yield svg.labels(((xs[place], top + 2, language.shown(chart.short[place])) for place in shown), "middle")
 
 
 def _panel(chart: LineChart, panel: LinePanel, xs: list[float], top: float, language: Language) -> Iterator[Markup]:
     bottom = top + _HEAD + _HIGH
     scale = _HIGH / panel.ticks[-1]
     yield svg.text(0, top + 10, language.translate(panel.title), kind="m")
-    for tick in panel.ticks:
-        y = bottom - tick * scale
-        yield svg.line(_LEFT, y, svg.WIDTH, y)
-        yield svg.text(_LEFT - 6, y + 4, _tick(panel, tick, language), anchor="end", kind="m")
+    ys = [bottom - tick * scale for tick in panel.ticks]
+    words = [_tick(panel, tick, language) for tick in panel.ticks]
+    yield svg.levels(_LEFT, ys)
+    yield svg.labels(((_LEFT - 6, y + 4, each) for y, each in zip(ys, words, strict=True)), "end")
     yield from _legend(panel, top, language)
     for goal in panel.goals:
         yield from _goal(goal, bottom - goal.level * scale, language)
@@ -65,19 +64,15 @@ def _legend(panel: LinePanel, top: float, language: Language) -> Iterator[Markup
 def _line(chart: LineChart, line: Line, points: list[tuple[float, float]]) -> Iterator[Markup]:
     """Runs of whole weeks joined; every known week has its mark."""
     known = [value is not None for value in line.values]
-    run: list[tuple[float, float]] = []
-    for place, point in enumerate(points):
-        if known[place] and chart.whole[place]:
-            run.append(point)
-            continue
-        if len(run) > 1:
-            yield svg.curve(run, _stroke(line.state))
-        run = []
-    if len(run) > 1:
-        yield svg.curve(run, _stroke(line.state))
-    for point, there, is_whole in zip(points, known, chart.whole, strict=True):
-        if there:
-            yield svg.dot(*point, _fill(line.state) if is_whole else _stroke(line.state) | {"fill": "none", "stroke-dasharray": "none"})  # fmt: skip
+    whole = [there and is_whole for there, is_whole in zip(known, chart.whole, strict=True)]
+    look, shapes = _stroke(line.state), list[Markup]()
+    colour = {name: look.pop(name) for name in ("class", "stroke")}
+    for joined, run in groupby(zip(points, whole, strict=True), lambda each: each[1]):
+        if joined and len(own := [point for point, _ in run]) > 1:
+            shapes.append(svg.curve(own, look))
+    shapes.append(svg.dots(point for point, each in zip(points, whole, strict=True) if each))
+    shapes += [svg.ring(*point) for point, there, each in zip(points, known, whole, strict=True) if there and not each]
+    yield svg.group(shapes, colour)
 
 
 def _goal(goal: GoalLine, y: float, language: Language) -> Iterator[Markup]:
@@ -91,10 +86,6 @@ def _stroke(state: str) -> dict[str, str]:
     if not state:
         return {"class": "l-whole", "stroke": LIGHT.muted, "stroke-width": "1.4", "stroke-dasharray": "5 3"}
     return {"class": f"l-{state}", "stroke": LIGHT.state[state], "stroke-width": "1.8"}
-
-
-def _fill(state: str) -> dict[str, str]:
-    return {"class": f"s-{state}", "fill": LIGHT.state[state]} if state else {"class": "m", "fill": LIGHT.muted}
 
 
 def _tick(panel: LinePanel, value: float, language: Language) -> str:

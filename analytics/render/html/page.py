@@ -75,7 +75,7 @@ def style_sheet() -> str:
         hatching = f"repeating-linear-gradient({HATCHED[state]}deg,{lines})," if state in HATCHED else ""
         rules += f".legend .{state}::before{{background:{hatching}var(--s-{state})}}.s-{state}{{fill:var(--s-{state})}}"
     rules += "".join(f".l-{state}{{stroke:var(--s-{state})}}" for state in ("active", "held"))
-    rules += ".l-whole{stroke:var(--muted)}circle.m{fill:var(--muted)}"
+    rules += ".l-whole{stroke:var(--muted)}"
     rules += "".join(f".c-{name}{{fill:var(--c-{name})}}" for name in ("mark", "soft", "whole"))
     return minified(rules.replace("LIGHT", _variables(LIGHT)).replace("DARK", _variables(DARK)))
 

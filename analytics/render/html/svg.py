@@ -15,7 +15,7 @@ from analytics.sections.palette import FAINT, HATCHED, LIGHT
 WIDTH = 380
 """Of every drawing, in its own units: with text of 12 it can be read on a page of 320 pixels and on half of a wide one."""
 
-_FONT = "Inter, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+_FONT = "Inter, Liberation Sans, DejaVu Sans, sans-serif"
 
 
 def number(value: float) -> str:
@@ -37,6 +37,19 @@ def rect(x: float, y: float, width: float, height: float, look: Mapping[str, str
     return Markup('<rect x="{}" y="{}" width="{}" height="{}"{}/>').format(
         number(x), number(y), number(max(width, 0.5)), number(max(height, 0.5)), attributes(look)
     )
+
+
+def band(x: float, width: float, look: Mapping[str, str]) -> Markup:
+    """A part of a bar that is 10 high; nothing where it would have no extent. Tables have many: it is short."""
+    if width <= 0:
+        return Markup()
+    return Markup('<path d="M{} 0h{}v10H{}z"{}/>').format(number(x), number(width), number(x), attributes(look))
+
+
+def group(shapes: Iterable[Markup], look: Mapping[str, str]) -> Markup:
+    """Shapes of one look; nothing where there is none."""
+    inside = Markup().join(shapes)
+    return Markup("<g{}>{}</g>").format(attributes(look), inside) if inside else inside
 
 
 def state(name: str, key: str = "") -> dict[str, str]:
@@ -75,9 +88,29 @@ def curve(points: Iterable[tuple[float, float]], look: Mapping[str, str]) -> Mar
     return Markup('<path d="M{}" fill="none"{}/>').format(path, attributes(look))
 
 
-def dot(x: float, y: float, look: Mapping[str, str]) -> Markup:
-    """A mark on a line."""
-    return Markup('<circle cx="{}" cy="{}" r="2.6"{}/>').format(number(x), number(y), attributes(look))
+def dots(points: Iterable[tuple[float, float]]) -> Markup:
+    """Round marks in the colour of their group, as one shape: lines of no length with round ends."""
+    path = "".join(f"M{number(x)} {number(y)}h0" for x, y in points)
+    return Markup('<path d="{}" stroke-width="5.2" stroke-linecap="round"/>').format(path) if path else Markup()
+
+
+def ring(x: float, y: float) -> Markup:
+    """A hollow mark in the colour of its group."""
+    return Markup('<circle cx="{}" cy="{}" r="2.6" fill="none"/>').format(number(x), number(y))
+
+
+def levels(x: float, ys: Iterable[float]) -> Markup:
+    """Thin lines across the drawing from x on, as one shape."""
+    path = "".join(f"M{number(x)} {number(y)}H{WIDTH}" for y in ys)
+    return Markup('<path class="g" d="{}" stroke="{}"/>').format(path, LIGHT.grid)
+
+
+def labels(places: Iterable[tuple[float, float, str]], anchor: str) -> Markup:
+    """Short muted texts of one look, as `text` writes each."""
+    shown = (Markup('<text x="{}" y="{}">{}</text>').format(number(x), number(y), words) for x, y, words in places)
+    return Markup('<g class="m" fill="{}" font-size="10.5" text-anchor="{}">{}</g>').format(
+        LIGHT.muted, anchor, Markup().join(shown)
+    )
 
 
 def attributes(look: Mapping[str, str]) -> Markup:
