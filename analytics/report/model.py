@@ -27,6 +27,8 @@ from analytics.report import people
 from analytics.report.coverage import Seen, Watch
 from analytics.report.figures import Film, Reclaimable, Step, Trend, UserFigures
 from analytics.report.film import film
+from analytics.report.goal_table import Goal, open_goals
+from analytics.report.goals import GoalProgress, progress
 from analytics.report.reclaimable import reclaimable
 from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, Figures, WeekFigures, trends, weeks_up_to
 from analytics.report.waterfall import steps
@@ -50,7 +52,7 @@ class Report:
     ranks those among everybody in its pool; who was given more outside the scope has none. `quality` is about the whole lake, and nothing in an edition for people: it names others.
     `known` is from when to when the lake has rows at all, `fleet_was_seen` whether it has any in the window. `seen` is how much
     of the window was observed, `seen_before` the same of the four weeks before, the newest first; none where the window is no
-    week. `weeks` are the week itself and a quarter of a year before it, the newest first. `floors` are what idle cards draw, where point samples make anybody ask. `groups` are totals by what they are grouped by: pool, model, day, holder; `hours` those of each hour of a short window, by its first millisecond. `left_out` is how many findings such an edition does not show because they are about GPUs that others hold as well.
+    week. `weeks` are the week itself and a quarter of a year before it, the newest first; `goals` are judged by those. `floors` are what idle cards draw, where point samples make anybody ask. `groups` are totals by what they are grouped by: pool, model, day, holder; `hours` those of each hour of a short window, by its first millisecond. `left_out` is how many findings such an edition does not show because they are about GPUs that others hold as well.
     """
 
     lake: str
@@ -69,6 +71,7 @@ class Report:
     scope: Scope
     zone: tzinfo
     weeks: tuple[WeekFigures, ...]
+    goals: tuple[GoalProgress, ...]
     trends: tuple[Trend, ...]
     steps: tuple[Step, ...]
     teams: tuple[UserFigures, ...]
@@ -121,6 +124,8 @@ class Whole:
         self.ledger = ledger
         self.inventory: Inventory = ledger.whole.inventory or load_inventory(inputs.lake)
         self.money: Money = open_money(inputs, ledger.inside, self.inventory)
+        self._goals = open_goals(inputs.settings)
+        self._weeks: dict[tuple[Scope, Week, int], tuple[WeekFigures, ...]] = {}
 
     @cached_property
     def found(self) -> RuleFindings:
@@ -171,13 +176,24 @@ class Whole:
 
     def weeks(self, scope: Scope, last: Week, number: int = QUARTER_WEEKS) -> tuple[WeekFigures, ...]:
         """A week and so many before it, the newest first."""
-        return weeks_up_to(
-            last,
-            number,
-            lambda window: self.inside(window, scope),
-            lambda inside: self.money.of(inside, self.inventory).accounts.total,
-            lambda window, inside: self.seen(window, inside, scope),
-        )
+        key = (scope, last, number)
+        if key not in self._weeks:
+            self._weeks[key] = weeks_up_to(
+                last,
+                number,
+                lambda window: self.inside(window, scope),
+                lambda inside: self.money.of(inside, self.inventory).accounts.total,
+                lambda window, inside: self.seen(window, inside, scope),
+            )
+        return self._weeks[key]
+
+    def goals(self, scope: Scope) -> tuple[Goal, ...]:
+        """Those of a pool or a team where that is asked for; all of them for the whole fleet."""
+        return tuple(each for each in self._goals if scope in (each.scope, Scope()))
+
+    def progress(self, scope: Scope, last: Week) -> tuple[GoalProgress, ...]:
+        """Where the goals stand in a week, by it and those before it."""
+        return tuple(progress(each, self.weeks(each.scope, last)) for each in self.goals(scope))
 
     def part(self, scope: Scope, *, or_empty: bool = False) -> WindowLedger:
         """The ledger of the window with what the scope leaves of it; raises EmptyLakeError as `narrow` does."""
@@ -229,6 +245,7 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         scope=scope,
         zone=asked.zone,
         weeks=weeks,
+        goals=whole.progress(asked.scope, asked.week) if asked.week else (),
         trends=trends(now, [each.figures for each in earlier]) if asked.week else (),
         steps=steps(part.summary.totals, money.accounts.total),
         teams=people.teams(everybody, money.accounts),

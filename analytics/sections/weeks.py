@@ -11,11 +11,12 @@ from analytics.language.quantities import Amount, Date, Number, Quantity, Share
 from analytics.language.sentences import tr
 from analytics.report.changes import Change
 from analytics.report.coverage import WHOLE_FROM
+from analytics.report.goal_table import Goal, Measure
 from analytics.report.model import Report
 from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, WeekFigures
 from analytics.report.weeks import week_of
 from analytics.sections.basis import PageBasis
-from analytics.sections.line_chart import Line, LineChart, LinePanel
+from analytics.sections.line_chart import GoalLine, Line, LineChart, LinePanel
 from analytics.sections.section import Cell, Section, SectionColumn
 
 _TITLES = {WEEKS_BEFORE: tr("The last four weeks"), QUARTER_WEEKS: tr("The last 13 weeks")}
@@ -29,24 +30,28 @@ class WeekBasis:
     currency: str
     zone: tzinfo
     is_personal: bool
+    goals: tuple[Goal, ...] = ()
 
 
 def last_weeks(report: Report) -> Section | None:
     """The week and the four before it; None where the window is no week."""
     if report.week is None:
         return None
-    return week_series(report.weeks, WEEKS_BEFORE, _basis(report))
+    return week_series(report.weeks, WEEKS_BEFORE, _basis(report, [each.goal for each in report.goals]))
 
 
 def quarter(basis: PageBasis) -> Section:
     """The week in which the window ends and the 13 before it, whatever the window's own length."""
     report = basis.report
     last = week_of(max(report.seen.until_ms - 1, 0), report.zone)
-    return week_series(basis.whole.weeks(report.scope, last), QUARTER_WEEKS, _basis(report))
+    return week_series(
+        basis.whole.weeks(report.scope, last), QUARTER_WEEKS, _basis(report, basis.whole.goals(report.scope))
+    )
 
 
-def _basis(report: Report) -> WeekBasis:
-    return WeekBasis(report.money.currency, report.zone, report.scope.is_personal)
+def _basis(report: Report, goals: Sequence[Goal]) -> WeekBasis:
+    own = tuple(each for each in goals if each.scope == report.scope)
+    return WeekBasis(report.money.currency, report.zone, report.scope.is_personal, own)
 
 
 def week_series(weeks: Sequence[WeekFigures], before: int, basis: WeekBasis) -> Section:
@@ -68,7 +73,7 @@ def week_series(weeks: Sequence[WeekFigures], before: int, basis: WeekBasis) -> 
             SectionColumn("remark", tr("remark"), "words"),
         ),
         rows=tuple(_row(each) for each in shown),
-        chart=_chart(shown, basis.currency) if any(each.figures for each in shown) else None,
+        chart=_chart(shown, basis) if any(each.figures for each in shown) else None,
         chart_note=_marks(shown),
         notes=(_explained(basis),),
     )
@@ -142,7 +147,9 @@ def _explained(basis: WeekBasis) -> str:
     )  # fmt: skip
 
 
-def _chart(shown: Sequence[WeekFigures], currency: str) -> LineChart:
+def _chart(shown: Sequence[WeekFigures], basis: WeekBasis) -> LineChart:
+    currency = basis.currency
+
     def money(value: float) -> Quantity:
         return Amount(value, currency)
 
@@ -157,6 +164,7 @@ def _chart(shown: Sequence[WeekFigures], currency: str) -> LineChart:
                 _line(tr("waste"), "held", [each.waste for each in shown], money),
                 _line(tr("paid"), "", [each.paid for each in shown], money),
             ),
+            _goals(basis, "waste"),
         ),
         LinePanel(
             tr("share of the observed time"),
@@ -165,6 +173,7 @@ def _chart(shown: Sequence[WeekFigures], currency: str) -> LineChart:
                 _line(tr("useful"), "active", [each.useful_share for each in shown], Share),
                 _line(tr("unused"), "held", [each.unused_share for each in shown], Share),
             ),
+            _goals(basis, "unused_share"),
         ),
         LinePanel(
             tr("GPUs unused, mean of the week"),
@@ -178,6 +187,20 @@ def _chart(shown: Sequence[WeekFigures], currency: str) -> LineChart:
         whole=tuple(each.is_whole for each in shown),
         panels=tuple(panel for panel in panels if panel.ticks),
     )
+
+
+def _goals(basis: WeekBasis, measure: Measure) -> tuple[GoalLine, ...]:
+    return tuple(
+        GoalLine(
+            tr(
+                "goal: {level} by {day}", day=Date(each.by),
+                level=Share(each.level, 0) if measure == "unused_share" else Amount(each.level, basis.currency),
+            ),
+            "held", each.level,
+        )
+        for each in basis.goals
+        if each.measure == measure
+    )  # fmt: skip
 
 
 def _line(name: str, state: str, values: Sequence[float | None], written: Callable[[float], Quantity]) -> Line:

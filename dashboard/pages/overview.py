@@ -7,6 +7,7 @@ from dash import dcc, html
 from analytics.language.sentences import tr, tr_many
 from analytics.sections.costliest import costliest_findings
 from analytics.sections.days import days
+from analytics.sections.goals import goals_now
 from analytics.sections.idle import idle
 from analytics.sections.palette import Palette
 from analytics.sections.remarks import first_remarks
@@ -33,6 +34,7 @@ class Overview(Page):
             section_panel(view, colours, waterfall(report)),
             section_panel(view, colours, days(report)),
             section_panel(view, colours, quarter(view)),
+            *([section_panel(view, colours, aims)] if (aims := goals_now(view)) else []),
             section_panel(view, colours, costliest_findings(report), after=[links["/findings"]]),
             section_panel(view, colours, idle(report)),
             section_panel(view, colours, first_remarks(report), after=[links["/quality"]] if report.quality else []),

@@ -10,6 +10,7 @@ from analytics.ledger.summary import Totals
 from analytics.render.money_json import energy_json, money_json
 from analytics.report.coverage import Seen
 from analytics.report.figures import UserFigures
+from analytics.report.goals import GoalProgress
 from analytics.report.model import Report
 from analytics.report.trends import WeekFigures
 from analytics.sections.findings import notes
@@ -72,6 +73,7 @@ def _content(report: Report) -> dict[str, object]:
         "timezone": str(report.zone),
         "weeks_before": _weeks_before(report),
         "weeks": [_week_figures(each) for each in report.weeks],
+        "goals": [_goal(each) for each in report.goals],
         "trends": {each.name: _without(dataclasses.asdict(each), "name") for each in report.trends},
         "waterfall": [
             {"state": each.state, "gpu_hours": each.gpu_ms / HOUR_MS, "amount": _amount(each.cents)}
@@ -162,6 +164,19 @@ def _week_figures(each: WeekFigures) -> dict[str, object]:
         "useful_share": each.useful_share,
         "unused_share": each.unused_share,
         "idle_gpus": each.idle_gpus,
+    }
+
+
+def _goal(each: GoalProgress) -> dict[str, object]:
+    own = dataclasses.asdict(each)
+    return {
+        "pool": each.goal.scope.pool,
+        "team": each.goal.scope.team,
+        "measure": each.goal.measure,
+        "goal": each.goal.level,
+        "by": each.goal.by.isoformat(),
+        "week": None if each.week is None else each.week.label,
+        **{name: value for name, value in own.items() if name not in ("goal", "week")},
     }
 
 
