@@ -51,10 +51,10 @@ def _section(found: Sequence[GoalProgress], currency: str) -> Section | None:
         headline=_headline(found),
         columns=(
             SectionColumn("goal", tr("goal"), "words"),
-            SectionColumn("level", tr("at most"), "number"),
-            SectionColumn("by", tr("by"), "moment"),
             SectionColumn("course", tr("course"), "sentence"),
             SectionColumn("now", tr("now"), "number"),
+            SectionColumn("level", tr("at most"), "number"),
+            SectionColumn("by", tr("by"), "moment"),
             SectionColumn("four_weeks_before", tr("4 weeks before"), "number"),
             SectionColumn("thirteen_weeks_before", tr("13 weeks before"), "number"),
             SectionColumn("pace", tr("change a week"), "number"),
@@ -81,15 +81,14 @@ def _headline(found: Sequence[GoalProgress]) -> str:
 
 def _row(each: GoalProgress, currency: str) -> tuple[Cell, ...]:
     goal = each.goal
-    figures = (
-        _written(goal, value, currency) for value in (each.now, each.four_weeks_before, each.thirteen_weeks_before)
-    )
     return (
         goal_name(goal),
+        _COURSES[each.course],
+        _written(goal, each.now, currency),
         _written(goal, goal.level, currency),
         Date(goal.by),
-        _COURSES[each.course],
-        *figures,
+        _written(goal, each.four_weeks_before, currency),
+        _written(goal, each.thirteen_weeks_before, currency),
         _change(goal, each.pace, currency),
         "" if each.course in ("reached", "missed") else _change(goal, each.needed_pace, currency),
     )

@@ -28,11 +28,12 @@ class Line:
 
 @dataclass(frozen=True)
 class GoalLine:
-    """A level across the panel that the line of the colour `state` is to come down to."""
+    """A level across the panel that the line of the colour `state` is to come down to; `is_reached` if its newest point has."""
 
     name: str
     state: str
     level: float
+    is_reached: bool
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def _chart(shown: Sequence[WeekFigures], basis: WeekBasis) -> LineChart:
                 _line(tr("waste"), "held", [each.waste for each in shown], money),
                 _line(tr("paid"), "", [each.paid for each in shown], money),
             ),
-            _goals(basis, "waste"),
+            _goals(basis, "waste", [each.waste for each in shown]),
         ),
         LinePanel(
             tr("share of the observed time"),
@@ -173,7 +173,7 @@ def _chart(shown: Sequence[WeekFigures], basis: WeekBasis) -> LineChart:
                 _line(tr("useful"), "active", [each.useful_share for each in shown], Share),
                 _line(tr("unused"), "held", [each.unused_share for each in shown], Share),
             ),
-            _goals(basis, "unused_share"),
+            _goals(basis, "unused_share", [each.unused_share for each in shown]),
         ),
         LinePanel(
             tr("GPUs unused, mean of the week"),
@@ -189,14 +189,15 @@ def _chart(shown: Sequence[WeekFigures], basis: WeekBasis) -> LineChart:
     )
 
 
-def _goals(basis: WeekBasis, measure: Measure) -> tuple[GoalLine, ...]:
+def _goals(basis: WeekBasis, measure: Measure, values: Sequence[float | None]) -> tuple[GoalLine, ...]:
+    newest = next((value for value in reversed(values) if value is not None), 0.0)
     return tuple(
         GoalLine(
             tr(
                 "goal: {level} by {day}", day=Date(each.by),
                 level=Share(each.level, 0) if measure == "unused_share" else Amount(each.level, basis.currency),
             ),
-            "held", each.level,
+            "held", each.level, newest <= each.level,
         )
         for each in basis.goals
         if each.measure == measure

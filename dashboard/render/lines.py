@@ -47,7 +47,15 @@ def lines_figure(view: View, colours: Palette, chart: LineChart) -> tuple[go.Fig
             }
             shapes.append({**across, "line": {"color": colour, "width": 2, "dash": "dot"}})
             notes.append(
-                {**_AT, "xref": "paper", "x": 0.01, "yref": axis, "y": goal.level, "text": escaped(view, goal.name)}
+                {
+                    **_AT,
+                    "xref": "paper",
+                    "x": 0.01,
+                    "yref": axis,
+                    "y": goal.level,
+                    "yanchor": "bottom" if goal.is_reached else "top",
+                    "text": escaped(view, goal.name),
+                }
             )
     every = -(-len(names) // 7)
     shown = [place for place in range(len(names)) if (len(names) - 1 - place) % every == 0]

@@ -79,7 +79,7 @@ def _goal(goal: GoalLine, y: float, language: Language) -> Iterator[Markup]:
     yield svg.curve(
         [(_LEFT, y), (svg.WIDTH, y)], _stroke(goal.state) | {"stroke-dasharray": "1 4", "stroke-width": "1.6"}
     )
-    yield svg.text(_LEFT + 4, y - 4, language.translate(goal.name), kind="m")
+    yield svg.text(_LEFT + 4, y - 4 if goal.is_reached else y + 11, language.translate(goal.name), kind="m")
 
 
 def _stroke(state: str) -> dict[str, str]:
