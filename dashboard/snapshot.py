@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from analytics.decide.actions import load_actions
-from analytics.language.languages import language
+from analytics.language.languages import language, time_zone
 from analytics.ledger.build import Ledger
 from analytics.money.window_money import open_owners, open_prices
 from analytics.report.goal_table import open_goals
@@ -132,9 +132,9 @@ class LakeSnapshot:
         )
 
     def _named(self, query: Query) -> Window:
-        if self.has_own_window and not (query.span or query.since or query.until):
+        if self.has_own_window and not (query.span or query.names_window):
             return self.inputs.window
-        return query.window(self._newest_ms)
+        return query.window(self._newest_ms, time_zone(query.zone or self.inputs.settings.text("report.timezone")))
 
     def _window(self, window: Window, *, or_empty: bool = False) -> _Window:
         def make() -> _Window:
