@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import UTC, tzinfo
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from analytics.language.languages import CODES, time_zone
+from analytics.report.compare import window_against
+from analytics.report.day_range import day_window, days_between
 from analytics.scope import Scope
-from fallow.clock import DAY_MS, HOUR_MS, Window, parse_window, to_ms
+from fallow.clock import DAY_MS, HOUR_MS, Window, parse_window
 from fallow.errors import UsageError
 
 SPANS = {"24h": 24 * HOUR_MS, "3d": 3 * DAY_MS, "7d": 7 * DAY_MS, "28d": 28 * DAY_MS, "all": None}
@@ -17,8 +19,6 @@ SPANS = {"24h": 24 * HOUR_MS, "3d": 3 * DAY_MS, "7d": 7 * DAY_MS, "28d": 28 * DA
 
 DEFAULT_SPAN = "7d"
 
-AGAINST = ("before", "13w")
-"""What a window is compared with unless days are named: as much time just before it, or the same 13 weeks earlier."""
 _LONGEST = 300
 """Characters of one value: names are not longer, and an address is no place for more."""
 
@@ -29,7 +29,7 @@ class Query:
 
     `since` and `until` are days, weeks or moments as the commands take them, and take the place of `span`. `first` and `last` are
     days in the reader's zone, both inclusive, and take the place of either. `against` is what the page that compares sets the
-    window beside: one of AGAINST, or days as `2026-08-10..2026-08-16`. `zone` and
+    window beside: `before`, `13w` or days as `2026-08-10..2026-08-16`. `zone` and
     `lang` stand for `report.timezone` and `report.language`. `gpu`, `host`, `holder` and `finding` (an id) are what a page is
     about, `sort` the order of its rows, `filter` which of them and `show` whether it has those too that it leaves out by itself
     (grid_address.py), `start` and `end` the part of the window that a chart is zoomed to.
@@ -80,8 +80,8 @@ class Query:
             time_zone(self.zone)
         parse_window(self.since or None, self.until or None)
         days_between(self.first, self.last)
-        if self.against and self.against not in AGAINST:
-            self.days_against()
+        if self.against:
+            window_against(Window(0, 1), self.against, UTC)
         if self.end:
             parse_window(self.start or None, self.end)
 
@@ -111,16 +111,6 @@ class Query:
         """Whether it names days or moments, in place of a length of time."""
         return bool(self.since or self.until or self.first or self.last)
 
-    def days_against(self) -> tuple[date, date]:
-        """The days to compare with; raises UsageError where they are none."""
-        first, last = days_between(*self.against.partition("..")[::2])
-        if first is None or last is None:
-            raise UsageError(
-                f"'{self.against}' is not what a window can be compared with",
-                f"take one of {', '.join(AGAINST)}, or two days such as 2026-08-10..2026-08-16",
-            )
-        return first, last
-
     def window(self, newest_ms: int, zone: tzinfo = UTC) -> Window:
         """The window, which unless days or moments are named ends with the newest row of the lake."""
         if self.first or self.last:
@@ -129,28 +119,3 @@ class Query:
             return parse_window(self.since or None, self.until or None)
         span_ms = SPANS[self.span or DEFAULT_SPAN]
         return Window(None if span_ms is None else newest_ms - span_ms, None)
-
-
-def days_between(first: str, last: str) -> tuple[date | None, date | None]:
-    """Two days of an address, None where it names none; raises UsageError."""
-    found = [_day(text) if text else None for text in (first, last)]
-    if found[0] and found[1] and found[0] > found[1]:
-        raise UsageError(f"the first day {first} is after the last, {last}", "swap them")
-    return found[0], found[1]
-
-
-def _day(text: str) -> date:
-    try:
-        day = date.fromisoformat(text)
-        if text == day.isoformat() and 1970 < day.year < 9999:  # what moments can be written of
-            return day
-    except ValueError:
-        pass
-    raise UsageError(f"'{text}' is not a day", "write it as 2026-11-20")
-
-
-def day_window(first: date | None, last: date | None, zone: tzinfo) -> Window:
-    """From the beginning of one day to the end of another in a zone; None is open."""
-    after = None if last is None else last + timedelta(days=1)
-    starts = (None if day is None else to_ms(datetime.combine(day, time.min, zone)) for day in (first, after))
-    return Window(*starts)
