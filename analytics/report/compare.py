@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 
 from analytics.report.changes import Change, named, window_before
 from analytics.report.coverage import Seen
@@ -141,13 +141,21 @@ def window_against(window: Window, against: str, zone: tzinfo) -> Window:
     """What a window with both ends is compared with: one of AGAINST, or days as `2026-08-10..2026-08-16`; raises UsageError."""
     if against in AGAINST:
         return as_long_before(window, zone) if against == "before" else same_time_before(window, zone)
-    first, last = days_between(*against.partition("..")[::2])
-    if first is None or last is None:
+    days = days_against(against)
+    if days is None:
         raise UsageError(
             f"'{against}' is not what a window can be compared with",
             f"take {', '.join(AGAINST)}, or two days such as 2026-08-10..2026-08-16",
         )
-    return day_window(first, last, zone)
+    return day_window(*days, zone)
+
+
+def days_against(against: str) -> tuple[date, date] | None:
+    """The two days that are named, None where none are; raises UsageError for what looks like days and is none."""
+    if ".." not in against:
+        return None
+    first, last = days_between(*against.partition("..")[::2])
+    return None if first is None or last is None else (first, last)
 
 
 def same_time_before(window: Window, zone: tzinfo, weeks: int = QUARTER_WEEKS) -> Window:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Amount, Moment, Number, Share
 from analytics.language.sentences import tr
-from analytics.report.compare import OF_POOLS, Compared, Comparison, Comparisons
+from analytics.report.compare import Compared, Comparison, Comparisons
 from analytics.report.coverage import WHOLE_FROM
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, Section, SectionColumn
@@ -29,6 +29,7 @@ _NAMES = {
     "gpus": tr("GPUs"),
     "observed": tr("observed share"),
 }
+_NOT_COMPARED = tr("not compared")
 _COLUMNS = (
     SectionColumn("now", tr("this window"), "number"),
     SectionColumn("before", tr("the other window"), "number"),
@@ -52,21 +53,27 @@ def comparison(found: Comparisons) -> Section:
 
 
 def pool_comparison(found: Comparisons) -> Section | None:
-    """Some of them for each pool; None where there is one pool only."""
+    """Unused share and waste of each pool; None where there is one pool only."""
     if not found.pools:
         return None
-    names = [name for name in OF_POOLS if name in found.names]
+    was = tr("the other window")
     return Section(
         name="pools_compared",
         title=tr("Both windows, pool by pool"),
         question=tr("Where did it change?"),
         headline=_most_changed(found),
-        columns=(SectionColumn("pool", tr("pool"), "pool"), SectionColumn("figure", tr("figure"), "words"), *_COLUMNS),
-        rows=tuple(
-            (place_name(pool), _name(each, found.currency), *_cells(each))
-            for pool, own in found.pools.items()
-            for each in own.rows(tuple(names))
+        columns=(
+            SectionColumn("pool", tr("pool"), "pool"),
+            SectionColumn("unused_share", tr("unused"), "share"),
+            SectionColumn("unused_share_before", was, "share"),
+            SectionColumn("unused_share_change", tr("change"), "number"),
+            SectionColumn("waste", tr("waste, {currency}", currency=found.currency), "money"),
+            SectionColumn("waste_before", was, "money"),
+            SectionColumn("waste_change", tr("change"), "number"),
+            SectionColumn("observed", tr("observed"), "share"),
+            SectionColumn("observed_before", was, "share"),
         ),
+        rows=tuple((place_name(pool), *_pool_cells(own)) for pool, own in found.pools.items()),
         notes=(
             tr(
                 "A pool of which less than {least} of either window was observed has no differences.",
@@ -75,6 +82,13 @@ def pool_comparison(found: Comparisons) -> Section | None:
         ),
         wide=True,
     )
+
+
+def _pool_cells(own: Comparison) -> tuple[Cell, ...]:
+    unused, waste, observed = own.rows(("unused_share", "waste_money", "observed"))
+    both = ((_figure(each, each.now), _figure(each, each.before)) for each in (unused, waste, observed))
+    (unused_now, unused_was), (waste_now, waste_was), seen = both
+    return unused_now, unused_was, _change(unused), waste_now, waste_was, _change(waste), *seen
 
 
 def _headline(found: Comparisons) -> str:
@@ -146,12 +160,13 @@ def _name(each: Compared, currency: str) -> str:
 
 
 def _cells(each: Compared) -> tuple[Cell, ...]:
-    return (
-        _figure(each, each.now),
-        _figure(each, each.before),
-        _difference(each),
-        "" if each.unit == "share" else each.change.sentence or None,
-    )
+    relative = "" if each.unit == "share" or each.difference is None else each.change.sentence
+    return _figure(each, each.now), _figure(each, each.before), _difference(each), relative
+
+
+def _change(each: Compared) -> str:
+    """In points or percent; what is not comparable is said."""
+    return each.change.sentence if each.difference is not None else _NOT_COMPARED
 
 
 def _figure(each: Compared, value: float | None) -> Cell:
@@ -161,9 +176,9 @@ def _figure(each: Compared, value: float | None) -> Cell:
 
 
 def _difference(each: Compared) -> Cell:
-    """Of shares in points."""
+    """Of shares in points; what is not comparable is said."""
     if each.difference is None:
-        return None
+        return _NOT_COMPARED
     if each.unit == "share":
         return each.change.sentence
     rounded = round(each.difference, _digits(each))

@@ -34,9 +34,9 @@ class Overview(Page):
             section_panel(view, colours, waterfall(report)),
             section_panel(view, colours, days(report)),
             section_panel(view, colours, quarter(view)),
-            *([section_panel(view, colours, aims)] if (aims := goals_now(view)) else []),
-            section_panel(view, colours, costliest_findings(report), after=[links["/findings"]]),
             section_panel(view, colours, idle(report)),
+            section_panel(view, colours, costliest_findings(report), after=[links["/findings"]]),
+            *([section_panel(view, colours, aims)] if (aims := goals_now(view)) else []),
             section_panel(view, colours, first_remarks(report), after=[links["/quality"]] if report.quality else []),
             *self.panels(view, colours),
         ]
