@@ -36,8 +36,8 @@ class Inputs:
 HISTORY_MS = 5 * WEEK_MS
 """How long before a window findings look back: those of the week before rest on 28 days of their own and a week to test against."""
 
-REPORT_HISTORY_MS = 8 * WEEK_MS
-"""How long before a window a report looks back: the hours of the week in which a pool is not needed rest on eight weeks."""
+REPORT_HISTORY_MS = 16 * WEEK_MS
+"""How long before a window a report looks back: its trend has 13 weeks before, and which GPUs there were is known from the four weeks before the end of each."""
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,12 @@ def load_window_ledger(
             f"it has rows from {format_ms(whole.first_ms)} to {format_ms(until_ms)}: "
             "choose a window that has some of them",
         )
-    inside, floors = _confirmed(inputs, inside)
+    inside, floors = confirmed(inputs, inside)
     end_ms = _end_ms(whole, inputs.window)
     return WindowLedger(whole, inside, _summary(inside, inputs.window, end_ms), end_ms, floors)
 
 
-def _confirmed(inputs: Inputs, inside: Ledger) -> tuple[Ledger, IdleFloors | None]:
+def confirmed(inputs: Inputs, inside: Ledger) -> tuple[Ledger, IdleFloors | None]:
     """The ledger inside the window with `unconfirmed_ms`, by what the fleet's idle cards draw in it."""
     rows = inside.stretches
     if not (rows["sampled_ms"] > 0).any():

@@ -11,10 +11,12 @@ from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
 from analytics.sections.facts import facts
 from dashboard.access.people import ADMIN
+from dashboard.days import day_fields, shown_days
 from dashboard.pages import PAGES
 from dashboard.query import DEFAULT_SPAN, SPANS, Query
 from dashboard.view import View
 from fallow import __version__
+from fallow.clock import DAY_MS
 
 CONTROLS = ("span", "pool", "model", "team", "zone", "lang")
 """The choices, each in the element `ask-NAME`; its value is the query's, empty for the default."""
@@ -48,6 +50,7 @@ def controls() -> html.Div:
                 [
                     html.Label(str(_LABELS[name]), id=f"label-{name}", htmlFor=f"ask-{name}"),
                     dcc.Dropdown(id=f"ask-{name}", options=[], value="", clearable=False, searchable=name != "span"),
+                    *([_any_days()] if name == "span" else []),
                 ],
                 className=f"ask of-{name}",
                 id=f"box-{name}",
@@ -59,11 +62,22 @@ def controls() -> html.Div:
     )
 
 
+def _any_days() -> html.Details:
+    """Beside the lengths of time, a form for any days."""
+    return html.Details(
+        [html.Summary("", id="days-summary", className="button"), html.Form([], id="days-form")],
+        id="days",
+        className="any-days",
+    )
+
+
 OUTPUTS = [
     *(Output(f"label-{name}", "children") for name in CONTROLS),
     *(Output(f"ask-{name}", "options") for name in CONTROLS),
     *(Output(f"ask-{name}", "value") for name in CONTROLS),
     *(Output(f"box-{name}", "hidden") for name in CONTROLS),
+    Output("days-summary", "children"),
+    Output("days-form", "children"),
     Output("again", "children"),
     Output("skip", "children"),
     Output("copy", "children"),
@@ -86,12 +100,22 @@ def choices(view: View, query: Query | None = None) -> list[Any]:
         *(options[name] for name in CONTROLS),
         *values.values(),
         *(name in _EVERYTHING and len(options[name]) <= 2 and not values[name] for name in CONTROLS),
+        html.Span(view.translate(tr("Choose days")), className="for-readers"),
+        _days(view, query),
         view.translate(tr("New data: show it")),
         view.translate(tr("Skip to the page")),
         view.translate(tr("Copy link")),
         values,
         view.language.code,
     ]
+
+
+def _days(view: View, query: Query) -> list[Any]:
+    """The days that are asked for, else those that are shown."""
+    first, last = (str(day) for day in shown_days(view))
+    if query.first or query.last:
+        first, last = query.first, query.last
+    return day_fields(view, "window", first, last)
 
 
 def no_choices() -> list[Any]:
@@ -101,8 +125,8 @@ def no_choices() -> list[Any]:
 
 def _value(view: View, query: Query, name: str) -> str:
     if name == "span":
-        is_named = query.since or query.until or view.has_own_window
-        return query.span if query.span and not (query.since or query.until) else "" if is_named else DEFAULT_SPAN
+        is_named = query.names_window or view.has_own_window
+        return query.span if query.span and not query.names_window else "" if is_named else DEFAULT_SPAN
     return str(getattr(query, name))
 
 
@@ -110,8 +134,9 @@ def _options(view: View, query: Query) -> dict[str, list[dict[str, str]]]:
     spans = {name: view.translate(_SPAN_NAMES[name]) for name in SPANS}
     if view.has_own_window:
         spans = {"": view.translate(tr("as the pages were started"))} | spans
-    if query.since or query.until:
-        spans = {"": f"{query.since or '…'} - {query.until or '…'}"} | spans
+    if query.names_window:
+        first, last = (query.first, query.last) if query.first or query.last else (query.since, query.until)
+        spans = {"": f"{first or '…'} - {last or '…'}"} | spans
     names = {
         name: {"": view.translate(everything)}
         | {each: each for each in (*view.names[name], getattr(query, name)) if each}
@@ -232,4 +257,25 @@ def heading(view: View, name: str) -> list[Any]:
         className="heading",
     )
     simulated = view.report.simulated
-    return [title, *([html.P(view.translate(simulated), className="simulated", role="note")] if simulated else [])]
+    return [
+        title,
+        *([html.P(view.translate(simulated), className="simulated", role="note")] if simulated else []),
+        *_beyond(view),
+    ]
+
+
+def _beyond(view: View) -> list[html.P]:
+    """Where days are asked for that the lake does not reach to, from when to when it does."""
+    query, known = view.query, view.report.known
+    if not query.names_window:
+        return []
+    asked = query.window(view.as_of_ms, view.zone)
+    is_before = asked.since_ms is not None and asked.since_ms < (known.since_ms or 0) - DAY_MS
+    is_after = asked.until_ms is not None and asked.until_ms > (known.until_ms or 0) + DAY_MS
+    if not (is_before or is_after):
+        return []
+    said = tr(
+        "There are data from {since} to {until} only: the rest of these days counts as not observed.",
+        since=Moment(known.since_ms or 0), until=Moment(known.until_ms or 0),
+    )  # fmt: skip
+    return [html.P(view.translate(said), className="stale", role="note")]

@@ -18,10 +18,10 @@ from dashboard.access.refusal import answer, refuse
 HEALTH = "/healthz"
 """Answers whoever asks, so that a cluster can tell that the pages are there, and says nothing of the lake."""
 
-_SCRIPTS = ("/_dash-component-suites/", "/assets/")
 BY_LINK = "answer_by_link"
 """The one endpoint beside it that takes no session: a link's token entitles to one answer there."""
 
+_SCRIPTS = ("/_dash-component-suites/", "/assets/")
 _LONG_BYTES = 1024
 _MOST_SENT_BYTES = 16 * 1024 * 1024
 """Of one request: all rows of a table of 10,000 findings, chosen at once, stay below it."""

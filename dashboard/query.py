@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from datetime import UTC, tzinfo
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from analytics.language.languages import CODES, time_zone
+from analytics.report.compare import window_against
+from analytics.report.day_range import day_window, days_between
 from analytics.scope import Scope
 from fallow.clock import DAY_MS, HOUR_MS, Window, parse_window
 from fallow.errors import UsageError
@@ -15,6 +18,7 @@ SPANS = {"24h": 24 * HOUR_MS, "3d": 3 * DAY_MS, "7d": 7 * DAY_MS, "28d": 28 * DA
 """Lengths of the window up to the newest row; None is all that the lake has."""
 
 DEFAULT_SPAN = "7d"
+
 _LONGEST = 300
 """Characters of one value: names are not longer, and an address is no place for more."""
 
@@ -23,7 +27,9 @@ _LONGEST = 300
 class Query:
     """Window, scope, time zone and language; then what single pages ask for. Empty is the default of each.
 
-    `since` and `until` are days, weeks or moments as the commands take them, and take the place of `span`. `zone` and
+    `since` and `until` are days, weeks or moments as the commands take them, and take the place of `span`. `first` and `last` are
+    days in the reader's zone, both inclusive, and take the place of either. `against` is what the page that compares sets the
+    window beside: `before`, `13w` or days as `2026-08-10..2026-08-16`. `zone` and
     `lang` stand for `report.timezone` and `report.language`. `gpu`, `host`, `holder` and `finding` (an id) are what a page is
     about, `sort` the order of its rows, `filter` which of them and `show` whether it has those too that it leaves out by itself
     (grid_address.py), `start` and `end` the part of the window that a chart is zoomed to.
@@ -32,6 +38,8 @@ class Query:
     span: str = ""
     since: str = ""
     until: str = ""
+    first: str = ""
+    last: str = ""
     pool: str = ""
     model: str = ""
     team: str = ""
@@ -46,6 +54,7 @@ class Query:
     show: str = ""
     start: str = ""
     end: str = ""
+    against: str = ""
 
     @classmethod
     def parse(cls, search: str | None) -> Query:
@@ -70,6 +79,9 @@ class Query:
         if self.zone:
             time_zone(self.zone)
         parse_window(self.since or None, self.until or None)
+        days_between(self.first, self.last)
+        if self.against:
+            window_against(Window(0, 1), self.against, UTC)
         if self.end:
             parse_window(self.start or None, self.end)
 
@@ -86,15 +98,23 @@ class Query:
     @property
     def on_every_page(self) -> Query:
         """What goes along when another page is opened: window, scope, zone and language."""
-        return Query(self.span, self.since, self.until, self.pool, self.model, self.team, self.zone, self.lang)
+        names = ("span", "since", "until", "first", "last", "pool", "model", "team", "zone", "lang")
+        return Query(**{name: getattr(self, name) for name in names})
 
     @property
     def scope(self) -> Scope:
         """The part of the fleet."""
         return Scope(self.pool or None, self.model or None, self.team or None)
 
-    def window(self, newest_ms: int) -> Window:
-        """The window, which without `since` and `until` ends with the newest row of the lake."""
+    @property
+    def names_window(self) -> bool:
+        """Whether it names days or moments, in place of a length of time."""
+        return bool(self.since or self.until or self.first or self.last)
+
+    def window(self, newest_ms: int, zone: tzinfo = UTC) -> Window:
+        """The window, which unless days or moments are named ends with the newest row of the lake."""
+        if self.first or self.last:
+            return day_window(*days_between(self.first, self.last), zone)
         if self.since or self.until:
             return parse_window(self.since or None, self.until or None)
         span_ms = SPANS[self.span or DEFAULT_SPAN]

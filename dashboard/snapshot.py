@@ -12,9 +12,10 @@ from typing import Any
 import polars as pl
 
 from analytics.decide.actions import load_actions
-from analytics.language.languages import language
+from analytics.language.languages import language, time_zone
 from analytics.ledger.build import Ledger
 from analytics.money.window_money import open_owners, open_prices
+from analytics.report.goal_table import open_goals
 from analytics.report.model import Asked, Whole, after_actions, edition_of
 from analytics.scope import Scope
 from analytics.window import Inputs, load_whole, load_window_ledger
@@ -50,11 +51,12 @@ class LakeSnapshot:
 
     @classmethod
     def read(cls, inputs: Inputs, version: str) -> LakeSnapshot:
-        """That of the lake as it is; raises LakeError and its kinds, and ConfigError for tables of prices or owners."""
+        """That of the lake as it is; raises LakeError and its kinds, and ConfigError for tables of prices, owners or goals."""
         # what cannot be read is known before the ledger is made for nothing, and before anybody is shown the new version
         load_actions(inputs.lake)
         open_owners(inputs.settings)
         open_prices(inputs.settings)
+        open_goals(inputs.settings)
         return cls(inputs, load_whole(inputs), version)
 
     def after_actions(self, version: str) -> LakeSnapshot:
@@ -130,9 +132,9 @@ class LakeSnapshot:
         )
 
     def _named(self, query: Query) -> Window:
-        if self.has_own_window and not (query.span or query.since or query.until):
+        if self.has_own_window and not (query.span or query.names_window):
             return self.inputs.window
-        return query.window(self._newest_ms)
+        return query.window(self._newest_ms, time_zone(query.zone or self.inputs.settings.text("report.timezone")))
 
     def _window(self, window: Window, *, or_empty: bool = False) -> _Window:
         def make() -> _Window:

@@ -45,7 +45,7 @@ _DATA = ("gpu", "process", "claim", "device")
 _ACTIONS = ("action",)
 """What a page rests on: a new file in any of these tables makes a new version."""
 
-_TABLES = ("money.owners", "money.prices")
+_TABLES = ("money.owners", "money.prices", "money.goals")
 """Settings that name a site's own tables, which the pages rest on as well."""
 
 _ACTIONS_EVERY_MS = 2_000

@@ -165,6 +165,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("money", "prices", _text, "", "CSV file with the site's own prices; empty: the built-in catalog of public list prices",
             "list prices say what a cloud asks on demand, not what a site pays: see docs/money.md"),
     Setting("money", "owners", _text, "", "CSV file that says which team a user, account or namespace belongs to"),
+    Setting("money", "goals", _text, "", "CSV file with goals: the unused share or the waste of a week, for all, a pool or a team, by a day"),
     Setting("money", "energy_price_per_kwh", _not_negative, "0.12", "price of a kilowatt-hour, in money.currency; the default is in USD",
             "between what industry (8.72 cents) and commerce (12.82 cents) paid in the US East North Central division in April 2025 (EIA)"),
     Setting("money", "pue", _positive, "1.54", "power usage effectiveness: what the site draws over what its machines draw",

@@ -22,6 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = [each.name for each in FORMATS]
     parser.add_argument("--format", choices=names, help=f"one of {', '.join(names)} (default {names[0]})")
     parser.add_argument("--out", metavar="FILE", help="where to write it (default: standard output)")
+    parser.add_argument(
+        "--compare",
+        metavar="WITH",
+        help="set the window beside another one: before (as much time just before), 13w (the same 13 weeks earlier) or two "
+        "days, 2026-08-10..2026-08-16; --format text or json",
+    )
     _add_verbs(parser)
 
 
@@ -57,23 +63,34 @@ def run(args: argparse.Namespace) -> int:
 
         _refuse_unused(args)
         return send_command.run_send(args) if args.verb == "send" else nudge_command.run_nudge(args)
+    if args.compare is not None:
+        from analytics.commands.report_compare import run_compare
+
+        _put(args.out, run_compare(args).encode())
+        return 0
     form = format_named(args.format or FORMATS[0].name)
     edition = open_edition(args, SystemClock().now_ms())
     content = form.render(edition.report, edition.language)
-    if args.out is not None:
-        write_whole(Path(args.out), content)
-    elif form.name == "pdf" and sys.stdout.isatty():
+    if args.out is None and form.name == "pdf" and sys.stdout.isatty():
         raise UsageError("a PDF is nothing for a terminal", "name a file with --out, or redirect the output")
-    elif form.name == "pdf":
+    if args.out is None and form.name == "pdf":
         sys.stdout.buffer.write(content)
     else:
-        sys.stdout.write(content.decode())
+        _put(args.out, content)
     return 0
 
 
+def _put(out: str | None, content: bytes) -> None:
+    """To a file, or as text to standard output."""
+    if out is not None:
+        write_whole(Path(out), content)
+    else:
+        sys.stdout.write(content.decode())
+
+
 _UNUSED = {
-    "send": ("since", "until", "out", "format"),
-    "nudge": ("week", "pool", "model", "team", "since", "until", "out", "format"),
+    "send": ("since", "until", "out", "format", "compare"),
+    "nudge": ("week", "pool", "model", "team", "since", "until", "out", "format", "compare"),
 }
 """Flags of `fallow report` that say nothing to a verb: left unheard, they would send something else to somebody else."""
 

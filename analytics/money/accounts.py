@@ -80,6 +80,10 @@ class Account:
         open_cents = self.open_cents if totals.leaves_open else {}
         return sum(max(0, self.state_cents[state] - open_cents.get(state, 0)) for state in UNUSED)
 
+    def waste_cents(self, totals: Totals) -> int:
+        """What was paid for the same, and for time in which the GPUs could not work."""
+        return self.unused_cents(totals) + self.state_cents["unavailable"]
+
     @property
     def efficiency(self) -> float | None:
         """Used share of the allocated time, from 0 to 1; None, and never 1, where nothing was allocated."""

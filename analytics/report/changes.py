@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
-from analytics.ledger.summary import clip_ledger, ratio
+from analytics.ledger.summary import ratio
 from analytics.report.coverage import Seen
 from analytics.report.model import Report, Whole
 from analytics.report.trends import Figures, figures
@@ -70,7 +70,7 @@ def changes(whole: Whole, report: Report) -> Changes:
     """The figures of a report, beside those of the same scope in the window before."""
     scope, seen = report.scope, report.seen
     earlier = window_before(Window(seen.since_ms, seen.until_ms))
-    inside = whole.narrowed(clip_ledger(whole.ledger.whole, earlier), scope)
+    inside = whole.inside(earlier, scope)
     looked = whole.seen(earlier, inside, scope)
     now = named(Figures(report.summary.totals, report.money.accounts.total, seen))
     old: Mapping[str, tuple[str, float | None]] = {}

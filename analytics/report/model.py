@@ -19,7 +19,7 @@ from analytics.inventory import Inventory, load_inventory, simulated_text
 from analytics.ledger.build import Ledger
 from analytics.ledger.sampled import IdleFloors
 from analytics.ledger.settings import LedgerSettings
-from analytics.ledger.summary import Summary, Totals, totals_by
+from analytics.ledger.summary import Summary, Totals, clip_ledger, totals_by
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money, open_money
 from analytics.quality.model import Remark
@@ -28,12 +28,14 @@ from analytics.report import people
 from analytics.report.coverage import Seen, Watch
 from analytics.report.figures import Film, Reclaimable, Step, Trend, UserFigures
 from analytics.report.film import film
+from analytics.report.goal_table import Goal, open_goals
+from analytics.report.goals import GoalProgress, progress
 from analytics.report.reclaimable import reclaimable
-from analytics.report.trends import Figures, trends, weeks_before
+from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, Figures, WeekFigures, trends, weeks_up_to
 from analytics.report.waterfall import steps
 from analytics.report.weeks import Week
 from analytics.scope import Scope, narrow, narrowed
-from analytics.window import Inputs, WindowLedger, load_whole
+from analytics.window import Inputs, WindowLedger, confirmed, load_whole
 from analytics.workloads.model import Finding
 from analytics.workloads.packing import packings
 from fallow import __version__
@@ -52,7 +54,7 @@ class Report:
     ranks those among everybody in its pool; who was given more outside the scope has none. `quality` is about the whole lake, and nothing in an edition for people: it names others.
     `known` is from when to when the lake has rows at all, `fleet_was_seen` whether it has any in the window. `seen` is how much
     of the window was observed, `seen_before` the same of the four weeks before, the newest first; none where the window is no
-    week. `floors` are what idle cards draw, where point samples make anybody ask. `groups` are totals by what they are grouped by: pool, model, day, holder; `hours` those of each hour of a short window, by its first millisecond. `left_out` is how many findings such an edition does not show because they are about GPUs that others hold as well.
+    week. `weeks` are the week itself and a quarter of a year before it, the newest first; `goals` are judged by those. `floors` are what idle cards draw, where point samples make anybody ask. `groups` are totals by what they are grouped by: pool, model, day, holder; `hours` those of each hour of a short window, by its first millisecond. `left_out` is how many findings such an edition does not show because they are about GPUs that others hold as well.
     """
 
     lake: str
@@ -70,6 +72,8 @@ class Report:
     week: Week | None
     scope: Scope
     zone: tzinfo
+    weeks: tuple[WeekFigures, ...]
+    goals: tuple[GoalProgress, ...]
     trends: tuple[Trend, ...]
     steps: tuple[Step, ...]
     teams: tuple[UserFigures, ...]
@@ -131,6 +135,8 @@ class Whole:
         self.ledger = ledger
         self.inventory: Inventory = ledger.whole.inventory or load_inventory(inputs.lake)
         self.money: Money = open_money(inputs, ledger.inside, self.inventory)
+        self._goals = open_goals(inputs.settings)
+        self._weeks: dict[tuple[Scope, Week, int], tuple[WeekFigures, ...]] = {}
 
     @cached_property
     def found(self) -> RuleFindings:
@@ -174,6 +180,32 @@ class Whole:
         """What the scope leaves of a ledger."""
         return narrowed(ledger, scope, self.money.costs, self.inventory, self.money.owners)
 
+    def inside(self, window: Window, scope: Scope) -> Ledger:
+        """What the scope leaves of the ledger in another window."""
+        inside, _ = confirmed(self.inputs, clip_ledger(self.ledger.whole, window))
+        return self.narrowed(inside, scope)
+
+    def weeks(self, scope: Scope, last: Week, number: int = QUARTER_WEEKS) -> tuple[WeekFigures, ...]:
+        """A week and so many before it, the newest first."""
+        key = (scope, last, number)
+        if key not in self._weeks:
+            self._weeks[key] = weeks_up_to(
+                last,
+                number,
+                lambda window: self.inside(window, scope),
+                lambda inside: self.money.of(inside, self.inventory).accounts.total,
+                lambda window, inside: self.seen(window, inside, scope),
+            )
+        return self._weeks[key]
+
+    def goals(self, scope: Scope) -> tuple[Goal, ...]:
+        """Those of a pool or a team where that is asked for; all of them for the whole fleet."""
+        return tuple(each for each in self._goals if scope in (each.scope, Scope()))
+
+    def progress(self, scope: Scope, last: Week) -> tuple[GoalProgress, ...]:
+        """Where the goals stand in a week, by it and those before it."""
+        return tuple(progress(each, self.weeks(each.scope, last)) for each in self.goals(scope))
+
     def part(self, scope: Scope, *, or_empty: bool = False) -> WindowLedger:
         """The ledger of the window with what the scope leaves of it; raises EmptyLakeError as `narrow` does."""
         of_scope = (scope, self.money.costs, self.inventory, self.money.owners)
@@ -204,8 +236,9 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
     gpus = spans.select("gpu", "host").unique().sort("gpu")
     found, left_out = _part_of(whole, scope, spans)
     seen = whole.seen(inputs.window, part.inside, scope)
-    earlier = _looked_back(whole, asked, money)
     now = Figures(part.summary.totals, money.accounts.total, seen)
+    weeks = _weeks(whole, asked, seen, now)
+    earlier = weeks[1 : 1 + WEEKS_BEFORE]
     return Report(
         lake=inputs.lake.root,
         version=__version__,
@@ -222,7 +255,9 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         week=asked.week,
         scope=scope,
         zone=asked.zone,
-        trends=trends(now, [each for _, each in earlier]) if asked.week else (),
+        weeks=weeks,
+        goals=whole.progress(asked.scope, asked.week) if asked.week else (),
+        trends=trends(now, [each.figures for each in earlier]) if asked.week else (),
         steps=steps(part.summary.totals, money.accounts.total),
         teams=people.teams(everybody, money.accounts),
         holders=people.holders(everybody, money.accounts, lambda name: money.owners.team(name, None)),
@@ -232,10 +267,18 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         known=_known(ledger),
         fleet_was_seen=not ledger.inside.stretches.is_empty(),
         seen=seen,
-        seen_before=tuple(each for each, _ in earlier),
+        seen_before=tuple(each.seen for each in earlier),
         left_out=left_out,
         floors=ledger.floors,
     )
+
+
+def _weeks(whole: Whole, asked: Asked, seen: Seen, now: Figures) -> tuple[WeekFigures, ...]:
+    """The week that is asked for, with the figures that the report has of it, and those before; nothing where it is no week."""
+    if asked.week is None:
+        return ()
+    own = WeekFigures(asked.week, seen, now if seen.observed_ms else None)
+    return (own, *whole.weeks(asked.scope, asked.week.before(), QUARTER_WEEKS - 1))
 
 
 def after_actions(report: Report, whole: Whole, part: WindowLedger) -> Report:
@@ -292,16 +335,3 @@ def _hours(spans: pl.DataFrame, summary: Summary) -> Mapping[int, Totals]:
         return {}
     found = totals_by(by_hour(spans), "hour")
     return dict(sorted((int(name), totals) for name, totals in found.items()))
-
-
-def _looked_back(whole: Whole, asked: Asked, money: Money) -> list[tuple[Seen, Figures | None]]:
-    """What `weeks_before` finds of the week and the scope that are asked for; nothing where the window is no week."""
-    if asked.week is None:
-        return []
-    return weeks_before(
-        whole.ledger.whole,
-        asked.week,
-        lambda ledger: whole.narrowed(ledger, asked.scope),
-        lambda inside: money.of(inside, whole.inventory).accounts.total,
-        lambda window, inside: whole.seen(window, inside, asked.scope),
-    )

@@ -1,4 +1,4 @@
-"""A window beside those before it: a week beside the four weeks before, any window beside the one just before it."""
+"""What a week or any other window came to, in figures, and a week beside the four weeks before."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from analytics.ledger.build import Ledger
-from analytics.ledger.summary import Totals, clip_ledger, ratio, totals_by
+from analytics.ledger.summary import Totals, ratio, totals_by
 from analytics.money.accounts import Account
 from analytics.report.coverage import Seen
 from analytics.report.figures import Trend
@@ -17,6 +17,13 @@ from fallow.clock import HOUR_MS, Window
 from fallow.schema import STATES
 
 WEEKS_BEFORE = 4
+"""Of these the median is taken."""
+
+LATE_MS = HOUR_MS
+"""A window whose end was seen up to so long before is over."""
+
+QUARTER_WEEKS = 13
+"""So many weeks back a trend and a goal look."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,28 @@ class Figures:
     def is_whole(self) -> bool:
         """Whether its sums stand for the whole week."""
         return self.seen is not None and self.seen.is_whole
+
+    @property
+    def waste_cents(self) -> int | None:
+        """What was paid for time in which the GPUs did not work, unavailable time included; None without a price."""
+        return None if self.account.paid_cents is None else self.account.waste_cents(self.totals)
+
+    @property
+    def useful_share(self) -> float | None:
+        """Active share of the observed time: low use is not counted."""
+        return self.totals.share("active")
+
+    @property
+    def unused_share(self) -> float | None:
+        """Free, reserved and held share of the observed time, without what is not confirmed."""
+        return ratio(self.totals.wasted_ms, self.totals.observed_ms)
+
+    @property
+    def idle_gpus(self) -> float | None:
+        """How many GPUs went unused in the mean, as far as was observed; None where nothing was."""
+        if self.seen is None or not self.totals.observed_ms:
+            return None
+        return ratio(self.totals.wasted_ms, self.seen.until_ms - self.seen.since_ms)
 
     def by_name(self) -> Mapping[str, tuple[str, float | None]]:
         """Every figure with its unit, in the order in which they are shown."""
@@ -62,7 +91,7 @@ class Figures:
             **{state: ("gpu_hours", totals.state_ms[state] / HOUR_MS) for state in STATES},
             "unused": ("gpu_hours", totals.wasted_ms / HOUR_MS),
             "unconfirmed": ("gpu_hours", totals.open_ms / HOUR_MS if apart else 0.0),
-            "unused_share": ("share", ratio(totals.wasted_ms, totals.observed_ms)),
+            "unused_share": ("share", self.unused_share),
             **{f"{name}_money": ("money", amount) for name, amount in money.items()},
         }
 
@@ -91,18 +120,63 @@ def _median(values: Sequence[float | None]) -> float | None:
     return median(known) if len(known) == WEEKS_BEFORE else None
 
 
-def weeks_before(
-    whole: Ledger,
-    week: Week,
-    narrowed: Callable[[Ledger], Ledger],
+@dataclass(frozen=True)
+class WeekFigures:
+    """A week, how much of it was observed as far as it has passed, and its figures: None where nothing was."""
+
+    week: Week
+    seen: Seen
+    figures: Figures | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was over when the lake was last written; rows come in with some delay."""
+        return self.seen.until_ms >= self.week.until_ms - LATE_MS
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its sums can be set beside those of another week."""
+        return self.is_over and self.figures is not None and self.figures.is_whole
+
+    @property
+    def waste(self) -> float | None:
+        """What wasted time cost; None, as of the figures below, where nothing was observed, and where nothing has a price."""
+        return None if self.figures is None else _amount(self.figures.waste_cents)
+
+    @property
+    def paid(self) -> float | None:
+        return None if self.figures is None else _amount(self.figures.account.paid_cents)
+
+    @property
+    def useful_share(self) -> float | None:
+        return None if self.figures is None else self.figures.useful_share
+
+    @property
+    def unused_share(self) -> float | None:
+        return None if self.figures is None else self.figures.unused_share
+
+    @property
+    def idle_gpus(self) -> float | None:
+        return None if self.figures is None else self.figures.idle_gpus
+
+
+def _amount(cents: int | None) -> float | None:
+    return None if cents is None else cents / 100
+
+
+def weeks_up_to(
+    last: Week,
+    number: int,
+    inside: Callable[[Window], Ledger],
     account: Callable[[Ledger], Account],
     seen: Callable[[Window, Ledger], Seen],
-) -> list[tuple[Seen, Figures | None]]:
-    """How much was seen of the four weeks before, the newest first, and their figures: None for one of which nothing was."""
-    found: list[tuple[Seen, Figures | None]] = []
-    for number in range(1, WEEKS_BEFORE + 1):
-        earlier = week.before(number)
-        inside = narrowed(clip_ledger(whole, earlier.window))
-        looked = seen(earlier.window, inside)
-        found.append((looked, figures(inside, account(inside), looked) if looked.observed_ms else None))
-    return found
+) -> tuple[WeekFigures, ...]:
+    """A week and so many before it, the newest first; `inside` gives the ledger of a window, narrowed to what is asked for."""
+    found = []
+    for before in range(number + 1):
+        week = last.before(before)
+        ledger = inside(week.window)
+        looked = seen(week.window, ledger)
+        own = figures(ledger, account(ledger), looked) if looked.observed_ms else None
+        found.append(WeekFigures(week, looked, own))
+    return tuple(found)

@@ -15,6 +15,7 @@ from analytics.sections.breakdowns import models, pools, user_time
 from analytics.sections.days import days
 from analytics.sections.film import film
 from analytics.sections.findings import findings, further_findings, gone, inefficient, suppressed, winding_down
+from analytics.sections.goals import goals
 from analytics.sections.idle import idle
 from analytics.sections.method import data_quality, how_made
 from analytics.sections.money_basis import energy, prices
@@ -25,6 +26,7 @@ from analytics.sections.section import Section
 from analytics.sections.surplus import surplus
 from analytics.sections.trends import trends
 from analytics.sections.waterfall import waterfall
+from analytics.sections.weeks import last_weeks
 
 MakeSection: TypeAlias = Callable[[Report], Section | None]
 """None where the section has nothing to be about."""
@@ -39,7 +41,7 @@ class Chapter:
 
 
 REPORT: tuple[Chapter, ...] = (
-    Chapter(tr("Where the money goes"), (waterfall, days, trends)),
+    Chapter(tr("Where the money goes"), (waterfall, days, last_weeks, goals, trends)),
     Chapter(tr("What can be taken back"), (findings, further_findings, surplus, idle, winding_down)),
     Chapter(tr("Who was given GPUs"), (teams, users, user_time)),
     Chapter(tr("When and where"), (film, off_peak, pools, models)),

@@ -14,6 +14,7 @@ from analytics.glossary import Term
 from analytics.language.language import Language
 from analytics.language.quantities import Quantity
 from analytics.report.figures import Film
+from analytics.sections.line_chart import LineChart
 from analytics.workloads.model import Finding
 
 Kind = Literal[
@@ -250,7 +251,7 @@ class CardFit:
 PageChart: TypeAlias = DurationCurves | GroupedShares | WeekShares | CardFit
 """Charts that only pages have."""
 
-Chart: TypeAlias = Waterfall | StackedBars | RankedBars | Intervals | WeekGrid | FilmStrip | PageChart
+Chart: TypeAlias = Waterfall | StackedBars | RankedBars | Intervals | WeekGrid | FilmStrip | LineChart | PageChart
 
 
 @dataclass(frozen=True)

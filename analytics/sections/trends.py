@@ -9,9 +9,10 @@ from analytics.report.changes import Change
 from analytics.report.coverage import WHOLE_FROM
 from analytics.report.figures import Trend
 from analytics.report.model import Report
+from analytics.report.trends import LATE_MS
 from analytics.sections.section import Cell, Section, SectionColumn
 from analytics.states import USED_FIRST
-from fallow.clock import DAY_MS, HOUR_MS
+from fallow.clock import DAY_MS
 
 _NAMES = {
     "unused_share": tr("unused share"),
@@ -27,7 +28,6 @@ _NAMES = {
 }
 _ROWS = ("unused_share", "unused_money", "unused", "unconfirmed_money", "unconfirmed", *USED_FIRST, "total", "paid_money", "used_money", "gpus", "observed")  # fmt: skip
 _ONLY_WHERE_ANY = ("unconfirmed_money", "unconfirmed")
-_LATE_MS = HOUR_MS
 
 
 def trends(report: Report) -> Section | None:
@@ -114,4 +114,4 @@ def unfinished(report: Report) -> list[str]:
 
 
 def _is_over(report: Report) -> bool:
-    return report.week is not None and report.seen.until_ms >= report.week.until_ms - _LATE_MS
+    return report.week is not None and report.seen.until_ms >= report.week.until_ms - LATE_MS

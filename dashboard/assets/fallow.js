@@ -121,8 +121,7 @@
                     }
                 }
                 if (chosen.includes("span")) {
-                    address.delete("since");
-                    address.delete("until");
+                    ["since", "until", "first", "last"].forEach(name => address.delete(name));
                 }
                 const after = address.toString();
                 return after ? `?${after}` : "";

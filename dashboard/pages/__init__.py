@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dashboard.pages.capacity import Capacity
+from dashboard.pages.compare import ComparePage
 from dashboard.pages.detail import GpuPage, HostPage
 from dashboard.pages.film import FilmPage
 from dashboard.pages.findings import Findings
@@ -21,6 +22,7 @@ PAGES: tuple[Page, ...] = (
     UsersPage(),
     RightSize(),
     Capacity(),
+    ComparePage(),
     ReportPage(),
     Quality(),
     SettingsPage(),

@@ -7,6 +7,7 @@ from dash import html
 from analytics.language.sentences import tr
 from analytics.sections.demand import demand_curve, fewer_gpus
 from analytics.sections.gangs import gang_staircase
+from analytics.sections.goals import goals_now
 from analytics.sections.palette import Palette
 from analytics.sections.surplus import surplus
 from dashboard.pages.page import Page, PlacedSection, of_report
@@ -17,6 +18,7 @@ class Capacity(Page):
     path = "/capacity"
     name: str = tr("Capacity")
     sections = (
+        PlacedSection(goals_now),
         PlacedSection(demand_curve),
         PlacedSection(fewer_gpus),
         of_report(surplus, table="below", wide=True),

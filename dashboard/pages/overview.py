@@ -7,10 +7,12 @@ from dash import dcc, html
 from analytics.language.sentences import tr, tr_many
 from analytics.sections.costliest import costliest_findings
 from analytics.sections.days import days
+from analytics.sections.goals import goals_now
 from analytics.sections.idle import idle
 from analytics.sections.palette import Palette
 from analytics.sections.remarks import first_remarks
 from analytics.sections.waterfall import waterfall
+from analytics.sections.weeks import quarter
 from analytics.sections.wording import headline
 from dashboard.pages.page import Page
 from dashboard.render.panel import section_panel
@@ -31,8 +33,10 @@ class Overview(Page):
         panels = [
             section_panel(view, colours, waterfall(report)),
             section_panel(view, colours, days(report)),
-            section_panel(view, colours, costliest_findings(report), after=[links["/findings"]]),
+            section_panel(view, colours, quarter(view)),
             section_panel(view, colours, idle(report)),
+            section_panel(view, colours, costliest_findings(report), after=[links["/findings"]]),
+            *([section_panel(view, colours, aims)] if (aims := goals_now(view)) else []),
             section_panel(view, colours, first_remarks(report), after=[links["/quality"]] if report.quality else []),
             *self.panels(view, colours),
         ]

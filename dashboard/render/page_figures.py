@@ -9,7 +9,9 @@ from typing import Any
 import plotly.graph_objects as go
 from dash import html
 
+from analytics.language.language import SentenceList
 from analytics.language.sentences import tr
+from analytics.sections.line_chart import LineChart
 from analytics.sections.palette import Palette
 from analytics.sections.section import (
     CardFit,
@@ -37,6 +39,12 @@ def chart_legend(view: View, colours: Palette, chart: Chart) -> list[html.Ul]:
         case GroupedShares():
             signs = [(_SIGNS[each.state], _bar_colour(colours, each.state), each.label) for each in chart.series]
             return [sign_legend(view, signs, tr("Bars"))]
+        case LineChart():
+            names: dict[str, list[str]] = {}
+            for each in (line for panel in chart.panels for line in panel.lines):
+                names.setdefault(each.state, []).append(each.name)
+            signs = [("━━" if state else "╍╍", colours.state.get(state, colours.muted), SentenceList(own, ", ")) for state, own in names.items()]  # fmt: skip
+            return [sign_legend(view, signs, tr("Lines"))]
         case CardFit():
             there = {mark.kind for mark in chart.marks}
             signs = [(sign, colours.state[state], chart.kinds[kind]) for kind, (_, state, sign) in _MARKS.items() if kind in there]  # fmt: skip

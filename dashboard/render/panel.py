@@ -11,6 +11,7 @@ from dash import dcc, html
 from analytics.glossary import Term
 from analytics.language.language import SentenceList
 from analytics.language.sentences import tr
+from analytics.sections.line_chart import LineChart
 from analytics.sections.palette import Palette
 from analytics.sections.section import (
     CardFit,
@@ -25,6 +26,7 @@ from analytics.sections.section import (
     WeekShares,
 )
 from dashboard.render.figures import intervals_figure, ranked_figure, stacked_figure, waterfall_figure, week_grid_figure
+from dashboard.render.lines import lines_figure
 from dashboard.render.page_figures import (
     card_fit_figure,
     chart_legend,
@@ -98,6 +100,7 @@ _FIGURES: Mapping[type, Callable[..., tuple[go.Figure, int]]] = {
     GroupedShares: grouped_figure,
     WeekShares: week_shares_figure,
     CardFit: card_fit_figure,
+    LineChart: lines_figure,
 }
 """Of each encoding its figure and the height in pixels; a film strip is more than a figure (dashboard.render.strip)."""
 

@@ -128,3 +128,29 @@ def test_an_empty_lake_is_one_sentence(tmp_path: Path) -> None:
     text = words(page(client))
     assert "Nothing to show" in text
     assert "fallow agent run" in text
+
+
+def test_any_days_are_a_choice_and_the_page_says_where_the_data_end(client: FlaskClient) -> None:
+    found = filled(client, path="/quality", search="?first=2025-11-18&last=2025-11-30&zone=Europe/Paris")
+    fields = {
+        each["props"]["name"]: each["props"]["value"]
+        for each in components(found["days-form"]["children"])
+        if each["type"] == "Input"
+    }
+    assert fields == {"first": "2025-11-18", "last": "2025-11-30"}
+    assert found["ask-span"]["value"] == ""
+    assert found["ask-span"]["options"][0]["label"] == "2025-11-18 - 2025-11-30"
+    text = words(found["page"]["children"])
+    assert "18 Nov 2025, 00:00 CET to" in text
+    assert "only: the rest of these days counts as not observed" in text
+    assert "There are data from" in words(found["days-form"]["children"])
+    usual = filled(client, path="/quality")
+    assert "2025-11-19" in str(usual["days-form"]["children"])
+    assert "counts as not observed" not in words(usual["page"]["children"])
+
+
+def test_days_without_data_are_told_with_those_that_have_some(client: FlaskClient) -> None:
+    found = filled(client, path="/quality", search="?first=2020-01-01&last=2020-01-02")
+    assert "holds nothing between" in words(found["page"]["children"])
+    assert "it has rows from 2025-11-" in words(found["page"]["children"])
+    assert "2020-01-01" in str(found["days-form"]["children"])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.conftest import RunFallow
 
 SEARCH = "?since=2025-11-18&until=2025-11-19"
-CHARTS = ("waterfall", "days", "idle")
+CHARTS = ("waterfall", "days", "weeks", "idle")
 
 
 @pytest.fixture(scope="module")

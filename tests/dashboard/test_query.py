@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard.query import SPANS, Query
-from fallow.clock import DAY_MS, Window
+from fallow.clock import DAY_MS, HOUR_MS, Window, parse_day_ms
 from fallow.errors import UsageError
 
 TEXTS = st.text(max_size=40)
@@ -43,6 +44,11 @@ def test_what_is_not_known_is_left_out() -> None:
         ("?since=yesterdayish", "yesterdayish"),
         ("?since=2026-11-20&until=2026-11-01", "is not before"),
         ("?pool=" + "x" * 301, "too long"),
+        ("?first=2026-W47", "'2026-W47' is not a day"),
+        ("?last=9999-01-01", "'9999-01-01' is not a day"),
+        ("?first=2026-11-20&last=2026-11-01", "is after the last"),
+        ("?against=yesterday", "is not what a window can be compared with|is not a day"),
+        ("?against=2026-11-01..", "is not what a window can be compared with"),
     ],
 )
 def test_what_cannot_be_meant_is_one_sentence(search: str, said: str) -> None:
@@ -67,3 +73,12 @@ def test_the_window_ends_with_the_newest_row_unless_days_are_named() -> None:
 def test_what_a_page_is_about_does_not_go_along_to_the_next() -> None:
     query = Query(span="24h", pool="train", zone="Europe/Paris", lang="fr", gpu="GPU-1", sort="waste", start="5")
     assert query.on_every_page == Query(span="24h", pool="train", zone="Europe/Paris", lang="fr")
+
+
+def test_days_are_whole_and_inclusive_in_the_readers_zone() -> None:
+    paris = ZoneInfo("Europe/Paris")
+    october = Query.parse("?first=2026-10-25&last=2026-10-25").window(0, paris)  # clocks go back that day
+    assert october == Window(parse_day_ms("2026-10-24") + 22 * HOUR_MS, parse_day_ms("2026-10-25") + 23 * HOUR_MS)
+    assert Query(first="2026-10-25").window(0) == Window(parse_day_ms("2026-10-25"), None)
+    assert Query(last="2026-10-25", span="24h").window(0) == Window(None, parse_day_ms("2026-10-26"))
+    assert Query(first="2026-10-25").on_every_page.first == "2026-10-25"

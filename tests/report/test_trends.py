@@ -13,7 +13,7 @@ from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
 from analytics.report.coverage import Watch
-from analytics.report.trends import figures, trends, weeks_before
+from analytics.report.trends import WEEKS_BEFORE, WeekFigures, trends, weeks_up_to
 from analytics.report.weeks import week_of
 from analytics.window import WindowLedger
 from fallow.clock import DAY_MS
@@ -21,32 +21,34 @@ from tests.money.fleet import T0, inventory, stretch
 from tests.report.test_watch import whole_of
 
 if TYPE_CHECKING:
-    from analytics.ledger.build import Ledger
-    from analytics.money.accounts import Account
     from analytics.report.coverage import Seen
     from analytics.report.trends import Figures
-    from fallow.clock import Window
     from tests.money.fleet import Row
 
 WEEK_S = 7 * 86_400
 MONDAY_S = -4 * 86_400  # T0 is a Friday
 
 
-def weeks(rows: list[Row]) -> tuple[Figures, list[tuple[Seen, Figures | None]]]:
-    """The figures of the week, and what was seen of those before, as of its end."""
+def looked_back(rows: list[Row], number: int = WEEKS_BEFORE) -> tuple[WeekFigures, ...]:
+    """The week and those before it, the newest first, as of its end."""
     whole, week, devices = whole_of(rows), week_of(T0, UTC), inventory(rows)
     costs = Costs(PriceBook.load(None, "USD"), devices)
     inside = clip_ledger(whole, week.window)
     watch = Watch(WindowLedger(whole, inside, summarise(inside)), devices, week.until_ms)
+    return weeks_up_to(
+        week,
+        number,
+        lambda window: clip_ledger(whole, window),
+        lambda part: Accounts(part, costs, devices, Owners.none()).total,
+        lambda window, part: watch.seen(window, part, lambda each: each),
+    )
 
-    def account(part: Ledger) -> Account:
-        return Accounts(part, costs, devices, Owners.none()).total
 
-    def seen(window: Window, part: Ledger) -> Seen:
-        return watch.seen(window, part, lambda each: each)
-
-    now = figures(inside, account(inside), seen(week.window, inside))
-    return now, weeks_before(whole, week, lambda each: each, account, seen)
+def weeks(rows: list[Row]) -> tuple[Figures, list[tuple[Seen, Figures | None]]]:
+    """The figures of the week, and what was seen of the four before."""
+    now, *before = looked_back(rows)
+    assert now.figures is not None
+    return now.figures, [(each.seen, each.figures) for each in before]
 
 
 def shown(idle_shares: list[float | None]) -> dict[str, tuple[float | None, float | None, float | None]]:

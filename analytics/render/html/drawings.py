@@ -11,6 +11,8 @@ from analytics.language.quantities import Quantity
 from analytics.language.sentences import tr
 from analytics.render.html import svg
 from analytics.render.html.film import film_strip
+from analytics.render.html.lines import line_panels, lines_height
+from analytics.sections.line_chart import LineChart
 from analytics.sections.palette import LIGHT, ORDER
 from analytics.sections.section import Cell, FilmStrip, Intervals, RankedBars, Section, StackedBars, Waterfall, WeekGrid
 
@@ -34,6 +36,8 @@ def drawing(section: Section, language: Language) -> Markup:
             height, parts = _INTERVAL * len(chart.rows), _intervals(chart, language)
         case WeekGrid():
             height, parts = _GRID * len(chart.grids) - 14, _grids(chart, language)
+        case LineChart():
+            height, parts = lines_height(chart), line_panels(chart, language)
     return svg.drawing(height, parts, name) if height else Markup()
 
 
@@ -84,14 +88,18 @@ def _stacked(chart: StackedBars, key: str, language: Language) -> Iterator[Marku
     pitch = (svg.WIDTH - _LEFT) / len(sums)
     width = min(pitch * 0.82, 56.0)
     every = -(-len(sums) // 8)
-    for place, short in enumerate(chart.short):
-        x, y = _LEFT + place * pitch + (pitch - width) / 2, _BOTTOM
-        for state in ORDER:
-            height = chart.values[state][place] * scale
-            y -= height
-            yield svg.rect(x, y, width, height, svg.state(state, key))
-        if place % every == 0:
-            yield svg.text(x + width / 2, _BOTTOM + 16, _words(short, language), anchor="middle", kind="m")
+    xs = [_LEFT + place * pitch + (pitch - width) / 2 for place in range(len(sums))]
+    tops = [_BOTTOM] * len(sums)
+    for state in ORDER:
+        heights = [value * scale for value in chart.values[state]]
+        tops = [top - height for top, height in zip(tops, heights, strict=True)]
+        bars = [svg.rect(x, y, width, height, {}) for x, y, height in zip(xs, tops, heights, strict=True)]
+        yield svg.group(bars, svg.state(state, key))
+    named = (
+        (x + width / 2, _BOTTOM + 16, _words(short, language))
+        for x, short in list(zip(xs, chart.short, strict=True))[::every]
+    )
+    yield svg.labels(named, "middle")
 
 
 _ROW, _THICK, _LABEL, _END, _HEAD = 25.0, 15.0, 92.0, 310.0, 27.0

@@ -19,7 +19,7 @@ from fallow.clock import DAY_MS
 from fallow.schema import STATES
 
 MOST_ROWS = 250
-MOST_BYTES = 14_000
+MOST_BYTES = 6_000
 """Of the image: a third more in the page, as base64."""
 
 

@@ -15,7 +15,7 @@ from analytics.sections.palette import FAINT, HATCHED, LIGHT
 WIDTH = 380
 """Of every drawing, in its own units: with text of 12 it can be read on a page of 320 pixels and on half of a wide one."""
 
-_FONT = "Inter, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+_FONT = "Inter, Liberation Sans, DejaVu Sans, sans-serif"
 
 
 def number(value: float) -> str:
@@ -34,10 +34,22 @@ def rect(x: float, y: float, width: float, height: float, look: Mapping[str, str
     """A rectangle; nothing where it would have no extent."""
     if width <= 0 or height <= 0:
         return Markup()
-    attributes = Markup().join(Markup(' {}="{}"').format(Markup(name), value) for name, value in look.items())  # noqa: S704  # names of attributes are ours
     return Markup('<rect x="{}" y="{}" width="{}" height="{}"{}/>').format(
-        number(x), number(y), number(max(width, 0.5)), number(max(height, 0.5)), attributes
+        number(x), number(y), number(max(width, 0.5)), number(max(height, 0.5)), attributes(look)
     )
+
+
+def band(x: float, width: float, look: Mapping[str, str]) -> Markup:
+    """A part of a bar that is 10 high; nothing where it would have no extent. Tables have many: it is short."""
+    if width <= 0:
+        return Markup()
+    return Markup('<path d="M{} 0h{}v10H{}z"{}/>').format(number(x), number(width), number(x), attributes(look))
+
+
+def group(shapes: Iterable[Markup], look: Mapping[str, str]) -> Markup:
+    """Shapes of one look; nothing where there is none."""
+    inside = Markup().join(shapes)
+    return Markup("<g{}>{}</g>").format(attributes(look), inside) if inside else inside
 
 
 def state(name: str, key: str = "") -> dict[str, str]:
@@ -68,6 +80,42 @@ def line(x1: float, y1: float, x2: float, y2: float) -> Markup:
     return Markup('<path class="g" d="M{} {}L{} {}" stroke="{}" fill="none"/>').format(
         number(x1), number(y1), number(x2), number(y2), LIGHT.grid
     )
+
+
+def curve(points: Iterable[tuple[float, float]], look: Mapping[str, str]) -> Markup:
+    """A line from point to point."""
+    path = "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    return Markup('<path d="M{}" fill="none"{}/>').format(path, attributes(look))
+
+
+def dots(points: Iterable[tuple[float, float]]) -> Markup:
+    """Round marks in the colour of their group, as one shape: lines of no length with round ends."""
+    path = "".join(f"M{number(x)} {number(y)}h0" for x, y in points)
+    return Markup('<path d="{}" stroke-width="5.2" stroke-linecap="round"/>').format(path) if path else Markup()
+
+
+def ring(x: float, y: float) -> Markup:
+    """A hollow mark in the colour of its group."""
+    return Markup('<circle cx="{}" cy="{}" r="2.6" fill="none"/>').format(number(x), number(y))
+
+
+def levels(x: float, ys: Iterable[float]) -> Markup:
+    """Thin lines across the drawing from x on, as one shape."""
+    path = "".join(f"M{number(x)} {number(y)}H{WIDTH}" for y in ys)
+    return Markup('<path class="g" d="{}" stroke="{}"/>').format(path, LIGHT.grid)
+
+
+def labels(places: Iterable[tuple[float, float, str]], anchor: str) -> Markup:
+    """Short muted texts of one look, as `text` writes each."""
+    shown = (Markup('<text x="{}" y="{}">{}</text>').format(number(x), number(y), words) for x, y, words in places)
+    return Markup('<g class="m" fill="{}" font-size="10.5" text-anchor="{}">{}</g>').format(
+        LIGHT.muted, anchor, Markup().join(shown)
+    )
+
+
+def attributes(look: Mapping[str, str]) -> Markup:
+    """The attributes of a shape."""
+    return Markup().join(Markup(' {}="{}"').format(Markup(name), value) for name, value in look.items())  # noqa: S704  # names of attributes are ours
 
 
 def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "") -> Markup:

@@ -10,7 +10,9 @@ from analytics.ledger.summary import Totals
 from analytics.render.money_json import energy_json, money_json
 from analytics.report.coverage import Seen
 from analytics.report.figures import UserFigures
+from analytics.report.goals import GoalProgress
 from analytics.report.model import Report
+from analytics.report.trends import WeekFigures
 from analytics.sections.findings import notes
 from analytics.workloads.model import Finding
 from fallow.clock import HOUR_MS, format_ms
@@ -70,6 +72,8 @@ def _content(report: Report) -> dict[str, object]:
         "scope": dataclasses.asdict(report.scope),
         "timezone": str(report.zone),
         "weeks_before": _weeks_before(report),
+        "weeks": [_week_figures(each) for each in report.weeks],
+        "goals": [_goal(each) for each in report.goals],
         "trends": {each.name: _without(dataclasses.asdict(each), "name") for each in report.trends},
         "waterfall": [
             {"state": each.state, "gpu_hours": each.gpu_ms / HOUR_MS, "amount": _amount(each.cents)}
@@ -146,6 +150,35 @@ def _weeks_before(report: Report) -> list[dict[str, object]]:
         {"label": week.before(number).label, "observed_share": seen.share}
         for number, seen in enumerate(report.seen_before, start=1)
     ]
+
+
+def _week_figures(each: WeekFigures) -> dict[str, object]:
+    """One week of the trend; null is not observed, or without a price."""
+    return {
+        "label": each.week.label,
+        "since": format_ms(each.week.since_ms),
+        "over": each.is_over,
+        "whole": each.is_whole,
+        "observed_share": each.seen.share,
+        "waste": each.waste,
+        "paid": each.paid,
+        "useful_share": each.useful_share,
+        "unused_share": each.unused_share,
+        "idle_gpus": each.idle_gpus,
+    }
+
+
+def _goal(each: GoalProgress) -> dict[str, object]:
+    own = dataclasses.asdict(each)
+    return {
+        "pool": each.goal.scope.pool,
+        "team": each.goal.scope.team,
+        "measure": each.goal.measure,
+        "goal": each.goal.level,
+        "by": each.goal.by.isoformat(),
+        "week": None if each.week is None else each.week.label,
+        **{name: value for name, value in own.items() if name not in ("goal", "week")},
+    }
 
 
 def _moment(moment_ms: int | None) -> str | None:

@@ -193,3 +193,20 @@ def test_a_fault_in_what_somebody_did_is_told_and_the_next_page_has_nothing_of_i
     choose(page, "pool", "legacy")
     surfer.settled()
     page.locator("#failed-action").wait_for(state="hidden")
+
+
+def test_any_days_are_chosen_with_the_keyboard(surf: Callable[..., Surfer]) -> None:
+    page = surf().open("/quality")
+    page.focus("#days-summary")
+    page.keyboard.press("Enter")
+    assert page.get_attribute("#window-first", "type") == "date"
+    page.fill("#window-first", "2025-11-19")
+    page.fill("#window-last", "2025-11-18")
+    page.click("#days-form button")
+    assert (
+        page.evaluate("document.getElementById('window-last').validationMessage") == "The first day is after the last."
+    )
+    page.fill("#window-last", "2025-11-19")
+    page.press("#window-last", "Enter")
+    page.wait_for_url("**first=2025-11-19&last=2025-11-19")
+    assert Axe().run(page).violations_count == 0
