@@ -26,7 +26,8 @@ class Query:
     `since` and `until` are days, weeks or moments as the commands take them, and take the place of `span`. `zone` and
     `lang` stand for `report.timezone` and `report.language`. `gpu`, `host`, `holder` and `finding` (an id) are what a page is
     about, `sort` the order of its rows, `filter` which of them and `show` whether it has those too that it leaves out by itself
-    (grid_address.py), `start` and `end` the part of the window that a chart is zoomed to.
+    (grid_address.py), `start` and `end` the part of the window that a chart is zoomed to, `rows` what a row of the film
+    stands for.
     """
 
     span: str = ""
@@ -46,6 +47,7 @@ class Query:
     show: str = ""
     start: str = ""
     end: str = ""
+    rows: str = ""
 
     @classmethod
     def parse(cls, search: str | None) -> Query:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from itertools import groupby, islice
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import plotly.graph_objects as go
 from dash import ClientsideFunction, Input, Output, State, dcc, html
 
 from analytics.capacity.hour_of_week import HoursOfWeek, hours_of_week
-from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Moment, Number, Span
+from analytics.language.quantities import GpuHours, Moment, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
+from analytics.sections.breakdowns import totals_section
 from analytics.sections.hour_of_week import hour_of_week
+from analytics.sections.names import place_name
 from analytics.sections.palette import ORDER, Palette
-from analytics.sections.section import LinkedCell, Section, SectionColumn
+from analytics.sections.section import Kind, LinkedCell, Section, SectionColumn
 from analytics.sections.wording import reclaimable
 from dashboard.exports import links
 from dashboard.film import SORTS, PageFilm, shoot, sort_of
+from dashboard.film_groups import GPUS, HOSTS, POOLS, GroupFilm, kind_of, kinds_of, shoot_groups
 from dashboard.pages.page import Page
-from dashboard.render.layout import layout
+from dashboard.render.layout import escaped, layout
 from dashboard.render.panel import graph, panel, section_panel
+from dashboard.render.rows import FilmRows, RowLabel, blocks, gpu_rows, group_rows
 from dashboard.render.states import legend
-from dashboard.render.strip import TOOLTIP, WORDS, heatmap, hover, time_axis
+from dashboard.render.strip import TOOLTIP, WORDS, Frames, gpu_words, group_words, heatmap, hover, time_axis
 from dashboard.render.tables import table
 from dashboard.source import LakeSource
 from dashboard.view import View
@@ -84,91 +90,233 @@ def connect_strip(app: Any, graph: str) -> None:
 
 
 GRAPH = "film-graph"
-_MOST_LABELS = 24
+_AROUND_PX = 60
+"""The marks of the time above the rows, and what is below them."""
 _MOST_LISTED = 200
-_ROW_PX = ((16, 18), (96, 9), (512, 6))
-"""Up to so many rows, so many pixels each; of more rows fewer."""
-_FEWEST_PX = 4
+_MOST_LETTERS = 22
 
 _SORT_NAMES = {"host": tr("host"), "waste": tr("unused time"), "holder": tr("user")}
+_ROW_NAMES = {POOLS: tr("pools"), HOSTS: tr("hosts"), GPUS: tr("GPUs")}
+
+
+@dataclass(frozen=True)
+class _Picture:
+    """What the panel shows: frames in rows with names beside some, what it is and what a click does, what goes to the browser, and the table."""
+
+    film: Frames
+    rows: FilmRows
+    labels: list[tuple[float, str]]
+    label: str
+    question: str
+    cut: str
+    words: dict[str, Any]
+    table: Callable[[], html.Details]
 
 
 def film_strip(view: View, colours: Palette) -> html.Section:
     """The panel."""
-    film = shoot(view)
-    rows = len(film.gpus)
-    height_px = max(150, 60 + rows * next((px for most, px in _ROW_PX if rows <= most), _FEWEST_PX))
+    kind = kind_of(view)
+    picture = _of_gpus(view, colours) if kind == GPUS else _of_groups(view, colours, kind)
+    height_px = _AROUND_PX + picture.rows.height_px
     finding = view.translate(reclaimable(view.report))
-    label = tr_many(
-        "Film strip: the state of {number} GPU in every {width} from {since} to {until}.",
-        "Film strip: the state of {number} GPUs in every {width} from {since} to {until}.",
-        rows,
-        width=Span(film.bin_ms),
-        since=Moment(visible(view)[0]),
-        until=Moment(visible(view)[1]),
-    )
+    figure = _figure(view, picture, colours, height_px)
+    orders = SORTS if kind == GPUS else SORTS[:2]
     return panel(
         name="film",
         title=view.translate(tr("Every GPU, all the time")),
-        question=view.translate(
-            tr(
-                "Which GPUs are held and do nothing, and since when? One row per GPU, one column per {width}; the colour is "
-                "the state that took most of it. A click opens the GPU.",
-                width=Span(film.bin_ms),
-            )
-        ),
-        finding=" ".join([finding, *_cut(view, film)]),
+        question=view.translate(picture.question),
+        finding=" ".join([finding, *([view.translate(picture.cut)] if picture.cut else [])]),
         body=[
-            html.Div([legend(view, colours, ORDER), _sorting(view)], className="film-head"),
+            html.Div(
+                [
+                    legend(view, colours, ORDER),
+                    html.Div([_levels(view, kind), _sorting(view, kind, orders)], className="film-choices"),
+                ],
+                className="film-head",
+            ),
             zoom_note(view),
             html.Div(
-                graph(GRAPH, _figure(view, film, colours, height_px), f"{view.translate(label)} {finding}", height_px),
+                graph(GRAPH, figure, f"{view.translate(picture.label)} {finding}", height_px),
                 className="film-rows",
                 tabIndex="0",
             ),
-            *hover(view, colours, film),
-            _list(view, colours, film),
+            *hover(colours, picture.words),
+            picture.table(),
         ],
         wide=True,
     )
 
 
-def _sorting(view: View) -> html.Div:
-    """The orders as links: dash's own radio buttons cannot be read by screen readers."""
-    chosen = sort_of(view)
-    orders = [
-        dcc.Link(
-            view.translate(_SORT_NAMES[name]),
-            href=view.query.but(sort="" if name == SORTS[0] else name).search or "?",
-            className="here" if name == chosen else "",
-        )
-        for name in SORTS
+def _of_gpus(view: View, colours: Palette) -> _Picture:
+    film = shoot(view)
+    sort = sort_of(view)
+    rows = gpu_rows(film, by_pool=sort == "host")
+    width = Span(film.bin_ms)
+    opens = tr("A click opens the host.") if rows.is_thin else tr("A click opens the GPU.")
+    return _Picture(
+        film=film,
+        rows=rows,
+        labels=rows.labels(_names_of_gpus(view, film, sort)),
+        label=tr_many(
+            "Film strip: the state of {number} GPU in every {width} from {since} to {until}.",
+            "Film strip: the state of {number} GPUs in every {width} from {since} to {until}.",
+            len(film.gpus), width=width, since=Moment(visible(view)[0]), until=Moment(visible(view)[1]),
+        ),
+        question=tr(
+            "Which GPUs are held and do nothing, and since when? One row per GPU, one column per {width}; the colour is "
+            "the state that took most of it. {opens}",
+            width=width, opens=opens,
+        ),
+        cut=_cut(len(film.gpus), film.gpus_in_all),
+        words=gpu_words(view, film, rows),
+        table=partial(_list, view, colours, film),
+    )  # fmt: skip
+
+
+def _cut(shown: int, every: int) -> str:
+    if shown == every:
+        return ""
+    return tr(
+        "Shown are {shown} of {all} GPUs, those with the most unused time.", shown=Number(shown), all=Number(every)
+    )
+
+
+def _names_of_gpus(view: View, film: PageFilm, sort: str) -> list[RowLabel]:
+    """What the rows are sorted by: hosts under their pools, holders, or of ranks the hosts."""
+    if sort == "host":
+        return _under_pools(view, film.pools, film.hosts)
+    if sort == "waste":
+        return [RowLabel(row, 1, _label(view, host)) for row, host in enumerate(film.hosts)]
+    nobody = view.translate(tr("(nobody)"))
+    return [
+        RowLabel(row, size, nobody if name is None else _label(view, name)) for row, size, name in blocks(film.holders)
     ]
-    items = [html.Span(each, **({"aria-current": "true"} if each.className else {})) for each in orders]
+
+
+def _under_pools(view: View, pools: Sequence[str], hosts: Sequence[str]) -> list[RowLabel]:
+    """Hosts; where there are several pools the first of each gives way to the pool's name."""
+    found = {row: RowLabel(row, size, _label(view, host)) for row, size, host in blocks(hosts)}
+    several = len(set(pools)) > 1
+    for row, _, pool in blocks(pools) if several else ():
+        found[row] = RowLabel(row, found[row].count, f"<b>{_label(view, place_name(pool))}</b>", is_pool=True)
+    return list(found.values())
+
+
+def _label(view: View, name: str) -> str:
+    return escaped(view, name, _MOST_LETTERS)
+
+
+def _of_groups(view: View, colours: Palette, kind: str) -> _Picture:
+    film = shoot_groups(view, kind)
+    by_name = sort_of(view) != "waste"
+    rows = group_rows(film, by_pool=by_name)
+    width = Span(film.bin_ms)
+    named = (
+        _under_pools(view, film.pools, film.names)
+        if kind == HOSTS and by_name
+        else [RowLabel(row, 1, _label(view, place_name(name))) for row, name in enumerate(film.names)]
+    )
+    count = len(film.names)
+    by_pool, by_host = (
+        tr(
+            "Where are GPUs held that do nothing, and since when? One row per pool, one column per {width}: each colour is as high "
+            "as its share of the GPU time, rounded to {step}. A click opens the pool.",
+            width=width, step=Share(1 / film.lines),
+        ),
+        tr(
+            "Where are GPUs held that do nothing, and since when? One row per host, one column per {width}: each colour is as high "
+            "as its share of the GPU time, rounded to {step}. A click opens the host.",
+            width=width, step=Share(1 / film.lines),
+        ),
+    )  # fmt: skip
+    when = {"width": width, "since": Moment(visible(view)[0]), "until": Moment(visible(view)[1])}
+    pools, hosts = (
+        tr_many(
+            "Film strip: shares of the states of {number} pool in every {width} from {since} to {until}.",
+            "Film strip: shares of the states of {number} pools in every {width} from {since} to {until}.",
+            count, **when,
+        ),
+        tr_many(
+            "Film strip: shares of the states of {number} host in every {width} from {since} to {until}.",
+            "Film strip: shares of the states of {number} hosts in every {width} from {since} to {until}.",
+            count, **when,
+        ),
+    )  # fmt: skip
+    return _Picture(
+        film=film,
+        rows=rows,
+        labels=rows.labels(named),
+        label=pools if kind == POOLS else hosts,
+        question=by_pool if kind == POOLS else by_host,
+        cut=""
+        if count == film.in_all
+        else tr(
+            "Shown are {shown} of {all} rows, those with the most unused time.",
+            shown=Number(count),
+            all=Number(film.in_all),
+        ),
+        words=group_words(view, film, rows),
+        table=partial(_totals, view, colours, film),
+    )
+
+
+def _levels(view: View, kind: str) -> html.Div | None:
+    """What a row can stand for, as links."""
+    possible = kinds_of(view)
+    if len(possible) == 1 and not view.query.pool:
+        return None
+    items = [
+        _chosen(
+            view,
+            _ROW_NAMES[each],
+            view.query.but(
+                rows=each, sort="" if each != GPUS and view.query.sort == "holder" else view.query.sort
+            ).search,
+            is_here=each == kind,
+        )
+        for each in possible
+    ]
+    if view.query.pool:
+        every = dcc.Link(view.translate(tr("all pools")), href=view.query.but(pool="", rows="").search or "?")
+        items = [html.Span(every), *items]
+    return html.Div([html.Span(view.translate(tr("Rows")), className="label"), *items], className="film-sorting")
+
+
+def _sorting(view: View, kind: str, orders: Sequence[str]) -> html.Div:
+    """The orders as links: dash's own radio buttons cannot be read by screen readers."""
+    chosen = sort_of(view) if sort_of(view) in orders else SORTS[0]
+    names = {**_SORT_NAMES, "host": tr("pool") if kind == POOLS else _SORT_NAMES["host"]}
+    items = [
+        _chosen(
+            view,
+            names[name],
+            view.query.but(sort="" if name == SORTS[0] else name).search or "?",
+            is_here=name == chosen,
+        )
+        for name in orders
+    ]
     return html.Div([html.Span(view.translate(tr("Sorted by")), className="label"), *items], className="film-sorting")
 
 
-def _cut(view: View, film: PageFilm) -> list[str]:
-    if len(film.gpus) == film.gpus_in_all:
-        return []
-    shown, every = Number(len(film.gpus)), Number(film.gpus_in_all)
-    return [
-        view.translate(
-            tr("Shown are {shown} of {all} GPUs, those with the most unused time.", shown=shown, all=every)
-        )
-    ]  # fmt: skip
+def _chosen(view: View, name: str, href: str, *, is_here: bool) -> html.Span:
+    link = dcc.Link(view.translate(name), href=href, className="here" if is_here else "")
+    return html.Span(link, **({"aria-current": "true"} if is_here else {}))
 
 
-def _figure(view: View, film: PageFilm, colours: Palette, height_px: int) -> go.Figure:
-    positions, names = _labels(view, film)
-    figure = go.Figure(heatmap(film, colours))
-    since_ms, until_ms = int(film.edges[0]), int(film.edges[-1])
+def _figure(view: View, picture: _Picture, colours: Palette, height_px: int) -> go.Figure:
+    figure = go.Figure(heatmap(picture.film, colours, picture.rows))
+    since_ms, until_ms = int(picture.film.edges[0]), int(picture.film.edges[-1])
     figure.update_layout(
         layout(
             colours,
             height_px,
             xaxis=time_axis(view.language, colours, since_ms, until_ms, side="top"),
-            yaxis={"autorange": "reversed", "showgrid": False, "tickvals": positions, "ticktext": names},
+            yaxis={
+                "autorange": "reversed",
+                "showgrid": False,
+                "tickvals": [position for position, _ in picture.labels],
+                "ticktext": [name for _, name in picture.labels],
+            },
             hovermode="closest",
             dragmode="zoom",
         )
@@ -176,23 +324,26 @@ def _figure(view: View, film: PageFilm, colours: Palette, height_px: int) -> go.
     return figure
 
 
-def _labels(view: View, film: PageFilm) -> tuple[list[float], list[str]]:
-    """What the rows are sorted by, at the middle of its rows: hosts, holders or ranks; of very many, some."""
-    sort = sort_of(view)
-    if sort == "waste":
-        each = max(1, -(-len(film.gpus) // _MOST_LABELS))
-        return [float(row) for row in range(0, len(film.gpus), each)], [
-            plain(film.hosts[row], 22) for row in range(0, len(film.gpus), each)
-        ]
-    blocks: list[tuple[float, str]] = []
-    row = 0
-    nobody = view.translate(tr("(nobody)"))
-    for name, members in groupby(film.hosts if sort == "host" else film.holders):
-        size = len(list(members))
-        blocks.append((row + (size - 1) / 2, nobody if name is None else plain(name, 22)))
-        row += size
-    kept = blocks[:: -(-len(blocks) // _MOST_LABELS)] if blocks else []
-    return [position for position, _ in kept], [name for _, name in kept]
+def _totals(view: View, colours: Palette, film: GroupFilm) -> html.Details:
+    """The ledger's totals of the whole window, with links to what the rows stand for."""
+    section = totals_section(film.kind, list(zip(film.names, film.totals, strict=True)))
+    kind: Kind = "pool" if film.kind == POOLS else "host"
+    rows = [
+        (LinkedCell(place_name(name), kind, name), *row[1:]) for name, row in zip(film.names, section.rows, strict=True)
+    ]
+    listed = replace(section, name="film")
+    note = [html.P(view.translate(section.question), className="hint")]
+    summary = html.Summary(view.translate(tr("The figures as a table")))
+    return html.Details(
+        [summary, *note, *_first_listed(view, len(rows)), table(view, colours, listed, rows[:_MOST_LISTED], "linked")]
+    )
+
+
+def _first_listed(view: View, count: int) -> list[html.P]:
+    if count <= _MOST_LISTED:
+        return []
+    first = tr("Listed are the first {number}; choose a pool or a model to see others.", number=Number(_MOST_LISTED))
+    return [html.P(view.translate(first), className="hint")]
 
 
 def _list(view: View, colours: Palette, film: PageFilm) -> html.Details:
@@ -209,7 +360,5 @@ def _list(view: View, colours: Palette, film: PageFilm) -> html.Details:
         SectionColumn("unused", tr("unused GPU-hours"), "gpu_hours"),
     )
     listed = Section("film", "", "", "", columns)
-    first = tr("Listed are the first {number}; choose a pool or a model to see others.", number=Number(_MOST_LISTED))
-    note = [html.P(view.translate(first), className="hint")] if len(film.gpus) > len(rows) else []
     summary = html.Summary(view.translate(tr("The GPUs as a list")))
-    return html.Details([summary, *note, table(view, colours, listed, rows, "linked")])
+    return html.Details([summary, *_first_listed(view, len(film.gpus)), table(view, colours, listed, rows, "linked")])
