@@ -10,6 +10,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
 from analytics.sections.facts import facts
+from analytics.sections.wording import scope_parts
 from dashboard.access.people import ADMIN
 from dashboard.pages import PAGES
 from dashboard.query import DEFAULT_SPAN, SPANS, Query
@@ -69,11 +70,12 @@ OUTPUTS = [
     Output("copy", "children"),
     Output("shown", "data"),
     Output("spoken", "data"),
+    Output("titled", "data"),
 ]
 """What `choices` is for, in its order."""
 
 
-def choices(view: View, query: Query | None = None) -> list[Any]:
+def choices(view: View, path: str, query: Query | None = None) -> list[Any]:
     """Labels, options, values and what is hidden, for OUTPUTS: a choice of one is none.
 
     `query` is what was asked for, where the view is of something else.
@@ -91,12 +93,24 @@ def choices(view: View, query: Query | None = None) -> list[Any]:
         view.translate(tr("Copy link")),
         values,
         view.language.code,
+        _title(view, path, query, options["span"]),
     ]
 
 
 def no_choices() -> list[Any]:
     """Leaves the bar as it is: there is a problem, and the way out of it is in the bar."""
     return [no_update] * len(OUTPUTS)
+
+
+def _title(view: View, path: str, query: Query, spans: list[dict[str, str]]) -> str:
+    """Of the browser's window: the page, what it is about and narrowed to, and the window; `Findings, pool train, last 7 days - fallow`."""
+    chosen = _value(view, query, "span")
+    window = next((each["label"] for each in spans if each["value"] == chosen), "")
+    page = next((each for each in PAGES if each.path == path), None)
+    name = [view.translate(page.name)] if page is not None else []
+    about = [plain(getattr(query, path[1:]))] if path in ("/gpu", "/host") else []
+    scope = [view.translate(part) for part in scope_parts(view.report.scope)]
+    return f"{', '.join([*name, *about, *scope, window])} - fallow"
 
 
 def _value(view: View, query: Query, name: str) -> str:
@@ -141,6 +155,7 @@ def connect_bar(app: Any) -> None:
     app.clientside_callback(
         ClientsideFunction("fallow", "speak"), Input("spoken", "data")
     )  # fmt: skip
+    app.clientside_callback(ClientsideFunction("fallow", "title"), Input("titled", "data"))
     app.clientside_callback(
         ClientsideFunction("fallow", "ask"),
         Output("url", "search"),
@@ -167,6 +182,7 @@ def frame() -> html.Div:
             dcc.Store(id="version", data=""),
             dcc.Store(id="shown"),
             dcc.Store(id="spoken"),
+            dcc.Store(id="titled"),
             dcc.Interval(id="news", interval=_NEWS_EVERY_MS),
             html.A("Skip to the page", href="#main", id="skip", className="skip"),
             html.Header(
