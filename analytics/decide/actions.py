@@ -64,7 +64,7 @@ def record(
         Action(now_ms, f"A-{number:x}-{place}", finding_id, kind, actor, reason, expires_ms, channel)
         for place, finding_id in enumerate(dict.fromkeys(finding_ids))
     )
-    rows = [
+    rows: list[dict[str, object]] = [
         {
             "time": each.time_ms,
             "action_id": each.action_id,

@@ -1,11 +1,10 @@
-"""Annotations of the time: what happened when, such as a maintenance or a change of quota, for whoever reads the charts.
+"""Annotations of moments: what happened when, such as a maintenance or a change of quota, for whoever reads the charts.
 
 They change no figure. Rows are only ever added (analytics.decide.added_rows): one that is removed is no longer shown, and both rows stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from analytics.decide.added_rows import add_rows, file_number
@@ -45,10 +44,6 @@ class Annotation:
             "text": self.text,
             "actor": self.actor,
         }
-
-    def is_about(self, pools: Iterable[str], teams: Iterable[str]) -> bool:
-        """Whether it is about everything, or about one of these."""
-        return self.scope == ALL or self.name in (pools if self.scope == POOL else teams)
 
 
 def add_annotation(

@@ -346,7 +346,7 @@ _ANNOTATOR = "`fallow annotations`"
 
 ANNOTATION = Table(
     "annotation",
-    "an annotation of the time (a maintenance, a change of quota), or that one was removed; rows are only ever added",
+    "an annotation of a moment (a maintenance, a change of quota), or that one was removed; rows are only ever added",
     derived=False,
     columns=(
         Column("time", Type.TIMESTAMP, "when it was written", _ANNOTATOR, "UTC", "1 ms", key=True),

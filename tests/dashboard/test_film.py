@@ -13,7 +13,8 @@ from analytics.sections.palette import LIGHT, ORDER
 from analytics.simulation import SimulatedFleet, write_fleet
 from dashboard import film
 from dashboard.film import MOST_CELLS, MOST_COLUMNS, NOT_SEEN, bin_width_ms, shoot
-from dashboard.pages.film import GRAPH, FilmPage
+from dashboard.pages.film import FilmPage
+from dashboard.pages.film_strip import GRAPH
 from dashboard.query import Query
 from dashboard.render import strip as strips
 from dashboard.render.strip import WORDS

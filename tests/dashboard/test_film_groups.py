@@ -12,7 +12,8 @@ from analytics.sections.palette import LIGHT, ORDER
 from dashboard import film_groups
 from dashboard.film import NOT_SEEN, shoot, spans_of
 from dashboard.film_groups import apportioned, kind_of, shoot_groups
-from dashboard.pages.film import GRAPH, FilmPage
+from dashboard.pages.film import FilmPage
+from dashboard.pages.film_strip import GRAPH
 from dashboard.render.rows import FilmRows, RowLabel, gpu_rows, group_rows
 from dashboard.render.strip import WORDS
 from dashboard.zoom import visible

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-    from tests.dashboard.browser.conftest import Surfer
+    from tests.dashboard.browser.conftest import Site, Surfer
 
 pytestmark = pytest.mark.long
 
@@ -235,3 +235,24 @@ def test_a_finger_that_moves_over_the_film_scrolls_the_page(surf: Callable[..., 
     session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
     page.wait_for_function("before => scrollY > before + 50", arg=before)
     assert asked(page) == {}
+
+
+def test_a_planner_annotates_a_moment_and_takes_it_back(surf: Callable[..., Surfer], site: Site) -> None:
+    surfer = surf(at=site.address, user="pia")
+    page = film(surfer, "?zone=Europe/Paris")
+    day = page.evaluate(
+        "new Date(document.querySelector('#film-graph .js-plotly-plot')._fullLayout.xaxis.range[1] - 36e5).toISOString()"
+    )
+    page.fill("#annotation-when", day)
+    page.fill("#annotation-text", "driver <b>580</b>")
+    page.click("#annotation-add")
+    page.wait_for_selector("#annotations-said >> text=Written.")
+    page.wait_for_selector("#annotations-list >> text=driver <b>580</b> (pia)")
+    page.wait_for_selector("#film-graph .shapelayer path", state="attached")
+    page.click("#annotations-list button")
+    page.wait_for_selector("#annotations-said >> text=Removed.")
+    page.wait_for_selector("#annotations-list >> text=There is none")
+    (kept,) = [site.told("annotations", "list")["annotations"]]
+    assert kept == []
+    viewer = film(surf(at=site.address, user="val"))
+    assert viewer.locator("#annotation-add").count() == 0
