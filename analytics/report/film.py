@@ -49,7 +49,9 @@ def longest_in_bins(
     bins = len(edges_ms) - 1
     found = np.full(rows * bins, nothing, np.int64)
     value_count = int(values.max(initial=0)) + 1
-    keys, sums = _spent(spans, values, value_count, edges_ms)
+    key, spent = _pieces(spans, values, value_count, edges_ms)
+    keys, place = np.unique(key, return_inverse=True)
+    sums = np.bincount(place, spent, len(keys))
     # whole milliseconds: sums of shares differ in their last digits, and a tie is one of time
     order = np.lexsort((keys, -np.round(sums), keys // value_count))
     cells, where = np.unique(keys[order] // value_count, return_index=True)
@@ -61,16 +63,16 @@ def spent_in_bins(
     spans: pl.DataFrame, values: NDArray[np.int64], value_count: int, rows: int, edges_ms: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """`spent[row, bin, value]`: the GPU milliseconds of each bin that a row spent in each value; arguments as above."""
-    keys, sums = _spent(spans, values, value_count, edges_ms)
-    found = np.zeros(rows * (len(edges_ms) - 1) * value_count)
-    found[keys] = sums
-    return found.reshape(rows, len(edges_ms) - 1, value_count)
+    bins = len(edges_ms) - 1
+    key, spent = _pieces(spans, values, value_count, edges_ms)
+    found = np.bincount(key, spent, rows * bins * value_count).astype(np.float64)
+    return found.reshape(rows, bins, value_count)
 
 
-def _spent(
+def _pieces(
     spans: pl.DataFrame, values: NDArray[np.int64], value_count: int, edges_ms: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Every (row, bin, value) that has time, as `(row * bins + bin) * value_count + value` in order, and how much it is."""
+    """The spans cut at the edges: each piece's place, `(row * bins + bin) * value_count + value`, and its GPU milliseconds."""
     bins = len(edges_ms) - 1
     start = np.maximum(spans["time"].to_numpy(), edges_ms[0])
     end = np.minimum(spans["end"].to_numpy(), edges_ms[-1])
@@ -80,9 +82,7 @@ def _spent(
     column = first[span] + np.arange(len(span)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     spent = np.minimum(end[span], edges_ms[column + 1]) - np.maximum(start[span], edges_ms[column])
     key = (spans["row"].to_numpy().astype(np.int64)[span] * bins + column) * value_count + values[span]
-    keys, place = np.unique(key, return_inverse=True)
-    sums = np.bincount(place, spent * spans["gpu_share"].to_numpy()[span], len(keys))
-    return keys, sums.astype(np.float64)
+    return key, spent * spans["gpu_share"].to_numpy()[span]
 
 
 def _in_order(stretches: pl.DataFrame) -> pl.DataFrame:
