@@ -117,7 +117,7 @@ def _answer(source: LakeSource, access: Access, scheme: str, path: str, search: 
             [*stale_data_notice(source, look), *shown],
             links(look, path, access.way_out),
             look.version,
-            *choices(look),
+            *choices(look, path),
         ]
     shown = problem_panel(language_of(source, search), look)
     return [[shown], *_way_back(source, access, path, search)]
@@ -132,7 +132,7 @@ def _way_back(source: LakeSource, access: Access, path: str, search: str | None)
         query = Query.parse(search)
     except FallowError:
         query = look.query
-    return [links(look, path, access.way_out), "", *choices(look, query)]
+    return [links(look, path, access.way_out), "", *choices(look, path, query)]
 
 
 def _page(view: View, scheme: str, path: str) -> list[Any]:

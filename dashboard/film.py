@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from analytics.intervals import clip
 from analytics.ledger.summary import totals_by
+from analytics.money.priced_segments import placed
 from analytics.report.film import longest_in_bins
 from analytics.sections.palette import ORDER
 from analytics.states import UNUSED
@@ -19,6 +21,8 @@ from dashboard.view import View
 from dashboard.zoom import visible
 from fallow.clock import MINUTE_MS
 from fallow.schema import STATES
+
+V = TypeVar("V")
 
 MOST_ROWS = 2_000
 MOST_COLUMNS = 720
@@ -33,7 +37,7 @@ SORTS = ("host", "waste", "holder")
 
 @dataclass(frozen=True, eq=False)
 class PageFilm:
-    """`frames[row, column]` is an index into ORDER, or NOT_SEEN; row i is GPU `gpus[i]` on `hosts[i]`.
+    """`frames[row, column]` is an index into ORDER, or NOT_SEEN; row i is GPU `gpus[i]` on `hosts[i]` in `pools[i]`, where it was last.
 
     `holders[i]` had it longest in the window (None: nobody), `unused_ms[i]` is how long nothing was done with it there.
     `had[row, column]` is an index into `names`, 0 for nobody. Column i lasts from `edges[i]` to `edges[i + 1]`: `bin_ms`, save
@@ -43,6 +47,7 @@ class PageFilm:
     frames: NDArray[np.uint8]
     gpus: tuple[str, ...]
     hosts: tuple[str, ...]
+    pools: tuple[str, ...]
     holders: tuple[str | None, ...]
     unused_ms: tuple[int, ...]
     had: NDArray[np.int32]
@@ -71,13 +76,12 @@ def bin_width_ms(since_ms: int, until_ms: int, rows: int = 1) -> int:
 def shoot(view: View, only: Collection[str] | None = None) -> PageFilm:
     """The film of what is in sight: all GPUs (or some), where there are too many the MOST_ROWS with the most unused time.
 
-    Rows go by what the address asks for: host, unused time or holder, of the whole window.
+    Rows go by what the address asks for: host (by pool), unused time or holder, of the whole window.
     """
     since_ms, until_ms = visible(view)
-    spans = view.part.inside.stretches.select("gpu", "host", "holder", "state", "time", "end", "gpu_share")
+    spans = spans_of(view)
     if only is None:
-        key = ("gpus of the film", view.query.on_every_page, view.reader.role, view.reader.team)
-        found = view.made.of(key, lambda: _gpus(spans))
+        found = kept(view, "gpus of the film", lambda: _gpus(spans))
     else:
         spans = spans.filter(pl.col("gpu").is_in(list(only)))
         found = _gpus(spans)
@@ -97,6 +101,7 @@ def shoot(view: View, only: Collection[str] | None = None) -> PageFilm:
         frames=_COLOUR[longest("state", STATES, len(STATES))],
         gpus=tuple(rows["gpu"]),
         hosts=tuple(rows["host"]),
+        pools=tuple(rows["pool"]),
         holders=tuple(rows["holder"]),
         unused_ms=tuple(rows["unused_ms"]),
         had=longest("holder", names, 0).astype(np.int32),
@@ -107,8 +112,23 @@ def shoot(view: View, only: Collection[str] | None = None) -> PageFilm:
     )
 
 
+def spans_of(view: View) -> pl.DataFrame:
+    """The ledger's rows of the window and the scope, with the pool of their time."""
+
+    def make() -> pl.DataFrame:
+        rows = placed(view.part.inside.stretches, view.whole.money.costs, view.whole.inventory)
+        return rows.select("gpu", "host", "pool", "holder", "state", "time", "end", "gpu_share")
+
+    return kept(view, "spans of the film", make)
+
+
+def kept(view: View, name: str, make: Callable[[], V]) -> V:
+    """What is made once for all orders and parts of the time that are looked at of a window and a scope."""
+    return view.made.of((name, view.query.on_every_page, view.reader.role, view.reader.team), make)  # type: ignore[no-any-return]
+
+
 def _gpus(spans: pl.DataFrame) -> pl.DataFrame:
-    """`gpu`, its last `host`, longest `holder` and `unused_ms`, of which the most comes first."""
+    """`gpu`, its last `host` and `pool`, longest `holder` and `unused_ms`, of which the most comes first."""
     longest = (
         spans.filter(pl.col("holder").is_not_null())
         .group_by("gpu", "holder")
@@ -119,7 +139,7 @@ def _gpus(spans: pl.DataFrame) -> pl.DataFrame:
     unused = {gpu: sum(each.state_ms[state] for state in UNUSED) for gpu, each in totals_by(spans, "gpu").items()}
     return (
         spans.group_by("gpu")
-        .agg(pl.col("host").get(pl.col("time").arg_max()))
+        .agg(pl.col("host", "pool").get(pl.col("time").arg_max()))
         .with_columns(unused_ms=pl.col("gpu").replace_strict(unused, return_dtype=pl.Int64))
         .join(longest.select("gpu", "holder"), on="gpu", how="left")
         .sort("unused_ms", "gpu", descending=(True, False))
@@ -128,9 +148,9 @@ def _gpus(spans: pl.DataFrame) -> pl.DataFrame:
 
 def _rows(gpus: pl.DataFrame, sort: str) -> pl.DataFrame:
     """The rows that are shown, in order, with their `row_number`."""
-    kept = gpus.head(MOST_ROWS)
+    shown = gpus.head(MOST_ROWS)
     if sort == "host":
-        kept = kept.sort("host", "gpu")
+        shown = shown.sort("pool", "host", "gpu")
     elif sort == "holder":
-        kept = kept.sort("holder", "host", "gpu", nulls_last=True)
-    return kept.with_row_index("row_number")
+        shown = shown.sort("holder", "host", "gpu", nulls_last=True)
+    return shown.with_row_index("row_number")

@@ -10,6 +10,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
 from analytics.sections.facts import facts
+from analytics.sections.wording import scope_parts
 from dashboard.access.people import ADMIN
 from dashboard.days import day_fields, shown_days
 from dashboard.pages import PAGES
@@ -83,11 +84,13 @@ OUTPUTS = [
     Output("copy", "children"),
     Output("shown", "data"),
     Output("spoken", "data"),
+    Output("titled", "data"),
+    Output("views-words", "data"),
 ]
 """What `choices` is for, in its order."""
 
 
-def choices(view: View, query: Query | None = None) -> list[Any]:
+def choices(view: View, path: str, query: Query | None = None) -> list[Any]:
     """Labels, options, values and what is hidden, for OUTPUTS: a choice of one is none.
 
     `query` is what was asked for, where the view is of something else.
@@ -107,6 +110,8 @@ def choices(view: View, query: Query | None = None) -> list[Any]:
         view.translate(tr("Copy link")),
         values,
         view.language.code,
+        _title(view, path, query, options["span"]),
+        _saved_views_words(view),
     ]
 
 
@@ -121,6 +126,63 @@ def _days(view: View, query: Query) -> list[Any]:
 def no_choices() -> list[Any]:
     """Leaves the bar as it is: there is a problem, and the way out of it is in the bar."""
     return [no_update] * len(OUTPUTS)
+
+
+_SAVED_VIEWS = {
+    "label": tr("Views"),
+    "name": tr("Name of this view"),
+    "save": tr("Save this view"),
+    "none": tr("No view is saved yet."),
+    "remove": tr("Delete"),
+    "saved": tr("Saved in this browser."),
+    "removed": tr("Deleted."),
+    "nameless": tr("Give it a name first."),
+    "full": tr("There are as many views as can be kept: delete one first."),
+    "failed": tr("This browser keeps nothing: its storage is switched off or full."),
+}
+
+
+def _saved_views_words(view: View) -> dict[str, str]:
+    """What the list of saved views says, and whose it is: one browser may have several readers."""
+    words = {name: view.translate(text) for name, text in _SAVED_VIEWS.items()}
+    return {**words, "person": view.reader.name, "lang": view.language.code}
+
+
+def _saved_views() -> html.Details:
+    """The list, which the browser fills (assets/views.js)."""
+    return html.Details(
+        [
+            html.Summary("Views", id="views-label", className="button"),
+            html.Div(
+                [
+                    html.Ul([], id="views-list"),
+                    html.Div(
+                        [
+                            dcc.Input(
+                                id="views-name", type="text", maxLength=60, autoComplete="off", persistence=False
+                            ),
+                            html.Button("Save this view", id="views-save", type="button", className="button"),
+                        ],
+                        className="views-new",
+                    ),
+                    html.P("", id="views-told", role="status"),
+                ],
+                className="views-box",
+            ),
+        ],
+        id="views",
+    )
+
+
+def _title(view: View, path: str, query: Query, spans: list[dict[str, str]]) -> str:
+    """Of the browser's window: the page, what it is about and narrowed to, and the window; `Findings, pool train, last 7 days - fallow`."""
+    chosen = _value(view, query, "span")
+    window = next((each["label"] for each in spans if each["value"] == chosen), "")
+    page = next((each for each in PAGES if each.path == path), None)
+    name = [view.translate(page.name)] if page is not None else []
+    about = [plain(getattr(query, path[1:]))] if path in ("/gpu", "/host") else []
+    scope = [view.translate(part) for part in scope_parts(view.report.scope)]
+    return f"{', '.join([*name, *about, *scope, window])} - fallow"
 
 
 def _value(view: View, query: Query, name: str) -> str:
@@ -166,6 +228,8 @@ def connect_bar(app: Any) -> None:
     app.clientside_callback(
         ClientsideFunction("fallow", "speak"), Input("spoken", "data")
     )  # fmt: skip
+    app.clientside_callback(ClientsideFunction("fallow", "title"), Input("titled", "data"))
+    app.clientside_callback(ClientsideFunction("views", "words"), Input("views-words", "data"))
     app.clientside_callback(
         ClientsideFunction("fallow", "ask"),
         Output("url", "search"),
@@ -192,6 +256,8 @@ def frame() -> html.Div:
             dcc.Store(id="version", data=""),
             dcc.Store(id="shown"),
             dcc.Store(id="spoken"),
+            dcc.Store(id="titled"),
+            dcc.Store(id="views-words"),
             dcc.Interval(id="news", interval=_NEWS_EVERY_MS),
             html.A("Skip to the page", href="#main", id="skip", className="skip"),
             html.Header(
@@ -199,6 +265,7 @@ def frame() -> html.Div:
                     html.Span([html.B("fallow"), " GPU waste"], className="brand"),
                     controls(),
                     html.Button("New data: show it", id="again", hidden=True, className="again"),
+                    _saved_views(),
                     html.Button("Copy link", id="copy", className="button"),
                     html.Button(
                         "◐", id="theme", className="theme", title="light or dark", **{"aria-label": "Light or dark"}

@@ -32,7 +32,8 @@ class Query:
     window beside: `before`, `13w` or days as `2026-08-10..2026-08-16`. `zone` and
     `lang` stand for `report.timezone` and `report.language`. `gpu`, `host`, `holder` and `finding` (an id) are what a page is
     about, `sort` the order of its rows, `filter` which of them and `show` whether it has those too that it leaves out by itself
-    (grid_address.py), `start` and `end` the part of the window that a chart is zoomed to.
+    (grid_address.py), `start` and `end` the part of the window that a chart is zoomed to, `rows` what a row of the film
+    stands for.
     """
 
     span: str = ""
@@ -55,6 +56,7 @@ class Query:
     start: str = ""
     end: str = ""
     against: str = ""
+    rows: str = ""
 
     @classmethod
     def parse(cls, search: str | None) -> Query:

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from analytics.decide.actions import load_actions
+from analytics.decide.annotations import Annotation, load_annotations
 from analytics.language.languages import language, time_zone
 from analytics.ledger.build import Ledger
 from analytics.money.window_money import open_owners, open_prices
@@ -39,9 +40,10 @@ class _Window:
 class LakeSnapshot:
     """One version of the lake: the ledger and what was made of it. Safe to ask from many threads."""
 
-    def __init__(self, inputs: Inputs, ledger: Ledger, version: str) -> None:
+    def __init__(self, inputs: Inputs, ledger: Ledger, version: str, annotations: tuple[Annotation, ...] = ()) -> None:
         self.inputs = inputs
         self.version = version
+        self._annotations = annotations
         self._ledger = ledger
         self._windows: Cache[_Window] = Cache(_WINDOWS)
         self._before: Mapping[Hashable, View] = {}
@@ -54,15 +56,16 @@ class LakeSnapshot:
         """That of the lake as it is; raises LakeError and its kinds, and ConfigError for tables of prices, owners or goals."""
         # what cannot be read is known before the ledger is made for nothing, and before anybody is shown the new version
         load_actions(inputs.lake)
+        annotations = load_annotations(inputs.lake)
         open_owners(inputs.settings)
         open_prices(inputs.settings)
         open_goals(inputs.settings)
-        return cls(inputs, load_whole(inputs), version)
+        return cls(inputs, load_whole(inputs), version, annotations)
 
     def after_actions(self, version: str) -> LakeSnapshot:
-        """The same data after somebody acted on a finding: the ledger and what the rules found stay; raises LakeError."""
+        """The same data after somebody acted on a finding or annotated: the ledger and what the rules found stay; raises LakeError."""
         load_actions(self.inputs.lake)
-        after = LakeSnapshot(self.inputs, self._ledger, version)
+        after = LakeSnapshot(self.inputs, self._ledger, version, load_annotations(self.inputs.lake))
         for key, window in self._windows.items().items():
             after._windows.of(key, partial(_Window, window.whole.after_actions(), window.turn))
         after._before = dict(list({**self._before, **self._views.items()}.items())[-_VIEWS:])
@@ -100,6 +103,7 @@ class LakeSnapshot:
             version=self.version,
             made=self._pages,
             whole_of=self._whole_of,
+            annotations=self._annotations,
         )
 
     def _whole_of(self, window: Window) -> Whole:
@@ -129,6 +133,7 @@ class LakeSnapshot:
             made=self._pages,
             has_own_window=self.has_own_window,
             whole_of=self._whole_of,
+            annotations=self._annotations,
         )
 
     def _named(self, query: Query) -> Window:

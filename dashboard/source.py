@@ -42,7 +42,7 @@ def _query(search: object) -> Query:
 _LOG = logging.getLogger(__name__)
 
 _DATA = ("gpu", "process", "claim", "device")
-_ACTIONS = ("action",)
+_ACTIONS = ("action", "annotation")
 """What a page rests on: a new file in any of these tables makes a new version."""
 
 _TABLES = ("money.owners", "money.prices", "money.goals")

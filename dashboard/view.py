@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 
+from analytics.decide.annotations import Annotation
 from analytics.language.language import Language
 from analytics.report.model import Report, Whole
 from analytics.window import WindowLedger
@@ -23,6 +24,7 @@ class View:
     `report` and `part` (the ledger) are of the scope, `whole` is of the whole window. `names` has the pools, models and teams
     that can be chosen. `as_of_ms` is the end of the newest row of the lake, `version` changes with the lake. `made` keeps
     what was made of the views of this version by their `key`, and goes with it. `whole_of` is another window, which may be empty.
+    `annotations` are everybody's, of all times.
     `has_own_window` says that whoever started the pages has named the window of addresses that name none.
     """
 
@@ -38,6 +40,7 @@ class View:
     reader: Reader
     made: Cache[Any]
     whole_of: Callable[[Window], Whole]
+    annotations: tuple[Annotation, ...] = ()
     has_own_window: bool = False
 
     @property

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MOST = 8
 """Results that are held at a time."""
 
-_WHAT_PEOPLE_DID = ("action", "delivery")
+_WHAT_PEOPLE_DID = ("action", "annotation", "delivery")
 """Tables that neither the ledger nor the rules read."""
 
 _results: OrderedDict[Hashable, Any] = OrderedDict()

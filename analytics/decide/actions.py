@@ -1,26 +1,23 @@
 """What people did about findings: rows that are only ever added, in files of the lake that nobody else writes.
 
-Each call of `record` is one immutable file. Its sequence number is the moment followed by twelve random digits, the same
-at both ends of its range, so that no file hides another and several people may act at once, on one machine or many,
-without asking each other. Where they disagree the later action decides.
+Several people may act at once, on one machine or many, without asking each other (analytics.decide.added_rows). Where they
+disagree the later action decides.
 """
 
 from __future__ import annotations
 
 import getpass
-import secrets
-import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from analytics.decide.added_rows import add_rows, file_number
 from analytics.frames import read_frame
-from fallow import parquet, schema
-from fallow.clock import format_ms, utc_day
+from fallow import schema
+from fallow.clock import format_ms
 from fallow.errors import UsageError
-from fallow.lake import Lake, LakeFile
+from fallow.lake import Lake
 
 KINDS = ("ack", "suppress", "reopen", "notify", "note")
-_RANDOM = 10**12
 
 
 @dataclass(frozen=True, order=True)
@@ -62,12 +59,12 @@ def record(
     channel: str | None = None,
 ) -> tuple[Action, ...]:
     """Adds one action on each of the findings, all of them or none, and returns them; raises LakeError."""
-    number = now_ms * _RANDOM + secrets.randbelow(_RANDOM)
+    number = file_number(now_ms)
     actions = tuple(
         Action(now_ms, f"A-{number:x}-{place}", finding_id, kind, actor, reason, expires_ms, channel)
         for place, finding_id in enumerate(dict.fromkeys(finding_ids))
     )
-    rows = [
+    rows: list[dict[str, object]] = [
         {
             "time": each.time_ms,
             "action_id": each.action_id,
@@ -80,9 +77,7 @@ def record(
         }
         for each in actions
     ]
-    file = LakeFile(schema.ACTION.name, utc_day(now_ms), socket.gethostname() or "unnamed", number, number)
-    data = parquet.encode(schema.ACTION, parquet.table_from_rows(schema.ACTION, rows))
-    lake.confirm(lake.put(file, data), data)
+    add_rows(lake, schema.ACTION, rows, now_ms, number)
     return actions
 
 

@@ -48,24 +48,41 @@ def longest_in_bins(
     """
     bins = len(edges_ms) - 1
     found = np.full(rows * bins, nothing, np.int64)
-    start = np.maximum(spans["time"].to_numpy(), edges_ms[0])
-    end = np.minimum(spans["end"].to_numpy(), edges_ms[-1])
-    first = np.searchsorted(edges_ms, start, "right") - 1
-    pieces = np.where(start < end, np.searchsorted(edges_ms, end) - first, 0)
-    if not pieces.sum():
-        return found.reshape(rows, bins)
-    span = np.repeat(np.arange(len(spans)), pieces)
-    column = first[span] + np.arange(len(span)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    spent = np.minimum(end[span], edges_ms[column + 1]) - np.maximum(start[span], edges_ms[column])
-    value_count = int(values.max()) + 1
-    key = (spans["row"].to_numpy().astype(np.int64)[span] * bins + column) * value_count + values[span]
+    value_count = int(values.max(initial=0)) + 1
+    key, spent = _pieces(spans, values, value_count, edges_ms)
     keys, place = np.unique(key, return_inverse=True)
-    sums = np.bincount(place, spent * spans["gpu_share"].to_numpy()[span])
+    sums = np.bincount(place, spent, len(keys))
     # whole milliseconds: sums of shares differ in their last digits, and a tie is one of time
     order = np.lexsort((keys, -np.round(sums), keys // value_count))
     cells, where = np.unique(keys[order] // value_count, return_index=True)
     found[cells] = keys[order][where] % value_count
     return found.reshape(rows, bins)
+
+
+def spent_in_bins(
+    spans: pl.DataFrame, values: NDArray[np.int64], value_count: int, rows: int, edges_ms: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """`spent[row, bin, value]`: the GPU milliseconds of each bin that a row spent in each value; arguments as above."""
+    bins = len(edges_ms) - 1
+    key, spent = _pieces(spans, values, value_count, edges_ms)
+    found = np.bincount(key, spent, rows * bins * value_count).astype(np.float64)
+    return found.reshape(rows, bins, value_count)
+
+
+def _pieces(
+    spans: pl.DataFrame, values: NDArray[np.int64], value_count: int, edges_ms: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The spans cut at the edges: each piece's place, `(row * bins + bin) * value_count + value`, and its GPU milliseconds."""
+    bins = len(edges_ms) - 1
+    start = np.maximum(spans["time"].to_numpy(), edges_ms[0])
+    end = np.minimum(spans["end"].to_numpy(), edges_ms[-1])
+    first = np.searchsorted(edges_ms, start, "right") - 1
+    pieces = np.where(start < end, np.searchsorted(edges_ms, end) - first, 0)
+    span = np.repeat(np.arange(len(spans)), pieces)
+    column = first[span] + np.arange(len(span)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    spent = np.minimum(end[span], edges_ms[column + 1]) - np.maximum(start[span], edges_ms[column])
+    key = (spans["row"].to_numpy().astype(np.int64)[span] * bins + column) * value_count + values[span]
+    return key, spent * spans["gpu_share"].to_numpy()[span]
 
 
 def _in_order(stretches: pl.DataFrame) -> pl.DataFrame:

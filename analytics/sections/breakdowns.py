@@ -16,17 +16,20 @@ from analytics.sections.section import Kind, Section, SectionColumn
 from analytics.states import OBSERVED
 
 _SHORT = {"unavailable": tr("unavail.")}
-_LISTED = {"pool": 40, "model": 40, "holder": 10}
-_TITLES = {"pool": tr("By pool"), "model": tr("By model"), "holder": tr("By user")}
-_NAMES = {"pool": tr("pool"), "model": tr("model"), "holder": tr("user")}
-_KINDS: dict[str, Kind] = {"pool": "pool", "model": "name", "holder": "holder"}
+_LISTED = {"pool": 40, "model": 40, "host": 200, "holder": 10}
+_TITLES = {"pool": tr("By pool"), "model": tr("By model"), "host": tr("By host"), "holder": tr("By user")}
+_NAMES = {"pool": tr("pool"), "model": tr("model"), "host": tr("host"), "holder": tr("user")}
+_KINDS: dict[str, Kind] = {"pool": "pool", "model": "name", "host": "host", "holder": "holder"}
 
 
 def breakdown(by: str, report: Report) -> Section | None:
     """A row for each pool, model or holder, the most GPU time first; None where there is none."""
     groups = sorted(report.groups[by].items(), key=lambda item: -item[1].total_ms)
-    if not groups:
-        return None
+    return totals_section(by, groups) if groups else None
+
+
+def totals_section(by: str, groups: Sequence[tuple[str, Totals]]) -> Section:
+    """A row for each of some pools, models, hosts or holders, in the order in which they come."""
     # what would be written as 0.0 GPU-hours is only counted
     shown = min(_LISTED[by], sum(str(GpuHours(totals.total_ms)) != "0.0" for _, totals in groups) or len(groups))
     rest_ms = sum(totals.total_ms for _, totals in groups[shown:])

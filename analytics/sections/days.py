@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from analytics.decide.annotations import Annotation
 from analytics.language.quantities import Date, GpuHours, Moment, Quantity, Share, ShortDay, ShortHour
 from analytics.language.sentences import tr
 from analytics.ledger.summary import Totals, ratio
 from analytics.report.model import Report
+from analytics.sections.annotations import annotation_lines
 from analytics.sections.palette import ORDER
 from analytics.sections.point_samples import sampled_note
 from analytics.sections.section import Cell, Section, SectionColumn, StackedBars
 from analytics.workloads.confidence import COVERAGE_MIN
-from fallow.clock import HOUR_MS
+from fallow.clock import HOUR_MS, from_ms
 
 MOST_BARS = 72
 """Of days about ten weeks."""
@@ -31,7 +33,7 @@ class Bin:
     totals: Totals
 
 
-def days(report: Report) -> Section:
+def days(report: Report, annotations: Sequence[Annotation] = ()) -> Section:
     """A bar for each day, the last ones where there are many; for each hour where the window is short."""
     bins = bins_of(report)
     hourly = bool(report.hours)
@@ -52,7 +54,9 @@ def days(report: Report) -> Section:
             names=tuple(each.name for each in bins),
             short=tuple(each.short for each in bins),
             values={state: tuple(each.totals.state_ms[state] / HOUR_MS for each in bins) for state in ORDER},
+            marks=tuple(_bin_of(report, bins, each) for each in annotations),
         ),
+        lines=tuple(annotation_lines(annotations)),
         notes=(
             tr(
                 "GPU-hours; days are those of {zone}. Unused is free, reserved and held, of the observed time.",
@@ -62,6 +66,15 @@ def days(report: Report) -> Section:
         ),
         states=tuple(state for state in ORDER if any(each.totals.state_ms[state] for each in bins)),
     )
+
+
+def _bin_of(report: Report, bins: Sequence[Bin], annotation: Annotation) -> int | None:
+    """The place of the bar in whose time an annotation is."""
+    at_ms = annotation.at_ms
+    day = Date(from_ms(at_ms).astimezone(report.zone).date())
+    hours = [Moment(start_ms) for start_ms in report.hours if start_ms <= at_ms < start_ms + HOUR_MS]
+    wanted = hours if report.hours else [day]
+    return next((place for place, each in enumerate(bins) if each.name in wanted), None)
 
 
 def bins_of(report: Report) -> list[Bin]:

@@ -104,13 +104,15 @@ class Waterfall:
 class StackedBars:
     """Upright bars side by side, each of several states; `values` has a number per bar for each state, in palette.ORDER.
 
-    `names` are whole and differ, `short` fit below a bar.
+    `names` are whole and differ, `short` fit below a bar. `marks` has for each annotation below the chart the bar in whose time it
+    is; None where that is none of them.
     """
 
     unit: str
     names: tuple[Cell, ...]
     short: tuple[Cell, ...]
     values: Mapping[str, tuple[float, ...]]
+    marks: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)

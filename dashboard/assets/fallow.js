@@ -105,6 +105,12 @@
                 return window.dash_clientside.no_update;
             },
 
+            // The page, its scope and its window, for the tab, the history and bookmarks.
+            title: said => {
+                document.title = said || "fallow";
+                return window.dash_clientside.no_update;
+            },
+
             // The address with what somebody has chosen in the bar since the server filled it; none where nobody has.
             ask: (span, pool, model, team, zone, lang, shown) => {
                 const values = {span, pool, model, team, zone, lang};

@@ -49,17 +49,59 @@
         return after === before ? same() : (after ? `?${after}` : "");
     }
 
+    // The row of which a line of the picture is, and its first line; nothing for a line between rows.
+    function rowAt(words, line) {
+        let before = 0;
+        for (const gap of words.gaps) {
+            const begin = gap * words.each + before + words.gap;
+            if (line < begin - words.gap) {
+                break;
+            }
+            if (line < begin) {
+                return null;
+            }
+            before += words.gap;
+        }
+        const row = Math.floor((line - before) / words.each);
+        return {row, first: row * words.each + before};
+    }
+
+    // What a pool's or a host's GPUs did in a column: each state has as many of its lines there as its share, rounded.
+    function shares(point, words, first) {
+        const drawn = document.querySelector("#film-graph .js-plotly-plot");
+        const cells = drawn.calcdata[point.curveNumber][0].z;
+        const column = columnAt(words, point.x);
+        const counts = words.states.map(() => 0);
+        for (let line = first; line < first + words.each; line += 1) {
+            counts[cells[line][column]] += 1;
+        }
+        const format = new Intl.NumberFormat(words.lang, {maximumFractionDigits: 1, style: "percent"});
+        return counts.map((count, state) => count ? `${words.states[state]}: ${format.format(count / words.each)}` : "").filter(Boolean);
+    }
+
     function text(point, words) {
         if (point.z === undefined) {
             const line = words.lines[point.curveNumber];
             const format = new Intl.NumberFormat(words.lang, {maximumFractionDigits: line.digits});
             return [line.name, moment(point.x, words), `${format.format(point.y)} ${line.unit}`].join("\n");
         }
+        const {row, first} = rowAt(words, point.y);
         const column = columnAt(words, point.x);
-        const row = `${words.hosts[words.at[point.y]]} \u00b7 ${words.gpus[point.y]}`;
-        const lines = [row, moment(beginOf(words, column), words), words.states[point.z]];
-        const name = holder(words, point.y, column);
+        const when = moment(beginOf(words, column), words);
+        if (!words.gpus.length) {
+            return [words.hosts[words.at[row]], when, ...shares(point, words, first)].join("\n");
+        }
+        const lines = [`${words.hosts[words.at[row]]} \u00b7 ${words.gpus[row]}`, when, words.states[point.z]];
+        const name = holder(words, row, column);
         return (name ? [...lines, name] : lines).join("\n");
+    }
+
+    function leads(words, row) {
+        if (words.open.length) {
+            const [path, search] = words.open[words.at[row]].split("?");
+            return [path, `?${search}`];
+        }
+        return ["/gpu", changed(words.search, (address) => address.set("gpu", words.gpus[row]))];
     }
 
     // A finger that moves over a picture scrolls the page, and one that taps opens a GPU: plotly would take both for a drag.
@@ -73,19 +115,20 @@
         film: {
             tooltip: (hover, words) => {
                 const points = (hover && hover.points) || [];
-                const point = points.find((each) => each.z !== undefined || (words && words.lines && words.lines[each.curveNumber]));
-                return point && words ? [true, point.bbox, text(point, words)] : [false, same(), same()];
+                const told = (each) => each.z !== undefined ? rowAt(words, each.y) : words.lines[each.curveNumber];
+                const point = words && points.find(told);
+                return point ? [true, point.bbox, text(point, words)] : [false, same(), same()];
             },
 
-            // A click on a row opens its GPU, unless it is the one that is shown; the bar's choices and what is in sight go along.
+            // A click on a row opens its GPU, or the pool or host that it stands for, unless it is the one that is shown; the bar's choices and what is in sight go along.
             open: (click, words) => {
                 const point = click && click.points && click.points[0];
-                const gpu = point && point.z !== undefined && words && words.gpus[point.y];
-                if (!gpu || window.location.pathname === "/gpu") {
+                const at = point && point.z !== undefined && words && rowAt(words, point.y);
+                if (!at || window.location.pathname === "/gpu") {
                     return [same(), same()];
                 }
                 const mine = ++clicks;
-                const there = ["/gpu", changed(words.search, (address) => address.set("gpu", gpu))];
+                const there = leads(words, at.row);
                 return new Promise((resolve) => {
                     setTimeout(() => resolve(mine === clicks ? there : [same(), same()]), DOUBLE_MS);
                 });

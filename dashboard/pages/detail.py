@@ -26,7 +26,7 @@ from analytics.sections.money_basis import price_source
 from analytics.sections.palette import ORDER, Palette
 from analytics.sections.section import Section
 from dashboard.film import shoot
-from dashboard.pages.film import connect_strip
+from dashboard.pages.film_strip import connect_strip
 from dashboard.pages.page import ALL_FINDINGS, Page, PlacedSection
 from dashboard.render.panel import panel
 from dashboard.render.series import series_chart

@@ -14,6 +14,7 @@ from analytics.sections.remarks import first_remarks
 from analytics.sections.waterfall import waterfall
 from analytics.sections.weeks import quarter
 from analytics.sections.wording import headline
+from dashboard.annotations import annotations_in_sight
 from dashboard.pages.page import Page
 from dashboard.render.panel import section_panel
 from dashboard.render.tiles import tiles
@@ -32,7 +33,7 @@ class Overview(Page):
         links = {path: html.P(dcc.Link(view.translate(words), href=path + search), className="onward") for path, words in onward.items()}  # fmt: skip
         panels = [
             section_panel(view, colours, waterfall(report)),
-            section_panel(view, colours, days(report)),
+            section_panel(view, colours, days(report, annotations_in_sight(view))),
             section_panel(view, colours, quarter(view)),
             section_panel(view, colours, idle(report)),
             section_panel(view, colours, costliest_findings(report), after=[links["/findings"]]),

@@ -19,6 +19,7 @@ from analytics.sections.section import (
     WeekGrid,
 )
 from dashboard.render.layout import escaped, layout, line_across, separators
+from dashboard.render.marks import draw_marks
 from dashboard.render.states import capital, pattern
 from dashboard.view import View
 
@@ -119,6 +120,8 @@ def stacked_figure(view: View, colours: Palette, chart: StackedBars) -> tuple[go
             hovermode="x unified",
         )
     )
+    marked = ((number, names[place]) for number, place in enumerate(chart.marks, start=1) if place is not None)
+    draw_marks(figure, colours, marked)
     return figure, _STACKED_PX
 
 

@@ -19,7 +19,7 @@ from dashboard.film import PageFilm
 from dashboard.render.layout import layout, separators
 from dashboard.render.panel import graph
 from dashboard.render.states import capital
-from dashboard.render.strip import heatmap, hover, time_axis
+from dashboard.render.strip import gpu_words, heatmap, hover, time_axis
 from dashboard.render.tables import table
 from dashboard.series import PageSeries, SeriesLine
 from dashboard.view import View
@@ -54,7 +54,7 @@ def series_chart(view: View, colours: Palette, name: str, film: PageFilm, series
         words += [shown] if series.is_raw else [None, shown]
     return [
         graph(name, figure, view.translate(label), height_px),
-        *hover(view, colours, film, words),
+        *hover(colours, gpu_words(view, film, lines=words)),
         html.P(view.translate(_note(series)), className="hint"),
         _numbers(view, colours, series),
     ]

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import plotly.graph_objects as go
 from dash import dcc
+from numpy.typing import NDArray
 
 from analytics.glossary import STATES
 from analytics.language.language import Language
 from analytics.language.plain_text import plain
-from analytics.language.sentences import tr
+from analytics.language.sentences import tr, tr_many
+from analytics.sections.names import place_name
 from analytics.sections.palette import ORDER, Palette
 from dashboard.film import NOT_SEEN, PageFilm
+from dashboard.film_groups import HOSTS, GroupFilm
+from dashboard.query import Query
+from dashboard.render.rows import FilmRows
+from dashboard.render.states import capital
 from dashboard.view import View
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, from_ms, to_ms
 
@@ -29,32 +35,45 @@ _SHORTEST = 12
 """Letters of `GPU-1ae8e3d9`."""
 
 
-def heatmap(film: PageFilm, colours: Palette, **more: Any) -> go.Heatmap:
-    """The frames in the states' colours; x is milliseconds since the epoch, y the row."""
+class Frames(Protocol):
+    """Frames over time: those of GPUs, or of pools and hosts."""
+
+    @property
+    def frames(self) -> NDArray[np.uint8]: ...
+
+    @property
+    def edges(self) -> NDArray[np.int64]: ...
+
+    @property
+    def bin_ms(self) -> int: ...
+
+    @property
+    def is_even(self) -> bool: ...
+
+
+def heatmap(film: Frames, colours: Palette, rows: FilmRows | None = None) -> go.Heatmap:
+    """The frames in the states' colours; x is milliseconds since the epoch, y the line."""
     start_ms = int(film.edges[0])
     columns: dict[str, Any] = (
         {"x0": start_ms + film.bin_ms / 2, "dx": film.bin_ms} if film.is_even else {"x": film.edges.tolist()}
     )
     steps = [*(colours.state[state] for state in ORDER), colours.card]
     scale = [[(index + edge) / len(steps), colour] for index, colour in enumerate(steps) for edge in (0, 1)]
+    is_apart = rows is None or (rows.lines == 1 and not rows.is_thin)
     return go.Heatmap(
-        z=film.frames,
+        z=film.frames if rows is None else rows.spread(film.frames),
         **columns,
         zmin=-0.5,
         zmax=NOT_SEEN + 0.5,
         colorscale=scale,
         showscale=False,
         hoverinfo="none",
-        ygap=1 if len(film.gpus) <= 96 else 0,
-        **more,
+        ygap=int(is_apart),
     )
 
 
-def hover(view: View, colours: Palette, film: PageFilm, lines: Sequence[Mapping[str, Any] | None] = ()) -> list[Any]:
-    """The tooltip and its words: looked up in the browser, because a text per frame would be many times the picture.
-
-    `lines` has for every trace of the figure its name, unit and decimals; None for those of which nothing is said.
-    """
+def hover(colours: Palette, words: dict[str, Any]) -> list[Any]:
+    """The tooltip and its words: looked up in the browser, because a text per frame would be many times the picture."""
     return [
         dcc.Tooltip(
             id=TOOLTIP,
@@ -64,7 +83,7 @@ def hover(view: View, colours: Palette, film: PageFilm, lines: Sequence[Mapping[
             border_color=colours.muted,
             style={"color": colours.text},
         ),
-        dcc.Store(id=WORDS, data=_words(view, film, lines)),
+        dcc.Store(id=WORDS, data=words),
     ]
 
 
@@ -75,13 +94,53 @@ def not_seen(view: View) -> str:
     return view.translate(tr("not seen: outside its first and last row"))
 
 
-def _words(view: View, film: PageFilm, lines: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+def gpu_words(
+    view: View, film: PageFilm, rows: FilmRows | None = None, lines: Sequence[Mapping[str, Any] | None] = ()
+) -> dict[str, Any]:
+    """What there is to say of a film of GPUs, and where a click on one leads.
+
+    `lines` has for every trace of the figure its name, unit and decimals; None for those of which nothing is said.
+    """
     runs, names = _runs(film)
     hosts = sorted(set(film.hosts))
     return {
+        **_words(view, film, rows),
         "gpus": beginnings(film.gpus, {*view.whole.inventory.devices, *film.gpus}),
         "hosts": [plain(host) for host in hosts],
         "at": [hosts.index(host) for host in film.hosts],
+        "open": [_opens(view, HOSTS, host) for host in hosts] if rows is not None and rows.is_thin else [],
+        "runs": runs,
+        "names": names,
+        "lines": list(lines),
+    }
+
+
+def group_words(view: View, film: GroupFilm, rows: FilmRows) -> dict[str, Any]:
+    """The same of a film whose rows are pools or hosts: shares are counted from the lines that are drawn."""
+    said = (
+        tr(
+            "{name} \N{MIDDLE DOT} {gpus}",
+            name=place_name(name),
+            gpus=tr_many("{number} GPU", "{number} GPUs", totals.gpus),
+        )
+        for name, totals in zip(film.names, film.totals, strict=True)
+    )
+    return {
+        **_words(view, film, rows),
+        "states": [*(capital(view.translate(tr(state))) for state in ORDER), capital(not_seen(view))],
+        "gpus": [],
+        "hosts": [view.translate(each) for each in said],
+        "at": list(range(len(film.names))),
+        "open": [_opens(view, film.kind, name) for name in film.names],
+        "runs": [],
+        "names": [],
+        "lines": [],
+        "each": film.lines,
+    }
+
+
+def _words(view: View, film: Frames, rows: FilmRows | None) -> dict[str, Any]:
+    return {
         "states": [
             *(view.translate(tr("{label}: {value}", label=tr(state), value=STATES[state].meaning)) for state in ORDER),
             not_seen(view),
@@ -89,13 +148,24 @@ def _words(view: View, film: PageFilm, lines: Sequence[Mapping[str, Any] | None]
         "start": int(film.edges[0]),
         "bin": film.bin_ms,
         "edges": [] if film.is_even else film.edges.tolist(),
-        "runs": runs,
-        "names": names,
-        "lines": list(lines),
+        "each": 1,
+        "gaps": [] if rows is None else list(rows.gaps),
+        "gap": 0 if rows is None else rows.gap_lines,
         "zone": str(view.zone),
         "lang": view.language.code,
-        "search": view.query.on_every_page.but(start=view.query.start, end=view.query.end).search,
+        "search": _inside(view).search,
     }
+
+
+def _inside(view: View) -> Query:
+    """What goes along to what a row stands for: window and scope, and the part of the time that is in sight."""
+    return view.query.on_every_page.but(start=view.query.start, end=view.query.end)
+
+
+def _opens(view: View, kind: str, name: str) -> str:
+    """Where a click on a row leads that stands for more than one GPU."""
+    path = "/host" if kind == HOSTS else "/film"
+    return path + _inside(view).but(**{kind: name}).search
 
 
 def beginnings(names: Sequence[str], among: Collection[str]) -> list[str]:

@@ -19,6 +19,8 @@ from dashboard.render.states import fill
 from dashboard.view import View
 
 _PATHS = {"gpu": "/gpu", "host": "/host", "holder": "/holders", "team": "/holders", "finding": "/findings"}
+_LED_TO = {**_PATHS, "pool": "/film"}
+"""Where a LinkedCell leads; the names of pools in other tables are no links."""
 _WORDS = ("words", "sentence", "moment", "state")
 """Kinds of columns whose texts are no names."""
 
@@ -128,7 +130,7 @@ def name_links(view: View, kind: str, name: str) -> Any:
 
 def address(view: View, kind: str, key: str) -> str:
     """Of the page about it, with the window and the scope of this one."""
-    return _PATHS[kind] + view.query.on_every_page.but(**{kind: key}).search
+    return _LED_TO[kind] + view.query.on_every_page.but(**{kind: key}).search
 
 
 def state_bar(colours: Palette, bar: StateBar) -> html.Div:

@@ -27,6 +27,7 @@ from fallow.schema.derived import (
 from fallow.schema.samples import (
     ACTION,
     AGENT,
+    ANNOTATION,
     CLAIM,
     DELIVERY,
     DEVICE,
@@ -44,7 +45,7 @@ SCHEMA_VERSION = 4
 """Raised when a column is added or its meaning changes; readers accept every older version."""
 
 TABLES: tuple[Table, ...] = (
-    GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM, ACTION, DELIVERY, JUDGEMENT, LEDGER, SPELL, HOURLY, PROCESS_DAY,
+    GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM, ACTION, ANNOTATION, DELIVERY, JUDGEMENT, LEDGER, SPELL, HOURLY, PROCESS_DAY,
     HOST_HOURLY, SERVING_HOURLY, QUALITY, FINDING, LEDGER_PART, SPELL_PART, DEVICE_DAY, CLAIM_DAY,
     EVENT_DAY, GPU_LIFETIME,
 )  # fmt: skip
@@ -64,6 +65,7 @@ HEALTH_STATES = ("ok", "degraded", *UNAVAILABLE_HEALTH, "released", "asleep")
 __all__ = [
     "ACTION",
     "AGENT",
+    "ANNOTATION",
     "CLAIM",
     "CLAIM_DAY",
     "DELIVERY",

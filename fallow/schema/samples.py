@@ -342,6 +342,24 @@ ACTION = Table(
     ),
 )  # fmt: skip
 
+_ANNOTATOR = "`fallow annotations`"
+
+ANNOTATION = Table(
+    "annotation",
+    "an annotation of a moment (a maintenance, a change of quota), or that one was removed; rows are only ever added",
+    derived=False,
+    columns=(
+        Column("time", Type.TIMESTAMP, "when it was written", _ANNOTATOR, "UTC", "1 ms", key=True),
+        Column("annotation_id", Type.STRING, "the annotation; that it was removed has the same", _ANNOTATOR, key=True),
+        Column("kind", Type.STRING, "add or remove", _ANNOTATOR, key=True, dictionary=True),
+        Column("at", Type.TIMESTAMP, "the moment that it is about; null where it is removed", _ANNOTATOR, "UTC", "1 ms"),
+        Column("scope", Type.STRING, "what it is about: all, pool or team", _ANNOTATOR, dictionary=True),
+        Column("name", Type.STRING, "of the pool or the team; null for all", _ANNOTATOR, dictionary=True),
+        Column("text", Type.STRING, "what happened, in the actor's own words", _ANNOTATOR),
+        Column("actor", Type.STRING, "who wrote or removed it", "login name, or --as", dictionary=True),
+    ),
+)  # fmt: skip
+
 _SENDER = "`fallow report send`"
 
 DELIVERY = Table(

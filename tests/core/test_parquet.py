@@ -197,6 +197,7 @@ def test_duckdb_and_polars_read_every_observed_table_with_its_partitions(table: 
         "detail": "x",
         "claim_id": "42",
         "action_id": "a1",
+        "annotation_id": "N-1",
         "evaluation_id": "E-1",
         "rule": "held",
         "confidence": "high",

@@ -68,6 +68,7 @@ def test_derived_tables_are_computed_and_the_others_observed() -> None:
         "agent",
         "claim",
         "action",
+        "annotation",
         "delivery",
         "judgement",
     ]

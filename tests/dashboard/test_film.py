@@ -13,7 +13,8 @@ from analytics.sections.palette import LIGHT, ORDER
 from analytics.simulation import SimulatedFleet, write_fleet
 from dashboard import film
 from dashboard.film import MOST_CELLS, MOST_COLUMNS, NOT_SEEN, bin_width_ms, shoot
-from dashboard.pages.film import GRAPH, FilmPage
+from dashboard.pages.film import FilmPage
+from dashboard.pages.film_strip import GRAPH
 from dashboard.query import Query
 from dashboard.render import strip as strips
 from dashboard.render.strip import WORDS
@@ -65,7 +66,8 @@ def test_each_frame_is_the_state_that_took_most_of_it(teams: Teams, search: str,
     assert ((strip.frames == NOT_SEEN) == ~seen).all()
     rows, columns = np.nonzero(seen)
     assert (spent[rows, columns, strip.frames[rows, columns]] == spent.max(axis=2)[rows, columns]).all()
-    assert list(zip(strip.hosts, strip.gpus, strict=True)) == sorted(zip(strip.hosts, strip.gpus, strict=True))
+    places = list(zip(strip.pools, strip.hosts, strip.gpus, strict=True))
+    assert places == sorted(places)
 
 
 def test_zooming_in_makes_finer_frames_of_less_time(teams: Teams) -> None:
@@ -164,6 +166,9 @@ def test_the_page_leads_on_with_what_the_bar_says(teams: Teams) -> None:
     assert any(each.startswith("/host?span=3d&lang=fr&host=sim-") for each in there)
     assert any(each.startswith("/holders?span=3d&lang=fr&holder=") for each in there)
     assert [each for each in there if each.startswith("?") and "start=" not in each] == [
+        "?span=3d&lang=fr&sort=waste&rows=pool",
+        "?span=3d&lang=fr&sort=waste&rows=host",
+        "?span=3d&lang=fr&sort=waste&rows=gpu",
         "?span=3d&lang=fr",
         "?span=3d&lang=fr&sort=waste",
         "?span=3d&lang=fr&sort=holder",

@@ -66,6 +66,20 @@ def test_labels_are_in_the_readers_language(client: FlaskClient) -> None:
     assert filled(client, search="?lang=fr")["label-zone"]["children"] == "fuseau horaire"
 
 
+@pytest.mark.parametrize(
+    ("path", "search", "title"),
+    [
+        ("/findings", "", "Findings, last 7 days - fallow"),
+        ("/", "?span=24h&pool=train", "Overview, pool train, last 24 hours - fallow"),
+        ("/film", "?lang=fr&since=2025-11-18&until=2025-11-19", "Bande temporelle, 2025-11-18 - 2025-11-19 - fallow"),
+        ("/host", "?host=sim-h100-01", "Host, sim-h100-01, last 7 days - fallow"),
+        ("/nowhere", "", "last 7 days - fallow"),
+    ],
+)
+def test_the_title_names_page_scope_and_window(client: FlaskClient, path: str, search: str, title: str) -> None:
+    assert filled(client, path, search)["titled"]["data"] == title
+
+
 def test_a_choice_of_one_is_none(client: FlaskClient) -> None:
     """The fleet has no owners file: there is no team to choose."""
     assert filled(client)["box-team"]["hidden"] is True

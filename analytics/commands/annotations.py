@@ -1,0 +1,90 @@
+"""`fallow annotations add|list|remove`: what happened when, for whoever reads the charts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from analytics.decide.actions import actor_name
+from analytics.decide.annotations import (
+    ALL,
+    POOL,
+    TEAM,
+    Annotation,
+    add_annotation,
+    load_annotations,
+    remove_annotation,
+)
+from analytics.language.plain_text import moment, plain
+from analytics.names import given_name
+from fallow import config
+from fallow.clock import SystemClock, parse_window
+from fallow.lake import Lake
+
+_VERBS = {
+    "add": (
+        "annotate a moment",
+        "fallow annotations add 'driver 580 on all hosts' --at 2026-11-20T09:00Z --lake /srv/lake",
+    ),
+    "list": ("list the annotations", "fallow annotations list --lake /srv/lake --json"),
+    "remove": ("take an annotation out of sight", "fallow annotations remove N-18a5f --lake /srv/lake"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds a subcommand per verb."""
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, (summary, example) in _VERBS.items():
+        verb = verbs.add_parser(name, help=summary, epilog=f"example: {example}", allow_abbrev=False)
+        verb.add_argument("--lake", metavar="DIR", help="the lake")
+        verb.add_argument("--config", metavar="FILE", help="config file")
+        if name == "list":
+            verb.add_argument("--json", action="store_true", help="machine-readable")
+            continue
+        verb.add_argument("--as", dest="actor", metavar="NAME", help="who you are (default: your login name)")
+        if name == "remove":
+            verb.add_argument("ids", nargs="+", metavar="ID", help="id of an annotation, as `list` prints it")
+            continue
+        verb.add_argument("text", metavar="TEXT", help="what happened, in a few words")
+        verb.add_argument(
+            "--at", metavar="TIME", help="when: 2026-11-20, RFC 3339, or 2d for two days ago (default: now)"
+        )
+        about = verb.add_mutually_exclusive_group()
+        about.add_argument(
+            "--pool", metavar="NAME", type=given_name, help="it is about this pool (default: everything)"
+        )
+        about.add_argument("--team", metavar="NAME", type=given_name, help="it is about this team")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Does what the verb says; raises FallowError and its kinds."""
+    settings = config.load({"lake.path": args.lake}, args.config)
+    lake = Lake.at(settings.require("lake.path", "--lake")).require()
+    now_ms = SystemClock().now_ms()
+    if args.verb == "list":
+        return _list(load_annotations(lake), as_json=args.json)
+    actor = actor_name(args.actor)
+    if args.verb == "remove":
+        for each in args.ids:
+            print(f"removed {_line(remove_annotation(lake, each, actor, now_ms=now_ms))}")
+        return 0
+    at_ms = now_ms if args.at is None else parse_window(args.at, None).since_ms
+    scope, name = (POOL, args.pool) if args.pool else (TEAM, args.team) if args.team else (ALL, None)
+    added = add_annotation(
+        lake, args.text, actor, at_ms=now_ms if at_ms is None else at_ms, now_ms=now_ms, scope=scope, name=name
+    )
+    print(f"added {_line(added)}")
+    return 0
+
+
+def _list(found: tuple[Annotation, ...], *, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"annotations": [each.as_json() for each in found]}, indent=2))
+    else:
+        print("\n".join(map(_line, found)) or "nobody has annotated anything yet")
+    return 0
+
+
+def _line(each: Annotation) -> str:
+    about = "everything" if each.name is None else f"{each.scope} {plain(each.name)}"
+    return f"{each.annotation_id}: {moment(each.at_ms)}, {about}: {plain(each.text, 200)} (by {plain(each.actor)})"

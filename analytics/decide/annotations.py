@@ -1,0 +1,85 @@
+"""Annotations of moments: what happened when, such as a maintenance or a change of quota, for whoever reads the charts.
+
+They change no figure. Rows are only ever added (analytics.decide.added_rows): one that is removed is no longer shown, and both rows stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analytics.decide.added_rows import add_rows, file_number
+from analytics.frames import read_frame
+from fallow import schema
+from fallow.clock import format_ms
+from fallow.errors import FallowError, UsageError
+from fallow.lake import Lake
+
+ALL, POOL, TEAM = "all", "pool", "team"
+SCOPES = (ALL, POOL, TEAM)
+_ADD, _REMOVE = "add", "remove"
+LONGEST = 200
+"""Characters of a text: it stands in a line below a chart."""
+
+
+@dataclass(frozen=True, order=True)
+class Annotation:
+    """What somebody wrote about a moment; `name` is that of the pool or team, None for all."""
+
+    at_ms: int
+    annotation_id: str
+    scope: str
+    name: str | None
+    text: str
+    actor: str
+    time_ms: int
+
+    def as_json(self) -> dict[str, object]:
+        """As JSON values, with the columns of the `annotation` table."""
+        return {
+            "time": format_ms(self.time_ms),
+            "annotation_id": self.annotation_id,
+            "at": format_ms(self.at_ms),
+            "scope": self.scope,
+            "name": self.name,
+            "text": self.text,
+            "actor": self.actor,
+        }
+
+
+def add_annotation(
+    lake: Lake, text: str, actor: str, *, at_ms: int, now_ms: int, scope: str = ALL, name: str | None = None
+) -> Annotation:
+    """Writes one; raises UsageError for a text that is none, and LakeError."""
+    words = " ".join(text.split())
+    if not words:
+        raise UsageError("the text is empty", "say in a few words what happened: others will read it")
+    if len(words) > LONGEST:
+        raise UsageError("the text is too long", f"stay below {LONGEST} characters")
+    if scope not in SCOPES or (name is None) != (scope == ALL):
+        raise UsageError("it is not said what this is about", "everything, one pool or one team")
+    number = file_number(now_ms)
+    added = Annotation(at_ms, f"N-{number:x}", scope, name, words, actor, now_ms)
+    row = {
+        "time": now_ms, "annotation_id": added.annotation_id, "kind": _ADD, "at": at_ms, "scope": scope, "name": name,
+        "text": words, "actor": actor,
+    }  # fmt: skip
+    add_rows(lake, schema.ANNOTATION, [row], now_ms, number)
+    return added
+
+
+def remove_annotation(lake: Lake, annotation_id: str, actor: str, *, now_ms: int) -> Annotation:
+    """Takes one out of sight and returns it; raises FallowError where there is none of that id, and LakeError."""
+    found = next((each for each in load_annotations(lake) if each.annotation_id == annotation_id), None)
+    if found is None:
+        raise FallowError(f"there is no annotation {annotation_id}", "`fallow annotations list` has the ids")
+    row = {"time": now_ms, "annotation_id": annotation_id, "kind": _REMOVE, "actor": actor}
+    add_rows(lake, schema.ANNOTATION, [row], now_ms, file_number(now_ms))
+    return found
+
+
+def load_annotations(lake: Lake) -> tuple[Annotation, ...]:
+    """Those that nobody has removed, by the moment that they are about; raises LakeError."""
+    frame = read_frame(lake.files(schema.ANNOTATION.name), schema.ANNOTATION)
+    rows = frame.select("at", "annotation_id", "scope", "name", "text", "actor", "time", "kind").rows()
+    removed = {row[1] for row in rows if row[-1] == _REMOVE}
+    return tuple(sorted(Annotation(*row[:-1]) for row in rows if row[-1] == _ADD and row[1] not in removed))

@@ -1,0 +1,338 @@
+"""The panel of the film: rows of GPUs, hosts or pools over time, its orders and levels, and the rows as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import plotly.graph_objects as go
+from dash import ClientsideFunction, Input, Output, State, dcc, html
+
+from analytics.language.quantities import GpuHours, Moment, Number, Share, Span
+from analytics.language.sentences import tr, tr_many
+from analytics.sections.breakdowns import totals_section
+from analytics.sections.names import place_name
+from analytics.sections.palette import ORDER, Palette
+from analytics.sections.section import Kind, LinkedCell, Section, SectionColumn
+from analytics.sections.wording import reclaimable
+from dashboard.annotations import annotations_in_sight
+from dashboard.film import SORTS, PageFilm, shoot, sort_of
+from dashboard.film_groups import GPUS, HOSTS, POOLS, GroupFilm, kind_of, kinds_of, shoot_groups
+from dashboard.render.layout import escaped, layout
+from dashboard.render.marks import draw_marks
+from dashboard.render.panel import graph, panel
+from dashboard.render.rows import FilmRows, RowLabel, blocks, gpu_rows, group_rows
+from dashboard.render.states import legend
+from dashboard.render.strip import TOOLTIP, WORDS, Frames, gpu_words, group_words, heatmap, hover, time_axis
+from dashboard.render.tables import table
+from dashboard.view import View
+from dashboard.zoom import visible, zoom_note
+
+
+def connect_strip(app: Any, graph: str) -> None:
+    """Tooltip, click and zoom of a graph with a strip in it; no word of it goes to the server but by the address."""
+    app.clientside_callback(
+        ClientsideFunction("film", "tooltip"),
+        Output(TOOLTIP, "show", allow_duplicate=True),
+        Output(TOOLTIP, "bbox", allow_duplicate=True),
+        Output(TOOLTIP, "children", allow_duplicate=True),
+        Input(graph, "hoverData"),
+        State(WORDS, "data"),
+        prevent_initial_call=True,
+    )
+    app.clientside_callback(
+        ClientsideFunction("film", "open"),
+        Output("url", "pathname", allow_duplicate=True),
+        Output("url", "search", allow_duplicate=True),
+        Input(graph, "clickData"),
+        State(WORDS, "data"),
+        prevent_initial_call=True,
+    )
+    app.clientside_callback(
+        ClientsideFunction("film", "zoom"),
+        Output("url", "search", allow_duplicate=True),
+        Input(graph, "relayoutData"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )
+
+
+GRAPH = "film-graph"
+
+_AROUND_PX = 60
+"""The marks of the time above the rows, and what is below them."""
+_MOST_LISTED = 200
+_MOST_LETTERS = 22
+
+_SORT_NAMES = {"host": tr("host"), "waste": tr("unused time"), "holder": tr("user")}
+_ROW_NAMES = {POOLS: tr("pools"), HOSTS: tr("hosts"), GPUS: tr("GPUs")}
+
+
+@dataclass(frozen=True)
+class _Picture:
+    """What the panel shows: frames in rows with names beside some, what it is and what a click does, what goes to the browser, and the table."""
+
+    film: Frames
+    rows: FilmRows
+    labels: list[tuple[float, str]]
+    label: str
+    question: str
+    cut: str
+    words: dict[str, Any]
+    table: Callable[[], html.Details]
+
+
+def film_strip(view: View, colours: Palette) -> html.Section:
+    """The panel."""
+    kind = kind_of(view)
+    picture = _of_gpus(view, colours) if kind == GPUS else _of_groups(view, colours, kind)
+    height_px = _AROUND_PX + picture.rows.height_px
+    finding = view.translate(reclaimable(view.report))
+    figure = _figure(view, picture, colours, height_px)
+    orders = SORTS if kind == GPUS else SORTS[:2]
+    return panel(
+        name="film",
+        title=view.translate(tr("Every GPU, all the time")),
+        question=view.translate(picture.question),
+        finding=" ".join([finding, *([view.translate(picture.cut)] if picture.cut else [])]),
+        body=[
+            html.Div(
+                [
+                    legend(view, colours, ORDER),
+                    html.Div([_levels(view, kind), _sorting(view, kind, orders)], className="film-choices"),
+                ],
+                className="film-head",
+            ),
+            zoom_note(view),
+            html.Div(
+                graph(GRAPH, figure, f"{view.translate(picture.label)} {finding}", height_px),
+                className="film-rows",
+                tabIndex="0",
+            ),
+            *hover(colours, picture.words),
+            picture.table(),
+        ],
+        wide=True,
+    )
+
+
+def _of_gpus(view: View, colours: Palette) -> _Picture:
+    film = shoot(view)
+    sort = sort_of(view)
+    rows = gpu_rows(film, by_pool=sort == "host")
+    width = Span(film.bin_ms)
+    opens = tr("A click opens the host.") if rows.is_thin else tr("A click opens the GPU.")
+    return _Picture(
+        film=film,
+        rows=rows,
+        labels=rows.labels(_names_of_gpus(view, film, sort)),
+        label=tr_many(
+            "Film strip: the state of {number} GPU in every {width} from {since} to {until}.",
+            "Film strip: the state of {number} GPUs in every {width} from {since} to {until}.",
+            len(film.gpus), width=width, since=Moment(visible(view)[0]), until=Moment(visible(view)[1]),
+        ),
+        question=tr(
+            "Which GPUs are held and do nothing, and since when? One row per GPU, one column per {width}; the colour is "
+            "the state that took most of it. {opens}",
+            width=width, opens=opens,
+        ),
+        cut=_cut(len(film.gpus), film.gpus_in_all),
+        words=gpu_words(view, film, rows),
+        table=partial(_list, view, colours, film),
+    )  # fmt: skip
+
+
+def _cut(shown: int, every: int) -> str:
+    if shown == every:
+        return ""
+    return tr(
+        "Shown are {shown} of {all} GPUs, those with the most unused time.", shown=Number(shown), all=Number(every)
+    )
+
+
+def _names_of_gpus(view: View, film: PageFilm, sort: str) -> list[RowLabel]:
+    """What the rows are sorted by: hosts under their pools, holders, or of ranks the hosts."""
+    if sort == "host":
+        return _under_pools(view, film.pools, film.hosts)
+    if sort == "waste":
+        return [RowLabel(row, 1, _label(view, host)) for row, host in enumerate(film.hosts)]
+    nobody = view.translate(tr("(nobody)"))
+    return [
+        RowLabel(row, size, nobody if name is None else _label(view, name)) for row, size, name in blocks(film.holders)
+    ]
+
+
+def _under_pools(view: View, pools: Sequence[str], hosts: Sequence[str]) -> list[RowLabel]:
+    """Hosts; where there are several pools the first of each gives way to the pool's name."""
+    found = {row: RowLabel(row, size, _label(view, host)) for row, size, host in blocks(hosts)}
+    several = len(set(pools)) > 1
+    for row, _, pool in blocks(pools) if several else ():
+        found[row] = RowLabel(row, found[row].count, f"<b>{_label(view, place_name(pool))}</b>", is_pool=True)
+    return list(found.values())
+
+
+def _label(view: View, name: str) -> str:
+    return escaped(view, name, _MOST_LETTERS)
+
+
+def _of_groups(view: View, colours: Palette, kind: str) -> _Picture:
+    film = shoot_groups(view, kind)
+    by_name = sort_of(view) != "waste"
+    rows = group_rows(film, by_pool=by_name)
+    width = Span(film.bin_ms)
+    named = (
+        _under_pools(view, film.pools, film.names)
+        if kind == HOSTS and by_name
+        else [RowLabel(row, 1, _label(view, place_name(name))) for row, name in enumerate(film.names)]
+    )
+    count = len(film.names)
+    by_pool, by_host = (
+        tr(
+            "Where are GPUs held that do nothing, and since when? One row per pool, one column per {width}: each colour is as high "
+            "as its share of the GPU time, rounded to {step}. A click opens the pool.",
+            width=width, step=Share(1 / film.lines),
+        ),
+        tr(
+            "Where are GPUs held that do nothing, and since when? One row per host, one column per {width}: each colour is as high "
+            "as its share of the GPU time, rounded to {step}. A click opens the host.",
+            width=width, step=Share(1 / film.lines),
+        ),
+    )  # fmt: skip
+    when = {"width": width, "since": Moment(visible(view)[0]), "until": Moment(visible(view)[1])}
+    pools, hosts = (
+        tr_many(
+            "Film strip: shares of the states of {number} pool in every {width} from {since} to {until}.",
+            "Film strip: shares of the states of {number} pools in every {width} from {since} to {until}.",
+            count, **when,
+        ),
+        tr_many(
+            "Film strip: shares of the states of {number} host in every {width} from {since} to {until}.",
+            "Film strip: shares of the states of {number} hosts in every {width} from {since} to {until}.",
+            count, **when,
+        ),
+    )  # fmt: skip
+    return _Picture(
+        film=film,
+        rows=rows,
+        labels=rows.labels(named),
+        label=pools if kind == POOLS else hosts,
+        question=by_pool if kind == POOLS else by_host,
+        cut=""
+        if count == film.in_all
+        else tr(
+            "Shown are {shown} of {all} rows, those with the most unused time.",
+            shown=Number(count),
+            all=Number(film.in_all),
+        ),
+        words=group_words(view, film, rows),
+        table=partial(_totals, view, colours, film),
+    )
+
+
+def _levels(view: View, kind: str) -> html.Div | None:
+    """What a row can stand for, as links."""
+    possible = kinds_of(view)
+    if len(possible) == 1 and not view.query.pool:
+        return None
+    items = [
+        _chosen(
+            view,
+            _ROW_NAMES[each],
+            view.query.but(
+                rows=each, sort="" if each != GPUS and view.query.sort == "holder" else view.query.sort
+            ).search,
+            is_here=each == kind,
+        )
+        for each in possible
+    ]
+    if view.query.pool:
+        every = dcc.Link(view.translate(tr("all pools")), href=view.query.but(pool="", rows="").search or "?")
+        items = [html.Span(every), *items]
+    return html.Div([html.Span(view.translate(tr("Rows")), className="label"), *items], className="film-sorting")
+
+
+def _sorting(view: View, kind: str, orders: Sequence[str]) -> html.Div:
+    """The orders as links: dash's own radio buttons cannot be read by screen readers."""
+    chosen = sort_of(view) if sort_of(view) in orders else SORTS[0]
+    names = {**_SORT_NAMES, "host": tr("pool") if kind == POOLS else _SORT_NAMES["host"]}
+    items = [
+        _chosen(
+            view,
+            names[name],
+            view.query.but(sort="" if name == SORTS[0] else name).search or "?",
+            is_here=name == chosen,
+        )
+        for name in orders
+    ]
+    return html.Div([html.Span(view.translate(tr("Sorted by")), className="label"), *items], className="film-sorting")
+
+
+def _chosen(view: View, name: str, href: str, *, is_here: bool) -> html.Span:
+    link = dcc.Link(view.translate(name), href=href, className="here" if is_here else "")
+    return html.Span(link, **({"aria-current": "true"} if is_here else {}))
+
+
+def _figure(view: View, picture: _Picture, colours: Palette, height_px: int) -> go.Figure:
+    figure = go.Figure(heatmap(picture.film, colours, picture.rows))
+    since_ms, until_ms = int(picture.film.edges[0]), int(picture.film.edges[-1])
+    figure.update_layout(
+        layout(
+            colours,
+            height_px,
+            xaxis=time_axis(view.language, colours, since_ms, until_ms, side="top"),
+            yaxis={
+                "autorange": "reversed",
+                "showgrid": False,
+                "tickvals": [position for position, _ in picture.labels],
+                "ticktext": [name for _, name in picture.labels],
+            },
+            hovermode="closest",
+            dragmode="zoom",
+        )
+    )
+    noted = enumerate(annotations_in_sight(view), start=1)
+    draw_marks(figure, colours, ((number, each.at_ms) for number, each in noted if since_ms <= each.at_ms <= until_ms))
+    return figure
+
+
+def _totals(view: View, colours: Palette, film: GroupFilm) -> html.Details:
+    """The ledger's totals of the whole window, with links to what the rows stand for."""
+    section = totals_section(film.kind, list(zip(film.names, film.totals, strict=True)))
+    kind: Kind = "pool" if film.kind == POOLS else "host"
+    rows = [
+        (LinkedCell(place_name(name), kind, name), *row[1:]) for name, row in zip(film.names, section.rows, strict=True)
+    ]
+    listed = replace(section, name="film")
+    note = [html.P(view.translate(section.question), className="hint")]
+    summary = html.Summary(view.translate(tr("The figures as a table")))
+    return html.Details(
+        [summary, *note, *_first_listed(view, len(rows)), table(view, colours, listed, rows[:_MOST_LISTED], "linked")]
+    )
+
+
+def _first_listed(view: View, count: int) -> list[html.P]:
+    if count <= _MOST_LISTED:
+        return []
+    first = tr("Listed are the first {number}; choose a pool or a model to see others.", number=Number(_MOST_LISTED))
+    return [html.P(view.translate(first), className="hint")]
+
+
+def _list(view: View, colours: Palette, film: PageFilm) -> html.Details:
+    """The rows with links, for those who do not click into pictures."""
+    every = zip(film.gpus, film.hosts, film.holders, film.unused_ms, strict=True)
+    rows = [
+        (LinkedCell(gpu, "gpu", gpu), host, tr("(nobody)") if holder is None else holder, GpuHours(unused_ms))
+        for gpu, host, holder, unused_ms in islice(every, _MOST_LISTED)
+    ]
+    columns = (
+        SectionColumn("gpu", tr("GPU"), "gpu"),
+        SectionColumn("host", tr("host"), "host"),
+        SectionColumn("holder", tr("longest held by"), "holder"),
+        SectionColumn("unused", tr("unused GPU-hours"), "gpu_hours"),
+    )
+    listed = Section("film", "", "", "", columns)
+    summary = html.Summary(view.translate(tr("The GPUs as a list")))
+    return html.Details([summary, *_first_listed(view, len(film.gpus)), table(view, colours, listed, rows, "linked")])

@@ -1,0 +1,89 @@
+"""The annotations of a chart in words, and for planners the form that writes one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dash import dcc, html
+
+from analytics.decide.annotations import LONGEST, Annotation
+from analytics.language.sentences import tr
+from analytics.sections.annotations import about_words, annotation_lines
+from dashboard.view import View
+
+TEXT, WHEN, ABOUT, ADD = "annotation-text", "annotation-when", "annotation-about", "annotation-add"
+OUT = "annotation-out"
+"""The kind of the buttons that remove one; the index is its id."""
+LIST, SAID = "annotations-list", "annotations-said"
+
+
+def annotations_panel(
+    view: View, shown: Sequence[Annotation], removable: Sequence[str], abouts: Sequence[tuple[str, str | None]]
+) -> html.Section | None:
+    """What stands below the film; the form only where there is something that the reader may annotate, nothing where neither is."""
+    if not shown and not abouts:
+        return None
+    return html.Section(
+        [
+            html.H2(view.translate(tr("Annotations")), id="annotations-title"),
+            html.P(
+                view.translate(tr("What happened meanwhile? Numbered as the marks above; they change no figure.")),
+                className="question",
+            ),
+            html.Div(annotation_items(view, shown, removable), id=LIST),
+            *(_form(view, abouts) if abouts else []),
+            html.P("", id=SAID, role="status"),
+        ],
+        className="panel wide annotations",
+        **{"aria-labelledby": "annotations-title"},
+    )
+
+
+def annotation_items(view: View, shown: Sequence[Annotation], removable: Sequence[str]) -> Any:
+    """A line for each, with the button that removes it for those who may."""
+    if not shown:
+        return html.P(view.translate(tr("There is none in this window.")), className="hint")
+    lines = zip(shown, map(view.translate, annotation_lines(shown)), strict=True)
+    return html.Ul([html.Li([html.Span(line), *_out(view, each, line, removable)]) for each, line in lines])
+
+
+def _out(view: View, annotation: Annotation, line: str, removable: Sequence[str]) -> list[html.Button]:
+    if annotation.annotation_id not in removable:
+        return []
+    remove = view.translate(tr("Remove"))
+    return [
+        html.Button(
+            remove,
+            id={"type": OUT, "index": annotation.annotation_id},
+            className="button",
+            n_clicks=0,
+            **{"aria-label": f"{remove} {line}"},
+        )
+    ]
+
+
+def _form(view: View, abouts: Sequence[tuple[str, str | None]]) -> list[Any]:
+    options = [
+        {"label": view.translate(about_words(scope, name)), "value": f"{scope}:{name or ''}"} for scope, name in abouts
+    ]
+    when = view.translate(tr("when ({zone}), such as 2026-11-20 09:00", zone=str(view.zone)))
+    about = dcc.Dropdown(id=ABOUT, options=options, value=options[0]["value"], clearable=False)
+    fields = [
+        (WHEN, when, dcc.Input(id=WHEN, type="text", value="", maxLength=32)),
+        (ABOUT, view.translate(tr("about")), about),
+        (TEXT, view.translate(tr("what happened")), dcc.Input(id=TEXT, type="text", value="", maxLength=LONGEST)),
+    ]
+    return [
+        html.Fieldset(
+            [
+                html.Legend(view.translate(tr("Annotate a moment"))),
+                *(
+                    html.Div([html.Label(label, htmlFor=name), field], className=f"field of-{name}")
+                    for name, label, field in fields
+                ),
+                html.Button(view.translate(tr("Annotate")), id=ADD, className="button", n_clicks=0),
+            ],
+            className="annotate",
+        )
+    ]

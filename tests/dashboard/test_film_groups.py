@@ -1,0 +1,117 @@
+"""Films whose rows are pools or hosts: shares against the ledger, and where rows lie in the picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from analytics.ledger.summary import totals_by
+from analytics.sections.palette import LIGHT, ORDER
+from dashboard import film_groups
+from dashboard.film import NOT_SEEN, shoot, spans_of
+from dashboard.film_groups import apportioned, kind_of, shoot_groups
+from dashboard.pages.film import FilmPage
+from dashboard.pages.film_strip import GRAPH
+from dashboard.render.rows import FilmRows, RowLabel, gpu_rows, group_rows
+from dashboard.render.strip import WORDS
+from dashboard.zoom import visible
+from tests.dashboard.teams import ADA, HIRO, Teams, links, one, teams, text_of
+
+if TYPE_CHECKING:
+    from dashboard.access.people import Reader
+
+__all__ = ["teams"]
+
+
+@pytest.mark.parametrize("kind", ["pool", "host"])
+@pytest.mark.parametrize("reader", [ADA, HIRO], ids=lambda each: each.name)
+def test_lines_are_the_ledgers_shares(teams: Teams, kind: str, reader: Reader) -> None:
+    view = teams.view("?span=all&start=2025-11-18T03:07Z&end=2025-11-19T09:11Z", reader)
+    film = shoot_groups(view, kind)
+    since_ms, until_ms = visible(view)
+    size: dict[str, dict[str, float]] = {name: {} for name in film.names}
+    for span in spans_of(view).iter_rows(named=True):
+        own = size[span[kind]]
+        own[span["gpu"]] = max(own.get(span["gpu"], 0.0), span["gpu_share"])
+    for row, name in enumerate(film.names):
+        for column in range(0, film.frames.shape[1], 29):
+            start, end = max(since_ms, film.edges[column]), min(until_ms, film.edges[column + 1])
+            spent = np.zeros(NOT_SEEN + 1)
+            for span in spans_of(view).iter_rows(named=True):
+                lasted = max(0, min(span["end"], end) - max(span["time"], start))
+                spent[ORDER.index(span["state"])] += (span[kind] == name) * lasted * span["gpu_share"]
+            spent[NOT_SEEN] = sum(size[name].values()) * (end - start) - spent.sum()
+            drawn = film.frames[row * film.lines : (row + 1) * film.lines, column]
+            counts = np.bincount(drawn, minlength=NOT_SEEN + 1)
+            assert counts.sum() == film.lines
+            assert abs(counts - film.lines * spent / spent.sum()).max() < 1
+            assert list(drawn) == sorted(drawn, reverse=True)
+    inside = spans_of(view)
+    assert dict(zip(film.names, film.totals, strict=True)) == totals_by(inside, kind)
+
+
+def test_parts_add_up_whatever_they_are() -> None:
+    parts = np.array([[1.0, 1, 1], [0, 0, 0], [0, 5, 0], [0.2, 0.2, 99.6]])
+    assert apportioned(parts, 10).tolist() == [[4, 3, 3], [0, 0, 10], [0, 10, 0], [0, 0, 10]]
+    assert apportioned(np.random.default_rng(1).random((50, 8)), 100).sum(axis=1).tolist() == [100] * 50
+
+
+def test_a_large_fleet_opens_with_its_pools_and_a_pool_with_its_hosts(
+    teams: Teams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(film_groups, "ALL_IN_SIGHT", 3)
+    view = teams.view("?span=all")
+    page = FilmPage().content(view, LIGHT)
+    pools = sorted(set(spans_of(view)["pool"]))
+    assert kind_of(view) == "pool"
+    assert one(page, WORDS).data["open"] == [f"/film?span=all&pool={pool}" for pool in pools]
+    assert [each for each in links(page) if each.startswith("/film")] == [
+        f"/film?span=all&pool={pool}" for pool in pools
+    ]
+    train = teams.view("?span=all&pool=train")
+    page = FilmPage().content(train, LIGHT)
+    hosts = sorted(set(spans_of(train)["host"]))
+    # one host alone is no level of its own
+    assert kind_of(train) == ("host" if len(hosts) > 1 else "gpu")
+    assert "all pools" in text_of(page)
+    assert kind_of(teams.view("?span=all&rows=gpu")) == "gpu"
+    assert kind_of(teams.view("?span=all&rows=beauty")) == "pool"
+
+
+def test_rows_that_are_too_thin_to_hit_open_their_host(teams: Teams, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = teams.view("?span=all")
+    assert one(FilmPage().content(view, LIGHT), WORDS).data["open"] == []
+    monkeypatch.setattr("dashboard.render.rows._THIN_PX", 100)
+    page = FilmPage().content(view, LIGHT)
+    told = one(page, WORDS).data
+    assert told["open"] == [f"/host?span=all&host={host}" for host in told["hosts"]]
+    assert "A click opens the host." in text_of(page)
+
+
+def test_pools_stand_apart_and_every_line_is_of_its_row(teams: Teams) -> None:
+    view = teams.view("?span=all")
+    film = shoot(view)
+    rows = gpu_rows(film, by_pool=True)
+    assert len(rows.gaps) == len(set(film.pools)) - 1
+    told, drawn = (
+        one(FilmPage().content(view, LIGHT), WORDS).data,
+        one(FilmPage().content(view, LIGHT), GRAPH).figure.data[0].z,
+    )
+    assert (told["gaps"], told["gap"], told["each"]) == (list(rows.gaps), rows.gap_lines, 1)
+    for row in range(len(film.gpus)):
+        assert (drawn[int(rows.middle(row, 1))] == film.frames[row]).all()
+    between = np.setdiff1d(np.arange(len(drawn)), [int(rows.middle(row, 1)) for row in range(len(film.gpus))])
+    assert (drawn[between] == NOT_SEEN).all()
+    groups = shoot_groups(view, "host")
+    places = group_rows(groups, by_pool=True)
+    spread = places.spread(groups.frames)
+    top = int(places.middle(2, 1) - (groups.lines - 1) / 2)
+    assert (spread[top : top + groups.lines] == groups.frames[2 * groups.lines : 3 * groups.lines]).all()
+
+
+def test_names_of_pools_come_before_those_of_hosts_where_room_is_short() -> None:
+    rows = FilmRows(20, 1, 5.0)
+    named = [RowLabel(0, 1, "a"), RowLabel(3, 1, "b"), RowLabel(4, 1, "pool", is_pool=True), RowLabel(9, 1, "c")]
+    assert [name for _, name in rows.labels(named)] == ["a", "pool", "c"]
