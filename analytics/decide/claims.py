@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -94,13 +94,9 @@ _SCHEMA = {"gpu": pl.String, "state": pl.String, "holder": pl.String, "least_ms"
 
 @dataclass(frozen=True)
 class Claims:
-    """What every opportunity claims: gpu, state, holder (ANY for whoever), least_ms, place (the lower first) and opportunity.
-
-    `faulty` are the hosts with GPUs out of order by their opportunity, `kinds` the kind at each place.
-    """
+    """What every opportunity claims: gpu, state, holder (ANY for whoever), least_ms, place (the lower first) and opportunity."""
 
     frame: pl.DataFrame
-    kinds: Mapping[int, Kind]
 
     def assigned(self, pieces: pl.DataFrame) -> pl.DataFrame:
         """The pieces with `opportunity`, null where nothing claims them, and `place`.
@@ -120,41 +116,30 @@ class Claims:
         ).drop("piece")
 
 
-def claims_of(
-    findings: Sequence[Finding], faulty: Mapping[str, str], spare: Mapping[str, str], held_min_ms: int
-) -> Claims:
-    """The claims of findings, of GPUs that are out of order, and of free ones that are safe to give back.
+@dataclass(frozen=True)
+class Claim:
+    """What one opportunity claims as one kind: time of these GPUs, of these holders or (None) of whoever."""
 
-    Args:
-        findings: in their order, which decides between those of one rule.
-        faulty: by GPU the opportunity to repair it.
-        spare: by GPU the opportunity to give it back.
-        held_min_ms: `findings.held_min`.
-    """
-    rows: list[tuple[str, str, str, int, int, str]] = []
-    kinds: dict[int, Kind] = {0: FAULTY}
-    rows += [(gpu, state, ANY, held_min_ms, 0, of) for gpu, of in faulty.items() for state in FAULTY.states]
-    place = 0
-    for kind in PRECEDENCE:
-        if kind is SURPLUS:
-            place += 1
-            kinds[place] = kind
-            rows += [(gpu, state, ANY, 0, place, of) for gpu, of in spare.items() for state in kind.states]
-        for rule in kind.rules:
-            for finding in findings:
-                if finding.rule == rule:
-                    place += 1
-                    kinds[place] = kind
-                    rows += _rows(finding, kind, place, held_min_ms)
-    return Claims(pl.DataFrame(rows, schema=_SCHEMA, orient="row"), kinds)
+    opportunity: str
+    kind: Kind
+    gpus: Sequence[str]
+    holders: Sequence[str] | None
 
 
-def _rows(finding: Finding, kind: Kind, place: int, held_min_ms: int) -> Iterator[tuple[str, str, str, int, int, str]]:
-    holders: Sequence[str] = (ANY,)
-    if kind.of_holder:
-        holders = finding.holder.split(JOINER) if finding.holder else (NOT_KNOWN,)
-    least_ms = held_min_ms if kind.spelled else 0
-    for gpu in finding.gpus:
-        for state in kind.states:
-            for holder in holders:
-                yield gpu, state, holder, least_ms, place, opportunity_id(finding)
+def claims_of(claims: Iterable[Claim], held_min_ms: int) -> Claims:
+    """Claims in their precedence, the first first; `held_min_ms` is `findings.held_min`."""
+    rows = [
+        (gpu, state, holder, held_min_ms if each.kind.spelled else 0, place, each.opportunity)
+        for place, each in enumerate(claims)
+        for gpu in each.gpus
+        for state in each.kind.states
+        for holder in ((ANY,) if each.holders is None else each.holders)
+    ]
+    return Claims(pl.DataFrame(rows, schema=_SCHEMA, orient="row"))
+
+
+def holders_of(finding: Finding, kind: Kind) -> tuple[str, ...] | None:
+    """Whose time a finding claims; None for anybody's."""
+    if not kind.of_holder:
+        return None
+    return tuple(finding.holder.split(JOINER)) if finding.holder else (NOT_KNOWN,)

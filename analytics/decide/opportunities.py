@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,17 +19,18 @@ from analytics.decide.claims import (
     INEFFICIENT,
     NEVER_USED,
     OVERSIZED,
-    PRECEDENCE,
     SURPLUS,
     WASTED,
+    Claim,
     Claims,
     Kind,
     claims_of,
-    kind_of,
+    holders_of,
     opportunity_id,
 )
 from analytics.decide.reclaimable import PoolReclaimable, Reclaimable, reclaimable
 from analytics.decide.review import Review
+from analytics.decide.right_sizing import RightSizing, right_sizing
 from analytics.decide.totals import saving_of
 from analytics.intervals import clip
 from analytics.inventory import NO_POOL
@@ -41,6 +42,8 @@ from analytics.money.prices import HOURS_PER_YEAR
 from analytics.names import JOINER
 from analytics.states import IN_USE
 from analytics.workloads.model import Confidence, Context, Finding
+from analytics.workloads.packing import packings_without
+from analytics.workloads.packing_model import Packing
 from analytics.workloads.pool_need import POOL_MIN_GPUS
 from analytics.workloads.window_end import last_rows
 from fallow.clock import DAY_MS, HOUR_MS
@@ -122,6 +125,7 @@ class Opportunity:
     next_command: str
     risk: Risk
     simulated: bool
+    packing: Packing | None = None
 
     @property
     def ranked(self) -> bool:
@@ -206,14 +210,19 @@ class Opportunities:
 
 @dataclass(frozen=True)
 class Lead:
-    """What an opportunity stands on, before it is priced: a finding, or GPUs out of order or spare without one."""
+    """What an opportunity stands on, before it is priced: a finding, a packing, or GPUs out of order or spare without either.
+
+    `gpus` is what it claims, `now` what of it can be acted on at the end of the window.
+    """
 
     opportunity_id: str
     kind: Kind
     finding: Finding | None
     gpus: tuple[str, ...]
+    now: tuple[str, ...]
     confidence: Confidence
     pool: PoolReclaimable | None = None
+    packing: Packing | None = None
 
 
 @dataclass(frozen=True)
@@ -224,15 +233,12 @@ class Decisions:
     leads: Mapping[str, Lead]
     claims: Claims
     reclaimable: Reclaimable
-    now: Mapping[str, tuple[str, ...]]
-    """By opportunity the GPUs to act on at the end of the window, each once."""
 
     @cached_property
-    def returned(self) -> frozenset[str]:
-        """The GPUs that go: whatever else is said of them saves nothing more."""
-        return frozenset(
-            gpu for key, gpus in self.now.items() if self.leads[key].kind in (NEVER_USED, SURPLUS) for gpu in gpus
-        )
+    def now(self) -> pl.DataFrame:
+        """Which opportunity acts on which GPU at the end of the window, each GPU once: opportunity, gpu."""
+        rows = [(key, gpu) for key, lead in self.leads.items() for gpu in lead.now]
+        return pl.DataFrame(rows, schema={"opportunity": pl.String, "gpu": pl.String}, orient="row")
 
     @cached_property
     def evidence(self) -> Mapping[str, tuple[Finding, ...]]:
@@ -245,6 +251,11 @@ class Decisions:
         return {key: tuple(own) for key, own in found.items()}
 
     @cached_property
+    def time_now(self) -> Mapping[str, float]:
+        """By opportunity its time in the window on the GPUs to act on: wasted, or in use where another card is proposed."""
+        return _time_on_now(self, self.review.context.inside.stretches)
+
+    @cached_property
     def swings(self) -> Mapping[str, tuple[float, float]]:
         """By opportunity the least and the most of its time in the windows before, over that of this one; 1 is always between."""
         return _swings(self)
@@ -254,27 +265,77 @@ def decide(review: Review) -> Decisions:
     """The decisions that the findings of a window lead to."""
     context = review.context
     found = reclaimable(context)
-    faulty = _faulty(context)
-    spare, spare_leads = _spare(context, review.findings, found)
-    claims = claims_of(
-        review.findings, {gpu: key for key, gpus in faulty.items() for gpu in gpus}, spare, context.settings.held_min_ms
-    )
-    leads: dict[str, Lead] = {key: Lead(key, FAULTY, None, gpus, Confidence(())) for key, gpus in faulty.items()}
-    for kind in PRECEDENCE:
-        if kind is SURPLUS:
-            leads |= spare_leads
-        for rule in kind.rules:
-            for finding in review.findings:
-                if finding.rule == rule and opportunity_id(finding) not in leads:
-                    leads[opportunity_id(finding)] = Lead(
-                        opportunity_id(finding),
-                        kind_of(finding),
-                        finding,
-                        finding.gpus,
-                        finding.confidence,
-                        _pool_of(finding, found),
-                    )
-    return Decisions(review, leads, claims, found, _now(context, leads, found))
+    book = _Book(context)
+    for key, gpus in _faulty(context).items():
+        book.add(Lead(key, FAULTY, None, gpus, book.with_state(gpus, FAULTY.states), Confidence(())))
+    for kind in (NEVER_USED, SURPLUS, ALLOCATED_IDLE, HELD_IDLE):
+        for lead in _spare(context, review.findings, found) if kind is SURPLUS else ():
+            book.add(lead)
+        for finding in _of_kind(review.findings, kind):
+            book.add_finding(
+                finding, kind, _returnable(finding, found) if kind in (NEVER_USED, SURPLUS) else None, found
+            )
+    sizing = _sizing(review, book)
+    for packing in sizing.packings:
+        key = "O" + packing.packing_id[1:]
+        book.add(Lead(key, OVERSIZED, None, packing.gpus, packing.gpus, packing.confidence, packing=packing))
+    for finding in (*sizing.moves, *_of_kind(review.findings, OVERSIZED)):
+        book.add_finding(finding, OVERSIZED, finding.gpus, found)
+    for finding in _of_kind(review.findings, INEFFICIENT):
+        book.add_finding(finding, INEFFICIENT, finding.gpus, found)
+    return Decisions(review, book.leads, claims_of(book.claims, context.settings.held_min_ms), found)
+
+
+class _Book:
+    """Leads and claims in their precedence; a GPU is acted on by the first that can."""
+
+    def __init__(self, context: Context) -> None:
+        self.leads: dict[str, Lead] = {}
+        self.claims: list[Claim] = []
+        self._taken: set[str] = set()
+        self._last = dict(last_rows(context).select("gpu", "state").iter_rows())
+
+    @property
+    def taken(self) -> frozenset[str]:
+        return frozenset(self._taken)
+
+    def with_state(self, gpus: Iterable[str], states: Sequence[str]) -> tuple[str, ...]:
+        """Those that stood so at the end of the window."""
+        return tuple(gpu for gpu in gpus if self._last.get(gpu) in states)
+
+    def add(self, lead: Lead, holders: Sequence[str] | None = None) -> None:
+        """A lead with its first claim; what it acts on is what nothing before it does."""
+        self.claims.append(Claim(lead.opportunity_id, lead.kind, lead.gpus, holders))
+        now = tuple(gpu for gpu in lead.now if gpu not in self._taken)
+        self._taken.update(now)
+        before = self.leads.get(lead.opportunity_id)
+        if before is None or not before.now:
+            self.leads[lead.opportunity_id] = replace(lead, now=now)
+        else:  # of two kinds: allocated here, held there
+            self.leads[lead.opportunity_id] = replace(before, now=(*before.now, *now))
+
+    def add_finding(self, finding: Finding, kind: Kind, now: Sequence[str] | None, found: Reclaimable) -> None:
+        """The lead of a finding; what somebody put off takes its GPUs, so that no weaker finding asks for them."""
+        wanted = self.with_state(finding.reclaimable_gpus, kind.states) if now is None else now
+        if finding.status == "suppressed":
+            self._taken.update(wanted)
+            wanted = ()
+        pool = _pool_of(wanted, found)
+        lead = Lead(opportunity_id(finding), kind, finding, finding.gpus, tuple(wanted), finding.confidence, pool)
+        self.add(lead, holders_of(finding, kind))
+
+
+def _of_kind(findings: Sequence[Finding], kind: Kind) -> Iterator[Finding]:
+    """Those that may be of a kind, by rule in its order."""
+    for rule in kind.rules:
+        yield from (each for each in findings if each.rule == rule)
+
+
+def _sizing(review: Review, book: _Book) -> RightSizing:
+    """Other cards and packings for work on GPUs with which nothing else is to be done."""
+    moves = [each for each in _of_kind(review.findings, OVERSIZED) if each.status != "suppressed"]
+    free = [each for each in moves if book.taken.isdisjoint(each.gpus)]
+    return right_sizing(review.context, free, packings_without(review.context, book.taken))
 
 
 def _faulty(context: Context) -> dict[str, tuple[str, ...]]:
@@ -291,61 +352,34 @@ def _key(kind: str, subject: str) -> str:
     return "O-" + hashlib.sha256(f"{kind}\0{subject}".encode()).hexdigest()[:10]
 
 
-def _spare(context: Context, findings: Sequence[Finding], found: Reclaimable) -> tuple[dict[str, str], dict[str, Lead]]:
-    """By free GPU that is safe to give back its opportunity, and the opportunities of pools of which no finding tells."""
+def _spare(context: Context, findings: Sequence[Finding], found: Reclaimable) -> Iterator[Lead]:
+    """Free GPUs that are safe to give back, in the opportunity of the pool's finding, or in one of their own."""
     told = {(each.surplus.pool, each.surplus.model): each for each in findings if each.surplus is not None}
     free = set(last_rows(context).filter(pl.col("state") == "free")["gpu"])
-    keys: dict[str, str] = {}
-    leads: dict[str, Lead] = {}
     for pool in found.pools:
         gpus = tuple(gpu for gpu in pool.safe_gpus if gpu in free)
         finding = told.get((pool.pool, pool.model))
+        if not gpus or (finding is not None and finding.status == "suppressed"):
+            continue
         key = _key("surplus", f"{pool.pool}\0{pool.model}") if finding is None else opportunity_id(finding)
-        if gpus:
-            keys |= dict.fromkeys(gpus, key)
-            confidence = Confidence((_small(pool),)) if finding is None else finding.confidence
-            leads[key] = Lead(key, SURPLUS, finding, gpus, confidence, pool)
-    return keys, leads
+        confidence = Confidence((_small(pool),)) if finding is None else finding.confidence
+        yield Lead(key, SURPLUS, finding, gpus, gpus, confidence, pool)
 
 
 def _small(pool: PoolReclaimable) -> str:
     return tr(
         "the pool has {gpus} GPUs: of fewer than {wanted} the need varies much",
-        gpus=Number(pool.gpus),
-        wanted=Number(POOL_MIN_GPUS),
-    )
+        gpus=Number(pool.gpus), wanted=Number(POOL_MIN_GPUS),
+    )  # fmt: skip
 
 
-def _pool_of(finding: Finding, found: Reclaimable) -> PoolReclaimable | None:
-    """That of the finding's GPUs, where all are of one."""
-    gpus = set(finding.gpus)
-    return next((each for each in found.pools if gpus and gpus <= set(each.safe_gpus)), None)
+def _returnable(finding: Finding, found: Reclaimable) -> tuple[str, ...]:
+    return tuple(gpu for gpu in finding.reclaimable_gpus if gpu in found.safe_gpus)
 
 
-def _now(context: Context, leads: Mapping[str, Lead], found: Reclaimable) -> dict[str, tuple[str, ...]]:
-    """By opportunity the GPUs to act on, each in the first of the precedence that can."""
-    last = dict(last_rows(context).select("gpu", "state").iter_rows())
-    taken: set[str] = set()
-    now: dict[str, tuple[str, ...]] = {}
-    for key, lead in leads.items():
-        finding = lead.finding
-        if finding is not None and finding.status == "suppressed":
-            # whoever still needs them is not asked again by a weaker finding
-            taken.update(finding.reclaimable_gpus)
-            now[key] = ()
-            continue
-        if lead.kind is FAULTY:
-            wanted = [gpu for gpu in lead.gpus if last.get(gpu) in FAULTY.states]
-        elif lead.kind in (NEVER_USED, SURPLUS):
-            offered = lead.gpus if finding is None or lead.kind is SURPLUS else finding.reclaimable_gpus
-            wanted = [gpu for gpu in offered if gpu in found.safe_gpus and last.get(gpu) == "free"]
-        elif lead.kind in (ALLOCATED_IDLE, HELD_IDLE):
-            wanted = [] if finding is None else list(finding.reclaimable_gpus)
-        else:
-            wanted = list(lead.gpus)
-        now[key] = tuple(gpu for gpu in wanted if gpu not in taken)
-        taken.update(now[key])
-    return now
+def _pool_of(gpus: Sequence[str], found: Reclaimable) -> PoolReclaimable | None:
+    """That in which all of these are safe to give back."""
+    return next((each for each in found.pools if gpus and set(gpus) <= set(each.safe_gpus)), None)
 
 
 def opportunities_in(
@@ -369,7 +403,6 @@ def opportunities_in(
     claimed = pieces.filter(pl.col("opportunity").is_not_null())
     sums = claimed.group_by("opportunity").agg(
         pl.col("waste_ms", "open_ms").sum(),
-        used_ms=pl.col("gpu_ms").filter(pl.col("state").is_in(IN_USE)).sum(),
         priced=pl.col("amount").is_not_null().any(),
         gpus=pl.col("gpu").filter(pl.col("waste_ms") > 0).unique().sort(),
         pools=pl.col("pool").unique().sort(),
@@ -382,14 +415,14 @@ def opportunities_in(
         row = rows.get(key)
         finding = lead.finding
         is_named = finding is None or finding.finding_id in named
-        if row is None and not (finding is not None and is_named and finding.finding_id not in absorbed):
-            continue
         one = _opportunity(scope, lead, row, by_key.get(key, 0))
+        stands_apart = finding is not None and is_named and finding.finding_id not in absorbed
+        if not (one.gpu_ms > 0 or one.saving is not None or stands_apart):
+            continue
         own = tuple(each for each in decisions.evidence.get(key, ()) if each.finding_id in named)
         listed.append(replace(one, evidence=own) if is_named else _without_names(one))
-    shown = [each for each in listed if each.gpu_ms > 0 or each.saving is not None or each.evidence]
     return Opportunities(
-        tuple(sorted(shown, key=_most_saved_first)),
+        tuple(sorted(listed, key=_most_saved_first)),
         _waste(pieces, cents, context.costs.currency),
         None if of_people else decisions.reclaimable.of_gpus(scope.gpus),
     )
@@ -439,7 +472,9 @@ def _cents(pieces: pl.DataFrame) -> dict[tuple[str, str], int]:
     known = pieces.filter(pl.col("amount").is_not_null()).with_columns(pl.col("opportunity").fill_null(""))
     wasted = known.group_by("state", "opportunity").agg(pl.col("waste_amount").sum())
     used = known.group_by("state").agg((pl.col("amount") - pl.col("waste_amount")).sum())
-    amounts = {(state, "wasted", key): amount for state, key, amount in wasted.iter_rows() if state in WASTED}
+    amounts: dict[tuple[str, ...], int] = {
+        (state, "wasted", key): amount for state, key, amount in wasted.iter_rows() if state in WASTED
+    }
     amounts |= {(state, "used", ""): amount for state, amount in used.iter_rows()}
     return {(state, key): each for (state, part, key), each in nested(amounts).items() if part == "wasted"}
 
@@ -471,14 +506,8 @@ class _Part:
         self.gpus = gpus
         context = decisions.review.context
         self.context = context
-        self.last = {gpu for gpu in decisions.returned if gpu in gpus}
         self._left_low = {(each.pool, each.model): each.low for each in decisions.reclaimable.pools}
-        now = pl.DataFrame(
-            [(key, gpu) for key, own in decisions.now.items() for gpu in own],
-            schema={"opportunity": pl.String, "gpu": pl.String},
-            orient="row",
-        )
-        met = claimed.join(now, on=("opportunity", "gpu"))
+        met = claimed.join(decisions.now, on=("opportunity", "gpu"))
         self.on_now = {
             key: (amount / MICROCENTS / 100, used_ms)
             for key, amount, used_ms in met.group_by("opportunity")
@@ -499,33 +528,32 @@ class _Part:
         known = [self.context.costs.rate_of(gpu) for gpu in gpus]
         return None if None in known else sum(each for each in known if each is not None)
 
-    def saving(self, lead: Lead, used_ms: float) -> Saving | None:
+    def saving(self, lead: Lead) -> Saving | None:
         """What acting on an opportunity saves in a year; None where it is not known, or nothing is left to act on."""
-        key = lead.opportunity_id
-        now = tuple(gpu for gpu in self.decisions.now[key] if gpu in self.gpus)
+        now = tuple(gpu for gpu in lead.now if gpu in self.gpus)
         hourly = self.rates(now)
         if not now or not hourly or self.context.until_ms - self.context.since_ms < _YEARLY_FROM_MS:
             return None
         paid = hourly * HOURS_PER_YEAR
         if lead.kind in (NEVER_USED, SURPLUS):
             return self._of_return(lead, now, paid)
-        if lead.kind is OVERSIZED:
-            saved = None if lead.finding is None else saving_of(lead.finding)
-            whole_ms = self.decisions.used_ms.get(key, 0.0)
-            point = (
-                0.0
-                if saved is None or not whole_ms
-                else saved * self.on_now.get(key, (0.0, 0.0))[1] / whole_ms * self.per_year
-            )
-        elif lead.kind is INEFFICIENT:
+        if lead.kind is INEFFICIENT:
             return None  # what it would take to use them better nobody knows
-        else:
-            point = self.on_now.get(key, (0.0, 0.0))[0] * self.per_year
+        wasted, used_ms = self.on_now.get(lead.opportunity_id, (0.0, 0.0))
+        point = (self._right_size(lead, now, used_ms) if lead.kind is OVERSIZED else wasted) * self.per_year
         if point <= 0:
             return None
-        least, most = self.decisions.swings.get(key, (0.0, 1.0))
+        least, most = self.decisions.swings.get(lead.opportunity_id, (0.0, 1.0))
         point = min(point, paid)
         return Saving(point * least, point, max(point, min(point * most, paid)))
+
+    def _right_size(self, lead: Lead, now: Sequence[str], used_ms: float) -> float:
+        """What other cards save in the window; of a part of the work its share, of a part of a packing nothing."""
+        if lead.packing is not None:
+            return lead.packing.saving or 0.0 if len(now) == len(lead.packing.gpus) else 0.0
+        saved = None if lead.finding is None else saving_of(lead.finding)
+        whole_ms = self.decisions.time_now.get(lead.opportunity_id, 0.0)
+        return 0.0 if saved is None or not whole_ms or len(lead.now) < len(lead.gpus) else saved * used_ms / whole_ms
 
     def _of_return(self, lead: Lead, now: Sequence[str], paid: float) -> Saving:
         """Of GPUs that go all that they cost; at least of as many as next week leaves without a reserve."""
@@ -539,7 +567,7 @@ class _Part:
 
 def _opportunity(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: int) -> Opportunity:
     context, finding, key = part.context, lead.finding, lead.opportunity_id
-    now = tuple(gpu for gpu in part.decisions.now[key] if gpu in part.gpus)
+    now = tuple(gpu for gpu in lead.now if gpu in part.gpus)
     action = _action(lead, now)
     gpus = tuple(row["gpus"]) if row else ()
     about = gpus or tuple(gpu for gpu in lead.gpus if gpu in part.gpus) or lead.gpus
@@ -560,7 +588,7 @@ def _opportunity(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: 
         unconfirmed_ms=float(row["open_ms"]) if row else 0.0,
         cents=cents if row is None or row["priced"] else None,
         currency=context.costs.currency,
-        saving=part.saving(lead, float(row["used_ms"]) if row else 0.0),
+        saving=part.saving(lead),
         confidence=lead.confidence,
         horizon_ms=_HORIZON_DAYS.get(action, 7) * DAY_MS,
         deadline_ms=context.until_ms + _DEADLINE_DAYS[action] * DAY_MS,
@@ -569,12 +597,13 @@ def _opportunity(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: 
         next_command="" if finding is None else finding.next_command,
         risk=_risk(lead, holder),
         simulated=all(context.inventory.simulated(gpu) for gpu in about),
+        packing=lead.packing,
     )
 
 
 def _without_names(one: Opportunity) -> Opportunity:
     """The same without what its finding says of others."""
-    return replace(one, holder=None, evidence=(), next_command="", host="", team=None, owner=OPERATORS)
+    return replace(one, holder=None, evidence=(), next_command="", host="", team=None, owner=OPERATORS, packing=None)
 
 
 def _action(lead: Lead, now: Sequence[str]) -> str:
@@ -610,7 +639,7 @@ def _swings(decisions: Decisions) -> Mapping[str, tuple[float, float]]:
     length_ms = context.until_ms - context.since_ms
     starts = [context.since_ms - back * length_ms for back in range(1, _WINDOWS_BACK + 1)]
     starts = [start for start in starts if start >= context.whole.first_ms]
-    now = _time_on_now(decisions, context.inside.stretches)
+    now = decisions.time_now
     before = [_time_on_now(decisions, clip(context.whole.stretches, start, start + length_ms)) for start in starts]
     found: dict[str, tuple[float, float]] = {}
     for key, present in now.items():
@@ -623,11 +652,12 @@ def _swings(decisions: Decisions) -> Mapping[str, tuple[float, float]]:
 def _time_on_now(decisions: Decisions, stretches: pl.DataFrame) -> dict[str, float]:
     """By opportunity the time on the GPUs to act on now: wasted, or in use where another card is proposed."""
     context = decisions.review.context
-    gpus = pl.Series(sorted({gpu for own in decisions.now.values() for gpu in own}), dtype=pl.String)
-    rows = stretches.filter(pl.col("gpu").is_in(gpus.implode()) & pl.col("state").is_in((*WASTED, *IN_USE)))
+    rows = stretches.filter(
+        pl.col("gpu").is_in(decisions.now["gpu"].implode()) & pl.col("state").is_in((*WASTED, *IN_USE))
+    )
     pieces = _wasted(decisions.claims.assigned(pieces_of(rows, context.costs, context.inventory, context.owners)))
     keys = {key for key, lead in decisions.leads.items() if lead.kind is OVERSIZED}
-    own = pieces.filter(pl.col("opportunity").is_not_null())
+    own = pieces.join(decisions.now, on=("opportunity", "gpu"))
     counted = (
         pl.when(pl.col("opportunity").is_in(list(keys)))
         .then("gpu_ms")

@@ -60,6 +60,7 @@ class PoolReclaimable:
     history_days: float
     known_from_ms: int | None
     reserves: tuple[Reserve, ...]
+    names: frozenset[str]
 
     @property
     def default(self) -> Reserve | None:
@@ -101,6 +102,10 @@ class Reclaimable:
         """The GPUs that are safe to give back."""
         return frozenset(gpu for each in self.pools for gpu in each.safe_gpus)
 
+    def of_gpus(self, gpus: frozenset[str]) -> Reclaimable:
+        """That of the pools in which any of these GPUs is."""
+        return Reclaimable.of(each for each in self.pools if not gpus.isdisjoint(each.names))
+
     @property
     def is_known(self) -> bool:
         """Whether the need of any pool is known."""
@@ -122,7 +127,17 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
         days = need.hours.height / 24
         known_from = context.until_ms + round(max(0.0, HISTORY_MIN_DAYS - days) * DAY_MS)
         return PoolReclaimable(
-            need.pool, need.model, whole.height, idle.height, *(None,) * 6, (), (), days, known_from, ()
+            need.pool,
+            need.model,
+            whole.height,
+            idle.height,
+            *(None,) * 6,
+            (),
+            (),
+            days,
+            known_from,
+            (),
+            frozenset(whole["gpu"]),
         )
     order, hosts = _order(whole, idle), dict(whole.group_by("host").len().iter_rows())
     most = _Most(order, hosts, hosts_needed)
@@ -145,6 +160,7 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
         history_days=found.days,
         known_from_ms=None,
         reserves=tuple(_reserve(need, found, margin, most, idle.height) for margin in MARGINS),
+        names=frozenset(whole["gpu"]),
     )
 
 

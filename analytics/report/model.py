@@ -12,6 +12,7 @@ import polars as pl
 
 from analytics.capacity.off_peak import OffPeak, off_peak
 from analytics.decide.filters import is_in_scope, is_packing_in_scope, names_others
+from analytics.decide.opportunities import Decisions, Opportunities, decide, opportunities_in
 from analytics.decide.review import Review, RuleFindings, find_in_window, with_actions
 from analytics.decide.right_sizing import RightSizing, right_sizing
 from analytics.intervals import by_day, by_hour
@@ -156,12 +157,26 @@ class Whole:
         Another object, so that who is still using this one keeps what it says.
         """
         after = copy(self)
-        after.__dict__.pop("review", None)
+        for name in ("review", "decisions"):
+            after.__dict__.pop(name, None)
         return after
 
     def is_of(self, other: Whole) -> bool:
         """Whether both are the same but for people's actions."""
         return self._first is other._first
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """What the findings lead to, over the whole fleet."""
+        return decide(self.review)
+
+    def opportunities(self, scope: Scope, part: WindowLedger) -> Opportunities:
+        """The opportunities in what a scope leaves; those of people name nobody else."""
+        named = None
+        if scope.is_personal:
+            owners = self.money.owners
+            named = [each for each in self.review.findings if not names_others(each, scope, owners)]
+        return opportunities_in(self.decisions, part.inside.stretches, of_people=scope.is_personal, about=named)
 
     @cached_property
     def quality(self) -> tuple[Remark, ...]:

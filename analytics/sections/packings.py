@@ -28,7 +28,7 @@ def packing_list(report: Report) -> Section:
         columns=(
             SectionColumn("pool", tr("pool"), "pool"),
             SectionColumn("model", tr("model"), "name"),
-            SectionColumn("kind", tr("by"), "words"),
+            SectionColumn("kind", tr("by means of"), "words"),
             SectionColumn("workloads", tr("workloads"), "count"),
             SectionColumn("gpus", tr("GPUs now"), "count"),
             SectionColumn("cards", tr("cards needed"), "count"),

@@ -1,0 +1,80 @@
+"""`fallow opportunities`: what to do, what it saves, who acts, and how it adds up to the waste."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from dataclasses import replace
+
+from analytics.decide.opportunities import Opportunities
+from analytics.inventory import simulated_text
+from analytics.language.language import Language
+from analytics.language.languages import CODES, language
+from analytics.language.plain_text import moment
+from analytics.render.opportunities_json import COLUMNS, opportunities_json, opportunity_row
+from analytics.render.report.text import for_text, section_text
+from analytics.report.model import Whole
+from analytics.report.weeks import parse_week
+from analytics.scope import Scope, add_scope_arguments
+from analytics.sections.give_back import give_back
+from analytics.sections.opportunities import opportunities, to_look_at, waste
+from analytics.window import add_common_arguments, load_window_ledger, open_inputs
+from fallow.clock import SystemClock, format_ms
+from fallow.errors import UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's own flags."""
+    add_common_arguments(parser)
+    parser.add_argument("--week", metavar="WEEK", help="an ISO week such as 2026-W46, or `last`")
+    add_scope_arguments(parser)
+    parser.add_argument("--owner", metavar="NAME", help="only what this user, or `operators`, has to act on")
+    parser.add_argument("--lang", choices=CODES, help="language of the text (or report.language; default en)")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="machine-readable")
+    form.add_argument("--csv", action="store_true", help="one line per opportunity")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the opportunities."""
+    inputs, now_ms = open_inputs(args), SystemClock().now_ms()
+    speaks = language(args.lang or inputs.settings.text("report.language"), inputs.settings.text("report.timezone"))
+    if args.week is not None:
+        if args.since is not None or args.until is not None:
+            raise UsageError("--week says the whole window", "leave out --since and --until")
+        inputs = replace(inputs, window=parse_week(args.week, speaks.zone, now_ms).window)
+    whole = Whole(inputs, load_window_ledger(inputs))
+    scope = Scope.of(args)
+    part = whole.part(scope)
+    found = whole.opportunities(scope, part)
+    if args.owner is not None:
+        found = replace(found, listed=tuple(each for each in found.listed if each.owner == args.owner))
+    simulated = simulated_text(
+        whole.inventory.count_simulated(part.inside.stretches["gpu"].unique()), part.summary.totals.gpus
+    )
+    if args.json:
+        window = {"since": format_ms(part.summary.since_ms), "until": format_ms(part.summary.until_ms)}
+        print(json.dumps({"window": window, **opportunities_json(found)}, indent=2, ensure_ascii=False))
+    elif args.csv:
+        writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(map(opportunity_row, found.listed))
+    else:
+        said = for_text(speaks)
+        window_text = f"{moment(part.summary.since_ms)} to {moment(part.summary.until_ms)}"
+        print("\n\n".join([window_text, *([simulated] if simulated else []), *_blocks(found, said)]))
+    if simulated and (args.json or args.csv):
+        print(f"fallow: {simulated}", file=sys.stderr)
+    return 0
+
+
+def _blocks(found: Opportunities, said: Language) -> list[str]:
+    sections = (
+        *((give_back(found.reclaimable),) if found.reclaimable is not None else ()),
+        opportunities(found, None),
+        to_look_at(found),
+        waste(found),
+    )
+    return [section_text(each, said) for each in sections if each is not None]

@@ -1,0 +1,143 @@
+"""Opportunities as JSON values and as rows of CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from analytics.decide.opportunities import Opportunities, Opportunity, Saving, Waste
+from analytics.decide.reclaimable import PoolReclaimable, Reclaimable
+from analytics.language.quantities import from_cents
+from fallow.clock import DAY_MS, HOUR_MS, format_ms
+
+COLUMNS = (
+    "id", "ranked", "action", "owner", "team", "pool", "host", "gpus", "gpus_now", "gpu_hours", "cost", "currency", "saving_low", "saving_point",
+    "saving_high", "confidence", "horizon_days", "deadline", "evidence", "status", "next",
+)  # fmt: skip
+
+
+def opportunities_json(found: Opportunities) -> dict[str, object]:
+    """What `fallow opportunities --json` prints beside the window."""
+    return {
+        "opportunities": [opportunity_json(each) for each in found.listed],
+        "saving_per_year": _saving(found.saving),
+        "waste": _waste(found.waste),
+        "reclaimable": None if found.reclaimable is None else _reclaimable(found.reclaimable),
+    }
+
+
+def opportunity_json(each: Opportunity) -> dict[str, object]:
+    """One opportunity; null is unknown."""
+    risk = each.risk
+    return {
+        "id": each.opportunity_id,
+        "kind": each.kind,
+        "action": each.action,
+        "owner": each.owner,
+        "holder": each.holder,
+        "team": each.team,
+        "pool": each.pool,
+        "host": each.host,
+        "gpus": list(each.gpus),
+        "gpus_now": list(each.gpus_now),
+        "gpu_hours": each.gpu_ms / HOUR_MS,
+        "unconfirmed_gpu_hours": each.unconfirmed_ms / HOUR_MS,
+        "cost": _amount(each.cents),
+        "currency": each.currency if each.cents is not None else None,
+        "saving_per_year": _saving(each.saving),
+        "ranked": each.ranked,
+        "confidence": each.confidence.grade,
+        "failed_conditions": [str(failed) for failed in each.confidence.failed],
+        "risk": {
+            "probability": risk.probability,
+            "short_hours_last_week": risk.short_hours,
+            "hours_last_week": risk.hours,
+            "short_gpus_last_week": risk.short_gpus,
+            "who_waits": risk.waits,
+        },
+        "horizon_days": each.horizon_ms / DAY_MS,
+        "deadline": format_ms(each.deadline_ms),
+        "status": each.status,
+        "evidence": [finding.finding_id for finding in each.evidence],
+        "next": each.next_command,
+        "simulated": each.simulated,
+    }
+
+
+def opportunity_row(each: Opportunity) -> dict[str, object]:
+    """The same as a line of CSV with COLUMNS; lists are joined by spaces."""
+    values = opportunity_json(each)
+    saving = each.saving
+    values |= {f"saving_{name}": None if saving is None else getattr(saving, name) for name in ("low", "point", "high")}
+    values |= {name: " ".join(values[name]) for name in ("gpus", "gpus_now", "evidence")}  # type: ignore[arg-type]  # lists of names
+    return {name: values[name] for name in COLUMNS}
+
+
+def _amount(cents: int | None) -> float | None:
+    return None if (amount := from_cents(cents)) is None else float(amount)
+
+
+def _saving(saving: Saving | None) -> dict[str, float] | None:
+    return None if saving is None else {"low": saving.low, "point": saving.point, "high": saving.high}
+
+
+def _waste(waste: Waste) -> dict[str, object]:
+    return {
+        "cost": _amount(waste.cents),
+        "currency": None if waste.cents is None else waste.currency,
+        "gpu_hours": waste.gpu_ms / HOUR_MS,
+        "by_state": _by_state(waste.state_ms, waste.state_cents),
+        "not_actionable": {
+            "cost": _amount(waste.not_actionable_cents),
+            "gpu_hours": waste.not_actionable_ms / HOUR_MS,
+            "by_state": _by_state(waste.rest_ms, waste.rest_cents),
+        },
+    }
+
+
+def _by_state(state_ms: Mapping[str, float], state_cents: Mapping[str, int] | None) -> dict[str, object]:
+    return {
+        state: {"gpu_hours": each / HOUR_MS, "cost": None if state_cents is None else _amount(state_cents[state])}
+        for state, each in state_ms.items()
+    }
+
+
+def _reclaimable(found: Reclaimable) -> dict[str, object]:
+    return {
+        "idle_now": found.idle_now,
+        "need_unknown": found.need_unknown,
+        "reserve": found.reserve,
+        "broken_blocks": found.broken_blocks,
+        "safe": found.safe if found.is_known else None,
+        "whole_nodes": found.whole_nodes if found.is_known else None,
+        "pools": [_pool(each) for each in found.pools],
+    }
+
+
+def _pool(each: PoolReclaimable) -> dict[str, object]:
+    return {
+        "pool": each.pool,
+        "model": each.model,
+        "gpus": each.gpus,
+        "idle_now": each.idle_now,
+        "reserve": each.reserve,
+        "broken_blocks": each.broken_blocks,
+        "safe": each.safe,
+        "whole_nodes": each.whole_nodes,
+        "next_week_low": each.low,
+        "next_week_high": each.high,
+        "safe_gpus": list(each.safe_gpus),
+        "whole_hosts": list(each.whole_hosts),
+        "history_days": each.history_days,
+        "known_from": None if each.known_from_ms is None else format_ms(each.known_from_ms),
+        "what_if": [
+            {
+                "reserve_share": reserve.margin,
+                "kept": reserve.kept,
+                "safe": reserve.safe,
+                "short_hours_last_week": reserve.short_hours,
+                "hours_last_week": reserve.hours,
+                "short_gpus_last_week": reserve.short_gpus,
+            }
+            for reserve in each.reserves
+        ],
+    }

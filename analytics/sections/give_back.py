@@ -1,0 +1,106 @@
+"""One number for what can be given back, and how it comes about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analytics.decide.reclaimable import PoolReclaimable, Reclaimable
+from analytics.glossary import term
+from analytics.language.language import SentenceList
+from analytics.language.quantities import Moment, Number
+from analytics.language.sentences import tr, tr_many
+from analytics.sections.names import place_name
+from analytics.sections.section import Cell, Section, SectionColumn, Waterfall, WaterfallStep
+
+
+def give_back(found: Reclaimable) -> Section:
+    """From idle now to safe to give back, in all and by pool and model."""
+    return Section(
+        name="give_back",
+        title=tr("What can be given back"),
+        question=tr("How many GPUs can go, which, and what is kept back why?"),
+        headline=give_back_sentence(found),
+        columns=(
+            SectionColumn("pool", tr("pool"), "pool"),
+            SectionColumn("model", tr("model"), "name"),
+            SectionColumn("gpus", tr("GPUs"), "count"),
+            SectionColumn("idle_now", tr("idle now"), "count"),
+            SectionColumn("reserve", tr("kept as reserve"), "count"),
+            SectionColumn("broken_blocks", tr("kept for whole hosts"), "count"),
+            SectionColumn("safe", tr("safe to give back"), "count"),
+            SectionColumn("whole_nodes", tr("as whole hosts"), "count"),
+            SectionColumn("wrong", tr("short last week"), "words"),
+        ),
+        rows=tuple(_row(each) for each in found.pools),
+        chart=Waterfall(tr("GPUs"), tuple(_steps(found))) if found.idle_now and found.is_known else None,
+        notes=(
+            tr("Reserve: what the pool needed at once, with a margin of 15 %, stays. Whole hosts: as many stay as jobs had wholly at work at once."),
+            tr("Short last week: in how many hours more GPUs were needed than the estimate of a week earlier would have kept."),
+        ),
+        terms=(term("reclaimable"), term("reserve")),
+    )  # fmt: skip
+
+
+def give_back_sentence(found: Reclaimable) -> str:
+    """`21 idle, 4 kept as reserve: 17 safe to give back, 9 of them as whole hosts`."""
+    idle = tr_many("{number} GPU idle now", "{number} GPUs idle now", found.idle_now)
+    if not found.idle_now:
+        return tr("No GPU is idle now.")
+    kept = [
+        *([tr("{number} kept as reserve", number=Number(found.reserve))] if found.reserve else []),
+        *([tr("{number} kept for whole hosts", number=Number(found.broken_blocks))] if found.broken_blocks else []),
+        *([_unknown(found)] if found.need_unknown else []),
+    ]
+    if not found.is_known:
+        return tr("{parts}.", parts=SentenceList([idle, *kept], ", "))
+    safe = tr("{number} safe to give back", number=Number(found.safe))
+    parts = SentenceList([idle, *kept], ", ")
+    if found.whole_nodes:
+        return tr(
+            "{parts}: {safe}, {whole} of them as whole hosts.", parts=parts, safe=safe, whole=Number(found.whole_nodes)
+        )
+    return tr("{parts}: {safe}.", parts=parts, safe=safe)
+
+
+def _unknown(found: Reclaimable) -> str:
+    known = [each.known_from_ms for each in found.pools if each.known_from_ms is not None and each.idle_now]
+    number = Number(found.need_unknown)
+    return tr("{number} in pools whose need is known from {moment} on", number=number, moment=Moment(min(known)))
+
+
+def _row(each: PoolReclaimable) -> tuple[Cell, ...]:
+    reserve = each.default
+    if reserve is None or reserve.hours is None:
+        wrong = tr("not known")
+    else:
+        wrong = tr("{short} of {hours} h", short=Number(reserve.short_hours), hours=Number(reserve.hours))
+    return (
+        place_name(each.pool),
+        place_name(each.model),
+        *(
+            Number(value)
+            for value in (
+                each.gpus,
+                each.idle_now,
+                each.reserve,
+                each.broken_blocks,
+                each.safe,
+                each.whole_nodes,
+            )
+        ),
+        wrong,
+    )
+
+
+def _steps(found: Reclaimable) -> Iterator[WaterfallStep]:
+    left = found.idle_now
+    yield WaterfallStep(tr("idle now"), "", 0.0, float(left), Number(left))
+    for label, number, state in (
+        (tr("need not known"), found.need_unknown, "unknown"),
+        (tr("kept as reserve"), found.reserve, "reserved"),
+        (tr("kept for whole hosts"), found.broken_blocks, "held"),
+    ):
+        left -= number
+        if number:
+            yield WaterfallStep(label, state, float(left), float(number), Number(number))
+    yield WaterfallStep(tr("safe to give back"), "free", 0.0, float(left), Number(left), remark=tr("safe"))

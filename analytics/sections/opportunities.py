@@ -1,0 +1,233 @@
+"""What to do: the decisions, what each saves in a year, who acts, and how they add up to the waste."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from analytics.decide.opportunities import OPERATORS, Opportunities, Opportunity, Saving
+from analytics.glossary import term
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount, GpuHours, Moment, Number, from_cents
+from analytics.language.sentences import tr, tr_many
+from analytics.names import JOINER
+from analytics.sections.names import place_name
+from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
+
+_RANKED_FIRST = 12
+
+
+def opportunities(found: Opportunities, first: int | None = _RANKED_FIRST) -> Section:
+    """Those that are known to save something, the most first; `first` shortens the list and says so."""
+    listed = found.ranked
+    return Section(
+        name="opportunities",
+        title=tr("What to do"),
+        question=tr("What to give back, take back or change, what that saves in a year, and who has to act?"),
+        headline=saving_headline(found),
+        columns=(
+            SectionColumn("opportunity", tr("decision"), "sentence"),
+            SectionColumn("owner", tr("who acts"), "words"),
+            SectionColumn("saving", tr("saves a year"), "words"),
+            SectionColumn("confidence", tr("confidence"), "grade"),
+            SectionColumn("gpus", tr("GPUs"), "count"),
+            SectionColumn("pool", tr("pool"), "pool"),
+            SectionColumn("cost", tr("wasted in this window"), "money"),
+            SectionColumn("deadline", tr("until"), "moment"),
+            SectionColumn("next", tr("next"), "words"),
+        ),
+        rows=tuple(map(_row, listed)),
+        shown=first,
+        rest=_left_out(len(listed), first),
+        notes=(_BASIS,) if listed else (),
+        terms=(term("opportunity"), term("reclaimable")),
+    )
+
+
+_BASIS = tr(
+    "Each GPU is in one decision. What is given back saves its whole price, anything else the wasted time on those GPUs: as in this window every week, "
+    "from the least to the most of the four windows before. Ranked by what it saves."
+)
+
+
+def _left_out(number: int, first: int | None) -> str:
+    rest = 0 if first is None else max(0, number - first)
+    return tr_many("and {number} more in the list of all", "and {number} more in the list of all", rest) if rest else ""
+
+
+def to_look_at(found: Opportunities) -> Section | None:
+    """Those without a known saving, or too unsure of it; None where there are none."""
+    listed = found.to_look_at
+    if not listed:
+        return None
+    return Section(
+        name="to_look_at",
+        title=tr("To look at"),
+        question=tr("What wastes GPU time, without a saving that is known and sure enough?"),
+        headline=tr_many(
+            "{number} thing to look at or to ask about; no saving is claimed for it.",
+            "{number} things to look at or to ask about; no saving is claimed for them.",
+            len(listed),
+        ),
+        columns=(
+            SectionColumn("opportunity", tr("what"), "sentence"),
+            SectionColumn("owner", tr("whom to ask"), "words"),
+            SectionColumn("confidence", tr("confidence"), "grade"),
+            SectionColumn("cost", tr("wasted in this window"), "money"),
+            SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+        ),
+        rows=tuple(
+            (_linked(each), _owner(each), each.confidence.grade, _cost(each), GpuHours(each.gpu_ms)) for each in listed
+        ),
+        wide=True,
+    )
+
+
+def waste(found: Opportunities) -> Section:
+    """How the decisions and what none can act on add up to the waste."""
+    all_of_it = found.waste
+    return Section(
+        name="waste",
+        title=tr("How the waste adds up"),
+        question=tr("Which part of the waste does each kind of decision act on, and which none?"),
+        headline=_waste_headline(found),
+        columns=(
+            SectionColumn("action", tr("action"), "words"),
+            SectionColumn("decisions", tr("decisions"), "count"),
+            SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            SectionColumn("cost", tr("cost, {currency}", currency=all_of_it.currency), "money"),
+        ),
+        rows=tuple(_by_action(found)),
+        notes=(
+            tr("Waste is unavailable, free, reserved and held time, and the unused part of low time: {low} GPU-hours of it.",
+               low=GpuHours(all_of_it.state_ms["low"])),
+            tr("Not actionable is what no decision can act on: short pauses, the reserve, fragments."),
+        ),
+        terms=(term("waste"),),
+    )  # fmt: skip
+
+
+def _by_action(found: Opportunities) -> Iterator[tuple[Cell, ...]]:
+    actions = dict.fromkeys(each.action for each in found.listed)
+    for action in actions:
+        own = [each for each in found.listed if each.action == action]
+        cents = [each.cents for each in own if each.cents is not None]
+        gpu_ms = sum(each.gpu_ms for each in own)
+        yield tr(action), Number(len(own)), GpuHours(gpu_ms), Number(from_cents(sum(cents) if cents else None), 2)
+    rest = found.waste
+    yield tr("not actionable"), "", GpuHours(rest.not_actionable_ms), Number(from_cents(rest.not_actionable_cents), 2)
+    yield tr("waste"), Number(len(found.listed)), GpuHours(rest.gpu_ms), Number(from_cents(rest.cents), 2)
+
+
+def _waste_headline(found: Opportunities) -> str:
+    spent = found.waste
+    if spent.cents is None:
+        return tr("{hours} GPU-hours were wasted; no price is known.", hours=GpuHours(spent.gpu_ms))
+    return tr(
+        "{amount} were wasted ({hours} GPU-hours); decisions act on all but {rest} of it.",
+        amount=Amount(from_cents(spent.cents), spent.currency),
+        hours=GpuHours(spent.gpu_ms),
+        rest=Amount(from_cents(spent.not_actionable_cents), spent.currency),
+    )
+
+
+def saving_headline(found: Opportunities) -> str:
+    """What the ranked decisions save together."""
+    saved, number = found.saving, len(found.ranked)
+    if saved is None:
+        return tr("No decision is known to save something in this window.")
+    return tr_many(
+        "{number} decision would save {saving} a year.",
+        "{number} decisions would save {saving} a year.",
+        number,
+        saving=saving_words(saved, found.waste.currency),
+    )
+
+
+def saving_words(saving: Saving, currency: str) -> str:
+    """`12,300 USD (8,000 to 14,000)`."""
+    low, point, high = (Number(round(each)) for each in (saving.low, saving.point, saving.high))
+    if round(saving.low) == round(saving.high):
+        return tr("{amount} {currency}", amount=point, currency=currency)
+    return tr("{amount} {currency} ({low} to {high})", amount=point, currency=currency, low=low, high=high)
+
+
+def _row(each: Opportunity) -> tuple[Cell, ...]:
+    saving = each.saving
+    return (
+        _linked(each),
+        _owner(each),
+        "" if saving is None else saving_words(saving, each.currency),
+        each.confidence.grade,
+        Number(len(each.gpus_now)),
+        place_name(each.pool),
+        _cost(each),
+        Moment(each.deadline_ms),
+        plain(each.next_command, 1000),
+    )
+
+
+def _linked(each: Opportunity) -> Cell:
+    if not each.evidence:
+        return tr("{what} [{key}]", what=decision(each), key=each.opportunity_id)
+    return LinkedCell(decision(each), "finding", each.evidence[0].finding_id, aside=each.opportunity_id)
+
+
+def _cost(each: Opportunity) -> Cell:
+    return Amount(from_cents(each.cents), each.currency) if each.gpu_ms else ""
+
+
+def _owner(each: Opportunity) -> str:
+    return tr("operators") if each.owner == OPERATORS else plain(each.owner)
+
+
+def decision(each: Opportunity) -> str:
+    """What to do, in a few words: `give back 4 GPUs of train, never used`."""
+    number, place = len(each.gpus_now or each.gpus), _place(each)
+    kept = each.action == "return" and not each.gpus_now
+    named = each.kind if each.action in ("return", "repair") and each.kind in _DECISIONS else each.action
+    words = _DECISIONS.get("kept" if kept else named)
+    if words is not None and (each.action != "right-size" or each.packing is not None):
+        return words(number, place)
+    what = each.evidence[0].sentence if each.evidence else tr(each.kind)
+    return tr_many("{number} GPU on {place} {what}", "{number} GPUs on {place} {what}", number, place=place, what=what)
+
+
+def _place(each: Opportunity) -> str:
+    return plain(each.host) if each.host and JOINER not in each.host else place_name(each.pool)
+
+
+_DECISIONS: Mapping[str, Callable[[int, str], str]] = {
+    "kept": lambda number, place: tr_many(
+        "{number} GPU of {place} without use is kept: the pool may need it",
+        "{number} GPUs of {place} without use are kept: the pool may need them",
+        number, place=place,
+    ),
+    "never_used": lambda number, place: tr_many(
+        "give back {number} GPU of {place}, never used", "give back {number} GPUs of {place}, never used", number, place=place
+    ),
+    "surplus": lambda number, place: tr_many(
+        "give back {number} GPU of {place} that is not needed",
+        "give back {number} GPUs of {place} that are not needed",
+        number, place=place,
+    ),
+    "faulty": lambda number, place: tr_many(
+        "repair {number} GPU on {place} that was out of order",
+        "repair {number} GPUs on {place} that were out of order",
+        number, place=place,
+    ),
+    "release": lambda number, place: tr_many(
+        "release {number} allocated GPU on {place} without a process",
+        "release {number} allocated GPUs on {place} without a process",
+        number, place=place,
+    ),
+    "reclaim": lambda number, place: tr_many(
+        "take back {number} GPU on {place} held without a kernel",
+        "take back {number} GPUs on {place} held without a kernel",
+        number, place=place,
+    ),
+    "right-size": lambda number, place: tr_many(
+        "pack the work of {number} GPU of {place} on fewer cards",
+        "pack the work of {number} GPUs of {place} on fewer cards",
+        number, place=place,
+    ),
+}  # fmt: skip
