@@ -12,9 +12,10 @@ import polars as pl
 
 from analytics.language.quantities import Share
 from analytics.language.sentences import tr
+from analytics.ranks import rank
 from analytics.states import OCCUPIED
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.evidence_labels import label
+from analytics.workloads.evidence_labels import label, rank_label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, SEVERAL, gpus_on, newest_source
 from analytics.workloads.model import Context, Finding, Rule
@@ -34,9 +35,8 @@ def low_efficiency_findings(context: Context) -> Iterator[Finding]:
     held = context.inside.stretches.filter(pl.col("holder").is_not_null() & pl.col("state").is_in(OCCUPIED))
     owned = held.join(_low_efficiency_services(context), on="holder", how="anti")
     holders = _low_efficiency_holders(owned)
-    low = holders.filter(
-        (pl.col("rank") <= TOP)
-        & (pl.col("gpu_ms") > GPU_HOURS_MIN * HOUR_MS)
+    low = holders.head(TOP).filter(
+        (pl.col("gpu_ms") > GPU_HOURS_MIN * HOUR_MS)
         & (pl.col("fleet_share") >= FLEET_SHARE_MIN)
         & (pl.col("efficiency") <= EFFICIENCY_MAX)
     )
@@ -56,7 +56,10 @@ LOW_EFFICIENCY = Rule(
         "share": f"at least {FLEET_SHARE_MIN:.0%} of all GPU-hours that processes held (Job Defense Shield)",
         "users": f"among the {TOP} users with the most GPU-hours (Job Defense Shield)",
     },
-    labels=(label("share_of_held_hours", "{value} of all occupied GPU-hours", Share),),
+    labels=(
+        rank_label("rank {rank} of {holders} users by occupied GPU-hours"),
+        label("share_of_held_hours", "{value} of all occupied GPU-hours", Share),
+    ),
     find=low_efficiency_findings,
 )
 
@@ -130,5 +133,5 @@ def _low_efficiency_holders(owned: pl.DataFrame) -> pl.DataFrame:
             sm_pct=pl.when(sm_ms > 0).then((pl.col("sm_active_mean_pct") * GPU_MS).sum() / sm_ms),
         )
         .sort("gpu_ms", "holder", descending=(True, False))
-        .with_columns(rank=pl.int_range(1, pl.len() + 1), fleet_share=pl.col("gpu_ms") / pl.col("gpu_ms").sum())
+        .with_columns(rank=rank(pl.col("gpu_ms")), fleet_share=pl.col("gpu_ms") / pl.col("gpu_ms").sum())
     )

@@ -7,7 +7,7 @@ import json
 
 from analytics.language.language import Language
 from analytics.ledger.summary import Totals
-from analytics.render.money_json import energy_json, money_json
+from analytics.render.money_json import energy_json, money_json, rank_json
 from analytics.report.coverage import Seen
 from analytics.report.figures import UserFigures
 from analytics.report.model import Report
@@ -164,8 +164,8 @@ def _person(person: UserFigures) -> dict[str, object]:
         "amount": _amount(person.cents),
         "efficiency": person.efficiency,
         "rank_gpu_time": person.rank_gpu_time,
-        "rank_efficiency": person.rank_efficiency,
         "ranked": person.ranked,
+        **rank_json(person.efficiency_rank),
     }
 
 
