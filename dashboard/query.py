@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from datetime import tzinfo
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from analytics.language.languages import CODES, time_zone
 from analytics.scope import Scope
-from fallow.clock import DAY_MS, HOUR_MS, Window, parse_window
+from fallow.clock import AskedWindow, Window, parse_window
 from fallow.errors import UsageError
 
-SPANS = {"24h": 24 * HOUR_MS, "3d": 3 * DAY_MS, "7d": 7 * DAY_MS, "28d": 28 * DAY_MS, "all": None}
-"""Lengths of the window up to the newest row; None is all that the lake has."""
+ALL = "all"
+SPANS = ("24h", "3d", "7d", "28d", ALL)
+"""Windows up to the end of the data, as `--since` takes them; `all` is all that the lake has."""
 
 DEFAULT_SPAN = "7d"
 _LONGEST = 300
@@ -93,9 +95,9 @@ class Query:
         """The part of the fleet."""
         return Scope(self.pool or None, self.model or None, self.team or None)
 
-    def window(self, newest_ms: int) -> Window:
-        """The window, which without `since` and `until` ends with the newest row of the lake."""
+    def window(self, data_end_ms: int, zone: tzinfo) -> Window:
+        """The window, its spans counted back from the end of the data as `--since` counts them."""
         if self.since or self.until:
-            return parse_window(self.since or None, self.until or None)
-        span_ms = SPANS[self.span or DEFAULT_SPAN]
-        return Window(None if span_ms is None else newest_ms - span_ms, None)
+            return AskedWindow(self.since or None, self.until or None, zone).before(data_end_ms)
+        span = self.span or DEFAULT_SPAN
+        return AskedWindow(None if span == ALL else span, None, zone).before(data_end_ms)

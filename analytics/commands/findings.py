@@ -17,6 +17,7 @@ from analytics.decide.totals import totals
 from analytics.render.findings_table import COLUMNS, row_of
 from analytics.render.review_text import BLOCKS, Form, review_text
 from analytics.rules import RULES
+from analytics.sections.data_age import data_age
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from analytics.workloads.model import CATEGORIES, Finding
 from fallow.clock import SystemClock, format_ms
@@ -74,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
         write_csv(chosen.listed[: args.limit])
     else:
         form = Form(args.limit, args.details, args.gone)
+        if inputs.back and ledger.data_end_ms and (age := data_age(ledger.data_end_ms, SystemClock().now_ms())):
+            print(f"{age}\n")
         print(review_text(found, ledger.summary, chosen, form, SystemClock().now_ms()))
     return 0
 

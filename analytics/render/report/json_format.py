@@ -123,6 +123,7 @@ def _observed(seen: Seen) -> dict[str, object]:
         "gpus": seen.gpus,
         "observed_gpu_hours": seen.observed_ms / HOUR_MS,
         "unseen_gpu_hours": seen.unseen_ms / HOUR_MS,
+        "outside_gpu_hours": seen.outside_ms / HOUR_MS,
         "share": seen.share,
         "silent": [
             {
