@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analytics.inventory import load_inventory, simulated_text
+from analytics.language.language import ENGLISH
 from analytics.language.plain_text import folded, moment, page_columns
 from analytics.ledger.summary import Summary
 from analytics.money.accounts import GROUPS, Account
@@ -18,6 +19,7 @@ from analytics.render.accounts_text import table_text
 from analytics.render.ledger_text import summary_text
 from analytics.render.money_json import account_json, account_row, energy_json, money_json
 from analytics.render.money_text import basis_lines, energy_lines, state_amounts
+from analytics.render.report.text import for_text
 from analytics.report.coverage import Watch
 from analytics.scope import Scope, add_scope_arguments, narrow, narrowed
 from analytics.sections.data_age import data_age
@@ -63,14 +65,15 @@ def run(args: argparse.Namespace) -> int:
         _write_csv(rows if args.by else (money.accounts.total,), money)
     else:
         width = page_columns()
-        blocks = [*filter(None, (said, age)), *_as_text(ledger.summary, money, args.by, rows, width)]
+        blocks = [
+            *filter(None, (said, for_text(ENGLISH).translate(age))),
+            *_as_text(ledger.summary, money, args.by, rows, width),
+        ]
         print(folded("\n\n".join(blocks), width))
     for remark in money.remarks:
         print(f"fallow: {remark}", file=sys.stderr)
     if said and (args.json or args.csv):
         print(f"fallow: {said}", file=sys.stderr)  # the forms for machines are fixed
-    if age and (args.json or args.csv):
-        print(f"fallow: {age}", file=sys.stderr)
     return 0
 
 

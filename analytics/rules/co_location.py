@@ -22,7 +22,7 @@ from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import first_ms
-from analytics.workloads.model import Context, Finding, Rule
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS, peak_histograms, run_hours, stretches_of
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
@@ -106,6 +106,7 @@ CO_LOCATION = Rule(
     category="right_size",
     sentence=of_gpus("with workloads that might share one card (try it first)"),
     per_host=True,
+    history=HistoryNeed(ALIGNED_MIN_HOURS * HOUR_MS),
     thresholds={
         "memory": f"98th percentiles of the hourly peaks together at most {MEMORY_MAX_SHARE:.0%} of the card (facts: co-location)",
         "utilization": f"together at most {BUSY_MAX_PCT:g} % for 95 % of the hours seen side by side, and of the samples (facts: co-location)",

@@ -20,6 +20,7 @@ from analytics.workloads.workloads import (
     NEARLY_IDLE,
     PEAK_THRESHOLDS,
     WORK_THRESHOLDS,
+    WORKLOAD_HISTORY,
     above_a_gpu_day,
     with_demand,
     workloads,
@@ -54,6 +55,7 @@ COMPUTE_OVERSIZED = Rule(
         "busy for at most a fifth of the time, where a slower or older card would do",
     ),
     per_host=False,
+    history=WORKLOAD_HISTORY,
     thresholds={
         "utilization": f"above 0 and at most {IDLE_MAX_PCT:g} % for 95 % of the time (Princeton Job Defense Shield: GPU too powerful)",
         "memory": "the lesser card holds it; a workload that took 97 % of its card or more may have run out of memory and is left out",

@@ -27,7 +27,7 @@ from analytics.workloads.ledger_rows import (
     whole_hours,
     within_hours,
 )
-from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.processes import serving_gpus
 from analytics.workloads.wording import gpus_of, of_gpus
 from fallow.clock import HOUR_MS
@@ -61,6 +61,7 @@ INEFFICIENT = Rule(
     category="efficiency",
     sentence=of_gpus("busy, but with few SMs active or at low power"),
     per_host=False,
+    history=HistoryNeed(HOUR_MS, gpu_hours=GPU_HOURS_MIN),
     thresholds={
         "busy": f"hourly utilization of at least {BUSY_FROM_PCT:g} % (one kernel at a time is enough for 100 %)",
         "sm_active": f"hourly SM activity below {SM_BELOW_PCT:g} % (Acme Kalos: median 33 % at a median utilization of 97 %)",

@@ -18,7 +18,7 @@ from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label, rank_label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, SEVERAL, gpus_on, newest_source
-from analytics.workloads.model import Context, Finding, Rule
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
 from analytics.workloads.process_lists import is_service
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
@@ -49,6 +49,7 @@ LOW_EFFICIENCY = Rule(
     category="efficiency",
     sentence=of_gpus("at a mean utilization of 25 % or less, of one of the largest users"),
     per_host=False,
+    history=HistoryNeed(gpu_hours=GPU_HOURS_MIN),
     thresholds={
         "utilization": f"mean over the time in which its processes held GPUs of at most {EFFICIENCY_MAX:.0%} (Job Defense Shield; "
         "GPUs that are reserved and have no process are not part of it)",

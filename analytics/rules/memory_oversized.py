@@ -19,6 +19,7 @@ from analytics.workloads.workloads import (
     NEARLY_IDLE,
     PEAK_THRESHOLDS,
     WORK_THRESHOLDS,
+    WORKLOAD_HISTORY,
     above_a_gpu_day,
     with_demand,
     workloads,
@@ -48,6 +49,7 @@ MEMORY_OVERSIZED = Rule(
         "needing at most half of the card's memory, where a smaller card would do",
     ),
     per_host=False,
+    history=WORKLOAD_HISTORY,
     thresholds={
         "oversized": f"the card has at least {OVERSIZED:g} times the memory that is needed (the next smaller card has half)",
         "utilization": f"above {IDLE_MAX_PCT:g} % for more than 5 % of the time: up to that `compute_oversized` says it",

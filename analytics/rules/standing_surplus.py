@@ -22,7 +22,7 @@ from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import whole_number
-from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Rule, Value
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Label, Rule, Value
 from analytics.workloads.surplus import (
     BLOCKS,
     HISTORY_MAX_DAYS,
@@ -144,6 +144,7 @@ STANDING_SURPLUS = Rule(
     category="reclaim",
     sentence=of_gpus("beyond what the pool needed at once"),
     per_host=False,
+    history=HistoryNeed(HISTORY_MIN_DAYS * DAY_MS),
     thresholds={
         "reserve": f"N - ceil(Q(D) * {1 + MARGIN:g} * (1 + 1/days)); D: GPUs active in the last {RECENT_MS // MINUTE_MS} min, highest "
         f"in each hour of up to {HISTORY_MAX_DAYS} days and, if that is more, of the last 7 (facts of the field; the last week is ours)",

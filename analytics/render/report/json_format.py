@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+from analytics.decide.readiness import waiting_rules
 from analytics.language.language import Language
 from analytics.ledger.summary import Totals
 from analytics.render.money_json import energy_json, money_json, rank_json
@@ -66,6 +67,7 @@ def _content(report: Report) -> dict[str, object]:
         "findings": [_finding(finding, report) for finding in report.findings],
         "notified": _notified(report),
         "findings_left_out": report.left_out,
+        "waiting": [each.as_json() for each in waiting_rules(report.review.context)],
         "week": _week(report),
         "scope": dataclasses.asdict(report.scope),
         "timezone": str(report.zone),
