@@ -19,7 +19,7 @@ from analytics.language.quantities import Bytes
 from analytics.language.sentences import tr
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.evidence_labels import label
+from analytics.workloads.evidence_labels import bounded, label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import first_ms
 from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
@@ -119,8 +119,16 @@ CO_LOCATION = Rule(
     labels=(
         label("mem_together_bytes", "memory needed together: {value}", Bytes),
         label("aligned_hours", "seen side by side for {value} h"),
-        label("gpu_util_together_p95_pct", "together at most {value} % for 95 % of the hours"),
-        label("gpu_util_together_bursts_p95_pct", "together at most {value} % for 95 % of samples"),
+        bounded(
+            "gpu_util_together_p95_pct",
+            "together at most {value} % for 95 % of the hours (the rule: {limit} %)",
+            BUSY_MAX_PCT,
+        ),
+        bounded(
+            "gpu_util_together_bursts_p95_pct",
+            "together at most {value} % for 95 % of samples (the rule: {limit} %)",
+            BUSY_MAX_PCT,
+        ),
     ),
     find=co_location_findings,
 )

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from analytics.workloads.evidence_labels import bounded, label
 from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS
 from analytics.workloads.smaller_cards import SMALLER_CARD_LABELS, smaller_card_findings
@@ -64,6 +65,12 @@ COMPUTE_OVERSIZED = Rule(
         **NEED_THRESHOLDS,
         **WORK_THRESHOLDS,
     },
-    labels=SMALLER_CARD_LABELS,
+    labels=(
+        *SMALLER_CARD_LABELS,
+        bounded(
+            "gpu_util_p95_pct", "utilization {value} % or less for 95 % of the time (the rule: {limit} %)", IDLE_MAX_PCT
+        ),
+        label("gpu_util_max_pct", "{value} % at the most"),
+    ),
     find=compute_oversized_findings,
 )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from analytics.workloads.evidence_labels import label
 from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS
 from analytics.workloads.smaller_cards import SMALLER_CARD_LABELS, smaller_card_findings
@@ -58,6 +59,9 @@ MEMORY_OVERSIZED = Rule(
         **NEED_THRESHOLDS,
         **WORK_THRESHOLDS,
     },
-    labels=SMALLER_CARD_LABELS,
+    labels=(
+        label("gpu_util_p95_pct", "utilization {value} % or less for 95 % of the time"),
+        *SMALLER_CARD_LABELS,
+    ),
     find=memory_oversized_findings,
 )

@@ -106,6 +106,11 @@ def _with_sm_activity(known: Known, finding: Finding) -> list[Sentence]:
     return [tr("SM activity measured on {part} of {gpus}", part=shown_plainly(part), gpus=gpus_of(len(finding.gpus)))]
 
 
+def bounded(key: str, text: str, limit: float) -> Label:
+    """A value beside the limit that it was tested against, which the text has as `{limit}`."""
+    return Label((key,), lambda known, _: [tr(text, value=shown_plainly(known[key]), limit=Number.as_given(limit))])
+
+
 def rank_label(sentence: str) -> Label:
     """The rank among the users; the sentence, with `{rank}` and `{holders}`, names the figure of which rank 1 has the most."""
 
