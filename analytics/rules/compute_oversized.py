@@ -11,8 +11,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from analytics.workloads.evidence_labels import bounded, label
-from analytics.workloads.model import Context, Finding, Rule
+from analytics.language.language import Sentence
+from analytics.language.quantities import Number
+from analytics.language.sentences import tr
+from analytics.workloads.evidence_labels import Known
+from analytics.workloads.model import Context, Finding, Label, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS
 from analytics.workloads.smaller_cards import SMALLER_CARD_LABELS, smaller_card_findings
 from analytics.workloads.wording import of_gpus
@@ -32,6 +35,17 @@ OUT_OF_MEMORY_SHARE = 0.97
 
 _MEAN_MAX_PCT = 0.95 * IDLE_MAX_PCT + 0.05 * 100
 """The highest mean of what is at most IDLE_MAX_PCT for 95 % of the time."""
+
+
+def _utilization_words(known: Known, _: Finding) -> list[Sentence]:
+    """What it stayed within, beside the limit that this was tested against, and the peaks outside of that time."""
+    within, most = (Number(float(known[key]), 1) for key in ("gpu_util_p95_pct", "gpu_util_max_pct"))
+    return [
+        tr(
+            "utilization {within} % or less for 95 % of the time (the rule: {limit} %), {most} % at the most",
+            within=within, limit=Number(IDLE_MAX_PCT), most=most,
+        )
+    ]  # fmt: skip
 
 
 def compute_oversized_findings(context: Context) -> Iterator[Finding]:
@@ -67,10 +81,7 @@ COMPUTE_OVERSIZED = Rule(
     },
     labels=(
         *SMALLER_CARD_LABELS,
-        bounded(
-            "gpu_util_p95_pct", "utilization {value} % or less for 95 % of the time (the rule: {limit} %)", IDLE_MAX_PCT
-        ),
-        label("gpu_util_max_pct", "{value} % at the most"),
+        Label(("gpu_util_p95_pct", "gpu_util_max_pct"), _utilization_words),
     ),
     find=compute_oversized_findings,
 )
