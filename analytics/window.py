@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from analytics.inventory import load_inventory
-from analytics.ledger.build import Ledger, load_ledger, load_recent, recent
+from analytics.language.languages import time_zone
+from analytics.ledger.build import Ledger, load_ledger, load_recent, newest_kept_ms, recent
+from analytics.ledger.data_end import data_end_ms
 from analytics.ledger.sampled import IdleFloors, idle_floors, with_unconfirmed
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import Summary, clip_ledger, stopped_gpus, summarise
 from analytics.progress import bar
 from fallow import config
-from fallow.clock import WEEK_MS, SystemClock, Window, format_ms, parse_window
+from fallow.clock import DAY_MS, WEEK_MS, AskedWindow, SystemClock, Window, format_ms
 from fallow.errors import EmptyLakeError
 from fallow.lake import Lake
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """A lake, a window and the settings in force."""
+    """A lake, a window and the settings in force.
+
+    A window that counts back from the end of the data is in `back`: what it is, `WindowLedger.window` says, for that end is
+    known once the ledger is read. Until then `window` is all that the lake has.
+    """
 
     lake: Lake
     window: Window
     settings: config.Config
+    back: AskedWindow | None = None
 
     @property
     def ledger_settings(self) -> LedgerSettings:
@@ -44,6 +51,7 @@ REPORT_HISTORY_MS = 16 * WEEK_MS
 class WindowLedger:
     """The ledger of the window and its history, the part of it inside the window, and that part in numbers.
 
+    `window` is what was asked for, spans such as `7d` counted back from `data_end_ms`, the end of the lake's newest row.
     `end_ms` is the end that was asked for, as far as it has passed; None is that of what was seen. `floors` are what idle
     cards draw, as the window tells; None where nothing was sampled by points, so that nobody need know.
     """
@@ -53,12 +61,18 @@ class WindowLedger:
     summary: Summary
     end_ms: int | None = None
     floors: IdleFloors | None = None
+    window: Window = field(default_factory=Window)
+    data_end_ms: int | None = None
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags that every command over a lake has."""
     parser.add_argument("--lake", metavar="DIR", help="the lake (or FALLOW_LAKE_PATH, or lake.path in the config file)")
-    parser.add_argument("--since", metavar="TIME", help="start: 2026-11-20, 2026-W47, 7d or RFC 3339 (default: all)")
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        help="start: 2026-11-20, 2026-W47, RFC 3339, or 7d: so long before the end of the data (default: all)",
+    )
     parser.add_argument("--until", metavar="TIME", help="end, a day or week inclusive (default: all)")
     parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
 
@@ -67,7 +81,10 @@ def open_inputs(args: argparse.Namespace) -> Inputs:
     """The lake, window and settings that the flags name; raises UsageError and its kinds."""
     settings = config.load({"lake.path": args.lake}, args.config)
     lake = Lake.at(settings.require("lake.path", "--lake"))
-    return Inputs(lake, parse_window(args.since, args.until), settings)
+    zone = time_zone(getattr(args, "timezone", None) or settings.text("report.timezone"))
+    asked, now_ms = AskedWindow(args.since, args.until, zone), SystemClock().now_ms()
+    window = asked.before(now_ms)  # what is no window is said at once
+    return Inputs(lake, Window(), settings, asked) if asked.counts_back else Inputs(lake, window, settings)
 
 
 def load_whole(inputs: Inputs) -> Ledger:
@@ -85,44 +102,76 @@ def history_start_ms(window: Window, history_ms: int = HISTORY_MS) -> int | None
     return window.since_ms - max(history_ms, length_ms)
 
 
-def _load(inputs: Inputs, history_ms: int) -> Ledger:
+def _load(inputs: Inputs, window: Window, history_ms: int) -> Ledger:
     """The ledger of the window and its history; read day by day where it is kept as it is, else all of the lake's."""
-    first_ms = history_start_ms(inputs.window, history_ms)
+    first_ms = history_start_ms(window, history_ms)
     if first_ms is None:
         return load_whole(inputs)
     workers = inputs.settings.integer("ledger.workers")
     with bar("ledger") as progress:
-        found = load_recent(
-            inputs.lake, inputs.ledger_settings, inputs.window, first_ms, workers=workers, progress=progress
-        )
+        found = load_recent(inputs.lake, inputs.ledger_settings, window, first_ms, workers=workers, progress=progress)
     return found or recent(load_whole(inputs), first_ms)
 
 
+def _load_back(inputs: Inputs, asked: AskedWindow, history_ms: int, now_ms: int) -> Ledger:
+    """The same of a window that counts back from the end of the data, which the ledger alone tells."""
+    newest_ms = newest_kept_ms(inputs.lake)
+    if newest_ms is None:
+        return load_whole(inputs)
+    # a day more than the window can need: rows may end on any moment of the newest day, and clocks may be put back
+    least = replace(asked.before(min(newest_ms, now_ms) - DAY_MS), until_ms=None)
+    found = _load(inputs, least, history_ms)
+    window = asked.before(data_end_ms(found.host_ends, now_ms)) if found.host_ends else least
+    is_enough = least.since_ms is None or (window.since_ms or 0) >= least.since_ms
+    return found if is_enough else load_whole(inputs)
+
+
 def load_window_ledger(
-    inputs: Inputs, *, or_empty: bool = False, whole: Ledger | None = None, history_ms: int = HISTORY_MS
+    inputs: Inputs,
+    *,
+    or_empty: bool = False,
+    whole: Ledger | None = None,
+    history_ms: int = HISTORY_MS,
+    now_ms: int | None = None,
 ) -> WindowLedger:
     """The ledger of the window with `history_ms` before it, cut from the whole one where somebody has it already.
 
+    `now_ms` is the wall clock's time, the machine's own by default.
+
     Raises EmptyLakeError where the lake has no rows at all, and unless `or_empty` none in the window.
     """
-    whole = _load(inputs, history_ms) if whole is None else whole
+    asked, now_ms = inputs.back, SystemClock().now_ms() if now_ms is None else now_ms
+    if whole is None:
+        whole = (
+            _load(inputs, inputs.window, history_ms) if asked is None else _load_back(inputs, asked, history_ms, now_ms)
+        )
     if whole.lifetimes.is_empty() and not whole.host_ends:
         raise EmptyLakeError(
             f"the gpu files of the lake at {inputs.lake.root} hold no rows",
             "start `fallow agent run --lake ...`, or bring history in with `fallow import`",
         )
-    inside = clip_ledger(whole, inputs.window)
+    newest_ms = data_end_ms(whole.host_ends, now_ms)
+    window = inputs.window if asked is None else asked.before(newest_ms)
+    whole = whole if asked is None else _with_history(whole, window, history_ms)
+    inside = clip_ledger(whole, window)
     if inside.stretches.is_empty() and not or_empty:
         until_ms = max(whole.host_ends.values())
         raise EmptyLakeError(
-            f"the lake at {inputs.lake.root} holds nothing between {_end(inputs.window.since_ms, 'its beginning')} "
-            f"and {_end(inputs.window.until_ms, 'its end')}",
+            f"the lake at {inputs.lake.root} holds nothing between {_end(window.since_ms, 'its beginning')} "
+            f"and {_end(window.until_ms, 'its end')}",
             f"it has rows from {format_ms(whole.first_ms)} to {format_ms(until_ms)}: "
             "choose a window that has some of them",
         )
     inside, floors = confirmed(inputs, inside)
-    end_ms = _end_ms(whole, inputs.window)
-    return WindowLedger(whole, inside, _summary(inside, inputs.window, end_ms), end_ms, floors)
+    end_ms = _end_ms(whole, window, now_ms)
+    summary = _summary(inside, window, end_ms)
+    return WindowLedger(whole, inside, summary, end_ms, floors, window, newest_ms)
+
+
+def _with_history(whole: Ledger, window: Window, history_ms: int) -> Ledger:
+    """No more of the ledger than the window and its history need."""
+    first_ms = history_start_ms(window, history_ms)
+    return whole if first_ms is None else recent(whole, first_ms)
 
 
 def confirmed(inputs: Inputs, inside: Ledger) -> tuple[Ledger, IdleFloors | None]:
@@ -135,10 +184,10 @@ def confirmed(inputs: Inputs, inside: Ledger) -> tuple[Ledger, IdleFloors | None
     return replace(inside, stretches=with_unconfirmed(rows, floors, inventory)), floors
 
 
-def _end_ms(whole: Ledger, window: Window) -> int | None:
+def _end_ms(whole: Ledger, window: Window, now_ms: int) -> int | None:
     if window.until_ms is None:
         return None
-    return min(window.until_ms, max(*whole.host_ends.values(), SystemClock().now_ms()))
+    return min(window.until_ms, max(*whole.host_ends.values(), now_ms))
 
 
 def _summary(inside: Ledger, window: Window, end_ms: int | None) -> Summary:

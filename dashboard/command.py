@@ -62,7 +62,7 @@ class _Pages:
         self._access = self._chosen()
 
     def make(self) -> Any:
-        """The app. The window is read again with every page: `--since 7d` is the seven days before now, not before the start."""
+        """The app. The window is read again with every page: `--since 7d` ends with the data as they are then, not at the start."""
         return app_of(lambda: open_inputs(self._args), self._access)
 
     def renew(self) -> None:

@@ -40,8 +40,8 @@ _FINDINGS: Mapping[str, type] = {
     "reclaimable": bool,
     "simulated": bool,
 }
-_COUNTS = ("gpus", "rank_gpu_hours", "rank_efficiency")
-_WORDS = ("name", "label", "currency")
+_COUNTS = ("gpus", "rank_gpu_hours", "rank_efficiency", "rank_efficiency_of")
+_WORDS = ("name", "label", "currency", "rank_efficiency_model")
 
 
 def findings(view: View) -> pl.DataFrame:

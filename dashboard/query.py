@@ -11,11 +11,12 @@ from analytics.language.languages import CODES, time_zone
 from analytics.report.compare import window_against
 from analytics.report.day_range import day_window, days_between
 from analytics.scope import Scope
-from fallow.clock import DAY_MS, HOUR_MS, Window, parse_window
+from fallow.clock import AskedWindow, Window, parse_window
 from fallow.errors import UsageError
 
-SPANS = {"24h": 24 * HOUR_MS, "3d": 3 * DAY_MS, "7d": 7 * DAY_MS, "28d": 28 * DAY_MS, "all": None}
-"""Lengths of the window up to the newest row; None is all that the lake has."""
+ALL = "all"
+SPANS = ("24h", "3d", "7d", "28d", ALL)
+"""Windows up to the end of the data, as `--since` takes them; `all` is all that the lake has."""
 
 DEFAULT_SPAN = "7d"
 
@@ -113,11 +114,11 @@ class Query:
         """Whether it names days or moments, in place of a length of time."""
         return bool(self.since or self.until or self.first or self.last)
 
-    def window(self, newest_ms: int, zone: tzinfo = UTC) -> Window:
-        """The window, which unless days or moments are named ends with the newest row of the lake."""
+    def window(self, data_end_ms: int, zone: tzinfo) -> Window:
+        """The window, its spans counted back from the end of the data as `--since` counts them."""
         if self.first or self.last:
             return day_window(*days_between(self.first, self.last), zone)
         if self.since or self.until:
-            return parse_window(self.since or None, self.until or None)
-        span_ms = SPANS[self.span or DEFAULT_SPAN]
-        return Window(None if span_ms is None else newest_ms - span_ms, None)
+            return AskedWindow(self.since or None, self.until or None, zone).before(data_end_ms)
+        span = self.span or DEFAULT_SPAN
+        return AskedWindow(None if span == ALL else span, None, zone).before(data_end_ms)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
-import polars as pl
-
 from analytics.decide.actions import load_actions
 from analytics.decide.annotations import Annotation, load_annotations
-from analytics.language.languages import language, time_zone
+from analytics.language.language import Language
+from analytics.language.languages import language
 from analytics.ledger.build import Ledger
+from analytics.ledger.data_end import data_end_ms
 from analytics.money.window_money import open_owners, open_prices
 from analytics.report.goal_table import open_goals
 from analytics.report.model import Asked, Whole, after_actions, edition_of
@@ -24,7 +24,7 @@ from dashboard.access.people import VIEWER, Reader
 from dashboard.cache import Cache
 from dashboard.query import Query
 from dashboard.view import View
-from fallow.clock import Window
+from fallow.clock import SystemClock, Window
 
 _WINDOWS, _VIEWS, _PAGES = 6, 48, 64
 
@@ -111,10 +111,7 @@ class LakeSnapshot:
 
     def _make(self, query: Query, reader: Reader) -> View:
         window = self._window(self._named(query))
-        settings = self.inputs.settings
-        speaks = language(
-            query.lang or settings.text("report.language"), query.zone or settings.text("report.timezone")
-        )
+        speaks = self._speaks(query)
         whole = window.whole
         with window.turn:
             part = whole.part(query.scope)
@@ -136,14 +133,19 @@ class LakeSnapshot:
             annotations=self._annotations,
         )
 
+    def _speaks(self, query: Query) -> Language:
+        settings = self.inputs.settings
+        return language(query.lang or settings.text("report.language"), query.zone or settings.text("report.timezone"))
+
     def _named(self, query: Query) -> Window:
         if self.has_own_window and not (query.span or query.names_window):
-            return self.inputs.window
-        return query.window(self._newest_ms, time_zone(query.zone or self.inputs.settings.text("report.timezone")))
+            own = self.inputs.back
+            return self.inputs.window if own is None else own.before(self._newest_ms)
+        return query.window(self._newest_ms, self._speaks(query).zone)
 
     def _window(self, window: Window, *, or_empty: bool = False) -> _Window:
         def make() -> _Window:
-            own = replace(self.inputs, window=window)
+            own = replace(self.inputs, window=window, back=None)
             return _Window(Whole(own, load_window_ledger(own, or_empty=or_empty, whole=self._ledger)))
 
         return self._windows.of((window, or_empty), make)
@@ -151,11 +153,12 @@ class LakeSnapshot:
     @property
     def has_own_window(self) -> bool:
         """Whether whoever started the pages has named a window for addresses that name none."""
-        return self.inputs.window != Window(None, None)
+        return self.inputs.back is not None or self.inputs.window != Window(None, None)
 
     @cached_property
     def _newest_ms(self) -> int:
-        return int(self._ledger.stretches.select(pl.col("end").max()).item() or 0)
+        ends = self._ledger.host_ends
+        return data_end_ms(ends, SystemClock().now_ms()) if ends else 0
 
 
 def nobody(reader: Reader) -> Reader:

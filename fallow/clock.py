@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Protocol
 
 from fallow.errors import UsageError
@@ -32,11 +32,10 @@ _UNIT_MS = {
 _LAST_MS = 253_402_300_800_000
 """The end of the year 9999, the last that a datetime can hold."""
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|sec|s|min|m|h|d|w)\s*")
+_WHOLE_DAYS = re.compile(r"\s*(?:\d+\s*[dw]\s*)+")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _WEEK = re.compile(r"(\d{4})-W(\d{1,2})")
-_WHEN_HINT = (
-    "write a day (2026-11-20), a week (2026-W47), a span back from the end (7d) or RFC 3339 (2026-11-20T06:00Z)"
-)
+_WHEN_HINT = "write a day (2026-11-20), a week (2026-W47), a span back from the end of the data (7d) or RFC 3339 (2026-11-20T06:00Z)"
 
 
 class Clock(Protocol):
@@ -86,33 +85,66 @@ def format_duration(duration_ms: int) -> str:
     return " ".join(parts)
 
 
-def parse_window(since: str | None, until: str | None) -> Window:
+@dataclass(frozen=True)
+class AskedWindow:
+    """A window as somebody wrote it, and the time zone whose days a span such as `7d` counts."""
+
+    since: str | None = None
+    until: str | None = None
+    zone: tzinfo = UTC
+
+    @property
+    def counts_back(self) -> bool:
+        """Whether it counts back from a moment that it does not name: the end of the data."""
+        return _is_span(self.until) or (self.until is None and _is_span(self.since))
+
+    def before(self, end_ms: int) -> Window:
+        """The window, its spans counted back from that moment; raises UsageError."""
+        return parse_window(self.since, self.until, end_ms, self.zone)
+
+
+def parse_window(since: str | None, until: str | None, end_ms: int | None = None, zone: tzinfo = UTC) -> Window:
     """The window that --since and --until name.
 
-    A day or week given as --until ends it inclusively (its last moment counts); a span such as `7d` as --since
-    counts back from --until, or, where that is open, from the last whole hour (below a day: the last whole minute), so
-    that the same lake gives the same figures at the next call. Raises UsageError.
+    A day or week given as --until ends it inclusively (its last moment counts); a span such as `7d` as --since counts back
+    from --until, or, where that is open, from `end_ms`. Whole days of it are days of the zone: where the clocks change
+    within them they have an hour more or less. Without `end_ms` spans count back from now, down to the last whole hour
+    (below a day: the last whole minute). Raises UsageError.
     """
-    until_ms = None if until is None else _moment_ms(until, end=True, anchor_ms=SystemClock().now_ms())
-    now_ms = SystemClock().now_ms()
-    since_ms = (
-        None if since is None else _moment_ms(since, end=False, anchor_ms=now_ms if until_ms is None else until_ms)
-    )
-    if since is not None and until_ms is None and since_ms is not None and _DURATION.match(since):
-        since_ms = floor_ms(since_ms, HOUR_MS if now_ms - since_ms >= DAY_MS else MINUTE_MS)
+    anchor_ms = SystemClock().now_ms() if end_ms is None else end_ms
+    until_ms = None if until is None else _moment_ms(until, end=True, anchor_ms=anchor_ms, zone=zone)
+    back_from_ms = anchor_ms if until_ms is None else until_ms
+    since_ms = None if since is None else _moment_ms(since, end=False, anchor_ms=back_from_ms, zone=zone)
+    if end_ms is None and until_ms is None and since_ms is not None and _is_span(since):
+        since_ms = floor_ms(since_ms, HOUR_MS if anchor_ms - since_ms >= DAY_MS else MINUTE_MS)
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
         raise UsageError(f"--since {since} is not before --until {until}", "swap them or widen the window")
     return Window(since_ms, until_ms)
 
 
-def _moment_ms(text: str, *, end: bool, anchor_ms: int) -> int:
-    moment_ms = _read_moment_ms(text, end=end, anchor_ms=anchor_ms)
+def _span_start_ms(end_ms: int, span: str, zone: tzinfo) -> int:
+    """The moment so long before another: a span in days or weeks counts days of the zone, any other is exact."""
+    span_ms = parse_duration_ms(span)
+    if not _WHOLE_DAYS.fullmatch(span) or span_ms > end_ms:
+        return end_ms - span_ms
+    local = from_ms(end_ms).astimezone(zone)
+    # on the clock of the zone, where a day has 23 or 25 hours when that is put forward or back
+    earlier = local.replace(tzinfo=None) - timedelta(milliseconds=span_ms)
+    return to_ms(earlier.replace(tzinfo=zone, fold=local.fold))
+
+
+def _is_span(text: str | None) -> bool:
+    return text is not None and _DURATION.match(text) is not None
+
+
+def _moment_ms(text: str, *, end: bool, anchor_ms: int, zone: tzinfo) -> int:
+    moment_ms = _read_moment_ms(text, end=end, anchor_ms=anchor_ms, zone=zone)
     if not 0 <= moment_ms < _LAST_MS:
         raise UsageError(f"'{text}' is not in the years 1970 to 9999", _WHEN_HINT)
     return moment_ms
 
 
-def _read_moment_ms(text: str, *, end: bool, anchor_ms: int) -> int:
+def _read_moment_ms(text: str, *, end: bool, anchor_ms: int, zone: tzinfo) -> int:
     try:
         if _DAY.fullmatch(text):
             return to_ms(datetime.fromisoformat(text).replace(tzinfo=UTC)) + (DAY_MS if end else 0)
@@ -120,7 +152,7 @@ def _read_moment_ms(text: str, *, end: bool, anchor_ms: int) -> int:
             monday = datetime.combine(date.fromisocalendar(int(week[1]), int(week[2]), 1), datetime.min.time(), UTC)
             return to_ms(monday) + (WEEK_MS if end else 0)
         if _DURATION.match(text):
-            return anchor_ms - parse_duration_ms(text)
+            return _span_start_ms(anchor_ms, text, zone)
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise UsageError(f"'{text}' is not a time", _WHEN_HINT) from error

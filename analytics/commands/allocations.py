@@ -20,9 +20,9 @@ from analytics.allocations.write import write
 from analytics.frames import read_frame
 from analytics.importers.kinds import add_kinds, open_lake
 from analytics.language.plain_text import folded, page_columns
-from analytics.window import Inputs, add_common_arguments, load_window_ledger, open_inputs
+from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from fallow import schema
-from fallow.clock import SystemClock, format_ms
+from fallow.clock import SystemClock, Window, format_ms
 from fallow.errors import EmptyLakeError
 
 SOURCES: tuple[AllocationSource, ...] = (Slurm(), CsvFile())
@@ -82,12 +82,13 @@ def _list(args: argparse.Namespace) -> int:
         )
     allocations = read_frame(files, schema.CLAIM)
     measured_ms = newest_row_ms(inputs.lake) or SystemClock().now_ms()
-    table = listing.allocations_in(allocations, inputs.window, measured_ms)
+    ledger = load_window_ledger(inputs) if args.check or inputs.back else None
+    window = inputs.window if ledger is None else ledger.window
+    table = listing.allocations_in(allocations, window, measured_ms)
     if not table:
-        raise _nothing(inputs, allocations)
+        raise _nothing(inputs.lake.root, window, allocations)
     checked = None
-    if args.check:
-        ledger = load_window_ledger(inputs)
+    if args.check and ledger is not None:
         whole = ledger.whole
         checked = check.check(allocations, ledger.inside.stretches, whole.stretches, whole.lifetimes, files)
     if args.json:
@@ -101,22 +102,22 @@ def _list(args: argparse.Namespace) -> int:
             print(check.as_text(checked), file=sys.stderr)  # the table's shape is fixed
     else:
         width = page_columns()
-        blocks = [listing.as_text(table, inputs.window, measured_ms, width)]
+        blocks = [listing.as_text(table, window, measured_ms, width)]
         if checked is not None:
             blocks.append(folded(check.as_text(checked), width))
         print("\n\n".join(blocks))
     return 0
 
 
-def _nothing(inputs: Inputs, allocations: pl.DataFrame) -> EmptyLakeError:
+def _nothing(root: str, window: Window, allocations: pl.DataFrame) -> EmptyLakeError:
     """What to say of a window in which nothing was allocated."""
-    since_ms, until_ms = inputs.window.since_ms, inputs.window.until_ms
+    since_ms, until_ms = window.since_ms, window.until_ms
     between = [
         "its beginning" if since_ms is None else format_ms(since_ms),
         "its end" if until_ms is None else format_ms(until_ms),
     ]
     known = allocations.select(first=pl.col("time").min(), last=pl.max_horizontal("time", "end").max()).row(0)
     return EmptyLakeError(
-        f"the lake at {inputs.lake.root} holds no allocations between {between[0]} and {between[1]}",
+        f"the lake at {root} holds no allocations between {between[0]} and {between[1]}",
         f"it has allocations from {format_ms(known[0])} to {format_ms(known[1])}: widen --since and --until",
     )

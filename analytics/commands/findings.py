@@ -12,11 +12,15 @@ from difflib import get_close_matches
 from analytics.commands import finding_actions as action_command
 from analytics.commands import finding_show as show_command
 from analytics.decide.filters import Filters, Selection, choose
+from analytics.decide.readiness import waiting_rules
 from analytics.decide.review import Review, review
 from analytics.decide.totals import totals
+from analytics.language.language import ENGLISH
 from analytics.render.findings_table import COLUMNS, row_of
+from analytics.render.report.text import for_text
 from analytics.render.review_text import BLOCKS, Form, review_text
 from analytics.rules import RULES
+from analytics.sections.data_age import data_age
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from analytics.workloads.model import CATEGORIES, Finding
 from fallow.clock import SystemClock, format_ms
@@ -74,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
         write_csv(chosen.listed[: args.limit])
     else:
         form = Form(args.limit, args.details, args.gone)
+        if inputs.back and ledger.data_end_ms and (age := data_age(ledger.data_end_ms, SystemClock().now_ms())):
+            print(f"{for_text(ENGLISH).translate(age)}\n")
         print(review_text(found, ledger.summary, chosen, form, SystemClock().now_ms()))
     return 0
 
@@ -101,6 +107,7 @@ def as_json(found: Review, chosen: Selection, limit: int | None) -> dict[str, ob
         "reversals": found.reversals.as_json() if found.reversals else None,
         "suppressed": len(chosen.suppressed),
         "findings": [finding.as_json() for finding in chosen.listed[:limit]],
+        "waiting": [each.as_json() for each in waiting_rules(found.context)],
         "gone": [finding.as_json() for finding in chosen.gone],
     }
 

@@ -7,8 +7,10 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from analytics.inventory import load_inventory, simulated_text
+from analytics.language.language import ENGLISH
 from analytics.language.plain_text import folded, moment, page_columns
 from analytics.ledger.summary import Summary
 from analytics.money.accounts import GROUPS, Account
@@ -17,8 +19,12 @@ from analytics.render.accounts_text import table_text
 from analytics.render.ledger_text import summary_text
 from analytics.render.money_json import account_json, account_row, energy_json, money_json
 from analytics.render.money_text import basis_lines, energy_lines, state_amounts
-from analytics.scope import Scope, add_scope_arguments, narrow
+from analytics.render.report.text import for_text
+from analytics.report.coverage import Watch
+from analytics.scope import Scope, add_scope_arguments, narrow, narrowed
+from analytics.sections.data_age import data_age
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
+from fallow.clock import SystemClock
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +50,14 @@ def run(args: argparse.Namespace) -> int:
     ledger = narrow(everything, scope, money.costs, inventory, money.owners)
     if not scope.is_all:
         money = money.of(ledger.inside, inventory)
+    now_ms = SystemClock().now_ms()
+    seen = Watch(everything, inventory, now_ms).seen(
+        everything.window, ledger.inside, lambda part: narrowed(part, scope, money.costs, inventory, money.owners)
+    )
+    ledger = replace(ledger, summary=replace(ledger.summary, seen_share=seen.share))
     simulated = inventory.count_simulated(ledger.inside.stretches["gpu"].unique())
     said = simulated_text(simulated, ledger.summary.totals.gpus)
+    age = data_age(ledger.data_end_ms, now_ms) if inputs.back and ledger.data_end_ms else ""
     rows = money.accounts.by(args.by) if args.by else ()
     if args.json:
         print(json.dumps(_as_json(ledger.summary, money, args.by, rows), indent=2))
@@ -53,7 +65,10 @@ def run(args: argparse.Namespace) -> int:
         _write_csv(rows if args.by else (money.accounts.total,), money)
     else:
         width = page_columns()
-        blocks = [*([said] if said else []), *_as_text(ledger.summary, money, args.by, rows, width)]
+        blocks = [
+            *filter(None, (said, for_text(ENGLISH).translate(age))),
+            *_as_text(ledger.summary, money, args.by, rows, width),
+        ]
         print(folded("\n\n".join(blocks), width))
     for remark in money.remarks:
         print(f"fallow: {remark}", file=sys.stderr)

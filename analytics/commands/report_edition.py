@@ -45,7 +45,7 @@ def open_edition(args: argparse.Namespace, now_ms: int) -> Edition:
         if args.since is not None or args.until is not None:
             raise UsageError("--week says the whole window", "leave out --since and --until")
         week = parse_week(args.week, speaks.zone, now_ms)
-        inputs = replace(inputs, window=week.window)
+        inputs = replace(inputs, window=week.window, back=None)
     or_empty = week is not None and week.since_ms <= now_ms
     ledger = load_window_ledger(inputs, or_empty=or_empty, history_ms=REPORT_HISTORY_MS)
     return Edition(build_report(inputs, ledger, Asked(week, Scope.of(args), speaks.zone)), speaks)

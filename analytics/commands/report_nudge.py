@@ -22,11 +22,14 @@ from analytics.delivery.targets import parse_targets
 from analytics.language.language import Language
 from analytics.language.languages import CODES, language
 from analytics.language.plain_text import count, moment, plain
+from analytics.ledger.data_end import data_end_ms
 from analytics.names import JOINER, asked_name
-from analytics.window import Inputs, load_window_ledger, open_inputs
-from fallow.clock import DAY_MS, WEEK_MS, Clock, SystemClock, Window
+from analytics.window import Inputs, WindowLedger, load_window_ledger, open_inputs
+from fallow.clock import DAY_MS, WEEK_MS, AskedWindow, Clock, SystemClock
 from fallow.errors import EmptyLakeError, FallowError, UsageError
 
+REPORT_SPAN = "7d"
+"""Nudges are of the same week as a page without another window."""
 NUDGE_EXAMPLE = "fallow report nudge --lake /srv/lake --send"
 
 
@@ -62,12 +65,11 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
     """Tells them, or says what it would tell; 0 where everything arrived, 1 with a sentence where not."""
     clock = clock or SystemClock()
     now_ms = clock.now_ms()
-    inputs = open_inputs(argparse.Namespace(**vars(args) | {"since": None, "until": None}))
+    inputs = open_inputs(argparse.Namespace(**vars(args) | {"since": REPORT_SPAN, "until": None}))
     zone_name = args.timezone or inputs.settings.text("report.timezone")
     speaks = language(args.lang or inputs.settings.text("report.language"), zone_name)
     quiet = Quiet.of(inputs.settings, speaks.zone)
     contacts = _contacts(inputs)
-    window = Window(now_ms - WEEK_MS, now_ms)
     cool_down_ms = inputs.settings.integer("report.cool_down")
     journal = Journal(inputs.lake.require(), clock, actor_name(args.actor), now_ms - max(cool_down_ms, WEEK_MS))
     if args.send:
@@ -75,7 +77,8 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
     day = day_of(now_ms, speaks.zone)
     past = Past(load_actions(inputs.lake), journal, now_ms - cool_down_ms, day if args.again else None)
     operators = parse_targets(inputs.settings.texts("report.operators"), inputs.settings.text("webhook.kind"))
-    found = _review(replace(inputs, window=window), args.holder, now_ms)
+    inputs, ledger = _week(inputs, now_ms)
+    found = _review(inputs, ledger, args.holder, now_ms)
     if found is None:
         return 0
     asked = asks_from_findings(found.findings, _basis(found, quiet.deadlines(inputs.settings), now_ms))
@@ -120,11 +123,18 @@ def _contacts(inputs: Inputs) -> Contacts:
     return Contacts.load(path, inputs.settings.text("report.opt_out"))
 
 
-def _review(inputs: Inputs, holder: str | None, now_ms: int) -> Review | None:
+def _week(inputs: Inputs, now_ms: int) -> tuple[Inputs, WindowLedger]:
+    """The days up to the end of the data, as far as they have passed, and what the lake knew at that end."""
+    recent = load_window_ledger(inputs, or_empty=True, now_ms=now_ms)
+    end_ms = min(data_end_ms(recent.whole.host_ends, now_ms), now_ms)
+    asked = inputs.back or AskedWindow()
+    week = replace(inputs, window=replace(asked.before(end_ms), until_ms=end_ms), back=None)
+    return week, load_window_ledger(week, or_empty=True, whole=recent.whole, now_ms=now_ms)
+
+
+def _review(inputs: Inputs, ledger: WindowLedger, holder: str | None, now_ms: int) -> Review | None:
     """None where the newest rows are too old to be told of; raises EmptyLakeError, also for a user that nobody is."""
-    ledger = load_window_ledger(inputs, or_empty=True)
-    # a clock that is ahead makes no row newer than now
-    newest_ms = max(min(end_ms, now_ms) for end_ms in ledger.whole.host_ends.values())
+    newest_ms = data_end_ms(ledger.whole.host_ends, now_ms)
     if newest_ms < now_ms - DAY_MS:
         print(f"nobody is told: the lake's newest rows are from {moment(newest_ms)}, and what they say may be over")
         return None

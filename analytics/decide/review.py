@@ -96,7 +96,7 @@ def find_in_window(
     """Runs the rules over the window and over the week before; raises LakeError and ConfigError."""
     now_ms = SystemClock().now_ms() if now_ms is None else now_ms
     context = open_context(inputs, ledger, inventory, now_ms)
-    end_ms = inputs.window.until_ms
+    end_ms = ledger.window.until_ms
     as_of_ms = now_ms if end_ms is None else min(end_ms, now_ms)
     sensitivity = held_gpu_hours(context.inside.stretches)
     if ledger.inside.stretches.is_empty():

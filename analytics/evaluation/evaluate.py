@@ -144,10 +144,10 @@ def evaluate(
     the window is shorter than `every_ms`.
     """
     index = LabelIndex(labels)
-    windows = [inputs.window] if every_ms is None else list(_windows(inputs.window, ledger, every_ms))
+    windows = [ledger.window] if every_ms is None else list(_windows(ledger.window, ledger, every_ms))
     judged = []
     for window in windows:
-        part = replace(inputs, window=window)
+        part = replace(inputs, window=window, back=None)
         cut = ledger if every_ms is None else load_window_ledger(part, or_empty=True, whole=ledger.whole)
         if not cut.inside.stretches.is_empty():
             context = open_context(part, cut, inventory, now_ms)

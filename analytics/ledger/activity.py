@@ -18,3 +18,10 @@ def used_share(measured: Sequence[str] = LOW_ACTIVITY) -> pl.Expr:
     low = (pl.coalesce(*measured, pl.lit(None, pl.Float64)) / 100).clip(0.0, 1.0).fill_null(1.0)
     state = pl.col("state")
     return pl.when(state == "active").then(1.0).when(state == "low").then(low).otherwise(0.0)
+
+
+def by_sm_activity(measured: Sequence[str] = LOW_ACTIVITY) -> pl.Expr:
+    """Whether SM activity is what weights a ledger row; false for all but `low` time."""
+    sm = LOW_ACTIVITY[0]
+    known = pl.col(sm).is_not_null() if sm in measured else pl.lit(value=False)
+    return (pl.col("state") == "low") & known

@@ -23,7 +23,7 @@ from analytics.ledger.rollups import TABLES, Rollups
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.stitch import stitch
 from fallow import schema
-from fallow.clock import DAY_MS, Window, floor_ms, utc_day
+from fallow.clock import DAY_MS, Window, floor_ms, parse_day_ms, utc_day
 from fallow.lake import Lake, LakeFile
 
 
@@ -114,6 +114,12 @@ def load_recent(
             return None
         found, dates = newer, _dates(newer, floor_ms(first_ms, DAY_MS), until_ms)
     return _read(found, days, dates, since_ms) if now else None
+
+
+def newest_kept_ms(lake: Lake) -> int | None:
+    """The start of the newest day of the ledger that the lake keeps; None where it keeps none. Raises LakeError."""
+    dates = [file.date for file in lake.require().all_files(schema.GPU_LIFETIME.name)]
+    return parse_day_ms(max(dates)) if dates else None
 
 
 def _dates(kept: KeptLedger, first_ms: int, until_ms: int | None) -> list[str]:

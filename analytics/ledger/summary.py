@@ -137,6 +137,13 @@ class Summary:
     """What of the time was seen by point samples, and between which bounds the idle time lies."""
     stopped_gpus: int
     """GPUs that were last seen more than an hour before the end; their time after that is in no sum."""
+    seen_share: float | None = None
+    """The observed share of the GPU time of the whole window, silent hosts included; see `analytics.report.coverage`."""
+
+    @property
+    def coverage(self) -> float | None:
+        """The observed share of the window; of the time in the sums alone where nobody looked further."""
+        return self.totals.coverage if self.seen_share is None else self.seen_share
 
     def as_json(self) -> dict[str, object]:
         """The shape that `fallow ledger --json` prints; shares are of the observed time."""
@@ -145,12 +152,13 @@ class Summary:
         return {
             "window": {"since": format_ms(self.since_ms), "until": format_ms(self.until_ms)},
             "gpus": totals.gpus,
-            "coverage": totals.coverage,
+            "coverage": self.coverage,
             "gpu_hours": {"total": totals.total_ms / HOUR_MS} | hours,
             "idle": {
                 "share": ratio(self.idle.zero_ms, observed),
                 "spells": {name: ratio(spell_ms, observed) for name, spell_ms in self.idle.spell_ms.items()},
             },
+            "known_share": totals.coverage,
             "point_samples": {
                 "gpu_hours": totals.sampled_ms / HOUR_MS,
                 "share": totals.sampled,

@@ -7,7 +7,7 @@ In every table each state's cents add up to that state's total, and the states' 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,9 +18,11 @@ from analytics.ledger.build import Ledger
 from analytics.ledger.summary import Totals, ratio
 from analytics.money.cents import nested
 from analytics.money.costs import Costs
+from analytics.money.efficiency_ranks import EfficiencyRank, efficiency_ranks
 from analytics.money.energy import Energy
 from analytics.money.owners import Owners
 from analytics.money.priced_segments import AMOUNT, UNNAMED, pieces_of
+from analytics.ranks import rank
 from analytics.states import ALLOCATED_USED_FIRST, IDLE_ALLOCATED, IN_USE, UNUSED
 from fallow.schema import STATES
 
@@ -45,7 +47,8 @@ class Account:
 
     `name` is None where the row stands for what has none, in the words of `label`. `cents` are of the time that has a price;
     `unpriced_ms` is the rest. Of time and cents, `open_ms` and `open_cents` are those that point samples alone call idle (see
-    `analytics.ledger.sampled`). Ranks begin with 1, the most GPU time and the most efficient; None for what has no name.
+    `analytics.ledger.sampled`). `effective_ms` is the active time and the low time by its activity, `low_by_sm_ms` the low time whose
+    activity is SM activity. `rank_gpu_time` is 1 for the most GPU time; None for what has no name, as `efficiency_rank` is.
     """
 
     label: str
@@ -57,8 +60,10 @@ class Account:
     open_ms: Mapping[str, float]
     open_cents: Mapping[str, int]
     energy: Energy
+    effective_ms: float
+    low_by_sm_ms: float
     rank_gpu_time: int | None = None
-    rank_efficiency: int | None = None
+    efficiency_rank: EfficiencyRank | None = None
 
     @property
     def total_ms(self) -> float:
@@ -86,10 +91,14 @@ class Account:
 
     @property
     def efficiency(self) -> float | None:
-        """Used share of the allocated time, from 0 to 1; None, and never 1, where nothing was allocated."""
-        used, allocated = (sum(self.state_ms[state] for state in states) for states in (IN_USE, ALLOCATED_USED_FIRST))
-        share = ratio(used, allocated)
+        """Effective share of the allocated time, from 0 to 1; None, and never 1, where nothing was allocated."""
+        share = ratio(self.effective_ms, self.allocated_ms)
         return None if share is None else min(max(share, 0.0), 1.0)
+
+    @property
+    def low_by_sm(self) -> float | None:
+        """The share of the low time that counts by its SM activity, the rest by utilization; None without low time."""
+        return ratio(self.low_by_sm_ms, self.state_ms["low"])
 
     @property
     def allocated_open_ms(self) -> float:
@@ -126,7 +135,8 @@ class Accounts:
     def by(self, group: str) -> tuple[Account, ...]:
         """One row per pool, team, ... (GROUPS): days by date, else the most paid, then the most time first."""
         keys = ("state", *_LEVELS.get(group, (group,)))
-        found = _ranked(_accounts(self._pieces, group, keys, whole_gpus=group in _WHOLE_GPUS))
+        rows = _accounts(self._pieces, group, keys, whole_gpus=group in _WHOLE_GPUS)
+        found = _ranked(rows, efficiency_ranks(self._pieces, group))
         if group == "day":
             return tuple(sorted(found, key=lambda row: row.label))
         return tuple(sorted(found, key=lambda row: (-(row.paid_cents or 0), -row.total_ms, row.label)))
@@ -151,12 +161,14 @@ def _accounts(pieces: pl.DataFrame, group: str, keys: Sequence[str], *, whole_gp
     )
     for label, state, gpu_ms, unconfirmed_ms in sums.sort(group, "state").iter_rows():
         state_ms[label][state], open_ms[label][state] = gpu_ms, unconfirmed_ms
-    unpriced = pl.col("gpu_ms").filter(pl.col("amount").is_null()).sum()
+    gpu_ms = pl.col("gpu_ms")
+    unpriced = gpu_ms.filter(pl.col("amount").is_null()).sum()
     whole = pl.col("gpu").filter(~pl.col("instance")).n_unique()
     gpus = (
         pl.when(whole > 0).then(whole).otherwise(pl.col("gpu").n_unique()) if whole_gpus else pl.col("gpu").n_unique()
     )
-    rest = pieces.group_by(group).agg(gpus=gpus, unpriced=unpriced)
+    effective, low_by_sm = (gpu_ms * pl.col("used_share")).sum(), gpu_ms.filter("by_sm").sum()
+    rest = pieces.group_by(group).agg(gpus=gpus, unpriced=unpriced, effective=effective, low_by_sm=low_by_sm)
     energies = _energies(pieces, group, whole_gpus=whole_gpus)
     return [
         Account(
@@ -169,8 +181,10 @@ def _accounts(pieces: pl.DataFrame, group: str, keys: Sequence[str], *, whole_gp
             open_ms=open_ms[label],
             open_cents=open_cents[label],
             energy=energies[label],
+            effective_ms=effective_ms,
+            low_by_sm_ms=low_by_sm_ms,
         )
-        for label, gpu_count, unpriced_ms in rest.sort(group).iter_rows()
+        for label, gpu_count, unpriced_ms, effective_ms, low_by_sm_ms in rest.sort(group).iter_rows()
     ]
 
 
@@ -187,28 +201,16 @@ def _energies(pieces: pl.DataFrame, group: str, *, whole_gpus: bool) -> dict[str
     return {label: found.get(label, Energy(0.0, 0.0, 0.0)) for label in pieces[group].unique()}
 
 
-def _ranked(rows: Sequence[Account]) -> list[Account]:
-    """The rows with the ranks of those that have a name and were given GPUs; equal ones share a rank."""
-    named = [row for row in rows if row.name is not None and row.allocated_ms > 0]
-    by_time = _places(row.allocated_ms for row in named)
-    by_efficiency = _places(row.efficiency or 0.0 for row in named)
-    ranks = {row.label: (by_time[row.allocated_ms], by_efficiency[row.efficiency or 0.0]) for row in named}
+def _ranked(rows: Sequence[Account], by_efficiency: Mapping[str, EfficiencyRank]) -> list[Account]:
+    """The rows with the ranks of those that have a name and were given GPUs."""
+    named = {row.label: row.allocated_ms for row in rows if row.name is not None and row.allocated_ms > 0}
+    times = pl.Series(named.values(), dtype=pl.Float64)
+    by_time = dict(zip(named, times.to_frame("time").select(rank(pl.col("time")))["time"], strict=True))
     return [
-        replace(row, rank_gpu_time=ranks[row.label][0], rank_efficiency=ranks[row.label][1])
-        if row.label in ranks
-        else row
-        for row in rows
+        replace(row, rank_gpu_time=by_time.get(row.label), efficiency_rank=by_efficiency.get(row.label)) for row in rows
     ]
-
-
-def _places(values: Iterable[float]) -> dict[float, int]:
-    """The rank of each value, the largest first."""
-    found: dict[float, int] = {}
-    for place, value in enumerate(sorted(values, reverse=True), start=1):
-        found.setdefault(value, place)
-    return found
 
 
 def _empty() -> Account:
     no_time, no_cents = dict.fromkeys(STATES, 0.0), dict.fromkeys(STATES, 0)
-    return Account("", None, 0, no_time, no_cents, 0.0, no_time, no_cents, Energy(0.0, 0.0, 0.0))
+    return Account("", None, 0, no_time, no_cents, 0.0, no_time, no_cents, Energy(0.0, 0.0, 0.0), 0.0, 0.0)

@@ -7,7 +7,7 @@ import re
 import polars as pl
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL, Inventory
-from analytics.ledger.activity import LOW_ACTIVITY, used_share
+from analytics.ledger.activity import LOW_ACTIVITY, by_sm_activity, used_share
 from analytics.mig import MIG_PREFIX
 from analytics.money.cents import MICROCENTS
 from analytics.money.costs import Costs
@@ -51,11 +51,13 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
 
     Columns: state, day, gpu, host, pool, model, holder, account, team, organisation (names, UNNAMED where there is none),
     gpu_ms, amount (microcents, null without a price), open_share (of it, that point samples alone call idle), used_share (of it,
-    see `analytics.ledger.activity`), spell_ms (how long its whole interval lasts), energy_mj, energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
+    see `analytics.ledger.activity`), by_sm (whether SM activity says so), spell_ms (how long its whole interval lasts), energy_mj,
+    energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
     GPU, not shared, and of the first holder only).
     """
     span = pl.col("end") - pl.col("time")
     there = [name for name in _COLUMNS if name in stretches.columns]
+    measured = [name for name in LOW_ACTIVITY if name in there]
     rows = (
         placed(stretches.select(there), costs, inventory)
         .with_row_index("row")
@@ -66,7 +68,8 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
             amount=(pl.col("gpu_ms") * pl.col("rate") / HOUR_MS * 100 * MICROCENTS).round().cast(AMOUNT),
             day=pl.col("time") // DAY_MS,
             open_share=pl.col("unconfirmed_ms") / span if "unconfirmed_ms" in there else pl.lit(0.0),
-            used_share=used_share([name for name in LOW_ACTIVITY if name in there]),
+            used_share=used_share(measured),
+            by_sm=by_sm_activity(measured),
         )
         .with_columns(spell_ms=pl.col("stretch_end") - pl.col("stretch_start") if "stretch_end" in there else span)
         .drop("unconfirmed_ms", "stretch_start", "stretch_end", *LOW_ACTIVITY, strict=False)

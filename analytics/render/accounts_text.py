@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from analytics.language.plain_text import count, hours, percent, plain, wrap
 from analytics.ledger.summary import OPEN_FROM
 from analytics.money.accounts import Account
+from analytics.money.efficiency_ranks import EfficiencyRank
 from analytics.money.window_money import Money
 from analytics.render.money_text import WIDTH, amount
-from analytics.sections.names import account_name
+from analytics.sections.names import account_name, card_name
 from analytics.states import IN_USE
 from fallow.clock import HOUR_MS
 
@@ -46,7 +47,7 @@ _LAYOUTS = (
     _Layout(with_rank=False, with_money=True, without=("unavailable", "unknown"), least=14),
     _Layout(with_rank=True, with_money=False, without=(), least=21),
     _Layout(with_rank=False, with_money=False, without=(), least=12),
-    _Layout(with_rank=False, with_money=False, without=("unavailable", "unknown"), least=12),
+    _Layout(with_rank=False, with_money=False, without=("unavailable", "unknown"), least=9),
 )
 """The first that fits is taken."""
 
@@ -72,8 +73,8 @@ def table_text(rows: Sequence[Account], group: str, money: Money, width: int = W
         if len(lines[0]) <= width:
             break
     notes = [
-        "in use: share of the allocated time in the states low and active"
-        + (", with its rank" if layout.with_rank else ""),
+        _efficiency_note(total),
+        *(["rank 1 is the most efficient of those who had the same model"] if layout.with_rank else []),
         *_absent(parts),
         *_open(shown, total),
     ]
@@ -103,10 +104,10 @@ def _columns(
     """The cells of each column, its heading first."""
     columns = [
         ["GPU-hours", *(hours(round(row.total_ms)) for row in rows)],
-        ["in use", *map(_in_use, rows)],
+        ["efficiency", *map(_efficiency, rows)],
     ]
     if with_rank:
-        columns.append(["rank", *("" if row.rank_efficiency is None else f"{row.rank_efficiency}." for row in rows)])
+        columns.append(["rank", *(_rank(row.efficiency_rank) for row in rows)])
     if any(row.paid_cents is not None for row in rows):
         columns.append([f"paid {currency}", *(_paid(row) for row in rows)])
     unit = currency if with_money else "%"
@@ -136,7 +137,7 @@ def _absent(parts: Sequence[str]) -> list[str]:
 
 
 def _open(rows: Sequence[Account], total: Account) -> list[str]:
-    """What the mark at a row's share in use means; nothing where point samples leave nothing open."""
+    """What the mark at a row's efficiency means; nothing where point samples leave nothing open."""
     open_ms = sum(total.open_ms.values())
     if not any(map(_is_open, rows)):
         return []
@@ -147,7 +148,20 @@ def _is_open(row: Account) -> bool:
     return row.allocated_open_ms > 0 and row.allocated_open_ms >= OPEN_FROM * row.allocated_ms
 
 
-def _in_use(row: Account) -> str:
+def _rank(rank: EfficiencyRank | None) -> str:
+    return "" if rank is None else f"{rank.place}/{rank.compared} {card_name(rank.model)}"
+
+
+def _efficiency_note(total: Account) -> str:
+    """What the column says, and by what low time counts in it."""
+    share = total.low_by_sm
+    if share is None:
+        return "efficiency: share of the allocated time in the state active"
+    by = f"its SM activity (measured for {percent(share)} of it), else utilization" if share else "its utilization"
+    return f"efficiency: active time and low time by {by}, as a share of the allocated time"
+
+
+def _efficiency(row: Account) -> str:
     return "-" if row.efficiency is None else percent(row.efficiency) + ("+" if _is_open(row) else "")
 
 

@@ -17,7 +17,7 @@ from analytics.sections.finding_heading import cost_of, heading, label_of_wanted
 from analytics.workloads.model import Finding
 
 ENDED = tr("nothing to take back: it has ended")
-NONE = tr("no findings: no rule has anything to say of this window")
+NONE = tr("no findings: no rule that has enough history found anything in this window")
 _WIDTH = 98
 """100 columns less the report's indent."""
 _LABEL = 12

@@ -23,7 +23,7 @@ def summary_text(
     """The window's numbers on about fifteen lines, with what each state cost where that is given."""
     totals = summary.totals
     lines = [
-        f"{count(totals.gpus, 'GPU')}, {moment(summary.since_ms)} to {moment(summary.until_ms)}, {percent(totals.coverage)} of the time observed",
+        f"{count(totals.gpus, 'GPU')}, {moment(summary.since_ms)} to {moment(summary.until_ms)}, {percent(summary.coverage)} of the time observed",
         *_sampled(summary),
         *stopped_lines(summary),
         "",

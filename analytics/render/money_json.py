@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from analytics.money.accounts import Account
+from analytics.money.efficiency_ranks import EfficiencyRank
 from analytics.money.energy import Energy, Grid
 from analytics.money.prices import Price
 from analytics.money.window_money import Money
@@ -22,7 +23,7 @@ def money_json(money: Money) -> dict[str, object]:
     return {
         "currency": money.currency,
         **cost_json(total),
-        "efficiency": total.efficiency,
+        **_efficiency(total),
         "prices": [
             {"model": each.model, "pool": each.pool, "gpus": each.gpus} | price_json(each.price) for each in money.basis
         ],
@@ -51,9 +52,9 @@ def account_json(row: Account, money: Money) -> dict[str, object]:
         "unconfirmed_gpu_hours": {state: row.open_ms[state] / HOUR_MS for state in UNUSED},
         "currency": money.currency,
         **cost_json(row),
-        "efficiency": row.efficiency,
+        **_efficiency(row),
         "rank_gpu_hours": row.rank_gpu_time,
-        "rank_efficiency": row.rank_efficiency,
+        **rank_json(row.efficiency_rank),
         "energy": _energy(row.energy, money.grid),
     }
 
@@ -71,9 +72,9 @@ def account_row(row: Account, money: Money) -> dict[str, object]:
         "currency": money.currency,
         **{f"{part}_cost": amount for part, amount in parts(row).items()},
         **{name: value for name, value in cost_json(row).items() if name != "cost"},
-        "efficiency": row.efficiency,
+        **_efficiency(row),
         "rank_gpu_hours": row.rank_gpu_time,
-        "rank_efficiency": row.rank_efficiency,
+        **rank_json(row.efficiency_rank),
         **{name if name.startswith("energy") else f"energy_{name}": value for name, value in energy.items()},
     }
 
@@ -105,6 +106,25 @@ def price_json(price: Price | None) -> dict[str, object]:
         "source": None if price is None else price.source,
         "origin": None if price is None else price.origin,
         "stated": None if price is None else price.stated,
+    }
+
+
+def rank_json(rank: EfficiencyRank | None) -> dict[str, object]:
+    """The rank by efficiency, among how many, on which model, and the own figures on it; null where nobody is to compare with."""
+    return {
+        "rank_efficiency": None if rank is None else rank.place,
+        "rank_efficiency_of": None if rank is None else rank.compared,
+        "rank_efficiency_model": None if rank is None else rank.model,
+        "rank_efficiency_gpu_hours": None if rank is None else rank.allocated_ms / HOUR_MS,
+        "efficiency_on_model": None if rank is None else rank.efficiency,
+    }
+
+
+def _efficiency(row: Account) -> dict[str, object]:
+    return {
+        "effective_gpu_hours": row.effective_ms / HOUR_MS,
+        "efficiency": row.efficiency,
+        "low_by_sm_share": row.low_by_sm,
     }
 
 

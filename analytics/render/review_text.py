@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from analytics.decide.filters import Selection
+from analytics.decide.readiness import waiting_rules
 from analytics.decide.review import Review
 from analytics.decide.totals import FindingTotals, totals
+from analytics.language.language import ENGLISH
 from analytics.language.plain_text import count, hours, moment, plain, wrap
 from analytics.ledger.summary import Summary
 from analytics.money.owners import Owners
 from analytics.names import JOINER
 from analytics.quality.model import named
 from analytics.render.findings_text import Beside, findings_text, gone_lines
+from analytics.render.report.text import for_text
 from analytics.sections.findings import reversals_text
+from analytics.sections.readiness import waiting
 from analytics.workloads.model import Context, Finding
 from analytics.workloads.wording import hours_by_threshold
 from fallow.clock import DAY_MS, HOUR_MS
@@ -80,6 +84,7 @@ def _head(review: Review, summary: Summary, chosen: Selection, sums: FindingTota
         *([_ahead(review.context)] if review.context.ahead else []),
         f"{fleet}held without a kernel: {hours_by_threshold(review.sensitivity)}{_sampled(summary)}",
         *([fleet + reversals_text(review.reversals)] if review.reversals else []),
+        *([for_text(ENGLISH).translate(more)] if (more := waiting(waiting_rules(review.context))) else []),
         *([f"{count(hidden, 'finding')} suppressed; --all shows them"] if hidden else []),
     ]
 

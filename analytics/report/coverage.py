@@ -43,7 +43,7 @@ class Seen:
     """A window as it was asked for, up to now where it is not over, and what was observed of its GPU time.
 
     `gpus` were seen in it or in the four weeks before its end. `unseen_ms` is the GPU time of those of which nothing is
-    known. `last_ms` is when the last of them was seen, None where there are none; `silent` are the most GPUs first.
+    known; `outside_ms` of it lies before a host's first row or after its last and is in no sum, the rest is `unknown` there. `last_ms` is when the last of them was seen, None where there are none; `silent` are the most GPUs first.
     """
 
     since_ms: int
@@ -51,6 +51,7 @@ class Seen:
     gpus: int
     observed_ms: float
     unseen_ms: float
+    outside_ms: float
     last_ms: int | None
     silent: tuple[Silent, ...]
 
@@ -103,12 +104,15 @@ class Watch:
         )
         own_rows = inside.stretches.select("gpu", "state", "time", "end", "gpu_share")
         there = pl.concat([own_rows["gpu"], unseen["gpu"]]).unique()
+        observed = totals_by(own_rows, "'all'").values()
+        unseen_ms = unseen.select(((pl.col("end") - pl.col("time")) * pl.col("gpu_share")).sum()).item()
         return Seen(
             since_ms=since_ms,
             until_ms=until_ms,
             gpus=_count(there),
-            observed_ms=sum(totals.observed_ms for totals in totals_by(own_rows, "'all'").values()),
-            unseen_ms=unseen.select(((pl.col("end") - pl.col("time")) * pl.col("gpu_share")).sum()).item(),
+            observed_ms=sum(totals.observed_ms for totals in observed),
+            unseen_ms=unseen_ms,
+            outside_ms=max(0.0, unseen_ms - sum(totals.state_ms["unknown"] for totals in observed)),
             last_ms=_last(there, silent, until_ms),
             silent=_by_host(silent, until_ms),
         )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.ledger.summary import Totals
+from analytics.money.efficiency_ranks import EfficiencyRank
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Step:
 class UserFigures:
     """What a team or a holder was given and what was made of it; `name` is None for those who are not named.
 
-    Ranks begin with 1 among `ranked` of them: the most GPU time, and the highest efficiency (used share of the allocated time).
-    `open_ms` of the held and reserved time is what point samples alone call idle.
+    `rank_gpu_time` is 1 for the most GPU time, among `ranked` of them. `low_by_sm_ms` of the low time is in `effective_ms` by its SM
+    activity, the rest by utilization. `open_ms` of the held and reserved time is what point samples alone call idle.
     """
 
     name: str | None
@@ -50,14 +51,17 @@ class UserFigures:
     team: str | None
     gpu_ms: float
     allocated_ms: float
+    effective_ms: float
+    low_ms: float
+    low_by_sm_ms: float
     held_ms: float
     reserved_ms: float
     open_ms: float
     cents: int | None
     efficiency: float | None
     rank_gpu_time: int | None
-    rank_efficiency: int | None
     ranked: int
+    efficiency_rank: EfficiencyRank | None
 
 
 @dataclass(frozen=True)

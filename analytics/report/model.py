@@ -88,6 +88,10 @@ class Report:
     seen_before: tuple[Seen, ...]
     left_out: int
     floors: IdleFloors | None = None
+    counted_back_from_ms: int | None = None
+    """The end of the data, where the window was asked for as a span before it."""
+    made_ms: int = 0
+    """The wall clock's time when the report was made."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -130,7 +134,7 @@ class Whole:
     """
 
     def __init__(self, inputs: Inputs, ledger: WindowLedger) -> None:
-        self._now_ms = SystemClock().now_ms()
+        self.made_ms = SystemClock().now_ms()
         self._first = self
         self.inputs = inputs
         self.ledger = ledger
@@ -144,7 +148,7 @@ class Whole:
         """What the rules found, whatever people did about it."""
         if self._first is not self:
             return self._first.found
-        return find_in_window(self.inputs, self.ledger, self.inventory, self._now_ms)
+        return find_in_window(self.inputs, self.ledger, self.inventory, self.made_ms)
 
     @cached_property
     def review(self) -> Review:
@@ -185,7 +189,7 @@ class Whole:
 
     @cached_property
     def _watch(self) -> Watch:
-        return Watch(self.ledger, self.inventory, self._now_ms)
+        return Watch(self.ledger, self.inventory, self.made_ms)
 
     def seen(self, window: Window, inside: Ledger, scope: Scope) -> Seen:
         """How much of a window was observed; `inside` is what the scope leaves of the ledger in it."""
@@ -250,7 +254,7 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
     spans = part.inside.stretches
     gpus = spans.select("gpu", "host").unique().sort("gpu")
     found, left_out = _part_of(whole, scope, spans)
-    seen = whole.seen(inputs.window, part.inside, scope)
+    seen = whole.seen(ledger.window, part.inside, scope)
     now = Figures(part.summary.totals, money.accounts.total, seen)
     weeks = _weeks(whole, asked, seen, now)
     earlier = weeks[1 : 1 + WEEKS_BEFORE]
@@ -261,7 +265,7 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         hosts=gpus["host"].n_unique(),
         settings=inputs.ledger_settings,
         held_min_ms=inputs.settings.integer("findings.held_min"),
-        summary=part.summary,
+        summary=replace(part.summary, seen_share=seen.share),
         money=money,
         hours=_hours(spans, part.summary),
         groups=_groups(spans, money, inventory, asked.zone),
@@ -285,6 +289,8 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         seen_before=tuple(each.seen for each in earlier),
         left_out=left_out,
         floors=ledger.floors,
+        counted_back_from_ms=ledger.data_end_ms if inputs.back else None,
+        made_ms=whole.made_ms,
     )
 
 

@@ -22,7 +22,7 @@ from analytics.workloads.confidence import grade
 from analytics.workloads.evidence_labels import label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, gpu_ms_of, whole_number
-from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
 
@@ -64,6 +64,7 @@ BLIND_SPOT = Rule(
     category="coverage",
     sentence=of_gpus("not observed well enough"),
     per_host=True,
+    history=HistoryNeed(gpu_hours=GPU_HOURS_MIN),
     thresholds={
         "share": f"more than {SHARE_MAX:.0%} of the host's GPU time (the coverage that high confidence wants)",
         "hours": f"at least {GPU_HOURS_MIN} GPU-hours in the window (from where Job Defense Shield sends a mail)",

@@ -15,9 +15,9 @@ from analytics.language.quantities import Bytes
 from analytics.language.sentences import tr
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.evidence_labels import label
+from analytics.workloads.evidence_labels import bounded, label
 from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, finding_of
-from analytics.workloads.model import Context, Finding, Rule
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS, stretches_of
 from analytics.workloads.sharing import (
     ALIGNED_MIN_HOURS,
@@ -41,6 +41,7 @@ from analytics.workloads.workloads import (
     seen_long_enough,
     workloads,
 )
+from fallow.clock import HOUR_MS
 
 _INTERFERENCE = tr("NVML cannot see how workloads slow each other down: try it, and let the time per step decide")
 
@@ -75,6 +76,7 @@ CO_LOCATION = Rule(
     category="right_size",
     sentence=of_gpus("with workloads that might share one card (try it first)"),
     per_host=True,
+    history=HistoryNeed(ALIGNED_MIN_HOURS * HOUR_MS),
     thresholds={
         "memory": f"98th percentiles of the hourly peaks together at most {MEMORY_MAX_SHARE:.0%} of the card (facts: co-location)",
         "utilization": f"together at most {BUSY_MAX_PCT:g} % for 95 % of the hours seen side by side, and of the samples (facts: co-location)",
@@ -88,8 +90,16 @@ CO_LOCATION = Rule(
     labels=(
         label("mem_together_bytes", "memory needed together: {value}", Bytes),
         label("aligned_hours", "seen side by side for {value} h"),
-        label("gpu_util_together_p95_pct", "together at most {value} % for 95 % of the hours"),
-        label("gpu_util_together_bursts_p95_pct", "together at most {value} % for 95 % of samples"),
+        bounded(
+            "gpu_util_together_p95_pct",
+            "together at most {value} % for 95 % of the hours (the rule: {limit} %)",
+            BUSY_MAX_PCT,
+        ),
+        bounded(
+            "gpu_util_together_bursts_p95_pct",
+            "together at most {value} % for 95 % of samples (the rule: {limit} %)",
+            BUSY_MAX_PCT,
+        ),
     ),
     find=co_location_findings,
 )

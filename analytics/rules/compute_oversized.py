@@ -11,7 +11,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from analytics.workloads.model import Context, Finding, Rule
+from analytics.language.language import Sentence
+from analytics.language.quantities import Number
+from analytics.language.sentences import tr
+from analytics.workloads.evidence_labels import Known
+from analytics.workloads.model import Context, Finding, Label, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS
 from analytics.workloads.smaller_cards import PRICE_THRESHOLDS, SMALLER_CARD_LABELS, smaller_card_findings
 from analytics.workloads.wording import of_gpus
@@ -20,6 +24,7 @@ from analytics.workloads.workloads import (
     NEARLY_IDLE,
     PEAK_THRESHOLDS,
     WORK_THRESHOLDS,
+    WORKLOAD_HISTORY,
     above_a_gpu_day,
     with_demand,
     workloads,
@@ -30,6 +35,17 @@ OUT_OF_MEMORY_SHARE = 0.97
 
 _MEAN_MAX_PCT = 0.95 * IDLE_MAX_PCT + 0.05 * 100
 """The highest mean of what is at most IDLE_MAX_PCT for 95 % of the time."""
+
+
+def _utilization_words(known: Known, _: Finding) -> list[Sentence]:
+    """What it stayed within, beside the limit that this was tested against, and the peaks outside of that time."""
+    within, most = (Number(float(known[key]), 1) for key in ("gpu_util_p95_pct", "gpu_util_max_pct"))
+    return [
+        tr(
+            "utilization {within} % or less for 95 % of the time (the rule: {limit} %), {most} % at the most",
+            within=within, limit=Number(IDLE_MAX_PCT), most=most,
+        )
+    ]  # fmt: skip
 
 
 def compute_oversized_findings(context: Context) -> Iterator[Finding]:
@@ -54,6 +70,7 @@ COMPUTE_OVERSIZED = Rule(
         "busy for at most a fifth of the time, where a slower or older card would do",
     ),
     per_host=False,
+    history=WORKLOAD_HISTORY,
     thresholds={
         "utilization": f"above 0 and at most {IDLE_MAX_PCT:g} % for 95 % of the time (Princeton Job Defense Shield: GPU too powerful)",
         "memory": "the lesser card holds it; a workload that took 97 % of its card or more may have run out of memory and is left out",
@@ -63,6 +80,9 @@ COMPUTE_OVERSIZED = Rule(
         **NEED_THRESHOLDS,
         **WORK_THRESHOLDS,
     },
-    labels=SMALLER_CARD_LABELS,
+    labels=(
+        *SMALLER_CARD_LABELS,
+        Label(("gpu_util_p95_pct", "gpu_util_max_pct"), _utilization_words),
+    ),
     find=compute_oversized_findings,
 )

@@ -19,7 +19,7 @@ from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, ties
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN, held_gpu_ms
-from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.processes import held_by_work
 from analytics.workloads.window_end import on_host_ahead, still_going
 from analytics.workloads.wording import of_gpus
@@ -49,6 +49,7 @@ HELD = Rule(
     category="reclaim",
     sentence=of_gpus("held without running a kernel"),
     per_host=True,
+    history=HistoryNeed(setting="held_min_ms"),
     thresholds={
         "findings.held_min": "60 min, a setting (after 60 idle minutes 42 % of idle intervals last another hour, after 5 only 4.7 %: "
         "GenTD26 serving trace)",

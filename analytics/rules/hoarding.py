@@ -21,7 +21,7 @@ from analytics.workloads.commands import quote, watch_command
 from analytics.workloads.evidence_labels import counted, label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import gpu_ms_of, joined, whole_number
-from analytics.workloads.model import Context, Finding, Rule
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
 from analytics.workloads.wording import agreeing, of_gpus, whole_gpus
 from fallow.clock import DAY_MS, HOUR_MS
 
@@ -100,6 +100,7 @@ HOARDING = Rule(
     category="demand",
     sentence=of_gpus("of a team whose quota or allocation far exceeds its use"),
     per_host=False,
+    history=HistoryNeed(HISTORY_MIN_DAYS * DAY_MS),
     thresholds={
         "quota": f"Q{QUANTILE * 100:.0f} of the GPUs that the team has at once, hour by hour over {HISTORY_DAYS} days, under {SHARE_MAX:.0%} of its "
         "quota (facts of the field)",

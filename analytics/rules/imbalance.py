@@ -27,7 +27,7 @@ from analytics.workloads.ledger_rows import (
     whole_hours,
     within_hours,
 )
-from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Label, Rule
 from analytics.workloads.processes import program_runs, serving_gpus
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
@@ -64,6 +64,7 @@ IMBALANCE = Rule(
     category="efficiency",
     sentence=of_gpus("that did less than half the work of the busiest GPU of the same job"),
     per_host=False,
+    history=HistoryNeed(SUSTAINED_H * HOUR_MS),
     thresholds={
         "spread": f"(max - min) / max of the GPUs' hourly means above {SPREAD_MIN} (half of the slower GPUs' time is waiting)",
         "sustained": f"at least {SUSTAINED_H} hours in a row (an evaluation on one rank is over sooner)",

@@ -13,9 +13,10 @@ import polars as pl
 from analytics.language.language import Sentence
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
+from analytics.ranks import rank
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.evidence_labels import label
+from analytics.workloads.evidence_labels import label, rank_label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import (
     first_ms,
@@ -26,7 +27,7 @@ from analytics.workloads.ledger_rows import (
     whole_hours,
     within_hours,
 )
-from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.processes import serving_gpus
 from analytics.workloads.wording import gpus_of, of_gpus
 from fallow.clock import HOUR_MS
@@ -47,12 +48,12 @@ def inefficient_findings(context: Context) -> Iterator[Finding]:
         weighed.group_by("whom")
         .agg(gpu_hours=pl.col("gpu_share").fill_null(1.0).sum())
         .sort("gpu_hours", "whom", descending=(True, False))
-        .with_columns(rank=pl.int_range(1, pl.len() + 1))
+        .with_columns(rank=rank(pl.col("gpu_hours")))
     )
     holders = busy["whom"].n_unique()
-    for whom, _, rank in ranked.filter(pl.col("gpu_hours") > GPU_HOURS_MIN).iter_rows():
+    for whom, _, place in ranked.filter(pl.col("gpu_hours") > GPU_HOURS_MIN).iter_rows():
         own = busy.filter(pl.col("whom") == whom)
-        yield _inefficient_finding(context, whom, own, f"{rank} of {holders}")
+        yield _inefficient_finding(context, whom, own, f"{place} of {holders}")
 
 
 INEFFICIENT = Rule(
@@ -60,6 +61,7 @@ INEFFICIENT = Rule(
     category="efficiency",
     sentence=of_gpus("busy, but with few SMs active or at low power"),
     per_host=False,
+    history=HistoryNeed(HOUR_MS, gpu_hours=GPU_HOURS_MIN),
     thresholds={
         "busy": f"hourly utilization of at least {BUSY_FROM_PCT:g} % (one kernel at a time is enough for 100 %)",
         "sm_active": f"hourly SM activity below {SM_BELOW_PCT:g} % (Acme Kalos: median 33 % at a median utilization of 97 %)",
@@ -68,6 +70,7 @@ INEFFICIENT = Rule(
         "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield mails from there on)",
     },
     labels=(
+        rank_label("rank {rank} of {holders} users of busy GPUs by inefficient GPU-hours"),
         label("dram_active_mean_pct", "mean memory bandwidth {value} %"),
         label("share_of_busy_hours", "{value} of the busy hours", Share),
         label("inefficient_gpu_hours", "{value} such GPU-hours"),
@@ -76,7 +79,7 @@ INEFFICIENT = Rule(
 )
 
 
-def _inefficient_finding(context: Context, whom: str, busy: pl.DataFrame, rank: str) -> Finding:
+def _inefficient_finding(context: Context, whom: str, busy: pl.DataFrame, rank_among: str) -> Finding:
     poor = busy.filter("poor")
     stretches = within_hours(context, poor)
     holder, host = poor["holder"][0], str(poor["host"].mode().sort()[0])
@@ -86,7 +89,7 @@ def _inefficient_finding(context: Context, whom: str, busy: pl.DataFrame, rank: 
         INEFFICIENT,
         stretches,
         subject=whom,
-        numbers=_inefficient_numbers(busy, poor, stretches, rank),
+        numbers=_inefficient_numbers(busy, poor, stretches, rank_among),
         failed=[known_holder(newest_source(stretches), holder), _unmeasured(poor)],
         next_command=monitor_command(host, here),
         holder=holder,
@@ -159,7 +162,7 @@ def _gpus_with(hours: pl.DataFrame, column: str) -> int:
 
 
 def _inefficient_numbers(
-    busy: pl.DataFrame, poor: pl.DataFrame, stretches: pl.DataFrame, rank: str
+    busy: pl.DataFrame, poor: pl.DataFrame, stretches: pl.DataFrame, rank_among: str
 ) -> dict[str, EvidenceValue]:
     means = ("gpu_util_mean_pct", "sm_active_mean_pct", "dram_active_mean_pct", "power_mean_w")
     limits = poor["limit_w"].drop_nulls()
@@ -169,7 +172,7 @@ def _inefficient_numbers(
         "gpus_with_sm_activity": _gpus_with(poor, "sm_active_mean_pct"),
         "power_limit_w": limits.mean() if len(limits) else None,
         "share_of_busy_hours": poor.height / busy.height,
-        "rank_among_holders": rank,
+        "rank_among_holders": rank_among,
         "inefficient_gpu_hours": gpu_ms_of(stretches) / HOUR_MS,
         "jobs": joined(stretches, "job"),
     }

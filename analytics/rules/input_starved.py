@@ -20,10 +20,10 @@ from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import first_ms, joined, newest_source, whole_hours, within_hours
-from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.processes import serving_gpus
 from analytics.workloads.wording import of_gpus
-from fallow.clock import DAY_MS
+from fallow.clock import DAY_MS, HOUR_MS
 
 UTIL_FROM_PCT = 10.0
 UTIL_BELOW_PCT = 70.0
@@ -81,6 +81,7 @@ INPUT_STARVED = Rule(
     category="efficiency",
     sentence=of_gpus("that waited for input"),
     per_host=True,
+    history=HistoryNeed(HOUR_MS, gpu_hours=GPU_HOURS_MIN),
     thresholds={
         "utilization": f"hourly mean from {UTIL_FROM_PCT:g} to {UTIL_BELOW_PCT:g} % (46 % of low-utilization jobs: data operations, ICSE'24)",
         "gaps": f"at most {STANDING_MAX:.0%} of the hour in rows without any kernel (longer stops are phases, not waits)",

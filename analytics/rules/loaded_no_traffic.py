@@ -21,7 +21,7 @@ from analytics.workloads.ending_commands import Ties, ending_command, listed_now
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, whole_number
-from analytics.workloads.model import Context, Finding, Rule
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
 from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
 from analytics.workloads.window_end import last_rows
@@ -79,6 +79,7 @@ LOADED_NO_TRAFFIC = Rule(
     category="reclaim",
     sentence=of_gpus("loaded with a server that gets no requests"),
     per_host=True,
+    history=HistoryNeed(QUIET_MS),
     thresholds={
         "quiet": f"no request running, waiting or finished for the last {QUIET_MS // HOUR_MS} h by the server's own metrics (a day with its "
         "night; ours)",

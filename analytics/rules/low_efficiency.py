@@ -10,16 +10,18 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from analytics.language.quantities import Share
+from analytics.language.language import Sentence
+from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
+from analytics.ranks import rank
 from analytics.states import OCCUPIED
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.evidence_labels import label
+from analytics.workloads.evidence_labels import Known, label, rank_label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, SEVERAL, gpus_on, newest_source
-from analytics.workloads.model import Context, Finding, Rule
+from analytics.workloads.model import Context, Finding, HistoryNeed, Label, Rule
 from analytics.workloads.process_lists import is_service
-from analytics.workloads.wording import of_gpus
+from analytics.workloads.wording import gpus_of, of_gpus
 from fallow.clock import HOUR_MS
 
 EFFICIENCY_MAX = 0.25
@@ -29,19 +31,65 @@ TOP = 15
 KNOWN_MIN = 0.9
 
 
+def _use() -> dict[str, pl.Expr]:
+    """GPU time, efficiency over the time of known utilization, and SM activity beside the utilization of the same time."""
+    share, util = pl.col("gpu_share"), pl.col("gpu_util_mean_pct")
+    util_ms = pl.col("util_ms") * share
+    known_ms, used_ms = util_ms.sum(), (util / 100 * util_ms).sum()  # null utilization is unknown and in neither sum
+    with_sm = pl.col("sm_active_mean_pct").is_not_null()
+    sm_ms = util_ms.filter(with_sm).sum()
+    return {
+        "gpu_ms": GPU_MS.sum(),
+        "used_ms": used_ms,
+        "efficiency": pl.when(known_ms > 0).then((used_ms / known_ms).clip(0, 1)),
+        "known_share": known_ms / GPU_MS.sum(),
+        "sm_gpus": pl.col("gpu").filter(with_sm).n_unique(),
+        "sm_pct": pl.when(sm_ms > 0).then((pl.col("sm_active_mean_pct") * util_ms).filter(with_sm).sum() / sm_ms),
+        "util_with_sm_pct": pl.when(sm_ms > 0).then((util * util_ms).filter(with_sm).sum() / sm_ms),
+        "sm_known_share": pl.when(sm_ms > 0).then(sm_ms / known_ms),
+    }
+
+
+_USE = _use()
+
+
+def _sm_words(known: Known, _: Finding) -> list[Sentence]:
+    """SM activity with the utilization of the very time for which it was measured."""
+    if known.get("sm_active_mean_pct") is None:
+        return []
+    return [
+        tr(
+            "SM activity, measured for {share} of that time: mean {sm} % at a mean utilization of {util} %",
+            share=Share(float(known["sm_known_share"])), sm=Number(float(known["sm_active_mean_pct"]), 1),
+            util=Number(float(known["gpu_util_mean_with_sm_pct"]), 1),
+        )
+    ]  # fmt: skip
+
+
+def _user_words(known: Known, finding: Finding) -> list[Sentence]:
+    """The mean by which the user was judged, where that is over more GPUs than are named."""
+    gpus = int(known["user_gpus"])
+    if gpus <= len(finding.gpus):
+        return []
+    mean = Number(float(known["user_gpu_util_mean_pct"]), 1)
+    return [tr("{mean} % over all {gpus} that the user had", mean=mean, gpus=gpus_of(gpus))]
+
+
 def low_efficiency_findings(context: Context) -> Iterator[Finding]:
-    """The largest users whose GPUs are busy for at most a quarter of the time: one finding per user."""
+    """The largest users whose GPUs are busy for at most a quarter of the time, in the mean over all of them: one finding per user, about those of the GPUs of which it is true by themselves."""
     held = context.inside.stretches.filter(pl.col("holder").is_not_null() & pl.col("state").is_in(OCCUPIED))
     owned = held.join(_low_efficiency_services(context), on="holder", how="anti")
     holders = _low_efficiency_holders(owned)
-    low = holders.filter(
-        (pl.col("rank") <= TOP)
-        & (pl.col("gpu_ms") > GPU_HOURS_MIN * HOUR_MS)
+    low = holders.head(TOP).filter(
+        (pl.col("gpu_ms") > GPU_HOURS_MIN * HOUR_MS)
         & (pl.col("fleet_share") >= FLEET_SHARE_MIN)
         & (pl.col("efficiency") <= EFFICIENCY_MAX)
     )
+    by_gpu = owned.group_by("holder", "gpu").agg(**_USE).filter(pl.col("efficiency") <= EFFICIENCY_MAX)
     for row in low.iter_rows(named=True):
-        yield _low_efficiency_finding(context, row, owned.filter(pl.col("holder") == row["holder"]), holders.height)
+        mine = owned.filter(pl.col("holder") == row["holder"])
+        named = mine.join(by_gpu, on=("holder", "gpu"), how="semi")
+        yield _low_efficiency_finding(context, row, named, f"{row['rank']} of {holders.height}", mine["gpu"].n_unique())
 
 
 LOW_EFFICIENCY = Rule(
@@ -49,6 +97,7 @@ LOW_EFFICIENCY = Rule(
     category="efficiency",
     sentence=of_gpus("at a mean utilization of 25 % or less, of one of the largest users"),
     per_host=False,
+    history=HistoryNeed(gpu_hours=GPU_HOURS_MIN),
     thresholds={
         "utilization": f"mean over the time in which its processes held GPUs of at most {EFFICIENCY_MAX:.0%} (Job Defense Shield; "
         "GPUs that are reserved and have no process are not part of it)",
@@ -56,15 +105,21 @@ LOW_EFFICIENCY = Rule(
         "share": f"at least {FLEET_SHARE_MIN:.0%} of all GPU-hours that processes held (Job Defense Shield)",
         "users": f"among the {TOP} users with the most GPU-hours (Job Defense Shield)",
     },
-    labels=(label("share_of_held_hours", "{value} of all occupied GPU-hours", Share),),
+    labels=(
+        Label(("user_gpus", "user_gpu_util_mean_pct"), _user_words),
+        Label(("sm_active_mean_pct", "gpu_util_mean_with_sm_pct", "sm_known_share"), _sm_words),
+        rank_label("rank {rank} of {holders} users by occupied GPU-hours"),
+        label("share_of_held_hours", "the user has {value} of all occupied GPU-hours", Share),
+    ),
     find=low_efficiency_findings,
 )
 
 
 def _low_efficiency_finding(
-    context: Context, row: Mapping[str, float | str], stretches: pl.DataFrame, holders: int
+    context: Context, row: Mapping[str, float | str], stretches: pl.DataFrame, rank_among: str, user_gpus: int
 ) -> Finding:
-    holder, known = str(row["holder"]), float(row["known_share"])
+    use = stretches.select(**_USE).row(0, named=True)
+    holder, known = str(row["holder"]), float(use["known_share"])
     host = str(stretches["host"][0])
     failed = (
         [
@@ -83,12 +138,16 @@ def _low_efficiency_finding(
         stretches,
         subject=holder,
         numbers={
-            "gpu_util_mean_pct": 100 * float(row["efficiency"]),
-            "used_gpu_hours": float(row["used_ms"]) / HOUR_MS,
-            "rank_among_holders": f"{row['rank']} of {holders}",
+            "gpu_util_mean_pct": 100 * use["efficiency"],
+            "user_gpus": user_gpus,
+            "user_gpu_util_mean_pct": 100 * float(row["efficiency"]),
+            "used_gpu_hours": use["used_ms"] / HOUR_MS,
+            "rank_among_holders": rank_among,
             "share_of_held_hours": row["fleet_share"],
-            "sm_active_mean_pct": row["sm_pct"],
-            "gpus_with_sm_activity": row["sm_gpus"] or None,
+            "sm_active_mean_pct": use["sm_pct"],
+            "gpu_util_mean_with_sm_pct": use["util_with_sm_pct"],
+            "sm_known_share": use["sm_known_share"],
+            "gpus_with_sm_activity": use["sm_gpus"] or None,
             "holder_source": newest_source(stretches),
         },
         failed=[failed],
@@ -113,22 +172,10 @@ def _low_efficiency_services(context: Context) -> pl.DataFrame:
 
 
 def _low_efficiency_holders(owned: pl.DataFrame) -> pl.DataFrame:
-    """Per holder: GPU time, rank by it, share of all, efficiency over the time of known utilization, SM activity."""
-    share = pl.col("gpu_share")
-    known_ms = (pl.col("util_ms") * share).sum()
-    # null utilization is unknown and in neither sum
-    used_ms = (pl.col("gpu_util_mean_pct") / 100 * pl.col("util_ms") * share).sum()
-    sm_ms = GPU_MS.filter(pl.col("sm_active_mean_pct").is_not_null()).sum()
+    """Per holder: GPU time, rank by it, share of all, and what `_USE` says."""
     return (
         owned.group_by("holder")
-        .agg(
-            gpu_ms=GPU_MS.sum(),
-            used_ms=used_ms,
-            efficiency=pl.when(known_ms > 0).then((used_ms / known_ms).clip(0, 1)),
-            known_share=known_ms / GPU_MS.sum(),
-            sm_gpus=pl.col("gpu").filter(pl.col("sm_active_mean_pct").is_not_null()).n_unique(),
-            sm_pct=pl.when(sm_ms > 0).then((pl.col("sm_active_mean_pct") * GPU_MS).sum() / sm_ms),
-        )
+        .agg(**_USE)
         .sort("gpu_ms", "holder", descending=(True, False))
-        .with_columns(rank=pl.int_range(1, pl.len() + 1), fleet_share=pl.col("gpu_ms") / pl.col("gpu_ms").sum())
+        .with_columns(rank=rank(pl.col("gpu_ms")), fleet_share=pl.col("gpu_ms") / pl.col("gpu_ms").sum())
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from analytics.workloads.evidence_labels import label
 from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS
 from analytics.workloads.smaller_cards import PRICE_THRESHOLDS, SMALLER_CARD_LABELS, smaller_card_findings
@@ -19,6 +20,7 @@ from analytics.workloads.workloads import (
     NEARLY_IDLE,
     PEAK_THRESHOLDS,
     WORK_THRESHOLDS,
+    WORKLOAD_HISTORY,
     above_a_gpu_day,
     with_demand,
     workloads,
@@ -48,6 +50,7 @@ MEMORY_OVERSIZED = Rule(
         "needing at most half of the card's memory, where a smaller card would do",
     ),
     per_host=False,
+    history=WORKLOAD_HISTORY,
     thresholds={
         "oversized": f"the card has at least {OVERSIZED:g} times the memory that is needed (the next smaller card has half)",
         "utilization": f"above {IDLE_MAX_PCT:g} % for more than 5 % of the time: up to that `compute_oversized` says it",
@@ -57,6 +60,9 @@ MEMORY_OVERSIZED = Rule(
         **NEED_THRESHOLDS,
         **WORK_THRESHOLDS,
     },
-    labels=SMALLER_CARD_LABELS,
+    labels=(
+        label("gpu_util_p95_pct", "utilization {value} % or less for 95 % of the time"),
+        *SMALLER_CARD_LABELS,
+    ),
     find=memory_oversized_findings,
 )

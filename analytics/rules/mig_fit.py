@@ -34,6 +34,7 @@ from analytics.workloads.workloads import (
     PEAK_THRESHOLDS,
     REPORTED_FROM_GPU_MS,
     WORK_THRESHOLDS,
+    WORKLOAD_HISTORY,
     above_a_gpu_day,
     nvlinked,
     runs_of,
@@ -84,6 +85,7 @@ MIG_FIT = Rule(
     category="right_size",
     sentence=of_gpus("with work that would fit into a MIG instance of the card"),
     per_host=True,
+    history=WORKLOAD_HISTORY,
     thresholds={
         "profile": "the first with an SM share of at least the 98th percentile of SM activity and with the memory needed "
         "(1g: 1/7 and 1/8, 2g: 2/7 and 2/8, 3g: 3/7 and 4/8, 4g: 4/7 and 4/8; Kruize, NVIDIA MIG user guide)",

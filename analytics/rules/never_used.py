@@ -18,7 +18,7 @@ from analytics.workloads.confidence import watched_holders
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, whole_number
-from analytics.workloads.model import Context, Evidence, Finding, Rule
+from analytics.workloads.model import Context, Evidence, Finding, HistoryNeed, Rule
 from analytics.workloads.window_end import seen_lately
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
@@ -46,6 +46,7 @@ NEVER_USED = Rule(
     category="reclaim",
     sentence=of_gpus("never used since first seen"),
     per_host=True,
+    history=HistoryNeed(setting="never_used_min_ms"),
     thresholds={
         "findings.never_used_min": "7 d of observed time, a setting (a whole week, so that a weekend alone is no surplus)"
     },

@@ -24,7 +24,7 @@ from analytics.workloads.ending_commands import ending_command, ties
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, by_job, joined, newest_source
-from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.processes import program_stretches
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
@@ -65,6 +65,7 @@ PARTIAL_USE = Rule(
     category="reclaim",
     sentence=of_gpus("that never worked while other GPUs of the same job did"),
     per_host=False,
+    history=HistoryNeed(MIN_MS),
     thresholds={
         "unused": f"mean utilization over the job's whole time under {UNUSED_BELOW_PCT} % (loading libraries takes seconds)",
         "used": f"another GPU of the job with a mean of at least {USED_FROM_PCT:g} % (more than a start-up)",

@@ -22,11 +22,12 @@ from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label, varying
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import gpus_on
-from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS, stretches_of
 from analytics.workloads.smaller_cards import demand_of
 from analytics.workloads.wording import gpus_of, of_gpus
 from analytics.workloads.workloads import (
+    RUN_MIN_MS,
     WORK_THRESHOLDS,
     above_a_gpu_day,
     runs_of,
@@ -90,6 +91,7 @@ PREALLOCATED = Rule(
     category="right_size",
     sentence=of_gpus("with memory reserved in advance, so that the need is not known"),
     per_host=False,
+    history=HistoryNeed(RUN_MIN_MS),
     thresholds={
         "preallocated": NEED_THRESHOLDS["preallocated"],
         "need": "weights and the used share of the KV cache times 1.15, where the server's metrics and the model's name tell; "

@@ -20,7 +20,7 @@ from analytics.workloads.ending_commands import Ties, ties
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN, by_job, gpu_ms_of, joined, whole_number
-from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
@@ -49,6 +49,7 @@ RESERVED_UNUSED = Rule(
     category="reclaim",
     sentence=of_gpus("allocated without a process on it", "allocated without a process on them"),
     per_host=True,
+    history=HistoryNeed(setting="held_min_ms"),
     thresholds={
         "of a job": "allocated to a Slurm job or pod, without a process for at least findings.held_min (as `held`)",
         "standing": f"any other allocation: without a process for at least {format_duration(STANDING_MIN_MS)} (longer than a weekend; ours)",

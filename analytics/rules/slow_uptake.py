@@ -18,7 +18,7 @@ from analytics.workloads.commands import watch_command
 from analytics.workloads.evidence_labels import counted, label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import whole_number
-from analytics.workloads.model import Context, Finding, Rule
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
@@ -49,6 +49,7 @@ SLOW_UPTAKE = Rule(
     category="demand",
     sentence=of_gpus("slow to be used since it was added", "slow to be used since they were added"),
     per_host=True,
+    history=HistoryNeed(START_MS + FIRST_USE_MAX_DAYS * DAY_MS),
     thresholds={
         "first use": f"no process within {FIRST_USE_MAX_DAYS} days of being first seen (as `never_used`)",
         "ramp": f"no day with {RAMP_SHARE:.0%} of the fleet's mean activity within {RAMP_MAX_DAYS} days (half the mean; two weeks are ours)",

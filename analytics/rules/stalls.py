@@ -21,7 +21,7 @@ from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import counted, label, varying
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import GPU_MS, gpus_on, joined, newest_source, occupancies, one_job
-from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.processes import program_stretches, serving_gpus
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
@@ -88,6 +88,7 @@ STALLS = Rule(
         "that stood still together at regular intervals during their job",
     ),
     per_host=False,
+    history=HistoryNeed(COUNT_MIN * STALL_MIN_MS),
     thresholds={
         "length": f"{STALL_MIN_MS // SECOND_MS} s to {STALL_MAX_MS // MINUTE_MS} min without a kernel on every GPU of the job "
         "(shorter ones come from input, longer ones are idle intervals)",

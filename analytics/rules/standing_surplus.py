@@ -21,7 +21,7 @@ from analytics.states import IN_USE, UNUSED
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Rule, Value
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Label, Rule, Value
 from analytics.workloads.pool_need import POOL_MIN_GPUS, PoolNeed, history_start_ms, pool_needs
 from analytics.workloads.surplus import (
     BLOCKS,
@@ -38,7 +38,7 @@ from analytics.workloads.surplus import (
     Surplus,
 )
 from analytics.workloads.wording import of_gpus, whole_gpus
-from fallow.clock import MINUTE_MS
+from fallow.clock import DAY_MS, MINUTE_MS
 
 _KEYS = (
     "pool", "model", "pool_gpus", "needed_at_once_gpus", "needed_at_once_max_gpus", "needed_quantile", "needed_with_reserve_gpus",
@@ -119,6 +119,7 @@ STANDING_SURPLUS = Rule(
     category="reclaim",
     sentence=of_gpus("beyond what the pool needed at once"),
     per_host=False,
+    history=HistoryNeed(HISTORY_MIN_DAYS * DAY_MS),
     thresholds={
         "reserve": f"N - ceil(Q(D) * {1 + MARGIN:g} * (1 + 1/days)); D: GPUs active in the last {RECENT_MS // MINUTE_MS} min, highest "
         f"in each hour of up to {HISTORY_MAX_DAYS} days and, if that is more, of the last 7 (facts of the field; the last week is ours)",

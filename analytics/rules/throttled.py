@@ -18,7 +18,7 @@ from analytics.workloads.confidence import measured_enough
 from analytics.workloads.evidence_labels import label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import first_ms, joined, newest_source, whole_hours, within_hours
-from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
 
@@ -71,6 +71,7 @@ THROTTLED = Rule(
     category="efficiency",
     sentence=of_gpus("slowed down while it worked", "slowed down while they worked"),
     per_host=True,
+    history=HistoryNeed(ACTIVE_HOURS_MIN * HOUR_MS),
     thresholds={
         "heat": f"more than {SHARE_MIN:.0%} of the active time (heat is a fault at any load)",
         "brake": f"more than {SHARE_MIN:.0%} of the active time by power while the mean draw is below {CAP_POWER_FROM:.0%} of the limit",

@@ -41,7 +41,7 @@ from analytics.workloads.fading import (
 )
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined
-from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Label, Rule
 from analytics.workloads.window_end import last_rows
 from analytics.workloads.wording import floored, of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, from_ms, parse_day_ms
@@ -85,6 +85,7 @@ WIND_DOWN = Rule(
     category="demand",
     sentence=of_gpus("still with a user whose work has faded or whose project ends"),
     per_host=False,
+    history=HistoryNeed(RECENT_DAYS * DAY_MS),
     thresholds={
         "gap": f"time without activity over the 95th percentile of past gaps above {GAP_RATIO:g}, from {GAPS_MIN} gaps of at least "
         f"{PAUSE_MS // HOUR_MS} h (facts of the field), and at least {GAP_MIN_MS // DAY_MS} days (longer than a weekend; ours)",

@@ -19,7 +19,7 @@ from analytics.workloads.ending_commands import Ties, ending_command, listed_now
 from analytics.workloads.evidence_labels import counted, label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, whole_number
-from analytics.workloads.model import Context, Finding, Rule
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
 from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
 from analytics.workloads.wording import of_gpus
@@ -64,6 +64,7 @@ ZOMBIE_HOLDER = Rule(
     category="reclaim",
     sentence=of_gpus("held by processes that outlived their purpose"),
     per_host=True,
+    history=HistoryNeed(setting="held_min_ms"),
     thresholds={
         ENDED: f"the source of the allocations says that the processes' Slurm job or pod ended {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's "
         "time; ours), they were started before, and no kernel ran for findings.held_min",

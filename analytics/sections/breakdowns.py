@@ -42,7 +42,7 @@ def totals_section(by: str, groups: Sequence[tuple[str, Totals]]) -> Section:
             SectionColumn(by, _NAMES[by], _KINDS[by]),
             SectionColumn("gpus", tr("GPUs"), "count"),
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            SectionColumn("observed", tr("observed"), "share"),
+            SectionColumn("observed", tr("known"), "share"),
             *(SectionColumn(f"{state}_share", _SHORT.get(state, tr(state)), "share") for state in OBSERVED),
         ),
         rows=tuple(

@@ -20,7 +20,7 @@ _Groups = Sequence[tuple[str | Quantity | LinkedCell, Totals]]
 _SHOWN = 60
 _TITLES = {"day": tr("Coverage by day"), "pool": tr("Coverage by pool"), "model": tr("Coverage by model"), "host": tr("Coverage by host")}  # fmt: skip
 _QUESTIONS = {
-    "day": tr("Which days were not fully observed? Observed share of the GPU time."),
+    "day": tr("Which days were not fully observed? Known share of the GPU-hours in the sums."),
     "pool": tr("Which pools are observed less than the others?"),
     "model": tr("Which models are observed less than the others?"),
     "host": tr("Which hosts are observed less than the others?"),
@@ -67,7 +67,7 @@ def _coverage(by: str, groups: _Groups, shown: _Groups, more: str) -> Section:
         headline=_headline(groups),
         columns=(
             SectionColumn(by, _HEADS[by], "name"),
-            SectionColumn("coverage", tr("observed"), "share_bar"),
+            SectionColumn("coverage", tr("known"), "share_bar"),
             *sampled,
             SectionColumn("gpus", tr("GPUs"), "count"),
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analytics.language.language import Language, SentenceList
+from analytics.language.language import Language, Sentence, SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Date, Moment, Number, Share, Span
+from analytics.language.quantities import Date, GpuHours, Moment, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
-from analytics.report.coverage import Silent
+from analytics.report.coverage import Seen, Silent
 from analytics.report.model import Report
+from analytics.sections.data_age import data_age
 from analytics.sections.point_samples import every, is_sampled
+from fallow.clock import HOUR_MS
 
 _NAMED = 5
 """Silent hosts that are named; the others are counted."""
@@ -48,20 +50,23 @@ def facts(report: Report, language: Language) -> list[tuple[str, str]]:
 
 
 def _window(report: Report) -> str:
-    """The week, or any other window as far as it has passed."""
+    """The week, or any other window as far as it has passed; and how old the data are that it counts back from."""
     until_ms = report.seen.until_ms if report.week is None else report.week.until_ms
-    return tr("{since} to {until}", since=Moment(report.seen.since_ms), until=Moment(until_ms))
+    said = tr("{since} to {until}", since=Moment(report.seen.since_ms), until=Moment(until_ms))
+    back_from_ms = report.counted_back_from_ms
+    age = "" if back_from_ms is None else data_age(back_from_ms, report.made_ms)
+    return SentenceList([said, age], "; ") if age else said
 
 
 def _observed(report: Report) -> str:
     """How much of the time, and how much of that at moments only."""
-    totals = report.summary.totals
-    if not is_sampled(totals):
-        return _seen(report)
-    return tr(
-        "{seen}; {share} of it by point samples, one every {span}",
-        seen=_seen(report), share=Share(totals.sampled), span=every(report),
-    )  # fmt: skip
+    totals, said = report.summary.totals, _seen(report)
+    if is_sampled(totals):
+        said = tr(
+            "{seen}; {share} of it by point samples, one every {span}",
+            seen=said, share=Share(totals.sampled), span=every(report),
+        )  # fmt: skip
+    return SentenceList([said, *outside(report.seen)], "; ")
 
 
 def _seen(report: Report) -> str:
@@ -69,6 +74,14 @@ def _seen(report: Report) -> str:
     if report.week is None or seen.until_ms >= report.week.until_ms:
         return tr("{share} of the time", share=share)
     return tr("{share} of the time up to {moment}", share=share, moment=Moment(seen.until_ms))
+
+
+def outside(seen: Seen) -> list[Sentence]:
+    """How much of the rest is not among the unknown hours of any table: a host that came or fell silent in the window."""
+    if not round(seen.outside_ms / HOUR_MS, 1):
+        return []
+    hours = GpuHours(seen.outside_ms)
+    return [tr("{hours} GPU-hours before a host's first row or after its last are in no sum", hours=hours)]
 
 
 def _silent(hosts: Sequence[Silent]) -> str:

@@ -130,7 +130,7 @@ def further_findings(report: Report) -> Section | None:
 
 def _found(found: Sequence[Finding]) -> str:
     if not found:
-        return tr("No findings: no rule has anything to say of this window.")
+        return tr("No findings: no rule that has enough history found anything in this window.")
     gpus = len(wanted(found))
     return tr_many(
         "{number} finding with {gpus} to take back or ask about.", "{number} findings with {gpus} to take back or ask about.",

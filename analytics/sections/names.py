@@ -7,6 +7,7 @@ from analytics.language.language import Language
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Quantity
 from analytics.language.sentences import tr
+from analytics.money.cards import card
 from analytics.money.priced_segments import NOT_KNOWN
 from analytics.sections.section import Cell
 
@@ -16,6 +17,12 @@ NAME_MOST = 200
 def place_name(name: str, most: int = NAME_MOST) -> str:
     """The name of a pool or a model on one line; where there is none, the words for that."""
     return tr(name) if name in (NO_POOL, UNKNOWN_MODEL) else plain(name, most)
+
+
+def card_name(model: str) -> str:
+    """The short name of a model that is known, else its own."""
+    known = card(model)
+    return plain(model, NAME_MOST) if known is None else known.name
 
 
 def account_name(label: str) -> str:

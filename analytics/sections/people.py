@@ -9,9 +9,10 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share, from_cents
 from analytics.language.sentences import tr
 from analytics.ledger.summary import OPEN_FROM, ratio
+from analytics.money.efficiency_ranks import EfficiencyRank
 from analytics.report.figures import UserFigures
 from analytics.report.model import Report
-from analytics.sections.names import NAME_MOST, account_name
+from analytics.sections.names import NAME_MOST, account_name, card_name
 from analytics.sections.point_samples import unconfirmed_note
 from analytics.sections.section import Cell, Section, SectionColumn, StateBar
 
@@ -47,12 +48,11 @@ def _people(report: Report, kind: str, title: str, people: Sequence[UserFigures]
             *((SectionColumn("team", tr("team"), "team"),) if with_team else ()),
             SectionColumn("bar", tr("used, held, reserved"), "bar"),
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            SectionColumn("rank_gpu_time", tr("rank"), "count"),
             SectionColumn("used", tr("used"), "gpu_hours"),
             SectionColumn("held", tr("held idle"), "gpu_hours"),
             SectionColumn("reserved", tr("reserved"), "gpu_hours"),
             SectionColumn("efficiency", tr("efficiency"), "share"),
-            SectionColumn("rank_efficiency", tr("rank"), "count"),
+            SectionColumn("rank_efficiency", tr("rank"), "words"),
             *((SectionColumn("cost", tr("cost, {currency}", currency=currency), "money"),) if with_money else ()),
         ),
         rows=tuple(_row(each, most_ms, with_team=with_team, with_money=with_money) for each in ordered),
@@ -62,10 +62,11 @@ def _people(report: Report, kind: str, title: str, people: Sequence[UserFigures]
             number=Number(len(rest)), hours=GpuHours(sum(each.allocated_ms for each in rest)),
         ),
         notes=(
-            tr("Each rank is among all who were given GPUs: by GPU-hours, and by efficiency."),
+            tr("Rank 1 is the most efficient of all who had a GPU-hour or more of the same model: for each, the model of which it had most."),
+            *low_note(ordered),
             *unconfirmed_note(sum(each.open_ms for each in ordered) if any(map(_is_open, ordered)) else 0),
         ) if ordered else (),
-        terms=(term("efficiency"),) if ordered else (),
+        terms=(term("efficiency"), term("effective time")) if ordered else (),
         states=("active", "held", "reserved") if ordered else (),
         wide=True,
     )  # fmt: skip
@@ -102,6 +103,27 @@ def efficiency(person: UserFigures) -> Share | str | None:
     return tr("{share} or more", share=share) if share and _is_open(person) else share
 
 
+def _rank(rank: EfficiencyRank | None) -> str:
+    """Empty for those who had their model to themselves."""
+    if rank is None:
+        return ""
+    return tr("{rank}/{compared} {model}", rank=Number(rank.place), compared=Number(rank.compared), model=card_name(rank.model))  # fmt: skip
+
+
+def low_note(people: Sequence[UserFigures]) -> list[str]:
+    """By what their low time counts; nothing where they have none."""
+    low_ms = sum(each.low_ms for each in people)
+    by_sm = ratio(sum(each.low_by_sm_ms for each in people), low_ms)
+    if by_sm is None:
+        return []
+    return [
+        tr(
+            "{hours} GPU-hours in the state low count as their activity: SM activity for {share} of them, else utilization.",
+            hours=GpuHours(low_ms), share=Share(by_sm),
+        )
+    ]  # fmt: skip
+
+
 def _name(person: UserFigures) -> str:
     return account_name(person.label) if person.name is None else plain(person.name, NAME_MOST)
 
@@ -114,11 +136,10 @@ def _row(each: UserFigures, most_ms: float, *, with_team: bool, with_money: bool
         *((plain(each.team, NAME_MOST) if each.team else "",) if with_team else ()),
         StateBar({state: ratio(span_ms, most_ms) or 0.0 for state, span_ms in spans.items()}),
         GpuHours(each.allocated_ms),
-        "" if each.rank_gpu_time is None else Number(each.rank_gpu_time),
         GpuHours(used_ms),
         GpuHours(each.held_ms),
         GpuHours(each.reserved_ms),
         efficiency(each),
-        "" if each.rank_efficiency is None else f"{each.rank_efficiency}/{each.ranked}",
+        _rank(each.efficiency_rank),
         *((Number(from_cents(each.cents), 2),) if with_money else ()),
     )

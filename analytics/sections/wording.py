@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from analytics.decide.readiness import waiting_rules
 from analytics.decide.totals import totals
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
@@ -11,6 +12,7 @@ from analytics.report.model import Report
 from analytics.scope import Scope
 from analytics.sections.facts import silent_host_names
 from analytics.sections.point_samples import state_share, useful_share
+from analytics.sections.readiness import waiting
 from analytics.states import UNUSED
 
 TITLE = tr("GPU waste report")
@@ -72,10 +74,20 @@ def headline(report: Report) -> str:
 def reclaimable(report: Report) -> str:
     """What the findings add up to, as of the end or of the last moment seen; a GPU in two findings counts once.
 
-    Nothing where nothing was seen.
+    Behind it the rules that know too little to find anything yet. Nothing where nothing was seen.
     """
     if report.is_empty:
         return ""
+    return with_waiting(report, _reclaimable(report))
+
+
+def with_waiting(report: Report, said: str) -> str:
+    """The sentence, and behind it the rules that know too little to find anything yet."""
+    more = waiting(waiting_rules(report.review.context))
+    return SentenceList([said, more], " ") if more else said
+
+
+def _reclaimable(report: Report) -> str:
     found = totals(report.findings)
     now, sure = found.gpus_to_take, found.gpus_to_take_surely
     last_ms = report.seen.last_ms

@@ -31,7 +31,7 @@ def open_context(
     inventory = inventory or ledger.whole.inventory or load_inventory(inputs.lake)
     settings = inputs.settings
     # whoever read more of the lake, such as a report, gets the same findings
-    first_ms = history_start_ms(inputs.window)
+    first_ms = history_start_ms(ledger.window)
     rollups = ledger.whole.rollups.inside(Window(first_ms, until_ms))
     whole = ledger.whole if first_ms is None else recent(ledger.whole, first_ms)
     owners, prices = settings.text("money.owners"), settings.text("money.prices")
@@ -39,7 +39,7 @@ def open_context(
         whole=known_at(whole, Window(None, until_ms)),
         inside=known_at(ledger.inside, Window(None, until_ms)),
         rollups=rollups,
-        window=inputs.window,
+        window=ledger.window,
         since_ms=ledger.summary.since_ms,
         until_ms=until_ms,
         inventory=inventory,
@@ -49,7 +49,7 @@ def open_context(
         settings=FindingSettings(
             *(settings.integer(f"findings.{name}") for name in ("held_min", "never_used_min", "horizon"))
         ),
-        latest=_latest(inputs.window, ledger, seen, now_ms),
+        latest=_latest(ledger.window, ledger, seen, now_ms),
         lake=inputs.lake,
         ahead=frozenset(seen.ahead),
         floors=ledger.floors,

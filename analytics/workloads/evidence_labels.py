@@ -106,9 +106,19 @@ def _with_sm_activity(known: Known, finding: Finding) -> list[Sentence]:
     return [tr("SM activity measured on {part} of {gpus}", part=shown_plainly(part), gpus=gpus_of(len(finding.gpus)))]
 
 
-def _rank(known: Known, _: Finding) -> list[Sentence]:
-    rank, holders = str(known["rank_among_holders"]).split(" of ")
-    return [tr("rank {rank} of {holders} among the users", rank=rank, holders=holders)]
+def bounded(key: str, text: str, limit: float) -> Label:
+    """A value beside the limit that it was tested against, which the text has as `{limit}`."""
+    return Label((key,), lambda known, _: [tr(text, value=shown_plainly(known[key]), limit=Number.as_given(limit))])
+
+
+def rank_label(sentence: str) -> Label:
+    """The rank among the users; the sentence, with `{rank}` and `{holders}`, names the figure of which rank 1 has the most."""
+
+    def words(known: Known, _: Finding) -> list[Sentence]:
+        rank, holders = str(known["rank_among_holders"]).split(" of ")
+        return [tr(sentence, rank=rank, holders=holders)]
+
+    return Label(("rank_among_holders",), words)
 
 
 def _prices(known: Known, finding: Finding) -> list[Sentence]:
@@ -158,7 +168,6 @@ SHARED_LABELS = (
     label("commands", "commands {value}"),
     label("jobs", "jobs {value}"),
     label("gpus_of_the_job", "{value} GPUs in the job"),
-    Label(("rank_among_holders",), _rank),
     label("recommended_card", "{value} would do"),
     label("recommended_memory_bytes", "it has {value}", Bytes),
     # how many of a card there are does not say that any is free, and a note tells where there is none

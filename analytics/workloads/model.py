@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
@@ -217,12 +217,26 @@ class Label:
 
 
 @dataclass(frozen=True)
+class HistoryNeed:
+    """What has to be known before a rule can find anything: so long a time, so long as a setting says, so many GPU-hours."""
+
+    span_ms: int = 0
+    setting: Literal["held_min_ms", "never_used_min_ms"] | None = None
+    gpu_hours: float = 0.0
+
+    def least_ms(self, settings: FindingSettings, gpus: int) -> int:
+        """How long a fleet of so many GPUs has to be observed at the least."""
+        by_setting = 0 if self.setting is None else getattr(settings, self.setting)
+        return max(self.span_ms, by_setting, round(self.gpu_hours * HOUR_MS / max(gpus, 1)))
+
+
+@dataclass(frozen=True)
 class Rule:
     """One rule, one file: `name` is that of its module, `find` the query that yields its findings, in no order.
 
     `sentence` is said of the finding's GPUs. `per_host`: it looks at each host for itself, so that a subject may come up on
     several, in a finding for each. `thresholds` are the numbers that it depends on, each with its source, for people to
-    read. `labels` are those of the evidence that only this rule has (the others: `analytics.workloads.wording`).
+    read. `history` is what has to be known before it can speak. `labels` are those of the evidence that only this rule has (the others: `analytics.workloads.wording`).
     """
 
     name: str
@@ -230,6 +244,7 @@ class Rule:
     sentence: str
     per_host: bool
     thresholds: Mapping[str, str]
+    history: HistoryNeed
     find: Callable[[Context], Iterable[Finding]]
     labels: tuple[Label, ...] = ()
 

@@ -35,7 +35,6 @@ _TARGET = ("holder", "account", "model", "target")
 
 
 SMALLER_CARD_LABELS = (
-    label("gpu_util_p95_pct", "utilization {value} % or less for 95 % of the time"),
     label("sm_active_p95_pct", "SM activity {value} % or less for 95 % of the time"),
     label("dram_active_p95_pct", "memory bandwidth {value} % or less for 95 % of the time"),
 )

@@ -10,7 +10,7 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.workloads.confidence import measured_enough
 from analytics.workloads.ledger_rows import RowIndex
-from analytics.workloads.model import Context, Finding, once_per_context
+from analytics.workloads.model import Context, Finding, HistoryNeed, once_per_context
 from analytics.workloads.runs import RUN, busy_percentiles, run_hours, runs_with_memory
 from fallow.clock import HOUR_MS, MINUTE_MS
 
@@ -34,6 +34,9 @@ IDLE_MAX_PCT = 20.0
 
 NEARLY_IDLE = pl.col("util_pct") <= IDLE_MAX_PCT
 """Of `with_demand`; null, which no rule takes for an answer, where nobody knows."""
+
+WORKLOAD_HISTORY = HistoryNeed(RUN_MIN_MS, gpu_hours=REPORTED_FROM_GPU_MS / HOUR_MS)
+"""What the rules that right-size workloads need."""
 
 PEAK_MIN_DAYS = 7
 """Days of memory peaks that are wanted: a week holds what is done once a week."""

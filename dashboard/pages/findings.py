@@ -12,6 +12,7 @@ from analytics.language.language import SentenceList
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.sections.palette import Palette
+from analytics.sections.wording import with_waiting
 from dashboard.access.people import PLANNER
 from dashboard.actions import ACK, KINDS, NOTE, REOPEN, SUPPRESS, Wish, act, last_of
 from dashboard.error_panels import in_a_line, language_of
@@ -86,12 +87,12 @@ def _words(view: View) -> str:
             gpus=tr_many("{number} GPU", "{number} GPUs", found.gpus),
         )
         if found.findings
-        else tr("No findings: no rule has anything to say of this window.")
+        else tr("No findings: no rule that has enough history found anything in this window.")
     )
     hidden = len(report.review.suppressed)
     return SentenceList(
         [
-            first,
+            with_waiting(report, first),
             *([tr_many("{number} suppressed", "{number} suppressed", hidden)] if hidden else []),
             *([_left_out(report.left_out)] if report.left_out else []),
         ]

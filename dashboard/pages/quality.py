@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dash import html
 
-from analytics.language.quantities import Number, Share
+from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr
 from analytics.sections.coverage import (
     coverage_by_day,
@@ -38,9 +38,10 @@ class Quality(Page):
             said = tr("The quality of the data is not shown for a single team: it names hosts and people of others.")
             return html.Div(html.P(view.translate(said), className="headline"))
         seen = view.report.seen
+        unknown = GpuHours(view.report.summary.totals.state_ms["unknown"])
         headline = tr(
-            "{share} of the GPU time of this window was observed, over {gpus} GPUs; the rest counts in no share.",
-            share=Share(seen.share), gpus=Number(seen.gpus),
+            "{share} of the GPU time of this window was observed, over {gpus} GPUs. The rest counts in no share: {unknown} GPU-hours are unknown, {outside} before a host's first row or after its last.",
+            share=Share(seen.share), gpus=Number(seen.gpus), unknown=unknown, outside=GpuHours(seen.outside_ms),
         )  # fmt: skip
         # days are many and pools few: in two columns of their own no card has to be as tall as its neighbour
         shares = html.Div([each.panel(view, colours) for each in _SHARES], className="balanced")

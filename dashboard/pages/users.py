@@ -8,11 +8,12 @@ from dash import dcc, html
 
 from analytics.capacity.quotas import against_quota
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Number, Share
+from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr
 from analytics.report.figures import UserFigures
 from analytics.scope import Scope
 from analytics.sections.jobs import findings_about_user, jobs_of_user
+from analytics.sections.names import card_name
 from analytics.sections.palette import Palette
 from analytics.sections.people import efficiency, teams, users
 from analytics.sections.quotas import quotas
@@ -99,8 +100,12 @@ def _facts(view: View, person: UserFigures) -> html.Dl:
 
 
 def _efficiency(view: View, person: UserFigures) -> str:
-    share = efficiency(person) or Share(None)
-    if person.rank_efficiency is None:
+    share, rank = efficiency(person) or Share(None), person.efficiency_rank
+    if rank is None:
         return view.language.shown(share)
-    rank = tr("{share}, rank {rank} of {ranked}", share=share, rank=Number(person.rank_efficiency), ranked=Number(person.ranked))  # fmt: skip
-    return view.translate(rank)
+    said = tr(
+        "{share}, rank {rank} of {compared} on {model} ({hours} GPU-hours, {on_model})",
+        share=share, rank=Number(rank.place), compared=Number(rank.compared), model=card_name(rank.model),
+        hours=GpuHours(rank.allocated_ms), on_model=Share(rank.efficiency),
+    )  # fmt: skip
+    return view.translate(said)

@@ -39,7 +39,7 @@ _TILES = (
     _Tile("free", tr("free"), STATES["free"].meaning, "free_share", "free", "free_money"),
     _Tile("unavailable", tr("unavailable"), STATES["unavailable"].meaning, "unavailable_share", "unavailable", "unavailable_money"),
     _Tile("paid", tr("paid"), tr("for all GPU time, observed or not"), "paid_money", "total", "paid_money", 0),
-    _Tile("observed", tr("observed"), tr("of all GPU time; the rest is unknown"), "observed", "observed", "", 1),
+    _Tile("observed", tr("observed"), tr("of the GPU time of the whole window, also of hosts that came later or fell silent"), "observed", "observed", "", 1),
 )  # fmt: skip
 _OF_NOBODY = ("free", "unavailable")
 """What an edition for people does not have: nobody is charged for it."""

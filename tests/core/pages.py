@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from analytics.glossary import CONFIDENCE, STATES, STATUSES, TERMS, Term
 from analytics.rules import RULES
+from fallow.clock import format_duration
 from fallow.config import SETTINGS, Setting
 from fallow.schema import SCHEMA_VERSION, TABLES, Table
 
 if TYPE_CHECKING:
-    from analytics.workloads.model import Rule
+    from analytics.workloads.model import HistoryNeed, Rule
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BEGIN = "<!-- settings: written by `make docs` -->"
@@ -66,7 +67,16 @@ def _rule(rule: Rule) -> list[str]:
     for paragraph in (what, rule.find.__doc__ or "", look_alikes):
         lines += ["", " ".join(paragraph.split())]
     lines.append("")
+    lines.append(f"- history: {_needed(rule.history)}")
     return lines + [f"- {name.replace('_', ' ')}: {value}" for name, value in rule.thresholds.items()]
+
+
+def _needed(history: HistoryNeed) -> str:
+    """What has to be observed before the rule can find anything."""
+    parts = [] if not history.span_ms else [format_duration(history.span_ms)]
+    parts += [] if history.setting is None else [f"findings.{history.setting.removesuffix('_ms')}"]
+    parts += [] if not history.gpu_hours else [f"{history.gpu_hours:g} GPU-hours of the fleet"]
+    return f"at least {' and '.join(parts)}; until then the rule is listed as waiting"
 
 
 def settings_table() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from fallow.clock import (
     HOUR_MS,
     MINUTE_MS,
     WEEK_MS,
+    AskedWindow,
     SystemClock,
     Window,
     floor_ms,
@@ -89,6 +91,16 @@ def test_a_span_counts_back_from_now_where_the_end_is_open() -> None:
     assert days_ms is not None
     assert days_ms % HOUR_MS == 0
     assert -HOUR_MS < days_ms - (before - 7 * DAY_MS) < 5_000
+
+
+def test_a_span_counts_back_from_the_end_of_the_data_in_days_of_the_zone() -> None:
+    end, paris = at("2026-10-28T05:30:10Z"), ZoneInfo("Europe/Paris")
+    assert parse_window("7d", None, end) == Window(at("2026-10-21T05:30:10Z"), None)
+    assert parse_window("1w", None, end, paris) == Window(at("2026-10-21T04:30:10Z"), None), "one of the days has 25 h"
+    assert parse_window("168h", None, end, paris) == Window(at("2026-10-21T05:30:10Z"), None)
+    assert AskedWindow("7d", "1d", paris).before(end) == Window(at("2026-10-20T04:30:10Z"), at("2026-10-27T05:30:10Z"))
+    asked = [("7d", None), ("2026-10-01", "3h"), ("7d", "2026-10-20"), ("2026-10-01", None), (None, None)]
+    assert [AskedWindow(*each).counts_back for each in asked] == [True, True, False, False, False]
 
 
 def test_rfc_3339_with_any_offset() -> None:

@@ -66,8 +66,9 @@ def test_the_data_page_counts_as_the_report_does(site: Site, asked: Question) ->
     seen = told["observed"]
     [line] = [each.text for each in shown.all("className", "headline")]
     assert line == (
-        f"{percent(seen['share'])} of the GPU time of this window was observed, over {seen['gpus']} GPUs; "
-        "the rest counts in no share."
+        f"{percent(seen['share'])} of the GPU time of this window was observed, over {seen['gpus']} GPUs. "
+        f"The rest counts in no share: {told['ledger']['gpu_hours']['unknown']:,.1f} GPU-hours are unknown, "
+        f"{seen['outside_gpu_hours']:,.1f} before a host's first row or after its last."
     )
     count = len(told["data_quality"])
     assert shown.panel("data-quality").finding == (

@@ -62,16 +62,16 @@ def test_who_was_given_what_is_the_ledgers(site: Site, asked: Question, group: s
     lengths = dict(zip(rows, panel.all("className", "lengths"), strict=True))
     for name, row in told.items():
         spent, rank = Spent.of(row["gpu_hours"]), ranks[name]
-        place = "" if rank["rank_efficiency"] is None else f"{rank['rank_efficiency']}/{rank['ranked']}"
+        place = "" if rank["rank_efficiency"] is None else f"{rank['rank_efficiency']}/{rank['rank_efficiency_of']}"
         cost = [] if is_unpriced else [UNKNOWN if row["paid"] is None else f"{row['paid']:,.2f}"]
-        assert rows[name][at:] == [
+        shown = rows[name][at:]
+        assert shown[5].partition(" ")[0] == place
+        assert [*shown[:5], *shown[6:]] == [
             written(given(spent)),
-            "" if rank["rank_gpu_time"] is None else str(rank["rank_gpu_time"]),
             written(spent.sum("active", "low")),
             written(spent.sum("held")),
             written(spent.sum("reserved")),
             percent(row["efficiency"]),
-            place,
             *cost,
         ], name
         drawn = [each["props"]["style"]["width"] for each in lengths[name].tree["props"]["children"]]

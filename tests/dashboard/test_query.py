@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
@@ -64,9 +65,10 @@ def test_a_time_zone_is_one(zone: str) -> None:
 
 def test_the_window_ends_with_the_newest_row_unless_days_are_named() -> None:
     newest_ms = 100 * DAY_MS
-    assert Query().window(newest_ms) == Window(93 * DAY_MS, None)
-    assert Query(span="all").window(newest_ms) == Window(None, None)
-    days = Query(span="24h", since="2026-11-01", until="2026-11-02").window(newest_ms)
+    assert Query().window(newest_ms, UTC) == Window(93 * DAY_MS, None)
+    assert Query(span="all").window(newest_ms, UTC) == Window(None, None)
+    assert Query(since="3d").window(newest_ms, UTC) == Window(97 * DAY_MS, None), "as the command's --since"
+    days = Query(span="24h", since="2026-11-01", until="2026-11-02").window(newest_ms, UTC)
     assert (days.until_ms or 0) - (days.since_ms or 0) == 2 * DAY_MS
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.rules import RULES
 from fallow.cli import main
 from tests.findings.conftest import BUSY, HELD, HOUR
 from tests.ledger.rows import device, fill, processes, samples
@@ -46,7 +47,7 @@ def held(lake: Lake) -> Lake:
 
 def test_json(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(run(capsys, held, "--json"))
-    assert list(found) == ["window", "totals", "sensitivity", "reversals", "suppressed", "findings", "gone"]
+    assert list(found) == ["window", "totals", "sensitivity", "reversals", "suppressed", "findings", "waiting", "gone"]
     assert found["totals"] == {
         "findings": 1, "gpus": 2, "reclaimable_gpus": 2, "reclaimable_gpus_of_high_confidence": 0,
         "reclaimable_gpus_to_ask_about": 2, "findings_without_price": 1,
@@ -106,6 +107,9 @@ TEXT = """\
 1 finding over 2 GPUs, 2026-11-20 00:00 UTC to 2026-11-20 02:00 UTC
 no GPU can be taken back; 2 GPUs to ask about
 held without a kernel: 4.0 / 4.0 / 4.0 GPU-hours in intervals of at least 30 / 60 / 120 min
+16 of 22 rules need more history before they can find anything: imbalance from 2026-11-20 03:00 UTC,
+  throttled from 2026-11-20 06:00 UTC, input_starved from 2026-11-20 12:00 UTC, 13 more up to
+  2026-12-04 00:00 UTC.
 
   rule                     findings   GPUs  to take  to ask    GPU-hours               cost
   held                            1      2        0       2          4.0                  -
@@ -271,7 +275,7 @@ def test_no_line_is_wider_than_100_columns(mixed: Lake, capsys: pytest.CaptureFi
 
 def test_no_findings(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     fill(lake, samples("g", 0, 2 * HOUR, **BUSY))
-    assert "no findings: no rule has anything to say of this window" in run(capsys, lake)
+    assert "no findings: no rule that has enough history found anything in this window" in run(capsys, lake)
     assert json.loads(run(capsys, lake, "--json"))["findings"] == []
     assert run(capsys, lake, "--csv") == ",".join(COLUMNS) + "\n"
 
@@ -279,3 +283,14 @@ def test_no_findings(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_and_csv_at_once_is_wrong_use(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["findings", "--lake", lake.root, "--json", "--csv"]) == 2
     assert "not allowed with" in capsys.readouterr().err
+
+
+def test_silence_of_a_new_host_is_no_all_clear(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(lake, samples("GPU-1", 0, 100, **HELD), processes("GPU-1", *range(0, 100, 10), every_s=10))
+    text = " ".join(run(capsys, lake).split())
+    assert f"{len(RULES)} of {len(RULES)} rules need more history before they can find anything:" in text
+    assert "held from 2026-11-20 01:00 UTC" in text
+    assert "19 more up to" in text
+    waiting = {each["rule"]: each["from"] for each in json.loads(run(capsys, lake, "--json"))["waiting"]}
+    assert (waiting["held"], waiting["standing_surplus"]) == ("2026-11-20T01:00:00Z", "2026-11-27T00:00:00Z")
+    assert waiting.keys() == {rule.name for rule in RULES}

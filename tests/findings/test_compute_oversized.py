@@ -9,6 +9,7 @@ import pytest
 
 from analytics.money.cards import card, cards
 from analytics.rules.compute_oversized import COMPUTE_OVERSIZED
+from analytics.sections.evidence_text import evidence
 from analytics.workloads.cards import job_kind, product_label, slurm_type
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import GB, H100, L40S, V100, Fleet, Gpu
@@ -35,6 +36,7 @@ def test_the_numbers_of_light_work(lake: Lake) -> None:
     numbers = each.evidence.numbers
     assert (numbers["gpu_util_p95_pct"], numbers["sm_active_p95_pct"]) == (12, 8)
     assert numbers["dram_active_p95_pct"] == pytest.approx(3.75)
+    assert "utilization 12.0 % or less for 95 % of the time (the rule: 20 %), 14.0 % at the most" in str(evidence(each))
     assert (numbers["recommended_card"], numbers["recommended_in_fleet"]) == (L40S.model, 1)
     assert numbers["saving"] == pytest.approx(72 * (6.88 - 1.861))
     assert each.next_command == "#SBATCH --gres=gpu:l40s:1"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.sections.evidence_text import evidence
 from tests.findings.one_rule import of_rule, only_of
 from tests.findings.scenarios.builder import A100_80, H100, Fleet
 
@@ -59,10 +60,11 @@ def test_two_percent_of_all_hours(lake: Lake, gpus: int, count: int) -> None:
 def test_only_the_fifteen_largest_holders(lake: Lake) -> None:
     fleet = Fleet(52 / 24, interval_s=3600, process_interval_s=3600)
     for number, gpu in enumerate(fleet.host("h1", H100, 16)):
-        # all of them alike: names decide
+        # all of them alike: they share the rank, and names decide who is among the fifteen
         fleet.run(gpu, f"user{number:02}", util=10.0)
-    ranks = [each.evidence.numbers["rank_among_holders"] for each in of_rule(RULE, fleet, lake)]
-    assert ranks == [f"{number} of 16" for number in range(1, 16)]
+    found = of_rule(RULE, fleet, lake)
+    assert [each.holder for each in found] == [f"user{number:02}" for number in range(15)]
+    assert {each.evidence.numbers["rank_among_holders"] for each in found} == {"1 of 16"}
 
 
 def test_reserved_time_without_a_process_is_another_rules(lake: Lake) -> None:
@@ -88,3 +90,33 @@ def test_display_servers_are_no_holders(lake: Lake) -> None:
     (gpu,) = fleet.host("h1", A100_80, 1)
     fleet.run(gpu, "root", util=1.0, kind="graphics", command="Xorg")
     assert of_rule(RULE, fleet, lake) == []
+
+
+def test_gpus_that_are_busy_themselves_are_not_named(lake: Lake) -> None:
+    """The user's mean is 22 %, of a GPU at 90 % and five at 8 %: the busy one is no example of it."""
+    fleet = Fleet(3)
+    busy, *calm = fleet.host("h1", H100, 6)
+    fleet.run(busy, "ann", util=90.0)
+    for gpu in calm:
+        fleet.run(gpu, "ann", util=8.0)
+    found = only_of(RULE, fleet, lake)
+    numbers = found.evidence.numbers
+    assert set(found.gpus) == {each.uuid for each in calm}
+    assert (found.gpu_hours, numbers["used_gpu_hours"]) == (360.0, pytest.approx(28.8))
+    assert (numbers["gpu_util_mean_pct"], numbers["user_gpu_util_mean_pct"]) == (
+        pytest.approx(8),
+        pytest.approx(21.7, abs=0.1),
+    )
+    assert "21.7 % over all 6 GPUs that the user had" in str(evidence(found))
+
+
+def test_sm_activity_stands_beside_the_utilization_of_the_same_time(lake: Lake) -> None:
+    fleet = Fleet(3)
+    with_sm, without = fleet.host("h1", H100, 2)
+    fleet.run(with_sm, "ann", util=24.0, sm=20.0)
+    fleet.run(without, "ann", util=4.0)
+    without.override(fleet.always, sm_active_pct=None)
+    text = str(evidence(only_of(RULE, fleet, lake)))
+    assert "mean utilization 14.0 %" in text
+    assert "SM activity, measured for 50.0 % of that time: mean 20.0 % at a mean utilization of 24.0 %" in text
+    assert "mean SM activity" not in text.replace("SM activity, measured", "")

@@ -84,7 +84,7 @@ def test_what_can_be_taken_comes_before_what_costs_more(lake: Lake) -> None:
         ("commands", "heat", "commands heat"),
         ("disk_read_mean_bytes_per_s", 2.0 * 2**30, "2.0 GiB/s read from disks"),
         ("aligned_hours", 40, "seen side by side for 40 h"),
-        ("gpu_util_together_bursts_p95_pct", 42.0, "together at most 42.0 % for 95 % of samples"),
+        ("gpu_util_together_bursts_p95_pct", 42.0, "together at most 42.0 % for 95 % of samples (the rule: 80 %)"),
         ("gpus_with_sm_activity", 0, "SM activity not measured"),
         ("gpus_with_sm_activity", 2, "SM activity measured on 2 of 5 GPUs"),
         ("power_mean_w", 7.25, "mean power 7.2 W"),

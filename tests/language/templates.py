@@ -24,6 +24,8 @@ _SAYERS = {"tr": (0, 1), "tr_many": (0, 2), "translate": (0, 1), "of_gpus": (0, 
     "label": (1, 1),
     "counted": (1, 2),
     "varying": (1, 1),
+    "rank_label": (0, 1),
+    "bounded": (1, 1),
     "words_for": (0, 1),
 }
 """Functions and methods that make or say a sentence: which argument its first form is, and how many forms there are."""

@@ -61,7 +61,8 @@ def test_every_published_figure_comes_out_to_the_printed_digits(printed: dict[st
     spells = [f"{100 * share:.2f}" for share in printed["idle"]["spells"].values()]
     assert spells == ["55.53", "31.50", "19.23", "13.09"]
     assert sum(hours[state] for state in STATES) == pytest.approx(hours["total"], abs=1e-9)
-    assert printed["coverage"] == pytest.approx(observed / hours["total"], abs=1e-12)
+    assert printed["known_share"] == pytest.approx(observed / hours["total"], abs=1e-12)
+    assert printed["coverage"] < printed["known_share"], "some GPUs fell silent before the end: that is in no sum"
 
 
 def test_memory_stands_for_the_holders_and_the_report_says_so(lake: Path) -> None:

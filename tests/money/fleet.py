@@ -28,7 +28,7 @@ COLUMNS = {
     "holder": pl.String, "account": pl.String, "holder_shares": pl.List(pl.Float64), "energy_mj": pl.Float64,
     "energy_ms": pl.Int64, "util_ms": pl.Int64, "sample_count": pl.Int64, "gpu_util_max_pct": pl.Float64,
     "mem_used_max_bytes": pl.Int64, "holder_source": pl.String, "zero_ms": pl.Int64, "gpu_util_mean_pct": pl.Float64,
-    "sampled_ms": pl.Int64,
+    "sampled_ms": pl.Int64, "sm_active_mean_pct": pl.Float64,
 }  # fmt: skip
 
 MODELS = {"a": "NVIDIA H100 80GB HBM3", "b": "NVIDIA L40S", "c": "NVIDIA A100", "d": None}

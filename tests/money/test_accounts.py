@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from analytics.money.accounts import GROUPS
 from analytics.money.cents import MICROCENTS, nested
+from analytics.money.efficiency_ranks import EfficiencyRank
 from analytics.money.energy import Energy, Grid
 from fallow.clock import HOUR_MS, Window
 from fallow.schema import STATES
@@ -51,11 +52,42 @@ def test_by_hand() -> None:
     assert teams["vision"].efficiency == pytest.approx(2 / 3)
     assert teams["speech"].efficiency == 0
     assert teams["(nobody)"].efficiency is None, "nothing was allocated: not 100 %"
-    assert (teams["vision"].rank_gpu_time, teams["vision"].rank_efficiency) == (1, 1)
-    assert (teams["speech"].rank_gpu_time, teams["speech"].rank_efficiency) == (2, 2)
+    assert (teams["vision"].rank_gpu_time, teams["speech"].rank_gpu_time) == (1, 2)
     assert teams["(nobody)"].rank_gpu_time is None
     assert set(by_label(found, "account")) == {"sp01", "(no account)", "(nobody)"}
     assert set(by_label(found, "pool")) == {"pool-1", "pool-2"}
+
+
+def test_low_time_counts_by_its_activity() -> None:
+    rows = [
+        stretch("a1", 0, 3600, "low", holder="ann", gpu_util_mean_pct=8.0, sm_active_mean_pct=2.0),
+        stretch("a1", 3600, 7200, "low", holder="ann", gpu_util_mean_pct=4.0),
+        stretch("a1", 7200, 10800, "active", holder="ann"),
+    ]
+    found = accounts(rows, TEAMS).total
+    assert found.efficiency == pytest.approx((0.02 + 0.04 + 1) / 3), "SM activity where measured, else utilization"
+    assert found.low_by_sm == 0.5
+    never = accounts([stretch("a1", 0, 604_800, "low", holder="ann", gpu_util_mean_pct=4.0)], TEAMS).total
+    assert (never.efficiency, never.low_by_sm) == (pytest.approx(0.04), 0.0), "a week below 10 % is not a week of use"
+
+
+def test_ranks_compare_only_those_with_the_same_model() -> None:
+    rows = [
+        stretch("a1", 0, 7200, "active", holder="ann"),
+        stretch("a2", 0, 3600, "held", holder="bob"),
+        stretch("b1", 0, 36000, "held", holder="ann"),
+        stretch("b2", 0, 3600, "active", holder="bob"),
+        stretch("b3", 0, 3600, "active", holder="eve"),
+        stretch("b3", 3600, 5400, "active", holder="carl"),
+        stretch("c1", 0, 90000, "active", holder="dora"),
+    ]
+    ranks = {name: row.efficiency_rank for name, row in by_label(accounts(rows, TEAMS), "holder").items()}
+    ann, bob, eve = (ranks[name] for name in ("ann", "bob", "eve"))
+    assert ann == EfficiencyRank(3, 3, str(MODELS["b"]), 10 * HOUR_MS, 0.0), "on the model of which she had most"
+    assert bob == EfficiencyRank(2, 2, str(MODELS["a"]), HOUR_MS, 0.0), "of as much of both, the first by name"
+    assert eve == EfficiencyRank(1, 3, str(MODELS["b"]), HOUR_MS, 1.0), "bob is as good and shares the rank"
+    assert ranks["carl"] is None, "half an hour is not compared"
+    assert ranks["dora"] is None, "there is nobody to compare with"
 
 
 def test_free_time_is_nobodys_but_stays_in_its_pool() -> None:

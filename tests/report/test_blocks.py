@@ -12,6 +12,7 @@ import pytest
 from analytics.capacity.off_peak import OffPeak
 from analytics.decide.actions import record
 from analytics.language.languages import language
+from analytics.money.efficiency_ranks import EfficiencyRank
 from analytics.render.html.page import page
 from analytics.render.report.markdown import MarkdownFormat
 from analytics.render.report.text import TextFormat, columns
@@ -42,7 +43,12 @@ def person(name: str | None, hours: float, rank: int | None, team: str | None = 
     """Somebody who used half of what they were given."""
     given = hours * HOUR_MS
     label = name or "(holder not known)"
-    return UserFigures(name, label, team, given, given, given / 4, given / 4, 0.0, 123_456, 0.5, rank, rank, 40)
+    of_model = None if rank is None else EfficiencyRank(rank, 7, "NVIDIA H100 80GB HBM3", given, 0.5)
+    return UserFigures(
+        name, label, team, gpu_ms=given, allocated_ms=given, effective_ms=given / 2, low_ms=given / 4, low_by_sm_ms=given / 8,
+        held_ms=given / 4, reserved_ms=given / 4, open_ms=0.0, cents=123_456, efficiency=0.5, rank_gpu_time=rank, ranked=40,
+        efficiency_rank=of_model,
+    )  # fmt: skip
 
 
 def text_of(report: Report, code: str = "en", zone: str | None = None) -> str:
@@ -116,8 +122,9 @@ def test_people_have_their_rank_beside_their_efficiency(week: Report) -> None:
     people = tuple(person(f"user{number}", 100 - number, number + 1, "vision") for number in range(15))
     rows = part(text_of(replace(week, holders=people, teams=(person("vision", 100, 2),))), "WHAT USERS WERE GIVEN")
     assert rows[3].split() == [
-        "user0", "vision", "100.0", "1", "50.0", "25.0", "25.0", "50.0", "%", "1/40", "1,234.56",
+        "user0", "vision", "100.0", "50.0", "25.0", "25.0", "50.0", "%", "1/7", "H100", "SXM", "1,234.56",
     ]  # fmt: skip
+    assert "348.8 GPU-hours in the state low count as their activity: SM activity for 50.0 % of them" in " ".join(rows)
     assert "and 3 more with 261.0 GPU-hours" in rows
     assert "WHAT TEAMS WERE GIVEN" not in text_of(replace(week, teams=(person(None, 1, None),)))
 
@@ -208,7 +215,7 @@ def test_markdown_tables_are_whole_and_names_are_no_markup(week: Report) -> None
     text = MarkdownFormat().render(hurt, language("en")).decode()
     assert "<script>" not in text.replace("\\<script\\>", "")
     rows = [line for line in text.splitlines() if "script" in line and line.startswith("|")]
-    assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [12, 11]
+    assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [12, 10]
 
 
 def test_columns_cut_words_and_never_figures() -> None:

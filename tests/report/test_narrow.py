@@ -84,11 +84,11 @@ def test_a_narrow_terminal(wide: Lake, command: tuple[str, ...], run_fallow: Run
 
 def test_money_that_has_no_room_is_said_as_shares(wide: Lake) -> None:
     [head, first, second, total] = table(on_terminal(80, "ledger", "--by", "pool", "--lake", wide.root), "pool ")
-    assert head.split()[:3] == ["pool", "GPU-hours", "in"]
+    assert head.split()[:3] == ["pool", "GPU-hours", "efficiency"]
     assert "paid USD" in head
     assert "held %" in head
     assert first.startswith("another ")
-    assert second.startswith("the-pool-for")
+    assert second.startswith("the-pool")
     assert total.split()[1] == "1,511.0"
 
 

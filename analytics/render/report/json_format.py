@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 
+from analytics.decide.readiness import waiting_rules
 from analytics.language.language import Language
 from analytics.ledger.summary import Totals
-from analytics.render.money_json import energy_json, money_json
+from analytics.render.money_json import energy_json, money_json, rank_json
 from analytics.report.coverage import Seen
 from analytics.report.figures import UserFigures
 from analytics.report.goals import GoalProgress
@@ -68,6 +69,7 @@ def _content(report: Report) -> dict[str, object]:
         "findings": [_finding(finding, report) for finding in report.findings],
         "notified": _notified(report),
         "findings_left_out": report.left_out,
+        "waiting": [each.as_json() for each in waiting_rules(report.review.context)],
         "week": _week(report),
         "scope": dataclasses.asdict(report.scope),
         "timezone": str(report.zone),
@@ -128,6 +130,7 @@ def _observed(seen: Seen) -> dict[str, object]:
         "gpus": seen.gpus,
         "observed_gpu_hours": seen.observed_ms / HOUR_MS,
         "unseen_gpu_hours": seen.unseen_ms / HOUR_MS,
+        "outside_gpu_hours": seen.outside_ms / HOUR_MS,
         "share": seen.share,
         "silent": [
             {
@@ -198,8 +201,8 @@ def _person(person: UserFigures) -> dict[str, object]:
         "amount": _amount(person.cents),
         "efficiency": person.efficiency,
         "rank_gpu_time": person.rank_gpu_time,
-        "rank_efficiency": person.rank_efficiency,
         "ranked": person.ranked,
+        **rank_json(person.efficiency_rank),
     }
 
 

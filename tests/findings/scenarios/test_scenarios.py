@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.decide.readiness import waiting_rules
 from analytics.rules import RULES
 from analytics.workloads.context import open_context
 from tests.findings.scenarios.grid import T_END
@@ -41,6 +42,7 @@ def test_a_rule_fires_where_it_must_and_not_on_its_look_alikes(name: str, tmp_pa
     tried = [rule for rule in RULES if rule.name in CHOSEN[name]]
     fired = {rule.name for rule in tried if list(rule.find(context))}
     assert fired == {rule.name for rule in tried if rule.name in scenario.fires}
+    assert not fired & {each.rule for each in waiting_rules(context)}, "a rule that needs more history found something"
 
 
 def test_each_rule_is_tried_in_enough_situations() -> None:

@@ -188,7 +188,7 @@ def test_a_thousand_gpus_stay_below_100_kib(week: Report) -> None:
 def test_a_single_busy_gpu(lake: Lake) -> None:
     fill(lake, samples("GPU-0", 0, HOUR, **BUSY), devices=[device("GPU-0")])
     html = page(report_of(lake), language("en"))
-    assert "No findings: no rule has anything to say of this window." in html
+    assert "No findings: no rule that has enough history found anything in this window." in html
     assert "100.0\N{NO-BREAK SPACE}% of the GPU time was useful; nothing was idle." in html
     Page(html)
 
