@@ -15,6 +15,17 @@ from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 
 _RANKED_FIRST = 12
 
+ACTION_WORDS: Mapping[str, str] = {
+    "return": tr("give back"),
+    "release": tr("release"),
+    "reclaim": tr("take back"),
+    "right-size": tr("right-size"),
+    "repair": tr("repair"),
+    "schedule off-peak": tr("use off-peak hours"),
+    "ask": tr("ask"),
+}
+"""The actions as people read them."""
+
 
 def opportunities(found: Opportunities, first: int | None = _RANKED_FIRST) -> Section:
     """Those that are known to save something, the most first; `first` shortens the list and says so."""
@@ -112,7 +123,12 @@ def _by_action(found: Opportunities) -> Iterator[tuple[Cell, ...]]:
         own = [each for each in found.listed if each.action == action]
         cents = [each.cents for each in own if each.cents is not None]
         gpu_ms = sum(each.gpu_ms for each in own)
-        yield tr(action), Number(len(own)), GpuHours(gpu_ms), Number(from_cents(sum(cents) if cents else None), 2)
+        yield (
+            ACTION_WORDS[action],
+            Number(len(own)),
+            GpuHours(gpu_ms),
+            Number(from_cents(sum(cents) if cents else None), 2),
+        )
     rest = found.waste
     yield tr("not actionable"), "", GpuHours(rest.not_actionable_ms), Number(from_cents(rest.not_actionable_cents), 2)
     yield tr("waste"), Number(len(found.listed)), GpuHours(rest.gpu_ms), Number(from_cents(rest.cents), 2)
@@ -188,7 +204,7 @@ def decision(each: Opportunity) -> str:
     words = _DECISIONS.get("kept" if kept else named)
     if words is not None and (each.action != "right-size" or each.packing is not None):
         return words(number, place)
-    what = each.evidence[0].sentence if each.evidence else tr(each.kind)
+    what = each.evidence[0].sentence if each.evidence else tr("with wasted time")
     return tr_many("{number} GPU on {place} {what}", "{number} GPUs on {place} {what}", number, place=place, what=what)
 
 
