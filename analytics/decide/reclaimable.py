@@ -12,7 +12,7 @@ from analytics.capacity.concurrency import hourly_most
 from analytics.states import IN_USE, UNUSED
 from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.pool_need import PoolModel, PoolNeed, history_start_ms, pool_needs
-from analytics.workloads.surplus import HISTORY_MIN_DAYS, MARGIN, Surplus
+from analytics.workloads.surplus import HISTORY_MIN_DAYS, MARGIN, Surplus, quantile_of
 from fallow.clock import DAY_MS
 
 MARGINS = (0.0, 0.05, 0.10, MARGIN, 0.20, 0.30, 0.50)
@@ -222,7 +222,7 @@ def _reserve(need: PoolNeed, found: Surplus, margin: float, most: _Most, idle: i
 
 
 def _whole_hosts_needed(context: Context) -> Mapping[PoolModel, int]:
-    """Per pool and model the most hosts that single jobs had wholly at work at once; hosts with one GPU are no block."""
+    """Per pool and model how many hosts single jobs had wholly at work at once, by the quantile of the need; hosts with one GPU are no block."""
     found: dict[PoolModel, int] = defaultdict(int)
     since_ms = history_start_ms(context)
     rows = context.whole.stretches.filter(pl.col("state").is_in(IN_USE) & (pl.col("gpu_share") == 1))
@@ -230,13 +230,14 @@ def _whole_hosts_needed(context: Context) -> Mapping[PoolModel, int]:
         width = need.gpus.filter(pl.col("gpu_share") == 1).group_by("host").agg(width=pl.len())
         width = width.filter(pl.col("width") > 1)
         own = rows.filter(pl.col("gpu").is_in(need.gpus["gpu"].implode()) & (pl.col("end") > since_ms))
-        found[of] = _most_whole(own.join(width, on="host"), since_ms, context.until_ms)
+        found[of] = _whole_at_once(own.join(width, on="host"), since_ms, context.until_ms, quantile_of(need.pool))
     return found
 
 
-def _most_whole(rows: pl.DataFrame, since_ms: int, until_ms: int) -> int:
+def _whole_at_once(rows: pl.DataFrame, since_ms: int, until_ms: int, quantile: float) -> int:
     by: Sequence[str] = ("host", "whom", "width")
     named = rows.with_columns(whom=pl.coalesce("job", "holder", pl.lit("")))
-    most = hourly_most(named, by, since_ms, until_ms).filter(pl.col("most") >= pl.col("width"))
-    at_once = most.group_by("time").agg(hosts=pl.col("host").n_unique())["hosts"].max()
-    return at_once if isinstance(at_once, int) else 0
+    most = hourly_most(named, by, since_ms, until_ms)
+    hours = most.group_by("time").agg(hosts=pl.col("host").filter(pl.col("most") >= pl.col("width")).n_unique())
+    at_once = hours["hosts"].quantile(quantile, "higher")
+    return 0 if at_once is None else int(at_once)

@@ -147,7 +147,7 @@ def estimate(pool: str, gpus: float, hours: pl.DataFrame, until_ms: int) -> Surp
         return None
     # demand that grew within the month is that of its last week
     lately = known.filter(pl.col("time") >= until_ms - WEEK_MS)
-    frames, quantile = [frame for frame in (known, lately) if not frame.is_empty()], _quantile_of(pool)
+    frames, quantile = [frame for frame in (known, lately) if not frame.is_empty()], quantile_of(pool)
     need, either = (
         max(_quantile(frame[name].to_numpy(), quantile) for frame in frames) for name in ("needed", "needed_or_unknown")
     )
@@ -216,7 +216,8 @@ def backtest(pool: str, gpus: float, hours: pl.DataFrame, until_ms: int, margin:
     return Backtest(before.left_of(enough), enough, since.height, exceeded, largest, before.quantile)
 
 
-def _quantile_of(pool: str) -> float:
+def quantile_of(pool: str) -> float:
+    """The share of the hours whose need a pool's reserve covers: more for production."""
     return QUANTILE_PROD if "prod" in pool.lower() else QUANTILE
 
 

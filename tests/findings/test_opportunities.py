@@ -1,0 +1,197 @@
+"""Opportunities: every piece of wasted time is in one at most, and with the rest they are the ledger's waste, to the cent."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from analytics.decide.claims import PRECEDENCE, WASTED, holders_of
+from analytics.decide.opportunities import Opportunities, decide, opportunities_in
+from analytics.decide.reclaimable import MARGINS, reclaimable
+from analytics.ledger.activity import used_share
+from analytics.money.prices import HOURS_PER_YEAR
+from analytics.report.model import Whole
+from analytics.rules import RULES
+from analytics.scope import Scope
+from analytics.window import load_window_ledger, open_inputs
+from analytics.workloads.model import Confidence, Evidence, Finding
+from tests.findings.conftest import FREE, HELD, reviewed
+from tests.in_process import run_in_process
+from tests.ledger.rows import device, fill, processes, samples
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
+
+HOUR, DAY = 3600, 86_400
+WINDOWS = (("2026-11-13", None), ("2026-11-18", "2026-11-18"), ("2026-11-12", "2026-11-15"))
+_MOST_ROUNDED = 1e-6
+
+
+@cache
+def whole_of(root: str, since: str, until: str | None) -> Whole:
+    inputs = open_inputs(argparse.Namespace(lake=root, since=since, until=until, config=None))
+    return Whole(inputs, load_window_ledger(inputs))
+
+
+def adds_up(whole: Whole, scope: Scope, found: Opportunities) -> None:
+    """The opportunities and the rest are the waste that the ledger's own tables give, in cents and in time."""
+    part = whole.part(scope)
+    money = whole.money if scope.is_all else whole.money.of(part.inside, whole.inventory)
+    account, spent = money.accounts.total, found.waste
+    whole_states = [state for state in WASTED if state != "low"]
+    assert spent.state_cents is not None
+    assert {state: spent.state_cents[state] for state in whole_states} == {
+        state: account.state_cents[state] for state in whole_states
+    }
+    assert 0 <= spent.state_cents["low"] <= account.state_cents["low"]
+    rows = part.inside.stretches
+    span = (rows["end"] - rows["time"]) * rows["gpu_share"]
+    unused_low = (span * (1 - rows.select(used_share()).to_series())).filter(rows["state"] == "low").sum()
+    assert spent.state_ms["low"] == pytest.approx(unused_low)
+    assert sum(each.cents or 0 for each in found.listed) + (spent.not_actionable_cents or 0) == spent.cents
+    assert sum(each.gpu_ms for each in found.listed) + spent.not_actionable_ms == pytest.approx(spent.gpu_ms)
+    now = [gpu for each in found.listed for gpu in each.gpus_now]
+    assert len(now) == len(set(now))
+    costs, gpus = whole.money.costs, set(rows["gpu"].unique())
+    paid = sum(costs.rate_of(gpu) or 0.0 for gpu in gpus) * HOURS_PER_YEAR
+    saved = found.saving
+    if saved is not None:
+        assert saved.low <= saved.point * (1 + _MOST_ROUNDED)
+        assert saved.point <= min(saved.high, paid) * (1 + _MOST_ROUNDED)
+    assert [each.saving.point for each in found.ranked if each.saving] == sorted(
+        (each.saving.point for each in found.ranked if each.saving), reverse=True
+    )
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_opportunities_and_the_rest_are_the_waste_in_every_scope(
+    simulated: tuple[Lake, object], window: tuple[str, str | None]
+) -> None:
+    whole = whole_of(simulated[0].root, *window)
+    pools = {each.label for each in whole.money.accounts.by("pool") if each.name}
+    people = [each.label for each in whole.money.accounts.by("holder") if each.name][:4]
+    for scope in (Scope(), *(Scope(pool=name) for name in pools), *(Scope(holder=name) for name in people)):
+        adds_up(whole, scope, whole.opportunities(scope, whole.part(scope)))
+
+
+def _finding(rule: str, gpus: tuple[str, ...], holder: str | None, grade: int, whole: Whole) -> Finding:
+    until_ms = whole.found.context.until_ms
+    return Finding(
+        rule=rule, category="reclaim", sentence=rule, subject=f"{rule}{gpus}{holder}", gpus=gpus, host="", id_host="", holder=holder,
+        since_ms=0, gpu_ms=0.0, energy_kwh=None, confidence=Confidence(("doubt",) * grade), reclaimable_gpus=gpus,
+        evidence=Evidence(0, until_ms, {}), next_command="", simulated=True,
+    )  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_the_findings_say_no_time_is_in_two_opportunities(
+    simulated: tuple[Lake, object], data: st.DataObject
+) -> None:
+    whole = whole_of(simulated[0].root, *WINDOWS[0])
+    gpus = sorted(whole.ledger.inside.stretches["gpu"].unique())
+    holders = [each.label for each in whole.money.accounts.by("holder") if each.name]
+    findings = data.draw(
+        st.lists(
+            st.builds(
+                lambda rule, own, holder, grade: _finding(rule, tuple(sorted(own)), holder, grade, whole),
+                st.sampled_from([rule.name for rule in RULES]),
+                st.sets(st.sampled_from(gpus), min_size=1, max_size=5),
+                st.sampled_from([None, *holders, "+".join(holders[:2])]),
+                st.integers(0, 2),
+            ),
+            max_size=12,
+            unique_by=lambda each: each.finding_id,
+        )
+    )
+    scope = data.draw(st.sampled_from([Scope(), Scope(holder=holders[0]), Scope(pool=whole.inventory.pool(gpus[0]))]))
+    decisions = decide(replace(whole.review, findings=tuple(findings)))
+    adds_up(whole, scope, opportunities_in(decisions, whole.part(scope).inside.stretches))
+
+
+def test_every_rule_has_its_place_in_the_precedence() -> None:
+    assert {rule for kind in PRECEDENCE for rule in kind.rules} == {rule.name for rule in RULES}
+
+
+def test_a_finding_claims_the_time_of_its_own_holders_only() -> None:
+    held = next(kind for kind in PRECEDENCE if kind.name == "held_idle")
+    never = next(kind for kind in PRECEDENCE if kind.name == "never_used")
+    one = Finding(
+        rule="held", category="reclaim", sentence="", subject="", gpus=("a",), host="", id_host="", holder="ann+bob", since_ms=0,
+        gpu_ms=0.0, energy_kwh=None, confidence=Confidence(()), reclaimable_gpus=(), evidence=Evidence(0, 1, {}), next_command="",
+        simulated=False,
+    )  # fmt: skip
+    assert holders_of(one, held) == ("ann", "bob")
+    assert holders_of(one, never) is None
+    assert holders_of(replace(one, holder=None), held) == ("(holder not known)",)
+
+
+def test_short_pauses_are_no_opportunity(lake: Lake) -> None:
+    """Ann's GPU rests for forty minutes of each hour: waste that nobody can act on."""
+    busy = {"gpu_util_pct": 90.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
+    rows = []
+    for hour in range(26):
+        rows += samples("a", hour * HOUR, hour * HOUR + 1200, every_s=300, **busy)
+        rows += samples("a", hour * HOUR + 1200, (hour + 1) * HOUR, every_s=300, **HELD)
+    fill(lake, rows, processes("a", *range(0, 26 * HOUR, 300), every_s=300, user="ann", pid=1), devices=[device("a")])
+    found = reviewed(lake)
+    opportunities = opportunities_in(decide(found), found.context.inside.stretches)
+    assert [each for each in opportunities.listed if each.gpu_ms > 0] == []
+    assert opportunities.waste.not_actionable_cents == opportunities.waste.cents
+    assert opportunities.waste.gpu_ms == pytest.approx(26 * 2400 * 1000, rel=0.05)
+
+
+def test_what_next_week_needs_is_kept_and_the_rest_is_one_derivation(simulated: tuple[Lake, object]) -> None:
+    whole = whole_of(simulated[0].root, *WINDOWS[0])
+    found = reclaimable(whole.review.context)
+    assert found.idle_now - found.need_unknown - found.reserve - found.broken_blocks == found.safe
+    assert found.idle_now > 0
+    for pool in found.pools:
+        if pool.safe is None:
+            assert pool.known_from_ms is not None
+            continue
+        assert pool.idle_now - (pool.reserve or 0) - (pool.broken_blocks or 0) == pool.safe == len(pool.safe_gpus)
+        assert (pool.whole_nodes or 0) <= pool.safe
+        safe = [each.safe for each in pool.reserves]
+        assert safe == sorted(safe, reverse=True), "a larger reserve never leaves more"
+        assert [each.margin for each in pool.reserves] == list(MARGINS)
+
+
+def test_hosts_that_jobs_need_whole_are_not_broken(lake: Lake) -> None:
+    """Two hosts of eight: jobs on all of h1 for two days of nine, and now two GPUs are idle on each; one host may be broken, not both."""
+    busy = {"gpu_util_pct": 90.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
+    job = {"every_s": 300, "user": "ann", "pid": 1, "slurm_job_id": "7"}
+    late = 9 * DAY - 2 * HOUR
+    for host in ("h1", "h2"):
+        own, rows, lists = [f"{host}-{place}" for place in range(8)], [], []
+        for place, gpu in enumerate(own):
+            first, last = 2 * DAY if host == "h1" else 0, 9 * DAY if place < 2 else late
+            rows += samples(gpu, 0, first, every_s=300, **busy) + samples(gpu, first, last, every_s=300, **FREE)
+            rows += samples(gpu, last, 9 * DAY, every_s=300, **busy)
+            lists += processes(gpu, *range(0, first, 300), **job)
+            lists += processes(gpu, *range(last, 9 * DAY, 300), **(job | {"slurm_job_id": gpu}))
+        fill(lake, rows, lists, devices=[device(gpu, pool="train") for gpu in own], host=host)
+    (pool,) = reclaimable(reviewed(lake, since="2d").context).pools
+    assert (pool.idle_now, pool.reserve, pool.broken_blocks, pool.safe) == (4, 0, 2, 2)
+    assert {gpu.partition("-")[0] for gpu in pool.safe_gpus} == {"h1"}
+
+
+def test_the_command_prints_what_adds_up(simulated: tuple[Lake, object]) -> None:
+    args = ("opportunities", "--lake", simulated[0].root, "--since", "2026-11-13", "--json")
+    done = run_in_process(*args)
+    content = json.loads(done.stdout)
+    assert {"window", "opportunities", "waste", "reclaimable", "saving_per_year"} == set(content)
+    waste = content["waste"]
+    total = sum(each["cost"] or 0 for each in content["opportunities"]) + waste["not_actionable"]["cost"]
+    assert round(total, 2) == waste["cost"]
+    ranked = [each for each in content["opportunities"] if each["ranked"]]
+    assert ranked
+    assert all(each["saving_per_year"]["point"] > 0 and each["confidence"] != "low" for each in ranked)
+    assert "SIMULATED" in done.stderr
