@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     seen = Watch(everything, inventory, now_ms).seen(
         everything.window, ledger.inside, lambda part: narrowed(part, scope, money.costs, inventory, money.owners)
     )
-    ledger = replace(ledger, summary=replace(ledger.summary, seen_share=seen.share))
+    ledger = replace(ledger, summary=seen.beside(ledger.summary))
     simulated = inventory.count_simulated(ledger.inside.stretches["gpu"].unique())
     said = simulated_text(simulated, ledger.summary.totals.gpus)
     age = data_age(ledger.data_end_ms, now_ms) if inputs.back and ledger.data_end_ms else ""

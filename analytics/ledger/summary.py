@@ -139,6 +139,8 @@ class Summary:
     """GPUs that were last seen more than an hour before the end; their time after that is in no sum."""
     seen_share: float | None = None
     """The observed share of the GPU time of the whole window, silent hosts included; see `analytics.report.coverage`."""
+    outside_ms: float = 0.0
+    """GPU time before a host's first row or after its last: not observed, and in no sum."""
 
     @property
     def coverage(self) -> float | None:
@@ -159,6 +161,7 @@ class Summary:
                 "spells": {name: ratio(spell_ms, observed) for name, spell_ms in self.idle.spell_ms.items()},
             },
             "known_share": totals.coverage,
+            "outside_gpu_hours": self.outside_ms / HOUR_MS,
             "point_samples": {
                 "gpu_hours": totals.sampled_ms / HOUR_MS,
                 "share": totals.sampled,

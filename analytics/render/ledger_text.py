@@ -25,6 +25,7 @@ def summary_text(
     lines = [
         f"{count(totals.gpus, 'GPU')}, {moment(summary.since_ms)} to {moment(summary.until_ms)}, {percent(summary.coverage)} of the time observed",
         *_sampled(summary),
+        *_outside(summary),
         *stopped_lines(summary),
         "",
         *(cost_lines(totals, costs, currency, width) if costs else state_lines(totals, width)),
@@ -38,6 +39,12 @@ def summary_text(
         for name, spell_ms in summary.idle.spell_ms.items()
     ]
     return "\n".join(lines)
+
+
+def _outside(summary: Summary) -> list[str]:
+    """What of the rest is not among the unknown hours below."""
+    told = hours(round(summary.outside_ms))
+    return [] if told == "0.0" else [f"{told} GPU-hours before a host's first row or after its last are in no sum"]
 
 
 def _sampled(summary: Summary) -> list[str]:

@@ -10,7 +10,7 @@ import polars as pl
 from analytics.intervals import clip
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
-from analytics.ledger.summary import SILENT_AFTER_MS, ratio, totals_by
+from analytics.ledger.summary import SILENT_AFTER_MS, Summary, ratio, totals_by
 from analytics.mig import MIG_PREFIX
 from analytics.quality.host_clocks import seen_until
 from analytics.window import WindowLedger
@@ -59,6 +59,10 @@ class Seen:
     def share(self) -> float | None:
         """Observed share of the GPU time; None where no GPU is known."""
         return ratio(self.observed_ms, self.observed_ms + self.unseen_ms)
+
+    def beside(self, summary: Summary) -> Summary:
+        """The numbers of the same window with how much of it was observed."""
+        return replace(summary, seen_share=self.share, outside_ms=self.outside_ms)
 
     @property
     def is_whole(self) -> bool:

@@ -265,7 +265,7 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         hosts=gpus["host"].n_unique(),
         settings=inputs.ledger_settings,
         held_min_ms=inputs.settings.integer("findings.held_min"),
-        summary=replace(part.summary, seen_share=seen.share),
+        summary=seen.beside(part.summary),
         money=money,
         hours=_hours(spans, part.summary),
         groups=_groups(spans, money, inventory, asked.zone),

@@ -40,10 +40,11 @@ def packed(report: Report, code: str = "en") -> Message:
 
 def test_a_chat_has_the_observed_share_beside_the_window(week: Report) -> None:
     share = f"{100 * (week.seen.share or 0):.1f}"
+    outside = "285.0 GPU-hours before a host's first row or after its last are in no sum"
     for code, said in (
         (
             "en",
-            f"; observed: {share} % of the time; 0.5 % of it by point samples, one every 5 min; silent: import since",
+            f"; observed: {share} % of the time; 0.5 % of it by point samples, one every 5 min; {outside}; silent: import since",
         ),
         ("fr", " ; observé : "),
     ):

@@ -146,8 +146,9 @@ def test_the_text_shows_every_state_and_the_thresholds(place: str, capsys: pytes
 
 
 TEXT = """\
-2 GPUs, 2026-11-19 22:00 UTC to 2026-11-20 02:00 UTC, 97.3 % of the time observed
+2 GPUs, 2026-11-19 22:00 UTC to 2026-11-20 02:00 UTC, 89.8 % of the time observed
 100.0 % of it by point samples, one every 10s
+0.5 GPU-hours before a host's first row or after its last are in no sum
 
   state           GPU-hours  of observed
   unknown               0.2            -                       not observed
