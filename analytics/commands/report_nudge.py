@@ -1,4 +1,4 @@
-"""`fallow report nudge`: asks users about their own GPUs, and operators about faults; only says so unless --send is given."""
+"""`fallow report nudge`: asks users about their own GPUs, and operators about what only they can do; only says so unless --send is given."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import polars as pl
+
 from analytics.decide.actions import actor_name, load_actions, record
-from analytics.decide.asks import REPAIR, Ask, Asks, Basis, asks_from_findings
+from analytics.decide.asks import Ask, Asks, Basis, asks_of
 from analytics.decide.deadlines import Deadlines
+from analytics.decide.opportunities import OPERATORS, decide, opportunities_in
 from analytics.decide.review import Review, review
 from analytics.delivery.channels import open_channels, safe
 from analytics.delivery.deliver import deliver, left, tell, to_do, would
@@ -25,6 +28,7 @@ from analytics.language.plain_text import count, moment, plain
 from analytics.ledger.data_end import data_end_ms
 from analytics.names import JOINER, asked_name
 from analytics.window import Inputs, WindowLedger, load_window_ledger, open_inputs
+from analytics.workloads.window_end import last_rows
 from fallow.clock import DAY_MS, WEEK_MS, AskedWindow, Clock, SystemClock
 from fallow.errors import EmptyLakeError, FallowError, UsageError
 
@@ -81,7 +85,8 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
     found = _review(inputs, ledger, args.holder, now_ms)
     if found is None:
         return 0
-    asked = asks_from_findings(found.findings, _basis(found, quiet.deadlines(inputs.settings), now_ms))
+    decisions = decide(found, Deadlines.of(inputs.settings, speaks.zone), now_ms)
+    asked = asks_of(opportunities_in(decisions, ledger.inside.stretches).listed, _basis(found))
     chosen = choose(_own(asked.asks, args.holder), contacts, () if args.holder else operators, past)
     work = _Work(inputs, journal, speaks, day, _seen_ms(found), AnswerLinks.of(inputs.settings), clock)
     if args.folder is not None:
@@ -150,16 +155,16 @@ def _seen_ms(found: Review) -> tuple[int, int]:
     return found.context.since_ms, found.context.until_ms
 
 
-def _basis(found: Review, deadlines: Deadlines, now_ms: int) -> Basis:
-    lifetimes = found.context.whole.lifetimes
-    return Basis(
-        found.actions, deadlines, now_ms, found.context.until_ms, dict(lifetimes.select("gpu", "host").iter_rows())
-    )
+def _basis(found: Review) -> Basis:
+    context = found.context
+    holders = last_rows(context).filter(pl.col("holder").is_not_null()).select("gpu", "holder")
+    hosts = context.whole.lifetimes.select("gpu", "host")
+    return Basis(found.actions, context.until_ms, dict(hosts.iter_rows()), dict(holders.iter_rows()))
 
 
 def _own(asks: Iterable[Ask], holder: str | None) -> list[Ask]:
-    """The asks of one user, who is asked about no fault; all of them without a name."""
-    return [each for each in asks if holder is None or (each.action != REPAIR and _is_of(each.holder, holder))]
+    """The asks of one user, who is asked nothing that operators own; all of them without a name."""
+    return [each for each in asks if holder is None or (not each.to_operators and _is_of(each.holder, holder))]
 
 
 def _is_of(holder: str | None, name: str) -> bool:
@@ -222,9 +227,9 @@ def _dry_run(work: _Work, chosen: Chosen, asked: Asks, holder: str | None, *, is
             print(f"  {_described(ask)}: {', '.join(map(plain, ask.gpus))}")
     for ask, why in chosen.held_back:
         print(f"held back {_described(ask)}: {why}")
-    for finding, why in asked.left_out:
-        if holder is None or _is_of(finding.holder, holder):
-            print(f"no ask of {finding.finding_id} {finding.rule} of {plain(finding.holder or 'nobody')}: {why}")
+    for each, why in asked.left_out:
+        if holder is None or _is_of(each.holder, holder):
+            print(f"no ask of {each.opportunity_id} {each.kind} of {plain(each.holder or each.owner)}: {why}")
     if is_quiet:
         print("these are quiet hours: even with --send nothing would go out now")
     if work.links is None:
@@ -236,7 +241,8 @@ def _dry_run(work: _Work, chosen: Chosen, asked: Asks, holder: str | None, *, is
 def _described(ask: Ask) -> str:
     gpus = count(len(ask.gpus), "GPU")
     due = moment(ask.deadline_ms)
-    return f"{' '.join(ask.finding_ids)} {ask.action} of {plain(ask.holder or 'nobody')}, {gpus}, due {due}"
+    ids, who = " ".join(ask.finding_ids or (ask.key,)), OPERATORS if ask.to_operators else ask.holder or "nobody"
+    return f"{plain(ids)} {ask.action} of {plain(who)}, {gpus}, due {due}"
 
 
 def _amount(chosen: Chosen) -> str:

@@ -1,61 +1,83 @@
-"""What people are asked about their GPUs: one ask for each GPU, of the strongest finding that names it.
+"""What people are asked about their GPUs: one ask for each opportunity that somebody can act on.
 
-`asks_from_findings` is the one place where asks are made. Everything behind it, the mails and the links in them, knows asks
-alone.
+`asks_of` is the one place where asks are made. Which opportunity a GPU belongs to is decided before (analytics.decide.claims);
+everything behind it, the mails and the links in them, knows asks alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from analytics.decide.actions import Action
-from analytics.decide.deadlines import Deadlines
+from analytics.decide.claims import (
+    ALLOCATED_IDLE,
+    FAULTY,
+    HELD_IDLE,
+    INEFFICIENT,
+    NEVER_USED,
+    OVERSIZED,
+    SURPLUS,
+    opportunity_id,
+)
 from analytics.decide.lifecycle import broken_release
+from analytics.decide.opportunities import OPERATORS, Opportunity, Saving
 from analytics.language.language import Sentence
 from analytics.language.sentences import tr
 from analytics.names import JOINER
-from analytics.workloads.commands import ends_work, monitor_command
+from analytics.workloads.commands import acts, monitor_command
 from analytics.workloads.model import Confidence, Finding
 from analytics.workloads.wording import agreeing, gpus_on_hosts, of_gpus
+from fallow.clock import HOUR_MS
 
-RELEASE, RIGHT_SIZE, TUNE, REPAIR = "release", "right_size", "tune", "repair"
-"""What is asked: GPUs back, a card that fits, better use of the same card (all of whoever holds it), a look at a fault (of operators)."""
+RELEASE, RIGHT_SIZE, TUNE, REPAIR, RETURN = "release", "right_size", "tune", "repair", "return"
+"""What is asked: idle GPUs back, a card that fits, better use of the same card; of operators a repair, or cards that leave the site too."""
 
 FAULTS = ("throttled", "blind_spot")
-"""Rules about the machine itself: whoever holds such a GPU cannot do anything about it."""
-
-_ACTIONS = {"reclaim": RELEASE, "right_size": RIGHT_SIZE, "efficiency": TUNE}
-_RECLAIM = {"never_used": 0, "standing_surplus": 1, "reserved_unused": 2}
-_HELD, _OVERSIZED, _FAULTY, _INEFFICIENT = 3, 4, 5, 6
-_GRADES = ("high", "medium", "low")
+"""Rules about the machine itself: whoever holds such a GPU cannot do anything about it, and does not read of it."""
 
 LEFT_ALONE = ("acknowledged", "suppressed", "closed", "unseen", "reversed")
+"""Statuses of what nobody is asked about: somebody has answered for it, or it is over."""
+
+LEAST_TUNED_MS = HOUR_MS
+"""Wasted GPU time from which somebody is asked to change work that runs: an answer takes minutes of theirs."""
+
+_OF_SEVERAL = ("mig_fit", "co_location")
+"""Rules about a part of a card: whoever holds it cannot split it, nor find who takes the rest."""
+
+_IDLE = (ALLOCATED_IDLE.name, HELD_IDLE.name)
 
 
 @dataclass(frozen=True)
 class Ask:
     """One thing asked about some GPUs, which no other ask names.
 
-    `key` is the same from day to day. `sentence` says what was found, `asked` what is asked. `evidence` are the findings
-    behind it, the strongest first. `cost` and `gpu_ms` are those of the strongest finding; None where only a part of its GPUs
-    is asked for, or where no price is known. `command` ends the work on just these GPUs or says how to ask for less; where
-    `command_acts` is false it only looks at them. `broken_release_ms` is when somebody said that they were released, and they are not.
+    `key` is the same from day to day: the id of the finding that leads, or of the opportunity where none does. `sentence` says
+    what was found, `asked` what is asked. `evidence` are the findings behind it that the reader may see, the one that leads first.
+    `cents` and `gpu_ms` are the opportunity's wasted time in the window, of which `unconfirmed_ms` rests on point samples alone; None
+    where they are of more GPUs than are asked for, or no price is known. `command` ends the work on just these GPUs or says how to ask
+    for less; where `command_acts` is false it only looks at them. `broken_release_ms` is when somebody said that they were released, and they are not.
     """
 
     key: str
+    opportunity_id: str
     action: str
+    to_operators: bool
     gpus: tuple[str, ...]
     host: str
     sentence: Sentence
     asked: str
     deadline_ms: int
-    cost: float | None
-    currency: str | None
+    cents: int | None
+    currency: str
     gpu_ms: float | None
-    since_ms: int
+    unconfirmed_ms: float
+    saving: Saving | None
+    since_ms: int | None
     confidence: Confidence
     evidence: tuple[Finding, ...]
+    finding_ids: tuple[str, ...]
     command: str
     command_acts: bool
     holder: str | None
@@ -64,174 +86,187 @@ class Ask:
     simulated: bool
     broken_release_ms: int | None = None
 
-    @property
-    def finding_ids(self) -> tuple[str, ...]:
-        """Those that an answer settles: the strongest, and what is about none but its GPUs. The rest is about others too."""
-        first, *others = self.evidence
-        settled = (each for each in others if set(_wanted(each)) <= set(self.gpus))
-        return (first.finding_id, *(each.finding_id for each in settled))
-
 
 @dataclass(frozen=True)
 class Asks:
-    """The asks in the order of the findings, and the findings of which there is none, each with the reason."""
+    """The asks in the order of the opportunities, and the opportunities of which there is none, each with the reason."""
 
     asks: tuple[Ask, ...]
-    left_out: tuple[tuple[Finding, str], ...]
+    left_out: tuple[tuple[Opportunity, str], ...]
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What asks rest on beside the findings: what people did about them, when answers are due, and where each GPU is.
+    """What asks rest on beside the opportunities: what people did about their findings, and where each GPU is and who has it.
 
     `seen_until_ms` is the end of what was seen in the window.
     """
 
     actions: Mapping[str, Sequence[Action]]
-    deadlines: Deadlines
-    now_ms: int
     seen_until_ms: int
     hosts: Mapping[str, str]
+    holders: Mapping[str, str]
 
 
-def asks_from_findings(findings: Sequence[Finding], basis: Basis) -> Asks:
-    """One ask for each GPU; of two findings the stronger asks, and the weaker of the same user stands under it.
-
-    What somebody acknowledged or suppressed keeps its GPUs: nobody is asked again by a weaker finding, so `findings` are all of
-    a window, suppressed ones too.
-    """
-    taken: dict[str, Finding] = {}
-    own: dict[str, tuple[str, ...]] = {}
-    reasons: dict[str, str] = {}
-    for finding in sorted(findings, key=_strongest_first):
-        key, wanted = finding.finding_id, _wanted(finding)
-        if why := _not_to_ask(finding):
-            reasons[key] = why
-            continue
-        # operators hear of a fault whoever is asked about its GPUs
-        left = wanted if _action(finding) == REPAIR else tuple(gpu for gpu in wanted if gpu not in taken)
-        if finding.status in LEFT_ALONE:
-            reasons[key] = finding.status
-        elif left:
-            own[key] = left
+def asks_of(opportunities: Sequence[Opportunity], basis: Basis) -> Asks:
+    """One ask for each opportunity and whoever has its GPUs; each GPU is in one opportunity, so it is in one ask."""
+    asks: list[Ask] = []
+    left_out = []
+    for each in opportunities:
+        if why := _not_to_ask(each):
+            left_out.append((each, why))
         else:
-            reasons[key] = f"its GPUs are asked for by {taken[wanted[0]].finding_id}"
-        for gpu in left:
-            taken.setdefault(gpu, finding)
-    asks = tuple(_ask(each, own[each.finding_id], findings, basis) for each in findings if each.finding_id in own)
-    behind = {each.finding_id for ask in asks for each in ask.evidence}
-    return Asks(asks, tuple((each, reasons[each.finding_id]) for each in findings if each.finding_id not in behind))
+            asks.extend(_ask(each, holder, gpus, basis) for holder, gpus in _shares(each, basis))
+    return Asks(tuple(asks), tuple(left_out))
 
 
-def rank(finding: Finding) -> int:
-    """Where a finding stands in the order: never used, surplus, reserved, held, oversized, faulty, inefficient."""
-    if finding.rule in FAULTS:
-        return _FAULTY
-    if finding.category == "reclaim":
-        return _RECLAIM.get(finding.rule, _HELD)
-    return _OVERSIZED if finding.category == "right_size" else _INEFFICIENT
+def _not_to_ask(one: Opportunity) -> str:
+    """Why nobody is asked; empty where somebody can do something now."""
+    if one.status in LEFT_ALONE:
+        return one.status
+    if not one.gpus_now:
+        is_kept = one.kind in (NEVER_USED.name, SURPLUS.name)
+        return _KEPT if is_kept else "nothing to do now: it is over, or its GPUs are in another decision"
+    if _leads(one) and _leading(one).rule in _OF_SEVERAL:
+        return "only together with the work of others: operators are told where that saves something"
+    return _not_to_tune(one) if one.kind == INEFFICIENT.name and one.action != "repair" else ""
 
 
-def _strongest_first(finding: Finding) -> tuple[object, ...]:
+_KEPT = "kept: the pool may need it"
+
+
+def _not_to_tune(one: Opportunity) -> str:
+    """The same of work that runs."""
+    if one.owner == OPERATORS:
+        return "no user"
+    if _leading(one).rule not in _TUNED:
+        return "for planning: whoever holds the GPUs cannot do anything about it"
+    return "" if one.gpu_ms >= LEAST_TUNED_MS else "less than a GPU-hour of it was wasted"
+
+
+def _shares(one: Opportunity, basis: Basis) -> Iterator[tuple[str | None, tuple[str, ...]]]:
+    """Whom to ask about which of its GPUs: each of several holders about their own, where it is known whose they are."""
+    names = set((one.holder or "").split(JOINER))
+    if one.owner == OPERATORS or len(names) == 1:
+        yield one.holder, one.gpus_now
+        return
+    by_holder: dict[str | None, list[str]] = defaultdict(list)
+    for gpu in one.gpus_now:
+        has = basis.holders.get(gpu, "")
+        by_holder[has if has and set(has.split(JOINER)) <= names else one.holder].append(gpu)
+    yield from ((holder, tuple(gpus)) for holder, gpus in by_holder.items())
+
+
+def _leading(one: Opportunity) -> Finding:
+    return one.evidence[0]
+
+
+def _leads(one: Opportunity) -> bool:
+    """Whether a finding leads it; repairs, packings and spare GPUs may stand without one."""
+    return bool(one.evidence) and opportunity_id(one.evidence[0]) == one.opportunity_id
+
+
+def _ask(one: Opportunity, holder: str | None, gpus: tuple[str, ...], basis: Basis) -> Ask:
+    of_operators = one.owner == OPERATORS
+    leading = _leading(one) if _leads(one) else None
+    evidence = one.evidence if of_operators else _own(one)
+    is_share = gpus != one.gpus_now
+    whole = set(gpus) == set(one.gpus)
+    action = _action(one)
+    command, command_acts = _command(one, evidence, gpus, basis.hosts)
+    key = one.opportunity_id if leading is None else leading.finding_id
+    host = JOINER.join(sorted({basis.hosts[gpu] for gpu in gpus if gpu in basis.hosts})) or one.host
+    said = _SAID[one.kind] if leading is None else leading.sentence
+    return Ask(
+        key=f"{key} {holder}" if is_share else key,
+        opportunity_id=one.opportunity_id,
+        action=action,
+        to_operators=of_operators,
+        gpus=gpus,
+        host=host,
+        sentence=tr("{gpus} {sentence}", gpus=gpus_on_hosts(len(gpus), host), sentence=agreeing(said, len(gpus))),
+        asked=_asked(one, action, len(gpus)),
+        deadline_ms=one.deadline_ms,
+        cents=one.cents if whole else None,
+        currency=one.currency,
+        gpu_ms=one.gpu_ms if whole else None,
+        unconfirmed_ms=one.unconfirmed_ms,
+        saving=None if is_share else one.saving,
+        since_ms=None if leading is None else leading.since_ms,
+        confidence=one.confidence,
+        evidence=evidence,
+        # an answer about a share would settle what others hold too
+        finding_ids=() if leading is None or is_share else _settled(evidence, gpus),
+        command=command,
+        command_acts=command_acts,
+        holder=holder,
+        team=one.team,
+        job=None if leading is None else leading.job,
+        simulated=one.simulated or any(each.simulated for each in evidence),
+        broken_release_ms=None
+        if leading is None
+        else broken_release(leading, basis.actions.get(leading.finding_id, ()), basis.seen_until_ms),
+    )
+
+
+def _own(one: Opportunity) -> tuple[Finding, ...]:
+    """The finding that leads and others of the same holder: nobody reads what others did with their GPUs, or of faults."""
+    first, *others = one.evidence
     return (
-        rank(finding), not finding.reclaimable, _GRADES.index(finding.confidence.grade), -finding.gpu_ms,
-        finding.finding_id,
-    )  # fmt: skip
+        first,
+        *(
+            each
+            for each in others
+            if each.holder == first.holder and each.rule not in FAULTS and each.status not in LEFT_ALONE
+        ),
+    )
 
 
-def _action(finding: Finding) -> str | None:
-    """None for what is about demand, which is a matter for planning."""
-    return REPAIR if finding.rule in FAULTS else _ACTIONS.get(finding.category)
+def _settled(evidence: Sequence[Finding], gpus: Sequence[str]) -> tuple[str, ...]:
+    """Those that an answer settles: the one that leads, and what is about none but its GPUs."""
+    first, *others = evidence
+    return (first.finding_id, *(each.finding_id for each in others if set(_wanted(each)) <= set(gpus)))
 
 
 def _wanted(finding: Finding) -> tuple[str, ...]:
-    # of what can be taken back only what can be now: the rest is over, or bound to other work
     return finding.reclaimable_gpus if finding.category == "reclaim" else finding.gpus
 
 
-def _not_to_ask(finding: Finding) -> str:
-    """Why nobody can be asked about it, whatever people did; empty where somebody can."""
-    action = _action(finding)
-    if action is None:
-        return f"{finding.category}: not for a user"
-    if action != REPAIR and not finding.holder:
-        return "no user"
-    return "" if _wanted(finding) else "nothing to ask for now: it is over, or other work would end with it"
+def _action(one: Opportunity) -> str:
+    if one.action == "repair":
+        return REPAIR
+    if one.kind in (NEVER_USED.name, SURPLUS.name):
+        return RETURN
+    if one.kind in _IDLE:
+        return RELEASE
+    return RIGHT_SIZE if one.kind == OVERSIZED.name else TUNE
 
 
-def _ask(finding: Finding, gpus: tuple[str, ...], findings: Iterable[Finding], basis: Basis) -> Ask:
-    action = _action(finding) or TUNE
-    evidence = (finding, *_under(finding, gpus, findings))
-    whole = set(gpus) == set(finding.gpus)
-    host = finding.host if whole else JOINER.join(sorted({basis.hosts[gpu] for gpu in gpus if gpu in basis.hosts}))
-    command, acts = _command(evidence, gpus, basis.hosts)
-    due_ms = basis.deadlines.release_ms if action in (RELEASE, REPAIR) else basis.deadlines.change_ms
-    said = agreeing(finding.sentence, len(gpus))
-    return Ask(
-        key=finding.finding_id,
-        action=action,
-        gpus=gpus,
-        host=host,
-        sentence=tr("{gpus} {sentence}", gpus=gpus_on_hosts(len(gpus), host), sentence=said),
-        asked=_asked(finding, action, len(gpus)),
-        deadline_ms=due_ms(basis.now_ms),
-        cost=finding.cost if whole else None,
-        currency=finding.currency,
-        gpu_ms=finding.gpu_ms if whole else None,
-        since_ms=finding.since_ms,
-        confidence=finding.confidence,
-        evidence=evidence,
-        command=command,
-        command_acts=acts,
-        holder=finding.holder,
-        team=finding.team,
-        job=finding.job,
-        simulated=any(each.simulated for each in evidence),
-        broken_release_ms=broken_release(finding, basis.actions.get(finding.finding_id, ()), basis.seen_until_ms),
-    )
-
-
-def _under(finding: Finding, gpus: tuple[str, ...], findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The weaker findings of the same user about some of these GPUs: nobody reads what others did with them."""
-    if _action(finding) == REPAIR:
-        return ()
-    return tuple(
-        other
-        for other in sorted(findings, key=_strongest_first)
-        if other.finding_id != finding.finding_id
-        and other.holder == finding.holder
-        and _action(other) != REPAIR
-        and not _not_to_ask(other)
-        and other.status not in LEFT_ALONE
-        and _strongest_first(other) > _strongest_first(finding)
-        and not set(_wanted(other)).isdisjoint(gpus)
-    )
-
-
-_OF_ADMINISTRATORS = "nvidia-smi mig "
-"""Splitting a card takes root, which whoever is asked rarely has."""
-
-
-def _command(evidence: Sequence[Finding], gpus: Sequence[str], hosts: Mapping[str, str]) -> tuple[str, bool]:
+def _command(
+    one: Opportunity, evidence: Sequence[Finding], gpus: Sequence[str], hosts: Mapping[str, str]
+) -> tuple[str, bool]:
     """A command that acts on these GPUs and on no others, else one that looks at them; "" where no host is known.
 
     A finding about more GPUs than are asked for may name just the others in its own.
     """
-    first = evidence[0]
-    for each in evidence:
-        acts = ends_work(each.next_command) or each.next_command.startswith("#SBATCH")
-        if acts and set(_wanted(each)) <= set(gpus):
+    for each in evidence if _leads(one) else ():
+        if acts(each.next_command) and set(_wanted(each)) <= set(gpus):
             return each.next_command, True
-    is_look = not ends_work(first.next_command) and not first.next_command.startswith("#SBATCH")
-    if _action(first) == REPAIR or (
-        is_look and set(_wanted(first)) == set(gpus) and _OF_ADMINISTRATORS not in first.next_command
-    ):
-        return first.next_command, False
+    first = one.next_command
+    if first and not acts(first) and (one.owner == OPERATORS or set(gpus) == set(one.gpus)):
+        return first, False
     host = hosts.get(gpus[0])
     if host is None:
         return "", False
     return monitor_command(host, [gpu for gpu in gpus if hosts.get(gpu) == host]), False
 
+
+_SAID = {
+    FAULTY.name: of_gpus("out of order at the end of the window"),
+    SURPLUS.name: of_gpus("free, and more than the pool needs"),
+    OVERSIZED.name: of_gpus("with work that fits on fewer cards together"),
+}
+"""Of opportunities without a finding of their own."""
 
 _BACK = of_gpus(
     "Give it back, or say until when you still need it.", "Give them back, or say until when you still need them."
@@ -241,17 +276,52 @@ _BACK_UNSURE = of_gpus(
     "Do you still need them? If not, give them back; if so, say until when.",
 )
 _FIT = tr("See whether a smaller card, a part of one or a shared one would do for this work, or say why not.")
-_TUNE = of_gpus(
-    "See why this work leaves so much of it unused, or say why it has to be so.",
-    "See why this work leaves so much of them unused, or say why it has to be so.",
-)
 _COOL = tr("Find out what slows it down: cooling, power supply or a limit that was set.")
 _LOOK = tr("Find out why nobody sees it: the agent, the driver or the host.")
+_MEND = of_gpus(
+    "Find out why it is out of order, and repair it.", "Find out why they are out of order, and repair them."
+)
+_RETURN = of_gpus(
+    "Give it back to whoever lends it, or say what it is kept for.",
+    "Give them back to whoever lends them, or say what they are kept for.",
+)
+_ORPHANED = of_gpus(
+    "End what is left on it: whoever started it does not work there any more.",
+    "End what is left on them: whoever started it does not work there any more.",
+)
+_WHOSE = of_gpus(
+    "Find out whose it is and whether it is still needed; if not, release it.",
+    "Find out whose they are and whether they are still needed; if not, release them.",
+)
+_PACK = tr("Put this work on fewer cards together, or say why not.")
+
+_TUNED = {
+    "input_starved": tr("Let more workers load the data, or read it from a faster disk: the GPUs wait for input. Or say why not."),
+    "imbalance": tr("Spread the work evenly over its GPUs, or ask for fewer next time; or say why not."),
+    "stalls": tr("Find out what the work waits for when it pauses, such as saving or checking, and shorten it; or say why not."),
+    "inefficient": tr("Give the GPU more to do at once, such as larger batches or lower precision; or say why not."),
+    "low_efficiency": tr("Put more work on each GPU, such as larger batches or several runs, or ask for fewer; or say why not."),
+}  # fmt: skip
+"""What whoever runs such work can do about it; of other rules about work that runs, nothing."""
 
 
-def _asked(finding: Finding, action: str, gpus: int) -> str:
-    if action == RELEASE:
-        return agreeing(_BACK_UNSURE if finding.confidence.grade == "low" else _BACK, gpus)
+def _asked(one: Opportunity, action: str, gpus: int) -> str:
+    is_unsure = one.confidence.grade == "low"
     if action == REPAIR:
-        return _LOOK if finding.category == "coverage" else _COOL
-    return _FIT if action == RIGHT_SIZE else agreeing(_TUNE, gpus)
+        return _fault(one, gpus)
+    if action == RETURN:
+        return agreeing(_RETURN, gpus)
+    if action == RIGHT_SIZE:
+        return _PACK if one.packing is not None else _FIT
+    if action == TUNE:
+        return _TUNED[_leading(one).rule]
+    if one.owner == OPERATORS:
+        is_orphan = _leading(one).rule == "zombie_holder" and not is_unsure
+        return agreeing(_ORPHANED if is_orphan else _WHOSE, gpus)
+    return agreeing(_BACK_UNSURE if is_unsure else _BACK, gpus)
+
+
+def _fault(one: Opportunity, gpus: int) -> str:
+    if one.kind == FAULTY.name:
+        return agreeing(_MEND, gpus)
+    return _LOOK if _leading(one).category == "coverage" else _COOL

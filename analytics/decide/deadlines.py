@@ -1,4 +1,4 @@
-"""Until when an ask is to be answered: the end of a working day of the site."""
+"""Until when somebody is to act: the end of a working day of the site. Opportunities, and the asks made of them, have no other."""
 
 from __future__ import annotations
 
@@ -7,32 +7,59 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta, tzinfo
 
 from fallow.clock import from_ms, to_ms
+from fallow.config import Config
+from fallow.errors import ConfigError
 
 _WEEK_DAYS = 7
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+def quiet_days(config: Config) -> frozenset[int]:
+    """report.quiet_days as weekdays, Monday 0; raises ConfigError."""
+    days = [day.lower() for day in config.texts("report.quiet_days")]
+    if wrong := [day for day in days if day not in _DAYS]:
+        raise ConfigError(f"report.quiet_days: '{wrong[0]}' is not a weekday", f"write some of {', '.join(_DAYS)}")
+    return frozenset(map(_DAYS.index, days))
 
 
 @dataclass(frozen=True)
 class Deadlines:
-    """In how many working days GPUs are to be answered for, and in how many a change of the work itself.
+    """In how many working days each thing is to be done: idle GPUs, a change of the work itself, cards that leave the site.
 
     `days_off` are weekdays, Monday 0; where all seven are days off, every day counts.
     """
 
     release_days: int
     change_days: int
+    return_days: int
     days_off: Collection[int]
     zone: tzinfo
 
-    def release_ms(self, now_ms: int) -> int:
-        """The end of the day, exclusive, by which GPUs are to be given back or spoken for."""
-        return self._end_ms(now_ms, self.release_days)
+    @classmethod
+    def of(cls, config: Config, zone: tzinfo) -> Deadlines:
+        """From the settings of nudges, with report.quiet_days as days off; raises ConfigError."""
+        return cls(
+            config.integer("report.nudge_deadline"),
+            config.integer("report.nudge_deadline_change"),
+            config.integer("report.nudge_deadline_return"),
+            quiet_days(config),
+            zone,
+        )
 
-    def change_ms(self, now_ms: int) -> int:
+    def release_ms(self, since_ms: int) -> int:
+        """The end of the day, exclusive, by which idle GPUs are to be released or spoken for, and faults looked at."""
+        return self._end_ms(since_ms, self.release_days)
+
+    def change_ms(self, since_ms: int) -> int:
         """The same for work that is to be changed."""
-        return self._end_ms(now_ms, self.change_days)
+        return self._end_ms(since_ms, self.change_days)
 
-    def _end_ms(self, now_ms: int, working_days: int) -> int:
-        day, left = from_ms(now_ms).astimezone(self.zone).date(), working_days
+    def return_ms(self, since_ms: int) -> int:
+        """The same for cards that are to be given back to whoever lends them."""
+        return self._end_ms(since_ms, self.return_days)
+
+    def _end_ms(self, since_ms: int, working_days: int) -> int:
+        day, left = from_ms(since_ms).astimezone(self.zone).date(), working_days
         while left:
             day += timedelta(days=1)
             left -= len(set(self.days_off)) >= _WEEK_DAYS or day.weekday() not in self.days_off

@@ -28,6 +28,7 @@ from analytics.decide.claims import (
     holders_of,
     opportunity_id,
 )
+from analytics.decide.deadlines import Deadlines
 from analytics.decide.reclaimable import PoolReclaimable, Reclaimable, reclaimable
 from analytics.decide.review import Review
 from analytics.decide.right_sizing import RightSizing, right_sizing
@@ -54,15 +55,6 @@ ACTIONS = ("return", "release", "reclaim", "right-size", "repair", "schedule off
 OPERATORS = "operators"
 """Who acts where it is nobody's own GPU."""
 
-_DEADLINE_DAYS = {
-    "return": 14,
-    "release": 2,
-    "reclaim": 1,
-    "right-size": 14,
-    "repair": 2,
-    "schedule off-peak": 14,
-    "ask": 3,
-}
 _HORIZON_DAYS = {"return": 28, "right-size": 28, "schedule off-peak": 28}
 _WINDOWS_BACK = 4
 _YEARLY_FROM_MS = DAY_MS
@@ -227,9 +219,11 @@ class Lead:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What is decided for the whole fleet; parts of it are priced by `opportunities_in`."""
+    """What is decided for the whole fleet; parts of it are priced by `opportunities_in`. Deadlines count from `told_ms`."""
 
     review: Review
+    deadlines: Deadlines
+    told_ms: int
     leads: Mapping[str, Lead]
     claims: Claims
     reclaimable: Reclaimable
@@ -261,8 +255,8 @@ class Decisions:
         return _swings(self)
 
 
-def decide(review: Review) -> Decisions:
-    """The decisions that the findings of a window lead to."""
+def decide(review: Review, deadlines: Deadlines, told_ms: int | None = None) -> Decisions:
+    """The decisions that the findings of a window lead to, to be told at `told_ms`: by default at the end of what was seen."""
     context = review.context
     found = reclaimable(context)
     book = _Book(context)
@@ -283,7 +277,8 @@ def decide(review: Review) -> Decisions:
         book.add_finding(finding, OVERSIZED, finding.gpus, found)
     for finding in _of_kind(review.findings, INEFFICIENT):
         book.add_finding(finding, INEFFICIENT, finding.gpus, found)
-    return Decisions(review, book.leads, claims_of(book.claims, context.settings.held_min_ms), found)
+    claims = claims_of(book.claims, context.settings.held_min_ms)
+    return Decisions(review, deadlines, context.until_ms if told_ms is None else told_ms, book.leads, claims, found)
 
 
 class _Book:
@@ -591,7 +586,7 @@ def _opportunity(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: 
         saving=part.saving(lead),
         confidence=lead.confidence,
         horizon_ms=_HORIZON_DAYS.get(action, 7) * DAY_MS,
-        deadline_ms=context.until_ms + _DEADLINE_DAYS[action] * DAY_MS,
+        deadline_ms=_deadline_ms(part.decisions, action, lead.kind),
         evidence=part.decisions.evidence.get(key, ()),
         status="standing" if finding is None else finding.status,
         next_command="" if finding is None else finding.next_command,
@@ -616,6 +611,18 @@ def _action(lead: Lead, now: Sequence[str]) -> str:
     if lead.kind is INEFFICIENT or lead.confidence.grade == "low" or not now:
         return "ask"
     return "release" if lead.kind is ALLOCATED_IDLE else "reclaim"
+
+
+def _deadline_ms(decisions: Decisions, action: str, kind: Kind) -> int:
+    """Idle GPUs and faults first, then changes of work; cards that leave the site take the longest."""
+    deadlines = decisions.deadlines
+    if action == "return":
+        due_ms = deadlines.return_ms
+    elif action in ("right-size", "schedule off-peak") or (action == "ask" and kind is INEFFICIENT):
+        due_ms = deadlines.change_ms
+    else:
+        due_ms = deadlines.release_ms
+    return due_ms(decisions.told_ms)
 
 
 def _owner(action: str, lead: Lead, holder: str | None) -> str:

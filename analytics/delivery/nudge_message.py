@@ -35,17 +35,19 @@ def pack_nudge(
         scope="",
         since_ms=window_ms[0],
         until_ms=window_ms[1],
-        finding_ids=tuple(dict.fromkeys(each for ask in nudge.asks for each in ask.finding_ids)),
+        # the key too: of an ask without a finding of its own it says that it was told
+        finding_ids=tuple(dict.fromkeys(each for ask in nudge.asks for each in (ask.key, *ask.finding_ids))),
     )
 
 
 def _links(nudge: Nudge, language: Language, links: AnswerLinks | None) -> Mapping[str, Mapping[str, str]]:
-    """By ask and verb; none for operators, who have accounts."""
+    """By ask and verb; none for operators, who have accounts, and none where an answer would settle what others hold."""
     if links is None or nudge.operators or nudge.target.kind != "mail":
         return {}
     return {
         ask.key: {verb: links.url(ask, verb, nudge.target.address, language.code) for verb in VERBS}
         for ask in nudge.asks
+        if ask.finding_ids
     }
 
 

@@ -1,4 +1,4 @@
-"""Nudges: who is asked what about their own GPUs, at which address, and when; faults go to the operators."""
+"""Nudges: who is asked what about their own GPUs, at which address, and when; what only operators can do goes to them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from datetime import tzinfo
 from functools import cached_property
 
 from analytics.decide.actions import Action
-from analytics.decide.asks import REPAIR, Ask
-from analytics.decide.deadlines import Deadlines
+from analytics.decide.asks import Ask
+from analytics.decide.deadlines import quiet_days
 from analytics.delivery.journal import ABANDONED, SENDING, Journal
 from analytics.delivery.model import SENT, UNKNOWN
 from analytics.delivery.targets import Target, mail_address, mail_target
@@ -89,7 +89,6 @@ def _address(line: CsvLine, column: str) -> str:
         raise line.error(f"{column}: {error.message}", error.hint) from error
 
 
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)\s*-\s*([01]\d|2[0-3]|24):([0-5]\d)")
 
 
@@ -105,20 +104,8 @@ class Quiet:
     @classmethod
     def of(cls, config: Config, zone: tzinfo) -> Quiet:
         """From report.quiet_hours and report.quiet_days; raises ConfigError."""
-        days = [day.lower() for day in config.texts("report.quiet_days")]
-        if wrong := [day for day in days if day not in _DAYS]:
-            raise ConfigError(f"report.quiet_days: '{wrong[0]}' is not a weekday", f"write some of {', '.join(_DAYS)}")
         from_minute, until_minute = _minutes(config.text("report.quiet_hours").strip())
-        return cls(from_minute, until_minute, frozenset(_DAYS.index(day) for day in days), zone)
-
-    def deadlines(self, config: Config) -> Deadlines:
-        """When answers are due: on no quiet day."""
-        return Deadlines(
-            config.integer("report.nudge_deadline"),
-            config.integer("report.nudge_deadline_change"),
-            self.days,
-            self.zone,
-        )
+        return cls(from_minute, until_minute, quiet_days(config), zone)
 
     def holds(self, now_ms: int) -> bool:
         """Whether it is quiet at that moment, by the clocks of the zone."""
@@ -145,7 +132,7 @@ _TOLD = (SENT, UNKNOWN, SENDING, ABANDONED)
 class Nudge:
     """The nudge to one target: asks, the names that led to it, and by ask how often its findings were nudged before.
 
-    `operators` says that it goes to those who look after the machines, and is about faults.
+    `operators` says that it goes to those who look after the machines, alone.
     """
 
     target: Target
@@ -198,14 +185,13 @@ class Past:
 
 
 def choose(asks: Iterable[Ask], contacts: Contacts, operators: Sequence[Target], past: Past) -> Chosen:
-    """The nudges by target, those to users first; asks keep their order. Faults go to the operators, and to nobody else."""
+    """The nudges by target, those to users first; asks keep their order. What operators own goes to them alone."""
     to_tell: dict[Target, list[tuple[Ask, str]]] = defaultdict(list)
     held_back = []
     for ask in asks:
-        fault = ask.action == REPAIR
         reached = (
             dict.fromkeys(operators, "")
-            if fault
+            if ask.to_operators
             else {mail_target(address): name for address, name in contacts.of(ask.holder, ask.team).items()}
         )
         shown = {target.shown for target in reached}
@@ -215,15 +201,19 @@ def choose(asks: Iterable[Ask], contacts: Contacts, operators: Sequence[Target],
             if not past.knows(ask.key, target.shown, shown - {target.shown})
         }
         if not fresh:
-            nobody = "a fault, and report.operators names nobody" if fault else "no address, or wants no nudges"
+            nobody = (
+                "for operators, and report.operators names nobody"
+                if ask.to_operators
+                else "no address, or wants no nudges"
+            )
             held_back.append((ask, "told lately" if reached else nobody))
         for target, name in fresh.items():
             to_tell[target].append((ask, name))
-    users = {target: [each for each in own if each[0].action != REPAIR] for target, own in to_tell.items()}
-    faults = {target: [each for each in own if each[0].action == REPAIR] for target, own in to_tell.items()}
+    users = {target: [each for each in own if not each[0].to_operators] for target, own in to_tell.items()}
+    theirs = {target: [each for each in own if each[0].to_operators] for target, own in to_tell.items()}
     nudges = [
-        _nudge(target, own, past, operators=about_faults)
-        for about_faults, chosen in ((False, users), (True, faults))
+        _nudge(target, own, past, operators=of_operators)
+        for of_operators, chosen in ((False, users), (True, theirs))
         for target, own in sorted(chosen.items(), key=lambda each: each[0].shown)
         if own
     ]

@@ -39,9 +39,11 @@ def _ask(ask: LetterAsk, number: int, language: Language) -> list[str]:
         lines += _lines(ask.command_note, language, "   ", "   ")
     for link in ask.links:
         lines += ["", f"   {language.translate(link.label)}", f"       {link.url}"]
-    lines += ["", *_lines(tr("Or, where you can reach the lake of fallow:"), language, "   ", "   ")]
-    lines += [f"       {each}" for each in ask.answer_commands]
-    lines += ["", f"   {language.translate(tr('Evidence:'))}"]
+    if ask.answer_commands:
+        lines += ["", *_lines(tr("Or, where you can reach the lake of fallow:"), language, "   ", "   ")]
+        lines += [f"       {each}" for each in ask.answer_commands]
+    if ask.evidence:
+        lines += ["", f"   {language.translate(tr('Evidence:'))}"]
     for each in ask.evidence:
         lines += _lines(each, language, "   - ", "     ")
     return lines

@@ -11,12 +11,14 @@ from functools import cached_property
 import polars as pl
 
 from analytics.capacity.off_peak import OffPeak, off_peak
+from analytics.decide.deadlines import Deadlines
 from analytics.decide.filters import is_in_scope, is_packing_in_scope, names_others
 from analytics.decide.opportunities import Decisions, Opportunities, decide, opportunities_in
 from analytics.decide.review import Review, RuleFindings, find_in_window, with_actions
 from analytics.decide.right_sizing import RightSizing, right_sizing
 from analytics.intervals import by_day, by_hour
 from analytics.inventory import Inventory, load_inventory, simulated_text
+from analytics.language.languages import time_zone
 from analytics.ledger.build import Ledger
 from analytics.ledger.sampled import IdleFloors
 from analytics.ledger.settings import LedgerSettings
@@ -172,7 +174,8 @@ class Whole:
     @cached_property
     def decisions(self) -> Decisions:
         """What the findings lead to, over the whole fleet."""
-        return decide(self.review)
+        settings = self.inputs.settings
+        return decide(self.review, Deadlines.of(settings, time_zone(settings.text("report.timezone"))))
 
     def opportunities(self, scope: Scope, part: WindowLedger) -> Opportunities:
         """The opportunities in what a scope leaves; those of people name nobody else."""

@@ -1,4 +1,4 @@
-"""The letter to one person about their GPUs, or to the operators about faults: everything that it says, in order."""
+"""The letter to one person about their GPUs, or to the operators about what only they can do: everything that it says, in order."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from analytics.decide.asks import RELEASE, REPAIR, RIGHT_SIZE, TUNE, Ask
 from analytics.decide.lifecycle import RELEASED
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Day, GpuHours, Moment, Quantity
+from analytics.language.quantities import Amount, Day, GpuHours, Moment, Quantity, from_cents
 from analytics.language.sentences import tr, tr_many
 from analytics.sections.evidence_text import evidence
 from analytics.sections.finding_heading import cost_of, heading
+from analytics.sections.opportunities import saving_words
+from analytics.workloads.confidence import UNCONFIRMED_MAX
 from analytics.workloads.model import Finding
 from fallow.clock import DAY_MS, WEEK_MS, utc_day
 
@@ -92,13 +94,12 @@ def letter_to_user(asks: Sequence[Ask], told: Told) -> Letter:
 
 
 def letter_to_operators(asks: Sequence[Ask], told: Told) -> Letter:
-    """About faults, to those who look after the machines."""
-    said = tr_many("{number} fault of GPUs to look at", "{number} faults of GPUs to look at", len(asks))
+    """About faults, cards to give back and work without an owner, to those who look after the machines."""
     return Letter(
-        subject=_marked(asks, said),
+        subject=_marked(asks, _subject_of_operators(asks)),
         banner=_banner(asks),
         about="",
-        intro=_FAULTS,
+        intro=_FAULTS if _are_faults(asks) else _OF_OPERATORS,
         window=told.window,
         asks=tuple(_letter_ask(each, told) for each in asks),
         answer=_ANSWER_OF_OPERATORS,
@@ -121,6 +122,9 @@ _INTRO_OF_SEVERAL = tr(
 )
 _FAULTS = tr(
     "fallow found the following of the machines themselves. Those who use the GPUs are not told: they could not help it."
+)
+_OF_OPERATORS = tr(
+    "fallow found the following that nobody but you can do; each GPU stands here once. Those who use GPUs are not asked about these."
 )
 _ANSWER_BY_LINK = tr("The links work without an account, each for this one answer. You can also answer this mail.")
 _ANSWER_BY_MAIL = tr("To say that you need them, and until when, or that you gave them back, answer this mail.")
@@ -161,6 +165,21 @@ def _subject(asks: Sequence[Ask]) -> Sentence:
     )  # fmt: skip
 
 
+def _are_faults(asks: Sequence[Ask]) -> bool:
+    return all(each.action == REPAIR for each in asks)
+
+
+def _subject_of_operators(asks: Sequence[Ask]) -> Sentence:
+    if _are_faults(asks):
+        return tr_many("{number} fault of GPUs to look at", "{number} faults of GPUs to look at", len(asks))
+    day = Day(min(each.deadline_ms for each in asks) - 1)
+    gpus = len({gpu for each in asks for gpu in each.gpus})
+    return tr_many(
+        "{number} GPU to give back or see to, from {day}", "{number} GPUs to give back or see to, from {day}",
+        gpus, day=day,
+    )  # fmt: skip
+
+
 def _marked(asks: Sequence[Ask], subject: Sentence) -> Sentence:
     return tr("SIMULATED: {subject}", subject=subject) if any(each.simulated for each in asks) else subject
 
@@ -194,7 +213,7 @@ def _letter_ask(ask: Ask, told: Told) -> LetterAsk:
 
 def _due(ask: Ask) -> Sentence:
     day = Day(ask.deadline_ms - 1)
-    if ask.action == REPAIR:
+    if ask.to_operators:
         return tr("Please look at it by the end of {day}.", day=day)
     return tr("Please answer by the end of {day}.", day=day)
 
@@ -206,9 +225,15 @@ def _rows(ask: Ask, before: int) -> tuple[tuple[Sentence, str | Quantity], ...]:
     sure = tr("{grade} ({why})", grade=grade, why=SentenceList(failed)) if failed else grade
     return (
         (tr("GPUs"), SentenceList(gpus, ", ")),
-        *([] if ask.gpu_ms is None else [(tr("GPU time"), _spent(ask, ask.gpu_ms))]),
-        *([(tr("job"), plain(ask.job))] if ask.job else []),
-        (tr("since"), Moment(ask.since_ms)),
+        *([] if not ask.gpu_ms else [(tr("wasted"), _spent(ask, ask.gpu_ms))]),
+        *(
+            []
+            if ask.saving is None or ask.saving.point <= 0
+            else [(tr("saves a year"), saving_words(ask.saving, ask.currency))]
+        ),
+        *([(tr("user"), plain(ask.holder))] if ask.to_operators and ask.action == RELEASE and ask.holder else []),
+        *([(tr("job"), plain(ask.job))] if ask.job and not ask.to_operators else []),
+        *([] if ask.since_ms is None else [(tr("since"), Moment(ask.since_ms))]),
         (tr("confidence"), sure),
         *([(tr("told before"), tr_many("{number} time", "{number} times", before))] if before else []),
         *([(tr("released"), _broken(ask.broken_release_ms))] if ask.broken_release_ms is not None else []),
@@ -216,8 +241,11 @@ def _rows(ask: Ask, before: int) -> tuple[tuple[Sentence, str | Quantity], ...]:
 
 
 def _spent(ask: Ask, gpu_ms: float) -> Sentence | SentenceList:
-    cost = [] if ask.cost is None else [cost_of(ask.evidence[0])]
-    return SentenceList([tr("{hours} GPU-hours", hours=GpuHours(gpu_ms)), *cost], ", ")
+    """The wasted time of the window and its cost; at most that much where point samples alone call it idle."""
+    amount = Amount(from_cents(ask.cents), ask.currency)
+    is_confirmed = ask.unconfirmed_ms <= UNCONFIRMED_MAX * gpu_ms
+    cost = tr("{cost}", cost=amount) if is_confirmed else tr("up to {cost}, not confirmed", cost=amount)
+    return SentenceList([tr("{hours} GPU-hours", hours=GpuHours(gpu_ms)), *([] if ask.cents is None else [cost])], ", ")
 
 
 def _broken(said_ms: int) -> Sentence:
@@ -228,7 +256,7 @@ def _about_command(ask: Ask, as_of_ms: int) -> tuple[Sentence, str]:
     """What the command is for, and what to know before it is typed."""
     if not ask.command_acts:
         here = tr("fallow knows no command that would end this and nothing else: end it as you started it.")
-        return tr("to look first"), here if ask.action == RELEASE else ""
+        return tr("to look first"), here if ask.action == RELEASE and not ask.to_operators else ""
     if ask.action != RELEASE:
         return tr("in the job script"), ""
     checked = tr("as of {moment}: look whether it is still the same before you type it", moment=Moment(as_of_ms))
@@ -236,8 +264,10 @@ def _about_command(ask: Ask, as_of_ms: int) -> tuple[Sentence, str]:
 
 
 def _answer_commands(ask: Ask) -> tuple[str, ...]:
+    if not ask.finding_ids:
+        return ()
     ids = " ".join(ask.finding_ids)
-    if ask.action == REPAIR:
+    if ask.to_operators:
         return (f"fallow findings ack {ids} --reason '...'",)
     until = utc_day(ask.deadline_ms - DAY_MS + WEEK_MS)
     done = RELEASED if ask.action == RELEASE else "changed"

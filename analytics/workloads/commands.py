@@ -31,6 +31,11 @@ def ends_work(command: str) -> bool:
     return _ENDS_WORK.match(command) is not None
 
 
+def acts(command: str) -> bool:
+    """Whether a finding's command does something: ends work, or is a line of a job script. Others only look."""
+    return ends_work(command) or command.startswith("#SBATCH")
+
+
 def look_command(host: str) -> str:
     return f"ssh {operands([host])} nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv"
 

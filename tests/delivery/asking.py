@@ -1,4 +1,4 @@
-"""Findings by hand, and what is asked because of them."""
+"""Findings and opportunities by hand, and what is asked because of them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
-from analytics.decide.asks import Asks, Basis, asks_from_findings
+from analytics.decide.asks import FAULTS, Asks, Basis, asks_of
+from analytics.decide.claims import kind_of, opportunity_id
 from analytics.decide.deadlines import Deadlines
+from analytics.decide.opportunities import OPERATORS, Opportunity, Risk
 from analytics.workloads.wording import of_gpus
+from fallow.clock import DAY_MS
 from tests.delivery.test_contacts import FINDING
 from tests.ledger.rows import T0
 
@@ -18,12 +21,17 @@ if TYPE_CHECKING:
     from analytics.decide.actions import Action
     from analytics.workloads.model import Finding
 
-DEADLINES = Deadlines(1, 5, {5, 6}, UTC)
-"""T0 is Friday, 20 November 2026: GPUs are due by the end of Monday 23, changes by the end of Friday 27."""
+DEADLINES = Deadlines(1, 5, 10, {5, 6}, UTC)
+"""T0 is Friday, 20 November 2026: GPUs are due by the end of Monday 23, changes by Friday 27, cards that go by Friday 4 December."""
 
 CATEGORIES = {
     "held": "reclaim", "zombie_holder": "reclaim", "never_used": "reclaim", "standing_surplus": "reclaim", "reserved_unused": "reclaim",
-    "memory_oversized": "right_size", "throttled": "efficiency", "inefficient": "efficiency", "wind_down": "demand", "blind_spot": "coverage",
+    "memory_oversized": "right_size", "mig_fit": "right_size", "throttled": "efficiency", "inefficient": "efficiency", "low_efficiency": "efficiency",
+    "preallocated": "efficiency", "wind_down": "demand", "blind_spot": "coverage",
+}  # fmt: skip
+
+_ACTIONS = {
+    "never_used": "return", "surplus": "return", "allocated_idle": "release", "held_idle": "reclaim", "oversized": "right-size", "inefficient": "ask",
 }  # fmt: skip
 
 
@@ -38,8 +46,29 @@ def found(rule: str, gpus: str = "a", holder: str | None = "ann", **changes: Any
     return replace(FINDING, **{**own, **changes})
 
 
+def opportunity(lead: Finding, *others: Finding, **changes: Any) -> Opportunity:
+    """What `decide` would make of a finding that leads and of those behind it, all of whose GPUs can be acted on now."""
+    kind = kind_of(lead)
+    action = "repair" if lead.rule in FAULTS else _ACTIONS[kind.name]
+    holder = lead.holder if kind.of_holder else None
+    is_operators = holder is None or lead.rule == "zombie_holder" or action in ("return", "repair")
+    change = action in ("right-size", "ask")
+    due_ms = DEADLINES.return_ms if action == "return" else DEADLINES.change_ms if change else DEADLINES.release_ms
+    own = {
+        "opportunity_id": opportunity_id(lead), "kind": kind.name, "action": action, "owner": OPERATORS if is_operators else holder,
+        "holder": holder, "team": lead.team, "pool": "p", "host": lead.host, "gpus": lead.gpus, "gpus_now": lead.gpus, "gpu_ms": lead.gpu_ms,
+        "unconfirmed_ms": 0.0, "cents": None, "currency": "USD", "saving": None, "confidence": lead.confidence, "horizon_ms": 7 * DAY_MS,
+        "deadline_ms": due_ms(T0), "evidence": (lead, *others), "status": lead.status, "next_command": lead.next_command,
+        "risk": Risk(None, None, None, None, holder), "simulated": lead.simulated,
+    }  # fmt: skip
+    return Opportunity(**{**own, **changes})
+
+
 def asked(
-    *findings: Finding, actions: Mapping[str, Sequence[Action]] | None = None, now_ms: int = T0, seen_until_ms: int = T0
+    *opportunities: Opportunity,
+    actions: Mapping[str, Sequence[Action]] | None = None,
+    holders: Mapping[str, str] | None = None,
 ) -> Asks:
-    hosts = {gpu: f"h-{gpu}" for each in findings for gpu in each.gpus}
-    return asks_from_findings(findings, Basis(actions or {}, DEADLINES, now_ms, seen_until_ms, hosts))
+    """What is asked at T0; every GPU is on a host of its own."""
+    hosts = {gpu: f"h-{gpu}" for each in opportunities for gpu in each.gpus}
+    return asks_of(opportunities, Basis(actions or {}, T0, hosts, holders or {}))

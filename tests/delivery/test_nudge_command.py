@@ -335,7 +335,7 @@ def test_a_link_of_a_mail_is_answered_and_nobody_is_asked_again(nudge: Nudger, t
     nudge.clock.at_ms += WEEK_MS
     asked = nudge(REPORT_QUIET_DAYS="").out
     assert "ann@example.org" not in asked
-    assert "held of ann: suppressed" in asked
+    assert "held_idle of ann: suppressed" in asked
     assert "would send nudge 2026-11-27 (en) to mailto:bob@example.org" in asked
 
 
@@ -375,4 +375,4 @@ def test_a_fault_is_told_to_the_operators_once_and_never_to_the_user(hot: Nudger
     assert "give" not in text_of(message).lower()
     hot.clock.at_ms += HOUR_MS
     assert "told lately" in hot(**settings).out
-    assert "a fault, and report.operators names nobody" in hot().out
+    assert "for operators, and report.operators names nobody" in hot().out

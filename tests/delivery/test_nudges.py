@@ -10,37 +10,41 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.decide.actions import load_actions, record
+from analytics.decide.opportunities import Saving
+from analytics.delivery.links import AnswerLinks
 from analytics.delivery.model import Delivery
 from analytics.delivery.nudge_message import pack_nudge
 from analytics.delivery.nudges import Chosen, Nudge, Past, choose
 from analytics.delivery.payloads import payload
 from analytics.delivery.targets import parse_targets
 from analytics.language.languages import language
-from analytics.workloads.model import Confidence
+from analytics.workloads.model import Confidence, Finding
 from fallow.clock import DAY_MS, WEEK_MS
-from tests.delivery.asking import asked, found
+from tests.delivery.asking import asked, found, opportunity
 from tests.delivery.hands import Hands, journal
-from tests.delivery.test_contacts import FINDING, TABLE, load
+from tests.delivery.test_contacts import TABLE, load
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from analytics.decide.opportunities import Opportunity
     from analytics.delivery.model import Message
-    from analytics.workloads.model import Finding
     from fallow.lake import Lake
 
 
-def chosen(lake: Lake, folder: Path, *findings: Finding, operators: tuple[str, ...] = ()) -> Chosen:
+def chosen(lake: Lake, folder: Path, *findings: Finding | Opportunity, operators: tuple[str, ...] = ()) -> Chosen:
+    """Of opportunities, each finding being one of its own."""
     hands = Hands()
     past = Past(load_actions(lake), journal(lake, hands), hands.now_ms() - WEEK_MS)
-    return choose(asked(*findings).asks, load(folder, TABLE), parse_targets(operators), past)
+    made = [opportunity(each) if isinstance(each, Finding) else each for each in findings]
+    return choose(asked(*made).asks, load(folder, TABLE), parse_targets(operators), past)
 
 
 def told(lake: Lake, channel: str | None) -> None:
     record(lake, "notify", [TOGETHER.finding_id], "zoe", now_ms=Hands().now_ms() - DAY_MS, channel=channel)
 
 
-TOGETHER = replace(FINDING, holder="ann+proj")
+TOGETHER = found("held", holder="ann+proj")
 
 
 def message(nudge: Nudge, code: str = "en") -> Message:
@@ -67,12 +71,12 @@ def test_that_one_of_them_was_told_leaves_the_other(
 
 
 def test_whoever_has_no_address_is_held_back(lake: Lake, tmp_path: Path) -> None:
-    nobody = chosen(lake, tmp_path, replace(FINDING, holder="stranger", team=None))
+    nobody = chosen(lake, tmp_path, found("held", holder="stranger", team=None))
     assert (nobody.nudges, [why for _, why in nobody.held_back]) == ((), ["no address, or wants no nudges"])
 
 
 def test_asks_of_one_address_are_one_mail_the_first_due_first(lake: Lake, tmp_path: Path) -> None:
-    change, release = found("memory_oversized", "b"), found("held", "a")
+    change, release = found("inefficient", "b"), found("held", "a")
     [nudge] = chosen(lake, tmp_path, change, release).nudges
     assert [each.key for each in nudge.asks] == [release.finding_id, change.finding_id]
 
@@ -88,7 +92,7 @@ def test_faults_go_to_the_operators_in_one_message_and_to_nobody_else(lake: Lake
     without = chosen(lake, tmp_path, *faults)
     assert (without.nudges, {why for _, why in without.held_back}) == (
         (),
-        {"a fault, and report.operators names nobody"},
+        {"for operators, and report.operators names nobody"},
     )
 
 
@@ -96,7 +100,7 @@ def test_faults_go_to_the_operators_in_one_message_and_to_nobody_else(lake: Lake
     ("findings", "subject", "intro"),
     [
         ((found("held", "ab"),), "Give 2 GPUs back, or say why not, by 23 Nov 2026", "seem to do no work"),
-        ((found("memory_oversized"),), "1 question about your GPUs, by 27 Nov 2026", "needs less than the GPUs it has"),
+        ((found("memory_oversized", next_command="#SBATCH --gres=gpu:l40s:1"),), "1 question about your GPUs, by 27 Nov 2026", "needs less than the GPUs it has"),
         ((found("inefficient"),), "1 question about your GPUs, by 27 Nov 2026", "uses little of its GPUs"),
         ((found("held"), found("inefficient", "b")), "2 questions about your GPUs, by 23 Nov 2026", "or less than they could"),
         ((found("throttled", "ab"),), "1 fault of GPUs to look at", "Those who use the GPUs are not told"),
@@ -115,13 +119,48 @@ def test_the_message_says_what_is_asked_and_no_more(
         assert bool(re.search(r"\bback\b", body)) is any(each.rule == "held" for each in findings)
 
 
+def test_operators_read_what_they_own_with_what_it_saves(lake: Lake, tmp_path: Path) -> None:
+    spare = opportunity(
+        found("never_used", "ab"), cents=12_345, gpus=("a", "b"), saving=Saving(1000, 2000.4, 3000), next_command=""
+    )
+    orphan = found("zombie_holder", "c")
+    [nudge] = chosen(lake, tmp_path, spare, orphan, found("throttled", "d"), operators=("ops@example.org",)).nudges
+    assert [each.gpus for each in nudge.asks] == [("c",), ("d",), ("a", "b")]
+    made = message(nudge)
+    text = " ".join(made.text.split())
+    assert made.subject == "4 GPUs to give back or see to, from 23 Nov 2026"
+    assert "nobody but you can do; each GPU stands here once" in text
+    assert "wasted: 1.0 GPU-hours, 123.45 USD saves a year: 2,000 USD (1,000 to 3,000)" in text
+    assert "user: ann" in text
+    assert "Please look at it by the end of 4 Dec 2026." in text
+    assert len(message(nudge, "fr").subject) <= 70 - len("SIMULATED: ")
+
+
+def test_what_rests_on_samples_alone_costs_at_most_that_much(lake: Lake, tmp_path: Path) -> None:
+    one = opportunity(found("held"), cents=300, unconfirmed_ms=3.6e6)
+    [nudge] = chosen(lake, tmp_path, one).nudges
+    assert "wasted: 1.0 GPU-hours, up to 3.00 USD, not confirmed" in message(nudge).text
+
+
+def test_of_a_share_there_is_no_answer_that_would_settle_the_others(lake: Lake, tmp_path: Path) -> None:
+    """And it counts as told, under a name of its own."""
+    one = opportunity(found("held", "ab", holder="ann+bob"))
+    asks = asked(one, holders={"a": "ann", "b": "bob"}).asks
+    links = AnswerLinks("https://gpus.example.org", b"k" * 64)
+    past = Past({}, journal(lake, Hands()), 0)
+    [nudge, *_] = choose(asks, load(tmp_path, TABLE), (), past).nudges
+    made = pack_nudge(nudge, language("en", "UTC"), "2026-11-20", (0, Hands().now_ms()), links)
+    assert ("/answer/" in made.text, "fallow findings" in made.text) == (False, False)
+    assert made.finding_ids == (asks[0].key,)
+
+
 @pytest.mark.parametrize("kind", ["slack", "mattermost", "teams", "generic"])
 def test_a_chat_of_operators_reads_what_the_fault_is(lake: Lake, tmp_path: Path, kind: str) -> None:
     target = f"{kind}+https://chat.example.org/hooks/secret"
     [nudge] = chosen(lake, tmp_path, found("throttled", "ab"), operators=(target,)).nudges
     delivery = Delivery("nudge", "2026-11-20", "operators/en", nudge.target.shown)
     sent = json.dumps(payload(kind, message(nudge), delivery))
-    assert "2 GPUs on h1 said to be throttled" in sent
+    assert "said to be throttled" in sent
     assert ("****" in sent, '"-"' in sent, "secret" in sent) == (False, False, False)
 
 
@@ -136,12 +175,12 @@ def test_simulated_ones_are_called_so_first_of_all(lake: Lake, tmp_path: Path) -
 
 
 def test_without_links_it_says_how_to_answer_and_names_commands_that_run(lake: Lake, tmp_path: Path) -> None:
-    held, zombie = found("held"), found("zombie_holder")
-    [nudge] = chosen(lake, tmp_path, held, zombie).nudges
+    held, fading = found("held"), found("wind_down")
+    [nudge] = chosen(lake, tmp_path, opportunity(held, fading)).nudges
     text = message(nudge).text
     assert "/answer/" not in text
     assert "and until when, or that you gave them back, answer this mail." in " ".join(text.split())
-    ids = f"{held.finding_id} {zombie.finding_id}"
+    ids = f"{held.finding_id} {fading.finding_id}"
     assert "Or, where you can reach the lake of fallow:" in text
     assert f"fallow findings suppress {ids} --until 2026-11-30 --reason 'still needed'" in text
     assert f"fallow findings ack {ids} --reason released" in text
@@ -156,7 +195,7 @@ def test_a_command_that_acts_says_of_when_it_is(lake: Lake, tmp_path: Path) -> N
 def test_names_in_a_nudge_are_nothing_but_names(lake: Lake, tmp_path: Path, code: str) -> None:
     evil = "{0} {holder} \r\n.\r\nBcc: x \u202e\x1b[31m"
     finding = replace(
-        FINDING, job=evil, host=evil, gpus=(evil,), reclaimable_gpus=(evil,), next_command=evil, confidence=Confidence((evil, evil)),
+        found("held"), job=evil, host=evil, gpus=(evil,), reclaimable_gpus=(evil,), next_command=evil, confidence=Confidence((evil, evil)),
     )  # fmt: skip
     [nudge] = chosen(lake, tmp_path, finding).nudges
     made = message(nudge, code)

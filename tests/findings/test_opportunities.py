@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
+from datetime import UTC
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analytics.decide.claims import PRECEDENCE, WASTED, holders_of
+from analytics.decide.deadlines import Deadlines
 from analytics.decide.opportunities import Opportunities, decide, opportunities_in
 from analytics.decide.reclaimable import MARGINS, reclaimable
 from analytics.ledger.activity import used_share
@@ -112,7 +114,7 @@ def test_whatever_the_findings_say_no_time_is_in_two_opportunities(
         )
     )
     scope = data.draw(st.sampled_from([Scope(), Scope(holder=holders[0]), Scope(pool=whole.inventory.pool(gpus[0]))]))
-    decisions = decide(replace(whole.review, findings=tuple(findings)))
+    decisions = decide(replace(whole.review, findings=tuple(findings)), whole.decisions.deadlines)
     adds_up(whole, scope, opportunities_in(decisions, whole.part(scope).inside.stretches))
 
 
@@ -142,7 +144,7 @@ def test_short_pauses_are_no_opportunity(lake: Lake) -> None:
         rows += samples("a", hour * HOUR + 1200, (hour + 1) * HOUR, every_s=300, **HELD)
     fill(lake, rows, processes("a", *range(0, 26 * HOUR, 300), every_s=300, user="ann", pid=1), devices=[device("a")])
     found = reviewed(lake)
-    opportunities = opportunities_in(decide(found), found.context.inside.stretches)
+    opportunities = opportunities_in(decide(found, Deadlines(1, 5, 10, (), UTC)), found.context.inside.stretches)
     assert [each for each in opportunities.listed if each.gpu_ms > 0] == []
     assert opportunities.waste.not_actionable_cents == opportunities.waste.cents
     assert opportunities.waste.gpu_ms == pytest.approx(26 * 2400 * 1000, rel=0.05)

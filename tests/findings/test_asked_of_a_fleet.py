@@ -1,0 +1,31 @@
+"""What is asked of a whole fleet: nothing but what its opportunities say, each GPU once, until the same day."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.decide.asks import FAULTS, Basis, asks_of
+from analytics.decide.opportunities import OPERATORS
+from analytics.scope import Scope
+from tests.findings.test_opportunities import WINDOWS, whole_of
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
+
+
+def test_a_fleet_is_asked_what_its_opportunities_say_and_each_gpu_once(simulated: tuple[Lake, object]) -> None:
+    whole = whole_of(simulated[0].root, *WINDOWS[0])
+    listed = whole.opportunities(Scope(), whole.part(Scope())).listed
+    asked = asks_of(listed, Basis({}, whole.found.context.until_ms, {}, {}))
+    assert {each.opportunity_id for each in asked.asks} | {each.opportunity_id for each, _ in asked.left_out} == {
+        each.opportunity_id for each in listed
+    }
+    gpus = [gpu for each in asked.asks for gpu in each.gpus]
+    assert len(gpus) == len(set(gpus)) > 0
+    by_id = {each.opportunity_id: each for each in listed}
+    for ask in asked.asks:
+        one = by_id[ask.opportunity_id]
+        assert (ask.gpus, ask.deadline_ms, ask.saving) == (one.gpus_now, one.deadline_ms, one.saving)
+        assert ask.to_operators == (one.owner == OPERATORS)
+        assert ask.to_operators or not any(each.rule in FAULTS for each in ask.evidence)
+    assert {each.to_operators for each in asked.asks} == {True, False}
