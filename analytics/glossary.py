@@ -109,7 +109,7 @@ TERMS: tuple[Term, ...] = (
     Term("ledger", tr("every GPU-second in exactly one state; the states add up to the capacity and to what was paid")),
     Term("low efficiency", tr("much allocated time, little of it used")),
     Term("message", tr("one edition of the report, as it is sent to people or chats")),
-    Term("nudge", tr("a message to one person with the asks about their own GPUs, or to operators about faults")),
+    Term("nudge", tr("a message to one person with the asks about their own GPUs, or to operators about what only they can do")),
     Term("off-peak hours", tr("hours of the week in which GPUs of a pool are not needed in nine weeks of ten")),
     Term("opportunity", tr("one decision about GPUs, with what it saves and who acts; no wasted time is in two of them")),
     Term("organisation", tr("the level above teams in the owners table")),

@@ -7,6 +7,7 @@ disagree the later action decides.
 from __future__ import annotations
 
 import getpass
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -57,11 +58,16 @@ def record(
     reason: str | None = None,
     expires_ms: int | None = None,
     channel: str | None = None,
+    once: str = "",
 ) -> tuple[Action, ...]:
-    """Adds one action on each of the findings, all of them or none, and returns them; raises LakeError."""
-    number = file_number(now_ms)
+    """Adds one action on each of the findings, all of them or none, and returns them; raises LakeError.
+
+    Whoever records the same `once` at the same moment, on this host or another, has recorded one thing.
+    """
+    number = file_number(now_ms, once)
+    key = hashlib.sha256(once.encode()).hexdigest()[:16] if once else f"{number:x}"
     actions = tuple(
-        Action(now_ms, f"A-{number:x}-{place}", finding_id, kind, actor, reason, expires_ms, channel)
+        Action(now_ms, f"A-{key}-{place}", finding_id, kind, actor, reason, expires_ms, channel)
         for place, finding_id in enumerate(dict.fromkeys(finding_ids))
     )
     rows: list[dict[str, object]] = [
@@ -83,7 +89,9 @@ def record(
 
 def load_actions(lake: Lake) -> Mapping[str, tuple[Action, ...]]:
     """Every action by finding, the earliest first; raises LakeError."""
-    frame = read_frame(lake.files(schema.ACTION.name), schema.ACTION).drop("host")
+    rows = read_frame(lake.files(schema.ACTION.name), schema.ACTION).drop("host")
+    # two hosts that recorded one thing at the same moment have a file each
+    frame = rows.sort("time", "actor").unique("action_id", keep="first", maintain_order=True)
     found: dict[str, list[Action]] = {}
     for row in frame.rename({"time": "time_ms", "expires": "expires_ms"}).iter_rows(named=True):
         found.setdefault(row["finding_id"], []).append(Action(**row))

@@ -87,6 +87,6 @@ def record_answer(lake: Lake, answer: Answer, *, now_ms: int, until_ms: int | No
         kind, said, until_ms = "ack", RELEASED if answer.action == RELEASE else _CHANGED, None
     done = record(
         lake, kind, answer.finding_ids, answer.addressee, now_ms=at_ms, reason=said, expires_ms=until_ms,
-        channel=answer.channel,
+        channel=answer.channel, once=answer.channel,
     )  # fmt: skip
     return done[0]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.decide.actions import load_actions
+from analytics.decide.actions import load_actions, record
 from analytics.decide.answers import DONE, KEEP, Answer
 from analytics.decide.asks import RELEASE, TUNE
 from analytics.delivery.links import PATH, AnswerLinks
@@ -169,6 +169,15 @@ def test_the_second_time_it_says_what_was_recorded(site: Site) -> None:
     site.post(site.path(verb=DONE))
     site.post(site.path(addressee="bob@example.org"), until=day(1))
     assert [each.actor for each in sorted(site.actions())] == ["ann@example.org"] * 2 + ["bob@example.org"]
+
+
+def test_a_click_that_another_worker_took_at_the_same_moment_is_the_same_row(site: Site) -> None:
+    site.post(site.path(), until=day(3))
+    answer = site.answer()
+    record(
+        site.held.lake, "suppress", answer.finding_ids, answer.addressee, now_ms=NOW_MS, channel=answer.channel, once=answer.channel
+    )  # fmt: skip
+    assert len(site.actions()) == 1
 
 
 def test_an_ask_of_several_findings_is_answered_whole(site: Site) -> None:

@@ -15,7 +15,7 @@ import pytest
 from analytics.commands.finding_actions import beside_others
 from analytics.decide.actions import KINDS, Action, load_actions, record
 from fallow.cli import main
-from fallow.clock import SystemClock
+from fallow.clock import DAY_MS, SystemClock
 from fallow.schema import ACTION
 from tests.conftest import REPOSITORY, clean_environment
 from tests.findings.conftest import HELD, HOUR, idle_findings
@@ -235,6 +235,18 @@ def test_one_call_on_several_findings_is_one_file(lake: Lake) -> None:
     assert [each.finding_id for each in done] == ["F-1", "F-2"]
     assert len(lake.files("action")) == 1
     assert {key: list(value) for key, value in load_actions(lake).items()} == {"F-1": [done[0]], "F-2": [done[1]]}
+
+
+@pytest.mark.parametrize(("later_ms", "files"), [(0, 1), (7, 1), (DAY_MS, 2)])
+def test_what_is_said_once_by_two_workers_at_the_same_moment_is_one_row(lake: Lake, later_ms: int, files: int) -> None:
+    """Also where midnight is between them, or a host: then there are two files, and the first counts."""
+    for now_ms in (ms(0), ms(0) + later_ms):
+        record(lake, "ack", ["F-1", "F-2"], "ann", now_ms=now_ms, channel="link a", once="link a")
+    record(lake, "ack", ["F-1"], "ann", now_ms=ms(0), channel="link b", once="link b")
+    assert len(snapshot(lake, "action")) == files + 1
+    found = load_actions(lake)
+    assert [(each.channel, each.time_ms) for each in found["F-2"]] == [("link a", ms(0) + later_ms * (files == 1))]
+    assert len(found["F-1"]) == 2
 
 
 def test_what_is_done_after_anothers_action_comes_after_it_whatever_the_clocks_say(
