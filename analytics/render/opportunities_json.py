@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from analytics.decide.opportunities import Opportunities, Opportunity, Saving, Waste
 from analytics.decide.reclaimable import PoolReclaimable, Reclaimable
 from analytics.language.quantities import from_cents
+from analytics.workloads.commands import acts
 from fallow.clock import DAY_MS, HOUR_MS, format_ms
 
 COLUMNS = (
@@ -59,6 +60,7 @@ def opportunity_json(each: Opportunity) -> dict[str, object]:
         "status": each.status,
         "evidence": [finding.finding_id for finding in each.evidence],
         "next": each.next_command,
+        "next_acts": acts(each.next_command),
         "simulated": each.simulated,
     }
 

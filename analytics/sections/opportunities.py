@@ -12,6 +12,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
+from analytics.workloads.commands import acts
 
 _RANKED_FIRST = 12
 
@@ -178,8 +179,16 @@ def _row(each: Opportunity) -> tuple[Cell, ...]:
         place_name(each.pool),
         _cost(each),
         Moment(each.deadline_ms),
-        plain(each.next_command, 1000),
+        _next(each),
     )
+
+
+def _next(each: Opportunity) -> str:
+    """Its command, with a word where it only looks and changes nothing."""
+    command = plain(each.next_command, 1000)
+    if not command or acts(each.next_command):
+        return command
+    return tr("{label}: {value}", label=tr("to look first"), value=command)
 
 
 def _linked(each: Opportunity) -> Cell:
