@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from analytics.decide.opportunities import OPERATORS, Opportunities, Opportunity, Saving
 from analytics.glossary import term
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, GpuHours, Moment, Number, from_cents
+from analytics.language.quantities import Amount, Day, GpuHours, Number, from_cents
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.sections.names import place_name
@@ -178,7 +178,7 @@ def _row(each: Opportunity) -> tuple[Cell, ...]:
         Number(len(each.gpus_now)),
         place_name(each.pool),
         _cost(each),
-        Moment(each.deadline_ms),
+        Day(each.deadline_ms - 1),
         _next(each),
     )
 
