@@ -20,10 +20,9 @@ from analytics.decide.claims import (
     NEVER_USED,
     OVERSIZED,
     SURPLUS,
-    WASTED,
-    Claim,
     Claims,
-    Kind,
+    TimeClaim,
+    WasteKind,
     claims_of,
     holders_of,
     opportunity_id,
@@ -40,7 +39,7 @@ from analytics.money.cents import MICROCENTS, nested
 from analytics.money.priced_segments import AMOUNT, pieces_of
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.names import JOINER
-from analytics.states import IN_USE
+from analytics.states import IN_USE, WASTED
 from analytics.workloads.model import Confidence, Context, Finding
 from analytics.workloads.packing import packings_without
 from analytics.workloads.packing_model import Packing
@@ -216,7 +215,7 @@ class Lead:
     """
 
     opportunity_id: str
-    kind: Kind
+    kind: WasteKind
     finding: Finding | None
     gpus: tuple[str, ...]
     now: tuple[str, ...]
@@ -291,7 +290,7 @@ class _Book:
 
     def __init__(self, context: Context) -> None:
         self.leads: dict[str, Lead] = {}
-        self.claims: list[Claim] = []
+        self.claims: list[TimeClaim] = []
         self._taken: set[str] = set()
         self._last = dict(last_rows(context).select("gpu", "state").iter_rows())
 
@@ -305,7 +304,7 @@ class _Book:
 
     def add(self, lead: Lead, holders: Sequence[str] | None = None) -> None:
         """A lead with its first claim; what it acts on is what nothing before it does."""
-        self.claims.append(Claim(lead.opportunity_id, lead.kind, lead.gpus, holders))
+        self.claims.append(TimeClaim(lead.opportunity_id, lead.kind, lead.gpus, holders))
         now = tuple(gpu for gpu in lead.now if gpu not in self._taken)
         self._taken.update(now)
         before = self.leads.get(lead.opportunity_id)
@@ -314,7 +313,7 @@ class _Book:
         else:  # of two kinds: allocated here, held there
             self.leads[lead.opportunity_id] = replace(before, now=(*before.now, *now))
 
-    def add_finding(self, finding: Finding, kind: Kind, now: Sequence[str] | None, found: Reclaimable) -> None:
+    def add_finding(self, finding: Finding, kind: WasteKind, now: Sequence[str] | None, found: Reclaimable) -> None:
         """The lead of a finding; what somebody put off takes its GPUs, so that no weaker finding asks for them."""
         wanted = self.with_state(finding.reclaimable_gpus, kind.states) if now is None else now
         if finding.status == "suppressed":
@@ -325,7 +324,7 @@ class _Book:
         self.add(lead, holders_of(finding, kind))
 
 
-def _of_kind(findings: Sequence[Finding], kind: Kind) -> Iterator[Finding]:
+def _of_kind(findings: Sequence[Finding], kind: WasteKind) -> Iterator[Finding]:
     """Those that may be of a kind, by rule in its order."""
     for rule in kind.rules:
         yield from (each for each in findings if each.rule == rule)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analytics.decide.claims import PRECEDENCE, WASTED, holders_of
+from analytics.decide.claims import PRECEDENCE, holders_of
 from analytics.decide.opportunities import Opportunities, decide, opportunities_in
 from analytics.decide.reclaimable import MARGINS, reclaimable
 from analytics.ledger.activity import used_share
@@ -20,6 +20,7 @@ from analytics.money.prices import HOURS_PER_YEAR
 from analytics.report.model import Whole
 from analytics.rules import RULES
 from analytics.scope import Scope
+from analytics.states import WASTED
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Confidence, Evidence, Finding
 from tests.findings.conftest import FREE, HELD, reviewed
