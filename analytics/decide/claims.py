@@ -71,6 +71,8 @@ INEFFICIENT = WasteKind(
     ),
     of_holder=True,
 )
+OFF_PEAK = WasteKind("off_peak", ("free",))
+"""Free time that nothing above claims, in hours of the week in which its pool is not needed."""
 
 PRECEDENCE = (FAULTY, NEVER_USED, SURPLUS, ALLOCATED_IDLE, HELD_IDLE, OVERSIZED, INEFFICIENT)
 """Faulty > never used > unallocated surplus > allocated and idle > held idle > oversized > inefficient."""

@@ -6,6 +6,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +19,7 @@ from analytics.decide.claims import (
     HELD_IDLE,
     INEFFICIENT,
     NEVER_USED,
+    OFF_PEAK,
     OVERSIZED,
     SURPLUS,
     Claims,
@@ -27,6 +29,7 @@ from analytics.decide.claims import (
     holders_of,
     opportunity_id,
 )
+from analytics.decide.idle_hours import SHARE, IdleHours
 from analytics.decide.reclaimable import PoolReclaimable, Reclaimable, reclaimable
 from analytics.decide.review import Review
 from analytics.decide.right_sizing import RightSizing, right_sizing
@@ -232,6 +235,7 @@ class Decisions:
     leads: Mapping[str, Lead]
     claims: Claims
     reclaimable: Reclaimable
+    idle_hours: IdleHours
 
     @cached_property
     def now(self) -> pl.DataFrame:
@@ -260,8 +264,8 @@ class Decisions:
         return _swings(self)
 
 
-def decide(review: Review) -> Decisions:
-    """The decisions that the findings of a window lead to."""
+def decide(review: Review, zone: tzinfo = UTC) -> Decisions:
+    """The decisions that the findings of a window lead to; off-peak hours are those of a time zone."""
     context = review.context
     found = reclaimable(context)
     book = _Book(context)
@@ -282,7 +286,11 @@ def decide(review: Review) -> Decisions:
         book.add_finding(finding, OVERSIZED, finding.gpus, found)
     for finding in _of_kind(review.findings, INEFFICIENT):
         book.add_finding(finding, INEFFICIENT, finding.gpus, found)
-    return Decisions(review, book.leads, claims_of(book.claims, context.settings.held_min_ms), found)
+    idle_hours = IdleHours.of(context, zone)
+    for pool in idle_hours.windows:
+        book.add(Lead(_key("off_peak", pool), OFF_PEAK, None, (), (), Confidence(())))
+    claims = claims_of(book.claims, context.settings.held_min_ms)
+    return Decisions(review, book.leads, claims, found, idle_hours)
 
 
 class _Book:
@@ -394,7 +402,10 @@ def opportunities_in(
     """
     context = decisions.review.context
     named = frozenset(each.finding_id for each in (decisions.review.findings if about is None else about))
-    pieces = _wasted(decisions.claims.assigned(pieces_of(stretches, context.costs, context.inventory, context.owners)))
+    rows_of = decisions.idle_hours.shares(context, stretches)
+    pieces = _with_off_peak(
+        _wasted(decisions.claims.assigned(pieces_of(rows_of, context.costs, context.inventory, context.owners)))
+    )
     cents = _cents(pieces)
     by_key: dict[str, int] = defaultdict(int)
     for (_, key), each in cents.items():
@@ -445,6 +456,26 @@ def _wasted(pieces: pl.DataFrame) -> pl.DataFrame:
         waste_amount=amount,
         open_ms=pl.col("gpu_ms") * unused * pl.col("open_share"),
     )
+
+
+def _with_off_peak(pieces: pl.DataFrame) -> pl.DataFrame:
+    """The pieces with free time that nothing claims cut in two: in off-peak hours, which is that opportunity's, and outside."""
+    open_to_use = pl.col("opportunity").is_null() & (pl.col("state") == "free") & (pl.col(SHARE) > 0)
+    cut, whole = pieces.filter(open_to_use), pieces.filter(~open_to_use.fill_null(value=False))
+    if cut.is_empty():
+        return pieces
+    keys = {pool: _key("off_peak", pool) for pool in cut["pool"].unique()}
+    inside = (pl.col("waste_amount").cast(pl.Float64) * pl.col(SHARE)).round().cast(AMOUNT)
+    times = [pl.col(name) * pl.col(SHARE) for name in ("gpu_ms", "waste_ms", "open_ms")]
+    others = [pl.col(name) * (1 - pl.col(SHARE)) for name in ("gpu_ms", "waste_ms", "open_ms")]
+    part = cut.with_columns(
+        *times,
+        amount=inside,
+        waste_amount=inside,
+        opportunity=pl.col("pool").replace_strict(keys, return_dtype=pl.String),
+    )
+    rest = cut.with_columns(*others, amount=pl.col("amount") - inside, waste_amount=pl.col("waste_amount") - inside)
+    return pl.concat([whole, part, rest])
 
 
 def _overlaps(claims: pl.DataFrame) -> list[tuple[str, str]]:
@@ -536,7 +567,7 @@ class _Part:
         paid = hourly * HOURS_PER_YEAR
         if lead.kind in (NEVER_USED, SURPLUS):
             return self._of_return(lead, now, paid)
-        if lead.kind is INEFFICIENT:
+        if lead.kind in (INEFFICIENT, OFF_PEAK):
             return None  # what it would take to use them better nobody knows
         wasted, used_ms = self.on_now.get(lead.opportunity_id, (0.0, 0.0))
         point = (self._right_size(lead, now, used_ms) if lead.kind is OVERSIZED else wasted) * self.per_year
@@ -612,6 +643,8 @@ def _action(lead: Lead, now: Sequence[str]) -> str:
         return "return"
     if lead.kind is OVERSIZED:
         return "right-size"
+    if lead.kind is OFF_PEAK:
+        return "schedule off-peak"
     if lead.kind is INEFFICIENT or lead.confidence.grade == "low" or not now:
         return "ask"
     return "release" if lead.kind is ALLOCATED_IDLE else "reclaim"

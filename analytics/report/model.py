@@ -17,6 +17,7 @@ from analytics.decide.review import Review, RuleFindings, find_in_window, with_a
 from analytics.decide.right_sizing import RightSizing, right_sizing
 from analytics.intervals import by_day, by_hour
 from analytics.inventory import Inventory, load_inventory, simulated_text
+from analytics.language.languages import time_zone
 from analytics.ledger.build import Ledger
 from analytics.ledger.sampled import IdleFloors
 from analytics.ledger.settings import LedgerSettings
@@ -172,7 +173,8 @@ class Whole:
     @cached_property
     def decisions(self) -> Decisions:
         """What the findings lead to, over the whole fleet."""
-        return decide(self.review)
+        zone = self.inputs.settings.text("report.timezone")
+        return decide(self.review, time_zone(zone) if zone else UTC)
 
     def opportunities(self, scope: Scope, part: WindowLedger) -> Opportunities:
         """The opportunities in what a scope leaves; those of people name nobody else."""

@@ -5,14 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
+from datetime import UTC
 from functools import cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from analytics.capacity.off_peak import OffPeak
 from analytics.decide.claims import PRECEDENCE, holders_of
+from analytics.decide.idle_hours import SHARE, IdleHours
 from analytics.decide.opportunities import Opportunities, decide, opportunities_in
 from analytics.decide.reclaimable import MARGINS, reclaimable
 from analytics.ledger.activity import used_share
@@ -23,6 +28,7 @@ from analytics.scope import Scope
 from analytics.states import WASTED
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Confidence, Evidence, Finding
+from fallow.clock import parse_day_ms
 from tests.findings.conftest import FREE, HELD, reviewed
 from tests.in_process import run_in_process
 from tests.ledger.rows import device, fill, processes, samples
@@ -196,3 +202,19 @@ def test_the_command_prints_what_adds_up(simulated: tuple[Lake, object]) -> None
     assert ranked
     assert all(each["saving_per_year"]["point"] > 0 and each["confidence"] != "low" for each in ranked)
     assert "SIMULATED" in done.stderr
+
+
+def test_free_time_in_off_peak_hours_is_cut_exactly() -> None:
+    """Hours from Monday 22:00 to Tuesday 02:00: of a row from 21:30 to 03:00 four of five and a half hours."""
+    window = OffPeak("train", 0, 22, 26, 4, 5)
+    monday_ms = parse_day_ms("2026-11-16")
+    rows = pl.DataFrame(
+        {
+            "gpu": ["a", "a", "b"],
+            "time": [monday_ms + 21 * 3_600_000 + 1_800_000, monday_ms + 25 * 3_600_000 + 1_800_000, monday_ms],
+            "end": [monday_ms + 27 * 3_600_000, monday_ms + 26 * 3_600_000, monday_ms + 48 * 3_600_000],
+        }
+    )
+    pools = SimpleNamespace(inventory=SimpleNamespace(pool={"a": "train", "b": "other"}.get))
+    found = IdleHours({"train": (window,)}, UTC).shares(pools, rows)  # type: ignore[arg-type]  # all that it asks of a context
+    assert found[SHARE].to_list() == pytest.approx([4 / 5.5, 1.0, 0.0])
