@@ -22,6 +22,7 @@ from analytics.decide.opportunities import Opportunities, decide, opportunities_
 from analytics.decide.reclaimable import MARGINS, reclaimable
 from analytics.ledger.activity import used_share
 from analytics.money.prices import HOURS_PER_YEAR
+from analytics.render.opportunities_json import opportunity_json
 from analytics.report.model import Whole
 from analytics.rules import RULES
 from analytics.scope import Scope
@@ -194,7 +195,7 @@ def test_the_command_prints_what_adds_up(simulated: tuple[Lake, object]) -> None
     args = ("opportunities", "--lake", simulated[0].root, "--since", "2026-11-13", "--json")
     done = run_in_process(*args)
     content = json.loads(done.stdout)
-    assert {"window", "opportunities", "waste", "reclaimable", "saving_per_year"} == set(content)
+    assert {"window", "opportunities", "waste", "reclaimable", "saving_per_year", "waiting"} == set(content)
     waste = content["waste"]
     total = sum(each["cost"] or 0 for each in content["opportunities"]) + waste["not_actionable"]["cost"]
     assert round(total, 2) == waste["cost"]
@@ -202,6 +203,26 @@ def test_the_command_prints_what_adds_up(simulated: tuple[Lake, object]) -> None
     assert ranked
     assert all(each["saving_per_year"]["point"] > 0 and each["confidence"] != "low" for each in ranked)
     assert "SIMULATED" in done.stderr
+
+
+def test_another_pool_and_other_people_are_not_listed(simulated: tuple[Lake, object]) -> None:
+    whole = whole_of(simulated[0].root, *WINDOWS[0])
+    for name in {each.label for each in whole.money.accounts.by("pool") if each.name}:
+        scope = Scope(pool=name)
+        listed = whole.opportunities(scope, whole.part(scope)).listed
+        assert all(any(whole.inventory.pool(gpu) == name for gpu in each.gpus) for each in listed if each.gpus)
+    for holder in [each.label for each in whole.money.accounts.by("holder") if each.name]:
+        scope = Scope(holder=holder)
+        others = {each.label for each in whole.money.accounts.by("holder")} - {holder}
+        said = str([opportunity_json(each) for each in whole.opportunities(scope, whole.part(scope)).listed])
+        assert not [name for name in others if f"'{name}'" in said or f"+{name}" in said]
+
+
+def test_a_lake_of_two_minutes_gives_no_all_clear(lake: Lake) -> None:
+    fill(lake, samples("a", 0, 120, every_s=10, **FREE), devices=[device("a", pool="train")])
+    done = run_in_process("opportunities", "--lake", lake.root)
+    assert "1 GPU idle now, 1 in pools whose need is known from" in done.stdout
+    assert "need more history" in done.stdout
 
 
 def test_free_time_in_off_peak_hours_is_cut_exactly() -> None:
