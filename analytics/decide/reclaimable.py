@@ -41,7 +41,7 @@ class PoolReclaimable:
 
     `reserve` is how many of the idle ones are kept for what the pool needs at once, `broken_blocks` how many more are kept so
     that its jobs on whole hosts still find them. `whole_nodes` of the safe GPUs are whole hosts. All of these are None where the need is not known:
-    `known_from_ms` is when it will be. `safe_gpus` names them, whole hosts first. `low` and `high` are what next week leaves
+    `known_from_ms` is when it will be. `safe_gpus` names them, whole hosts first, and `safe_by_host` says on which hosts how many are. `low` and `high` are what next week leaves
     without a reserve, None where no week can be compared.
     """
 
@@ -56,6 +56,7 @@ class PoolReclaimable:
     low: int | None
     high: int | None
     safe_gpus: tuple[str, ...]
+    safe_by_host: Mapping[str, int]
     whole_hosts: tuple[str, ...]
     history_days: float
     known_from_ms: int | None
@@ -133,6 +134,7 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
             idle.height,
             *(None,) * 6,
             (),
+            {},
             (),
             days,
             known_from,
@@ -156,12 +158,18 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
         low=None if low is None else min(low, idle.height),
         high=None if high is None else min(high, idle.height),
         safe_gpus=safe,
+        safe_by_host=_by_host(whole, safe),
         whole_hosts=whole_hosts,
         history_days=found.days,
         known_from_ms=None,
         reserves=tuple(_reserve(need, found, margin, most, idle.height) for margin in MARGINS),
         names=frozenset(whole["gpu"]),
     )
+
+
+def _by_host(whole: pl.DataFrame, gpus: Sequence[str]) -> dict[str, int]:
+    own = whole.filter(pl.col("gpu").is_in(pl.Series(gpus, dtype=pl.String).implode()))
+    return dict(own.group_by("host").len().sort("len", "host", descending=[True, False]).iter_rows())
 
 
 def _idle(context: Context, whole: pl.DataFrame) -> pl.DataFrame:
