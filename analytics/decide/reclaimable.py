@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analytics.capacity.concurrency import hourly_most
+from analytics.intervals import merge
 from analytics.states import IN_USE, UNUSED
 from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.pool_need import PoolModel, PoolNeed, history_start_ms, pool_needs
@@ -243,9 +244,17 @@ def _whole_hosts_needed(context: Context) -> Mapping[PoolModel, int]:
 
 
 def _whole_at_once(rows: pl.DataFrame, since_ms: int, until_ms: int, quantile: float) -> int:
-    by: Sequence[str] = ("host", "whom", "width")
+    by = ("host", "whom", "width")
     named = rows.with_columns(whom=pl.coalesce("job", "holder", pl.lit("")))
-    most = hourly_most(named, by, since_ms, until_ms)
-    hours = most.group_by("time").agg(hosts=pl.col("host").filter(pl.col("most") >= pl.col("width")).n_unique())
-    at_once = hours["hosts"].quantile(quantile, "higher")
+    begins = named.select(*by, "time", change=pl.lit(1, pl.Int64))
+    ends = named.select(*by, time="end", change=pl.lit(-1, pl.Int64))
+    steps = pl.concat([begins, ends]).group_by(*by, "time").agg(pl.col("change").sum()).sort(*by, "time")
+    levels = steps.with_columns(level=pl.col("change").cum_sum().over(by), end=pl.col("time").shift(-1).over(by))
+    whole = merge(levels.filter(pl.col("level") >= pl.col("width")).drop_nulls("end"), ("host",))
+    if whole.is_empty():
+        return 0
+    hours = hourly_most(
+        whole.with_columns(fleet=pl.lit(""), hosts=pl.lit(1.0)), ("fleet",), since_ms, until_ms, weight="hosts"
+    )
+    at_once = hours["most"].quantile(quantile, "higher")
     return 0 if at_once is None else int(at_once)
