@@ -5,7 +5,10 @@ from __future__ import annotations
 from fallow.schema import STATES, UNUSED_STATES
 
 UNUSED = UNUSED_STATES
-"""Observed, in order and not computing: what this tool calls waste."""
+"""Observed, in order and not computing."""
+
+WASTED = ("unavailable", *UNUSED, "low")
+"""States whose time is waste, as a whole or (`low`) for its unused part."""
 
 IN_USE = ("low", "active")
 """The GPU computes, a little or a lot."""

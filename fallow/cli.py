@@ -61,7 +61,7 @@ COMMANDS: tuple[Command, ...] = (
             "fallow prices --lake /srv/lake", "analytics.commands.prices", "analytics"),
     Command("findings", "list GPUs that can be taken back, with evidence",
             "fallow findings --lake /srv/lake --json", "analytics.commands.findings", "analytics"),
-    Command("opportunities", "list decisions: what to give back or take back, what it saves, who acts",
+    Command("opportunities", "say what to give back, what it saves, who acts",
             "fallow opportunities --lake /srv/lake --since 7d", "analytics.commands.opportunities", "analytics"),
     Command("annotations", "note what happened when, for the charts",
             "fallow annotations add 'driver 580' --at 2026-11-20T09:00Z --lake /srv/lake", "analytics.commands.annotations",

@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 
 from analytics.decide.opportunities import Opportunities
+from analytics.decide.readiness import waiting_rules
 from analytics.inventory import simulated_text
 from analytics.language.language import Language
 from analytics.language.languages import CODES, language
@@ -20,6 +21,7 @@ from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
 from analytics.sections.give_back import give_back
 from analytics.sections.opportunities import opportunities, to_look_at, waste
+from analytics.sections.readiness import waiting
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import UsageError
@@ -54,9 +56,11 @@ def run(args: argparse.Namespace) -> int:
     simulated = simulated_text(
         whole.inventory.count_simulated(part.inside.stretches["gpu"].unique()), part.summary.totals.gpus
     )
+    late = waiting_rules(whole.review.context)
     if args.json:
         window = {"since": format_ms(part.summary.since_ms), "until": format_ms(part.summary.until_ms)}
-        print(json.dumps({"window": window, **opportunities_json(found)}, indent=2, ensure_ascii=False))
+        content = {"window": window, **opportunities_json(found), "waiting": [each.as_json() for each in late]}
+        print(json.dumps(content, indent=2, ensure_ascii=False))
     elif args.csv:
         writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -64,7 +68,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         said = for_text(speaks)
         window_text = f"{moment(part.summary.since_ms)} to {moment(part.summary.until_ms)}"
-        print("\n\n".join([window_text, *([simulated] if simulated else []), *_blocks(found, said)]))
+        more = waiting(late)
+        head = [window_text, *([simulated] if simulated else []), *([said.translate(more)] if more else [])]
+        print("\n\n".join([*head, *_blocks(found, said)]))
     if simulated and (args.json or args.csv):
         print(f"fallow: {simulated}", file=sys.stderr)
     return 0

@@ -15,12 +15,9 @@ from analytics.workloads.model import Finding
 ANY = ""
 """In a claim: whoever holds the GPU."""
 
-WASTED = ("unavailable", "free", "reserved", "held", "low")
-"""States whose time is waste, as a whole or (`low`) for its unused part."""
-
 
 @dataclass(frozen=True)
-class Kind:
+class WasteKind:
     """One step of the precedence: what is wrong, the time that it is about, and the rules whose findings say so.
 
     A piece of time goes to the first kind, and in it to the first rule, that claims it. `of_holder`: only time of the holder
@@ -34,30 +31,30 @@ class Kind:
     spelled: bool = False
 
 
-FAULTY = Kind("faulty", ("unavailable",), spelled=True)
-NEVER_USED = Kind("never_used", UNOCCUPIED, ("never_used",))
-SURPLUS = Kind("surplus", ("free",), ("standing_surplus", "slow_uptake"))
-ALLOCATED_IDLE = Kind(
+FAULTY = WasteKind("faulty", ("unavailable",), spelled=True)
+NEVER_USED = WasteKind("never_used", UNOCCUPIED, ("never_used",))
+SURPLUS = WasteKind("surplus", ("free",), ("standing_surplus", "slow_uptake"))
+ALLOCATED_IDLE = WasteKind(
     "allocated_idle",
     ("reserved",),
     ("reserved_unused", "partial_use", "wind_down", "hoarding"),
     of_holder=True,
     spelled=True,
 )
-HELD_IDLE = Kind(
+HELD_IDLE = WasteKind(
     "held_idle",
     ("held",),
     ("zombie_holder", "loaded_no_traffic", "held", "partial_use", "wind_down", "hoarding"),
     of_holder=True,
     spelled=True,
 )
-OVERSIZED = Kind(
+OVERSIZED = WasteKind(
     "oversized",
     IN_USE,
     ("compute_oversized", "memory_oversized", "mig_fit", "co_location"),
     of_holder=True,
 )
-INEFFICIENT = Kind(
+INEFFICIENT = WasteKind(
     "inefficient",
     IN_USE,
     (
@@ -74,12 +71,14 @@ INEFFICIENT = Kind(
     ),
     of_holder=True,
 )
+OFF_PEAK = WasteKind("off_peak", ("free",))
+"""Free time that nothing above claims, in hours of the week in which its pool is not needed."""
 
 PRECEDENCE = (FAULTY, NEVER_USED, SURPLUS, ALLOCATED_IDLE, HELD_IDLE, OVERSIZED, INEFFICIENT)
 """Faulty > never used > unallocated surplus > allocated and idle > held idle > oversized > inefficient."""
 
 
-def kind_of(finding: Finding) -> Kind:
+def kind_of(finding: Finding) -> WasteKind:
     """The first kind that a finding can be of."""
     return next(kind for kind in PRECEDENCE if finding.rule in kind.rules)
 
@@ -117,16 +116,16 @@ class Claims:
 
 
 @dataclass(frozen=True)
-class Claim:
+class TimeClaim:
     """What one opportunity claims as one kind: time of these GPUs, of these holders or (None) of whoever."""
 
     opportunity: str
-    kind: Kind
+    kind: WasteKind
     gpus: Sequence[str]
     holders: Sequence[str] | None
 
 
-def claims_of(claims: Iterable[Claim], held_min_ms: int) -> Claims:
+def claims_of(claims: Iterable[TimeClaim], held_min_ms: int) -> Claims:
     """Claims in their precedence, the first first; `held_min_ms` is `findings.held_min`."""
     rows = [
         (gpu, state, holder, held_min_ms if each.kind.spelled else 0, place, each.opportunity)
@@ -138,7 +137,7 @@ def claims_of(claims: Iterable[Claim], held_min_ms: int) -> Claims:
     return Claims(pl.DataFrame(rows, schema=_SCHEMA, orient="row"))
 
 
-def holders_of(finding: Finding, kind: Kind) -> tuple[str, ...] | None:
+def holders_of(finding: Finding, kind: WasteKind) -> tuple[str, ...] | None:
     """Whose time a finding claims; None for anybody's."""
     if not kind.of_holder:
         return None

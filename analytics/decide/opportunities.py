@@ -18,17 +18,18 @@ from analytics.decide.claims import (
     HELD_IDLE,
     INEFFICIENT,
     NEVER_USED,
+    OFF_PEAK,
     OVERSIZED,
     SURPLUS,
-    WASTED,
-    Claim,
     Claims,
-    Kind,
+    TimeClaim,
+    WasteKind,
     claims_of,
     holders_of,
     opportunity_id,
 )
 from analytics.decide.deadlines import Deadlines
+from analytics.decide.idle_hours import SHARE, IdleHours
 from analytics.decide.reclaimable import PoolReclaimable, Reclaimable, reclaimable
 from analytics.decide.review import Review
 from analytics.decide.right_sizing import RightSizing, right_sizing
@@ -41,7 +42,7 @@ from analytics.money.cents import MICROCENTS, nested
 from analytics.money.priced_segments import AMOUNT, pieces_of
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.names import JOINER
-from analytics.states import IN_USE
+from analytics.states import IN_USE, WASTED
 from analytics.workloads.model import Confidence, Context, Finding
 from analytics.workloads.packing import packings_without
 from analytics.workloads.packing_model import Packing
@@ -208,7 +209,7 @@ class Lead:
     """
 
     opportunity_id: str
-    kind: Kind
+    kind: WasteKind
     finding: Finding | None
     gpus: tuple[str, ...]
     now: tuple[str, ...]
@@ -227,6 +228,7 @@ class Decisions:
     leads: Mapping[str, Lead]
     claims: Claims
     reclaimable: Reclaimable
+    idle_hours: IdleHours
 
     @cached_property
     def now(self) -> pl.DataFrame:
@@ -256,7 +258,10 @@ class Decisions:
 
 
 def decide(review: Review, deadlines: Deadlines, told_ms: int | None = None) -> Decisions:
-    """The decisions that the findings of a window lead to, to be told at `told_ms`: by default at the end of what was seen."""
+    """The decisions that the findings of a window lead to, to be told at `told_ms`: by default at the end of what was seen.
+
+    Off-peak hours are those of the deadlines' time zone.
+    """
     context = review.context
     found = reclaimable(context)
     book = _Book(context)
@@ -277,8 +282,12 @@ def decide(review: Review, deadlines: Deadlines, told_ms: int | None = None) -> 
         book.add_finding(finding, OVERSIZED, finding.gpus, found)
     for finding in _of_kind(review.findings, INEFFICIENT):
         book.add_finding(finding, INEFFICIENT, finding.gpus, found)
+    idle_hours = IdleHours.of(context, deadlines.zone)
+    for pool in idle_hours.windows:
+        book.add(Lead(_key("off_peak", pool), OFF_PEAK, None, (), (), Confidence(())))
     claims = claims_of(book.claims, context.settings.held_min_ms)
-    return Decisions(review, deadlines, context.until_ms if told_ms is None else told_ms, book.leads, claims, found)
+    told_ms = context.until_ms if told_ms is None else told_ms
+    return Decisions(review, deadlines, told_ms, book.leads, claims, found, idle_hours)
 
 
 class _Book:
@@ -286,7 +295,7 @@ class _Book:
 
     def __init__(self, context: Context) -> None:
         self.leads: dict[str, Lead] = {}
-        self.claims: list[Claim] = []
+        self.claims: list[TimeClaim] = []
         self._taken: set[str] = set()
         self._last = dict(last_rows(context).select("gpu", "state").iter_rows())
 
@@ -300,7 +309,7 @@ class _Book:
 
     def add(self, lead: Lead, holders: Sequence[str] | None = None) -> None:
         """A lead with its first claim; what it acts on is what nothing before it does."""
-        self.claims.append(Claim(lead.opportunity_id, lead.kind, lead.gpus, holders))
+        self.claims.append(TimeClaim(lead.opportunity_id, lead.kind, lead.gpus, holders))
         now = tuple(gpu for gpu in lead.now if gpu not in self._taken)
         self._taken.update(now)
         before = self.leads.get(lead.opportunity_id)
@@ -309,7 +318,7 @@ class _Book:
         else:  # of two kinds: allocated here, held there
             self.leads[lead.opportunity_id] = replace(before, now=(*before.now, *now))
 
-    def add_finding(self, finding: Finding, kind: Kind, now: Sequence[str] | None, found: Reclaimable) -> None:
+    def add_finding(self, finding: Finding, kind: WasteKind, now: Sequence[str] | None, found: Reclaimable) -> None:
         """The lead of a finding; what somebody put off takes its GPUs, so that no weaker finding asks for them."""
         wanted = self.with_state(finding.reclaimable_gpus, kind.states) if now is None else now
         if finding.status == "suppressed":
@@ -320,7 +329,7 @@ class _Book:
         self.add(lead, holders_of(finding, kind))
 
 
-def _of_kind(findings: Sequence[Finding], kind: Kind) -> Iterator[Finding]:
+def _of_kind(findings: Sequence[Finding], kind: WasteKind) -> Iterator[Finding]:
     """Those that may be of a kind, by rule in its order."""
     for rule in kind.rules:
         yield from (each for each in findings if each.rule == rule)
@@ -390,7 +399,10 @@ def opportunities_in(
     """
     context = decisions.review.context
     named = frozenset(each.finding_id for each in (decisions.review.findings if about is None else about))
-    pieces = _wasted(decisions.claims.assigned(pieces_of(stretches, context.costs, context.inventory, context.owners)))
+    rows_of = decisions.idle_hours.shares(context, stretches)
+    pieces = _with_off_peak(
+        _wasted(decisions.claims.assigned(pieces_of(rows_of, context.costs, context.inventory, context.owners)))
+    )
     cents = _cents(pieces)
     by_key: dict[str, int] = defaultdict(int)
     for (_, key), each in cents.items():
@@ -441,6 +453,26 @@ def _wasted(pieces: pl.DataFrame) -> pl.DataFrame:
         waste_amount=amount,
         open_ms=pl.col("gpu_ms") * unused * pl.col("open_share"),
     )
+
+
+def _with_off_peak(pieces: pl.DataFrame) -> pl.DataFrame:
+    """The pieces with free time that nothing claims cut in two: in off-peak hours, which is that opportunity's, and outside."""
+    open_to_use = pl.col("opportunity").is_null() & (pl.col("state") == "free") & (pl.col(SHARE) > 0)
+    cut, whole = pieces.filter(open_to_use), pieces.filter(~open_to_use.fill_null(value=False))
+    if cut.is_empty():
+        return pieces
+    keys = {pool: _key("off_peak", pool) for pool in cut["pool"].unique()}
+    inside = (pl.col("waste_amount").cast(pl.Float64) * pl.col(SHARE)).round().cast(AMOUNT)
+    times = [pl.col(name) * pl.col(SHARE) for name in ("gpu_ms", "waste_ms", "open_ms")]
+    others = [pl.col(name) * (1 - pl.col(SHARE)) for name in ("gpu_ms", "waste_ms", "open_ms")]
+    part = cut.with_columns(
+        *times,
+        amount=inside,
+        waste_amount=inside,
+        opportunity=pl.col("pool").replace_strict(keys, return_dtype=pl.String),
+    )
+    rest = cut.with_columns(*others, amount=pl.col("amount") - inside, waste_amount=pl.col("waste_amount") - inside)
+    return pl.concat([whole, part, rest])
 
 
 def _overlaps(claims: pl.DataFrame) -> list[tuple[str, str]]:
@@ -532,7 +564,7 @@ class _Part:
         paid = hourly * HOURS_PER_YEAR
         if lead.kind in (NEVER_USED, SURPLUS):
             return self._of_return(lead, now, paid)
-        if lead.kind is INEFFICIENT:
+        if lead.kind in (INEFFICIENT, OFF_PEAK):
             return None  # what it would take to use them better nobody knows
         wasted, used_ms = self.on_now.get(lead.opportunity_id, (0.0, 0.0))
         point = (self._right_size(lead, now, used_ms) if lead.kind is OVERSIZED else wasted) * self.per_year
@@ -608,12 +640,14 @@ def _action(lead: Lead, now: Sequence[str]) -> str:
         return "return"
     if lead.kind is OVERSIZED:
         return "right-size"
+    if lead.kind is OFF_PEAK:
+        return "schedule off-peak"
     if lead.kind is INEFFICIENT or lead.confidence.grade == "low" or not now:
         return "ask"
     return "release" if lead.kind is ALLOCATED_IDLE else "reclaim"
 
 
-def _deadline_ms(decisions: Decisions, action: str, kind: Kind) -> int:
+def _deadline_ms(decisions: Decisions, action: str, kind: WasteKind) -> int:
     """Idle GPUs and faults first, then changes of work; cards that leave the site take the longest."""
     deadlines = decisions.deadlines
     if action == "return":

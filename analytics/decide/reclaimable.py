@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analytics.capacity.concurrency import hourly_most
+from analytics.intervals import merge
 from analytics.states import IN_USE, UNUSED
 from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.pool_need import PoolModel, PoolNeed, history_start_ms, pool_needs
@@ -41,7 +42,7 @@ class PoolReclaimable:
 
     `reserve` is how many of the idle ones are kept for what the pool needs at once, `broken_blocks` how many more are kept so
     that its jobs on whole hosts still find them. `whole_nodes` of the safe GPUs are whole hosts. All of these are None where the need is not known:
-    `known_from_ms` is when it will be. `safe_gpus` names them, whole hosts first. `low` and `high` are what next week leaves
+    `known_from_ms` is when it will be. `safe_gpus` names them, whole hosts first, and `safe_by_host` says on which hosts how many are. `low` and `high` are what next week leaves
     without a reserve, None where no week can be compared.
     """
 
@@ -56,6 +57,7 @@ class PoolReclaimable:
     low: int | None
     high: int | None
     safe_gpus: tuple[str, ...]
+    safe_by_host: Mapping[str, int]
     whole_hosts: tuple[str, ...]
     history_days: float
     known_from_ms: int | None
@@ -133,6 +135,7 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
             idle.height,
             *(None,) * 6,
             (),
+            {},
             (),
             days,
             known_from,
@@ -156,12 +159,18 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
         low=None if low is None else min(low, idle.height),
         high=None if high is None else min(high, idle.height),
         safe_gpus=safe,
+        safe_by_host=_by_host(whole, safe),
         whole_hosts=whole_hosts,
         history_days=found.days,
         known_from_ms=None,
         reserves=tuple(_reserve(need, found, margin, most, idle.height) for margin in MARGINS),
         names=frozenset(whole["gpu"]),
     )
+
+
+def _by_host(whole: pl.DataFrame, gpus: Sequence[str]) -> dict[str, int]:
+    own = whole.filter(pl.col("gpu").is_in(pl.Series(gpus, dtype=pl.String).implode()))
+    return dict(own.group_by("host").len().sort("len", "host", descending=[True, False]).iter_rows())
 
 
 def _idle(context: Context, whole: pl.DataFrame) -> pl.DataFrame:
@@ -235,9 +244,17 @@ def _whole_hosts_needed(context: Context) -> Mapping[PoolModel, int]:
 
 
 def _whole_at_once(rows: pl.DataFrame, since_ms: int, until_ms: int, quantile: float) -> int:
-    by: Sequence[str] = ("host", "whom", "width")
+    by = ("host", "whom", "width")
     named = rows.with_columns(whom=pl.coalesce("job", "holder", pl.lit("")))
-    most = hourly_most(named, by, since_ms, until_ms)
-    hours = most.group_by("time").agg(hosts=pl.col("host").filter(pl.col("most") >= pl.col("width")).n_unique())
-    at_once = hours["hosts"].quantile(quantile, "higher")
+    begins = named.select(*by, "time", change=pl.lit(1, pl.Int64))
+    ends = named.select(*by, time="end", change=pl.lit(-1, pl.Int64))
+    steps = pl.concat([begins, ends]).group_by(*by, "time").agg(pl.col("change").sum()).sort(*by, "time")
+    levels = steps.with_columns(level=pl.col("change").cum_sum().over(by), end=pl.col("time").shift(-1).over(by))
+    whole = merge(levels.filter(pl.col("level") >= pl.col("width")).drop_nulls("end"), ("host",))
+    if whole.is_empty():
+        return 0
+    hours = hourly_most(
+        whole.with_columns(fleet=pl.lit(""), hosts=pl.lit(1.0)), ("fleet",), since_ms, until_ms, weight="hosts"
+    )
+    at_once = hours["most"].quantile(quantile, "higher")
     return 0 if at_once is None else int(at_once)

@@ -41,6 +41,7 @@ _COLUMNS = (
     "unconfirmed_ms",
     "stretch_start",
     "stretch_end",
+    "off_peak_share",
     *LOW_ACTIVITY,
 )
 _MIG = re.compile(r"\s+MIG\s+\d+g\..*$", re.IGNORECASE)

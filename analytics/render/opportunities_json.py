@@ -128,6 +128,7 @@ def _pool(each: PoolReclaimable) -> dict[str, object]:
         "next_week_low": each.low,
         "next_week_high": each.high,
         "safe_gpus": list(each.safe_gpus),
+        "safe_by_host": dict(each.safe_by_host),
         "whole_hosts": list(each.whole_hosts),
         "history_days": each.history_days,
         "known_from": None if each.known_from_ms is None else format_ms(each.known_from_ms),

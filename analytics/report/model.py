@@ -179,10 +179,13 @@ class Whole:
 
     def opportunities(self, scope: Scope, part: WindowLedger) -> Opportunities:
         """The opportunities in what a scope leaves; those of people name nobody else."""
-        named = None
-        if scope.is_personal:
-            owners = self.money.owners
-            named = [each for each in self.review.findings if not names_others(each, scope, owners)]
+        owners = self.money.owners
+        named = [
+            each
+            for each in self.review.findings
+            if is_in_scope(each, scope, self.inventory)
+            and not (scope.is_personal and names_others(each, scope, owners))
+        ]
         return opportunities_in(self.decisions, part.inside.stretches, of_people=scope.is_personal, about=named)
 
     @cached_property

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from analytics.decide.reclaimable import PoolReclaimable, Reclaimable
 from analytics.glossary import term
 from analytics.language.language import SentenceList
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.sections.names import place_name
@@ -25,17 +26,18 @@ def give_back(found: Reclaimable) -> Section:
             SectionColumn("model", tr("model"), "name"),
             SectionColumn("gpus", tr("GPUs"), "count"),
             SectionColumn("idle_now", tr("idle now"), "count"),
-            SectionColumn("reserve", tr("kept as reserve"), "count"),
-            SectionColumn("broken_blocks", tr("kept for whole hosts"), "count"),
-            SectionColumn("safe", tr("safe to give back"), "count"),
-            SectionColumn("whole_nodes", tr("as whole hosts"), "count"),
-            SectionColumn("wrong", tr("short last week"), "words"),
+            SectionColumn("reserve", tr("reserve"), "count"),
+            SectionColumn("broken_blocks", tr("for blocks"), "count"),
+            SectionColumn("safe", tr("safe"), "count"),
+            SectionColumn("whole_nodes", tr("whole hosts"), "count"),
+            SectionColumn("wrong", tr("short"), "words"),
         ),
         rows=tuple(_row(each) for each in found.pools),
+        lines=tuple(_which(each) for each in found.pools if each.safe),
         chart=Waterfall(tr("GPUs"), tuple(_steps(found))) if found.idle_now and found.is_known else None,
         notes=(
             tr("Reserve: what the pool needed at once, with a margin of 15 %, stays. Whole hosts: as many stay as jobs had wholly at work at once."),
-            tr("Short last week: in how many hours more GPUs were needed than the estimate of a week earlier would have kept."),
+            tr("Short: in how many hours of the last week more GPUs were needed than the estimate of a week earlier would have kept."),
         ),
         terms=(term("reclaimable"), term("reserve")),
     )  # fmt: skip
@@ -90,6 +92,18 @@ def _row(each: PoolReclaimable) -> tuple[Cell, ...]:
         ),
         wrong,
     )
+
+
+def _which(each: PoolReclaimable) -> str:
+    """On which hosts the safe ones of a pool are, and what next week leaves of them."""
+    hosts = SentenceList(
+        [
+            tr("{host} (whole)", host=plain(host)) if host in each.whole_hosts else tr("{host} ({number})", host=plain(host), number=Number(number))
+            for host, number in each.safe_by_host.items()
+        ],
+        ", ",
+    )  # fmt: skip
+    return tr("{pool}, {model}: {hosts}", pool=place_name(each.pool), model=place_name(each.model), hosts=hosts)
 
 
 def _steps(found: Reclaimable) -> Iterator[WaterfallStep]:

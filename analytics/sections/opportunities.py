@@ -250,6 +250,11 @@ _DECISIONS: Mapping[str, Callable[[int, str], str]] = {
         "take back {number} GPUs on {place} held without a kernel",
         number, place=place,
     ),
+    "schedule off-peak": lambda number, place: tr_many(
+        "use {number} GPU of {place} in off-peak hours",
+        "use {number} GPUs of {place} in off-peak hours",
+        number, place=place,
+    ),
     "right-size": lambda number, place: tr_many(
         "pack the work of {number} GPU of {place} on fewer cards",
         "pack the work of {number} GPUs of {place} on fewer cards",

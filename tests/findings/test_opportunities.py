@@ -7,23 +7,30 @@ import json
 from dataclasses import replace
 from datetime import UTC
 from functools import cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analytics.decide.claims import PRECEDENCE, WASTED, holders_of
+from analytics.capacity.off_peak import OffPeak
+from analytics.decide.claims import PRECEDENCE, holders_of
 from analytics.decide.deadlines import Deadlines
+from analytics.decide.idle_hours import SHARE, IdleHours
 from analytics.decide.opportunities import Opportunities, decide, opportunities_in
 from analytics.decide.reclaimable import MARGINS, reclaimable
 from analytics.ledger.activity import used_share
 from analytics.money.prices import HOURS_PER_YEAR
+from analytics.render.opportunities_json import opportunity_json
 from analytics.report.model import Whole
 from analytics.rules import RULES
 from analytics.scope import Scope
+from analytics.states import WASTED
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Confidence, Evidence, Finding
+from fallow.clock import parse_day_ms
 from tests.findings.conftest import FREE, HELD, reviewed
 from tests.in_process import run_in_process
 from tests.ledger.rows import device, fill, processes, samples
@@ -189,7 +196,7 @@ def test_the_command_prints_what_adds_up(simulated: tuple[Lake, object]) -> None
     args = ("opportunities", "--lake", simulated[0].root, "--since", "2026-11-13", "--json")
     done = run_in_process(*args)
     content = json.loads(done.stdout)
-    assert {"window", "opportunities", "waste", "reclaimable", "saving_per_year"} == set(content)
+    assert {"window", "opportunities", "waste", "reclaimable", "saving_per_year", "waiting"} == set(content)
     waste = content["waste"]
     total = sum(each["cost"] or 0 for each in content["opportunities"]) + waste["not_actionable"]["cost"]
     assert round(total, 2) == waste["cost"]
@@ -197,3 +204,39 @@ def test_the_command_prints_what_adds_up(simulated: tuple[Lake, object]) -> None
     assert ranked
     assert all(each["saving_per_year"]["point"] > 0 and each["confidence"] != "low" for each in ranked)
     assert "SIMULATED" in done.stderr
+
+
+def test_another_pool_and_other_people_are_not_listed(simulated: tuple[Lake, object]) -> None:
+    whole = whole_of(simulated[0].root, *WINDOWS[0])
+    for name in {each.label for each in whole.money.accounts.by("pool") if each.name}:
+        scope = Scope(pool=name)
+        listed = whole.opportunities(scope, whole.part(scope)).listed
+        assert all(any(whole.inventory.pool(gpu) == name for gpu in each.gpus) for each in listed if each.gpus)
+    for holder in [each.label for each in whole.money.accounts.by("holder") if each.name]:
+        scope = Scope(holder=holder)
+        others = {each.label for each in whole.money.accounts.by("holder")} - {holder}
+        said = str([opportunity_json(each) for each in whole.opportunities(scope, whole.part(scope)).listed])
+        assert not [name for name in others if f"'{name}'" in said or f"+{name}" in said]
+
+
+def test_a_lake_of_two_minutes_gives_no_all_clear(lake: Lake) -> None:
+    fill(lake, samples("a", 0, 120, every_s=10, **FREE), devices=[device("a", pool="train")])
+    done = run_in_process("opportunities", "--lake", lake.root)
+    assert "1 GPU idle now, 1 in pools whose need is known from" in done.stdout
+    assert "need more history" in done.stdout
+
+
+def test_free_time_in_off_peak_hours_is_cut_exactly() -> None:
+    """Hours from Monday 22:00 to Tuesday 02:00: of a row from 21:30 to 03:00 four of five and a half hours."""
+    window = OffPeak("train", 0, 22, 26, 4, 5)
+    monday_ms = parse_day_ms("2026-11-16")
+    rows = pl.DataFrame(
+        {
+            "gpu": ["a", "a", "b"],
+            "time": [monday_ms + 21 * 3_600_000 + 1_800_000, monday_ms + 25 * 3_600_000 + 1_800_000, monday_ms],
+            "end": [monday_ms + 27 * 3_600_000, monday_ms + 26 * 3_600_000, monday_ms + 48 * 3_600_000],
+        }
+    )
+    pools = SimpleNamespace(inventory=SimpleNamespace(pool={"a": "train", "b": "other"}.get))
+    found = IdleHours({"train": (window,)}, UTC).shares(pools, rows)  # type: ignore[arg-type]  # all that it asks of a context
+    assert found[SHARE].to_list() == pytest.approx([4 / 5.5, 1.0, 0.0])
