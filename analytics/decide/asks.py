@@ -17,6 +17,7 @@ from analytics.decide.claims import (
     HELD_IDLE,
     INEFFICIENT,
     NEVER_USED,
+    OFF_PEAK,
     OVERSIZED,
     SURPLUS,
     opportunity_id,
@@ -124,6 +125,8 @@ def _not_to_ask(one: Opportunity) -> str:
     """Why nobody is asked; empty where somebody can do something now."""
     if one.status in LEFT_ALONE:
         return one.status
+    if one.kind == OFF_PEAK.name:
+        return "for planning: free hours, and no GPU to act on now"
     if not one.gpus_now:
         is_kept = one.kind in (NEVER_USED.name, SURPLUS.name)
         return _KEPT if is_kept else "nothing to do now: it is over, or its GPUs are in another decision"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -12,9 +13,15 @@ from analytics.decide.actions import Action
 from analytics.decide.asks import RELEASE, REPAIR, RETURN, RIGHT_SIZE, TUNE
 from analytics.decide.claims import FAULTY
 from analytics.decide.deadlines import Deadlines
-from analytics.decide.opportunities import OPERATORS, Saving
+from analytics.decide.opportunities import OPERATORS, Opportunities, Saving, Waste
+from analytics.language.languages import language
+from analytics.language.sentences import tr
+from analytics.render.opportunities_json import opportunity_json
+from analytics.sections.opportunities import opportunities as section
 from analytics.workloads.model import Confidence
+from fallow import config
 from fallow.clock import DAY_MS, HOUR_MS, format_ms
+from fallow.errors import ConfigError
 from tests.delivery.asking import DEADLINES, asked, found, opportunity
 from tests.ledger.rows import T0
 
@@ -165,3 +172,23 @@ def test_who_said_released_and_did_not_is_reminded_of_it(said_ms: int, broken: i
 )
 def test_a_deadline_is_the_end_of_a_working_day_of_the_site(deadlines: Deadlines, due: str) -> None:
     assert format_ms(deadlines.release_ms(T0)) == due
+
+
+def test_the_settings_of_nudges_are_those_of_every_deadline() -> None:
+    settings = {"report.nudge_deadline": "3", "report.nudge_deadline_return": "20", "report.quiet_days": "fri"}
+    assert Deadlines.of(config.load(settings, None, {}), UTC) == Deadlines(3, 5, 20, frozenset({4}), UTC)
+    with pytest.raises(ConfigError, match="'someday' is not a weekday"):
+        Deadlines.of(config.load({"report.quiet_days": "someday"}, None, {}), UTC)
+
+
+@pytest.mark.parametrize(
+    ("command", "said", "acts"),
+    [("scancel 7", "scancel 7", True), ("squeue --jobs=7", "to look first: squeue --jobs=7", False), ("", "", False)],
+)
+def test_a_next_command_that_only_looks_is_called_so(command: str, said: str, *, acts: bool) -> None:
+    one = opportunity(found("held", next_command=command), saving=Saving(1, 2, 3))
+    spent = Waste({"low": 0.0}, None, {}, None, "USD")
+    [row] = section(Opportunities((one,), spent, None)).rows
+    assert ([str(cell) for cell in row][-1], opportunity_json(one)["next_acts"]) == (said, acts)
+    # the day that the letter names: the last one on which there is time
+    assert language("en", "UTC").translate(tr("{day}", day=row[-2])) == "23 Nov 2026"
