@@ -175,7 +175,7 @@ def _subject_of_operators(asks: Sequence[Ask]) -> Sentence:
     day = Day(min(each.deadline_ms for each in asks) - 1)
     gpus = len({gpu for each in asks for gpu in each.gpus})
     return tr_many(
-        "{number} GPU to give back or see to, from {day}", "{number} GPUs to give back or see to, from {day}",
+        "{number} GPU to give back or see to, by {day}", "{number} GPUs to give back or see to, the first by {day}",
         gpus, day=day,
     )  # fmt: skip
 

@@ -333,7 +333,7 @@ ACTION = Table(
     columns=(
         Column("time", Type.TIMESTAMP, "when", "`fallow findings`", "UTC", "1 ms", key=True),
         Column("action_id", Type.STRING, "tells two actions of one moment apart", "`fallow findings`", key=True),
-        Column("finding_id", Type.STRING, "the finding", "`fallow findings`", key=True),
+        Column("finding_id", Type.STRING, "the finding; of a nudge about a decision that no finding leads, that decision", "`fallow findings`", key=True),
         Column("kind", Type.STRING, "ack, suppress, reopen, notify or note", "`fallow findings`", dictionary=True),
         Column("actor", Type.STRING, "who did it", "login name, or --as", dictionary=True),
         Column("reason", Type.STRING, "why, in the actor's own words", "`fallow findings`"),
