@@ -45,6 +45,10 @@ MUTATIONS = (
     Mutation("analytics/workloads/runs.py", "AT_ONCE_RATIO = 0.97", "AT_ONCE_RATIO = 0.5", "tests/findings/test_preallocated.py"),
     Mutation("analytics/rules/zombie_holder.py", '(pl.col("first_parent_pid") > 1)', "pl.lit(value=True)", "tests/findings/test_zombie_holder.py"),
     Mutation("analytics/decide/reversals.py", '(SPAN_MS - pl.col("unconfirmed_ms"))', "SPAN_MS", "tests/findings/test_reversals.py"),
+    Mutation("analytics/decide/claims.py", '.sort("piece", "place")', '.sort("piece", "place", descending=[False, True])', "tests/findings/test_opportunities.py"),
+    Mutation("analytics/decide/claims.py", 'pl.col("spell_ms") >= pl.col("least_ms")', "pl.lit(value=True)", "tests/findings/test_opportunities.py"),
+    Mutation("analytics/decide/opportunities.py", "now = tuple(gpu for gpu in lead.now if gpu not in self._taken)", "now = lead.now", "tests/findings/test_opportunities.py"),
+    Mutation("analytics/decide/reclaimable.py", "if spare <= 0 or left <= 0:", "if left <= 0:", "tests/findings/test_opportunities.py"),
     # ledger
     Mutation("analytics/ledger/sampled.py", "<= limit).all(ignore_nulls=False).over(whole)", "<= limit).any(ignore_nulls=False).over(whole)", "tests/ledger/test_sampled.py"),
     Mutation("analytics/ledger/sampled.py", '& (pl.col("gpu_share") == 1)', "", "tests/ledger/test_sampled.py"),

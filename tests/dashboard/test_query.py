@@ -81,6 +81,6 @@ def test_days_are_whole_and_inclusive_in_the_readers_zone() -> None:
     paris = ZoneInfo("Europe/Paris")
     october = Query.parse("?first=2026-10-25&last=2026-10-25").window(0, paris)  # clocks go back that day
     assert october == Window(parse_day_ms("2026-10-24") + 22 * HOUR_MS, parse_day_ms("2026-10-25") + 23 * HOUR_MS)
-    assert Query(first="2026-10-25").window(0) == Window(parse_day_ms("2026-10-25"), None)
-    assert Query(last="2026-10-25", span="24h").window(0) == Window(None, parse_day_ms("2026-10-26"))
+    assert Query(first="2026-10-25").window(0, UTC) == Window(parse_day_ms("2026-10-25"), None)
+    assert Query(last="2026-10-25", span="24h").window(0, UTC) == Window(None, parse_day_ms("2026-10-26"))
     assert Query(first="2026-10-25").on_every_page.first == "2026-10-25"

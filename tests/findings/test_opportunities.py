@@ -143,18 +143,19 @@ def test_a_finding_claims_the_time_of_its_own_holders_only() -> None:
 
 
 def test_short_pauses_are_no_opportunity(lake: Lake) -> None:
-    """Ann's GPU rests for forty minutes of each hour: waste that nobody can act on."""
+    """Ann's GPU rests for forty minutes of each hour, waste that nobody can act on, and then for three hours."""
     busy = {"gpu_util_pct": 90.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
     rows = []
     for hour in range(26):
         rows += samples("a", hour * HOUR, hour * HOUR + 1200, every_s=300, **busy)
         rows += samples("a", hour * HOUR + 1200, (hour + 1) * HOUR, every_s=300, **HELD)
-    fill(lake, rows, processes("a", *range(0, 26 * HOUR, 300), every_s=300, user="ann", pid=1), devices=[device("a")])
+    rows += samples("a", 26 * HOUR, 29 * HOUR, every_s=300, **HELD)
+    fill(lake, rows, processes("a", *range(0, 29 * HOUR, 300), every_s=300, user="ann", pid=1), devices=[device("a")])
     found = reviewed(lake)
     opportunities = opportunities_in(decide(found, Deadlines(1, 5, 10, (), UTC)), found.context.inside.stretches)
-    assert [each for each in opportunities.listed if each.gpu_ms > 0] == []
-    assert opportunities.waste.not_actionable_cents == opportunities.waste.cents
-    assert opportunities.waste.gpu_ms == pytest.approx(26 * 2400 * 1000, rel=0.05)
+    (held,) = (each for each in opportunities.listed if each.gpu_ms > 0)
+    assert held.gpu_ms == pytest.approx((3 * HOUR + 2400) * 1000, rel=0.05)
+    assert opportunities.waste.not_actionable_ms == pytest.approx(25 * 2400 * 1000, rel=0.05)
 
 
 def test_what_next_week_needs_is_kept_and_the_rest_is_one_derivation(simulated: tuple[Lake, object]) -> None:
@@ -240,3 +241,30 @@ def test_free_time_in_off_peak_hours_is_cut_exactly() -> None:
     pools = SimpleNamespace(inventory=SimpleNamespace(pool={"a": "train", "b": "other"}.get))
     found = IdleHours({"train": (window,)}, UTC).shares(pools, rows)  # type: ignore[arg-type]  # all that it asks of a context
     assert found[SHARE].to_list() == pytest.approx([4 / 5.5, 1.0, 0.0])
+
+
+def test_the_first_of_the_precedence_has_the_time_and_the_others_are_its_evidence(
+    simulated: tuple[Lake, object],
+) -> None:
+    whole = whole_of(simulated[0].root, *WINDOWS[0])
+    rows = whole.ledger.inside.stretches
+    long = (
+        (pl.col("state") == "held") & pl.col("holder").is_not_null() & ~pl.col("holder").str.contains("+", literal=True)
+    )
+    gpu, holder = rows.filter(long).group_by("gpu", "holder").agg(pl.len()).sort("len", "gpu").row(-1)[:2]
+    stronger, weaker = (_finding(rule, (gpu,), holder, 0, whole) for rule in ("zombie_holder", "held"))
+    stranger = _finding("loaded_no_traffic", (gpu,), "somebody else", 0, whole)
+
+    def found(*findings: Finding) -> Opportunities:
+        return opportunities_in(decide(replace(whole.review, findings=findings), whole.decisions.deadlines), rows)
+
+    both = {each.evidence[0].rule: each for each in found(weaker, stranger, stronger).listed if each.evidence}
+    alone = {each.evidence[0].rule: each for each in found(weaker).listed if each.evidence}
+    assert both["zombie_holder"].gpu_ms == alone["held"].gpu_ms > 0
+    assert [each.rule for each in both["zombie_holder"].evidence] == ["zombie_holder", "held"]
+    assert "held" not in both
+    assert both["loaded_no_traffic"].gpu_ms == 0
+    put_off = replace(stronger, status="suppressed")
+    kept = {each.evidence[0].rule: each for each in found(weaker, put_off).listed if each.evidence}
+    assert not kept["zombie_holder"].ranked
+    assert kept["zombie_holder"].gpus_now == (), "whoever still needs it is not asked for it by a weaker finding"
