@@ -22,7 +22,7 @@
     window.dash_clientside = Object.assign({}, window.dash_clientside, {
         opportunities: {
             choose: (rows) => say("opportunity", rows && rows.length ? String(rows[0].id).split("/")[0] : ""),
-            reserve: (percent) => say("reserve", String(percent)),
+            reserve: (place, reserves) => say("reserve", reserves[place]),
         },
     });
 })();

@@ -24,6 +24,7 @@ from dashboard.exports import links
 from dashboard.grid import grid, rows_of
 from dashboard.pages.action_form import action_form, fields, kind_of, presses, told
 from dashboard.pages.opportunity_table import (
+    BY_GPU,
     GROUPS,
     check_group,
     columns,
@@ -59,7 +60,10 @@ class OpportunitiesPage(Page):
             prevent_initial_call=True,
         )  # fmt: skip
         app.clientside_callback(
-            ClientsideFunction("opportunities", "reserve"), Input("reserve", "value"), prevent_initial_call=True
+            ClientsideFunction("opportunities", "reserve"),
+            Input("reserve", "value"),
+            State("reserves", "data"),
+            prevent_initial_call=True,
         )
         _connect_looking(app, source)
         _connect_acting(app, source)
@@ -104,6 +108,7 @@ def _decisions(view: View, colours: Palette, found: Opportunities) -> html.Secti
             html.Div(detail(view, found, wanted), id=_DETAIL, role="region",
                      **{"aria-live": "polite", "aria-label": view.translate(tr("The chosen decision"))}),
             *_notes(view, section),
+            *([html.P(view.translate(tr("Each row has the figures of its whole decision.")), className="note")] if group == BY_GPU else []),
         ],
         wide=True,
     )  # fmt: skip
@@ -122,9 +127,14 @@ def _grouping(view: View, group: str) -> html.Span:
     return html.Span([html.Span(view.translate(tr("Grouped by"))), *shown], className="grouping")
 
 
-def asked_margin(reserve: str | int | None) -> float:
-    """The reserve of the address or of the slider, in percent; whatever is none of those compared is the one that is kept."""
-    return next((margin for margin in MARGINS if str(round(100 * margin)) == str(reserve)), MARGIN)
+def percent(margin: float) -> str:
+    """A reserve as the address has it."""
+    return str(round(100 * margin))
+
+
+def asked_margin(reserve: str) -> float:
+    """The reserve of the address; whatever is none of those compared is the one that is kept."""
+    return next((margin for margin in MARGINS if percent(margin) == reserve), MARGIN)
 
 
 def what_if_panel(view: View, colours: Palette, given: Reclaimable) -> html.Section:
@@ -135,10 +145,12 @@ def what_if_panel(view: View, colours: Palette, given: Reclaimable) -> html.Sect
     slider = html.Div(
         [
             html.Span(label, id="reserve-label", className="reserve-label"),
+            # by places: the keyboard goes from one reserve that is compared to the next
             dcc.Slider(
-                id="reserve", min=0, max=round(100 * MARGINS[-1]), step=None, value=round(100 * margin), allow_direct_input=False,
-                marks={round(100 * each): view.language.shown(Share(each, 0)) for each in MARGINS},
+                id="reserve", min=0, max=len(MARGINS) - 1, step=1, value=MARGINS.index(margin), allow_direct_input=False,
+                marks={place: view.language.shown(Share(each, 0)) for place, each in enumerate(MARGINS)},
             ),
+            dcc.Store(id="reserves", data=[percent(each) for each in MARGINS]),
         ],
         className="reserve", role="group", **{"aria-labelledby": "reserve-label"},
     )  # fmt: skip
@@ -186,13 +198,13 @@ def _connect_reserve(app: Any, source: LakeSource) -> None:
         Input("reserve", "value"), State("url", "search"), State("scheme", "data"),
         prevent_initial_call=True,
     )  # fmt: skip
-    def slide(percent: Any, search: str | None, scheme: str | None) -> Any:
+    def slide(place: Any, search: str | None, scheme: str | None) -> Any:
         view = view_of(source, search)
         given = None if isinstance(view, Problem) else opportunities_of(view).reclaimable
-        if isinstance(view, Problem) or given is None:
+        if isinstance(view, Problem) or given is None or place not in range(len(MARGINS)):
             return [no_update] * 2
         section, colours = (
-            reserve_by_pool(given, asked_margin(percent)),
+            reserve_by_pool(given, MARGINS[place]),
             palette("dark" if scheme == "dark" else "light"),
         )
         return [_what_if(view, colours, given, section), view.translate(section.headline)]

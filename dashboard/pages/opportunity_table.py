@@ -30,7 +30,7 @@ GROUPS = {"": tr("nothing"), BY_GPU: tr("GPU"), "owner": tr("who acts"), "pool":
 """What the table can be grouped by, as the address names it."""
 
 _COLUMNS = (
-    ("decision", tr("decision"), "text", 290),
+    ("decision", tr("decision"), "text", 380),
     ("action", tr("action"), "text", 115),
     ("owner", tr("who acts"), "text", 115),
     ("saving", tr("saves a year"), NUMBER, 210),
