@@ -17,7 +17,7 @@ from analytics.names import JOINER
 from analytics.sections.finding_heading import heading
 from analytics.sections.names import place_name
 from analytics.sections.opportunities import decision, owner_words, saving_words
-from analytics.workloads.model import Finding
+from analytics.workloads.model import Confidence, Finding
 from dashboard.access.people import PLANNER
 from dashboard.grid import MOMENT, NUMBER, RANK, Cell, GridColumn, Row, ranked
 from dashboard.render.tables import address
@@ -128,6 +128,7 @@ def detail(view: View, found: Opportunities, opportunity_id: str) -> list[Any]:
         html.Div(
             [
                 _list(view, tr("evidence"), _evidence(view, each), tr("no finding: the ledger alone")),
+                _list(view, tr("conditions that failed"), [view.translate(line) for line in each.confidence.failed], tr("every condition holds")),
                 _list(view, tr("what if this is wrong?"), [view.translate(line) for line in _risk(each)]),
                 _list(view, tr("history"), [view.translate(line) for line in _history(view, each)], tr("nobody acted on it yet")),
             ],
@@ -169,14 +170,16 @@ def _link(view: View, kind: str, name: str) -> html.Span:
 
 
 def _evidence(view: View, each: Opportunity) -> list[Any]:
-    return [_finding(view, finding) for finding in each.evidence]
+    return [_finding(view, finding, each.confidence) for finding in each.evidence]
 
 
-def _finding(view: View, finding: Finding) -> list[Any]:
-    """The finding, how sure it is, and which of its conditions do not hold."""
+def _finding(view: View, finding: Finding, told: Confidence) -> list[Any]:
+    """The finding, how sure it is, and which of its conditions do not hold, where these are not those of the decision, which are `told`."""
     name = dcc.Link(view.translate(heading(finding, view.report)), href=address(view, "finding", finding.finding_id))
     grade = view.translate(tr(finding.confidence.grade))
-    failed = [html.Li(view.translate(condition)) for condition in finding.confidence.failed]
+    failed = [
+        html.Li(view.translate(condition)) for condition in finding.confidence.failed if finding.confidence != told
+    ]
     return [
         name,
         " ",
