@@ -13,10 +13,14 @@ import polars as pl
 from dash import html
 from flask import Response, request
 
+from analytics.decide.opportunities import Opportunity
 from analytics.render import findings_table
 from analytics.render.money_json import account_row
+from analytics.render.opportunities_json import COLUMNS as OPPORTUNITY_COLUMNS
+from analytics.render.opportunities_json import opportunity_row
 from analytics.report import gpu_table as by_gpu
 from analytics.workloads.model import Finding
+from dashboard.decisions import opportunities_of
 from dashboard.error_panels import in_a_line, language_of
 from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem, View
@@ -40,6 +44,12 @@ _FINDINGS: Mapping[str, type] = {
     "reclaimable": bool,
     "simulated": bool,
 }
+_OPPORTUNITIES: Mapping[str, type] = {
+    **dict.fromkeys(OPPORTUNITY_COLUMNS, str),
+    **dict.fromkeys(("gpu_hours", "cost", "saving_low", "saving_point", "saving_high", "horizon_days"), float),
+    "ranked": bool,
+    "deadline": datetime,
+}
 _COUNTS = ("gpus", "rank_gpu_hours", "rank_efficiency", "rank_efficiency_of")
 _WORDS = ("name", "label", "currency", "rank_efficiency_model")
 
@@ -51,6 +61,16 @@ def findings(view: View) -> pl.DataFrame:
 
 def _finding(finding: Finding) -> dict[str, Any]:
     return findings_table.row_of(finding) | {"since": from_ms(finding.since_ms)}
+
+
+def opportunities(view: View) -> pl.DataFrame:
+    """Every opportunity of the view: the columns of `fallow opportunities --csv`."""
+    found = opportunities_of(view)
+    return _frame(map(_opportunity, found.listed), _OPPORTUNITIES)
+
+
+def _opportunity(each: Opportunity) -> dict[str, Any]:
+    return opportunity_row(each) | {"deadline": from_ms(each.deadline_ms)}
 
 
 def holders(view: View) -> pl.DataFrame:
@@ -86,6 +106,7 @@ EXPORTS: dict[str, Callable[[View], pl.DataFrame]] = {
     "findings": findings,
     "holders": holders,
     "gpus": gpus,
+    "opportunities": opportunities,
 }
 """By name: what `/export/NAME.csv` and `/export/NAME.parquet` have, with the search of the page's address."""
 

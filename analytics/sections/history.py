@@ -18,7 +18,7 @@ from analytics.names import JOINER, single_names
 from analytics.quality.checks.values import SENTENCES
 from analytics.readings import only_during
 from analytics.sections.basis import PageBasis
-from analytics.sections.costliest import findings_about
+from analytics.sections.findings_about import findings_about
 from analytics.sections.palette import GIVEN
 from analytics.sections.point_samples import is_sampled
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn

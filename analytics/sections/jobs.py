@@ -13,7 +13,7 @@ from analytics.names import JOINER
 from analytics.report.model import Report
 from analytics.scope import Scope
 from analytics.sections.basis import PageBasis
-from analytics.sections.costliest import findings_about
+from analytics.sections.findings_about import findings_about
 from analytics.sections.palette import GIVEN
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn, StateBar
 from analytics.states import IN_USE

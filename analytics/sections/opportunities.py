@@ -88,7 +88,8 @@ def to_look_at(found: Opportunities) -> Section | None:
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
         ),
         rows=tuple(
-            (_linked(each), _owner(each), each.confidence.grade, _cost(each), GpuHours(each.gpu_ms)) for each in listed
+            (_linked(each), owner_words(each.owner), each.confidence.grade, _cost(each), GpuHours(each.gpu_ms))
+            for each in listed
         ),
         wide=True,
     )
@@ -172,7 +173,7 @@ def _row(each: Opportunity) -> tuple[Cell, ...]:
     saving = each.saving
     return (
         _linked(each),
-        _owner(each),
+        owner_words(each.owner),
         "" if saving is None else saving_words(saving, each.currency),
         each.confidence.grade,
         Number(len(each.gpus_now)),
@@ -192,17 +193,16 @@ def _next(each: Opportunity) -> str:
 
 
 def _linked(each: Opportunity) -> Cell:
-    if not each.evidence:
-        return tr("{what} [{key}]", what=decision(each), key=each.opportunity_id)
-    return LinkedCell(decision(each), "finding", each.evidence[0].finding_id, aside=each.opportunity_id)
+    return LinkedCell(decision(each), "opportunity", each.opportunity_id, aside=each.opportunity_id)
 
 
 def _cost(each: Opportunity) -> Cell:
     return Amount(from_cents(each.cents), each.currency) if each.gpu_ms else ""
 
 
-def _owner(each: Opportunity) -> str:
-    return tr("operators") if each.owner == OPERATORS else plain(each.owner)
+def owner_words(owner: str) -> str:
+    """Who has to act."""
+    return tr("operators") if owner == OPERATORS else plain(owner)
 
 
 def decision(each: Opportunity) -> str:

@@ -18,7 +18,7 @@ from analytics.sections.line_chart import LineChart
 from analytics.workloads.model import Finding
 
 Kind = Literal[
-    "name", "pool", "gpu", "host", "holder", "team", "finding",  # names, which pages may link
+    "name", "pool", "gpu", "host", "holder", "team", "finding", "opportunity",  # names, which pages may link
     "state", "grade", "words", "sentence", "moment",
     "bar",
     "gpu_hours", "money", "share", "share_bar", "count", "number",
@@ -43,7 +43,7 @@ class StateBar:
 
 @dataclass(frozen=True)
 class LinkedCell(Quantity):
-    """A text that pages link to what it is about: a `to` of gpu, host, holder, team or finding, and its `key`.
+    """A text that pages link to what it is about: a `to` of gpu, host, holder, team, finding or opportunity, and its `key`.
 
     `aside` is said behind it, smaller.
     """

@@ -7,6 +7,7 @@ from dashboard.pages.compare import ComparePage
 from dashboard.pages.detail import GpuPage, HostPage
 from dashboard.pages.film import FilmPage
 from dashboard.pages.findings import Findings
+from dashboard.pages.opportunities import OpportunitiesPage
 from dashboard.pages.overview import Overview
 from dashboard.pages.page import Page
 from dashboard.pages.quality import Quality
@@ -17,6 +18,7 @@ from dashboard.pages.users import UsersPage
 
 PAGES: tuple[Page, ...] = (
     Overview(),
+    OpportunitiesPage(),
     FilmPage(),
     Findings(),
     UsersPage(),

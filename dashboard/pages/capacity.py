@@ -7,11 +7,19 @@ from dash import html
 from analytics.language.sentences import tr
 from analytics.sections.demand import demand_curve, fewer_gpus
 from analytics.sections.gangs import gang_staircase
+from analytics.sections.give_back import give_back
 from analytics.sections.goals import goals_now
 from analytics.sections.palette import Palette
-from analytics.sections.surplus import surplus
-from dashboard.pages.page import Page, PlacedSection, of_report
+from analytics.sections.section import Section
+from dashboard.decisions import opportunities_of
+from dashboard.pages.page import Page, PlacedSection
 from dashboard.view import View
+
+
+def _give_back(view: View) -> Section | None:
+    """The one number of what can be given back; None for people, who have no pools."""
+    given = opportunities_of(view).reclaimable
+    return None if given is None else give_back(given)
 
 
 class Capacity(Page):
@@ -21,7 +29,7 @@ class Capacity(Page):
         PlacedSection(goals_now),
         PlacedSection(demand_curve),
         PlacedSection(fewer_gpus),
-        of_report(surplus, table="below", wide=True),
+        PlacedSection(_give_back, table="below", wide=True),
         PlacedSection(gang_staircase, table="beside"),
     )
 

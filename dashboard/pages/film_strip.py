@@ -14,11 +14,13 @@ from dash import ClientsideFunction, Input, Output, State, dcc, html
 from analytics.language.quantities import GpuHours, Moment, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.sections.breakdowns import totals_section
+from analytics.sections.give_back import give_back_sentence
 from analytics.sections.names import place_name
 from analytics.sections.palette import ORDER, Palette
 from analytics.sections.section import Kind, LinkedCell, Section, SectionColumn
 from analytics.sections.wording import reclaimable
 from dashboard.annotations import annotations_in_sight
+from dashboard.decisions import opportunities_of
 from dashboard.film import SORTS, PageFilm, shoot, sort_of
 from dashboard.film_groups import GPUS, HOSTS, POOLS, GroupFilm, kind_of, kinds_of, shoot_groups
 from dashboard.render.layout import escaped, layout
@@ -90,7 +92,8 @@ def film_strip(view: View, colours: Palette) -> html.Section:
     kind = kind_of(view)
     picture = _of_gpus(view, colours) if kind == GPUS else _of_groups(view, colours, kind)
     height_px = _AROUND_PX + picture.rows.height_px
-    finding = view.translate(reclaimable(view.report))
+    given = opportunities_of(view).reclaimable
+    finding = view.translate(reclaimable(view.report) if given is None else give_back_sentence(given))
     figure = _figure(view, picture, colours, height_px)
     orders = SORTS if kind == GPUS else SORTS[:2]
     return panel(

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dash import ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
+from dash import ClientsideFunction, Input, Output, State, callback_context, html, no_update
 
 from analytics.decide.totals import totals
 from analytics.language.language import SentenceList
-from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
+from analytics.sections.give_back import give_back_sentence
 from analytics.sections.palette import Palette
 from analytics.sections.wording import with_waiting
-from dashboard.access.people import PLANNER
-from dashboard.actions import ACK, KINDS, NOTE, REOPEN, SUPPRESS, Wish, act, last_of
+from dashboard.actions import KINDS, Wish, act
+from dashboard.decisions import opportunities_of
 from dashboard.error_panels import in_a_line, language_of
 from dashboard.exports import links
 from dashboard.grid import GridColumn, grid, rows_of
 from dashboard.grid_address import check
+from dashboard.pages.action_form import action_form, fields, kind_of, presses, told
 from dashboard.pages.finding_table import columns, detail, rows
 from dashboard.pages.page import Page
 from dashboard.render.panel import panel
@@ -28,7 +29,6 @@ from fallow.clock import SystemClock
 from fallow.errors import FallowError, UsageError
 
 _GRID = "findings-grid"
-_LABELS = {ACK: tr("Acknowledge"), SUPPRESS: tr("Suppress"), REOPEN: tr("Reopen"), NOTE: tr("Add a note")}
 
 
 class Findings(Page):
@@ -67,7 +67,7 @@ class Findings(Page):
                     *_wrong(view, listed),
                     _tools(view),
                     grid(view.language, _GRID, title, listed, rows(view), chosen=chosen, hides=True),
-                    *_acts(view, chosen),
+                    *action_form(view, tr("With the chosen findings"), "", ready=bool(chosen)),
                     html.Div(detail(view, chosen), id="finding-detail", role="region",
                              **{"aria-live": "polite", "aria-label": view.translate(tr("The chosen finding"))}),
                 ],
@@ -79,22 +79,21 @@ class Findings(Page):
 def _words(view: View) -> str:
     found, report = totals(view.report.findings), view.report
     first = (
-        tr(
-            "{findings}; {part} of {gpus} can be taken back, {asked} to ask about",
-            findings=tr_many("{number} finding", "{number} findings", found.findings),
-            part=Number(found.gpus_to_take),
-            asked=Number(found.gpus_to_ask),
+        tr_many(
+            "{number} finding about {gpus}", "{number} findings about {gpus}", found.findings,
             gpus=tr_many("{number} GPU", "{number} GPUs", found.gpus),
         )
         if found.findings
         else tr("No findings: no rule that has enough history found anything in this window.")
-    )
+    )  # fmt: skip
+    given = opportunities_of(view).reclaimable
     hidden = len(report.review.suppressed)
     return SentenceList(
         [
             with_waiting(report, first),
             *([tr_many("{number} suppressed", "{number} suppressed", hidden)] if hidden else []),
             *([_left_out(report.left_out)] if report.left_out else []),
+            *([give_back_sentence(given)] if given is not None else []),
         ]
     )
 
@@ -126,46 +125,6 @@ def _tools(view: View) -> html.Div:
     return html.Div([switch, links(view, "findings")], className="tools")
 
 
-def _acts(view: View, chosen: list[str]) -> list[Any]:
-    """The buttons, for those who may press them; the server asks again who presses."""
-    actions = view.report.review.actions
-    seen = last_of(actions, (each.finding_id for each in view.report.review.findings))
-    if not view.reader.may(PLANNER):
-        return []
-    return [
-        dcc.Store(id="findings-seen", data=seen),
-        html.Fieldset(
-            [
-                html.Legend(view.translate(tr("With the chosen findings"))),
-                _field(view, "text", tr("reason or note"), _text()),
-                _field(view, "until", tr("suppressed until (empty: until reopened)"), _day(view)),
-                *(
-                    html.Button(view.translate(_LABELS[kind]), id=f"act-{kind}", className="button", n_clicks=0)
-                    for kind in KINDS
-                ),
-            ],
-            id="acts",
-            disabled=not chosen,
-        ),
-        html.P("", id="acts-said", role="status"),
-    ]
-
-
-def _field(view: View, name: str, label: str, element: Any) -> html.Div:
-    return html.Div([html.Label(view.translate(label), htmlFor=f"act-{name}"), element], className=f"field of-{name}")
-
-
-def _text() -> dcc.Input:
-    """Half a sentence stays when the page is made again."""
-    return dcc.Input(id="act-text", type="text", value="", maxLength=2000, persistence=True, persistence_type="memory")
-
-
-def _day(view: View) -> dcc.Input:
-    """A day as text, which the browser makes its own picker of (findings.js); empty is until somebody reopens it."""
-    day = view.translate(tr("yyyy-mm-dd"))
-    return dcc.Input(id="act-until", type="text", value="", placeholder=day, maxLength=10, className="day")
-
-
 def _connect_looking(app: Any, source: LakeSource) -> None:
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
         Output("finding-detail", "children"),
@@ -182,18 +141,16 @@ def _connect_looking(app: Any, source: LakeSource) -> None:
 
 def _connect_acting(app: Any, source: LakeSource) -> None:
     @app.callback(  # type: ignore[untyped-decorator]
-        Output("acts-said", "children"), Output("findings-seen", "data"), Output("act-text", "value"),
+        *told(""),
         Output(_GRID, "rowData"), Output("finding-detail", "children", allow_duplicate=True),
         Output("version", "data", allow_duplicate=True), Output("findings-words", "children"),
-        *(Input(f"act-{kind}", "n_clicks") for kind in KINDS),
-        State("url", "search"), State(_GRID, "selectedRows"), State("act-text", "value"), State("act-until", "value"),
-        State("findings-seen", "data"),
+        *presses(""), State("url", "search"), State(_GRID, "selectedRows"), *fields(""),
         prevent_initial_call=True,
     )  # fmt: skip
     def press(*values: Any) -> Any:
         search, chosen, text, until, seen = values[len(KINDS) :]
-        kind = str(callback_context.triggered_id or "").removeprefix("act-")
-        if kind not in KINDS or not any(values[: len(KINDS)]):
+        kind = kind_of(callback_context.triggered_id, "", values[: len(KINDS)])
+        if kind is None:
             return [no_update] * 7
         wish = Wish(kind, _ids(chosen), str(text or ""), str(until or ""), seen if isinstance(seen, dict) else {})
         return _acted(source, search, wish)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dash import dcc, html
 
 from analytics.language.sentences import tr, tr_many
-from analytics.sections.costliest import costliest_findings
 from analytics.sections.days import days
 from analytics.sections.goals import goals_now
 from analytics.sections.idle import idle
+from analytics.sections.opportunity_groups import first_opportunities
 from analytics.sections.palette import Palette
 from analytics.sections.remarks import first_remarks
 from analytics.sections.waterfall import waterfall
 from analytics.sections.weeks import quarter
 from analytics.sections.wording import headline
 from dashboard.annotations import annotations_in_sight
+from dashboard.decisions import opportunities_of
 from dashboard.pages.page import Page
 from dashboard.render.panel import section_panel
 from dashboard.render.tiles import tiles
@@ -26,17 +27,23 @@ class Overview(Page):
     name: str = tr("Overview")
 
     def content(self, view: View, colours: Palette) -> html.Div:
-        """Headline, tiles, charts and the costliest findings."""
+        """Headline, tiles, charts and the first decisions."""
         report, search = view.report, view.query.on_every_page.search
+        found = opportunities_of(view)
+        decisions = tr_many(
+            "{number} decision with its evidence", "All {number} decisions with their evidence", len(found.ranked)
+        )
         findings = tr_many("{number} finding with its evidence and command", "All {number} findings with evidence and commands", len(report.findings))  # fmt: skip
-        onward = {"/findings": findings, "/quality": tr("The quality of the data")}
+        onward = {"/opportunities": decisions, "/findings": findings, "/quality": tr("The quality of the data")}
         links = {path: html.P(dcc.Link(view.translate(words), href=path + search), className="onward") for path, words in onward.items()}  # fmt: skip
         panels = [
             section_panel(view, colours, waterfall(report)),
             section_panel(view, colours, days(report, annotations_in_sight(view))),
             section_panel(view, colours, quarter(view)),
             section_panel(view, colours, idle(report)),
-            section_panel(view, colours, costliest_findings(report), after=[links["/findings"]]),
+            section_panel(
+                view, colours, first_opportunities(found), after=[links["/opportunities"], links["/findings"]]
+            ),
             *([section_panel(view, colours, aims)] if (aims := goals_now(view)) else []),
             section_panel(view, colours, first_remarks(report), after=[links["/quality"]] if report.quality else []),
             *self.panels(view, colours),

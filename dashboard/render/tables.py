@@ -18,9 +18,17 @@ from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn,
 from dashboard.render.states import fill
 from dashboard.view import View
 
-_PATHS = {"gpu": "/gpu", "host": "/host", "holder": "/holders", "team": "/holders", "finding": "/findings"}
+_PATHS = {
+    "gpu": "/gpu",
+    "host": "/host",
+    "holder": "/holders",
+    "team": "/holders",
+    "finding": "/findings",
+    "opportunity": "/opportunities",
+}
 _LED_TO = {**_PATHS, "pool": "/film"}
 """Where a LinkedCell leads; the names of pools in other tables are no links."""
+_AS_BLOCKS = ("findings", "opportunities", "to_look_at")
 _WORDS = ("words", "sentence", "moment", "state")
 """Kinds of columns whose texts are no names."""
 
@@ -53,7 +61,7 @@ def table(
     # roles: showing rows as blocks takes those of the elements away
     made = html.Table(
         [html.Thead(html.Tr(header, role="row"), role="rowgroup"), html.Tbody(body, role="rowgroup")],
-        className="findings" if section.name == "findings" else look,
+        className="findings" if section.name in _AS_BLOCKS else look,
         role="table",
         **{"aria-labelledby": f"{section.name}-title"},
     )

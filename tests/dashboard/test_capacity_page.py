@@ -19,9 +19,8 @@ from analytics.sections.surplus import surplus
 from dashboard.app import build_app
 from dashboard.render.panel import section_panel
 from dashboard.source import LakeSource
-from tests.conftest import run_python
 from tests.dashboard.conftest import components, inputs_of, page, words
-from tests.dashboard.planned import LANGUAGE, WEEK, WINDOW, Planned, planned_site
+from tests.dashboard.planned import LANGUAGE, WEEK, Planned, planned_site
 from tests.dashboard.test_users_page import table
 from tests.ledger.rows import device, fill, processes, samples
 
@@ -44,27 +43,6 @@ def figure(shown: Any, name: str) -> dict[str, Any]:
 def drawn(view: View, section: Section | None, **places: Any) -> Any:
     assert section is not None
     return json.loads(json.dumps(section_panel(view, LIGHT, section, **places), cls=PlotlyJSONEncoder))
-
-
-def test_what_can_go_is_the_reports(planned: Planned) -> None:
-    done = run_python("-m", "fallow", "report", "--config", planned.config, "--format", "json", *WINDOW)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)["reclaimable"]
-    assert told
-    rows = table(page(planned.client(), "/capacity", WEEK), "surplus-title")[1:]
-    assert [row[2:10] for row in rows] == [
-        [
-            f"{each['gpus']:.0f}",
-            *(str(each[name]) for name in ("low", "point", "high")),
-            *(str(each["blocks"][size]) for size in "1248"),
-        ]
-        for each in told
-    ]
-    assert rows[0][10].split()[:3] == [
-        str(told[0]["back_test"]["short_hours"]),
-        "of",
-        str(told[0]["back_test"]["hours"]),
-    ]
 
 
 def test_demand_is_bounded_by_what_there_is(planned: Planned) -> None:

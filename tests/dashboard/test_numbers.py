@@ -10,7 +10,7 @@ import pytest
 
 from dashboard.pages import PAGES
 from tests.dashboard.shown import HOLE, Shown, Site, priced_site
-from tests.dashboard.told import UNKNOWN, UNUSED, Question, Spent, money, ms, percent, share, to_take, written
+from tests.dashboard.told import UNKNOWN, UNUSED, Question, Spent, money, ms, percent, share, written
 
 DAYS = Question("three days", {"since": "2025-11-17", "until": "2025-11-19"})
 PAIR = Question("two days", {"since": "2025-11-18", "until": "2025-11-19"})
@@ -266,29 +266,6 @@ def test_the_idle_bars_are_the_ledgers(site: Site, asked: Question) -> None:
     assert [each.replace("\N{NO-BREAK SPACE}", " ") for each in trace.get("text", [])] == [
         percent(each) for each in known
     ]
-
-
-@EACH
-def test_the_costliest_findings_are_the_reports(site: Site, asked: Question) -> None:
-    told = site.told.report(asked)
-    panel = site.shown("/", asked).panel("findings")
-    found = [each for each in told["findings"] if each["category"] != "efficiency"]
-    found.sort(key=lambda each: (each["cost"] is None, -(each["cost"] or 0), -each["gpu_hours"], each["finding_id"]))
-    wanted = [
-        [each["finding_id"], str(len(each["gpus"])), written(each["gpu_hours"] * 3.6e6), money(each["cost"], "USD"), moment(each["since"])]
-        for each in found[:6]
-    ]  # fmt: skip
-    assert [[row[0].split()[-1], *row[4:]] for row in panel.rows()] == wanted
-    count = len(told["findings"])
-    assert f"{'All ' * (count != 1)}{count} finding{'s' * (count != 1)} with" in panel.text
-    number, sure, asked_about = to_take(told)
-    if found and told["observed"]["last_seen"] == told["observed"]["until"]:
-        taken = "No GPU could be taken back at the end of the window."
-        if number:
-            taken = f"{number} GPU{'s' * (number != 1)} could be taken back at the end of the window, {sure} with high confidence."
-        more = f" {asked_about} GPU{'s' * (asked_about != 1)} to ask about." * bool(asked_about)
-        waiting = f" {len(told['waiting'])} of " * bool(told["waiting"])
-        assert panel.finding.startswith(taken + more + waiting)
 
 
 def test_what_nobody_saw_is_unknown_and_not_nothing(site: Site) -> None:

@@ -124,30 +124,6 @@ def test_gangs_are_drawn_as_they_are_listed(site: Site, asked: Question) -> None
     assert all(could <= enough + 1e-9 for could, enough in zip(start["y"], free["y"], strict=True))
 
 
-@pytest.mark.parametrize("scope", [{}, {"pool": "train"}], ids=str)
-def test_what_can_go_is_drawn_as_the_report_has_it(planned: Site, scope: dict[str, str]) -> None:
-    asked = Question("a week", {"since": "2025-11-13", "until": "2025-11-19", **scope})
-    told = planned.told.report(asked)["reclaimable"]
-    assert told
-    panel = planned.shown("/capacity", asked).panel("surplus")
-    bars, marks = panel.figure("surplus-chart")["data"]
-    assert bars["x"] == [each["gpus"] for each in told]
-    assert marks["x"] == [each["point"] for each in told]
-    reach = marks["error_x"]
-    assert [one - other for one, other in zip(marks["x"], reach["arrayminus"], strict=True)] == [
-        each["low"] for each in told
-    ]
-    assert [one + other for one, other in zip(marks["x"], reach["array"], strict=True)] == [
-        each["high"] for each in told
-    ]
-    notes = [each["text"] for each in panel.figure("surplus-chart")["layout"]["annotations"]]
-    for note, each in zip(notes, told, strict=True):
-        assert note.startswith(f"{each['pool']}, {each['model']}")
-        assert f"{each['point']} [{each['low']}, {each['high']}]" in note
-    assert panel.finding.startswith(f"{sum(each['point'] for each in told)} GPU")
-    assert panel.finding.endswith(f"In whole blocks of eight: {sum(each['blocks']['8'] for each in told)}.")
-
-
 @pytest.mark.parametrize("narrowed", [False, True], ids=["all pools", "one pool"])
 def test_off_peak_hours_are_the_reports(long: Site, *, narrowed: bool) -> None:
     asked = Question("a week", {"since": "2025-11-13"})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.dashboard.shown import Shown, Site, partly_priced_site, priced_site, unpriced_site
-from tests.dashboard.told import GIVEN, UNKNOWN, Question, Spent, money, percent, share, to_take, written
+from tests.dashboard.told import GIVEN, UNKNOWN, Question, Spent, money, percent, share, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -148,12 +148,9 @@ def test_the_findings_are_those_of_the_commands(site: Site, asked: Question) -> 
         texts = [" ".join(row[f"{name}_text"].split()) for name in ("gpu_hours", "cost")]
         assert texts == [written(each["gpu_hours"] * 3.6e6), money(each["cost"], site.told.currency)]
     gpus = {gpu for each in report["findings"] for gpu in each["gpus"]}
-    number, _, asked_about = to_take(report)
     count = len(report["findings"])
     words = site.shown("/findings", asked).panel("all-findings").finding
-    assert words.startswith(
-        f"{count} findings; {number} of {len(gpus)} GPU{'s' * (len(gpus) != 1)} can be taken back, {asked_about} to ask about"
-    )
+    assert words.startswith(f"{count} findings about {len(gpus)} GPU{'s' * (len(gpus) != 1)}")
 
 
 def grid_of(shown: Shown) -> list[dict[str, Any]]:

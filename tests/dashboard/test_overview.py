@@ -10,7 +10,6 @@ import pytest
 from markupsafe import escape
 
 from analytics.render.html.page import page
-from analytics.sections.costliest import costliest_findings
 from analytics.sections.palette import DARK, LIGHT
 from analytics.sections.waterfall import waterfall
 from dashboard.access.people import VIEWER, Reader
@@ -20,7 +19,6 @@ from tests.dashboard.conftest import components, words
 from tests.dashboard.sites import Site, content, make_site
 
 if TYPE_CHECKING:
-    from analytics.workloads.model import Finding
     from tests.conftest import RunFallow
 
 SEARCH = "?since=2025-11-18&until=2025-11-19"
@@ -136,29 +134,17 @@ def test_the_idle_bars_are_those_of_the_summary(site: Site, shown: Any) -> None:
     assert held["x"] == pytest.approx([each / hours[0] for each in hours])
 
 
-def test_the_costliest_findings_lead_to_all_of_them(site: Site, shown: Any) -> None:
+def test_the_first_decisions_lead_to_all_of_them(site: Site, shown: Any) -> None:
     view = site.view(SEARCH)
-    panel = next(each for each in components(shown) if each["props"].get("aria-labelledby") == "findings-title")
+    panel = next(each for each in components(shown) if each["props"].get("aria-labelledby") == "opportunities-title")
     rows = [words(each) for each in components(panel) if each["type"] == "Tr"][1:]
-    costs = [each.cost or 0.0 for each in view.report.findings if each.category != "efficiency"]
-    assert len(rows) == min(6, len(costs))
-    assert f"{max(costs):,.2f}" in rows[0]
+    ranked = view.whole.opportunities(view.report.scope, view.part).ranked[:6]
+    assert len(rows) == len(ranked)
+    assert all(each.opportunity_id in row for each, row in zip(ranked, rows, strict=True))
     links = [each["props"]["href"] for each in components(shown) if each["type"] == "Link"]
+    assert f"/opportunities{view.query.search}" in links
     assert f"/findings{view.query.search}" in links
     assert f"/quality{view.query.search}" in links
-
-
-def test_that_findings_about_one_gpu_do_not_add_up_is_said_where_there_are_some(site: Site) -> None:
-    view = site.view(SEARCH)
-    first, *others = view.report.findings
-    other = next(each for each in others if not set(each.gpus) & set(first.gpus))
-
-    def notes(*found: Finding) -> tuple[str, ...]:
-        review = replace(view.report.review, findings=found)
-        return costliest_findings(replace(view.report, review=review)).notes
-
-    assert "do not add up" in notes(first, other, first)[0]
-    assert notes(first, other) == ()
 
 
 def test_every_chart_has_a_title_a_question_a_finding_a_name_and_its_numbers(shown: Any) -> None:

@@ -86,6 +86,10 @@ class Told:
         """`fallow findings --json`, which knows windows and teams and neither pools nor models."""
         return dict(json.loads(self.printed("findings", "--json", *asked.flags("since", "until", "team"))))
 
+    def opportunities(self, asked: Question) -> dict[str, Any]:
+        """`fallow opportunities --json`, which knows no models."""
+        return dict(json.loads(self.printed("opportunities", "--json", *asked.flags("since", "until", "pool", "team"))))
+
     def report(self, asked: Question) -> dict[str, Any]:
         """`fallow report --format json`."""
         return dict(json.loads(self.printed("report", "--format", "json", *asked.flags())))
@@ -149,13 +153,3 @@ class Spent:
     def sum(self, *states: str) -> int:
         """That of some states."""
         return sum(self.state_ms[state] for state in states)
-
-
-def to_take(told: dict[str, Any]) -> tuple[int, int, int]:
-    """GPUs that could be taken back, those with high confidence, and those to ask about, from the findings that a command prints."""
-    of = {
-        grade: {gpu for each in told["findings"] if each["confidence"] == grade for gpu in each["reclaimable_gpus"]}
-        for grade in ("high", "medium", "low")
-    }
-    taken = of["high"] | of["medium"]
-    return len(taken), len(of["high"]), len(of["low"] - taken)

@@ -1,0 +1,44 @@
+"""What another reserve would leave to give back, in all and by pool, and what it would have been worth last week."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analytics.decide.reclaimable import MARGINS, PoolReclaimable, Reclaimable, Reserve
+
+
+@dataclass(frozen=True)
+class WhatIfReserve:
+    """The pools with an idle GPU and a known need, each with what this reserve means for it.
+
+    `worst` is the pool that would have been short for longest last week; None where no such week was observed.
+    """
+
+    margin: float
+    pools: tuple[tuple[PoolReclaimable, Reserve], ...]
+
+    @property
+    def safe(self) -> int:
+        """The GPUs that could go."""
+        return sum(reserve.safe for _, reserve in self.pools)
+
+    @property
+    def worst(self) -> tuple[PoolReclaimable, Reserve] | None:
+        tested = [each for each in self.pools if each[1].short_hours is not None]
+        return max(tested, key=lambda each: (each[1].short_hours or 0, each[1].short_gpus or 0), default=None)
+
+
+def what_if_reserve(found: Reclaimable, margin: float) -> WhatIfReserve:
+    """With one of `MARGINS` as the reserve."""
+    pools = (
+        (pool, reserve)
+        for pool in found.pools
+        for reserve in pool.reserves
+        if pool.idle_now and reserve.margin == margin
+    )
+    return WhatIfReserve(margin, tuple(pools))
+
+
+def reserve_steps(found: Reclaimable) -> tuple[WhatIfReserve, ...]:
+    """With each reserve that is compared."""
+    return tuple(what_if_reserve(found, margin) for margin in MARGINS)

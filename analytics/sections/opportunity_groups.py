@@ -1,0 +1,66 @@
+"""The decisions by who acts or by pool, and the first of them for an overview."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from analytics.decide.opportunities import Opportunities
+from analytics.decide.opportunity_groups import GroupBy, OpportunityGroup, grouped
+from analytics.language.language import SentenceList
+from analytics.language.quantities import Amount, GpuHours, Number, from_cents
+from analytics.language.sentences import tr
+from analytics.sections.give_back import give_back_sentence
+from analytics.sections.names import place_name
+from analytics.sections.opportunities import opportunities, owner_words, saving_words
+from analytics.sections.section import Cell, Section, SectionColumn
+
+_FIRST = 6
+_IN_SHORT = ("opportunity", "owner", "saving", "confidence", "gpus", "pool", "cost")
+
+
+def first_opportunities(found: Opportunities) -> Section:
+    """The first of them, and what can be given back; all of them are on a page of their own."""
+    whole = opportunities(found)
+    places = [place for place, column in enumerate(whole.columns) if column.key in _IN_SHORT]
+    told = [] if found.reclaimable is None else [give_back_sentence(found.reclaimable)]
+    return replace(
+        whole,
+        headline=SentenceList([whole.headline, *told], " "),
+        columns=tuple(whole.columns[place] for place in places),
+        rows=tuple(tuple(row[place] for place in places) for row in whole.rows[:_FIRST]),
+        shown=None,
+        rest="",
+        notes=(),
+        wide=True,
+    )
+
+
+def by_group(found: Opportunities, by: GroupBy) -> Section:
+    """A row for each owner or pool."""
+    currency = found.waste.currency
+    return Section(
+        name="opportunity_groups",
+        title=tr("By who acts") if by == "owner" else tr("By pool"),
+        question=tr("What do the decisions of each come to?"),
+        headline="",
+        columns=(
+            SectionColumn("name", tr("who acts") if by == "owner" else tr("pool"), "words" if by == "owner" else "pool"),
+            SectionColumn("decisions", tr("decisions"), "count"),
+            SectionColumn("gpus", tr("GPUs"), "count"),
+            SectionColumn("saving", tr("saves a year"), "words"),
+            SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            SectionColumn("cost", tr("wasted in this window"), "money"),
+        ),
+        rows=tuple(_row(each, by, currency) for each in grouped(found, by)),
+    )  # fmt: skip
+
+
+def _row(group: OpportunityGroup, by: GroupBy, currency: str) -> tuple[Cell, ...]:
+    return (
+        owner_words(group.name) if by == "owner" else place_name(group.name),
+        Number(len(group.listed)),
+        Number(group.gpus),
+        "" if group.saving is None else saving_words(group.saving, currency),
+        GpuHours(group.gpu_ms),
+        Amount(from_cents(group.cents), currency),
+    )

@@ -1,0 +1,17 @@
+"""The opportunities of a view, made once for all who see the same."""
+
+from __future__ import annotations
+
+from analytics.decide.opportunities import Opportunities
+from dashboard.view import View
+
+
+def opportunities_of(view: View) -> Opportunities:
+    """Those of the view's scope; the decisions on which they rest are made once for all scopes of a window."""
+    window, key = view.whole.ledger.window, (view.query.on_every_page, view.reader.role, view.reader.team)
+
+    def make() -> Opportunities:
+        view.made.of(("decisions", window), lambda: view.whole.decisions)  # one thread makes them, the others wait
+        return view.whole.opportunities(view.report.scope, view.part)
+
+    return view.made.of(("opportunities", *key), make)  # type: ignore[no-any-return]

@@ -1,0 +1,260 @@
+"""What to do: what can be given back, the decisions ranked by what they save, and what another reserve would mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
+
+from analytics.decide.opportunities import Opportunities
+from analytics.decide.reclaimable import MARGINS, Reclaimable
+from analytics.language.quantities import Share
+from analytics.language.sentences import tr
+from analytics.sections.give_back import give_back
+from analytics.sections.opportunities import opportunities, to_look_at, waste
+from analytics.sections.opportunity_groups import by_group
+from analytics.sections.palette import Palette, palette
+from analytics.sections.section import Section
+from analytics.sections.what_if_reserve import reserve_by_pool, reserves_compared
+from analytics.workloads.surplus import MARGIN
+from dashboard.actions import KINDS, Wish, act
+from dashboard.decisions import opportunities_of
+from dashboard.error_panels import in_a_line, language_of
+from dashboard.exports import links
+from dashboard.grid import grid, rows_of
+from dashboard.pages.action_form import action_form, fields, kind_of, presses, told
+from dashboard.pages.opportunity_table import (
+    BY_GPU,
+    GROUPS,
+    check_group,
+    columns,
+    detail,
+    opportunity_of_row,
+    rows,
+)
+from dashboard.pages.page import Page
+from dashboard.render.panel import panel, section_panel
+from dashboard.render.tables import section_tables
+from dashboard.source import LakeSource, view_of
+from dashboard.view import Problem, View
+from fallow.clock import SystemClock
+from fallow.errors import FallowError, UsageError
+
+_GRID, _DETAIL, _PREFIX, _WHAT_IF = "opportunities-grid", "opportunity-detail", "opportunity-", "what-if"
+_WORDS = "what-if-words"
+
+
+class OpportunitiesPage(Page):
+    """`/opportunities`."""
+
+    path = "/opportunities"
+    name: str = tr("What to do")
+
+    def connect(self, app: Any, source: LakeSource) -> None:
+        """A chosen row is shown in full, the buttons act on its leading finding, and the slider tries out a reserve."""
+        app.clientside_callback(
+            ClientsideFunction("opportunities", "choose"), Input(_GRID, "selectedRows"), prevent_initial_call=True
+        )
+        app.clientside_callback(
+            ClientsideFunction("findings", "idle"), Output(f"{_PREFIX}acts", "disabled"), Input(_GRID, "selectedRows"),
+            prevent_initial_call=True,
+        )  # fmt: skip
+        app.clientside_callback(
+            ClientsideFunction("opportunities", "reserve"),
+            Input("reserve", "value"),
+            State("reserves", "data"),
+            prevent_initial_call=True,
+        )
+        _connect_looking(app, source)
+        _connect_acting(app, source)
+        _connect_reserve(app, source)
+
+    def content(self, view: View, colours: Palette) -> html.Div:
+        found = opportunities_of(view)
+        given, left = found.reclaimable, to_look_at(found)
+        panels = [
+            *([section_panel(view, colours, give_back(given), table="below", wide=True)] if given is not None else []),
+            _decisions(view, colours, found),
+            *([what_if_panel(view, colours, given)] if given is not None else []),
+            *([section_panel(view, colours, left, first=12, wide=True)] if left is not None else []),
+            section_panel(view, colours, waste(found), wide=True),
+        ]
+        return html.Div(html.Div(panels, className="panels"))
+
+
+def _decisions(view: View, colours: Palette, found: Opportunities) -> html.Section:
+    """The table with its groups, what can be done, and the chosen one."""
+    section, wrong, group = opportunities(found), [], ""
+    try:
+        group = check_group(view.query.group)
+    except UsageError as error:
+        wrong = [html.P(in_a_line(view.language, error.message, error.hint), className="simulated", role="alert")]
+    listed = rows(view, found, group)
+    wanted = view.query.opportunity
+    chosen = [name for name, _ in listed if opportunity_of_row(name) == wanted][:1]
+    title = view.translate(section.title)
+    sums = [section_panel(view, colours, by_group(found, "owner" if group == "owner" else "pool"))]
+    return panel(
+        name=section.name,
+        title=title,
+        question=view.translate(section.question),
+        finding=html.Span(view.translate(section.headline), id="opportunities-words"),
+        body=[
+            *wrong,
+            html.Div([_grouping(view, group), links(view, "opportunities")], className="tools"),
+            *(sums if group in ("owner", "pool") and listed else []),
+            grid(view.language, _GRID, title, columns(view, group), listed, chosen=chosen),
+            *action_form(view, tr("With the finding that the chosen decision stands on"), _PREFIX, ready=bool(chosen)),
+            html.Div(detail(view, found, wanted), id=_DETAIL, role="region",
+                     **{"aria-live": "polite", "aria-label": view.translate(tr("The chosen decision"))}),
+            *_notes(view, section),
+            *([html.P(view.translate(tr("Each row has the figures of its whole decision.")), className="note")] if group == BY_GPU else []),
+        ],
+        wide=True,
+    )  # fmt: skip
+
+
+def _grouping(view: View, group: str) -> html.Span:
+    """Links: what is grouped by stands in the address."""
+    query = view.query.on_every_page.but(reserve=view.query.reserve)
+    shown = [
+        html.A(
+            view.translate(label), href="/opportunities" + query.but(group=name).search,
+            **({"aria-current": "true"} if name == group else {}),
+        )
+        for name, label in GROUPS.items()
+    ]  # fmt: skip
+    return html.Span([html.Span(view.translate(tr("Grouped by"))), *shown], className="grouping")
+
+
+def percent(margin: float) -> str:
+    """A reserve as the address has it."""
+    return str(round(100 * margin))
+
+
+def asked_margin(reserve: str) -> float:
+    """The reserve of the address; whatever is none of those compared is the one that is kept."""
+    return next((margin for margin in MARGINS if percent(margin) == reserve), MARGIN)
+
+
+def what_if_panel(view: View, colours: Palette, given: Reclaimable) -> html.Section:
+    """The slider and what its reserve would mean."""
+    margin = asked_margin(view.query.reserve)
+    section = reserve_by_pool(given, margin)
+    label = view.translate(tr("Reserve: the share by which more is kept than was needed at once"))
+    slider = html.Div(
+        [
+            html.Span(label, id="reserve-label", className="reserve-label"),
+            # by places: the keyboard goes from one reserve that is compared to the next
+            dcc.Slider(
+                id="reserve", min=0, max=len(MARGINS) - 1, step=1, value=MARGINS.index(margin), allow_direct_input=False,
+                marks={place: view.language.shown(Share(each, 0)) for place, each in enumerate(MARGINS)},
+            ),
+            dcc.Store(id="reserves", data=[percent(each) for each in MARGINS]),
+        ],
+        className="reserve", role="group", **{"aria-labelledby": "reserve-label"},
+    )  # fmt: skip
+    return panel(
+        name=section.name,
+        title=view.translate(section.title),
+        question=view.translate(section.question),
+        finding=html.Span(view.translate(section.headline), id=_WORDS, **{"aria-live": "polite"}),
+        body=[slider, html.Div(_what_if(view, colours, given, section), id=_WHAT_IF), *_notes(view, section)],
+        wide=True,
+    )
+
+
+def _what_if(view: View, colours: Palette, given: Reclaimable, section: Section) -> list[Any]:
+    """One reserve by pool, and all of them beside one another."""
+    compared = reserves_compared(given)
+    return [
+        *section_tables(view, colours, section),
+        html.H3(view.translate(compared.title), id=f"{compared.name}-title"),
+        *section_tables(view, colours, compared),
+    ]
+
+
+def _notes(view: View, section: Section) -> list[html.P]:
+    return [html.P(view.translate(note), className="note") for note in section.notes]
+
+
+def _connect_looking(app: Any, source: LakeSource) -> None:
+    @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
+        Output(_DETAIL, "children"),
+        Input(_GRID, "selectedRows"), State("url", "search"),
+        prevent_initial_call=True,
+    )  # fmt: skip
+    def look(chosen: Any, search: str | None) -> Any:
+        view = view_of(source, search)
+        if isinstance(view, Problem):
+            said = in_a_line(language_of(source, search), view.message, view.hint)
+            return [html.P(said, className="hint", role="alert")]
+        return detail(view, opportunities_of(view), _chosen(chosen))
+
+
+def _connect_reserve(app: Any, source: LakeSource) -> None:
+    @app.callback(  # type: ignore[untyped-decorator]
+        Output(_WHAT_IF, "children"), Output(_WORDS, "children"),
+        Input("reserve", "value"), State("url", "search"), State("scheme", "data"),
+        prevent_initial_call=True,
+    )  # fmt: skip
+    def slide(place: Any, search: str | None, scheme: str | None) -> Any:
+        view = view_of(source, search)
+        given = None if isinstance(view, Problem) else opportunities_of(view).reclaimable
+        if isinstance(view, Problem) or given is None or place not in range(len(MARGINS)):
+            return [no_update] * 2
+        section, colours = (
+            reserve_by_pool(given, MARGINS[place]),
+            palette("dark" if scheme == "dark" else "light"),
+        )
+        return [_what_if(view, colours, given, section), view.translate(section.headline)]
+
+
+def _connect_acting(app: Any, source: LakeSource) -> None:
+    @app.callback(  # type: ignore[untyped-decorator]
+        *told(_PREFIX),
+        Output(_GRID, "rowData"), Output(_DETAIL, "children", allow_duplicate=True),
+        Output("version", "data", allow_duplicate=True), Output("opportunities-words", "children"),
+        *presses(_PREFIX), State("url", "search"), State(_GRID, "selectedRows"), *fields(_PREFIX),
+        prevent_initial_call=True,
+    )  # fmt: skip
+    def press(*values: Any) -> Any:
+        search, chosen, text, until, seen = values[len(KINDS) :]
+        kind = kind_of(callback_context.triggered_id, _PREFIX, values[: len(KINDS)])
+        if kind is None:
+            return [no_update] * 7
+        seen = seen if isinstance(seen, dict) else {}
+        return _acted(source, search, _chosen(chosen), Wish(kind, (), str(text or ""), str(until or ""), seen))
+
+
+def _acted(source: LakeSource, search: str | None, wanted: str, wish: Wish) -> list[Any]:
+    """What the page shows after a button: what was done or why it was not, and the decisions as they are now."""
+    view = view_of(source, search)
+    if isinstance(view, Problem):
+        return [in_a_line(language_of(source, search), view.message, view.hint), *[no_update] * 6]
+    leading = tuple(
+        each.evidence[0].finding_id
+        for each in opportunities_of(view).listed
+        if each.opportunity_id == wanted and each.evidence
+    )
+    try:
+        outcome = act(view, Wish(wish.kind, leading, wish.text, wish.until, wish.seen), SystemClock().now_ms())
+    except FallowError as error:
+        return [in_a_line(view.language, error.message, error.hint), *[no_update] * 6]
+    source.forget()
+    now = view_of(source, search)
+    said = view.translate(outcome.said)
+    if isinstance(now, Problem):
+        return [said, outcome.seen, *[no_update] * 5]
+    found = opportunities_of(now)
+    group = now.query.group if now.query.group in GROUPS else ""
+    words = now.translate(opportunities(found).headline)
+    text = "" if outcome.done else no_update
+    data = rows_of(rows(now, found, group))
+    return [said, outcome.seen, text, data, detail(now, found, wanted), now.version, words]
+
+
+def _chosen(rows: Any) -> str:
+    """The opportunity of the first row that the browser says is chosen; whether its reader sees it is for the server to know."""
+    first = next((each for each in rows if isinstance(each, dict)), {}) if isinstance(rows, list) else {}
+    return opportunity_of_row(str(first.get("id", "")))

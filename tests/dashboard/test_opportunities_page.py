@@ -1,0 +1,177 @@
+"""What to do: the numbers of the command, grouped and narrowed, and nothing of others for people."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.decide.reclaimable import MARGINS
+from dashboard.actions import KINDS
+from fallow.cli import main
+from tests.dashboard.conftest import components, page, words
+from tests.dashboard.planned import LANGUAGE, WEEK, WINDOW, Planned, planned_site
+from tests.dashboard.test_findings_page import by_id
+from tests.dashboard.test_users_page import table
+
+if TYPE_CHECKING:
+    from flask.testing import FlaskClient
+
+    from tests.dashboard.acting import Held
+
+PATH = "/opportunities"
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
+    return planned_site(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture
+def told(planned: Planned, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["opportunities", "--json", "--config", planned.config, *WINDOW]) == 0
+    content: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return content
+
+
+def rows(tree: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = by_id(tree, "opportunities-grid")["rowData"]
+    return found
+
+
+def ids(tree: Any) -> set[str]:
+    return {str(each["props"].get("id")) for each in components(tree)}
+
+
+def slid(client: FlaskClient, place: int) -> Any:
+    """What the page is answered when its slider is moved."""
+    outputs = [{"id": "what-if", "property": "children"}, {"id": "what-if-words", "property": "children"}]
+    answer = client.post("/_dash-update-component", headers={"Origin": "http://localhost"}, json={
+        "output": "..what-if.children...what-if-words.children..",
+        "outputs": outputs,
+        "inputs": [{"id": "reserve", "property": "value", "value": place}],
+        "state": [{"id": "url", "property": "search", "value": WEEK}, {"id": "scheme", "property": "data", "value": "light"}],
+        "changedPropIds": ["reserve.value"],
+    })  # fmt: skip
+    assert answer.status_code == 200, answer.text
+    return answer.get_json()["response"]
+
+
+def test_the_page_shows_the_numbers_of_the_command(planned: Planned, told: dict[str, Any]) -> None:
+    shown = page(planned.client(), PATH, WEEK)
+    ranked = [each for each in told["opportunities"] if each["ranked"]]
+    assert ranked
+    assert [row["id"] for row in rows(shown)] == [each["id"] for each in ranked]
+    for row, each in zip(rows(shown), ranked, strict=True):
+        assert (row["gpus"], row["cost"], row["saving"]) == (
+            len(each["gpus_now"]),
+            each["cost"],
+            each["saving_per_year"]["point"],
+        )
+        assert (row["confidence"], row["command"], row["action"]) == (each["confidence"], each["next"], each["action"])
+    given = told["reclaimable"]
+    assert [row[6] for row in table(shown, "give_back-title")[1:]] == [str(each["safe"]) for each in given["pools"]]
+    assert f"{given['safe']} safe to give back" in words(shown)
+
+
+def test_overview_and_capacity_say_the_same_number(planned: Planned, told: dict[str, Any]) -> None:
+    said = f"{told['reclaimable']['safe']} safe to give back"
+    for path in ("/", "/capacity", "/findings"):
+        text = words(page(planned.client(), path, WEEK))
+        assert said in text, path
+        assert not re.search(r"\d GPUs? can (be taken back|go)", text), path
+    first = table(page(planned.client(), "/", WEEK), "opportunities-title")[1:]
+    ranked = [each["id"] for each in told["opportunities"] if each["ranked"]]
+    assert len(first) == min(6, len(ranked))
+    assert all(each in row[0] for each, row in zip(ranked, first, strict=False))
+
+
+def test_grouping_adds_up_and_names_each_gpu_once(planned: Planned, told: dict[str, Any]) -> None:
+    ranked = [each for each in told["opportunities"] if each["ranked"]]
+    gpus = [gpu for each in ranked for gpu in each["gpus_now"]]
+    by_gpu = rows(page(planned.client(), PATH, f"{WEEK}&group=gpu"))
+    assert [row["gpu"] for row in by_gpu] == gpus
+    assert len(set(gpus)) == len(gpus)
+    for group in ("owner", "pool"):
+        shown = page(planned.client(), PATH, f"{WEEK}&group={group}")
+        groups = table(shown, "opportunity_groups-title")[1:]
+        assert sum(int(row[2]) for row in groups) == len(gpus)
+        assert {row[0] for row in groups} == {row[group] for row in rows(shown)}
+        assert by_id(shown, "opportunities-grid")["columnDefs"][0]["field"] == group
+    assert "there is no group by 'colour'" in words(page(planned.client(), PATH, f"{WEEK}&group=colour"))
+
+
+def test_the_chosen_one_has_its_evidence_and_risk(planned: Planned) -> None:
+    view = planned.view(WEEK)
+    each = next(
+        each for each in view.whole.opportunities(view.report.scope, view.part).ranked if each.confidence.failed
+    )
+    shown = page(planned.client(), PATH, f"{WEEK}&opportunity={each.opportunity_id}")
+    detail = by_id(shown, "opportunity-detail")["children"]
+    assert all(finding.finding_id in words(detail) for finding in each.evidence)
+    assert all(view.translate(condition) in words(detail) for condition in each.confidence.failed)
+    assert each.next_command in words(detail)
+    links = [one["props"]["href"] for one in components(detail) if one["type"] == "Link"]
+    assert any(f"finding={each.evidence[0].finding_id}" in link for link in links)
+
+
+def test_a_team_sees_nothing_of_others(planned: Planned, told: dict[str, Any]) -> None:
+    shown = page(planned.client(LANGUAGE), PATH, WEEK)
+    everything = json.dumps(shown)
+    own = {each.name for each in planned.view(WEEK, LANGUAGE).report.holders}
+    others = {each["holder"] for each in told["opportunities"] if each["holder"]} - own
+    assert others
+    assert not [name for name in others if f'"{name}"' in everything or f" {name} " in everything]
+    assert not {"reserve", "give_back-title", "opportunity-acts"} & ids(shown)
+    strange = next(each for each in told["opportunities"] if each["holder"] in others)
+    assert strange["id"] not in everything
+    asked = page(planned.client(LANGUAGE), PATH, f"{WEEK}&opportunity={strange['id']}")
+    assert "Choose a row" in words(by_id(asked, "opportunity-detail")["children"])
+
+
+def test_the_slider_shows_what_each_reserve_leaves(planned: Planned, told: dict[str, Any]) -> None:
+    pools = [each for each in told["reclaimable"]["pools"] if each["idle_now"] and each["what_if"]]
+    assert pools
+    for place, margin in enumerate(MARGINS):
+        steps = [next(step for step in each["what_if"] if step["reserve_share"] == margin) for each in pools]
+        answer = slid(planned.client(), place)
+        by_pool, compared = [each for each in components(answer["what-if"]["children"]) if each["type"] == "Table"]
+        assert [row[4] for row in _cells(by_pool)[1:]] == [str(step["safe"]) for step in steps]
+        assert _cells(compared)[1 + place][1] == str(sum(step["safe"] for step in steps))
+        assert f"With {margin:.0%}".replace("%", "") in answer["what-if-words"]["children"]
+    default = by_id(page(planned.client(), PATH, WEEK), "reserve")
+    assert MARGINS[default["value"]] == 0.15
+    named = by_id(page(planned.client(), PATH, f"{WEEK}&reserve=30"), "reserve")
+    assert MARGINS[named["value"]] == 0.30
+
+
+def _cells(tree: Any) -> list[list[str]]:
+    found = [each["props"]["children"] for each in components(tree) if each["type"] == "Tr"]
+    return [[words(cell).strip() for cell in row] for row in found]
+
+
+def test_the_file_has_every_opportunity(planned: Planned, told: dict[str, Any]) -> None:
+    answer = planned.client().get(f"/export/opportunities.csv{WEEK}")
+    lines = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [each["id"] for each in lines] == [each["id"] for each in told["opportunities"]]
+    assert [each["deadline"] for each in lines] == [each["deadline"] for each in told["opportunities"]]
+
+
+def test_an_action_is_on_the_leading_finding(held: Held) -> None:
+    pages = held.pages()
+    found = pages.view().whole.opportunities(pages.view().report.scope, pages.view().part)
+    one = next(each for each in found.listed if each.evidence)
+    prefix = "opportunity-"
+    answer = pages.call(f"{prefix}act-ack.n_clicks", {
+        **{f"{prefix}act-{kind}.n_clicks": int(kind == "ack") for kind in KINDS},
+        "url.search": "?span=all", "opportunities-grid.selectedRows": [{"id": one.opportunity_id}],
+        f"{prefix}act-text.value": "asking", f"{prefix}act-until.value": "", f"{prefix}findings-seen.data": {},
+    })  # fmt: skip
+    assert answer["opportunity-acts-said"]["children"] == "Acknowledged 1 finding"
+    assert list(pages.view().report.review.actions) == [one.evidence[0].finding_id]
+    assert "acknowledged: asking" in words(answer["opportunity-detail"]["children"])
