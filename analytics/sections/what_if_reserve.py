@@ -28,12 +28,12 @@ def reserve_by_pool(found: Reclaimable, margin: float) -> Section:
             SectionColumn("idle_now", tr("idle now"), "count"),
             SectionColumn("kept", tr("pool keeps"), "count"),
             SectionColumn("safe", tr("safe to give back"), "count"),
-            SectionColumn("short", tr("short last week"), "words"),
+            SectionColumn("short", tr("short"), "words"),
             SectionColumn("short_gpus", tr("GPUs short at most"), "count"),
         ),
         rows=tuple(_pool(pool, reserve) for pool, reserve in asked.pools),
         notes=(
-            tr("Short last week: in how many hours more GPUs were needed than the estimate of a week earlier would have kept."),
+            tr("Short: in how many hours of the last week more GPUs were needed than the estimate of a week earlier would have kept."),
             tr("Pools whose need is not known, and those without an idle GPU, are left out."),
         ),
         terms=(term("reserve"),),
@@ -50,7 +50,7 @@ def reserves_compared(found: Reclaimable) -> Section:
         columns=(
             SectionColumn("reserve", tr("reserve"), "share"),
             SectionColumn("safe", tr("safe to give back"), "count"),
-            SectionColumn("short", tr("short last week"), "words"),
+            SectionColumn("short", tr("short"), "words"),
             SectionColumn("short_gpus", tr("GPUs short at most"), "count"),
             SectionColumn("worst", tr("pool that was short longest"), "words"),
         ),
