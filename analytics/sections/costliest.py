@@ -12,7 +12,7 @@ from analytics.report.model import Report
 from analytics.sections.finding_heading import at_most, heading
 from analytics.sections.findings import costliest
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
-from analytics.sections.wording import reclaimable, with_waiting
+from analytics.sections.wording import asked_for, with_waiting
 from analytics.workloads.model import Finding
 
 _FIRST = 6
@@ -30,7 +30,7 @@ def costliest_findings(report: Report) -> Section:
         name="findings",
         title=tr("The costliest findings"),
         question=tr("What can be taken back or changed first, from whom, and what is it worth in this window?"),
-        headline=reclaimable(report) if found else with_waiting(report, tr("No finding in this window.")),
+        headline=asked_for(report) if found else with_waiting(report, tr("No finding in this window.")),
         columns=(
             SectionColumn("finding", tr("finding"), "finding"),
             SectionColumn("confidence", tr("confidence"), "grade"),

@@ -16,31 +16,40 @@ from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 _RANKED_FIRST = 12
 
 
-def opportunities(found: Opportunities, first: int | None = _RANKED_FIRST) -> Section:
-    """Those that are known to save something, the most first; `first` shortens the list and says so."""
+def opportunities(found: Opportunities, first: int | None = _RANKED_FIRST, *, in_brief: bool = False) -> Section:
+    """Those that are known to save something, the most first; `first` shortens the list and says so.
+
+    `in_brief` leaves out the columns that stand behind each decision in a report.
+    """
+    shown = [place for place, column in enumerate(_COLUMNS) if not (in_brief and column.key in _BEHIND)]
     listed = found.ranked
     return Section(
         name="opportunities",
         title=tr("What to do"),
         question=tr("What to give back, take back or change, what that saves in a year, and who has to act?"),
         headline=saving_headline(found),
-        columns=(
-            SectionColumn("opportunity", tr("decision"), "sentence"),
-            SectionColumn("owner", tr("who acts"), "words"),
-            SectionColumn("saving", tr("saves a year"), "words"),
-            SectionColumn("confidence", tr("confidence"), "grade"),
-            SectionColumn("gpus", tr("GPUs"), "count"),
-            SectionColumn("pool", tr("pool"), "pool"),
-            SectionColumn("cost", tr("wasted in this window"), "money"),
-            SectionColumn("deadline", tr("until"), "moment"),
-            SectionColumn("next", tr("next"), "words"),
-        ),
-        rows=tuple(map(_row, listed)),
+        columns=tuple(_COLUMNS[place] for place in shown),
+        rows=tuple(tuple(row[place] for place in shown) for row in map(_row, listed)),
         shown=first,
         rest=_left_out(len(listed), first),
         notes=(_BASIS,) if listed else (),
         terms=(term("opportunity"), term("reclaimable")),
+        wide=in_brief,
     )
+
+
+_COLUMNS = (
+    SectionColumn("opportunity", tr("decision"), "sentence"),
+    SectionColumn("owner", tr("who acts"), "words"),
+    SectionColumn("saving", tr("saves a year"), "words"),
+    SectionColumn("confidence", tr("confidence"), "grade"),
+    SectionColumn("gpus", tr("GPUs"), "count"),
+    SectionColumn("pool", tr("pool"), "pool"),
+    SectionColumn("cost", tr("wasted in this window"), "money"),
+    SectionColumn("deadline", tr("until"), "moment"),
+    SectionColumn("next", tr("next"), "words"),
+)
+_BEHIND = frozenset({"gpus", "pool", "cost", "next"})
 
 
 _BASIS = tr(
@@ -76,7 +85,8 @@ def to_look_at(found: Opportunities) -> Section | None:
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
         ),
         rows=tuple(
-            (_linked(each), _owner(each), each.confidence.grade, _cost(each), GpuHours(each.gpu_ms)) for each in listed
+            (_linked(each), who_acts(each), each.confidence.grade, _cost(each), GpuHours(each.gpu_ms))
+            for each in listed
         ),
         wide=True,
     )
@@ -155,7 +165,7 @@ def _row(each: Opportunity) -> tuple[Cell, ...]:
     saving = each.saving
     return (
         _linked(each),
-        _owner(each),
+        who_acts(each),
         "" if saving is None else saving_words(saving, each.currency),
         each.confidence.grade,
         Number(len(each.gpus_now)),
@@ -176,7 +186,8 @@ def _cost(each: Opportunity) -> Cell:
     return Amount(from_cents(each.cents), each.currency) if each.gpu_ms else ""
 
 
-def _owner(each: Opportunity) -> str:
+def who_acts(each: Opportunity) -> str:
+    """The owner in words."""
     return tr("operators") if each.owner == OPERATORS else plain(each.owner)
 
 

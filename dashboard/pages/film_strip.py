@@ -17,7 +17,7 @@ from analytics.sections.breakdowns import totals_section
 from analytics.sections.names import place_name
 from analytics.sections.palette import ORDER, Palette
 from analytics.sections.section import Kind, LinkedCell, Section, SectionColumn
-from analytics.sections.wording import reclaimable
+from analytics.sections.wording import asked_for
 from dashboard.annotations import annotations_in_sight
 from dashboard.film import SORTS, PageFilm, shoot, sort_of
 from dashboard.film_groups import GPUS, HOSTS, POOLS, GroupFilm, kind_of, kinds_of, shoot_groups
@@ -90,7 +90,7 @@ def film_strip(view: View, colours: Palette) -> html.Section:
     kind = kind_of(view)
     picture = _of_gpus(view, colours) if kind == GPUS else _of_groups(view, colours, kind)
     height_px = _AROUND_PX + picture.rows.height_px
-    finding = view.translate(reclaimable(view.report))
+    finding = view.translate(asked_for(view.report))
     figure = _figure(view, picture, colours, height_px)
     orders = SORTS if kind == GPUS else SORTS[:2]
     return panel(

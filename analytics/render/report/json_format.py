@@ -40,7 +40,17 @@ def content(report: Report) -> dict[str, object]:
     return whole if not report.is_empty else whole | {name: _unknown(whole[name]) for name in _FIGURES}
 
 
-_FIGURES = ("simulated_gpus", "hosts", "ledger", "saving_per_year", "waste", "reclaimable_now", "findings_left_out", "waterfall", "sensitivity")
+_FIGURES = (
+    "simulated_gpus",
+    "hosts",
+    "ledger",
+    "saving_per_year",
+    "waste",
+    "reclaimable_now",
+    "findings_left_out",
+    "waterfall",
+    "sensitivity",
+)
 """What has figures of the window; trends are made without those that are not known."""
 _SETTINGS = ("pue", "price_per_kwh", "grid_kg_per_kwh")
 """Beside the figures, and known whatever was seen."""
