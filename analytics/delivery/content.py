@@ -147,7 +147,7 @@ def _window(report: Report, language: Language) -> str:
 
 def line(each: Opportunity, language: Language) -> BriefLine:
     """A decision as a chat shows it, with what it saves."""
-    text: Sentence = tr("{what}", what=decision(each))
+    text = decision(each)
     if each.saving is not None:
         saving = saving_words(each.saving, each.currency)
         text = tr("{what}: saves {saving} a year", what=decision(each), saving=saving)
