@@ -108,7 +108,7 @@ def _fold(fold: Fold, language: Language) -> list[str]:
     for each in fold.lines:
         lines += wrap(written(each, language), _WIDTH, "    - ", "      ")
     # a command is copied: it keeps its line
-    return [*lines, f"    {fold.command}"] if fold.command else lines
+    return [*lines, f"    {language.translate(tr('next'))}  {fold.command}"] if fold.command else lines
 
 
 def _record(heads: Sequence[SectionColumn], row: Sequence[Cell], language: Language) -> list[str]:
