@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from analytics.decide.opportunities import Opportunity
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Day, Moment, Number, Share
+from analytics.language.quantities import Day, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
 from analytics.sections.evidence_text import evidence
@@ -21,7 +21,7 @@ _IN_FULL = 24
 """So many decisions have all that their findings say: a page stays below 100 kB."""
 _FINDINGS = 2
 """So many findings of one decision have their numbers; the others are weaker and are named."""
-_NAMED = 6
+_NAMED, _NAMED_UNRANKED = 6, 2
 
 
 def evidence_folds(report: Report) -> Section | None:
@@ -73,8 +73,7 @@ def _evidence(each: Opportunity, report: Report) -> tuple[Finding, ...]:
 def _facts(each: Opportunity) -> Iterator[tuple[str, Cell]]:
     """What its row in the tables does not say."""
     risk, gpus = each.risk, each.gpus_now or each.gpus
-    yield tr("until"), Moment(each.deadline_ms)
-    if each.saving is not None:
+    if each.saving is not None and not each.ranked:
         yield tr("saves a year"), saving_words(each.saving, each.currency)
     if risk.probability is not None:
         yield tr("probability that it is wrong"), Share(risk.probability, 0)
@@ -83,15 +82,15 @@ def _facts(each: Opportunity) -> Iterator[tuple[str, Cell]]:
             tr("short last week"),
             tr("{short} of {hours} h", short=Number(risk.short_hours), hours=Number(risk.hours)),
         )
-    yield tr("GPUs"), _named(gpus)
+    yield tr("GPUs"), _named(gpus, _NAMED if each.ranked else _NAMED_UNRANKED)
     if each.confidence.failed and not each.evidence:
         yield tr("not sure because"), SentenceList(each.confidence.failed)
 
 
-def _named(gpus: tuple[str, ...]) -> SentenceList:
-    rest = len(gpus) - _NAMED
+def _named(gpus: tuple[str, ...], most: int) -> SentenceList:
+    rest = len(gpus) - most
     more = [tr("and {number} more", number=Number(rest))] if rest > 0 else []
-    return SentenceList([*(plain(gpu, 60) for gpu in gpus[:_NAMED]), *more], ", ")
+    return SentenceList([*(plain(gpu, 60) for gpu in gpus[:most]), *more], ", ")
 
 
 def _name(finding: Finding, report: Report) -> Sentence:
