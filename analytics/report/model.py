@@ -180,7 +180,8 @@ class Whole:
         named = None
         if scope.is_personal:
             owners = self.money.owners
-            named = [each for each in self.review.findings if not names_others(each, scope, owners)]
+            own = [each for each in self.review.findings if is_in_scope(each, scope, self.inventory)]
+            named = [each for each in own if not names_others(each, scope, owners)]
         return opportunities_in(self.decisions, part.inside.stretches, of_people=scope.is_personal, about=named)
 
     @cached_property
