@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from analytics.delivery.channels import safe
+from analytics.decide.opportunities import Opportunity
+from analytics.delivery.channels import safe as file_safe
 from analytics.delivery.model import Brief, BriefLine, Message, MessagePart
 from analytics.language.language import Language, Sentence, SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Moment
+from analytics.language.quantities import Moment, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.render.report import Format
 from analytics.render.report.text import TextFormat
@@ -16,14 +16,14 @@ from analytics.report.model import Report
 from analytics.report.weeks import Week
 from analytics.scope import Scope
 from analytics.sections.facts import facts
-from analytics.sections.finding_heading import cost_of
-from analytics.sections.findings import costliest
-from analytics.sections.wording import TITLE, headline, reclaimable, scope_parts
-from analytics.workloads.model import Finding
+from analytics.sections.opportunities import decision, owner_words, saving_words
+from analytics.sections.wording import TITLE, asked_for, headline, scope_parts
 
 MailBody = Callable[[Report, Language], tuple[str, bytes | None]]
 
 _TOP = 5
+_SUBJECT_BELOW = 70
+"""Characters of a subject: more than that a telephone cuts off."""
 _MEDIA_TYPES = {
     "html": "text/html",
     "pdf": "application/pdf",
@@ -51,7 +51,7 @@ def pack(
     html, picture = (None, None) if mail_body is None else mail_body(report, language)
     name = f"fallow-{week.label}-{_file_part(report, language)}"
     return Message(
-        subject=language.translate(tr("{title}: {headline}", title=_title(report, week), headline=headline(report))),
+        subject=subject(report, week, language),
         language=language.code,
         text=TextFormat().render(report, language).decode(),
         html=html,
@@ -66,6 +66,42 @@ def pack(
     )
 
 
+def subject(report: Report, week: Week, language: Language) -> str:
+    """The ask in fewer than 70 characters; SIMULATED and the week are never cut off."""
+    scope = SentenceList(scope_parts(report.scope), ", ")
+    ends = [
+        tr("{week}, {scope}{simulated}", week=week.label, scope=scope, simulated=_simulated(report)),
+        tr("{week}{simulated}", week=week.label, simulated=_simulated(report)),
+    ]
+    whole = ""
+    for ask in _asks(report):
+        for end in ends if scope else ends[1:]:
+            whole = language.translate(tr("{label}: {value}", label=ask, value=end))
+            if len(whole) < _SUBJECT_BELOW:
+                return whole
+    return whole
+
+
+def _simulated(report: Report) -> str:
+    return tr(", SIMULATED") if report.simulated else ""
+
+
+def _asks(report: Report) -> Iterator[Sentence]:
+    """The ask, the shorter one last."""
+    if report.is_empty:
+        yield tr("Nothing observed")
+        return
+    found = report.opportunities
+    safe = 0 if found.reclaimable is None or not found.reclaimable.is_known else found.reclaimable.safe
+    give = tr_many("Give back {number} GPU", "Give back {number} GPUs", safe)
+    if found.saving is not None:
+        saving = tr("{amount} {currency}", amount=Number(round(found.saving.point)), currency=found.waste.currency)
+        if safe:
+            yield tr("{give}, save {saving} a year", give=give, saving=saving)
+        yield tr("Save {saving} a year", saving=saving)
+    yield give if safe else TITLE
+
+
 def _part(form: Format, name: str, report: Report, language: Language) -> MessagePart:
     suffix = form.suffix.lstrip(".")
     media_type = _MEDIA_TYPES.get(suffix, "application/octet-stream")
@@ -75,7 +111,7 @@ def _part(form: Format, name: str, report: Report, language: Language) -> Messag
 def _file_part(report: Report, language: Language) -> str:
     """The edition as part of a file's name; two editions never share one."""
     scope, _, code = edition_name(report.scope, language.code).rpartition("/")
-    return f"{safe(scope)}-{code}"
+    return f"{file_safe(scope)}-{code}"
 
 
 def _title(report: Report, week: Week) -> Sentence:
@@ -86,17 +122,17 @@ def _title(report: Report, week: Week) -> Sentence:
 
 
 def _brief(report: Report, week: Week, language: Language) -> Brief:
-    shown = costliest(report)[:_TOP]
-    rest = len(report.findings) - len(shown)
-    more = tr_many("and {number} more finding in the report", "and {number} more findings in the report", rest)
+    ranked = report.opportunities.ranked
+    rest = len(ranked) - _TOP
+    more = tr_many("and {number} more decision in the report", "and {number} more decisions in the report", rest)
     return Brief(
         title=language.translate(_title(report, week)),
         window=_window(report, language),
         sentences=tuple(
-            language.translate(each) for each in (report.simulated, headline(report), reclaimable(report)) if each
+            language.translate(each) for each in (report.simulated, asked_for(report), headline(report)) if each
         ),
-        heading=language.translate(tr("The costliest findings")),
-        lines=tuple(line(finding, language) for finding in shown),
+        heading=language.translate(tr("What to do")) if ranked else "",
+        lines=tuple(line(each, language) for each in ranked[:_TOP]),
         rest=language.translate(more) if rest > 0 else "",
     )
 
@@ -109,22 +145,17 @@ def _window(report: Report, language: Language) -> str:
     return language.translate(SentenceList([told[language.translate("window")], *beside]))
 
 
-def line(finding: Finding, language: Language) -> BriefLine:
-    """A finding as a chat shows it, with its cost if there is a price."""
-    gpus = tr_many("{number} GPU", "{number} GPUs", len(finding.gpus))
-    cost = [] if finding.cost is None else [cost_of(finding)]
-    sums = SentenceList([tr("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost], ", ")
-    what = language.translate(finding.sentence)
-    text = (
-        tr("{sums}: {gpus} on {host} {what}", sums=sums, gpus=gpus, host=plain(finding.host), what=what)
-        if finding.host
-        else tr("{sums}: {gpus} {what}", sums=sums, gpus=gpus, what=what)
-    )
+def line(each: Opportunity, language: Language) -> BriefLine:
+    """A decision as a chat shows it, with what it saves."""
+    text = decision(each)
+    if each.saving is not None:
+        saving = saving_words(each.saving, each.currency)
+        text = tr("{what}: saves {saving} a year", what=decision(each), saving=saving)
     detail = tr(
-        "{holder}, since {when}; confidence: {grade}; {finding_id}",
-        holder=plain(finding.holder) if finding.holder else language.translate(finding.without_holder),
-        when=Moment(finding.since_ms),
-        grade=language.translate(finding.confidence.grade),
-        finding_id=finding.finding_id,
+        "{owner}, until {when}; confidence: {grade}; {key}",
+        owner=owner_words(each.owner),
+        when=Moment(each.deadline_ms),
+        grade=tr(each.confidence.grade),
+        key=each.opportunity_id,
     )
-    return BriefLine(finding.finding_id, language.translate(text), language.translate(detail))
+    return BriefLine(each.opportunity_id, language.translate(text), language.translate(detail))

@@ -26,6 +26,13 @@ def opportunities_json(found: Opportunities) -> dict[str, object]:
     }
 
 
+def decisions_json(found: Opportunities) -> dict[str, object]:
+    """The same in a report, whose `reclaimable` are the surpluses of its pools."""
+    own = opportunities_json(found)
+    own["reclaimable_now"] = own.pop("reclaimable")
+    return own
+
+
 def opportunity_json(each: Opportunity) -> dict[str, object]:
     """One opportunity; null is unknown."""
     risk = each.risk

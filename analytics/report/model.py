@@ -57,7 +57,7 @@ class Report:
     ranks those among everybody in its pool; who was given more outside the scope has none. `quality` is about the whole lake, and nothing in an edition for people: it names others.
     `known` is from when to when the lake has rows at all, `fleet_was_seen` whether it has any in the window. `seen` is how much
     of the window was observed, `seen_before` the same of the four weeks before, the newest first; none where the window is no
-    week. `weeks` are the week itself and a quarter of a year before it, the newest first; `goals` are judged by those. `floors` are what idle cards draw, where point samples make anybody ask. `groups` are totals by what they are grouped by: pool, model, day, holder; `hours` those of each hour of a short window, by its first millisecond. `left_out` is how many findings such an edition does not show because they are about GPUs that others hold as well.
+    week. `weeks` are the week itself and a quarter of a year before it, the newest first; `goals` are judged by those. `floors` are what idle cards draw, where point samples make anybody ask. `groups` are totals by what they are grouped by: pool, model, day, holder; `hours` those of each hour of a short window, by its first millisecond. `opportunities` are the decisions that all of it leads to. `left_out` is how many findings such an edition does not show because they are about GPUs that others hold as well.
     """
 
     lake: str
@@ -83,6 +83,7 @@ class Report:
     holders: tuple[UserFigures, ...]
     reclaimable: tuple[Reclaimable, ...]
     off_peak: tuple[OffPeak, ...]
+    opportunities: Opportunities
     film: Film
     known: Window
     fleet_was_seen: bool
@@ -288,6 +289,7 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         holders=people.holders(everybody, money.accounts, lambda name: money.owners.team(name, None)),
         reclaimable=() if scope.is_personal else reclaimable(found.findings),
         off_peak=() if scope.is_personal else _off_peak(ledger, asked, inventory),
+        opportunities=whole.opportunities(scope, part),
         film=film(spans, part.summary.since_ms, part.summary.until_ms),
         known=_known(ledger),
         fleet_was_seen=not ledger.inside.stretches.is_empty(),
@@ -312,7 +314,8 @@ def after_actions(report: Report, whole: Whole, part: WindowLedger) -> Report:
     """The same report after people did something about its findings; `part` is what it was made of."""
     found, left_out = _part_of(whole, report.scope, part.inside.stretches)
     groups = () if report.scope.is_personal else reclaimable(found.findings)
-    return replace(report, review=found, left_out=left_out, reclaimable=groups)
+    decided = whole.opportunities(report.scope, part)
+    return replace(report, review=found, left_out=left_out, reclaimable=groups, opportunities=decided)
 
 
 def _part_of(whole: Whole, scope: Scope, spans: pl.DataFrame) -> tuple[Review, int]:

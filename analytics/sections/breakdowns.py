@@ -81,4 +81,3 @@ def _name(name: str) -> str:
 
 pools: Callable[[Report], Section | None] = partial(breakdown, "pool")
 models: Callable[[Report], Section | None] = partial(breakdown, "model")
-user_time: Callable[[Report], Section | None] = partial(breakdown, "holder")

@@ -1,4 +1,4 @@
-"""The findings: those to act on in full, and lists of those that stand apart."""
+"""Findings in lists: those to act on, what became of last week's, and those that somebody has hidden."""
 
 from __future__ import annotations
 
@@ -8,24 +8,20 @@ from dataclasses import replace
 from analytics.decide.actions import Action
 from analytics.decide.lifecycle import action_sentence
 from analytics.decide.reversals import Rate, Reversals
-from analytics.decide.totals import wanted
-from analytics.glossary import CONFIDENCE, STATUSES, Term
+from analytics.glossary import STATUSES, Term
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Day, GpuHours, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.timestamps import Stamp
 from analytics.report.model import Report
-from analytics.sections.evidence_text import evidence
 from analytics.sections.finding_heading import at_most, heading
 from analytics.sections.names import NAME_MOST
-from analytics.sections.section import Cell, FindingCard, LinkedCell, Section, SectionColumn
+from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 from analytics.workloads.model import Finding
 from fallow.clock import HOUR_MS
 
-_IN_FULL = 10
-_LISTED = 8
-_FURTHER = 24
+_LISTED = 4
 _REASON_MOST = 200
 _APART = "efficiency"
 """The category that has a table of its own: nothing there is to take back."""
@@ -44,11 +40,6 @@ def to_act_on(report: Report) -> list[Finding]:
 def costliest(report: Report) -> list[Finding]:
     """Those to act on, the costliest first."""
     return by_cost(to_act_on(report))
-
-
-def busy_but_inefficient(report: Report) -> list[Finding]:
-    """The findings about GPUs that work but could do more, the costliest first."""
-    return by_cost(finding for finding in report.findings if finding.category == _APART)
 
 
 def ended(report: Report) -> list[Finding]:
@@ -94,68 +85,6 @@ def _unnamed(action: Action) -> Sentence:
     """When and what; not by whom, why, or to which address."""
     did = action_sentence(replace(action, reason="", channel=""))
     return tr("{label}: {value}", label=did.values["moment"], value=did.values["what"])
-
-
-def findings(report: Report) -> Section:
-    """The first ten to act on in full: what can be taken back first, then by cost."""
-    found = to_act_on(report)
-    rest = len(wanted(found) - wanted(found[:_IN_FULL]))
-    gpus = tr_many("{number} more GPU", "{number} more GPUs", rest) if rest else tr("no more GPU")
-    return Section(
-        name="findings",
-        title=tr("Findings: what can be taken back first, then by cost"),
-        question=tr("What can somebody do about it, and how?"),
-        headline=_found(found),
-        cards=tuple(FindingCard(each, notes(report, each), notified(report, each)) for each in found[:_IN_FULL]),
-        rest=tr_many(
-            "and {number} more finding with {gpus} to take back or ask about; `fallow findings` lists all",
-            "and {number} more findings with {gpus} to take back or ask about; `fallow findings` lists all",
-            len(found) - _IN_FULL, gpus=gpus,
-        ) if len(found) > _IN_FULL else "",
-        terms=tuple(CONFIDENCE.values()) if found else (),
-        wide=True,
-    )  # fmt: skip
-
-
-def further_findings(report: Report) -> Section | None:
-    """A row for each finding behind those in full; None where there is none."""
-    own = to_act_on(report)[_IN_FULL:]
-    if not own:
-        return None
-    return _apart(
-        report, "further-findings", tr("Further findings"), own, ("confidence", [tr(each.confidence.grade) for each in own]),
-        question=tr("What else can somebody do?"), headline=_counted(own, ""), shown=_FURTHER,
-    )  # fmt: skip
-
-
-def _found(found: Sequence[Finding]) -> str:
-    if not found:
-        return tr("No findings: no rule that has enough history found anything in this window.")
-    gpus = len(wanted(found))
-    return tr_many(
-        "{number} finding with {gpus} to take back or ask about.", "{number} findings with {gpus} to take back or ask about.",
-        len(found), gpus=tr_many("{number} GPU", "{number} GPUs", gpus),
-    )  # fmt: skip
-
-
-def inefficient(report: Report) -> Section:
-    """Work that could use its GPUs better."""
-    own = busy_but_inefficient(report)
-    return _apart(
-        report, "inefficient", tr("Busy but inefficient"), own, ("evidence", [evidence(each) for each in own]),
-        question=tr("Which GPUs work, but could do more?"),
-        headline=_counted(own, tr("Nothing was found.")),
-        notes=(tr("Not reclaimable: these GPUs work, but could do more. Nothing of it is in the figures above."),),
-    )  # fmt: skip
-
-
-def winding_down(report: Report) -> Section:
-    """Users whose work fades out."""
-    own = [each for each in report.findings if each.rule == "wind_down"]
-    return _apart(
-        report, "winding-down", tr("Winding down"), own, ("evidence", [evidence(each) for each in own]),
-        question=tr("Whose work fades out?"), headline=_counted(own, tr("Nobody's work fades out.")),
-    )  # fmt: skip
 
 
 def gone(report: Report) -> Section:

@@ -117,4 +117,4 @@ def _steps(found: Reclaimable) -> Iterator[WaterfallStep]:
         left -= number
         if number:
             yield WaterfallStep(label, state, float(left), float(number), Number(number))
-    yield WaterfallStep(tr("safe to give back"), "free", 0.0, float(left), Number(left), remark=tr("safe"))
+    yield WaterfallStep(tr("safe"), "free", 0.0, float(left), Number(left), remark=tr("to give back"))

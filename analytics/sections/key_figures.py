@@ -1,16 +1,13 @@
-"""The report's four large figures: unused, its cost, working, and what can be taken back now."""
+"""The report's four large figures: what was wasted, what the decisions save, what is safe to give back, and what worked."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analytics.decide.totals import to_ask, to_take
 from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share, from_cents
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
-from analytics.report.figures import Trend
 from analytics.report.model import Report
-from analytics.sections.point_samples import between
 from analytics.sections.section import Cell
 
 
@@ -25,71 +22,68 @@ class KeyFigure:
 
 
 def key_figures(report: Report) -> tuple[KeyFigure, ...]:
-    """The figures, with those of last week and the median of the four weeks before where the window is a week."""
+    """The figures."""
     totals, account, currency = report.summary.totals, report.money.accounts.total, report.money.currency
-    trends = {trend.name: trend for trend in report.trends}
-
-    def beside(name: str) -> tuple[str, ...]:
-        return _beside(trends[name], currency) if name in trends else ()
-
-    paid = account.paid_cents
-    wasted = None if paid is None else Amount(from_cents(account.unused_cents(totals)), currency)
-    of_paid = tr("no price is known") if paid is None else tr("of {paid} paid", paid=Amount(from_cents(paid), currency))
-    taken = to_take(report.findings)
-    part, whole = GpuHours(totals.wasted_ms), GpuHours(totals.observed_ms)
-    of_observed = tr("{part} of {whole} observed GPU-hours", part=part, whole=whole)
-    perhaps, perhaps_paid = _left_open(report)
+    wasted = Amount(from_cents(report.opportunities.waste.cents), currency)
     worked, low = GpuHours(totals.state_ms["active"]), GpuHours(totals.state_ms["low"])
     at_work = tr("{hours} GPU-hours active, {low} at low use", hours=worked, low=low)
-    gpus = tr_many("{number} GPU", "{number} GPUs", len(taken))
+    useful = (
+        ()
+        if account.efficiency is None
+        else (tr("efficiency: {share} of the allocated time", share=Share(account.efficiency)),)
+    )
     return (
-        KeyFigure(
-            tr("Unused"),
-            Share(ratio(totals.wasted_ms, totals.observed_ms)),
-            (of_observed, *perhaps, *beside("unused_share")),
-            "held",
-        ),
-        KeyFigure(tr("Cost of it"), wasted, (of_paid, *perhaps_paid, *beside("unused_money")), "reserved"),
-        KeyFigure(tr("Working"), Share(totals.share("active")), (at_work, *beside("active")), "active"),
-        KeyFigure(tr("Could be taken back"), gpus, (_as_of(report), *_asked(report)), "free"),
+        KeyFigure(tr("Wasted"), wasted, _waste_lines(report), "held"),
+        _saved(report),
+        _given_back(report),
+        KeyFigure(tr("Working"), Share(totals.share("active")), (at_work, *useful), "active"),
     )
 
 
-def _left_open(report: Report) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What point samples leave open of the unused time, and of its cost: the figures leave it out."""
-    totals = report.summary.totals
-    if not totals.leaves_open:
-        return (), ()
-    cents = sum(report.money.accounts.total.open_cents.values())
-    share = tr("confirmed; {sampled}", sampled=between(report, totals.unused_bound))
-    more = tr("{amount} more is not confirmed: sampled", amount=Amount(from_cents(cents), report.money.currency))
-    return (share,), ((more,) if cents else ())
+def _waste_lines(report: Report) -> tuple[str, ...]:
+    """Its share of what was paid, its time, and what of it is apart: of low time, and by point samples alone."""
+    spent, account, currency = report.opportunities.waste, report.money.accounts.total, report.money.currency
+    hours = tr("{hours} GPU-hours", hours=GpuHours(spent.gpu_ms))
+    paid, state_cents = account.paid_cents, spent.state_cents
+    if paid is None or spent.cents is None or state_cents is None:
+        return hours, tr("no price is known")
+    share = Share(ratio(spent.cents, paid))
+    of_paid = tr("{share} of {paid} paid", share=share, paid=Amount(from_cents(paid), currency))
+    low = tr("{amount} of it the unused part of low time", amount=Amount(from_cents(state_cents["low"]), currency))
+    open_cents = sum(account.open_cents.values()) if report.summary.totals.leaves_open else 0
+    unsure = tr("{amount} of it not confirmed: sampled", amount=Amount(from_cents(open_cents), currency))
+    return of_paid, hours, low, *((unsure,) if open_cents else ())
+
+
+def _saved(report: Report) -> KeyFigure:
+    found = report.opportunities
+    number, saving = len(found.ranked), found.saving
+    label, unsure = tr("Would save a year"), len(found.to_look_at)
+    look = tr_many("{number} more thing to look at", "{number} more things to look at", unsure)
+    if saving is None:
+        return KeyFigure(label, None, (tr("no decision is known to save something"), look), "reserved")
+    bounds = tr("between {low} and {high}", low=Number(round(saving.low)), high=Number(round(saving.high)))
+    point = tr("{amount} {currency}", amount=Number(round(saving.point)), currency=report.money.currency)
+    decisions = tr_many("by {number} decision", "by {number} decisions", number)
+    return KeyFigure(label, point, (decisions, bounds, look), "reserved")
+
+
+def _given_back(report: Report) -> KeyFigure:
+    """What is safe to give back; of people, who give no pool's GPUs back, what the decisions are about now."""
+    found = report.opportunities.reclaimable
+    if found is None:
+        gpus = {gpu for each in report.opportunities.ranked for gpu in each.gpus_now}
+        return KeyFigure(tr("To act on now"), Number(len(gpus)), (tr("GPUs"), _as_of(report)), "free")
+    label = tr("Safe to give back now")
+    idle = tr_many("of {number} GPU idle", "of {number} GPUs idle", found.idle_now)
+    if found.idle_now and not found.is_known:
+        return KeyFigure(label, None, (idle, tr("the history is too short to know"), _as_of(report)), "free")
+    safe = tr_many("{number} GPU", "{number} GPUs", found.safe)
+    return KeyFigure(label, safe, (idle, _as_of(report)), "free")
 
 
 def _as_of(report: Report) -> str:
-    """Up to when that is known, and how many of them surely."""
-    sure = Number(len(to_take([each for each in report.findings if each.confidence.grade == "high"])))
+    """Up to when that is known."""
     if report.seen.last_ms is None or report.seen.to_the_end:
-        return tr("at the end of the window, {number} with high confidence", number=sure)
-    return tr(
-        "at {moment}, the last that was seen, {number} with high confidence",
-        moment=Moment(report.seen.last_ms), number=sure,
-    )  # fmt: skip
-
-
-def _asked(report: Report) -> tuple[str, ...]:
-    number = len(to_ask(report.findings))
-    return (tr("{number} to ask about", number=Number(number)),) if number else ()
-
-
-def _beside(trend: Trend, currency: str) -> tuple[str, ...]:
-    last, middle = (_figure(trend.unit, value, currency) for value in (trend.last_week, trend.median_4_weeks))
-    return (tr("last week {last}; 4-week median {median}", last=last, median=middle),)
-
-
-def _figure(unit: str, value: float | None, currency: str) -> str | Share | Amount:
-    if value is None:
-        return tr("not known")
-    if unit == "gpu_hours":
-        return tr("{value} GPU-hours", value=Number(value, 1))
-    return Share(value) if unit == "share" else Amount(value, currency)
+        return tr("at the end of the window")
+    return tr("at {moment}, the last that was seen", moment=Moment(report.seen.last_ms))

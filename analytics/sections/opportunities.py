@@ -28,31 +28,40 @@ ACTION_WORDS: Mapping[str, str] = {
 """The actions as people read them."""
 
 
-def opportunities(found: Opportunities, first: int | None = _RANKED_FIRST) -> Section:
-    """Those that are known to save something, the most first; `first` shortens the list and says so."""
+def opportunities(found: Opportunities, first: int | None = _RANKED_FIRST, *, in_brief: bool = False) -> Section:
+    """Those that are known to save something, the most first; `first` shortens the list and says so.
+
+    `in_brief` leaves out the columns that stand behind each decision in a report.
+    """
+    shown = [place for place, column in enumerate(_COLUMNS) if not (in_brief and column.key in _BEHIND)]
     listed = found.ranked
     return Section(
         name="opportunities",
         title=tr("What to do"),
         question=tr("What to give back, take back or change, what that saves in a year, and who has to act?"),
         headline=saving_headline(found),
-        columns=(
-            SectionColumn("opportunity", tr("decision"), "sentence"),
-            SectionColumn("owner", tr("who acts"), "words"),
-            SectionColumn("saving", tr("saves a year"), "words"),
-            SectionColumn("confidence", tr("confidence"), "grade"),
-            SectionColumn("gpus", tr("GPUs"), "count"),
-            SectionColumn("pool", tr("pool"), "pool"),
-            SectionColumn("cost", tr("wasted in this window"), "money"),
-            SectionColumn("deadline", tr("until"), "moment"),
-            SectionColumn("next", tr("next"), "words"),
-        ),
-        rows=tuple(map(_row, listed)),
+        columns=tuple(_COLUMNS[place] for place in shown),
+        rows=tuple(tuple(row[place] for place in shown) for row in map(_row, listed)),
         shown=first,
         rest=_left_out(len(listed), first),
         notes=(_BASIS,) if listed else (),
         terms=(term("opportunity"), term("reclaimable")),
+        wide=in_brief,
     )
+
+
+_COLUMNS = (
+    SectionColumn("opportunity", tr("decision"), "sentence"),
+    SectionColumn("owner", tr("who acts"), "words"),
+    SectionColumn("saving", tr("saves a year"), "words"),
+    SectionColumn("confidence", tr("confidence"), "grade"),
+    SectionColumn("gpus", tr("GPUs"), "count"),
+    SectionColumn("pool", tr("pool"), "pool"),
+    SectionColumn("cost", tr("wasted in this window"), "money"),
+    SectionColumn("deadline", tr("until"), "moment"),
+    SectionColumn("next", tr("next"), "words"),
+)
+_BEHIND = frozenset({"gpus", "pool", "cost", "next"})
 
 
 _BASIS = tr(

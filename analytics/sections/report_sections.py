@@ -11,19 +11,20 @@ from typing import TypeAlias
 
 from analytics.language.sentences import tr
 from analytics.report.model import Report
-from analytics.sections.breakdowns import models, pools, user_time
+from analytics.sections.breakdowns import pools
 from analytics.sections.days import days
+from analytics.sections.evidence_folds import evidence_folds
 from analytics.sections.film import film
-from analytics.sections.findings import findings, further_findings, gone, inefficient, suppressed, winding_down
+from analytics.sections.findings import gone, suppressed
+from analytics.sections.give_back import give_back
 from analytics.sections.goals import goals
-from analytics.sections.idle import idle
 from analytics.sections.method import data_quality, how_made
 from analytics.sections.money_basis import energy, prices
 from analytics.sections.off_peak import off_peak
+from analytics.sections.opportunities import opportunities, to_look_at, waste
 from analytics.sections.people import teams, users
 from analytics.sections.point_samples import point_samples
 from analytics.sections.section import Section
-from analytics.sections.surplus import surplus
 from analytics.sections.trends import trends
 from analytics.sections.waterfall import waterfall
 from analytics.sections.weeks import last_weeks
@@ -34,19 +35,44 @@ MakeSection: TypeAlias = Callable[[Report], Section | None]
 
 @dataclass(frozen=True)
 class Chapter:
-    """Sections under one heading."""
+    """Sections under one heading; `on_paper` is whether print has them too: a reader there wants at most five pages."""
 
     title: str
     sections: tuple[MakeSection, ...]
+    on_paper: bool = True
+
+
+def give_back_now(report: Report) -> Section | None:
+    """What can be given back; None in an edition for people, who have no pools."""
+    found = report.opportunities.reclaimable
+    return None if found is None else give_back(found)
+
+
+def ranked(report: Report) -> Section:
+    """The decisions in a few columns; the rest stands behind each."""
+    return opportunities(report.opportunities, in_brief=True)
+
+
+def unranked(report: Report) -> Section | None:
+    """What is to be looked at."""
+    return to_look_at(report.opportunities)
+
+
+def wasted(report: Report) -> Section:
+    """How the decisions add up to the waste."""
+    return waste(report.opportunities)
 
 
 REPORT: tuple[Chapter, ...] = (
-    Chapter(tr("Where the money goes"), (waterfall, days, last_weeks, goals, trends)),
-    Chapter(tr("What can be taken back"), (findings, further_findings, surplus, idle, winding_down)),
-    Chapter(tr("Who was given GPUs"), (teams, users, user_time)),
-    Chapter(tr("When and where"), (film, off_peak, pools, models)),
-    Chapter(tr("Other findings"), (inefficient, gone, suppressed)),
-    Chapter(tr("What the figures rest on"), (data_quality, point_samples, how_made, prices, energy)),
+    Chapter(tr("Decisions"), (ranked, give_back_now, last_weeks, trends, goals)),
+    Chapter(tr("Behind the decisions"), (evidence_folds,), on_paper=False),
+    Chapter(tr("What else is wasted"), (unranked, wasted)),
+    Chapter(tr("Where the money goes"), (waterfall, days)),
+    Chapter(tr("Who was given GPUs"), (teams, users)),
+    Chapter(tr("When and where"), (film, pools), on_paper=False),
+    Chapter(tr("What became of last week's findings"), (gone, suppressed), on_paper=False),
+    Chapter(tr("What the figures rest on"), (data_quality, point_samples, how_made)),
+    Chapter(tr("Prices and energy"), (prices, energy), on_paper=False),
 )
 
 ON_PAGES: Mapping[str, tuple[MakeSection, ...]] = {"/capacity": (off_peak,)}
@@ -56,9 +82,9 @@ One that stands elsewhere on its page is named in the page's file.
 """
 
 
-def chapters(report: Report) -> Iterator[tuple[str, tuple[Section, ...]]]:
-    """The title and the sections of each chapter, without those that have nothing to be about."""
+def chapters(report: Report) -> Iterator[tuple[Chapter, tuple[Section, ...]]]:
+    """Each chapter with its sections, without those that have nothing to be about."""
     for chapter in REPORT:
         made = tuple(section for make in chapter.sections if (section := make(report)) is not None)
         if made:
-            yield chapter.title, made
+            yield chapter, made

@@ -15,7 +15,6 @@ from analytics.language.language import Language
 from analytics.language.quantities import Quantity
 from analytics.report.figures import Film
 from analytics.sections.line_chart import LineChart
-from analytics.workloads.model import Finding
 
 Kind = Literal[
     "name", "pool", "gpu", "host", "holder", "team", "finding", "opportunity",  # names, which pages may link
@@ -257,12 +256,14 @@ Chart: TypeAlias = Waterfall | StackedBars | RankedBars | Intervals | WeekGrid |
 
 
 @dataclass(frozen=True)
-class FindingCard:
-    """A finding in full; its notes and how often its user was told, as the edition may say it."""
+class Fold:
+    """What a document keeps behind its title until somebody opens it; `facts` have a label each, `command` is to type."""
 
-    finding: Finding
-    notes: tuple[str, ...]
-    notified: str
+    key: str
+    title: str
+    facts: tuple[tuple[str, Cell], ...]
+    lines: tuple[str, ...]
+    command: str
 
 
 @dataclass(frozen=True)
@@ -277,7 +278,7 @@ class Section:
         shown: how many of them a document lists; None for all. Pages list all.
         rest: what a document says of the others.
         lines: sentences as a list, where the section has some.
-        cards: findings in full, in place of rows.
+        folds: what is behind a title each, until somebody opens it; paper leaves it out.
         chart_note: what the chart leaves out; said where it is drawn.
         notes: what to know of the figures.
         terms: words of the section that a reader may not know.
@@ -294,7 +295,7 @@ class Section:
     shown: int | None = None
     rest: str = ""
     lines: tuple[str, ...] = ()
-    cards: tuple[FindingCard, ...] = ()
+    folds: tuple[Fold, ...] = ()
     chart: Chart | None = None
     chart_note: str = ""
     notes: tuple[str, ...] = ()
@@ -310,4 +311,4 @@ class Section:
     @property
     def left_out(self) -> str:
         """What a document says of what it does not list; empty where it lists all."""
-        return self.rest if self.cards or len(self.listed) < len(self.rows) else ""
+        return self.rest if len(self.listed) < len(self.rows) else ""

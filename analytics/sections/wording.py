@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from analytics.decide.readiness import waiting_rules
-from analytics.decide.totals import totals
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Moment, Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.quantities import GpuHours, Moment, Share
+from analytics.language.sentences import tr
 from analytics.report.model import Report
 from analytics.scope import Scope
 from analytics.sections.facts import silent_host_names
+from analytics.sections.give_back import give_back_sentence
+from analytics.sections.opportunities import saving_headline
 from analytics.sections.point_samples import state_share, useful_share
 from analytics.sections.readiness import waiting
 from analytics.states import UNUSED
@@ -71,51 +72,21 @@ def headline(report: Report) -> str:
     )  # fmt: skip
 
 
-def reclaimable(report: Report) -> str:
-    """What the findings add up to, as of the end or of the last moment seen; a GPU in two findings counts once.
+def asked_for(report: Report) -> str:
+    """What can be given back and what the decisions save together, as of the end or of the last moment seen.
 
     Behind it the rules that know too little to find anything yet. Nothing where nothing was seen.
     """
     if report.is_empty:
         return ""
-    return with_waiting(report, _reclaimable(report))
+    found, last_ms = report.opportunities, report.seen.last_ms
+    back = [] if found.reclaimable is None else [give_back_sentence(found.reclaimable)]
+    is_late = last_ms is not None and not report.seen.to_the_end
+    stale = [tr("Nothing was seen after {moment}.", moment=Moment(last_ms or 0))] if is_late else []
+    return with_waiting(report, SentenceList([*back, saving_headline(found), *stale], " "))
 
 
 def with_waiting(report: Report, said: str) -> str:
     """The sentence, and behind it the rules that know too little to find anything yet."""
     more = waiting(waiting_rules(report.review.context))
     return SentenceList([said, more], " ") if more else said
-
-
-def _reclaimable(report: Report) -> str:
-    found = totals(report.findings)
-    now, sure = found.gpus_to_take, found.gpus_to_take_surely
-    last_ms = report.seen.last_ms
-    if last_ms is not None and not report.seen.to_the_end:
-        return _and_asked(_reclaimable_at(last_ms, now, sure), found.gpus_to_ask)
-    if not now:
-        return _and_asked(tr("No GPU could be taken back at the end of the window."), found.gpus_to_ask)
-    taken = tr_many(
-        "{number} GPU could be taken back at the end of the window, {sure} with high confidence.",
-        "{number} GPUs could be taken back at the end of the window, {sure} with high confidence.",
-        now, sure=Number(sure),
-    )  # fmt: skip
-    return _and_asked(taken, found.gpus_to_ask)
-
-
-def _and_asked(taken: str, number: int) -> SentenceList:
-    """The sentence, and behind it of how many more GPUs it is not sure enough that they would stay unused."""
-    asked = tr_many("{number} GPU to ask about.", "{number} GPUs to ask about.", number)
-    return SentenceList([taken, *([asked] if number else [])], " ")
-
-
-def _reclaimable_at(last_ms: int, now: int, sure: int) -> str:
-    if not now:
-        return tr(
-            "Whether a GPU could be taken back is not known: nothing was seen after {moment}.", moment=Moment(last_ms)
-        )
-    return tr_many(
-        "{number} GPU could be taken back at {moment}, {sure} with high confidence; nothing was seen after that.",
-        "{number} GPUs could be taken back at {moment}, {sure} with high confidence; nothing was seen after that.",
-        now, moment=Moment(last_ms), sure=Number(sure),
-    )  # fmt: skip

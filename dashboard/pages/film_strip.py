@@ -18,7 +18,7 @@ from analytics.sections.give_back import give_back_sentence
 from analytics.sections.names import place_name
 from analytics.sections.palette import ORDER, Palette
 from analytics.sections.section import Kind, LinkedCell, Section, SectionColumn
-from analytics.sections.wording import reclaimable
+from analytics.sections.wording import asked_for
 from dashboard.annotations import annotations_in_sight
 from dashboard.decisions import opportunities_of
 from dashboard.film import SORTS, PageFilm, shoot, sort_of
@@ -93,7 +93,7 @@ def film_strip(view: View, colours: Palette) -> html.Section:
     picture = _of_gpus(view, colours) if kind == GPUS else _of_groups(view, colours, kind)
     height_px = _AROUND_PX + picture.rows.height_px
     given = opportunities_of(view).reclaimable
-    finding = view.translate(reclaimable(view.report) if given is None else give_back_sentence(given))
+    finding = view.translate(asked_for(view.report) if given is None else give_back_sentence(given))
     figure = _figure(view, picture, colours, height_px)
     orders = SORTS if kind == GPUS else SORTS[:2]
     return panel(

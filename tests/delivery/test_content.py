@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,6 @@ from analytics.delivery.content import pack
 from analytics.language.languages import language
 from analytics.render.report.json_format import JsonFormat
 from analytics.scope import Scope
-from analytics.sections.findings import costliest
 from fallow.clock import parse_window
 from fallow.lake import Lake
 from tests.report.conftest import everything
@@ -53,15 +53,25 @@ def test_a_chat_has_the_observed_share_beside_the_window(week: Report) -> None:
         assert (share if code == "en" else share.replace(".", ",")) + " %" in shown
 
 
-def test_a_chat_has_the_cost_of_each_finding_that_has_a_price(week: Report) -> None:
-    first = costliest(week)[0]
-    assert first.cost is not None
-    [line, *_] = packed(week).brief.lines
-    hours = f"{first.gpu_hours:,.1f} GPU-hours"
-    assert line.text.replace("\N{NO-BREAK SPACE}", " ").startswith(f"{hours}, {first.cost:,.2f} USD: 1 GPU on ")
-    without = [each for each in costliest(week)[:5] if each.cost is None]
-    priced = [each for each in packed(week).brief.lines if " USD" in each.text.replace("\N{NO-BREAK SPACE}", " ")]
-    assert len(priced) + len(without) == len(packed(week).brief.lines)
+def test_a_chat_has_what_each_decision_saves(week: Report) -> None:
+    ranked = week.opportunities.ranked
+    lines = packed(week).brief.lines
+    assert [each.finding_id for each in lines] == [each.opportunity_id for each in ranked[:5]]
+    saving = f"{round(ranked[0].saving.point):,}" if ranked[0].saving else ""
+    assert f": saves {saving} USD" in lines[0].text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_the_subject_asks_in_fewer_than_70_characters(lake: Lake, week: Report) -> None:
+    saving = week.opportunities.saving
+    assert saving is not None
+    assert f"ave {round(saving.point):,} USD a year: {WEEK}" in packed(week).subject.replace("\N{NO-BREAK SPACE}", " ")
+    simulated = replace(week, simulated_gpus=1)
+    long_name = replace(simulated, scope=Scope(pool="p" * 80))
+    for report in (week, simulated, long_name, report_of(lake, "2026-W41")):
+        for code in ("en", "fr"):
+            said = packed(report, code).subject
+            assert len(said) < 70
+            assert ("SIMUL" in said) == bool(report.simulated)
 
 
 def test_the_part_of_the_fleet_is_named_in_the_readers_language(lake: Lake) -> None:

@@ -7,26 +7,28 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from PIL import Image, ImageDraw
 
+from analytics.decide.opportunities import Opportunity
 from analytics.language.language import Language, SentenceList
-from analytics.language.quantities import from_cents
+from analytics.language.quantities import Moment, from_cents
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.render.html.marked import marked
 from analytics.render.html.page import environment, head
 from analytics.report.model import Report
 from analytics.sections.days import bins_of
-from analytics.sections.findings import costliest, notes, notified
+from analytics.sections.opportunities import decision, owner_words, saving_words
 from analytics.sections.palette import HATCHED, LIGHT, ORDER
-from analytics.sections.section import FindingCard
+from analytics.sections.section import Cell
 from analytics.sections.trends import unfinished
 
 IMAGE_ID = "states@fallow"
 """The Content-ID under which the body names its image."""
 
-FINDINGS = 5
+DECISIONS = 8
 _SCALE = 2
 """Pixels of the image for one of the body, so that fine screens show it sharp."""
 _WIDTH, _BAR, _GAP, _DAYS = 562, 40, 14, 96
@@ -43,17 +45,40 @@ def mail_body(report: Report, language: Language) -> tuple[str, bytes | None]:
 
 
 def _content(report: Report, language: Language) -> dict[str, object]:
-    first = costliest(report)[:FINDINGS]
+    first = report.opportunities.ranked[:DECISIONS]
     return {
         "unfinished": SentenceList(unfinished(report), " "),
         "heads": _heads(report, language),
         "states": list(_states(report, language)),
-        "cards": [FindingCard(each, notes(report, each), notified(report, each)) for each in first],
-        "others": _others(report, language),
+        "decisions": [_decision(each) for each in first],
+        "others": _others(report),
         "image_id": IMAGE_ID,
         "width": _WIDTH,
         "height": _height(report),
     }
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """A decision as the body shows it."""
+
+    what: str
+    saving: str
+    about: tuple[tuple[str, Cell], ...]
+    command: str
+
+
+def _decision(each: Opportunity) -> _Decision:
+    return _Decision(
+        what=decision(each),
+        saving="" if each.saving is None else saving_words(each.saving, each.currency),
+        about=(
+            (tr("who acts"), owner_words(each.owner)),
+            (tr("until"), Moment(each.deadline_ms)),
+            (tr("confidence"), tr(each.confidence.grade)),
+        ),
+        command=each.next_command,
+    )
 
 
 def states_image(report: Report) -> bytes:
@@ -121,14 +146,23 @@ def _states(report: Report, language: Language) -> Iterator[tuple[str, str, str,
     yield "", language.translate("paid"), language.hours(totals.total_ms), "", paid
 
 
-def _others(report: Report, language: Language) -> str:
-    rest = len(report.findings) - FINDINGS
-    if rest <= 0:
-        return language.translate("The whole report is attached.")
-    return language.translate(
-        tr_many(
-            "The whole report, with {number} more finding, is attached.",
-            "The whole report, with {number} more findings, is attached.",
-            rest,
-        )
+def _others(report: Report) -> str:
+    """What the body does not show, without a promise of what is attached: each site chooses its documents."""
+    found = report.opportunities
+    rest = max(0, len(found.ranked) - DECISIONS)
+    more = [tr_many("{number} more decision.", "{number} more decisions.", rest)] if rest else []
+    look = len(found.to_look_at)
+    unsure = (
+        [
+            tr_many(
+                "{number} thing to look at, without a saving that is sure.",
+                "{number} things to look at, without a saving that is sure.",
+                look,
+            )
+        ]
+        if look
+        else []
+    )
+    return SentenceList(
+        [*more, *unsure, tr("What each rests on stands in the HTML report; `fallow opportunities` lists all.")], " "
     )

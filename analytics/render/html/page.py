@@ -11,20 +11,17 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from analytics.glossary import CONFIDENCE, STATES
-from analytics.language.language import Language
-from analytics.render.finding_block_text import ENDED
+from analytics.glossary import STATES
+from analytics.language.language import Language, SentenceList
+from analytics.language.sentences import tr
 from analytics.render.html.drawings import drawing
-from analytics.render.html.findings import card_facts, card_notes, taken_names
 from analytics.render.html.marked import marked
 from analytics.report.model import Report
-from analytics.sections.evidence_text import evidence
 from analytics.sections.facts import facts
-from analytics.sections.finding_heading import heading
 from analytics.sections.key_figures import key_figures
 from analytics.sections.palette import DARK, HATCHED, LIGHT, Palette
 from analytics.sections.report_sections import chapters
-from analytics.sections.wording import headline, page_title, reclaimable
+from analytics.sections.wording import asked_for, headline, page_title
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -40,7 +37,10 @@ def page(report: Report, language: Language) -> str:
         chapters=made,
         draw=lambda section: drawing(section, language),
         states=STATES,
-        grades=CONFIDENCE,
+        left_off_paper=tr(
+            "The HTML page has what paper leaves out: {chapters}.",
+            chapters=SentenceList([each.title for each, _ in made if not each.on_paper], ", "),
+        ),
     )  # fmt: skip
 
 
@@ -55,14 +55,8 @@ def head(report: Report, language: Language) -> dict[str, Any]:
         "edition": report.scope.parts(),
         "facts": facts(report, language),
         "headline": headline(report),
-        "taken": reclaimable(report),
+        "asked": asked_for(report),
         "tiles": () if report.is_empty else key_figures(report),
-        "heading": lambda finding: heading(finding, report),
-        "card_facts": card_facts,
-        "card_notes": card_notes,
-        "taken_names": taken_names,
-        "evidence": evidence,
-        "ended": ENDED,
     }
 
 

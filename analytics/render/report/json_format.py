@@ -9,6 +9,7 @@ from analytics.decide.readiness import waiting_rules
 from analytics.language.language import Language
 from analytics.ledger.summary import Totals
 from analytics.render.money_json import energy_json, money_json, rank_json
+from analytics.render.opportunities_json import decisions_json
 from analytics.report.coverage import Seen
 from analytics.report.figures import UserFigures
 from analytics.report.goals import GoalProgress
@@ -39,7 +40,17 @@ def content(report: Report) -> dict[str, object]:
     return whole if not report.is_empty else whole | {name: _unknown(whole[name]) for name in _FIGURES}
 
 
-_FIGURES = ("simulated_gpus", "hosts", "ledger", "findings_left_out", "waterfall", "sensitivity")
+_FIGURES = (
+    "simulated_gpus",
+    "hosts",
+    "ledger",
+    "saving_per_year",
+    "waste",
+    "reclaimable_now",
+    "findings_left_out",
+    "waterfall",
+    "sensitivity",
+)
 """What has figures of the window; trends are made without those that are not known."""
 _SETTINGS = ("pue", "price_per_kwh", "grid_kg_per_kwh")
 """Beside the figures, and known whatever was seen."""
@@ -65,6 +76,7 @@ def _content(report: Report) -> dict[str, object]:
         "hosts": report.hosts,
         "settings": dataclasses.asdict(report.settings) | {"held_min_ms": report.held_min_ms},
         "ledger": report.summary.as_json() | {"money": money_json(report.money), "energy": energy_json(report.money)},
+        **decisions_json(report.opportunities),
         "by": {by: {name: _totals(group) for name, group in groups.items()} for by, groups in report.groups.items()},
         "findings": [_finding(finding, report) for finding in report.findings],
         "notified": _notified(report),

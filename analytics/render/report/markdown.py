@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from analytics.language.language import Language, SentenceList
+from analytics.language.language import Language
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
-from analytics.render.finding_block_text import ENDED, heading_with_sums, holder_since, taken
 from analytics.render.report.text import for_text, written
 from analytics.report.model import Report
-from analytics.sections.evidence_text import evidence
 from analytics.sections.facts import facts
 from analytics.sections.report_sections import chapters
-from analytics.sections.section import FindingCard, Section
-from analytics.sections.wording import headline, reclaimable, title
+from analytics.sections.section import Fold, Section
+from analytics.sections.wording import asked_for, headline, title
 
 _WHOLE = 100_000
 """Characters, for what nothing is cut of: the names of GPUs, and evidence."""
@@ -38,12 +36,17 @@ class MarkdownFormat:
             f"# {escape(said.translate(title(report)))}",
             _listed(map(said.translate, told)),
             f"**{said.translate(report.simulated)}**" if report.simulated else "",
-            f"**{said.translate(headline(report))}** {said.translate(reclaimable(report))}".rstrip(),
+            _lead(said.translate(asked_for(report)), said.translate(headline(report))),
         ]
         for chapter, sections in () if report.is_empty else chapters(report):
-            parts.append(f"## {said.translate(chapter)}")
+            parts.append(f"## {said.translate(chapter.title)}")
             parts += [part for section in sections for part in section_parts(section, said)]
         return ("\n\n".join(part for part in parts if part) + "\n").encode()
+
+
+def _lead(asked: str, headline: str) -> str:
+    """What is asked for in bold, where anything is."""
+    return f"**{asked}** {headline}" if asked else f"**{headline}**"
 
 
 def escape(text: str, most: int = 400) -> str:
@@ -66,7 +69,7 @@ def section_parts(section: Section, language: Language) -> Iterator[str]:
     yield escape(written(section.headline, language))
     yield _table(section, language)
     yield _listed(written(each, language) for each in section.lines)
-    yield from (_card(card, language) for card in section.cards)
+    yield from (_fold(each, language) for each in section.folds)
     yield from (escape(said(each)) for each in (section.left_out, *section.notes) if each)
     terms = (tr("{label}: {value}", label=tr(each.name), value=each.meaning) for each in section.terms)
     yield _listed(said(each) for each in terms)
@@ -87,30 +90,9 @@ def _listed(lines: Iterable[str]) -> str:
     return "\n".join(f"- {escape(line)}" for line in lines)
 
 
-def _card(card: FindingCard, language: Language) -> str:
-    def line(label: str, text: str) -> str:
-        return f"- {language.translate(tr('{label}: {value}', label=tr(label), value=text))}"
-
-    name = tr("{label}: {value}", label=card.finding.finding_id, value=heading_with_sums(card.finding))
-    rows = (line(label, text) for label, text in _rows(card, language))
-    return "\n".join([f"#### {escape(language.translate(name), _WHOLE)}", "", *rows])
-
-
-def _rows(card: FindingCard, language: Language) -> Iterator[tuple[str, str]]:
-    """Labels in English, and texts in the reader's language as Markdown."""
-
-    def shown(text: str, most: int = _WHOLE) -> str:
-        return escape(language.translate(text), most)
-
-    finding = card.finding
-    grade, failed = finding.confidence.grade, finding.confidence.failed
-    yield "user", shown(holder_since(finding))
-    if finding.job:
-        yield "job", shown(plain(finding.job, 400))
-    yield from ((label, shown(gpus)) for label, gpus in taken(finding))
-    yield "rule", f"{escape(finding.rule)}, {shown(finding.status)}"
-    yield "notified", shown(card.notified)
-    yield "confidence", shown(grade) + (f" ({shown(SentenceList(failed))})" if failed else "")
-    yield "evidence", shown(evidence(finding))
-    yield from (("note", shown(each, 400)) for each in card.notes)
-    yield "next", code(finding.next_command) if finding.next_command else shown(ENDED)
+def _fold(fold: Fold, language: Language) -> str:
+    title = language.translate(tr("{id}: {sentence}", id=fold.key, sentence=fold.title))
+    told = (tr("{label}: {value}", label=label, value=written(value, language)) for label, value in fold.facts)
+    lines = [*map(language.translate, told), *(written(each, language) for each in fold.lines)]
+    command = [f"- {code(fold.command)}"] if fold.command else []
+    return "\n".join([f"#### {escape(title, _WHOLE)}", "", *(f"- {escape(each, _WHOLE)}" for each in lines), *command])

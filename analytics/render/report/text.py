@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,12 +9,11 @@ from analytics.glossary import Term
 from analytics.language.language import Language
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.sentences import tr
-from analytics.render.finding_block_text import block
 from analytics.report.model import Report
 from analytics.sections.facts import facts
 from analytics.sections.report_sections import chapters
-from analytics.sections.section import Cell, FindingCard, Section, SectionColumn, StateBar
-from analytics.sections.wording import headline, reclaimable, title
+from analytics.sections.section import Cell, Fold, Section, SectionColumn, StateBar
+from analytics.sections.wording import asked_for, headline, title
 from fallow.clock import from_ms
 
 _WIDTH = PAGE_COLUMNS
@@ -34,7 +32,7 @@ class TextFormat:
     def render(self, report: Report, language: Language) -> bytes:
         """The whole document."""
         said = for_text(language)
-        lead = [report.simulated, headline(report), reclaimable(report)]
+        lead = [report.simulated, asked_for(report), headline(report)]
         parts = [
             _head(report, said),
             "\n".join(line for each in lead if each for line in wrap(said.translate(each), _WIDTH)),
@@ -86,11 +84,10 @@ def section_text(section: Section, language: Language) -> str:
         lines += _table(section, language)
     for each in section.lines:
         lines += wrap(plain(written(each, language), 400), _WIDTH, "  - ", "    ")
-    for card in section.cards:
-        lines += ["", *textwrap.indent(_card(card, language), "  ").splitlines()]
+    for fold in section.folds:
+        lines += ["", *_fold(fold, language)]
     after = (section.left_out, *section.notes, *(_explained(each) for each in section.terms))
-    lines += ["", *_wrapped(after[0], language)] if section.cards and after[0] else _wrapped(after[0], language)
-    return "\n".join([*lines, *(line for each in after[1:] for line in _wrapped(each, language))])
+    return "\n".join([*lines, *(line for each in after for line in _wrapped(each, language))])
 
 
 def _wrapped(sentence: str, language: Language) -> list[str]:
@@ -101,8 +98,17 @@ def _explained(term: Term) -> str:
     return tr("{label}: {value}", label=tr(term.name), value=term.meaning)
 
 
-def _card(card: FindingCard, language: Language) -> str:
-    return block(replace(card.finding, notes=card.notes), language=language, notified=card.notified)
+def _fold(fold: Fold, language: Language) -> list[str]:
+    title = language.translate(tr("{id}: {sentence}", id=fold.key, sentence=fold.title))
+    told = (
+        language.translate(tr("{label}: {value}", label=label, value=written(value, language)))
+        for label, value in fold.facts
+    )
+    lines = [*wrap(title, _WIDTH, "  ", "    "), *wrap("; ".join(told), _WIDTH, "    ", "    ")]
+    for each in fold.lines:
+        lines += wrap(written(each, language), _WIDTH, "    - ", "      ")
+    # a command is copied: it keeps its line
+    return [*lines, f"    {language.translate(tr('next'))}  {fold.command}"] if fold.command else lines
 
 
 def _record(heads: Sequence[SectionColumn], row: Sequence[Cell], language: Language) -> list[str]:

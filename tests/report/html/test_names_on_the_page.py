@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from analytics.decide.actions import record
+from analytics.decide.opportunities import Saving
 from analytics.language.languages import language
 from analytics.language.plain_text import plain
 from analytics.render.html import mail_body, page
+from analytics.workloads.model import Confidence
 from fallow.clock import DAY_MS
 from fallow.lake import Lake
 from tests.ledger.rows import device, fill, ms, processes, samples
@@ -71,20 +74,25 @@ def html(odd: Report) -> str:
 
 @pytest.fixture(scope="module")
 def mail(odd: Report) -> str:
-    return mail_body(odd, language("en"))[0]
+    """With a saving for each decision: three hours say nothing of a year."""
+    listed = tuple(
+        replace(each, saving=Saving(1.0, 2.0, 3.0), action="release", confidence=Confidence(()))
+        for each in odd.opportunities.listed
+    )
+    return mail_body(replace(odd, opportunities=replace(odd.opportunities, listed=listed)), language("en"))[0]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_a_name_is_text_on_the_page(html: str, name: str) -> None:
-    _is_only_text(html, name)
+    _is_only_text(html)
+    assert "{{" not in name or "{{ 7 * 7 }}" in html
     assert html.count("<style>") == 1
     shown = plain(name, 200)
     assert any(each.words == shown for each in Page(html).all("bdi"))
 
 
-@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
-def test_a_name_is_text_in_the_mail(mail: str, name: str) -> None:
-    _is_only_text(mail, name)
+def test_names_are_text_in_the_mail(mail: str) -> None:
+    _is_only_text(mail)
 
 
 def test_the_mail_shows_the_names_of_the_first(mail: str) -> None:
@@ -92,11 +100,10 @@ def test_the_mail_shows_the_names_of_the_first(mail: str) -> None:
     assert len(shown & {plain(name, 200) for name in NAMES}) > 2
 
 
-def _is_only_text(html: str, name: str) -> None:
+def _is_only_text(html: str) -> None:
     found = Page(html)
     assert found.all("script", "iframe", "object", "form", "a") == []
     assert all(not key.startswith("on") for each in found.elements for key in each.attributes)
     assert all(each.attributes["src"] != "x" for each in found.all("img"))
     assert not re.search("[\x00-\x09\x0b-\x1f\u202a-\u202e\u200e\u200f]", html)
     assert "<!-- comment" not in html
-    assert "{{" not in name or "{{ 7 * 7 }}" in html

@@ -98,8 +98,8 @@ def test_headings_go_down_one_level_at_a_time(html: str) -> None:
 
 def test_the_headline_comes_first_and_then_the_sections_in_their_order(html: str) -> None:
     assert [each.words for each in Page(html).all("h1", "h2")] == [
-        "GPU waste report, 2026-W40", "Where the money goes", "What can be taken back", "Who was given GPUs",
-        "When and where", "Other findings", "What the figures rest on",
+        "GPU waste report, 2026-W40", "Decisions", "Behind the decisions", "What else is wasted", "Where the money goes",
+        "Who was given GPUs", "When and where", "What became of last week's findings", "What the figures rest on", "Prices and energy",
     ]  # fmt: skip
     assert html.index("observed GPU-hours went unused") < html.index("<h2>")
 
@@ -188,7 +188,7 @@ def test_a_thousand_gpus_stay_below_100_kib(week: Report) -> None:
 def test_a_single_busy_gpu(lake: Lake) -> None:
     fill(lake, samples("GPU-0", 0, HOUR, **BUSY), devices=[device("GPU-0")])
     html = page(report_of(lake), language("en"))
-    assert "No findings: no rule that has enough history found anything in this window." in html
+    assert "No decision is known to save something in this window." in html
     assert "100.0\N{NO-BREAK SPACE}% of the GPU time was useful; nothing was idle." in html
     Page(html)
 

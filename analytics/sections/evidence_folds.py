@@ -1,0 +1,120 @@
+"""What stands behind each decision: its findings with their numbers, how sure they are and why not surer, and what to type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analytics.decide.opportunities import Opportunity
+from analytics.language.language import Sentence, SentenceList
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Day, Number, Share
+from analytics.language.sentences import tr, tr_many
+from analytics.report.model import Report
+from analytics.sections.evidence_text import evidence
+from analytics.sections.finding_heading import heading
+from analytics.sections.findings import notes, notified, whose
+from analytics.sections.opportunities import decision, saving_words
+from analytics.sections.section import Cell, Fold, Section
+from analytics.workloads.model import Finding
+
+_IN_FULL = 24
+"""So many decisions have all that their findings say: a page stays below 100 kB."""
+_FINDINGS = 2
+"""So many findings of one decision have their numbers; the others are weaker and are named."""
+_NAMED, _NAMED_UNRANKED = 6, 2
+
+
+def evidence_folds(report: Report) -> Section | None:
+    """A fold for each decision, those that are ranked first; None where there is none."""
+    listed = report.opportunities.listed
+    if not listed:
+        return None
+    return Section(
+        name="evidence",
+        title=tr("Behind each decision"),
+        question=tr("What does each decision rest on, and how sure is it?"),
+        headline=tr_many("{number} decision and what it rests on.", "{number} decisions and what they rest on.", len(listed)),
+        folds=tuple(_folds(report)),
+        wide=True,
+    )  # fmt: skip
+
+
+def _folds(report: Report) -> Iterator[Fold]:
+    """Each finding of the ranked ones once in full, under the first decision that rests on it; others by name."""
+    told: set[str] = set()
+    for place, each in enumerate(report.opportunities.listed):
+        found = _evidence(each, report)
+        lines: list[str] = []
+        for finding in found[:_FINDINGS] if each.ranked and place < _IN_FULL else ():
+            lines.append(_name(finding, report))
+            if finding.finding_id not in told:
+                lines += _more(finding, report, is_lead=finding is found[0])
+            told.add(finding.finding_id)
+        rest = [finding.finding_id for finding in found if finding.finding_id not in told]
+        if rest:
+            lines.append(tr("findings behind it: {findings}", findings=SentenceList(rest, ", ")))
+        yield Fold(
+            key=each.opportunity_id,
+            title=decision(each),
+            facts=tuple(_facts(each)),
+            lines=tuple(lines),
+            command=each.next_command,
+        )
+
+
+def _evidence(each: Opportunity, report: Report) -> tuple[Finding, ...]:
+    """Its findings; an edition for people has those alone that it may name."""
+    if not report.scope.is_personal:
+        return each.evidence
+    own = {finding.finding_id for finding in report.review.findings}
+    return tuple(finding for finding in each.evidence if finding.finding_id in own)
+
+
+def _facts(each: Opportunity) -> Iterator[tuple[str, Cell]]:
+    """What its row in the tables does not say."""
+    risk, gpus = each.risk, each.gpus_now or each.gpus
+    if each.saving is not None and not each.ranked:
+        yield tr("saves a year"), saving_words(each.saving, each.currency)
+    if risk.probability is not None:
+        yield tr("probability that it is wrong"), Share(risk.probability, 0)
+    if risk.short_hours is not None:
+        yield (
+            tr("short last week"),
+            tr("{short} of {hours} h", short=Number(risk.short_hours), hours=Number(risk.hours)),
+        )
+    yield tr("GPUs"), _named(gpus, _NAMED if each.ranked else _NAMED_UNRANKED)
+    if each.confidence.failed and not each.evidence:
+        yield tr("not sure because"), SentenceList(each.confidence.failed)
+
+
+def _named(gpus: tuple[str, ...], most: int) -> SentenceList:
+    rest = len(gpus) - most
+    more = [tr("and {number} more", number=Number(rest))] if rest > 0 else []
+    return SentenceList([*(plain(gpu, 60) for gpu in gpus[:most]), *more], ", ")
+
+
+def _name(finding: Finding, report: Report) -> Sentence:
+    """No hours and no cost: those are the decision's, and other findings may be about the same time."""
+    name = tr("{id}: {sentence}", id=finding.finding_id, sentence=heading(finding, report))
+    told = notified(report, finding)
+    details = [
+        whose(finding),
+        *([tr("job {name}", name=plain(finding.job, 40))] if finding.job else []),
+        tr("first seen on {day}", day=Day(finding.since_ms)),
+        tr("confidence: {grade}", grade=tr(finding.confidence.grade)),
+        *([tr(finding.status)] if finding.status != "standing" else []),
+        *([tr("notified: {when}", when=told)] if told != tr("never") else []),
+    ]
+    return tr("{what} ({details})", what=name, details=SentenceList(details, ", "))
+
+
+def _more(finding: Finding, report: Report, *, is_lead: bool) -> Iterator[str]:
+    """Its numbers, why it is not surer, and of the one that leads what was said of it."""
+    yield evidence(finding)
+    if finding.confidence.failed:
+        yield tr("not sure because {reasons}", reasons=SentenceList(finding.confidence.failed))
+    own = notes(report, finding)
+    if own and is_lead:
+        yield tr(
+            "notes: {notes}", notes=SentenceList([plain(note, 300) if type(note) is str else note for note in own])
+        )
