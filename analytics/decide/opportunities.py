@@ -630,7 +630,21 @@ def _opportunity(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: 
 
 def _without_names(one: Opportunity) -> Opportunity:
     """The same without what its finding says of others."""
-    return replace(one, holder=None, evidence=(), next_command="", host="", team=None, owner=OPERATORS, packing=None)
+    return replace(
+        one,
+        holder=None,
+        evidence=(),
+        next_command="",
+        host="",
+        team=None,
+        owner=OPERATORS,
+        packing=None,
+        risk=replace(one.risk, waits=None),
+        confidence=replace(one.confidence, failed=(_OF_OTHERS,) * len(one.confidence.failed)),
+    )
+
+
+_OF_OTHERS = tr("a condition that is about others as well")
 
 
 def _action(lead: Lead, now: Sequence[str]) -> str:

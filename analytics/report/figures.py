@@ -76,7 +76,7 @@ class BackTest:
 
 
 @dataclass(frozen=True)
-class Reclaimable:
+class SurplusInterval:
     """GPUs of one model in one pool beyond what was needed at once, as an interval, and how many whole blocks they make.
 
     `blocks` has for 1, 2, 4 and 8 how many GPUs can go if only whole blocks of that many on one host do. `back_test` is None

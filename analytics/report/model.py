@@ -29,7 +29,7 @@ from analytics.quality.model import Remark
 from analytics.quality.remarks import data_quality
 from analytics.report import people
 from analytics.report.coverage import Seen, Watch
-from analytics.report.figures import Film, Reclaimable, Step, Trend, UserFigures
+from analytics.report.figures import Film, Step, SurplusInterval, Trend, UserFigures
 from analytics.report.film import film
 from analytics.report.goal_table import Goal, open_goals
 from analytics.report.goals import GoalProgress, progress
@@ -81,7 +81,7 @@ class Report:
     steps: tuple[Step, ...]
     teams: tuple[UserFigures, ...]
     holders: tuple[UserFigures, ...]
-    reclaimable: tuple[Reclaimable, ...]
+    reclaimable: tuple[SurplusInterval, ...]
     off_peak: tuple[OffPeak, ...]
     opportunities: Opportunities
     film: Film

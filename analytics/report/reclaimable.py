@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from analytics.report.figures import BackTest, Reclaimable
+from analytics.report.figures import BackTest, SurplusInterval
 from analytics.workloads.model import Finding
 from analytics.workloads.surplus import Backtest, PoolSurplus
 from fallow.clock import WEEK_MS
 
 
-def reclaimable(findings: Iterable[Finding]) -> tuple[Reclaimable, ...]:
+def reclaimable(findings: Iterable[Finding]) -> tuple[SurplusInterval, ...]:
     """One per pool and model with a surplus, the largest first."""
     found = [_of_pool(each.surplus, each.evidence.until_ms) for each in findings if each.surplus is not None]
     return tuple(sorted(found, key=lambda each: (-each.point, each.pool, each.model)))
 
 
-def _of_pool(surplus: PoolSurplus, until_ms: int) -> Reclaimable:
+def _of_pool(surplus: PoolSurplus, until_ms: int) -> SurplusInterval:
     found, tested = surplus.estimate, surplus.backtest
     low, high = found.next_week
-    return Reclaimable(
+    return SurplusInterval(
         pool=surplus.pool,
         model=surplus.model,
         gpus=found.gpus,

@@ -50,6 +50,8 @@ def _folds(report: Report) -> Iterator[Fold]:
             if finding.finding_id not in told:
                 lines += _more(finding, report, is_lead=finding is found[0])
             told.add(finding.finding_id)
+        if found and found[0].finding_id not in told and report.review.actions.get(found[0].finding_id):
+            lines += _said(found[0], report)
         rest = [finding.finding_id for finding in found if finding.finding_id not in told]
         if rest:
             lines.append(tr("findings behind it: {findings}", findings=SentenceList(rest, ", ")))
@@ -79,7 +81,7 @@ def _facts(each: Opportunity) -> Iterator[tuple[str, Cell]]:
         yield tr("probability that it is wrong"), Share(risk.probability, 0)
     if risk.short_hours is not None:
         yield (
-            tr("short last week"),
+            tr("short"),
             tr("{short} of {hours} h", short=Number(risk.short_hours), hours=Number(risk.hours)),
         )
     yield tr("GPUs"), _named(gpus, _NAMED if each.ranked else _NAMED_UNRANKED)
@@ -113,8 +115,13 @@ def _more(finding: Finding, report: Report, *, is_lead: bool) -> Iterator[str]:
     yield evidence(finding)
     if finding.confidence.failed:
         yield tr("not sure because {reasons}", reasons=SentenceList(finding.confidence.failed))
-    own = notes(report, finding)
-    if own and is_lead:
+    if is_lead:
+        yield from _said(finding, report)
+
+
+def _said(finding: Finding, report: Report) -> Iterator[str]:
+    """What was said and done about it."""
+    if own := notes(report, finding):
         yield tr(
             "notes: {notes}", notes=SentenceList([plain(note, 300) if type(note) is str else note for note in own])
         )

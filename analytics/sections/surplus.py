@@ -8,7 +8,7 @@ from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
-from analytics.report.figures import BackTest, Reclaimable
+from analytics.report.figures import BackTest, SurplusInterval
 from analytics.report.model import Report
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, EstimateInterval, Intervals, Section, SectionColumn
@@ -53,7 +53,7 @@ def surplus(report: Report) -> Section | None:
     )  # fmt: skip
 
 
-def _headline(found: Sequence[Reclaimable]) -> str:
+def _headline(found: Sequence[SurplusInterval]) -> str:
     """Of several the points are added, which can all go; their intervals are not one, and stand at each."""
     if not found:
         return tr("No pool is known to have a surplus: all GPUs were needed at once, or the history is too short.")
@@ -80,7 +80,7 @@ def _headline(found: Sequence[Reclaimable]) -> str:
     )  # fmt: skip
 
 
-def _row(each: Reclaimable) -> tuple[Cell, ...]:
+def _row(each: SurplusInterval) -> tuple[Cell, ...]:
     return (
         place_name(each.pool),
         place_name(each.model),
@@ -91,7 +91,7 @@ def _row(each: Reclaimable) -> tuple[Cell, ...]:
     )
 
 
-def _gpus(each: Reclaimable) -> Number:
+def _gpus(each: SurplusInterval) -> Number:
     return Number(each.gpus, 0 if float(each.gpus).is_integer() else 1)
 
 
@@ -101,7 +101,7 @@ def _tested(test: BackTest | None) -> str:
     return tr("{short} of {hours} h", short=Number(test.short_hours), hours=Number(test.hours))
 
 
-def _interval(each: Reclaimable) -> EstimateInterval:
+def _interval(each: SurplusInterval) -> EstimateInterval:
     blocks = (tr("{label}: {value}", label=str(size), value=Number(each.blocks.get(size))) for size in BLOCKS)
     return EstimateInterval(
         name=tr("{pool}, {model}", pool=place_name(each.pool), model=place_name(each.model)),

@@ -10,7 +10,7 @@ import pytest
 from plotly.utils import PlotlyJSONEncoder
 
 from analytics.capacity.off_peak import OffPeak
-from analytics.report.figures import Reclaimable
+from analytics.report.figures import SurplusInterval
 from analytics.sections.demand import gpus_by_hour
 from analytics.sections.gangs import gangs_of
 from analytics.sections.off_peak import off_peak
@@ -108,7 +108,7 @@ def test_people_have_no_capacity(planned: Planned) -> None:
 def test_the_mark_is_the_point_and_reaches_from_low_to_high(planned: Planned) -> None:
     """Other than those of the simulation's week, whose points are their highs."""
     view = planned.view(WEEK)
-    wide = Reclaimable("train", "<b>X</b>", 12.0, 1, 3, 7, {1: 3, 2: 2, 4: 0, 8: 0}, 21.0, None)
+    wide = SurplusInterval("train", "<b>X</b>", 12.0, 1, 3, 7, {1: 3, 2: 2, 4: 0, 8: 0}, 21.0, None)
     panel = drawn(view, surplus(replace(view.report, reclaimable=(wide,))), table="below")
     bar, mark = figure(panel, "surplus-chart")["data"]
     assert (bar["x"], mark["x"], mark["text"]) == ([12.0], [3], ["3 [1, 7]"])

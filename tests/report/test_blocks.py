@@ -16,7 +16,7 @@ from analytics.money.efficiency_ranks import EfficiencyRank
 from analytics.render.html.page import page
 from analytics.render.report.markdown import MarkdownFormat
 from analytics.render.report.text import TextFormat, columns, for_text, section_text
-from analytics.report.figures import BackTest, Reclaimable, UserFigures
+from analytics.report.figures import BackTest, SurplusInterval, UserFigures
 from analytics.scope import Scope
 from analytics.sections.off_peak import off_peak
 from analytics.sections.surplus import surplus
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from tests.report.conftest import Outcome
 
 LONG = "n" * 200
-SPARE = Reclaimable(
+SPARE = SurplusInterval(
     "train", "NVIDIA H100 80GB HBM3", 64, 5, 12, 15, {1: 12, 2: 10, 4: 8, 8: 8}, 28.0, BackTest(0, 1, 9, 168, 3)
 )
-NEW = Reclaimable(LONG, LONG, 1_000, 0, 1, 1_000, {1: 1, 2: 0, 4: 0, 8: 0}, 15.0, None)
+NEW = SurplusInterval(LONG, LONG, 1_000, 0, 1, 1_000, {1: 1, 2: 0, 4: 0, 8: 0}, 15.0, None)
 NIGHT = OffPeak("train", 4, 20, 32, 24, 6)
 
 

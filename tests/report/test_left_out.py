@@ -13,7 +13,7 @@ from analytics.language.languages import language
 from analytics.render.html import page
 from analytics.render.report.markdown import MarkdownFormat
 from analytics.render.report.text import TextFormat
-from analytics.report.figures import Reclaimable
+from analytics.report.figures import SurplusInterval
 from analytics.sections.off_peak import off_peak
 from analytics.sections.section import Intervals, WeekGrid
 from analytics.sections.surplus import surplus
@@ -68,7 +68,7 @@ def test_the_grid_of_the_week_says_how_many_pools_it_has(week: Report, number: i
     ("number", "drawn", "said"), [(12, 12, ""), (13, 12, "The chart shows the first 12 of 13 groups")]
 )
 def test_the_intervals_that_are_drawn_are_counted(week: Report, number: int, drawn: int, said: str) -> None:
-    group = Reclaimable("", "NVIDIA H100", 24.0, 3, 4, 6, {1: 4, 2: 4, 4: 4, 8: 0}, 28.0, None)
+    group = SurplusInterval("", "NVIDIA H100", 24.0, 3, 4, 6, {1: 4, 2: 4, 4: 4, 8: 0}, 28.0, None)
     report = replace(week, reclaimable=tuple(replace(group, pool=f"p{each}") for each in range(number)))
     section = surplus(report)
     assert section is not None

@@ -16,7 +16,7 @@ from analytics.language.languages import language
 from analytics.ledger.summary import Totals
 from analytics.render.html.drawings import drawing
 from analytics.render.html.film import MOST_BYTES, MOST_ROWS, png
-from analytics.report.figures import NOT_THERE, BackTest, Film, Reclaimable
+from analytics.report.figures import NOT_THERE, BackTest, Film, SurplusInterval
 from analytics.sections.days import days
 from analytics.sections.film import film
 from analytics.sections.idle import idle
@@ -103,7 +103,7 @@ def test_idle_bars_never_grow_with_the_threshold(week: Report) -> None:
 
 
 def test_what_can_go_shows_interval_blocks_and_back_test(week: Report) -> None:
-    spare = Reclaimable(
+    spare = SurplusInterval(
         "train", "NVIDIA H100", 24.0, 3, 4, 6, {1: 4, 2: 4, 4: 4, 8: 0}, 28.0, BackTest(0, 1, 4, 168, 3)
     )
     section = surplus(replace(week, reclaimable=(spare, replace(spare, pool="old", back_test=None))))
@@ -119,12 +119,12 @@ def test_what_can_go_shows_interval_blocks_and_back_test(week: Report) -> None:
 
 
 def test_what_can_go_is_said_with_the_reserve_and_the_interval_of_its_own(week: Report) -> None:
-    def headline(code: str, found: Reclaimable) -> str:
+    def headline(code: str, found: SurplusInterval) -> str:
         section = surplus(replace(week, reclaimable=(found,)))
         assert section is not None
         return " ".join(language(code).translate(section.headline).split())
 
-    spare = Reclaimable("train", "NVIDIA H100", 24.0, 3, 4, 6, {1: 4, 2: 4, 4: 4, 8: 0}, 28.0, None)
+    spare = SurplusInterval("train", "NVIDIA H100", 24.0, 3, 4, 6, {1: 4, 2: 4, 4: 4, 8: 0}, 28.0, None)
     for code, wanted in (
         (
             "en",
