@@ -38,8 +38,9 @@ from analytics.intervals import clip
 from analytics.inventory import NO_POOL
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
-from analytics.money.cents import MICROCENTS, nested
-from analytics.money.priced_segments import AMOUNT, pieces_of
+from analytics.ledger.summary import SILENT_AFTER_MS
+from analytics.money.cents import MICROCENTS, nested, rounded
+from analytics.money.priced_segments import AMOUNT, pieces_of, unused_amount
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.names import JOINER
 from analytics.states import IN_USE, WASTED
@@ -132,6 +133,11 @@ class Opportunity:
         )
 
     @property
+    def unconfirmed(self) -> float:
+        """The share of its time that rests on point samples alone."""
+        return self.unconfirmed_ms / self.gpu_ms if self.gpu_ms else 0.0
+
+    @property
     def is_standing(self) -> bool:
         """Whether nobody has put it off."""
         return self.status != "suppressed"
@@ -141,13 +147,16 @@ class Opportunity:
 class Waste:
     """The wasted time of a window and its whole cents: unavailable, free, reserved, held, and the unused part of low.
 
-    `rest_ms` and `rest_cents` of it are what no opportunity can act on: pauses, the reserve, fragments. Cents are None where nothing has a price.
+    `rest_ms` and `rest_cents` of it are what no opportunity can act on: pauses, the reserve, fragments. `open_ms` and `open_cents`
+    of it are idle by point samples alone. Cents are None where nothing has a price.
     """
 
     state_ms: Mapping[str, float]
     state_cents: Mapping[str, int] | None
     rest_ms: Mapping[str, float]
     rest_cents: Mapping[str, int] | None
+    open_ms: float
+    open_cents: int | None
     currency: str
 
     @property
@@ -297,6 +306,7 @@ class _Book:
         self.leads: dict[str, Lead] = {}
         self.claims: list[TimeClaim] = []
         self._taken: set[str] = set()
+        self._is_unseen = context.fell_silent
         self._last = dict(last_rows(context).select("gpu", "state").iter_rows())
 
     @property
@@ -310,7 +320,7 @@ class _Book:
     def add(self, lead: Lead, holders: Sequence[str] | None = None) -> None:
         """A lead with its first claim; what it acts on is what nothing before it does."""
         self.claims.append(TimeClaim(lead.opportunity_id, lead.kind, lead.gpus, holders))
-        now = tuple(gpu for gpu in lead.now if gpu not in self._taken)
+        now = () if self._is_unseen else tuple(gpu for gpu in lead.now if gpu not in self._taken)
         self._taken.update(now)
         before = self.leads.get(lead.opportunity_id)
         if before is None or not before.now:
@@ -431,8 +441,17 @@ def opportunities_in(
     return Opportunities(
         tuple(sorted(listed, key=_most_saved_first)),
         _waste(pieces, cents, context.costs.currency),
-        None if of_people else decisions.reclaimable.of_gpus(scope.gpus),
+        None if of_people else _reclaimable(decisions, stretches),
     )
+
+
+def _reclaimable(decisions: Decisions, stretches: pl.DataFrame) -> Reclaimable:
+    """That of the part's pools; not known where nothing of the part was seen at the end."""
+    last_ms = stretches.filter(pl.col("state") != "unknown").select(pl.col("end").max()).item()
+    until_ms = decisions.review.context.until_ms
+    if last_ms is not None and last_ms <= until_ms - SILENT_AFTER_MS:
+        return Reclaimable.of((), last_ms)
+    return decisions.reclaimable.of_gpus(frozenset(stretches["gpu"].unique()))
 
 
 def _most_saved_first(each: Opportunity) -> tuple[bool, float, float, float, str]:
@@ -444,9 +463,13 @@ def _wasted(pieces: pl.DataFrame) -> pl.DataFrame:
     """With waste_ms and waste_amount, and open_ms: of it, by point samples alone."""
     wasted, low = pl.col("state").is_in(WASTED), pl.col("state") == "low"
     unused = pl.when(wasted).then(1.0 - pl.col("used_share")).otherwise(0.0)
-    part = (pl.col("amount").cast(pl.Float64) * unused).round().cast(AMOUNT)
     amount = (
-        pl.when(low).then(part).when(wasted).then("amount").when(pl.col("amount").is_not_null()).then(pl.lit(0, AMOUNT))
+        pl.when(low)
+        .then(unused_amount())
+        .when(wasted)
+        .then("amount")
+        .when(pl.col("amount").is_not_null())
+        .then(pl.lit(0, AMOUNT))
     )
     return pieces.with_columns(
         waste_ms=pl.col("gpu_ms") * unused,
@@ -512,6 +535,7 @@ def _waste(pieces: pl.DataFrame, cents: Mapping[tuple[str, str], int], currency:
         return {state: found.get(state, 0.0) for state in WASTED}
 
     priced = bool(pieces["amount"].is_not_null().any()) or pieces.is_empty()
+    open_amount = pieces.select(pl.col("waste_amount").cast(pl.Float64) * pl.col("open_share")).to_series().sum()
     all_cents, rest_cents = dict.fromkeys(WASTED, 0), dict.fromkeys(WASTED, 0)
     for (state, key), each in cents.items():
         all_cents[state] += each
@@ -521,6 +545,8 @@ def _waste(pieces: pl.DataFrame, cents: Mapping[tuple[str, str], int], currency:
         state_cents=all_cents if priced else None,
         rest_ms=by_state(pieces.filter(pl.col("opportunity").is_null())),
         rest_cents=rest_cents if priced else None,
+        open_ms=float(pieces["open_ms"].sum()),
+        open_cents=rounded(round(open_amount)) if priced else None,
         currency=currency,
     )
 
@@ -595,7 +621,7 @@ class _Part:
 def _opportunity(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: int) -> Opportunity:
     context, finding, key = part.context, lead.finding, lead.opportunity_id
     now = tuple(gpu for gpu in lead.now if gpu in part.gpus)
-    action = _action(lead, now)
+    action = _action(lead, now, is_seen=not context.fell_silent)
     gpus = tuple(row["gpus"]) if row else ()
     about = gpus or tuple(gpu for gpu in lead.gpus if gpu in part.gpus) or lead.gpus
     holder = None if finding is None or not lead.kind.of_holder else finding.holder
@@ -647,10 +673,10 @@ def _without_names(one: Opportunity) -> Opportunity:
 _OF_OTHERS = tr("a condition that is about others as well")
 
 
-def _action(lead: Lead, now: Sequence[str]) -> str:
+def _action(lead: Lead, now: Sequence[str], *, is_seen: bool) -> str:
     if lead.kind is FAULTY or (lead.finding is not None and lead.finding.rule in _FAULTS):
         return "repair"
-    if lead.kind in (NEVER_USED, SURPLUS):
+    if lead.kind in (NEVER_USED, SURPLUS) and is_seen:
         return "return"
     if lead.kind is OVERSIZED:
         return "right-size"

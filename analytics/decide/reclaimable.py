@@ -40,6 +40,7 @@ class Reserve:
 class PoolReclaimable:
     """The GPUs of one model in one pool that can be given back: `idle_now` - `reserve` - `broken_blocks` = `safe`.
 
+    `unconfirmed` more may be idle: point samples alone say so, and each of them counts as needed.
     `reserve` is how many of the idle ones are kept for what the pool needs at once, `broken_blocks` how many more are kept so
     that its jobs on whole hosts still find them. `whole_nodes` of the safe GPUs are whole hosts. All of these are None where the need is not known:
     `known_from_ms` is when it will be. `safe_gpus` names them, whole hosts first, and `safe_by_host` says on which hosts how many are. `low` and `high` are what next week leaves
@@ -50,6 +51,7 @@ class PoolReclaimable:
     model: str
     gpus: int
     idle_now: int
+    unconfirmed: int
     reserve: int | None
     broken_blocks: int | None
     safe: int | None
@@ -74,29 +76,34 @@ class PoolReclaimable:
 class Reclaimable:
     """The same of all pools and models, which it lists; `need_unknown` are idle GPUs of those whose need is not known.
 
-    `idle_now` - `need_unknown` - `reserve` - `broken_blocks` = `safe`.
+    `idle_now` - `need_unknown` - `reserve` - `broken_blocks` = `safe`. `unseen_since_ms` is from when on nothing was seen up to
+    the end that was asked for: no pool is listed then, and how many are idle is not known.
     """
 
     pools: tuple[PoolReclaimable, ...]
     idle_now: int
+    unconfirmed: int
     need_unknown: int
     reserve: int
     broken_blocks: int
     safe: int
     whole_nodes: int
+    unseen_since_ms: int | None = None
 
     @classmethod
-    def of(cls, pools: Iterable[PoolReclaimable]) -> Reclaimable:
+    def of(cls, pools: Iterable[PoolReclaimable], unseen_since_ms: int | None = None) -> Reclaimable:
         """The sums, over pools with something idle first."""
         each = tuple(sorted(pools, key=lambda one: (-(one.safe or 0), -one.idle_now, one.pool, one.model)))
         return cls(
             each,
             idle_now=sum(one.idle_now for one in each),
+            unconfirmed=sum(one.unconfirmed for one in each),
             need_unknown=sum(one.idle_now for one in each if one.safe is None),
             reserve=sum(one.reserve or 0 for one in each),
             broken_blocks=sum(one.broken_blocks or 0 for one in each),
             safe=sum(one.safe or 0 for one in each),
             whole_nodes=sum(one.whole_nodes or 0 for one in each),
+            unseen_since_ms=unseen_since_ms,
         )
 
     @property
@@ -106,7 +113,8 @@ class Reclaimable:
 
     def of_gpus(self, gpus: frozenset[str]) -> Reclaimable:
         """That of the pools in which any of these GPUs is."""
-        return Reclaimable.of(each for each in self.pools if not gpus.isdisjoint(each.names))
+        own = (each for each in self.pools if not gpus.isdisjoint(each.names))
+        return Reclaimable.of(own, self.unseen_since_ms)
 
     @property
     def is_known(self) -> bool:
@@ -117,13 +125,15 @@ class Reclaimable:
 @once_per_context
 def reclaimable(context: Context) -> Reclaimable:
     """What can be given back at the end of the window, whole GPUs only: parts of a card nobody takes away."""
+    if context.fell_silent:
+        return Reclaimable.of((), context.until_ms)
     needs, blocks = pool_needs(context), _whole_hosts_needed(context)
     return Reclaimable.of(_pool(context, need, blocks.get(of, 0)) for of, need in needs.items())
 
 
 def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimable:
     whole = need.gpus.filter(pl.col("gpu_share") == 1)
-    idle = _idle(context, whole)
+    idle, sampled = _idle(context, whole)
     found = need.estimate
     if found is None:
         days = need.hours.height / 24
@@ -133,6 +143,7 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
             need.model,
             whole.height,
             idle.height,
+            sampled,
             *(None,) * 6,
             (),
             {},
@@ -144,7 +155,7 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
         )
     order, hosts = _order(whole, idle), dict(whole.group_by("host").len().iter_rows())
     most = _Most(order, hosts, hosts_needed)
-    beyond = min(idle.height, found.left)
+    beyond = _beyond(idle.height, found.left, sampled)
     safe, whole_hosts = most.of(beyond)
     low, high = found.next_week
     return PoolReclaimable(
@@ -152,6 +163,7 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
         model=need.model,
         gpus=whole.height,
         idle_now=idle.height,
+        unconfirmed=sampled,
         reserve=idle.height - beyond,
         broken_blocks=beyond - len(safe),
         safe=len(safe),
@@ -163,9 +175,14 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
         whole_hosts=whole_hosts,
         history_days=found.days,
         known_from_ms=None,
-        reserves=tuple(_reserve(need, found, margin, most, idle.height) for margin in MARGINS),
+        reserves=tuple(_reserve(need, found, margin, most, (idle.height, sampled)) for margin in MARGINS),
         names=frozenset(whole["gpu"]),
     )
+
+
+def _beyond(idle: int, left: int, sampled: int) -> int:
+    """How many idle GPUs the need leaves, if all that nothing confirms to be idle are at work."""
+    return min(idle, max(0, left - sampled))
 
 
 def _by_host(whole: pl.DataFrame, gpus: Sequence[str]) -> dict[str, int]:
@@ -173,11 +190,12 @@ def _by_host(whole: pl.DataFrame, gpus: Sequence[str]) -> dict[str, int]:
     return dict(own.group_by("host").len().sort("len", "host", descending=[True, False]).iter_rows())
 
 
-def _idle(context: Context, whole: pl.DataFrame) -> pl.DataFrame:
-    """Those that nobody uses: not held for less than `findings.held_min`, which is a pause."""
+def _idle(context: Context, whole: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """Those that nobody uses, not held for less than `findings.held_min`, which is a pause; and how many more point samples alone call so."""
     age_ms = context.until_ms - pl.col("stretch_start")
     pause = (pl.col("state") != "free") & (age_ms < context.settings.held_min_ms)
-    return whole.filter(pl.col("state").is_in(UNUSED) & ~pause)
+    idle = whole.filter(pl.col("state").is_in(UNUSED) & ~pause)
+    return idle.filter(~pl.col("is_sampled")), int(idle["is_sampled"].sum())
 
 
 def _order(whole: pl.DataFrame, idle: pl.DataFrame) -> Mapping[str, tuple[str, ...]]:
@@ -221,9 +239,9 @@ class _Most:
         return tuple(gone), tuple(whole)
 
 
-def _reserve(need: PoolNeed, found: Surplus, margin: float, most: _Most, idle: int) -> Reserve:
+def _reserve(need: PoolNeed, found: Surplus, margin: float, most: _Most, idle: tuple[int, int]) -> Reserve:
     kept, tested = found.wanted_with(margin), need.backtest(margin)
-    safe = len(most.of(min(idle, found.left_of(kept)))[0])
+    safe = len(most.of(_beyond(idle[0], found.left_of(kept), idle[1]))[0])
     if tested is None:
         return Reserve(margin, kept, safe, None, None, None)
     over = max(0.0, tested.largest - tested.enough)

@@ -8,7 +8,7 @@ from analytics.decide.opportunities import Opportunity
 from analytics.delivery.channels import safe as file_safe
 from analytics.delivery.model import Brief, BriefLine, Message, MessagePart
 from analytics.language.language import Language, Sentence, SentenceList
-from analytics.language.quantities import Moment, Number
+from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.render.report import Format
 from analytics.render.report.text import TextFormat
@@ -16,7 +16,7 @@ from analytics.report.model import Report
 from analytics.report.weeks import Week
 from analytics.scope import Scope
 from analytics.sections.facts import facts
-from analytics.sections.opportunities import decision, owner_words, saving_words
+from analytics.sections.opportunities import deadline_day, decision, owner_words, saving_words
 from analytics.sections.wording import TITLE, asked_for, headline, scope_parts
 
 MailBody = Callable[[Report, Language], tuple[str, bytes | None]]
@@ -154,7 +154,7 @@ def line(each: Opportunity, language: Language) -> BriefLine:
     detail = tr(
         "{owner}, until {when}; confidence: {grade}; {key}",
         owner=owner_words(each.owner),
-        when=Moment(each.deadline_ms),
+        when=deadline_day(each.deadline_ms),
         grade=tr(each.confidence.grade),
         key=each.opportunity_id,
     )

@@ -16,12 +16,12 @@ import polars as pl
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
 from analytics.ledger.summary import Totals, ratio
-from analytics.money.cents import nested
+from analytics.money.cents import nested, share_out
 from analytics.money.costs import Costs
 from analytics.money.efficiency_ranks import EfficiencyRank, efficiency_ranks
 from analytics.money.energy import Energy
 from analytics.money.owners import Owners
-from analytics.money.priced_segments import AMOUNT, UNNAMED, pieces_of
+from analytics.money.priced_segments import AMOUNT, UNNAMED, pieces_of, unused_amount
 from analytics.ranks import rank
 from analytics.states import ALLOCATED_USED_FIRST, IDLE_ALLOCATED, IN_USE, UNUSED
 from fallow.schema import STATES
@@ -47,7 +47,7 @@ class Account:
 
     `name` is None where the row stands for what has none, in the words of `label`. `cents` are of the time that has a price;
     `unpriced_ms` is the rest. Of time and cents, `open_ms` and `open_cents` are those that point samples alone call idle (see
-    `analytics.ledger.sampled`). `effective_ms` is the active time and the low time by its activity, `low_by_sm_ms` the low time whose
+    `analytics.ledger.sampled`). `low_unused_cents` are the unused part of those of low time. `effective_ms` is the active time and the low time by its activity, `low_by_sm_ms` the low time whose
     activity is SM activity. `rank_gpu_time` is 1 for the most GPU time; None for what has no name, as `efficiency_rank` is.
     """
 
@@ -59,6 +59,7 @@ class Account:
     unpriced_ms: float
     open_ms: Mapping[str, float]
     open_cents: Mapping[str, int]
+    low_unused_cents: int
     energy: Energy
     effective_ms: float
     low_by_sm_ms: float
@@ -86,8 +87,8 @@ class Account:
         return sum(max(0, self.state_cents[state] - open_cents.get(state, 0)) for state in UNUSED)
 
     def waste_cents(self, totals: Totals) -> int:
-        """What was paid for the same, and for time in which the GPUs could not work."""
-        return self.unused_cents(totals) + self.state_cents["unavailable"]
+        """What was paid for the same, for time in which the GPUs could not work and for the unused part of low time."""
+        return self.unused_cents(totals) + self.state_cents["unavailable"] + self.low_unused_cents
 
     @property
     def efficiency(self) -> float | None:
@@ -170,6 +171,7 @@ def _accounts(pieces: pl.DataFrame, group: str, keys: Sequence[str], *, whole_gp
     effective, low_by_sm = (gpu_ms * pl.col("used_share")).sum(), gpu_ms.filter("by_sm").sum()
     rest = pieces.group_by(group).agg(gpus=gpus, unpriced=unpriced, effective=effective, low_by_sm=low_by_sm)
     energies = _energies(pieces, group, whole_gpus=whole_gpus)
+    low_unused = _low_unused(pieces, group)
     return [
         Account(
             label=label,
@@ -180,12 +182,23 @@ def _accounts(pieces: pl.DataFrame, group: str, keys: Sequence[str], *, whole_gp
             unpriced_ms=unpriced_ms,
             open_ms=open_ms[label],
             open_cents=open_cents[label],
+            low_unused_cents=share_out(state_cents[label]["low"], low_unused[label])[("wasted",)]
+            if label in low_unused
+            else 0,
             energy=energies[label],
             effective_ms=effective_ms,
             low_by_sm_ms=low_by_sm_ms,
         )
         for label, gpu_count, unpriced_ms, effective_ms, low_by_sm_ms in rest.sort(group).iter_rows()
     ]
+
+
+def _low_unused(pieces: pl.DataFrame, group: str) -> dict[str, dict[tuple[str, ...], int]]:
+    """By a column what was paid for the used and the wasted part of low time, in microcents."""
+    low = pieces.filter((pl.col("state") == "low") & pl.col("amount").is_not_null())
+    wasted = unused_amount().sum()
+    sums = low.group_by(group).agg((pl.col("amount").sum() - wasted).alias("used"), wasted.alias("wasted"))
+    return {label: {("used",): used, ("wasted",): unused} for label, used, unused in sums.iter_rows()}
 
 
 def _energies(pieces: pl.DataFrame, group: str, *, whole_gpus: bool) -> dict[str, Energy]:
@@ -213,4 +226,4 @@ def _ranked(rows: Sequence[Account], by_efficiency: Mapping[str, EfficiencyRank]
 
 def _empty() -> Account:
     no_time, no_cents = dict.fromkeys(STATES, 0.0), dict.fromkeys(STATES, 0)
-    return Account("", None, 0, no_time, no_cents, 0.0, no_time, no_cents, Energy(0.0, 0.0, 0.0), 0.0, 0.0)
+    return Account("", None, 0, no_time, no_cents, 0.0, no_time, no_cents, 0, Energy(0.0, 0.0, 0.0), 0.0, 0.0)

@@ -80,6 +80,11 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
     return _named(whole, owners).drop("rate", "since", "holder_shares", "row", "time", "end", "gpu_share")
 
 
+def unused_amount() -> pl.Expr:
+    """Of a piece's amount what its `used_share` leaves, in microcents."""
+    return (pl.col("amount").cast(pl.Float64) * (1.0 - pl.col("used_share"))).round().cast(AMOUNT)
+
+
 def placed(stretches: pl.DataFrame, costs: Costs, inventory: Inventory) -> pl.DataFrame:
     """The ledger's rows with `pool` and `model` of their time, `since` (the start of that term) and `instance` (a MIG instance).
 

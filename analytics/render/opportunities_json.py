@@ -94,6 +94,7 @@ def _waste(waste: Waste) -> dict[str, object]:
         "cost": _amount(waste.cents),
         "currency": None if waste.cents is None else waste.currency,
         "gpu_hours": waste.gpu_ms / HOUR_MS,
+        "unconfirmed": {"cost": _amount(waste.open_cents), "gpu_hours": waste.open_ms / HOUR_MS},
         "by_state": _by_state(waste.state_ms, waste.state_cents),
         "not_actionable": {
             "cost": _amount(waste.not_actionable_cents),
@@ -112,7 +113,8 @@ def _by_state(state_ms: Mapping[str, float], state_cents: Mapping[str, int] | No
 
 def _reclaimable(found: Reclaimable) -> dict[str, object]:
     return {
-        "idle_now": found.idle_now,
+        "idle_now": found.idle_now if found.unseen_since_ms is None else None,
+        "unconfirmed": found.unconfirmed,
         "need_unknown": found.need_unknown,
         "reserve": found.reserve,
         "broken_blocks": found.broken_blocks,
@@ -128,6 +130,7 @@ def _pool(each: PoolReclaimable) -> dict[str, object]:
         "model": each.model,
         "gpus": each.gpus,
         "idle_now": each.idle_now,
+        "unconfirmed": each.unconfirmed,
         "reserve": each.reserve,
         "broken_blocks": each.broken_blocks,
         "safe": each.safe,

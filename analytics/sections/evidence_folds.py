@@ -120,8 +120,9 @@ def _more(finding: Finding, report: Report, *, is_lead: bool) -> Iterator[str]:
 
 
 def _said(finding: Finding, report: Report) -> Iterator[str]:
-    """What was said and done about it."""
-    if own := notes(report, finding):
+    """What was said and done about it; of a suppressed one section `suppressed` says it."""
+    own = notes(report, finding) if finding.status != "suppressed" else ()
+    if own:
         yield tr(
             "notes: {notes}", notes=SentenceList([plain(note, 300) if type(note) is str else note for note in own])
         )

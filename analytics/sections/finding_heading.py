@@ -28,14 +28,17 @@ def label_of_wanted(finding: Finding) -> Sentence:
     return tr("to ask about") if is_asked else tr("to take back")
 
 
-def at_most(finding: Finding, amount: Amount | Number) -> Sentence | Amount | Number:
-    """What a finding costs, for a table's cell: at most that much where point samples alone call its time idle."""
-    return amount if finding.unconfirmed <= UNCONFIRMED_MAX else tr("up to {cost}", cost=amount)
+def at_most(unconfirmed: float, amount: Amount | Number) -> Sentence | Amount | Number:
+    """What idle time costs, for a table's cell: at most that much where point samples alone call more than a part of it idle."""
+    return amount if unconfirmed <= UNCONFIRMED_MAX else tr("up to {cost}", cost=amount)
 
 
 def cost_of(finding: Finding) -> Sentence:
     """The same in a sentence, of a finding with a price."""
-    amount = Amount(finding.cost, plain(finding.currency or ""))
-    if finding.unconfirmed <= UNCONFIRMED_MAX:
-        return tr("{cost}", cost=amount)
-    return tr("up to {cost}, not confirmed", cost=amount)
+    return cost_words(finding.unconfirmed, Amount(finding.cost, plain(finding.currency or "")))
+
+
+def cost_words(unconfirmed: float, amount: Amount) -> Sentence:
+    """What idle time costs, in a sentence."""
+    is_confirmed = unconfirmed <= UNCONFIRMED_MAX
+    return tr("{cost}", cost=amount) if is_confirmed else tr("up to {cost}, not confirmed", cost=amount)

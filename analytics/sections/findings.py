@@ -158,7 +158,9 @@ def _apart(
 
 
 def _row(report: Report, finding: Finding, text: str, *, with_cost: bool) -> tuple[Cell, ...]:
-    cost = (None if finding.cost is None else at_most(finding, Number(finding.cost, 2)),) if with_cost else ()
+    cost = (
+        (None if finding.cost is None else at_most(finding.unconfirmed, Number(finding.cost, 2)),) if with_cost else ()
+    )
     name = tr("{id}: {sentence}", id=finding.finding_id, sentence=heading(finding, report))
     return LinkedCell(name, "finding", finding.finding_id), whose(finding), Number(finding.gpu_hours, 1), *cost, text
 

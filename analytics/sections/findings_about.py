@@ -37,7 +37,7 @@ def findings_about(found: Sequence[Finding], currency: str | None, *, name: str,
                 Moment(finding.since_ms),
                 Number(len(finding.gpus)),
                 GpuHours(finding.gpu_ms),
-                at_most(finding, Amount(finding.cost, currency)),
+                at_most(finding.unconfirmed, Amount(finding.cost, currency)),
             )
             for finding in found
         ),

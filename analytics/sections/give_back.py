@@ -45,8 +45,16 @@ def give_back(found: Reclaimable) -> Section:
 
 def give_back_sentence(found: Reclaimable) -> str:
     """`21 idle, 4 kept as reserve: 17 safe to give back, 9 of them as whole hosts`."""
+    if found.unseen_since_ms is not None:
+        return tr(
+            "Whether a GPU can be given back is not known: nothing was seen after {moment}.",
+            moment=Moment(found.unseen_since_ms),
+        )
     idle = tr_many("{number} GPU idle now", "{number} GPUs idle now", found.idle_now)
-    if not found.idle_now:
+    if found.unconfirmed:
+        more = tr("{number} more not confirmed to be idle", number=Number(found.unconfirmed))
+        idle = tr("{idle} ({more})", idle=idle, more=more)
+    if not found.idle_now and not found.unconfirmed:
         return tr("No GPU is idle now.")
     kept = [
         *([tr("{number} kept as reserve", number=Number(found.reserve))] if found.reserve else []),

@@ -50,9 +50,8 @@ def _waste_lines(report: Report) -> tuple[str, ...]:
     share = Share(ratio(spent.cents, paid))
     of_paid = tr("{share} of {paid} paid", share=share, paid=Amount(from_cents(paid), currency))
     low = tr("{amount} of it the unused part of low time", amount=Amount(from_cents(state_cents["low"]), currency))
-    open_cents = sum(account.open_cents.values()) if report.summary.totals.leaves_open else 0
-    unsure = tr("{amount} of it not confirmed: sampled", amount=Amount(from_cents(open_cents), currency))
-    return of_paid, hours, low, *((unsure,) if open_cents else ())
+    unsure = tr("{amount} of it not confirmed: sampled", amount=Amount(from_cents(spent.open_cents), currency))
+    return of_paid, hours, low, *((unsure,) if spent.open_cents else ())
 
 
 def _saved(report: Report) -> KeyFigure:
@@ -75,6 +74,8 @@ def _given_back(report: Report) -> KeyFigure:
         gpus = {gpu for each in report.opportunities.ranked for gpu in each.gpus_now}
         return KeyFigure(tr("To act on now"), Number(len(gpus)), (tr("GPUs"), _as_of(report)), "free")
     label = tr("Safe to give back now")
+    if found.unseen_since_ms is not None:
+        return KeyFigure(label, None, (_as_of(report),), "free")
     idle = tr_many("of {number} GPU idle", "of {number} GPUs idle", found.idle_now)
     if found.idle_now and not found.is_known:
         return KeyFigure(label, None, (idle, tr("the history is too short to know"), _as_of(report)), "free")

@@ -13,9 +13,8 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Day, GpuHours, Moment, Quantity, from_cents
 from analytics.language.sentences import tr, tr_many
 from analytics.sections.evidence_text import evidence
-from analytics.sections.finding_heading import cost_of, heading
-from analytics.sections.opportunities import saving_words
-from analytics.workloads.confidence import UNCONFIRMED_MAX
+from analytics.sections.finding_heading import cost_of, cost_words, heading
+from analytics.sections.opportunities import deadline_day, saving_words
 from analytics.workloads.model import Finding
 from fallow.clock import DAY_MS, WEEK_MS, utc_day
 
@@ -147,7 +146,7 @@ def _how_to_answer(asks: Sequence[Ask]) -> Sentence:
 
 def _subject(asks: Sequence[Ask]) -> Sentence:
     """At most 70 characters with its mark, in every language."""
-    until = Day(min(each.deadline_ms for each in asks) - 1)
+    until = deadline_day(min(each.deadline_ms for each in asks))
     gpus = len({gpu for each in asks for gpu in each.gpus})
     if {each.action for each in asks} == {RELEASE}:
         if all(each.confidence.grade == "low" for each in asks):
@@ -172,7 +171,7 @@ def _are_faults(asks: Sequence[Ask]) -> bool:
 def _subject_of_operators(asks: Sequence[Ask]) -> Sentence:
     if _are_faults(asks):
         return tr_many("{number} fault of GPUs to look at", "{number} faults of GPUs to look at", len(asks))
-    day = Day(min(each.deadline_ms for each in asks) - 1)
+    day = deadline_day(min(each.deadline_ms for each in asks))
     gpus = len({gpu for each in asks for gpu in each.gpus})
     return tr_many(
         "{number} GPU to give back or see to, by {day}", "{number} GPUs to give back or see to, the first by {day}",
@@ -212,7 +211,7 @@ def _letter_ask(ask: Ask, told: Told) -> LetterAsk:
 
 
 def _due(ask: Ask) -> Sentence:
-    day = Day(ask.deadline_ms - 1)
+    day = deadline_day(ask.deadline_ms)
     if ask.to_operators:
         return tr("Please look at it by the end of {day}.", day=day)
     return tr("Please answer by the end of {day}.", day=day)
@@ -243,8 +242,7 @@ def _rows(ask: Ask, before: int) -> tuple[tuple[Sentence, str | Quantity], ...]:
 def _spent(ask: Ask, gpu_ms: float) -> Sentence | SentenceList:
     """The wasted time of the window and its cost; at most that much where point samples alone call it idle."""
     amount = Amount(from_cents(ask.cents), ask.currency)
-    is_confirmed = ask.unconfirmed_ms <= UNCONFIRMED_MAX * gpu_ms
-    cost = tr("{cost}", cost=amount) if is_confirmed else tr("up to {cost}, not confirmed", cost=amount)
+    cost = cost_words(ask.unconfirmed_ms / gpu_ms, amount)
     return SentenceList([tr("{hours} GPU-hours", hours=GpuHours(gpu_ms)), *([] if ask.cents is None else [cost])], ", ")
 
 

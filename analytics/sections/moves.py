@@ -94,7 +94,7 @@ def _row(finding: Finding, instead: Proposal | None, currency: str | None) -> tu
         target_card(finding),
         Amount(saving_of(finding), currency),
         _proposed(instead),
-        at_most(finding, Amount(finding.cost, currency)),
+        at_most(finding.unconfirmed, Amount(finding.cost, currency)),
         finding.confidence.grade,
     )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from analytics.decide.opportunities import OPERATORS, Opportunities, Opportunity, Saving
+from analytics.decide.opportunities import OPERATORS, Opportunities, Opportunity, Saving, Waste
 from analytics.glossary import term
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Day, GpuHours, Number, from_cents
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
+from analytics.sections.finding_heading import at_most
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 from analytics.workloads.commands import acts
@@ -58,7 +59,7 @@ _COLUMNS = (
     SectionColumn("gpus", tr("GPUs"), "count"),
     SectionColumn("pool", tr("pool"), "pool"),
     SectionColumn("cost", tr("wasted in this window"), "money"),
-    SectionColumn("deadline", tr("until"), "moment"),
+    SectionColumn("deadline", tr("deadline"), "moment"),
     SectionColumn("next", tr("next"), "words"),
 )
 _BEHIND = frozenset({"gpus", "pool", "cost", "next"})
@@ -97,7 +98,7 @@ def to_look_at(found: Opportunities) -> Section | None:
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
         ),
         rows=tuple(
-            (_linked(each), owner_words(each.owner), each.confidence.grade, _cost(each), GpuHours(each.gpu_ms))
+            (_linked(each), owner_words(each.owner), each.confidence.grade, cost_cell(each), GpuHours(each.gpu_ms))
             for each in listed
         ),
         wide=True,
@@ -120,9 +121,10 @@ def waste(found: Opportunities) -> Section:
         ),
         rows=tuple(_by_action(found)),
         notes=(
+            *_unconfirmed(all_of_it),
             tr("Waste is unavailable, free, reserved and held time, and the unused part of low time: {low} GPU-hours of it.",
                low=GpuHours(all_of_it.state_ms["low"])),
-            tr("Not actionable is what no decision can act on: short pauses, the reserve, fragments."),
+            tr("Not actionable is what no decision can act on: short pauses, the reserve, fragments, pools whose need is not known yet."),
         ),
         terms=(term("waste"),),
     )  # fmt: skip
@@ -148,13 +150,39 @@ def _by_action(found: Opportunities) -> Iterator[tuple[Cell, ...]]:
 def _waste_headline(found: Opportunities) -> str:
     spent = found.waste
     if spent.cents is None:
-        return tr("{hours} GPU-hours were wasted; no price is known.", hours=GpuHours(spent.gpu_ms))
+        hours = GpuHours(spent.gpu_ms)
+        if spent.open_ms:
+            return tr("Up to {hours} GPU-hours were wasted; no price is known.", hours=hours)
+        return tr("{hours} GPU-hours were wasted; no price is known.", hours=hours)
+    if spent.open_cents:
+        return tr(
+            "Between {least} and {amount} were wasted (up to {hours} GPU-hours); decisions act on all but {rest} of it.",
+            least=Amount(from_cents(spent.cents - spent.open_cents), spent.currency),
+            amount=Amount(from_cents(spent.cents), spent.currency),
+            hours=GpuHours(spent.gpu_ms),
+            rest=Amount(from_cents(spent.not_actionable_cents), spent.currency),
+        )
     return tr(
         "{amount} were wasted ({hours} GPU-hours); decisions act on all but {rest} of it.",
         amount=Amount(from_cents(spent.cents), spent.currency),
         hours=GpuHours(spent.gpu_ms),
         rest=Amount(from_cents(spent.not_actionable_cents), spent.currency),
     )
+
+
+def _unconfirmed(spent: Waste) -> Iterator[str]:
+    """A finance director asks what of the sum nobody measured."""
+    if spent.open_ms and spent.open_cents is not None:
+        yield tr(
+            "{amount} of it ({hours} GPU-hours) are not confirmed: point samples alone call that time idle.",
+            amount=Amount(from_cents(spent.open_cents), spent.currency),
+            hours=GpuHours(spent.open_ms),
+        )
+    elif spent.open_ms:
+        yield tr(
+            "{hours} GPU-hours of it are not confirmed: point samples alone call that time idle.",
+            hours=GpuHours(spent.open_ms),
+        )
 
 
 def saving_headline(found: Opportunities) -> str:
@@ -187,8 +215,8 @@ def _row(each: Opportunity) -> tuple[Cell, ...]:
         each.confidence.grade,
         Number(len(each.gpus_now)),
         place_name(each.pool),
-        _cost(each),
-        Day(each.deadline_ms - 1),
+        cost_cell(each),
+        deadline_day(each.deadline_ms),
         _next(each),
     )
 
@@ -205,8 +233,14 @@ def _linked(each: Opportunity) -> Cell:
     return LinkedCell(decision(each), "opportunity", each.opportunity_id, aside=each.opportunity_id)
 
 
-def _cost(each: Opportunity) -> Cell:
-    return Amount(from_cents(each.cents), each.currency) if each.gpu_ms else ""
+def deadline_day(deadline_ms: int) -> Day:
+    """The last day to act: a deadline is the end of a day."""
+    return Day(deadline_ms - 1)
+
+
+def cost_cell(each: Opportunity) -> Cell:
+    """What its wasted time cost, empty where none was wasted."""
+    return at_most(each.unconfirmed, Amount(from_cents(each.cents), each.currency)) if each.gpu_ms else ""
 
 
 def owner_words(owner: str) -> str:

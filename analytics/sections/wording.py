@@ -82,6 +82,7 @@ def asked_for(report: Report) -> str:
     found, last_ms = report.opportunities, report.seen.last_ms
     back = [] if found.reclaimable is None else [give_back_sentence(found.reclaimable)]
     is_late = last_ms is not None and not report.seen.to_the_end
+    is_late = is_late and (found.reclaimable is None or found.reclaimable.unseen_since_ms is None)
     stale = [tr("Nothing was seen after {moment}.", moment=Moment(last_ms or 0))] if is_late else []
     return with_waiting(report, SentenceList([*back, saving_headline(found), *stale], " "))
 

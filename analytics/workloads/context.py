@@ -51,6 +51,7 @@ def open_context(
         ),
         latest=_latest(ledger.window, ledger, seen, now_ms),
         lake=inputs.lake,
+        now_ms=now_ms,
         ahead=frozenset(seen.ahead),
         floors=ledger.floors,
     )

@@ -13,6 +13,7 @@ from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
 from analytics.ledger.rollups import Rollups
 from analytics.ledger.sampled import IdleFloors
+from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.workloads.process_lists import ProcessHolders
@@ -45,6 +46,7 @@ class Context:
     the window's end; `latest` says whether the lake knows nothing newer, so that processes may still be there.
     `until_ms` is the end of what was seen, `since_ms` its start inside the window. `ahead` are hosts whose clock is ahead: what
     they said of that moment is not what was the case then. `floors` are what confirms point samples at 0, where there are any.
+    `now_ms` is the wall clock's time.
     """
 
     whole: Ledger
@@ -60,8 +62,15 @@ class Context:
     settings: FindingSettings
     latest: bool
     lake: Lake
+    now_ms: int = 0
     ahead: frozenset[str] = frozenset()
     floors: IdleFloors | None = None
+
+    @property
+    def fell_silent(self) -> bool:
+        """Whether nothing was seen at the end that was asked for, as far as that has passed: how GPUs stood then nobody knows."""
+        asked_ms = self.window.until_ms
+        return asked_ms is not None and self.until_ms < min(asked_ms, self.now_ms) - SILENT_AFTER_MS
 
 
 HIGH_MIN, MEDIUM_MIN = 0.95, 0.80

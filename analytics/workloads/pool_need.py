@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from analytics.workloads.confidence import UNCONFIRMED_MAX
 from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.surplus import (
@@ -34,7 +35,7 @@ PoolModel = tuple[str, str]
 class PoolNeed:
     """GPUs of one model in one pool that can do work at the end of the window, and what of them is needed.
 
-    `gpus` has gpu, host, gpu_share, state and holder_source, `hours` what `demand` says of each hour. `estimate` is None where
+    `gpus` has gpu, host, gpu_share, state, holder_source and is_sampled (whether point samples alone call it idle), `hours` what `demand` says of each hour. `estimate` is None where
     the history is too short. `a_week_ago` is how many of the GPUs were there then.
     """
 
@@ -100,7 +101,10 @@ def _in_order(context: Context) -> pl.DataFrame:
     """The GPUs of the fleet that can do work at the end of the window: gpu, host, gpu_share, state, pool and model."""
     last = last_rows(context).filter((pl.col("state") != "unavailable") & (pl.col("gpu_share") > 0))
     gpus = [_whole_card(context, gpu) for gpu in last["gpu"]]
-    return last.select("gpu", "host", "gpu_share", "state", "holder_source", "stretch_start").with_columns(
+    own = ("gpu", "host", "gpu_share", "state", "holder_source", "stretch_start")
+    return last.select(
+        *own, is_sampled=pl.col("unconfirmed_ms") > UNCONFIRMED_MAX * (pl.col("end") - pl.col("time"))
+    ).with_columns(
         pool=pl.Series([context.inventory.pool(gpu) for gpu in gpus], dtype=pl.String),
         model=pl.Series([context.inventory.model(gpu) for gpu in gpus], dtype=pl.String),
     )

@@ -81,7 +81,7 @@ def _cells(view: View, finding: Finding) -> dict[str, Cell | str]:
         "host": plain(finding.host),
         "gpus": Cell(len(finding.gpus), words.number(len(finding.gpus))),
         "gpu_hours": Cell(finding.gpu_hours, words.hours(finding.gpu_ms)),
-        "cost": Cell(finding.cost, words.shown(at_most(finding, Amount(finding.cost, finding.currency)))),
+        "cost": Cell(finding.cost, words.shown(at_most(finding.unconfirmed, Amount(finding.cost, finding.currency)))),
         "since": Cell(finding.since_ms, words.day(finding.since_ms), _day(view, finding.since_ms)),
         "told": Cell(count, view.translate(notified(view.report, finding))),
         "command": plain(finding.next_command, 4000) or view.translate(ENDED),

@@ -11,12 +11,12 @@ from dash import dcc, html
 from analytics.decide.lifecycle import action_sentence
 from analytics.decide.opportunities import Opportunities, Opportunity
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share, from_cents
+from analytics.language.quantities import GpuHours, Moment, Number, Share, from_cents
 from analytics.language.sentences import tr
 from analytics.names import JOINER
 from analytics.sections.finding_heading import heading
 from analytics.sections.names import place_name
-from analytics.sections.opportunities import decision, owner_words, saving_words
+from analytics.sections.opportunities import cost_cell, deadline_day, decision, owner_words, saving_words
 from analytics.workloads.model import Confidence, Finding
 from dashboard.access.people import PLANNER
 from dashboard.grid import MOMENT, NUMBER, RANK, Cell, GridColumn, Row, ranked
@@ -38,7 +38,7 @@ _COLUMNS = (
     ("gpus", tr("GPUs to act on"), NUMBER, 100),
     ("pool", tr("pool"), "text", 100),
     ("cost", tr("wasted in this window"), NUMBER, 125),
-    ("deadline", tr("until"), MOMENT, 115),
+    ("deadline", tr("deadline"), MOMENT, 115),
     ("host", tr("host"), "text", 120),
     ("command", tr("next command"), "text", 300),
     ("opportunity_id", tr("id"), "text", 125),
@@ -101,11 +101,11 @@ def _cells(view: View, each: Opportunity) -> dict[str, Cell | str]:
         **ranked(_GRADES.index(grade), view.translate(tr(grade)), "confidence"),
         "gpus": Cell(len(each.gpus_now), words.number(len(each.gpus_now))),
         "pool": words.shown(place_name(each.pool)),
-        "cost": Cell(None if cost is None else float(cost), words.shown(Amount(cost, each.currency))),
+        "cost": Cell(None if cost is None else float(cost), words.shown(cost_cell(each))),
         "deadline": Cell(
             each.deadline_ms,
-            words.day(each.deadline_ms),
-            from_ms(each.deadline_ms).astimezone(view.zone).date().isoformat(),
+            words.shown(deadline_day(each.deadline_ms)),
+            from_ms(each.deadline_ms - 1).astimezone(view.zone).date().isoformat(),
         ),
         "host": plain(each.host),
         "command": plain(each.next_command, 4000),
@@ -151,9 +151,9 @@ def _facts(view: View, each: Opportunity) -> Iterator[tuple[str, Any]]:
     saved = tr("not known") if each.saving is None else saving_words(each.saving, each.currency)
     yield tr("saves a year"), view.translate(saved)
     yield tr("confidence"), view.translate(tr(each.confidence.grade))
-    yield tr("wasted in this window"), words.shown(Amount(from_cents(each.cents), each.currency))
+    yield tr("wasted in this window"), words.shown(cost_cell(each))
     yield tr("GPU-hours"), words.shown(GpuHours(each.gpu_ms))
-    yield tr("until"), words.moment(each.deadline_ms)
+    yield tr("deadline"), words.shown(deadline_day(each.deadline_ms))
     yield tr("GPUs to act on"), _gpus(view, each.gpus_now)
     if each.simulated:
         yield tr("data"), view.translate(tr("simulated"))

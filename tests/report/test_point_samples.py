@@ -47,7 +47,14 @@ def test_the_cost_of_what_nothing_confirms_stands_apart(
     name, folder = scraped
     page = flat(report(str(folder), "--format", "html", "--out", str(tmp_path / "r.html")).out) or ""
     page += flat((tmp_path / "r.html").read_text(encoding="utf-8"))
-    assert "more is not confirmed: sampled" in page.replace("\N{NO-BREAK SPACE}", " ")
+    shown = page.replace("\N{NO-BREAK SPACE}", " ")
+    assert "are not confirmed: point samples alone call that time idle" in shown
+    assert "wasted in this window</td>" not in shown
+    found = json.loads(report(str(folder), "--json", command="opportunities").out)
+    unsure, spent = found["waste"]["unconfirmed"], found["waste"]
+    ledger = json.loads(report(str(folder), "--by", "holder", "--json", command="ledger").out)
+    assert unsure["cost"] == ledger["money"]["unconfirmed_cost"] > 0
+    assert f"Between {spent['cost'] - unsure['cost']:,.2f}" in shown
     findings = json.loads(report(str(folder), "--json", command="findings").out)
     held = [each for each in findings["findings"] if each["rule"] == "held"]
     doubtful = [each for each in held if each["evidence"].get("unconfirmed", 0) > 0.1]

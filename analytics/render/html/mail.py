@@ -13,14 +13,14 @@ from PIL import Image, ImageDraw
 
 from analytics.decide.opportunities import Opportunity
 from analytics.language.language import Language, SentenceList
-from analytics.language.quantities import Moment, from_cents
+from analytics.language.quantities import from_cents
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.render.html.marked import marked
 from analytics.render.html.page import environment, head
 from analytics.report.model import Report
 from analytics.sections.days import bins_of
-from analytics.sections.opportunities import decision, owner_words, saving_words
+from analytics.sections.opportunities import deadline_day, decision, owner_words, saving_words
 from analytics.sections.palette import HATCHED, LIGHT, ORDER
 from analytics.sections.section import Cell
 from analytics.sections.trends import unfinished
@@ -74,7 +74,7 @@ def _decision(each: Opportunity) -> _Decision:
         saving="" if each.saving is None else saving_words(each.saving, each.currency),
         about=(
             (tr("who acts"), owner_words(each.owner)),
-            (tr("until"), Moment(each.deadline_ms)),
+            (tr("deadline"), deadline_day(each.deadline_ms)),
             (tr("confidence"), tr(each.confidence.grade)),
         ),
         command=each.next_command,

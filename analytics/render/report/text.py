@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from analytics.glossary import Term
-from analytics.language.language import Language
+from analytics.language.language import Language, SentenceList
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.sentences import tr
 from analytics.report.model import Report
@@ -100,11 +100,9 @@ def _explained(term: Term) -> str:
 
 def _fold(fold: Fold, language: Language) -> list[str]:
     title = language.translate(tr("{id}: {sentence}", id=fold.key, sentence=fold.title))
-    told = (
-        language.translate(tr("{label}: {value}", label=label, value=written(value, language)))
-        for label, value in fold.facts
-    )
-    lines = [*wrap(title, _WIDTH, "  ", "    "), *wrap("; ".join(told), _WIDTH, "    ", "    ")]
+    told = [tr("{label}: {value}", label=label, value=written(value, language)) for label, value in fold.facts]
+    facts_line = language.translate(SentenceList(told))
+    lines = [*wrap(title, _WIDTH, "  ", "    "), *wrap(facts_line, _WIDTH, "    ", "    ")]
     for each in fold.lines:
         lines += wrap(written(each, language), _WIDTH, "    - ", "      ")
     # a command is copied: it keeps its line
@@ -114,12 +112,15 @@ def _fold(fold: Fold, language: Language) -> list[str]:
 def _record(heads: Sequence[SectionColumn], row: Sequence[Cell], language: Language) -> list[str]:
     """A row too long for a table: its name, then what is known of it."""
     first, *others = (written(cell, language) for cell in row)
-    about = (
-        language.translate(tr("{label}: {value}", label=column.title, value=text))
+    about = [
+        tr("{label}: {value}", label=column.title, value=text)
         for column, text in zip(heads[1:], others, strict=True)
         if text
-    )
-    return [*wrap(first, _WIDTH, "  - ", "    "), *wrap("; ".join(about), _WIDTH, "    ", "    ")]
+    ]
+    return [
+        *wrap(first, _WIDTH, "  - ", "    "),
+        *wrap(language.translate(SentenceList(about)), _WIDTH, "    ", "    "),
+    ]
 
 
 def _table(section: Section, language: Language) -> list[str]:
