@@ -15,16 +15,21 @@ from fallow.errors import UsageError
 
 
 def annotations_in_sight(view: View) -> tuple[Annotation, ...]:
-    """Those of the window that are about everything or about what the reader looks at, by their moment.
+    """Those of the window about what the reader looks at, by their moment."""
+    summary = view.report.summary
+    return tuple(each for each in annotations_about(view) if summary.since_ms <= each.at_ms <= summary.until_ms)
+
+
+def annotations_about(view: View) -> tuple[Annotation, ...]:
+    """Those of whenever that are about everything or about what the reader looks at, by their moment.
 
     Of the whole fleet all pools and teams are looked at, also those of which there is nothing in the lake.
     """
-    summary, query = view.report.summary, view.query
+    query = view.query
     pools = (query.pool,) if query.pool else view.names["pool"]
-    found = (each for each in view.annotations if summary.since_ms <= each.at_ms <= summary.until_ms)
     return tuple(
         each
-        for each in found
+        for each in view.annotations
         if each.scope == ALL
         or (each.scope == POOL and (each.name in pools or not (query.pool or query.team)))
         or (each.scope == TEAM and each.name == (query.team or each.name))

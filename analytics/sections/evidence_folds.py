@@ -20,7 +20,7 @@ from analytics.workloads.model import Finding
 _IN_FULL = 24
 """So many decisions have all that their findings say: a page stays below 100 kB."""
 _FINDINGS = 2
-"""So many findings of one decision have their numbers; the others are weaker and are named."""
+"""So many findings of one decision are told, the first with its numbers; the others are weaker and only named."""
 _NAMED, _NAMED_UNRANKED = 6, 2
 
 
@@ -40,15 +40,15 @@ def evidence_folds(report: Report) -> Section | None:
 
 
 def _folds(report: Report) -> Iterator[Fold]:
-    """Each finding of the ranked ones once in full, under the first decision that rests on it; others by name."""
+    """The finding that leads each ranked one in full, once; others by name."""
     told: set[str] = set()
     for place, each in enumerate(report.opportunities.listed):
         found = _evidence(each, report)
         lines: list[str] = []
         for finding in found[:_FINDINGS] if each.ranked and place < _IN_FULL else ():
             lines.append(_name(finding, report))
-            if finding.finding_id not in told:
-                lines += _more(finding, report, is_lead=finding is found[0])
+            if finding.finding_id not in told and finding is found[0]:
+                lines += _more(finding, report)
             told.add(finding.finding_id)
         if found and found[0].finding_id not in told and report.review.actions.get(found[0].finding_id):
             lines += _said(found[0], report)
@@ -110,13 +110,12 @@ def _name(finding: Finding, report: Report) -> Sentence:
     return tr("{what} ({details})", what=name, details=SentenceList(details, ", "))
 
 
-def _more(finding: Finding, report: Report, *, is_lead: bool) -> Iterator[str]:
-    """Its numbers, why it is not surer, and of the one that leads what was said of it."""
+def _more(finding: Finding, report: Report) -> Iterator[str]:
+    """Its numbers, why it is not surer, and what was said of it."""
     yield evidence(finding)
     if finding.confidence.failed:
         yield tr("not sure because {reasons}", reasons=SentenceList(finding.confidence.failed))
-    if is_lead:
-        yield from _said(finding, report)
+    yield from _said(finding, report)
 
 
 def _said(finding: Finding, report: Report) -> Iterator[str]:

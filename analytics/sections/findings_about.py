@@ -32,7 +32,7 @@ def findings_about(found: Sequence[Finding], currency: str | None, *, name: str,
         rows=tuple(
             (
                 LinkedCell(finding.sentence, "finding", finding.finding_id),
-                finding.confidence.grade,
+                tr(finding.confidence.grade),
                 finding.holder or finding.without_holder,
                 Moment(finding.since_ms),
                 Number(len(finding.gpus)),

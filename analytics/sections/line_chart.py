@@ -67,10 +67,11 @@ class LinePanel:
 class LineChart:
     """`names` are whole and differ, `short` fit below a point; `whole` are those that can be set beside one another.
 
-    The others are hollow, and no line leads to them.
+    The others are hollow, and no line leads to them. `marks` has for each annotation below the chart the week that it is in.
     """
 
     names: tuple[Quantity | str, ...]
     short: tuple[Quantity | str, ...]
     whole: tuple[bool, ...]
     panels: tuple[LinePanel, ...]
+    marks: tuple[int, ...] = ()

@@ -95,7 +95,7 @@ def _row(finding: Finding, instead: Proposal | None, currency: str | None) -> tu
         Amount(saving_of(finding), currency),
         _proposed(instead),
         at_most(finding.unconfirmed, Amount(finding.cost, currency)),
-        finding.confidence.grade,
+        tr(finding.confidence.grade),
     )
 
 

@@ -98,7 +98,7 @@ def to_look_at(found: Opportunities) -> Section | None:
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
         ),
         rows=tuple(
-            (_linked(each), owner_words(each.owner), each.confidence.grade, cost_cell(each), GpuHours(each.gpu_ms))
+            (_linked(each), owner_words(each.owner), tr(each.confidence.grade), cost_cell(each), GpuHours(each.gpu_ms))
             for each in listed
         ),
         wide=True,
@@ -212,7 +212,7 @@ def _row(each: Opportunity) -> tuple[Cell, ...]:
         _linked(each),
         owner_words(each.owner),
         "" if saving is None else saving_words(saving, each.currency),
-        each.confidence.grade,
+        tr(each.confidence.grade),
         Number(len(each.gpus_now)),
         place_name(each.pool),
         cost_cell(each),

@@ -39,10 +39,10 @@ def by_group(found: Opportunities, by: GroupBy) -> Section:
     """A row for each owner or pool."""
     currency = found.waste.currency
     return Section(
-        name="opportunity_groups",
+        name=f"opportunities-by-{by}",
         title=tr("By who acts") if by == "owner" else tr("By pool"),
         question=tr("What do the decisions of each come to?"),
-        headline="",
+        headline=_headline(found, by),
         columns=(
             SectionColumn("name", tr("who acts") if by == "owner" else tr("pool"), "words" if by == "owner" else "pool"),
             SectionColumn("decisions", tr("decisions"), "count"),
@@ -55,9 +55,21 @@ def by_group(found: Opportunities, by: GroupBy) -> Section:
     )  # fmt: skip
 
 
+def _headline(found: Opportunities, by: GroupBy) -> str:
+    first = next((each for each in grouped(found, by) if each.saving is not None), None)
+    if first is None or first.saving is None:
+        return tr("No decision is known to save something in this window.")
+    saving = saving_words(first.saving, found.waste.currency)
+    return tr("The most, {saving} a year: {name}.", saving=saving, name=_name(first, by))
+
+
+def _name(group: OpportunityGroup, by: GroupBy) -> str:
+    return owner_words(group.name) if by == "owner" else place_name(group.name)
+
+
 def _row(group: OpportunityGroup, by: GroupBy, currency: str) -> tuple[Cell, ...]:
     return (
-        owner_words(group.name) if by == "owner" else place_name(group.name),
+        _name(group, by),
         Number(len(group.listed)),
         Number(group.gpus),
         "" if group.saving is None else saving_words(group.saving, currency),

@@ -82,7 +82,7 @@ def _row(packing: Packing) -> tuple[Cell, ...]:
         ),
         Amount(packing.saving, packing.currency),
         Amount(packing.saving_per_year, packing.currency),
-        packing.confidence.grade,
+        tr(packing.confidence.grade),
     )
 
 

@@ -22,6 +22,7 @@ from analytics.sections.method import data_quality, how_made
 from analytics.sections.money_basis import energy, prices
 from analytics.sections.off_peak import off_peak
 from analytics.sections.opportunities import opportunities, to_look_at, waste
+from analytics.sections.opportunity_groups import by_group
 from analytics.sections.people import teams, users
 from analytics.sections.point_samples import point_samples
 from analytics.sections.section import Section
@@ -63,10 +64,22 @@ def wasted(report: Report) -> Section:
     return waste(report.opportunities)
 
 
+def by_owner(report: Report) -> Section | None:
+    """What the decisions of each who acts come to; None where there are none."""
+    return by_group(report.opportunities, "owner") if report.opportunities.ranked else None
+
+
+def by_pool(report: Report) -> Section | None:
+    """The same of each pool; None in an edition for people, who have no pools."""
+    return (
+        by_group(report.opportunities, "pool") if report.opportunities.ranked and not report.scope.is_personal else None
+    )
+
+
 REPORT: tuple[Chapter, ...] = (
     Chapter(tr("Decisions"), (ranked, give_back_now, last_weeks, trends, goals)),
     Chapter(tr("Behind the decisions"), (evidence_folds,), on_paper=False),
-    Chapter(tr("What else is wasted"), (unranked, wasted)),
+    Chapter(tr("Totals and what to look at"), (by_owner, by_pool, wasted, unranked)),
     Chapter(tr("Where the money goes"), (waterfall, days)),
     Chapter(tr("Who was given GPUs"), (teams, users)),
     Chapter(tr("When and where"), (film, pools), on_paper=False),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 
+from analytics.decide.annotations import Annotation
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Amount, Date, Number, Quantity, Share
 from analytics.language.sentences import tr
@@ -15,6 +16,7 @@ from analytics.report.goal_table import Goal, Measure
 from analytics.report.model import Report
 from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, WeekFigures
 from analytics.report.weeks import week_of
+from analytics.sections.annotations import annotation_lines
 from analytics.sections.basis import PageBasis
 from analytics.sections.line_chart import GoalLine, Line, LineChart, LinePanel
 from analytics.sections.section import Cell, Section, SectionColumn
@@ -40,12 +42,15 @@ def last_weeks(report: Report) -> Section | None:
     return week_series(report.weeks, WEEKS_BEFORE, _basis(report, [each.goal for each in report.goals]))
 
 
-def quarter(basis: PageBasis) -> Section:
-    """The week in which the window ends and the 13 before it, whatever the window's own length."""
+def quarter(basis: PageBasis, annotations: Sequence[Annotation] = ()) -> Section:
+    """The week in which the window ends and the 13 before it, whatever the window's own length, with the annotations in them."""
     report = basis.report
     last = week_of(max(report.seen.until_ms - 1, 0), report.zone)
     return week_series(
-        basis.whole.weeks(report.scope, last), QUARTER_WEEKS, _basis(report, basis.whole.goals(report.scope))
+        basis.whole.weeks(report.scope, last),
+        QUARTER_WEEKS,
+        _basis(report, basis.whole.goals(report.scope)),
+        annotations,
     )
 
 
@@ -54,9 +59,12 @@ def _basis(report: Report, goals: Sequence[Goal]) -> WeekBasis:
     return WeekBasis(report.money.currency, report.zone, report.scope.is_personal, own)
 
 
-def week_series(weeks: Sequence[WeekFigures], before: int, basis: WeekBasis) -> Section:
+def week_series(
+    weeks: Sequence[WeekFigures], before: int, basis: WeekBasis, annotations: Sequence[Annotation] = ()
+) -> Section:
     """A row for each week, the newest last; `weeks` are the newest first."""
     shown = weeks[before::-1]
+    placed = {each: place for each in annotations if (place := _week_of(each, shown)) is not None}
     return Section(
         name="weeks",
         title=_TITLES[before],
@@ -73,10 +81,17 @@ def week_series(weeks: Sequence[WeekFigures], before: int, basis: WeekBasis) -> 
             SectionColumn("remark", tr("remark"), "words"),
         ),
         rows=tuple(_row(each) for each in shown),
-        chart=_chart(shown, basis) if any(each.figures for each in shown) else None,
+        chart=_chart(shown, basis, tuple(placed.values())) if any(each.figures for each in shown) else None,
+        lines=tuple(annotation_lines(tuple(placed))),
         chart_note=_marks(shown),
         notes=(_explained(basis),),
     )
+
+
+def _week_of(annotation: Annotation, shown: Sequence[WeekFigures]) -> int | None:
+    """The place of the week that an annotation is in."""
+    at_ms = annotation.at_ms
+    return next((place for place, each in enumerate(shown) if each.week.since_ms <= at_ms < each.week.until_ms), None)
 
 
 def _headline(weeks: Sequence[WeekFigures], basis: WeekBasis) -> str:
@@ -138,16 +153,16 @@ def _marks(shown: Sequence[WeekFigures]) -> str:
 def _explained(basis: WeekBasis) -> str:
     if basis.is_personal:
         return tr(
-            "Waste is reserved and held time at its price. Weeks begin on Monday in {zone}.",
+            "Waste is reserved and held time and the unused part of low time at its price. Weeks begin on Monday in {zone}.",
             zone=str(basis.zone),
         )  # fmt: skip
     return tr(
-        "Waste is unavailable, free, reserved and held time at its price. Weeks begin on Monday in {zone}.",
+        "Waste is unavailable, free, reserved and held time and the unused part of low time at its price. Weeks begin on Monday in {zone}.",
         zone=str(basis.zone),
     )  # fmt: skip
 
 
-def _chart(shown: Sequence[WeekFigures], basis: WeekBasis) -> LineChart:
+def _chart(shown: Sequence[WeekFigures], basis: WeekBasis, marks: tuple[int, ...]) -> LineChart:
     currency = basis.currency
 
     def money(value: float) -> Quantity:
@@ -186,6 +201,7 @@ def _chart(shown: Sequence[WeekFigures], basis: WeekBasis) -> LineChart:
         short=tuple(each.week.label[5:] for each in shown),
         whole=tuple(each.is_whole for each in shown),
         panels=tuple(panel for panel in panels if panel.ticks),
+        marks=marks,
     )
 
 

@@ -14,7 +14,7 @@ from analytics.sections.remarks import first_remarks
 from analytics.sections.waterfall import waterfall
 from analytics.sections.weeks import quarter
 from analytics.sections.wording import headline
-from dashboard.annotations import annotations_in_sight
+from dashboard.annotations import annotations_about, annotations_in_sight
 from dashboard.decisions import opportunities_of
 from dashboard.pages.page import Page
 from dashboard.render.panel import section_panel
@@ -39,7 +39,7 @@ class Overview(Page):
         panels = [
             section_panel(view, colours, waterfall(report)),
             section_panel(view, colours, days(report, annotations_in_sight(view))),
-            section_panel(view, colours, quarter(view)),
+            section_panel(view, colours, quarter(view, annotations_about(view))),
             section_panel(view, colours, idle(report)),
             section_panel(
                 view, colours, first_opportunities(found), after=[links["/opportunities"], links["/findings"]]

@@ -11,6 +11,7 @@ from analytics.language.sentences import tr
 from analytics.sections.line_chart import Line, LineChart, LinePanel
 from analytics.sections.palette import Palette
 from dashboard.render.layout import escaped, layout, separators
+from dashboard.render.marks import draw_marks
 from dashboard.render.states import capital
 from dashboard.view import View
 
@@ -73,6 +74,7 @@ def lines_figure(view: View, colours: Palette, chart: LineChart) -> tuple[go.Fig
     base["xaxis"] |= across_all
     base["margin"] = {"l": 8, "r": 12, "t": 0, "b": _FOOT_PX}
     figure.update_layout(base)
+    draw_marks(figure, colours, ((number, names[place]) for number, place in enumerate(chart.marks, start=1)))
     return figure, height_px
 
 

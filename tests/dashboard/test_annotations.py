@@ -10,10 +10,12 @@ import pytest
 from analytics.decide.annotations import add_annotation, load_annotations, remove_annotation
 from analytics.sections.days import days
 from analytics.sections.palette import LIGHT
+from analytics.sections.weeks import quarter
 from dashboard.access.people import PLANNER, VIEWER, NotAllowedError, Reader
-from dashboard.annotations import abouts, annotate, annotations_in_sight, withdraw
+from dashboard.annotations import abouts, annotate, annotations_about, annotations_in_sight, withdraw
 from dashboard.pages.film import FilmPage
 from dashboard.pages.film_strip import GRAPH
+from dashboard.render.lines import lines_figure
 from fallow.cli import main
 from fallow.clock import HOUR_MS
 from fallow.errors import FallowError, UsageError
@@ -94,6 +96,10 @@ def test_a_mark_stands_at_its_moment_in_film_and_days(held: Held) -> None:
     assert start_ms <= view.annotations[0].at_ms < start_ms + HOUR_MS
     assert len(section.lines) == 1
     assert days(view.report).lines == ()
+    trend = quarter(view, annotations_about(view))
+    assert (trend.chart.marks, len(trend.lines)) == ((13,), 1)  # type: ignore[union-attr]
+    drawn, _ = lines_figure(view, LIGHT, trend.chart)  # type: ignore[arg-type]
+    assert [shape.x0 for shape in drawn.layout.shapes] == [drawn.layout.xaxis.categoryarray[13]]
 
 
 def test_planners_write_and_remove_and_it_is_audited(held: Held, audited: list[str]) -> None:

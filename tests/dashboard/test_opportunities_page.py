@@ -99,7 +99,7 @@ def test_grouping_adds_up_and_names_each_gpu_once(planned: Planned, told: dict[s
     assert len(set(gpus)) == len(gpus)
     for group in ("owner", "pool"):
         shown = page(planned.client(), PATH, f"{WEEK}&group={group}")
-        groups = table(shown, "opportunity_groups-title")[1:]
+        groups = table(shown, f"opportunities-by-{group}-title")[1:]
         assert sum(int(row[2]) for row in groups) == len(gpus)
         assert {row[0] for row in groups} == {row[group] for row in rows(shown)}
         assert by_id(shown, "opportunities-grid")["columnDefs"][0]["field"] == group

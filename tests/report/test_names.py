@@ -56,7 +56,7 @@ def test_markdown_stays_the_document_that_it_is(lake: Lake, report: Callable[...
 
 HEADINGS = [
     "# GPU waste report", "## Decisions", "### What to do", "### What can be given back", "## Behind the decisions",
-    "### Behind each decision", "## What else is wasted", "### To look at", "### How the waste adds up",
+    "### Behind each decision", "## Totals and what to look at", "### How the waste adds up", "### To look at",
     "## Where the money goes", "### From paid to useful", "### Every hour by state", "## Who was given GPUs",
     "### What users were given", "## When and where", "### Every GPU over time", "### By pool",
     "## What became of last week's findings", "### Closed and reversed since last week", "### Suppressed",

@@ -98,7 +98,7 @@ def test_headings_go_down_one_level_at_a_time(html: str) -> None:
 
 def test_the_headline_comes_first_and_then_the_sections_in_their_order(html: str) -> None:
     assert [each.words for each in Page(html).all("h1", "h2")] == [
-        "GPU waste report, 2026-W40", "Decisions", "Behind the decisions", "What else is wasted", "Where the money goes",
+        "GPU waste report, 2026-W40", "Decisions", "Behind the decisions", "Totals and what to look at", "Where the money goes",
         "Who was given GPUs", "When and where", "What became of last week's findings", "What the figures rest on", "Prices and energy",
     ]  # fmt: skip
     assert html.index("observed GPU-hours went unused") < html.index("<h2>")
@@ -167,7 +167,7 @@ def test_ids_of_the_page_are_all_different_and_every_pattern_is_there(html: str)
 
 def test_the_figures_are_those_of_the_ledger(week: Report, html: str) -> None:
     for state, spent_ms in week.summary.totals.state_ms.items():
-        assert f'>{state}</th><td class="n">{spent_ms / 3_600_000:,.1f}</td>' in html
+        assert f'>{state}</th><td class=n>{spent_ms / 3_600_000:,.1f}</td>' in html
 
 
 def test_a_thousand_gpus_stay_below_100_kib(week: Report) -> None:
