@@ -1,9 +1,8 @@
-"""Where the time went by pool, model and user: how much was observed, and in which states."""
+"""Where the time went by pool or host: how much was observed, and in which states."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
@@ -16,20 +15,20 @@ from analytics.sections.section import Kind, Section, SectionColumn
 from analytics.states import OBSERVED
 
 _SHORT = {"unavailable": tr("unavail.")}
-_LISTED = {"pool": 40, "model": 40, "host": 200, "holder": 10}
-_TITLES = {"pool": tr("By pool"), "model": tr("By model"), "host": tr("By host"), "holder": tr("By user")}
-_NAMES = {"pool": tr("pool"), "model": tr("model"), "host": tr("host"), "holder": tr("user")}
-_KINDS: dict[str, Kind] = {"pool": "pool", "model": "name", "host": "host", "holder": "holder"}
+_LISTED = {"pool": 40, "host": 200}
+_TITLES = {"pool": tr("By pool"), "host": tr("By host")}
+_NAMES = {"pool": tr("pool"), "host": tr("host")}
+_KINDS: dict[str, Kind] = {"pool": "pool", "host": "host"}
 
 
-def breakdown(by: str, report: Report) -> Section | None:
-    """A row for each pool, model or holder, the most GPU time first; None where there is none."""
-    groups = sorted(report.groups[by].items(), key=lambda item: -item[1].total_ms)
-    return totals_section(by, groups) if groups else None
+def pools(report: Report) -> Section | None:
+    """A row for each pool, the most GPU time first; None where there is none."""
+    groups = sorted(report.groups["pool"].items(), key=lambda item: -item[1].total_ms)
+    return totals_section("pool", groups) if groups else None
 
 
 def totals_section(by: str, groups: Sequence[tuple[str, Totals]]) -> Section:
-    """A row for each of some pools, models, hosts or holders, in the order in which they come."""
+    """A row for each of some pools or hosts, in the order in which they come."""
     # what would be written as 0.0 GPU-hours is only counted
     shown = min(_LISTED[by], sum(str(GpuHours(totals.total_ms)) != "0.0" for _, totals in groups) or len(groups))
     rest_ms = sum(totals.total_ms for _, totals in groups[shown:])
@@ -77,7 +76,3 @@ def _headline(groups: Sequence[tuple[str, Totals]]) -> str:
 
 def _name(name: str) -> str:
     return place_name(plain(name, 200))
-
-
-pools: Callable[[Report], Section | None] = partial(breakdown, "pool")
-models: Callable[[Report], Section | None] = partial(breakdown, "model")

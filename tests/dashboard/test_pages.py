@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.sections.breakdowns import models
+from analytics.sections.breakdowns import pools
 from analytics.sections.palette import DARK, LIGHT, ORDER
 from analytics.sections.report_sections import ON_PAGES
 from dashboard.app import build_app
@@ -75,11 +75,11 @@ def test_a_fault_that_nobody_foresaw_shows_no_trace(caplog: pytest.LogCaptureFix
 
 def test_a_section_of_the_report_can_stand_on_a_page(fleet_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = ("/", "/capacity", "/holders", "/quality", "/right-size")
-    monkeypatch.setattr("dashboard.pages.page.ON_PAGES", dict.fromkeys(paths, (models,)))
+    monkeypatch.setattr("dashboard.pages.page.ON_PAGES", dict.fromkeys(paths, (pools,)))
     client = build_app(LakeSource(lambda: inputs_of(fleet_lake))).server.test_client()
     for path in paths:
         found = {each["props"].get("id") for each in components(page(client, path))}
-        assert "by-model-title" in found, path
+        assert "by-pool-title" in found, path
 
 
 def test_the_pages_of_the_reports_sections_are_there() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from analytics.language.language import ENGLISH
 from analytics.ledger.summary import Totals
-from analytics.sections.breakdowns import breakdown
+from analytics.sections.breakdowns import pools
 from analytics.sections.coverage import coverage_by_day, coverage_by_pool
 from analytics.sections.days import days
 from fallow.clock import HOUR_MS
@@ -43,9 +43,7 @@ def said(text: str) -> str:
     ],
 )
 def test_a_breakdown_names_the_worst_only_where_there_is_one(totals: Totals, headline: str) -> None:
-    section = breakdown(
-        "pool", report("pool", {"train": totals, "dev": hours(gpus=1, active=1 if totals.observed_ms else 0)})
-    )
+    section = pools(report("pool", {"train": totals, "dev": hours(gpus=1, active=1 if totals.observed_ms else 0)}))
     assert section is not None
     assert said(section.headline) == headline
 
