@@ -9,7 +9,7 @@ import polars as pl
 
 from analytics.money.priced_segments import NOT_KNOWN
 from analytics.names import JOINER
-from analytics.states import IN_USE, UNOCCUPIED
+from analytics.states import IN_USE
 from analytics.workloads.model import Finding
 
 ANY = ""
@@ -32,7 +32,7 @@ class WasteKind:
 
 
 FAULTY = WasteKind("faulty", ("unavailable",), spelled=True)
-NEVER_USED = WasteKind("never_used", UNOCCUPIED, ("never_used",))
+NEVER_USED = WasteKind("never_used", ("free",), ("never_used",))
 SURPLUS = WasteKind("surplus", ("free",), ("standing_surplus", "slow_uptake"))
 ALLOCATED_IDLE = WasteKind(
     "allocated_idle",

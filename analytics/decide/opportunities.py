@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -44,12 +44,13 @@ from analytics.money.priced_segments import AMOUNT, pieces_of, unused_amount
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.names import JOINER
 from analytics.states import IN_USE, WASTED
+from analytics.workloads.commands import acts, look_command
 from analytics.workloads.model import Confidence, Context, Finding
 from analytics.workloads.packing import packings_without
 from analytics.workloads.packing_model import Packing
 from analytics.workloads.pool_need import POOL_MIN_GPUS
-from analytics.workloads.window_end import last_rows
-from fallow.clock import DAY_MS, HOUR_MS
+from analytics.workloads.window_end import last_rows, newest_rows
+from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS
 
 ACTIONS = ("return", "release", "reclaim", "right-size", "repair", "schedule off-peak", "ask")
 """What to do: give a GPU back, end an allocation, end idle work, take another card, mend, use the night, ask first."""
@@ -58,15 +59,15 @@ OPERATORS = "operators"
 """Who acts where it is nobody's own GPU."""
 
 _HORIZON_DAYS = {"return": 28, "right-size": 28, "schedule off-peak": 28}
-_WINDOWS_BACK = 4
+_WEEKS_BACK = 4
 _YEARLY_FROM_MS = DAY_MS
-"""A shorter window says nothing of a year."""
+"""A shorter history says nothing of a year."""
 _FAULTS = frozenset({"throttled", "blind_spot"})
 
 
 @dataclass(frozen=True)
 class Saving:
-    """What is saved in a year, in the report's currency: `point` as in this window, `low` and `high` as in the four before it."""
+    """What is saved in a year, in the report's currency: `point` by the mean of the last four weeks, the others by the least and the most."""
 
     low: float
     point: float
@@ -203,11 +204,25 @@ class Opportunities:
 
     @property
     def saving(self) -> Saving | None:
-        """What the ranked ones save together; the bounds are sums of bounds, which is wider than the sum's own."""
-        known = [each.saving for each in self.ranked if each.saving is not None]
-        if not known:
-            return None
-        return Saving(*(sum(getattr(each, name) for each in known) for name in ("low", "point", "high")))
+        """What the ranked ones are worth together; the bounds are sums of bounds, which is wider than the sum's own."""
+        return _sum(self.ranked)
+
+    @property
+    def given_back(self) -> Saving | None:
+        """Of that what need not be paid any more, for the GPUs go."""
+        return _sum(each for each in self.ranked if each.action == "return")
+
+    @property
+    def freed(self) -> Saving | None:
+        """Of that GPU time that others can use: nobody pays less for it until it is used or the GPUs go too."""
+        return _sum(each for each in self.ranked if each.action != "return")
+
+
+def _sum(listed: Iterable[Opportunity]) -> Saving | None:
+    known = [each.saving for each in listed if each.saving is not None]
+    if not known:
+        return None
+    return Saving(*(sum(getattr(each, name) for each in known) for name in ("low", "point", "high")))
 
 
 @dataclass(frozen=True)
@@ -261,8 +276,8 @@ class Decisions:
         return _time_on_now(self, self.review.context.inside.stretches)
 
     @cached_property
-    def swings(self) -> Mapping[str, tuple[float, float]]:
-        """By opportunity the least and the most of its time in the windows before, over that of this one; 1 is always between."""
+    def swings(self) -> Mapping[str, tuple[float, float, float]]:
+        """By opportunity the least, the mean and the most of its time in the last weeks, over that of the window, each in an hour."""
         return _swings(self)
 
 
@@ -273,30 +288,49 @@ def decide(review: Review, deadlines: Deadlines, told_ms: int | None = None) -> 
     """
     context = review.context
     found = reclaimable(context)
+    safe = found.safe_gpus
+    found = found.without(_put_off(review.findings, found))
     book = _Book(context)
+    _add_repairs(book, context)
+    _add_idle(book, review, found, safe)
+    _add_changes(book, review)
+    idle_hours = IdleHours.of(context, deadlines.zone)
+    for pool in idle_hours.windows:
+        untested = Confidence((tr("whether work would wait for these hours is not known"),))
+        book.add(Lead(_key("off_peak", pool), OFF_PEAK, None, (), (), untested))
+    claims = claims_of(book.claims, context.settings.held_min_ms)
+    told_ms = context.until_ms if told_ms is None else told_ms
+    return Decisions(review, deadlines, told_ms, book.leads, claims, found, idle_hours)
+
+
+def _add_repairs(book: _Book, context: Context) -> None:
     for key, gpus in _faulty(context).items():
-        book.add(Lead(key, FAULTY, None, gpus, book.with_state(gpus, FAULTY.states), Confidence(())))
-    for kind in (NEVER_USED, SURPLUS, ALLOCATED_IDLE, HELD_IDLE):
-        for lead in _spare(context, review.findings, found) if kind is SURPLUS else ():
+        unsure = Confidence((tr("how long it stays out of order is not known"),))
+        book.add(Lead(key, FAULTY, None, gpus, book.with_state(gpus, FAULTY.states), unsure))
+
+
+def _add_idle(book: _Book, review: Review, found: Reclaimable, safe: Collection[str]) -> None:
+    """What nobody has, and what somebody has and does not use; `safe` could go if nobody had put anything off."""
+    for kind in (NEVER_USED, SURPLUS):
+        for lead in _spare(review.context, review.findings, found) if kind is SURPLUS else ():
             book.add(lead)
         for finding in _of_kind(review.findings, kind):
-            book.add_finding(
-                finding, kind, _returnable(finding, found) if kind in (NEVER_USED, SURPLUS) else None, found
-            )
+            book.add_returnable(finding, kind, safe, found)
+    for kind in (ALLOCATED_IDLE, HELD_IDLE):
+        for finding in _of_kind(review.findings, kind):
+            book.add_finding(finding, kind)
+
+
+def _add_changes(book: _Book, review: Review) -> None:
+    """Work that runs, and could run on less or better."""
     sizing = _sizing(review, book)
     for packing in sizing.packings:
         key = "O" + packing.packing_id[1:]
         book.add(Lead(key, OVERSIZED, None, packing.gpus, packing.gpus, packing.confidence, packing=packing))
     for finding in (*sizing.moves, *_of_kind(review.findings, OVERSIZED)):
-        book.add_finding(finding, OVERSIZED, finding.gpus, found)
+        book.add_finding(finding, OVERSIZED, finding.gpus)
     for finding in _of_kind(review.findings, INEFFICIENT):
-        book.add_finding(finding, INEFFICIENT, finding.gpus, found)
-    idle_hours = IdleHours.of(context, deadlines.zone)
-    for pool in idle_hours.windows:
-        book.add(Lead(_key("off_peak", pool), OFF_PEAK, None, (), (), Confidence(())))
-    claims = claims_of(book.claims, context.settings.held_min_ms)
-    told_ms = context.until_ms if told_ms is None else told_ms
-    return Decisions(review, deadlines, told_ms, book.leads, claims, found, idle_hours)
+        book.add_finding(finding, INEFFICIENT, finding.gpus)
 
 
 class _Book:
@@ -328,15 +362,24 @@ class _Book:
         else:  # of two kinds: allocated here, held there
             self.leads[lead.opportunity_id] = replace(before, now=(*before.now, *now))
 
-    def add_finding(self, finding: Finding, kind: WasteKind, now: Sequence[str] | None, found: Reclaimable) -> None:
+    def add_finding(self, finding: Finding, kind: WasteKind, now: Sequence[str] | None = None) -> None:
         """The lead of a finding; what somebody put off takes its GPUs, so that no weaker finding asks for them."""
-        wanted = self.with_state(finding.reclaimable_gpus, kind.states) if now is None else now
+        wanted = self.with_state(finding.reclaimable_gpus, kind.states) if now is None else tuple(now)
         if finding.status == "suppressed":
             self._taken.update(wanted)
             wanted = ()
-        pool = _pool_of(wanted, found)
-        lead = Lead(opportunity_id(finding), kind, finding, finding.gpus, tuple(wanted), finding.confidence, pool)
+        lead = Lead(opportunity_id(finding), kind, finding, finding.gpus, wanted, finding.confidence)
         self.add(lead, holders_of(finding, kind))
+
+    def add_returnable(self, finding: Finding, kind: WasteKind, safe: Collection[str], found: Reclaimable) -> None:
+        """The lead of a finding about GPUs that nobody has: of those alone that can go, for the others are the reserve.
+
+        `safe` are those that could go if nobody had put anything off.
+        """
+        about = tuple(gpu for gpu in finding.reclaimable_gpus if gpu in safe)
+        now = () if finding.status == "suppressed" else self.with_state(about, kind.states)
+        lead = Lead(opportunity_id(finding), kind, finding, about, now, finding.confidence, _pool_of(now, found))
+        self.add(lead)
 
 
 def _of_kind(findings: Sequence[Finding], kind: WasteKind) -> Iterator[Finding]:
@@ -387,8 +430,16 @@ def _small(pool: PoolReclaimable) -> str:
     )  # fmt: skip
 
 
-def _returnable(finding: Finding, found: Reclaimable) -> tuple[str, ...]:
-    return tuple(gpu for gpu in finding.reclaimable_gpus if gpu in found.safe_gpus)
+def _put_off(findings: Sequence[Finding], found: Reclaimable) -> frozenset[str]:
+    """The GPUs that somebody wants to be left where they are: those of suppressed findings; of a pool's surplus all that could go."""
+    gpus: set[str] = set()
+    for each in findings:
+        if each.status == "suppressed":
+            gpus.update(each.reclaimable_gpus)
+            if each.surplus is not None:
+                of = (each.surplus.pool, each.surplus.model)
+                gpus.update(*(pool.safe_gpus for pool in found.pools if (pool.pool, pool.model) == of))
+    return frozenset(gpus)
 
 
 def _pool_of(gpus: Sequence[str], found: Reclaimable) -> PoolReclaimable | None:
@@ -425,7 +476,7 @@ def opportunities_in(
         pools=pl.col("pool").unique().sort(),
     )
     rows = {row["opportunity"]: row for row in sums.iter_rows(named=True)}
-    scope = _Part(decisions, claimed, frozenset(stretches["gpu"].unique()))
+    scope = _Part(decisions, claimed, stretches)
     absorbed = {each.finding_id for own in decisions.evidence.values() for each in own[1:]}
     listed = []
     for key, lead in decisions.leads.items():
@@ -441,17 +492,16 @@ def opportunities_in(
     return Opportunities(
         tuple(sorted(listed, key=_most_saved_first)),
         _waste(pieces, cents, context.costs.currency),
-        None if of_people else _reclaimable(decisions, stretches),
+        None if of_people else _reclaimable(decisions, scope),
     )
 
 
-def _reclaimable(decisions: Decisions, stretches: pl.DataFrame) -> Reclaimable:
+def _reclaimable(decisions: Decisions, part: _Part) -> Reclaimable:
     """That of the part's pools; not known where nothing of the part was seen at the end."""
-    last_ms = stretches.filter(pl.col("state") != "unknown").select(pl.col("end").max()).item()
-    until_ms = decisions.review.context.until_ms
+    last_ms, until_ms = part.last_ms, decisions.review.context.until_ms
     if last_ms is not None and last_ms <= until_ms - SILENT_AFTER_MS:
         return Reclaimable.of((), last_ms)
-    return decisions.reclaimable.of_gpus(frozenset(stretches["gpu"].unique()))
+    return decisions.reclaimable.of_gpus(part.here)
 
 
 def _most_saved_first(each: Opportunity) -> tuple[bool, float, float, float, str]:
@@ -554,10 +604,14 @@ def _waste(pieces: pl.DataFrame, cents: Mapping[tuple[str, str], int], currency:
 class _Part:
     """A part of the fleet's claimed time, for the savings in it."""
 
-    def __init__(self, decisions: Decisions, claimed: pl.DataFrame, gpus: frozenset[str]) -> None:
+    def __init__(self, decisions: Decisions, claimed: pl.DataFrame, stretches: pl.DataFrame) -> None:
+        """`gpus` were of the part at any time, `here` are at the end of the window; what is to be done is about those."""
         self.decisions = decisions
-        self.gpus = gpus
         context = decisions.review.context
+        seen = stretches.filter(pl.col("state") != "unknown")
+        self.gpus = frozenset(stretches["gpu"].unique())
+        self.here = frozenset(seen.join(newest_rows(context), on=("gpu", "end"), how="semi")["gpu"])
+        self.last_ms = seen.select(pl.col("end").max()).item()
         self.context = context
         self._left_low = {(each.pool, each.model): each.low for each in decisions.reclaimable.pools}
         met = claimed.join(decisions.now, on=("opportunity", "gpu"))
@@ -583,9 +637,9 @@ class _Part:
 
     def saving(self, lead: Lead) -> Saving | None:
         """What acting on an opportunity saves in a year; None where it is not known, or nothing is left to act on."""
-        now = tuple(gpu for gpu in lead.now if gpu in self.gpus)
+        now = tuple(gpu for gpu in lead.now if gpu in self.here)
         hourly = self.rates(now)
-        if not now or not hourly or self.context.until_ms - self.context.since_ms < _YEARLY_FROM_MS:
+        if not now or not hourly or self.context.until_ms - self.context.whole.first_ms < _YEARLY_FROM_MS:
             return None
         paid = hourly * HOURS_PER_YEAR
         if lead.kind in (NEVER_USED, SURPLUS):
@@ -596,9 +650,11 @@ class _Part:
         point = (self._right_size(lead, now, used_ms) if lead.kind is OVERSIZED else wasted) * self.per_year
         if point <= 0:
             return None
-        least, most = self.decisions.swings.get(lead.opportunity_id, (0.0, 1.0))
-        point = min(point, paid)
-        return Saving(point * least, point, max(point, min(point * most, paid)))
+        swing = self.decisions.swings.get(lead.opportunity_id)
+        if swing is None:
+            return None
+        low, mean, high = (min(point * each, paid) for each in swing)
+        return Saving(low, mean, paid if lead.kind is FAULTY else high)  # what is out of order may stay so
 
     def _right_size(self, lead: Lead, now: Sequence[str], used_ms: float) -> float:
         """What other cards save in the window; of a part of the work its share, of a part of a packing nothing."""
@@ -620,7 +676,7 @@ class _Part:
 
 def _opportunity(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: int) -> Opportunity:
     context, finding, key = part.context, lead.finding, lead.opportunity_id
-    now = tuple(gpu for gpu in lead.now if gpu in part.gpus)
+    now = tuple(gpu for gpu in lead.now if gpu in part.here)
     action = _action(lead, now, is_seen=not context.fell_silent)
     gpus = tuple(row["gpus"]) if row else ()
     about = gpus or tuple(gpu for gpu in lead.gpus if gpu in part.gpus) or lead.gpus
@@ -647,11 +703,19 @@ def _opportunity(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: 
         deadline_ms=_deadline_ms(part.decisions, action, lead.kind),
         evidence=part.decisions.evidence.get(key, ()),
         status="standing" if finding is None else finding.status,
-        next_command="" if finding is None else finding.next_command,
+        next_command=_next(context, finding, action, now),
         risk=_risk(lead, holder),
         simulated=all(context.inventory.simulated(gpu) for gpu in about),
         packing=lead.packing,
     )
+
+
+def _next(context: Context, finding: Finding | None, action: str, now: Sequence[str]) -> str:
+    """The finding's command; before GPUs go a look at the host of the first of them."""
+    host = context.inventory.devices[now[0]].host if now and now[0] in context.inventory.devices else None
+    if action == "return" and host is not None and (finding is None or not acts(finding.next_command)):
+        return look_command(host)
+    return "" if finding is None else finding.next_command
 
 
 def _without_names(one: Opportunity) -> Opportunity:
@@ -714,19 +778,29 @@ def _risk(lead: Lead, holder: str | None) -> Risk:
     return Risk(wrong, reserve.short_hours, reserve.hours, reserve.short_gpus, holder)
 
 
-def _swings(decisions: Decisions) -> Mapping[str, tuple[float, float]]:
-    """See `Decisions.swings`: of windows as long before this one that the lake knows from their start; 0 at least where it knows none."""
+def _swings(decisions: Decisions) -> Mapping[str, tuple[float, float, float]]:
+    """See `Decisions.swings`: of the weeks that the lake knows whole, or of all that it knows where that is less than one.
+
+    A single span says nothing of how they differ: the least is 0 then.
+    """
     context = decisions.review.context
-    length_ms = context.until_ms - context.since_ms
-    starts = [context.since_ms - back * length_ms for back in range(1, _WINDOWS_BACK + 1)]
-    starts = [start for start in starts if start >= context.whole.first_ms]
-    now = decisions.time_now
-    before = [_time_on_now(decisions, clip(context.whole.stretches, start, start + length_ms)) for start in starts]
-    found: dict[str, tuple[float, float]] = {}
-    for key, present in now.items():
-        if present > 0:
-            shares = [each.get(key, 0.0) / present for each in before]
-            found[key] = (min(1.0, *shares) if shares else 0.0, max(1.0, *shares) if shares else 1.0)
+    first_ms, until_ms = context.whole.first_ms, context.until_ms
+    spans = [(until_ms - back * WEEK_MS, until_ms - (back - 1) * WEEK_MS) for back in range(1, _WEEKS_BACK + 1)]
+    spans = [span for span in spans if span[0] >= first_ms] or [(first_ms, until_ms)]
+    rates = [
+        {
+            key: spent / (end - start)
+            for key, spent in _time_on_now(decisions, clip(context.whole.stretches, start, end)).items()
+        }
+        for start, end in spans
+    ]
+    found: dict[str, tuple[float, float, float]] = {}
+    for key, spent in decisions.time_now.items():
+        if spent > 0:
+            now = spent / (until_ms - context.since_ms)
+            shares = [each.get(key, 0.0) / now for each in rates]
+            least = min(shares) if len(shares) > 1 else 0.0
+            found[key] = (least, sum(shares) / len(shares), max(shares))
     return found
 
 

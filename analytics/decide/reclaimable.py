@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -38,12 +38,13 @@ class Reserve:
 
 @dataclass(frozen=True)
 class PoolReclaimable:
-    """The GPUs of one model in one pool that can be given back: `idle_now` - `reserve` - `broken_blocks` = `safe`.
+    """The GPUs of one model in one pool that can be given back: `idle_now` - `reserve` - `broken_blocks` - `put_off` = `safe`.
 
-    `unconfirmed` more may be idle: point samples alone say so, and each of them counts as needed.
+    `unconfirmed` more may be idle: point samples alone say so, and each of them counts as needed. `missing` were in the pool within
+    the history and are out of order or silent now: what they were needed for counts. `put_off` are left where they are because somebody suppressed a finding that names them.
     `reserve` is how many of the idle ones are kept for what the pool needs at once, `broken_blocks` how many more are kept so
     that its jobs on whole hosts still find them. `whole_nodes` of the safe GPUs are whole hosts. All of these are None where the need is not known:
-    `known_from_ms` is when it will be. `safe_gpus` names them, whole hosts first, and `safe_by_host` says on which hosts how many are. `low` and `high` are what next week leaves
+    `known_from_ms` is when it will be. `safe_gpus` names them, whole hosts first, and `gpus_by_host` says which are on which host, the most first. `low` and `high` are what next week leaves
     without a reserve, None where no week can be compared.
     """
 
@@ -52,6 +53,7 @@ class PoolReclaimable:
     gpus: int
     idle_now: int
     unconfirmed: int
+    missing: int
     reserve: int | None
     broken_blocks: int | None
     safe: int | None
@@ -59,12 +61,18 @@ class PoolReclaimable:
     low: int | None
     high: int | None
     safe_gpus: tuple[str, ...]
-    safe_by_host: Mapping[str, int]
+    gpus_by_host: Mapping[str, tuple[str, ...]]
     whole_hosts: tuple[str, ...]
     history_days: float
     known_from_ms: int | None
     reserves: tuple[Reserve, ...]
     names: frozenset[str]
+    put_off: int = 0
+
+    @property
+    def safe_by_host(self) -> Mapping[str, int]:
+        """On which hosts how many of the safe GPUs are."""
+        return {host: len(gpus) for host, gpus in self.gpus_by_host.items()}
 
     @property
     def default(self) -> Reserve | None:
@@ -76,16 +84,18 @@ class PoolReclaimable:
 class Reclaimable:
     """The same of all pools and models, which it lists; `need_unknown` are idle GPUs of those whose need is not known.
 
-    `idle_now` - `need_unknown` - `reserve` - `broken_blocks` = `safe`. `unseen_since_ms` is from when on nothing was seen up to
+    `idle_now` - `need_unknown` - `reserve` - `broken_blocks` - `put_off` = `safe`. `unseen_since_ms` is from when on nothing was seen up to
     the end that was asked for: no pool is listed then, and how many are idle is not known.
     """
 
     pools: tuple[PoolReclaimable, ...]
     idle_now: int
     unconfirmed: int
+    missing: int
     need_unknown: int
     reserve: int
     broken_blocks: int
+    put_off: int
     safe: int
     whole_nodes: int
     unseen_since_ms: int | None = None
@@ -98,9 +108,11 @@ class Reclaimable:
             each,
             idle_now=sum(one.idle_now for one in each),
             unconfirmed=sum(one.unconfirmed for one in each),
+            missing=sum(one.missing for one in each),
             need_unknown=sum(one.idle_now for one in each if one.safe is None),
             reserve=sum(one.reserve or 0 for one in each),
             broken_blocks=sum(one.broken_blocks or 0 for one in each),
+            put_off=sum(one.put_off for one in each),
             safe=sum(one.safe or 0 for one in each),
             whole_nodes=sum(one.whole_nodes or 0 for one in each),
             unseen_since_ms=unseen_since_ms,
@@ -111,10 +123,14 @@ class Reclaimable:
         """The GPUs that are safe to give back."""
         return frozenset(gpu for each in self.pools for gpu in each.safe_gpus)
 
-    def of_gpus(self, gpus: frozenset[str]) -> Reclaimable:
-        """That of the pools in which any of these GPUs is."""
-        own = (each for each in self.pools if not gpus.isdisjoint(each.names))
+    def of_gpus(self, gpus: Collection[str]) -> Reclaimable:
+        """That of the pools in which any of these GPUs is at the end of the window."""
+        own = (each for each in self.pools if not each.names.isdisjoint(gpus))
         return Reclaimable.of(own, self.unseen_since_ms)
+
+    def without(self, gpus: Collection[str]) -> Reclaimable:
+        """That without GPUs that are left where they are on request: none that is needed takes their place."""
+        return Reclaimable.of((_without(each, gpus) for each in self.pools), self.unseen_since_ms)
 
     @property
     def is_known(self) -> bool:
@@ -134,6 +150,7 @@ def reclaimable(context: Context) -> Reclaimable:
 def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimable:
     whole = need.gpus.filter(pl.col("gpu_share") == 1)
     idle, sampled = _idle(context, whole)
+    missing = need.members.filter(pl.col("gpu_share") == 1).height - whole.height
     found = need.estimate
     if found is None:
         days = need.hours.height / 24
@@ -144,6 +161,7 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
             whole.height,
             idle.height,
             sampled,
+            missing,
             *(None,) * 6,
             (),
             {},
@@ -153,8 +171,7 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
             (),
             frozenset(whole["gpu"]),
         )
-    order, hosts = _order(whole, idle), dict(whole.group_by("host").len().iter_rows())
-    most = _Most(order, hosts, hosts_needed)
+    most = _Most(_idle_hosts(whole, idle), whole["host"].n_unique(), hosts_needed)
     beyond = _beyond(idle.height, found.left, sampled)
     safe, whole_hosts = most.of(beyond)
     low, high = found.next_week
@@ -164,14 +181,15 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
         gpus=whole.height,
         idle_now=idle.height,
         unconfirmed=sampled,
+        missing=missing,
         reserve=idle.height - beyond,
         broken_blocks=beyond - len(safe),
         safe=len(safe),
-        whole_nodes=sum(hosts[host] for host in whole_hosts),
+        whole_nodes=sum(each.width for each in most.hosts if each.host in whole_hosts),
         low=None if low is None else min(low, idle.height),
         high=None if high is None else min(high, idle.height),
         safe_gpus=safe,
-        safe_by_host=_by_host(whole, safe),
+        gpus_by_host=_by_host(whole, safe),
         whole_hosts=whole_hosts,
         history_days=found.days,
         known_from_ms=None,
@@ -180,14 +198,35 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
     )
 
 
+def _without(pool: PoolReclaimable, gpus: Collection[str]) -> PoolReclaimable:
+    left = tuple(gpu for gpu in pool.safe_gpus if gpu not in gpus)
+    if len(left) == len(pool.safe_gpus):
+        return pool
+    kept = {host: tuple(gpu for gpu in own if gpu in left) for host, own in pool.gpus_by_host.items()}
+    by_host = {host: own for host, own in kept.items() if own}
+    whole = tuple(host for host in pool.whole_hosts if by_host.get(host) == pool.gpus_by_host[host])
+    return replace(
+        pool,
+        put_off=len(pool.safe_gpus) - len(left),
+        safe=len(left),
+        safe_gpus=left,
+        gpus_by_host=by_host,
+        whole_hosts=whole,
+        whole_nodes=sum(len(by_host[host]) for host in whole),
+    )
+
+
 def _beyond(idle: int, left: int, sampled: int) -> int:
     """How many idle GPUs the need leaves, if all that nothing confirms to be idle are at work."""
     return min(idle, max(0, left - sampled))
 
 
-def _by_host(whole: pl.DataFrame, gpus: Sequence[str]) -> dict[str, int]:
-    own = whole.filter(pl.col("gpu").is_in(pl.Series(gpus, dtype=pl.String).implode()))
-    return dict(own.group_by("host").len().sort("len", "host", descending=[True, False]).iter_rows())
+def _by_host(whole: pl.DataFrame, gpus: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    host_of = dict(whole.select("gpu", "host").iter_rows())
+    found: dict[str, list[str]] = defaultdict(list)
+    for gpu in gpus:
+        found[host_of[gpu]].append(gpu)
+    return {host: tuple(own) for host, own in sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))}
 
 
 def _idle(context: Context, whole: pl.DataFrame) -> tuple[pl.DataFrame, int]:
@@ -198,45 +237,64 @@ def _idle(context: Context, whole: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     return idle.filter(~pl.col("is_sampled")), int(idle["is_sampled"].sum())
 
 
-def _order(whole: pl.DataFrame, idle: pl.DataFrame) -> Mapping[str, tuple[str, ...]]:
-    """The idle GPUs by host in the order in which they go: hosts that are idle as a whole first, then the most idle; free ones before others."""
-    width = whole.group_by("host").agg(width=pl.len())
-    hosts = idle.group_by("host").agg(idle=pl.len()).join(width, on="host")
-    order = hosts.sort(pl.col("idle") == pl.col("width"), pl.col("idle"), "host", descending=[True, True, False])
-    free_first = idle.sort((pl.col("state") != "free"), "gpu")
-    found: dict[str, list[str]] = {host: [] for host in order["host"]}
-    for gpu, host in free_first.select("gpu", "host").iter_rows():
-        found[host].append(gpu)
-    return {host: tuple(gpus) for host, gpus in found.items()}
+@dataclass(frozen=True)
+class _IdleHost:
+    """The idle GPUs of a host with `width` GPUs: those that nobody has, and those that somebody would have to let go."""
+
+    host: str
+    width: int
+    free: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        return (*self.free, *self.others)
+
+
+def _idle_hosts(whole: pl.DataFrame, idle: pl.DataFrame) -> tuple[_IdleHost, ...]:
+    """The hosts with idle GPUs, the most free and then the most idle first."""
+    width = dict(whole.group_by("host").len().iter_rows())
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for gpu, host, state in idle.sort("gpu").select("gpu", "host", "state").iter_rows():
+        found.setdefault(host, ([], []))[state != "free"].append(gpu)
+    hosts = [_IdleHost(host, width[host], tuple(free), tuple(others)) for host, (free, others) in found.items()]
+    return tuple(sorted(hosts, key=lambda each: (-len(each.free), -len(each.others), each.host)))
 
 
 @dataclass(frozen=True)
 class _Most:
-    """How many can go without breaking a block; `order` are the idle GPUs by host, `hosts` how many GPUs each host has."""
+    """How many can go without breaking a block; `host_count` is how many hosts there are."""
 
-    order: Mapping[str, tuple[str, ...]]
-    hosts: Mapping[str, int]
+    hosts: tuple[_IdleHost, ...]
+    host_count: int
     hosts_needed: int
 
     def of(self, beyond: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Of so many GPUs those that can go, and the hosts that go as a whole.
 
-        A host with any GPU gone is no whole host any more: the first that go are whole ones, and hosts are only broken while more
-        whole ones stay than jobs needed at once.
+        A host with any GPU gone is no whole host any more, and hosts are only broken while more whole ones stay than jobs needed at
+        once. Whole hosts go first, then GPUs that nobody has, from as few hosts as possible, and last those that somebody has to let go.
         """
-        left, spare = beyond, len(self.hosts) - self.hosts_needed
-        gone: list[str] = []
-        whole: list[str] = []
-        for host, gpus in self.order.items():
-            if spare <= 0 or left <= 0:
-                break
-            taken = gpus[:left]
-            gone += taken
-            left -= len(taken)
-            spare -= 1
-            if len(taken) == self.hosts[host]:
-                whole.append(host)
-        return tuple(gone), tuple(whole)
+        gone: dict[str, tuple[str, ...]] = {}
+        for each in self.hosts:
+            if len(each.gpus) == each.width and self._may_take(gone, each, beyond) >= each.width:
+                gone[each.host] = each.gpus
+        whole = tuple(gone)
+        for kind in ("free", "others"):
+            for each in sorted(self.hosts, key=lambda host: host.host not in gone):
+                if each.host in whole:
+                    continue
+                taken = getattr(each, kind)[: self._may_take(gone, each, beyond)]
+                if taken:
+                    gone[each.host] = (*gone.get(each.host, ()), *taken)
+        return tuple(gpu for gpus in gone.values() for gpu in gpus), whole
+
+    def _may_take(self, gone: Mapping[str, tuple[str, ...]], host: _IdleHost, beyond: int) -> int:
+        """How many more GPUs may go from a host."""
+        is_broken, spare = host.host in gone, self.host_count - self.hosts_needed
+        if not is_broken and len(gone) >= spare:
+            return 0
+        return max(0, beyond - sum(map(len, gone.values())))
 
 
 def _reserve(need: PoolNeed, found: Surplus, margin: float, most: _Most, idle: tuple[int, int]) -> Reserve:
@@ -254,9 +312,9 @@ def _whole_hosts_needed(context: Context) -> Mapping[PoolModel, int]:
     since_ms = history_start_ms(context)
     rows = context.whole.stretches.filter(pl.col("state").is_in(IN_USE) & (pl.col("gpu_share") == 1))
     for of, need in pool_needs(context).items():
-        width = need.gpus.filter(pl.col("gpu_share") == 1).group_by("host").agg(width=pl.len())
+        width = need.members.filter(pl.col("gpu_share") == 1).group_by("host").agg(width=pl.len())
         width = width.filter(pl.col("width") > 1)
-        own = rows.filter(pl.col("gpu").is_in(need.gpus["gpu"].implode()) & (pl.col("end") > since_ms))
+        own = rows.filter(pl.col("gpu").is_in(need.members["gpu"].implode()) & (pl.col("end") > since_ms))
         found[of] = _whole_at_once(own.join(width, on="host"), since_ms, context.until_ms, quantile_of(need.pool))
     return found
 

@@ -8,7 +8,6 @@ from analytics.decide.opportunities import Opportunity
 from analytics.delivery.channels import safe as file_safe
 from analytics.delivery.model import Brief, BriefLine, Message, MessagePart
 from analytics.language.language import Language, Sentence, SentenceList
-from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.render.report import Format
 from analytics.render.report.text import TextFormat
@@ -16,7 +15,7 @@ from analytics.report.model import Report
 from analytics.report.weeks import Week
 from analytics.scope import Scope
 from analytics.sections.facts import facts
-from analytics.sections.opportunities import deadline_day, decision, owner_words, saving_words
+from analytics.sections.opportunities import a_year, deadline_day, decision, owner_words, saving_words
 from analytics.sections.wording import TITLE, asked_for, headline, scope_parts
 
 MailBody = Callable[[Report, Language], tuple[str, bytes | None]]
@@ -92,14 +91,16 @@ def _asks(report: Report) -> Iterator[Sentence]:
         yield tr("Nothing observed")
         return
     found = report.opportunities
-    safe = 0 if found.reclaimable is None or not found.reclaimable.is_known else found.reclaimable.safe
-    give = tr_many("Give back {number} GPU", "Give back {number} GPUs", safe)
-    if found.saving is not None:
-        saving = tr("{amount} {currency}", amount=Number(round(found.saving.point)), currency=found.waste.currency)
-        if safe:
-            yield tr("{give}, save {saving} a year", give=give, saving=saving)
+    currency = found.waste.currency
+    going = sum(len(each.gpus_now) for each in found.ranked if each.action == "return")
+    give = tr_many("Give back {number} GPU", "Give back {number} GPUs", going)
+    if found.given_back is not None:
+        saving = a_year(found.given_back.point, currency)
+        yield tr("{give}, save {saving} a year", give=give, saving=saving)
         yield tr("Save {saving} a year", saving=saving)
-    yield give if safe else TITLE
+    elif found.freed is not None:
+        yield tr("Free GPU time worth {saving} a year", saving=a_year(found.freed.point, currency))
+    yield give if going else TITLE
 
 
 def _part(form: Format, name: str, report: Report, language: Language) -> MessagePart:
@@ -150,7 +151,7 @@ def line(each: Opportunity, language: Language) -> BriefLine:
     text = decision(each)
     if each.saving is not None:
         saving = saving_words(each.saving, each.currency)
-        text = tr("{what}: saves {saving} a year", what=decision(each), saving=saving)
+        text = tr("{what}: worth {saving} a year", what=decision(each), saving=saving)
     detail = tr(
         "{owner}, until {when}; confidence: {grade}; {key}",
         owner=owner_words(each.owner),

@@ -21,6 +21,8 @@ def opportunities_json(found: Opportunities) -> dict[str, object]:
     return {
         "opportunities": [opportunity_json(each) for each in found.listed],
         "saving_per_year": _saving(found.saving),
+        "given_back_per_year": _saving(found.given_back),
+        "freed_per_year": _saving(found.freed),
         "waste": _waste(found.waste),
         "reclaimable": None if found.reclaimable is None else _reclaimable(found.reclaimable),
     }
@@ -115,9 +117,11 @@ def _reclaimable(found: Reclaimable) -> dict[str, object]:
     return {
         "idle_now": found.idle_now if found.unseen_since_ms is None else None,
         "unconfirmed": found.unconfirmed,
+        "missing": found.missing,
         "need_unknown": found.need_unknown,
         "reserve": found.reserve,
         "broken_blocks": found.broken_blocks,
+        "put_off": found.put_off,
         "safe": found.safe if found.is_known else None,
         "whole_nodes": found.whole_nodes if found.is_known else None,
         "pools": [_pool(each) for each in found.pools],
@@ -131,8 +135,10 @@ def _pool(each: PoolReclaimable) -> dict[str, object]:
         "gpus": each.gpus,
         "idle_now": each.idle_now,
         "unconfirmed": each.unconfirmed,
+        "missing": each.missing,
         "reserve": each.reserve,
         "broken_blocks": each.broken_blocks,
+        "put_off": each.put_off,
         "safe": each.safe,
         "whole_nodes": each.whole_nodes,
         "next_week_low": each.low,

@@ -76,7 +76,7 @@ def _facts(each: Opportunity) -> Iterator[tuple[str, Cell]]:
     """What its row in the tables does not say."""
     risk, gpus = each.risk, each.gpus_now or each.gpus
     if each.saving is not None and not each.ranked:
-        yield tr("saves a year"), saving_words(each.saving, each.currency)
+        yield tr("worth a year"), saving_words(each.saving, each.currency)
     if risk.probability is not None:
         yield tr("probability that it is wrong"), Share(risk.probability, 0)
     if risk.short_hours is not None:

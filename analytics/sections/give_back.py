@@ -28,12 +28,13 @@ def give_back(found: Reclaimable) -> Section:
             SectionColumn("idle_now", tr("idle now"), "count"),
             SectionColumn("reserve", tr("reserve"), "count"),
             SectionColumn("broken_blocks", tr("for blocks"), "count"),
+            *((SectionColumn("put_off", tr("on request"), "count"),) if found.put_off else ()),
             SectionColumn("safe", tr("safe"), "count"),
             SectionColumn("whole_nodes", tr("whole hosts"), "count"),
             SectionColumn("wrong", tr("short"), "words"),
         ),
-        rows=tuple(_row(each) for each in found.pools),
-        lines=tuple(_which(each) for each in found.pools if each.safe),
+        rows=tuple(_row(each, with_put_off=bool(found.put_off)) for each in found.pools),
+        lines=(*(_which(each) for each in found.pools if each.safe), *(_missing(each) for each in found.pools if each.missing)),
         chart=Waterfall(tr("GPUs"), tuple(_steps(found))) if found.idle_now and found.is_known else None,
         notes=(
             tr("Reserve: what the pool needed at once, with a margin of 15 %, stays. Whole hosts: as many stay as jobs had wholly at work at once."),
@@ -59,6 +60,7 @@ def give_back_sentence(found: Reclaimable) -> str:
     kept = [
         *([tr("{number} kept as reserve", number=Number(found.reserve))] if found.reserve else []),
         *([tr("{number} kept for whole hosts", number=Number(found.broken_blocks))] if found.broken_blocks else []),
+        *([tr("{number} kept on request", number=Number(found.put_off))] if found.put_off else []),
         *([_unknown(found)] if found.need_unknown else []),
     ]
     if not found.is_known:
@@ -78,7 +80,7 @@ def _unknown(found: Reclaimable) -> str:
     return tr("{number} in pools whose need is known from {moment} on", number=number, moment=Moment(min(known)))
 
 
-def _row(each: PoolReclaimable) -> tuple[Cell, ...]:
+def _row(each: PoolReclaimable, *, with_put_off: bool) -> tuple[Cell, ...]:
     reserve = each.default
     if reserve is None or reserve.hours is None:
         wrong = tr("not known")
@@ -94,6 +96,7 @@ def _row(each: PoolReclaimable) -> tuple[Cell, ...]:
                 each.idle_now,
                 each.reserve,
                 each.broken_blocks,
+                *((each.put_off,) if with_put_off else ()),
                 each.safe,
                 each.whole_nodes,
             )
@@ -114,6 +117,14 @@ def _which(each: PoolReclaimable) -> str:
     return tr("{pool}, {model}: {hosts}", pool=place_name(each.pool), model=place_name(each.model), hosts=hosts)
 
 
+def _missing(each: PoolReclaimable) -> str:
+    return tr_many(
+        "{pool}, {model}: {number} GPU is out of order, silent or gone; what it was needed for counts.",
+        "{pool}, {model}: {number} GPUs are out of order, silent or gone; what they were needed for counts.",
+        each.missing, pool=place_name(each.pool), model=place_name(each.model),
+    )  # fmt: skip
+
+
 def _steps(found: Reclaimable) -> Iterator[WaterfallStep]:
     left = found.idle_now
     yield WaterfallStep(tr("idle now"), "", 0.0, float(left), Number(left))
@@ -121,6 +132,7 @@ def _steps(found: Reclaimable) -> Iterator[WaterfallStep]:
         (tr("need not known"), found.need_unknown, "unknown"),
         (tr("kept as reserve"), found.reserve, "reserved"),
         (tr("kept for whole hosts"), found.broken_blocks, "held"),
+        (tr("kept on request"), found.put_off, "low"),
     ):
         left -= number
         if number:

@@ -8,6 +8,7 @@ from analytics.language.quantities import Amount, GpuHours, Moment, Number, Shar
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.report.model import Report
+from analytics.sections.opportunities import a_year
 from analytics.sections.section import Cell
 
 
@@ -57,14 +58,18 @@ def _waste_lines(report: Report) -> tuple[str, ...]:
 def _saved(report: Report) -> KeyFigure:
     found = report.opportunities
     number, saving = len(found.ranked), found.saving
-    label, unsure = tr("Would save a year"), len(found.to_look_at)
+    label, unsure = tr("Worth a year"), len(found.to_look_at)
     look = tr_many("{number} more thing to look at", "{number} more things to look at", unsure)
     if saving is None:
         return KeyFigure(label, None, (tr("no decision is known to save something"), look), "reserved")
     bounds = tr("between {low} and {high}", low=Number(round(saving.low)), high=Number(round(saving.high)))
-    point = tr("{amount} {currency}", amount=Number(round(saving.point)), currency=report.money.currency)
+    currency, parts = report.money.currency, list[str]()
+    if found.given_back is not None:
+        parts.append(tr("{amount} not to be paid any more", amount=a_year(found.given_back.point, currency)))
+    if found.freed is not None:
+        parts.append(tr("{amount} of GPU time for others", amount=a_year(found.freed.point, currency)))
     decisions = tr_many("by {number} decision", "by {number} decisions", number)
-    return KeyFigure(label, point, (decisions, bounds, look), "reserved")
+    return KeyFigure(label, a_year(saving.point, currency), (decisions, bounds, *parts), "reserved")
 
 
 def _given_back(report: Report) -> KeyFigure:

@@ -228,7 +228,7 @@ def _rows(ask: Ask, before: int) -> tuple[tuple[Sentence, str | Quantity], ...]:
         *(
             []
             if ask.saving is None or ask.saving.point <= 0
-            else [(tr("saves a year"), saving_words(ask.saving, ask.currency))]
+            else [(tr("worth a year"), saving_words(ask.saving, ask.currency))]
         ),
         *([(tr("user"), plain(ask.holder))] if ask.to_operators and ask.action == RELEASE and ask.holder else []),
         *([(tr("job"), plain(ask.job))] if ask.job and not ask.to_operators else []),

@@ -54,7 +54,7 @@ def opportunities(found: Opportunities, first: int | None = _RANKED_FIRST, *, in
 _COLUMNS = (
     SectionColumn("opportunity", tr("decision"), "sentence"),
     SectionColumn("owner", tr("who acts"), "words"),
-    SectionColumn("saving", tr("saves a year"), "words"),
+    SectionColumn("saving", tr("worth a year"), "words"),
     SectionColumn("confidence", tr("confidence"), "grade"),
     SectionColumn("gpus", tr("GPUs"), "count"),
     SectionColumn("pool", tr("pool"), "pool"),
@@ -66,8 +66,8 @@ _BEHIND = frozenset({"gpus", "pool", "cost", "next"})
 
 
 _BASIS = tr(
-    "Each GPU is in one decision. What is given back saves its whole price, anything else the wasted time on those GPUs: as in this window every week, "
-    "from the least to the most of the four windows before. Ranked by what it saves."
+    "Each GPU is in one decision. What is given back saves its whole price; anything else frees time for others, priced as the waste on those GPUs "
+    "in the last four weeks, from the least to the most of them. Ranked by that."
 )
 
 
@@ -131,13 +131,14 @@ def waste(found: Opportunities) -> Section:
 
 
 def _by_action(found: Opportunities) -> Iterator[tuple[Cell, ...]]:
-    actions = dict.fromkeys(each.action for each in found.listed)
-    for action in actions:
-        own = [each for each in found.listed if each.action == action]
+    actions: dict[str, list[Opportunity]] = {}
+    for each in found.listed:
+        actions.setdefault(ACTION_WORDS[each.action] if each.is_standing else tr("put off on request"), []).append(each)
+    for words, own in actions.items():
         cents = [each.cents for each in own if each.cents is not None]
         gpu_ms = sum(each.gpu_ms for each in own)
         yield (
-            ACTION_WORDS[action],
+            words,
             Number(len(own)),
             GpuHours(gpu_ms),
             Number(from_cents(sum(cents) if cents else None), 2),
@@ -187,22 +188,41 @@ def _unconfirmed(spent: Waste) -> Iterator[str]:
 
 def saving_headline(found: Opportunities) -> str:
     """What the ranked decisions save together."""
-    saved, number = found.saving, len(found.ranked)
+    saved, number, currency = found.saving, len(found.ranked), found.waste.currency
     if saved is None:
         return tr("No decision is known to save something in this window.")
-    return tr_many(
-        "{number} decision would save {saving} a year.",
-        "{number} decisions would save {saving} a year.",
-        number,
-        saving=saving_words(saved, found.waste.currency),
+    total = saving_words(saved, currency)
+    if found.given_back is None:
+        return tr_many(
+            "{number} decision would free GPU time worth {saving} a year for others.",
+            "{number} decisions would free GPU time worth {saving} a year for others.",
+            number, saving=total,
+        )  # fmt: skip
+    if found.freed is None:
+        return tr_many(
+            "{number} decision would save {saving} a year.",
+            "{number} decisions would save {saving} a year.",
+            number, saving=total,
+        )  # fmt: skip
+    return tr(
+        "{number} decisions are worth {saving} a year: {paid} need not be paid any more, {freed} are GPU time freed for others.",
+        number=Number(number),
+        saving=total,
+        paid=a_year(found.given_back.point, currency),
+        freed=a_year(found.freed.point, currency),
     )
+
+
+def a_year(amount: float, currency: str) -> str:
+    """`12,300 USD`: an estimate has no cents."""
+    return tr("{amount} {currency}", amount=Number(round(amount)), currency=currency)
 
 
 def saving_words(saving: Saving, currency: str) -> str:
     """`12,300 USD (8,000 to 14,000)`."""
     low, point, high = (Number(round(each)) for each in (saving.low, saving.point, saving.high))
     if round(saving.low) == round(saving.high):
-        return tr("{amount} {currency}", amount=point, currency=currency)
+        return a_year(saving.point, currency)
     return tr("{amount} {currency} ({low} to {high})", amount=point, currency=currency, low=low, high=high)
 
 

@@ -47,7 +47,7 @@ def by_group(found: Opportunities, by: GroupBy) -> Section:
             SectionColumn("name", tr("who acts") if by == "owner" else tr("pool"), "words" if by == "owner" else "pool"),
             SectionColumn("decisions", tr("decisions"), "count"),
             SectionColumn("gpus", tr("GPUs"), "count"),
-            SectionColumn("saving", tr("saves a year"), "words"),
+            SectionColumn("saving", tr("worth a year"), "words"),
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
             SectionColumn("cost", tr("wasted in this window"), "money"),
         ),

@@ -35,13 +35,16 @@ PoolModel = tuple[str, str]
 class PoolNeed:
     """GPUs of one model in one pool that can do work at the end of the window, and what of them is needed.
 
-    `gpus` has gpu, host, gpu_share, state, holder_source and is_sampled (whether point samples alone call it idle), `hours` what `demand` says of each hour. `estimate` is None where
-    the history is too short. `a_week_ago` is how many of the GPUs were there then.
+    `gpus` has gpu, host, gpu_share, state, holder_source and is_sampled (whether point samples alone call it idle). `members` has gpu,
+    host and gpu_share of all that were in it within the history, those that are out of order or silent now included: `hours`, what
+    `demand` says of each hour, is about them. `estimate` is None where the history is too short. `a_week_ago` is how many of
+    `gpus` were there then.
     """
 
     pool: str
     model: str
     gpus: pl.DataFrame
+    members: pl.DataFrame
     hours: pl.DataFrame
     estimate: Surplus | None
     until_ms: int
@@ -63,27 +66,33 @@ def pool_needs(context: Context) -> Mapping[PoolModel, PoolNeed]:
     now = _in_order(context)
     if now.is_empty():
         return {}
-    hours = demand(context.whole.stretches, now, context.until_ms)
+    members = _members(context)
+    hours = demand(context.whole.stretches, members, context.until_ms)
     own = {
-        (str(pool), str(model)): (gpus, hours.filter((pl.col("pool") == pool) & (pl.col("model") == model)))
+        (str(pool), str(model)): (gpus, members.filter(pool=pool, model=model), hours.filter(pool=pool, model=model))
         for (pool, model), gpus in now.group_by("pool", "model", maintain_order=True)
     }
     off = largest_errors(
         errors(pool, float(gpus["gpu_share"].sum()), each, context.until_ms)
-        for (pool, _), (gpus, each) in own.items()
+        for (pool, _), (gpus, _, each) in own.items()
         if gpus["gpu_share"].sum() >= POOL_MIN_GPUS
     )
-    return {of: _need(context, of, gpus, each, off) for of, (gpus, each) in own.items()}
+    return {of: _need(context, of, frames, off) for of, frames in own.items()}
 
 
 def _need(
-    context: Context, of: PoolModel, gpus: pl.DataFrame, hours: pl.DataFrame, off: tuple[float, float] | None
+    context: Context,
+    of: PoolModel,
+    frames: tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame],
+    off: tuple[float, float] | None,
 ) -> PoolNeed:
+    gpus, members, hours = frames
     found = estimate(of[0], float(gpus["gpu_share"].sum()), hours, context.until_ms)
     before = context.whole.stretches.filter(pl.col("time") < context.until_ms - WEEK_MS)["gpu"].unique()
     return PoolNeed(
         *of,
         gpus,
+        members,
         hours,
         None if found is None else replace(found, next_week_errors=off),
         context.until_ms,
@@ -100,11 +109,28 @@ def history_start_ms(context: Context) -> int:
 def _in_order(context: Context) -> pl.DataFrame:
     """The GPUs of the fleet that can do work at the end of the window: gpu, host, gpu_share, state, pool and model."""
     last = last_rows(context).filter((pl.col("state") != "unavailable") & (pl.col("gpu_share") > 0))
-    gpus = [_whole_card(context, gpu) for gpu in last["gpu"]]
     own = ("gpu", "host", "gpu_share", "state", "holder_source", "stretch_start")
-    return last.select(
-        *own, is_sampled=pl.col("unconfirmed_ms") > UNCONFIRMED_MAX * (pl.col("end") - pl.col("time"))
-    ).with_columns(
+    is_sampled = pl.col("unconfirmed_ms") > UNCONFIRMED_MAX * (pl.col("end") - pl.col("time"))
+    return _in_pools(context, last.select(*own, is_sampled=is_sampled))
+
+
+def _members(context: Context) -> pl.DataFrame:
+    """Every GPU that was seen within the history, by what was seen last: gpu, host, gpu_share, pool and model.
+
+    The work of those that are gone, silent or out of order has to go somewhere.
+    """
+    since_ms = history_start_ms(context) - WEEK_MS
+    rows = context.whole.stretches.filter(
+        (pl.col("end") > since_ms) & (pl.col("state") != "unknown") & (pl.col("gpu_share") > 0)
+    )
+    last = rows.sort("gpu", "end").unique("gpu", keep="last", maintain_order=True)
+    return _in_pools(context, last.select("gpu", "host", "gpu_share"))
+
+
+def _in_pools(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
+    """With pool and model of each GPU."""
+    gpus = [_whole_card(context, gpu) for gpu in rows["gpu"]]
+    return rows.with_columns(
         pool=pl.Series([context.inventory.pool(gpu) for gpu in gpus], dtype=pl.String),
         model=pl.Series([context.inventory.model(gpu) for gpu in gpus], dtype=pl.String),
     )

@@ -33,7 +33,7 @@ _COLUMNS = (
     ("decision", tr("decision"), "text", 380),
     ("action", tr("action"), "text", 115),
     ("owner", tr("who acts"), "text", 115),
-    ("saving", tr("saves a year"), NUMBER, 210),
+    ("saving", tr("worth a year"), NUMBER, 210),
     ("confidence", tr("confidence"), RANK, 110),
     ("gpus", tr("GPUs to act on"), NUMBER, 100),
     ("pool", tr("pool"), "text", 100),
@@ -149,7 +149,7 @@ def _facts(view: View, each: Opportunity) -> Iterator[tuple[str, Any]]:
     if each.host:
         yield tr("host"), [_link(view, "host", host) for host in each.host.split(JOINER)]
     saved = tr("not known") if each.saving is None else saving_words(each.saving, each.currency)
-    yield tr("saves a year"), view.translate(saved)
+    yield tr("worth a year"), view.translate(saved)
     yield tr("confidence"), view.translate(tr(each.confidence.grade))
     yield tr("wasted in this window"), words.shown(cost_cell(each))
     yield tr("GPU-hours"), words.shown(GpuHours(each.gpu_ms))

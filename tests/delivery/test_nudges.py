@@ -130,7 +130,7 @@ def test_operators_read_what_they_own_with_what_it_saves(lake: Lake, tmp_path: P
     text = " ".join(made.text.split())
     assert made.subject == "4 GPUs to give back or see to, the first by 23 Nov 2026"
     assert "nobody but you can do; each GPU stands here once" in text
-    assert "wasted: 1.0 GPU-hours, 123.45 USD saves a year: 2,000 USD (1,000 to 3,000)" in text
+    assert "wasted: 1.0 GPU-hours, 123.45 USD worth a year: 2,000 USD (1,000 to 3,000)" in text
     assert "user: ann" in text
     assert "Please look at it by the end of 4 Dec 2026." in text
     assert len(message(nudge, "fr").subject) <= 70 - len("SIMULATED: ")
