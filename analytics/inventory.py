@@ -75,6 +75,11 @@ class Inventory:
         device = self.devices.get(gpu)
         return (device.pool if device else None) or NO_POOL
 
+    def card_of(self, gpu: str) -> str:
+        """The GPU that a MIG instance is a part of; the GPU itself where it is none."""
+        device = self.devices.get(gpu)
+        return gpu if device is None or device.parent_gpu is None else device.parent_gpu
+
     def instances(self, host: str) -> Mapping[str, Instance]:
         """The MIG instances of a host whose GPU and size are known."""
         return self._instances.get(host, {})

@@ -51,7 +51,7 @@ class Scope:
     def has_gpu(self, gpu: str, inventory: Inventory) -> bool:
         """Whether a GPU is in the pool and of the model that are asked for, by what is known of it last."""
         return (self.pool is None or inventory.pool(gpu) == self.pool) and (
-            self.model is None or inventory.model(gpu) == self.model
+            self.model is None or inventory.model(inventory.card_of(gpu)) == self.model
         )
 
     @property

@@ -13,18 +13,21 @@ from analytics.decide.readiness import waiting_rules
 from analytics.inventory import simulated_text
 from analytics.language.language import Language
 from analytics.language.languages import CODES, language
-from analytics.language.plain_text import moment
+from analytics.language.plain_text import moment, plain
+from analytics.language.sentences import tr
+from analytics.names import JOINER
 from analytics.render.opportunities_json import COLUMNS, opportunities_json, opportunity_row
 from analytics.render.report.text import for_text, section_text
 from analytics.report.model import Whole
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
+from analytics.sections.facts import whose_prices
 from analytics.sections.give_back import give_back
 from analytics.sections.opportunities import opportunities, to_look_at, waste
 from analytics.sections.readiness import waiting
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from fallow.clock import SystemClock, format_ms
-from fallow.errors import UsageError
+from fallow.errors import FallowError, UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,14 +55,20 @@ def run(args: argparse.Namespace) -> int:
     part = whole.part(scope)
     found = whole.opportunities(scope, part)
     if args.owner is not None:
-        found = replace(found, listed=tuple(each for each in found.listed if each.owner == args.owner))
+        found = _of_owner(found, args.owner)
     simulated = simulated_text(
         whole.inventory.count_simulated(part.inside.stretches["gpu"].unique()), part.summary.totals.gpus
     )
     late = waiting_rules(whole.review.context)
+    basis = whole.money.of(part.inside, whole.inventory).basis
     if args.json:
         window = {"since": format_ms(part.summary.since_ms), "until": format_ms(part.summary.until_ms)}
-        content = {"window": window, **opportunities_json(found), "waiting": [each.as_json() for each in late]}
+        content = {
+            "window": window,
+            "prices": sorted({each.price.origin for each in basis if each.price is not None}),
+            **opportunities_json(found),
+            "waiting": [each.as_json() for each in late],
+        }
         print(json.dumps(content, indent=2, ensure_ascii=False))
     elif args.csv:
         writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
@@ -68,19 +77,32 @@ def run(args: argparse.Namespace) -> int:
     else:
         said = for_text(speaks)
         window_text = f"{moment(part.summary.since_ms)} to {moment(part.summary.until_ms)}"
+        prices = tr("{label}: {value}", label=tr("prices"), value=whose_prices(basis, found.waste.currency))
         more = waiting(late)
-        head = [window_text, *([simulated] if simulated else []), *([said.translate(more)] if more else [])]
-        print("\n\n".join([*head, *_blocks(found, said)]))
+        about = [window_text, said.translate(prices)]
+        head = ["\n".join(about), *([simulated] if simulated else []), *([said.translate(more)] if more else [])]
+        print("\n\n".join([*head, *_blocks(found, said, is_all=args.owner is None)]))
     if simulated and (args.json or args.csv):
         print(f"fallow: {simulated}", file=sys.stderr)
     return 0
 
 
-def _blocks(found: Opportunities, said: Language) -> list[str]:
+def _of_owner(found: Opportunities, owner: str) -> Opportunities:
+    """What one has to act on, alone or with others; raises FallowError for whoever has nothing to do."""
+    own = tuple(each for each in found.listed if owner in each.owner.split(JOINER))
+    if not own:
+        owners = sorted({name for each in found.listed for name in each.owner.split(JOINER)})
+        known = ", ".join(map(plain, owners)) or "nobody"
+        raise FallowError(f"{plain(owner)} has nothing to act on in this window", f"who has: {known}")
+    return replace(found, listed=own)
+
+
+def _blocks(found: Opportunities, said: Language, *, is_all: bool) -> list[str]:
+    """What goes back and how the waste adds up are about everybody's."""
     sections = (
-        *((give_back(found.reclaimable),) if found.reclaimable is not None else ()),
+        *((give_back(found.reclaimable),) if found.reclaimable is not None and is_all else ()),
         opportunities(found, None),
         to_look_at(found),
-        waste(found),
+        *((waste(found),) if is_all else ()),
     )
     return [section_text(each, said) for each in sections if each is not None]

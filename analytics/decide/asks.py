@@ -194,7 +194,7 @@ def _ask(one: Opportunity, holder: str | None, gpus: tuple[str, ...], basis: Bas
         currency=one.currency,
         gpu_ms=one.gpu_ms if whole else None,
         unconfirmed_ms=one.unconfirmed_ms,
-        saving=None if is_share else one.saving,
+        saving=one.saving if one.ranked and not is_share else None,
         since_ms=None if leading is None else leading.since_ms,
         confidence=one.confidence,
         evidence=evidence,

@@ -81,6 +81,11 @@ class Account:
         """What was paid for time in which kernels ran."""
         return sum(self.state_cents[state] for state in IN_USE)
 
+    @property
+    def useful_cents(self) -> int:
+        """The same without the unused part of low time."""
+        return self.used_cents - self.low_unused_cents
+
     def unused_cents(self, totals: Totals) -> int:
         """What was paid for `Totals.wasted_ms` of the same time."""
         open_cents = self.open_cents if totals.leaves_open else {}

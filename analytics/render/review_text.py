@@ -155,10 +155,14 @@ def _ahead(context: Context) -> str:
 
 
 def _worth(sums: FindingTotals) -> str:
-    surely = f" (each counted once), {sums.gpus_to_take_surely} with high confidence" if sums.gpus_to_take else ""
+    surely = (
+        f" (each counted once), {sums.gpus_to_take_surely} of them with high confidence" if sums.gpus_to_take else ""
+    )
     asked = f"; {count(sums.gpus_to_ask, 'GPU')} to ask about" if sums.gpus_to_ask else ""
     unpriced = f"; {count(sums.unpriced, 'finding')} without a price" if 0 < sums.unpriced < sums.findings else ""
-    return f"{count(sums.gpus_to_take, 'GPU') if sums.gpus_to_take else 'no GPU'} can be taken back{surely}{asked}{unpriced}"
+    named_text = count(sums.gpus_to_take, "GPU") if sums.gpus_to_take else "no GPU"
+    spare = "; `fallow opportunities` says how many of them the pools can spare" if sums.gpus_to_take else ""
+    return f"{named_text} to take back{surely}{asked}{unpriced}{spare}"
 
 
 def _by_rule(sums: FindingTotals) -> list[str]:

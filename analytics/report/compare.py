@@ -16,7 +16,7 @@ from fallow.clock import HOUR_MS, Window, from_ms, to_ms
 from fallow.errors import UsageError
 
 FIGURES = (
-    "waste_money", "paid_money", "used_money", "unused_money", "free_money", "reserved_money", "held_money", "unavailable_money",
+    "waste_money", "paid_money", "useful_money", "free_money", "reserved_money", "held_money", "unavailable_money",
     "unused_share", "free_share", "reserved_share", "held_share", "active_share", "efficiency", "idle_gpus", "gpus", "observed",
 )  # fmt: skip
 """What is compared, in the order in which it is shown."""
@@ -124,9 +124,8 @@ def _side(whole: Whole, scope: Scope, window: Window) -> Side:
 
 def _more(own: Figures) -> Mapping[str, tuple[str, float | None]]:
     """What only a comparison has."""
-    cents, totals = own.waste_cents, own.totals
+    totals = own.totals
     return {
-        "waste_money": ("money", None if cents is None else cents / 100),
         "idle_gpus": ("gpus", own.idle_gpus),
         # what point samples leave open would pass for a change
         "efficiency": ("share", None if totals.leaves_open else own.account.efficiency),

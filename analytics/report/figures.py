@@ -63,6 +63,11 @@ class UserFigures:
     ranked: int
     efficiency_rank: EfficiencyRank | None
 
+    @property
+    def low_unused_ms(self) -> float:
+        """What its activity leaves of the low time."""
+        return max(0.0, self.allocated_ms - self.effective_ms - self.held_ms - self.reserved_ms)
+
 
 @dataclass(frozen=True)
 class BackTest:

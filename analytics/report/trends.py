@@ -12,7 +12,6 @@ from analytics.money.accounts import Account
 from analytics.report.coverage import Seen
 from analytics.report.figures import Trend
 from analytics.report.weeks import Week
-from analytics.states import IN_USE
 from fallow.clock import HOUR_MS, Window
 from fallow.schema import STATES
 
@@ -46,7 +45,7 @@ class Figures:
 
     @property
     def waste_cents(self) -> int | None:
-        """What was paid for time in which the GPUs did not work, unavailable time included; None without a price."""
+        """What was paid for time in which the GPUs did not work, also for unavailable time and the unused part of low; None without a price."""
         return None if self.account.paid_cents is None else self.account.waste_cents(self.totals)
 
     @property
@@ -76,11 +75,11 @@ class Figures:
     def _figures(self) -> Mapping[str, tuple[str, float | None]]:
         totals = self.totals
         paid = self.account.paid_cents
-        cents = self.account.state_cents
         apart = totals.leaves_open
         money: dict[str, float | None] = {
             "paid": None if paid is None else paid / 100,
-            "used": None if paid is None else sum(cents[state] for state in IN_USE) / 100,
+            "useful": None if paid is None else self.account.useful_cents / 100,
+            "waste": None if self.waste_cents is None else self.waste_cents / 100,
             "unused": None if paid is None else self.account.unused_cents(totals) / 100,
             "unconfirmed": None if paid is None else sum(self.account.open_cents.values()) / 100 if apart else 0.0,
         }

@@ -74,10 +74,15 @@ def _project_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
 
 
 def wind_down_findings(context: Context) -> Iterator[Finding]:
-    """Users whose work has faded, or whose project ends, while GPUs are theirs: one finding per user or line of the owners file."""
+    """Users whose work has faded, or whose project ends, while GPUs are theirs: one finding per user or line of the owners file.
+
+    A GPU is in one of them: that of a project which is over says more.
+    """
     now = last_rows(context).filter(pl.col("state").is_in(ALLOCATED))
-    yield from _faded_findings(context, now)
-    yield from _project_findings(context, now)
+    projects = list(_project_findings(context, now))
+    over = {gpu for each in projects for gpu in each.reclaimable_gpus}
+    yield from _faded_findings(context, now.filter(~pl.col("gpu").is_in(list(over))))
+    yield from projects
 
 
 WIND_DOWN = Rule(

@@ -13,8 +13,7 @@ from analytics.sections.section import Cell, Section, SectionColumn
 _NAMES = {
     "waste_money": tr("waste"),
     "paid_money": tr("paid"),
-    "used_money": tr("paid for use"),
-    "unused_money": tr("paid for nothing"),
+    "useful_money": tr("paid for useful time"),
     "free_money": tr("cost of free time"),
     "reserved_money": tr("cost of reserved time"),
     "held_money": tr("cost of held time"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from analytics.language.language import Language, Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, GpuHours, Moment, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
+from analytics.money.window_money import PriceBasis
 from analytics.report.coverage import Seen, Silent
 from analytics.report.model import Report
 from analytics.sections.data_age import data_age
@@ -34,7 +35,7 @@ def facts(report: Report, language: Language) -> list[tuple[str, str]]:
             held=Span(settings.idle_after_ms), finding=Span(report.held_min_ms),
             low=Number(settings.low_below_pct),
         ),
-        tr("prices"): _prices(report),
+        tr("prices"): whose_prices(report.money.basis, report.money.currency),
         tr("made by"): f"fallow {report.version}",
     }  # fmt: skip
     if report.left_out:
@@ -105,22 +106,28 @@ def _since(silent: Silent) -> str:
     return tr("{gpus} of {host} since {moment}", gpus=gpus, host=host, moment=moment)
 
 
-def _prices(report: Report) -> str:
-    priced = [each.price for each in report.money.basis if each.price is not None]
+def whose_prices(basis: Iterable[PriceBasis], currency: str) -> str:
+    """Whose prices they are, and of which days: nobody pays what a list says."""
+    priced = [each.price for each in basis if each.price is not None]
     dates = sorted(price.date for price in priced if price.date is not None)
     if not priced:
         return tr("none known: nothing is said of money")
-    whose = (
-        tr("public list prices, not what you pay")
-        if all(each.origin == "catalog" for each in priced)
-        else tr("the site's own")
-    )
+    whose = _WHOSE[frozenset(each.origin for each in priced)]
     if not dates:
-        return tr("{whose}, in {currency}", whose=whose, currency=report.money.currency)
+        return tr("{whose}, in {currency}", whose=whose, currency=currency)
     first, last = Date(dates[0]), Date(dates[-1])
     span: str | Date = first if first == last else tr("{first} to {last}", first=first, last=last)
     if len(dates) < len(priced):
         span = tr(
             "{dates} ({dated} of {number} are dated)", dates=span, dated=Number(len(dates)), number=Number(len(priced))
         )
-    return tr("{whose}, in {currency}, of {dates}", whose=whose, currency=report.money.currency, dates=span)
+    return tr("{whose}, in {currency}, of {dates}", whose=whose, currency=currency, dates=span)
+
+
+_WHOSE = {
+    frozenset({"site"}): tr("the site's own"),
+    frozenset({"catalog"}): tr("public list prices, not what you pay"),
+    frozenset({"site", "catalog"}): tr(
+        "the site's own for some GPUs, public list prices, not what you pay, for the others"
+    ),
+}

@@ -13,7 +13,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Day, GpuHours, Moment, Quantity, from_cents
 from analytics.language.sentences import tr, tr_many
 from analytics.sections.evidence_text import evidence
-from analytics.sections.finding_heading import cost_of, cost_words, heading
+from analytics.sections.finding_heading import cost_words, heading
 from analytics.sections.opportunities import deadline_day, saving_words
 from analytics.workloads.model import Finding
 from fallow.clock import DAY_MS, WEEK_MS, utc_day
@@ -276,10 +276,8 @@ def _answer_commands(ask: Ask) -> tuple[str, ...]:
 
 
 def _evidence(finding: Finding) -> Sentence:
-    """A finding with its own GPUs, time and cost, which may be more than what is asked for."""
-    cost = [] if finding.cost is None else [cost_of(finding)]
-    sums = SentenceList([*cost, tr("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms))], ", ")
+    """A finding with its own GPUs and time, which may be more than what is asked for; what is asked for has the one price."""
     return tr(
         "{finding_id}: {heading}; {sums}; {evidence}",
-        finding_id=finding.finding_id, heading=heading(finding), sums=sums, evidence=evidence(finding),
+        finding_id=finding.finding_id, heading=heading(finding), sums=tr("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), evidence=evidence(finding),
     )  # fmt: skip

@@ -9,7 +9,6 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share, from_cents
 from analytics.language.sentences import tr
 from analytics.ledger.summary import OPEN_FROM, ratio
-from analytics.money.efficiency_ranks import EfficiencyRank
 from analytics.report.figures import UserFigures
 from analytics.report.model import Report
 from analytics.sections.names import NAME_MOST, account_name, card_name
@@ -46,9 +45,10 @@ def _people(report: Report, kind: str, title: str, people: Sequence[UserFigures]
         columns=(
             SectionColumn("name", tr("name"), "team" if kind == "team" else "holder"),
             *((SectionColumn("team", tr("team"), "team"),) if with_team else ()),
-            SectionColumn("bar", tr("used, held, reserved"), "bar"),
+            SectionColumn("bar", tr("useful, low, held, reserved"), "bar"),
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            SectionColumn("used", tr("used"), "gpu_hours"),
+            SectionColumn("useful", tr("useful"), "gpu_hours"),
+            SectionColumn("low", tr("low, unused"), "gpu_hours"),
             SectionColumn("held", tr("held idle"), "gpu_hours"),
             SectionColumn("reserved", tr("reserved"), "gpu_hours"),
             SectionColumn("efficiency", tr("efficiency"), "share"),
@@ -67,7 +67,7 @@ def _people(report: Report, kind: str, title: str, people: Sequence[UserFigures]
             *unconfirmed_note(sum(each.open_ms for each in ordered) if any(map(_is_open, ordered)) else 0),
         ) if ordered else (),
         terms=(term("efficiency"), term("effective time")) if ordered else (),
-        states=("active", "held", "reserved") if ordered else (),
+        states=("active", "low", "held", "reserved") if ordered else (),
         wide=True,
     )  # fmt: skip
 
@@ -103,11 +103,14 @@ def efficiency(person: UserFigures) -> Share | str | None:
     return tr("{share} or more", share=share) if share and _is_open(person) else share
 
 
-def _rank(rank: EfficiencyRank | None) -> str:
-    """Empty for those who had their model to themselves."""
+def _rank(person: UserFigures) -> str:
+    """With the efficiency on the model that is compared, where it is not that of the row; empty for those who had theirs to themselves."""
+    rank = person.efficiency_rank
     if rank is None:
         return ""
-    return tr("{rank}/{compared} {model}", rank=Number(rank.place), compared=Number(rank.compared), model=card_name(rank.model))  # fmt: skip
+    place = tr("{rank}/{compared} {model}", rank=Number(rank.place), compared=Number(rank.compared), model=card_name(rank.model))  # fmt: skip
+    own, compared = (None if share is None else round(100 * share, 1) for share in (person.efficiency, rank.efficiency))
+    return place if own == compared else tr("{label}: {value}", label=place, value=Share(rank.efficiency))
 
 
 def low_note(people: Sequence[UserFigures]) -> list[str]:
@@ -129,17 +132,17 @@ def _name(person: UserFigures) -> str:
 
 
 def _row(each: UserFigures, most_ms: float, *, with_team: bool, with_money: bool) -> tuple[Cell, ...]:
-    used_ms = each.allocated_ms - each.held_ms - each.reserved_ms
-    spans = {"active": used_ms, "held": each.held_ms, "reserved": each.reserved_ms}
+    spans = {"active": each.effective_ms, "low": each.low_unused_ms, "held": each.held_ms, "reserved": each.reserved_ms}
     return (
         _name(each),
         *((plain(each.team, NAME_MOST) if each.team else "",) if with_team else ()),
         StateBar({state: ratio(span_ms, most_ms) or 0.0 for state, span_ms in spans.items()}),
         GpuHours(each.allocated_ms),
-        GpuHours(used_ms),
+        GpuHours(each.effective_ms),
+        GpuHours(each.low_unused_ms),
         GpuHours(each.held_ms),
         GpuHours(each.reserved_ms),
         efficiency(each),
-        _rank(each.efficiency_rank),
+        _rank(each),
         *((Number(from_cents(each.cents), 2),) if with_money else ()),
     )

@@ -16,17 +16,17 @@ from fallow.clock import DAY_MS
 
 _NAMES = {
     "unused_share": tr("unused share"),
-    "unused_money": tr("paid for nothing"),
+    "waste_money": tr("waste"),
     "unused": tr("unused GPU-hours"),
     "unconfirmed": tr("not confirmed, GPU-hours"),
     "unconfirmed_money": tr("paid for what is not confirmed"),
     "total": tr("all GPU-hours"),
     "paid_money": tr("paid"),
-    "used_money": tr("paid for use"),
+    "useful_money": tr("paid for useful time"),
     "gpus": tr("GPUs"),
     "observed": tr("observed share"),
 }
-_ROWS = ("unused_share", "unused_money", "unused", "unconfirmed_money", "unconfirmed", *USED_FIRST, "total", "paid_money", "used_money", "gpus", "observed")  # fmt: skip
+_ROWS = ("unused_share", "waste_money", "unused", "unconfirmed_money", "unconfirmed", *USED_FIRST, "total", "paid_money", "useful_money", "gpus", "observed")  # fmt: skip
 _ONLY_WHERE_ANY = ("unconfirmed_money", "unconfirmed")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from analytics.language.sentences import tr, tr_many
+from analytics.money.prices import HOURS_PER_YEAR
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import grade, known_holder, observe, right_clocks, watched_enough
 from analytics.workloads.mig_profiles import part_measured, split_command
@@ -26,9 +27,9 @@ from analytics.workloads.slowdown import Slowdown, in_a_part, on_a_shared_card
 from analytics.workloads.small_works import short_runs_beside, small_works
 from analytics.workloads.window_end import still_going
 from analytics.workloads.workloads import runs_of, seen_long_enough
-from fallow.clock import DAY_MS
+from fallow.clock import HOUR_MS
 
-YEAR_MS = 365 * DAY_MS
+YEAR_MS = HOURS_PER_YEAR * HOUR_MS
 
 
 @once_per_context

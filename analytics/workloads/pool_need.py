@@ -129,14 +129,8 @@ def _members(context: Context) -> pl.DataFrame:
 
 def _in_pools(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
     """With pool and model of each GPU."""
-    gpus = [_whole_card(context, gpu) for gpu in rows["gpu"]]
+    gpus = [context.inventory.card_of(gpu) for gpu in rows["gpu"]]
     return rows.with_columns(
         pool=pl.Series([context.inventory.pool(gpu) for gpu in gpus], dtype=pl.String),
         model=pl.Series([context.inventory.model(gpu) for gpu in gpus], dtype=pl.String),
     )
-
-
-def _whole_card(context: Context, gpu: str) -> str:
-    """The GPU that a MIG instance is a part of; the GPU itself where it is none."""
-    device = context.inventory.devices.get(gpu)
-    return gpu if device is None or device.parent_gpu is None else device.parent_gpu

@@ -18,7 +18,6 @@ from analytics.sections.palette import Palette
 from analytics.sections.people import efficiency, teams, users
 from analytics.sections.quotas import quotas
 from analytics.sections.section import Section
-from analytics.states import IN_USE
 from dashboard.pages.page import Page, PlacedSection, of_report
 from dashboard.render.panel import section_panel
 from dashboard.render.tables import address
@@ -82,7 +81,8 @@ def _facts(view: View, person: UserFigures) -> html.Dl:
         tr("user"): html.Bdi(plain(person.label)),
         **({tr("team"): dcc.Link(html.Bdi(plain(team)), href=address(view, "team", team))} if team else {}),
         tr("GPU-hours given"): speaks.hours(account.allocated_ms),
-        tr("used"): speaks.hours(sum(account.state_ms[state] for state in IN_USE)),
+        tr("useful"): speaks.hours(person.effective_ms),
+        tr("low, unused"): speaks.hours(person.low_unused_ms),
         tr("held"): speaks.hours(account.state_ms["held"]),
         tr("reserved"): speaks.hours(account.state_ms["reserved"]),
         tr("efficiency"): _efficiency(view, person),

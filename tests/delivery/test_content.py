@@ -58,13 +58,15 @@ def test_a_chat_has_what_each_decision_saves(week: Report) -> None:
     lines = packed(week).brief.lines
     assert [each.finding_id for each in lines] == [each.opportunity_id for each in ranked[:5]]
     saving = f"{round(ranked[0].saving.point):,}" if ranked[0].saving else ""
-    assert f": saves {saving} USD" in lines[0].text.replace("\N{NO-BREAK SPACE}", " ")
+    assert f": worth {saving} USD" in lines[0].text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_the_subject_asks_in_fewer_than_70_characters(lake: Lake, week: Report) -> None:
-    saving = week.opportunities.saving
-    assert saving is not None
-    assert f"ave {round(saving.point):,} USD a year: {WEEK}" in packed(week).subject.replace("\N{NO-BREAK SPACE}", " ")
+    saving = week.opportunities.freed
+    assert (saving is not None, week.opportunities.given_back) == (True, None)
+    assert f"GPU time worth {round(saving.point):,} USD a year: {WEEK}" in packed(week).subject.replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
     simulated = replace(week, simulated_gpus=1)
     long_name = replace(simulated, scope=Scope(pool="p" * 80))
     for report in (week, simulated, long_name, report_of(lake, "2026-W41")):

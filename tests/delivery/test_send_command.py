@@ -95,7 +95,7 @@ def test_the_last_week_goes_everywhere_and_once(send: Sender, mailbox: Mailbox, 
     assert [body["week"] for body in receiver.posted] == ["2026-W40"]
     assert files(send.folder) == ["2026-W40/fallow-2026-W40-all-en.json"]
     message = mailbox.messages[0]
-    assert message["Subject"] == "Give back 1 GPU, save 60,310 USD a year: 2026-W40"
+    assert message["Subject"] == "Free GPU time worth 51,694 USD a year: 2026-W40"
     assert [part.get_filename() for part in message.iter_attachments()] == ["fallow-2026-W40-all-en.json"]
     html = message.get_body(("html",))
     [picture] = [part for part in message.walk() if part.get_content_type() == "image/png"]

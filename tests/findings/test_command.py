@@ -105,7 +105,7 @@ def test_text(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
 
 TEXT = """\
 1 finding over 2 GPUs, 2026-11-20 00:00 UTC to 2026-11-20 02:00 UTC
-no GPU can be taken back; 2 GPUs to ask about
+no GPU to take back; 2 GPUs to ask about
 held without a kernel: 4.0 / 4.0 / 4.0 GPU-hours in intervals of at least 30 / 60 / 120 min
 16 of 22 rules need more history before they can find anything: imbalance from 2026-11-20 03:00 UTC,
   throttled from 2026-11-20 06:00 UTC, input_starved from 2026-11-20 12:00 UTC, 13 more up to
@@ -177,7 +177,7 @@ def test_the_sums_are_those_of_what_is_left_whatever_the_limit(mixed: Lake, caps
     own = found["by_rule"]["held"]
     assert (own["gpu_hours"], own["cost"], own["findings_without_price"]) == (6.0, 8.0, 1)
     text = run(capsys, mixed, "--limit", "1")
-    assert "no GPU can be taken back; 3 GPUs to ask about; 1 finding without a price" in text
+    assert "no GPU to take back; 3 GPUs to ask about; 1 finding without a price" in text
     assert "and 1 more finding with 1 more GPU to take back or ask about; `fallow findings` lists all" in text
     assert "user         cy (team vision), since 2026-11-20 00:00 UTC" in text
     assert "to ask about b, c (2 of 2)" in text

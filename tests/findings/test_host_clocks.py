@@ -181,7 +181,7 @@ def test_the_command_says_whose_clock_is_ahead(lake: Lake, capsys: pytest.Captur
     assert main(["findings", "--lake", lake.root, "--rule", "held"]) == 0
     said = capsys.readouterr().out
     assert "the clock of odd is ahead: nothing of it is taken back until it is set" in " ".join(said.split())
-    assert "no GPU can be taken back; 1 GPU to ask about" in said
+    assert "no GPU to take back; 1 GPU to ask about" in said
     assert "ssh h1 kill 4711" in said
     assert main(["findings", "--lake", lake.root, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["window"]["until"] == format_ms(ms(now_s))

@@ -197,7 +197,12 @@ def test_the_command_prints_what_adds_up(simulated: tuple[Lake, object]) -> None
     args = ("opportunities", "--lake", simulated[0].root, "--since", "2026-11-13", "--json")
     done = run_in_process(*args)
     content = json.loads(done.stdout)
-    assert {"window", "opportunities", "waste", "reclaimable", "saving_per_year", "waiting"} == set(content)
+    parts = {"given_back_per_year", "freed_per_year"}
+    assert {"window", "prices", "opportunities", "waste", "reclaimable", "saving_per_year", "waiting"} | parts == set(
+        content
+    )
+    saved = [content[part]["point"] for part in parts if content[part] is not None]
+    assert sum(saved) == pytest.approx(content["saving_per_year"]["point"])
     waste = content["waste"]
     total = sum(each["cost"] or 0 for each in content["opportunities"]) + waste["not_actionable"]["cost"]
     assert round(total, 2) == waste["cost"]

@@ -91,7 +91,7 @@ def test_what_was_unused_adds_up_with_what_is_not_confirmed(
     found = json.loads(report(str(folder), "--format", "json", "--week", "2026-W47").out)
     now = {name: each["now"] for name, each in found["trends"].items()}
     assert now["unused"] + now["unconfirmed"] == pytest.approx(now["free"] + now["reserved"] + now["held"])
-    assert now["unused_money"] + now["unconfirmed_money"] == pytest.approx(
+    assert now["waste_money"] + now["unconfirmed_money"] == pytest.approx(
         sum(found["ledger"]["money"]["cost"][each] for each in ("held", "reserved", "free"))
     )
 

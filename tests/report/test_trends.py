@@ -85,8 +85,8 @@ def test_money_beside_the_hours() -> None:
     paid, last, usual = found["paid_money"]
     assert paid == last == usual
     assert paid is not None
-    unused, used = found["unused_money"][0], found["used_money"][0]
-    assert unused == used == pytest.approx(paid / 2, abs=0.01)
+    wasted, useful = found["waste_money"][0], found["useful_money"][0]
+    assert wasted == useful == pytest.approx(paid / 2, abs=0.01)
     assert 7 * DAY_MS == WEEK_S * 1000
 
 
