@@ -48,7 +48,7 @@ def _people(report: Report, kind: str, title: str, people: Sequence[UserFigures]
             SectionColumn("bar", tr("useful, low, held, reserved"), "bar"),
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
             SectionColumn("useful", tr("useful"), "gpu_hours"),
-            SectionColumn("low", tr("low, unused"), "gpu_hours"),
+            SectionColumn("low", tr("low"), "gpu_hours"),
             SectionColumn("held", tr("held idle"), "gpu_hours"),
             SectionColumn("reserved", tr("reserved"), "gpu_hours"),
             SectionColumn("efficiency", tr("efficiency"), "share"),
@@ -121,7 +121,7 @@ def low_note(people: Sequence[UserFigures]) -> list[str]:
         return []
     return [
         tr(
-            "{hours} GPU-hours in the state low count as their activity: SM activity for {share} of them, else utilization.",
+            "{hours} GPU-hours in the state low count as useful by their activity (SM activity for {share} of them, else utilization); the rest stands under low.",
             hours=GpuHours(low_ms), share=Share(by_sm),
         )
     ]  # fmt: skip

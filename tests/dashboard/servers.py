@@ -11,9 +11,11 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
@@ -152,3 +154,17 @@ class _Answers(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Not on the terminal of the tests."""
+
+
+def answer(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=30) as response:  # noqa: S310  # our own server's address
+        return str(response.read().decode())
+
+
+def children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def threads(pid: int) -> set[str]:
+    """Their names."""
+    return {(each / "comm").read_text().strip() for each in Path(f"/proc/{pid}/task").iterdir()}

@@ -8,29 +8,20 @@ import signal
 import socket
 import sys
 import time
-import urllib.request
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.dashboard.servers import serving
+from tests.dashboard.servers import answer, children, serving, threads
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fallow.lake import Lake
     from tests.conftest import RunFallow
 
 pytestmark = pytest.mark.long
-
-
-def answer(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=30) as response:  # noqa: S310  # our own server's address
-        return str(response.read().decode())
-
-
-def children(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -69,11 +60,6 @@ def test_an_address_that_is_not_this_machines_is_one_sentence(
     done = run_fallow("dashboard", "--lake", fleet_lake.root, "--host", host, "--port", "0", "--insecure")
     assert done.returncode == 1
     assert re.fullmatch(rf"fallow: cannot serve on {host} port 0: [\w -]+; give --host [\w ]+\n", done.stderr)
-
-
-def threads(pid: int) -> set[str]:
-    """Their names."""
-    return {(each / "comm").read_text().strip() for each in Path(f"/proc/{pid}/task").iterdir()}
 
 
 EVERYWHERE = ["0.0.0.0", "::", "gpu-host.example", "192.168.1.4", ""]  # noqa: S104  # must be refused
@@ -125,15 +111,6 @@ def test_a_reload_takes_new_processes_and_loses_no_request(fleet_lake: Lake, tmp
         errors = server.communicate(timeout=120)[1]
         assert "dashboard.proxies is set and dashboard.proxy_header is not" in errors
         assert server.returncode == 0
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_the_process_that_starts_the_others_has_no_threads_that_a_fork_would_lose(fleet_lake: Lake) -> None:
-    with serving("dashboard", "--lake", fleet_lake.root, "--port", "0") as (server, _):
-        names = threads(server.pid)
-        [worker] = children(server.pid)
-        assert "polars-0" in threads(worker)
-    assert not {each for each in names if each.startswith(("polars-0", "tokio", "async-executor"))}
 
 
 def test_a_connection_is_kept(fleet_lake: Lake) -> None:

@@ -83,7 +83,7 @@ def test_text_columns_stay_in_their_places(lake: Lake, report: Callable[..., Out
     lines = out.splitlines()
     assert all(line.isprintable() for line in lines)
     for section, word, figures in (
-        ("WHAT USERS WERE GIVEN", "held idle", "2.0 0.0 2.0 0.0 0.0 %"),
+        ("WHAT USERS WERE GIVEN", "held idle", "2.0 0.0 0.0 2.0 0.0 0.0 %"),
         ("BY POOL", "unavail.", "1 2.0 100.0 % 0.0 % 0.0 % 0.0 % 100.0 % 0.0 % 0.0 %"),
     ):
         at = next(number for number, line in enumerate(lines) if line.startswith(section))
