@@ -14,6 +14,7 @@ from analytics.report.model import Report
 from analytics.sections.names import NAME_MOST, account_name, card_name
 from analytics.sections.point_samples import unconfirmed_note
 from analytics.sections.section import Cell, Section, SectionColumn, StateBar
+from analytics.states import ALLOCATED_USED_FIRST
 
 _LISTED = 12
 
@@ -67,7 +68,7 @@ def _people(report: Report, kind: str, title: str, people: Sequence[UserFigures]
             *unconfirmed_note(sum(each.open_ms for each in ordered) if any(map(_is_open, ordered)) else 0),
         ) if ordered else (),
         terms=(term("efficiency"), term("effective time")) if ordered else (),
-        states=("active", "low", "held", "reserved") if ordered else (),
+        states=ALLOCATED_USED_FIRST if ordered else (),
         wide=True,
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from fallow.clock import from_ms
 
 _WIDTH = PAGE_COLUMNS
 _BETWEEN = 2
-_NAME_LEAST = 8
+_NAME_LEAST = 6
 _PLAIN = str.maketrans({"\N{MINUS SIGN}": "-", "±": ""})
 """Signs that every terminal and editor shows alike."""
 
