@@ -45,6 +45,8 @@ def run_compare(args: argparse.Namespace) -> str:
 
 def _compared(inputs: Inputs, scope: Scope, against: str, zone: tzinfo, now_ms: int) -> tuple[Comparisons, str]:
     """Loads the days of both windows, and of the weeks before from which it is known which GPUs there were."""
+    if inputs.back is not None:
+        inputs = replace(inputs, window=load_window_ledger(inputs, history_ms=LOOKED_BACK_MS).window, back=None)
     since_ms, until_ms = inputs.window.since_ms, inputs.window.until_ms
     if since_ms is None:
         raise UsageError("--compare needs a window", "name one with --week or --since, such as `--since 7d`")

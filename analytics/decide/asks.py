@@ -23,7 +23,7 @@ from analytics.decide.claims import (
     opportunity_id,
 )
 from analytics.decide.lifecycle import broken_release
-from analytics.decide.opportunities import OPERATORS, Opportunity, Saving
+from analytics.decide.opportunities import OPERATORS, Opportunity, Saving, is_orphan
 from analytics.language.language import Sentence
 from analytics.language.sentences import tr
 from analytics.names import JOINER
@@ -130,11 +130,14 @@ def _not_to_ask(one: Opportunity) -> str:
     if not one.gpus_now:
         is_kept = one.kind in (NEVER_USED.name, SURPLUS.name)
         return _KEPT if is_kept else "nothing to do now: it is over, or its GPUs are in another decision"
+    if one.action == "ask" and (one.risk.probability or 0.0) > _LIKELY_USED:
+        return "likely to be used again before long"
     if _leads(one) and _leading(one).rule in _OF_SEVERAL:
         return "only together with the work of others: operators are told where that saves something"
     return _not_to_tune(one) if one.kind == INEFFICIENT.name and one.action != "repair" else ""
 
 
+_LIKELY_USED = 0.5
 _KEPT = "kept: the pool may need it"
 
 
@@ -319,8 +322,8 @@ def _asked(one: Opportunity, action: str, gpus: int) -> str:
     if action == TUNE:
         return _TUNED[_leading(one).rule]
     if one.owner == OPERATORS:
-        is_orphan = _leading(one).rule == "zombie_holder" and not is_unsure
-        return agreeing(_ORPHANED if is_orphan else _WHOSE, gpus)
+        is_lost = is_orphan(_leading(one)) and not is_unsure
+        return agreeing(_ORPHANED if is_lost else _WHOSE, gpus)
     return agreeing(_BACK_UNSURE if is_unsure else _BACK, gpus)
 
 

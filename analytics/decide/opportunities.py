@@ -681,7 +681,8 @@ def _opportunity(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: 
     gpus = tuple(row["gpus"]) if row else ()
     about = gpus or tuple(gpu for gpu in lead.gpus if gpu in part.gpus) or lead.gpus
     holder = None if finding is None or not lead.kind.of_holder else finding.holder
-    hosts = sorted({context.inventory.devices[gpu].host for gpu in about if gpu in context.inventory.devices})
+    devices = context.inventory.devices
+    hosts = sorted({devices[gpu].host for gpu in now or about if gpu in devices})
     return Opportunity(
         opportunity_id=key,
         kind=lead.kind.name,
@@ -765,8 +766,13 @@ def _deadline_ms(decisions: Decisions, action: str, kind: WasteKind) -> int:
 
 def _owner(action: str, lead: Lead, holder: str | None) -> str:
     """Who must act: the holder, and the operators where there is none or where the work has lost its holder."""
-    orphan = lead.finding is not None and lead.finding.rule == "zombie_holder"
+    orphan = lead.finding is not None and is_orphan(lead.finding)
     return OPERATORS if holder is None or orphan or action in ("return", "repair") else holder
+
+
+def is_orphan(finding: Finding) -> bool:
+    """Whether its work has lost whoever started it; an idle notebook is still its user's."""
+    return finding.rule == "zombie_holder" and finding.evidence.numbers.get("why") != "notebook idle"
 
 
 def _risk(lead: Lead, holder: str | None) -> Risk:

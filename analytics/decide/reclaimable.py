@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -301,9 +302,9 @@ def _reserve(need: PoolNeed, found: Surplus, margin: float, most: _Most, idle: t
     kept, tested = found.wanted_with(margin), need.backtest(margin)
     safe = len(most.of(_beyond(idle[0], found.left_of(kept), idle[1]))[0])
     if tested is None:
-        return Reserve(margin, kept, safe, None, None, None)
+        return Reserve(margin, min(kept, math.floor(need.count)), safe, None, None, None)
     over = max(0.0, tested.largest - tested.enough)
-    return Reserve(margin, kept, safe, tested.exceeded, tested.hours, int(-(-over // 1)))
+    return Reserve(margin, min(kept, math.floor(need.count)), safe, tested.exceeded, tested.hours, int(-(-over // 1)))
 
 
 def _whole_hosts_needed(context: Context) -> Mapping[PoolModel, int]:

@@ -14,8 +14,11 @@ from analytics.sections.finding_heading import at_most
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 from analytics.workloads.commands import acts
+from fallow.clock import HOUR_MS
 
 _RANKED_FIRST = 12
+_LEAST_MS = HOUR_MS
+"""What wasted less is only counted among the things to look at."""
 
 ACTION_WORDS: Mapping[str, str] = {
     "return": tr("give back"),
@@ -78,9 +81,10 @@ def _left_out(number: int, first: int | None) -> str:
 
 def to_look_at(found: Opportunities) -> Section | None:
     """Those without a known saving, or too unsure of it; None where there are none."""
-    listed = found.to_look_at
+    listed = sorted(found.to_look_at, key=lambda each: (-(each.cents or 0), -each.gpu_ms, each.opportunity_id))
     if not listed:
         return None
+    shown = sum(each.gpu_ms >= _LEAST_MS for each in listed)
     return Section(
         name="to_look_at",
         title=tr("To look at"),
@@ -100,6 +104,12 @@ def to_look_at(found: Opportunities) -> Section | None:
         rows=tuple(
             (_linked(each), owner_words(each.owner), tr(each.confidence.grade), cost_cell(each), GpuHours(each.gpu_ms))
             for each in listed
+        ),
+        shown=shown or None,
+        rest=tr_many(
+            "and {number} more with less than a GPU-hour",
+            "and {number} more with less than a GPU-hour each",
+            len(listed) - shown,
         ),
         wide=True,
     )
