@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from analytics.decide.claims import PRECEDENCE, holders_of
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.idle_hours import SHARE, IdleHours
 from analytics.decide.opportunities import Opportunities, decide, opportunities_in
-from analytics.decide.reclaimable import MARGINS, reclaimable
+from analytics.decide.reclaimable import MARGINS, Reclaimable, reclaimable
 from analytics.ledger.activity import used_share
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.render.opportunities_json import opportunity_json
@@ -33,7 +33,7 @@ from analytics.workloads.model import Confidence, Evidence, Finding
 from fallow.clock import parse_day_ms
 from tests.findings.conftest import FREE, HELD, reviewed
 from tests.in_process import run_in_process
-from tests.ledger.rows import device, fill, processes, samples
+from tests.ledger.rows import T0, device, fill, processes, samples
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
@@ -191,6 +191,79 @@ def test_hosts_that_jobs_need_whole_are_not_broken(lake: Lake) -> None:
     (pool,) = reclaimable(reviewed(lake, since="2d").context).pools
     assert (pool.idle_now, pool.reserve, pool.broken_blocks, pool.safe) == (4, 0, 2, 2)
     assert {gpu.partition("-")[0] for gpu in pool.safe_gpus} == {"h1"}
+
+
+AT_WORK = {"gpu_util_pct": 90.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
+LOST = {"gpu_util_pct": None, "process_count": None, "health": "lost"}
+
+
+def host_of_eight(
+    lake: Lake, host: str, busy: int, days: float, *, pool: str = "x", lost_for: float | None = None
+) -> Lake:
+    """Ann works on the first `busy` of them all the time; where it is said, they are lost for the last hours or, with 0, silent."""
+    last = days * DAY if lost_for is None else days * DAY - (lost_for or 3) * HOUR
+    rows, lists = [], []
+    for place in range(8):
+        gpu = f"{host}-{place}"
+        rows += samples(gpu, 0, last, every_s=300, **(AT_WORK if place < busy else FREE))
+        rows += samples(gpu, last, days * DAY, every_s=300, **LOST) if lost_for else []
+        lists += processes(gpu, *range(0, int(last), 300), every_s=300, user="ann", pid=1) if place < busy else []
+    return fill(lake, rows, lists, devices=[device(f"{host}-{place}", pool=pool) for place in range(8)], host=host)
+
+
+@pytest.mark.parametrize("lost_for", [3, 0], ids=["out of order", "silent"])
+def test_work_of_gpus_that_fell_out_is_still_to_be_done(lake: Lake, lost_for: float) -> None:
+    """Nine of sixteen were needed at once; of the eight that are left none can go."""
+    host_of_eight(lake, "h1", 2, 9)
+    host_of_eight(lake, "h2", 7, 9, lost_for=lost_for)
+    (pool,) = reclaimable(reviewed(lake, since="2d").context).pools
+    assert (pool.gpus, pool.missing, pool.idle_now, pool.safe) == (8, 8, 6, 0)
+
+
+def test_free_gpus_go_before_those_that_somebody_holds(lake: Lake) -> None:
+    """H1 has the most idle GPUs, four of them held by bob; the free ones of both hosts are enough."""
+    for host, free, held in (("h1", 2, 4), ("h2", 4, 0)):
+        rows, lists = [], []
+        for place in range(8):
+            look = FREE if place < free else HELD if place < free + held else AT_WORK
+            gpu, whom = f"{host}-{place}", {"user": "bob" if look is HELD else "ann", "pid": 1}
+            rows += samples(gpu, 0, 9 * DAY, every_s=300, **look)
+            lists += [] if look is FREE else processes(gpu, *range(0, 9 * DAY, 300), every_s=300, **whom)
+        fill(lake, rows, lists, devices=[device(f"{host}-{place}", pool="x") for place in range(8)], host=host)
+    (pool,) = reclaimable(reviewed(lake, since="2d").context).pools
+    assert pool.idle_now == 10
+    first = pool.safe_gpus[:6]
+    assert set(first) == {"h1-0", "h1-1", *(f"h2-{place}" for place in range(4))}
+    left = Reclaimable.of([pool]).without(first[:2])
+    assert (left.put_off, left.safe) == (2, (pool.safe or 0) - 2)
+    assert left.idle_now - left.reserve - left.broken_blocks - left.put_off == left.safe
+    assert not {*first[:2]} & left.safe_gpus
+
+
+def test_what_moved_is_decided_where_it_is(lake: Lake) -> None:
+    """Three idle GPUs went from pool a to pool b before the end: each is in the decisions of b, and of nobody who once had them."""
+    host_of_eight(lake, "a", 2, 10, pool="a")
+    moved = [device(f"a-{place}", pool="b", time=T0 + 9 * DAY * 1000) for place in (5, 6, 7)]
+    fill(lake, [], devices=moved, host="a")
+    host_of_eight(lake, "b", 2, 10, pool="b")
+    whole = whole_of(lake.root, "3d", None)
+    found = {name: whole.opportunities(scope := Scope(pool=name), whole.part(scope)) for name in ("a", "b", None)}
+    safe = {name: each.reclaimable.safe for name, each in found.items() if each.reclaimable is not None}
+    assert safe["a"] + safe["b"] == safe[None]
+    points = {name: each.saving.point for name, each in found.items() if each.saving is not None}
+    assert points["a"] + points["b"] == pytest.approx(points[None])
+    assert not {f"a-{place}" for place in (5, 6, 7)} & {gpu for each in found["a"].listed for gpu in each.gpus_now}
+    ann = Scope(holder="ann")
+    assert [each.action for each in whole.opportunities(ann, whole.part(ann)).listed if each.action == "return"] == []
+
+
+def test_where_all_fell_silent_nothing_is_safe(lake: Lake) -> None:
+    host_of_eight(lake, "h1", 2, 9)
+    day = datetime.fromtimestamp(T0 / 1000, UTC) + timedelta(days=11)
+    whole = whole_of(lake.root, "2026-11-25", day.date().isoformat())
+    found = whole.opportunities(Scope(), whole.part(Scope())).reclaimable
+    assert found is not None
+    assert (found.unseen_since_ms, found.pools, found.is_known) == (T0 + 9 * DAY * 1000, (), False)
 
 
 def test_the_command_prints_what_adds_up(simulated: tuple[Lake, object]) -> None:
