@@ -57,7 +57,7 @@ def _waste_lines(report: Report) -> tuple[str, ...]:
 
 def _saved(report: Report) -> KeyFigure:
     found = report.opportunities
-    number, saving = len(found.ranked), found.saving
+    saving = found.saving
     label, unsure = tr("Worth a year"), len(found.to_look_at)
     look = tr_many("{number} more thing to look at", "{number} more things to look at", unsure)
     if saving is None:
@@ -68,8 +68,7 @@ def _saved(report: Report) -> KeyFigure:
         parts.append(tr("{amount} not to be paid any more", amount=a_year(found.given_back.point, currency)))
     if found.freed is not None:
         parts.append(tr("{amount} of GPU time for others", amount=a_year(found.freed.point, currency)))
-    decisions = tr_many("by {number} decision", "by {number} decisions", number)
-    return KeyFigure(label, a_year(saving.point, currency), (decisions, bounds, *parts), "reserved")
+    return KeyFigure(label, a_year(saving.point, currency), (bounds, *parts), "reserved")
 
 
 def _given_back(report: Report) -> KeyFigure:

@@ -17,8 +17,8 @@ from analytics.workloads.commands import acts
 from fallow.clock import HOUR_MS
 
 _RANKED_FIRST = 12
-_LEAST_MS = HOUR_MS
-"""What wasted less is only counted among the things to look at."""
+_LOOKED_AT_FIRST = 8
+"""Of the things to look at; those that wasted less than a GPU-hour are never listed."""
 
 ACTION_WORDS: Mapping[str, str] = {
     "return": tr("give back"),
@@ -84,7 +84,7 @@ def to_look_at(found: Opportunities) -> Section | None:
     listed = sorted(found.to_look_at, key=lambda each: (-(each.cents or 0), -each.gpu_ms, each.opportunity_id))
     if not listed:
         return None
-    shown = sum(each.gpu_ms >= _LEAST_MS for each in listed)
+    shown = min(_LOOKED_AT_FIRST, max(1, sum(each.gpu_ms >= HOUR_MS for each in listed)))
     return Section(
         name="to_look_at",
         title=tr("To look at"),
@@ -105,12 +105,8 @@ def to_look_at(found: Opportunities) -> Section | None:
             (_linked(each), owner_words(each.owner), tr(each.confidence.grade), cost_cell(each), GpuHours(each.gpu_ms))
             for each in listed
         ),
-        shown=shown or None,
-        rest=tr_many(
-            "and {number} more with less than a GPU-hour",
-            "and {number} more with less than a GPU-hour each",
-            len(listed) - shown,
-        ),
+        shown=shown,
+        rest=tr_many("and {number} more that wasted less", "and {number} more that wasted less", len(listed) - shown),
         wide=True,
     )
 

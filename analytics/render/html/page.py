@@ -68,6 +68,8 @@ def style_sheet() -> str:
     for state in LIGHT.state:
         hatching = f"repeating-linear-gradient({HATCHED[state]}deg,{lines})," if state in HATCHED else ""
         rules += f".legend .{state}::before{{background:{hatching}var(--s-{state})}}.s-{state}{{fill:var(--s-{state})}}"
+        if hatching:  # the library that writes PDF draws no box for a gradient over a colour
+            rules += f"@media print{{.legend .{state}::before{{background:var(--s-{state})}}}}"
     rules += "".join(f".l-{state}{{stroke:var(--s-{state})}}" for state in ("active", "held"))
     rules += ".l-whole{stroke:var(--muted)}"
     rules += "".join(f".c-{name}{{fill:var(--c-{name})}}" for name in ("mark", "soft", "whole"))
