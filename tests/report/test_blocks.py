@@ -132,7 +132,10 @@ def test_people_have_their_rank_beside_their_efficiency(week: Report) -> None:
     assert rows[3].split() == [
         "user0", "vision", "100.0", "50.0", "0.0", "25.0", "25.0", "50.0", "%", "1/7", "H100", "SXM", "1,234.56",
     ]  # fmt: skip
-    assert "348.8 GPU-hours in the state low count as useful by their activity (SM activity for 50.0 % of them" in " ".join(rows)
+    assert (
+        "348.8 GPU-hours in the state low count as useful by their activity (SM activity for 50.0 % of them"
+        in " ".join(rows)
+    )
     assert "and 3 more with 261.0 GPU-hours" in rows
     assert "WHAT TEAMS WERE GIVEN" not in text_of(replace(week, teams=(person(None, 1, None),)))
 
