@@ -92,7 +92,8 @@ def grid_words(language: Language) -> dict[str, str]:
 TEXT, NUMBER, MOMENT, RANK = "text", "number", "moment", "rank"
 """Kinds of columns. A moment's value is milliseconds since the epoch; a rank's is the place of its word among the others."""
 
-_ROW_PX, _HEAD_PX, _FOOT_PX, _BAR_PX = 38, 90, 46, 16
+_ROW_PX, _HIGH_ROW_PX, _HEAD_PX, _FOOT_PX, _BAR_PX = 38, 52, 90, 46, 16
+_ONE = {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True}
 _PAGES = (10, 25, 50, 100)
 _SHOWN = {"function": "fallowShown(params)"}
 
@@ -207,22 +208,34 @@ def grid(
     chosen: Sequence[str] | None = None,
     page_rows: int = 10,
     hides: bool = False,
+    one: bool = False,
+    high_rows: bool = False,
 ) -> html.Div:
     """The table in a frame of its final height, `label` being its accessible name.
 
     With `chosen` (ids) rows can be chosen, one by a click or Space and more by their boxes; they stand in `selectedRows`.
-    With `hides` the page's own script says which rows are listed.
+    With `one` it is one row at most, without boxes. With `hides` the page's own script says which rows are listed. `high_rows` have two
+    lines, onto which long cells wrap.
     """
     data = rows_of(rows)
     shown = max(1, min(len(data), page_rows))
-    height_px = _HEAD_PX + _ROW_PX * shown + _BAR_PX + _FOOT_PX
+    row_px = _HIGH_ROW_PX if high_rows else _ROW_PX
+    height_px = _HEAD_PX + row_px * shown + _BAR_PX + _FOOT_PX
     table = AgGrid(
         id=name,
         columnDefs=[each.definition() for each in columns],
         rowData=data,
         getRowId="params.data.id",
-        defaultColDef={"sortable": True, "resizable": True, "floatingFilter": True, "suppressHeaderMenuButton": True},
-        dashGridOptions=_options(language, label, page_rows, choosing=chosen is not None, hides=hides),
+        defaultColDef={
+            "sortable": True,
+            "resizable": True,
+            "floatingFilter": True,
+            "suppressHeaderMenuButton": True,
+            **({"wrapText": True, "wrapHeaderText": True} if high_rows else {}),
+        },
+        dashGridOptions=_options(language, label, page_rows, choosing=chosen is not None, hides=hides)
+        | ({"rowSelection": _ONE} if one else {})
+        | {"rowHeight": row_px},
         selectedRows=[row for row in data if row["id"] in (chosen or ())],
         paginationGoTo=_page_of(data, chosen or (), page_rows),
         style={"height": f"{height_px}px", "width": "100%"},
@@ -235,7 +248,6 @@ def grid(
 def _options(language: Language, label: str, page_rows: int, *, choosing: bool, hides: bool) -> dict[str, Any]:
     options: dict[str, Any] = {
         "theme": "themeQuartz",
-        "rowHeight": _ROW_PX,
         "pagination": True,
         "paginationPageSize": page_rows,
         "paginationPageSizeSelector": sorted({page_rows, *_PAGES}),

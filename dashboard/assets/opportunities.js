@@ -2,10 +2,13 @@
 
 (function () {
     "use strict";
-    const PATH = "/opportunities";
+    const PATH = "/opportunities", GRID = "opportunities-grid";
+    const BESIDE = window.matchMedia("(min-width: 1200px)");  // style_opportunities.css
+
+    const isHere = () => window.location.pathname === PATH;
 
     function say(name, value) {
-        if (window.location.pathname !== PATH) {
+        if (!isHere()) {
             return;
         }
         const address = new URL(window.location.href);
@@ -19,10 +22,61 @@
         }
     }
 
+    const opportunityOf = (row) => String(row.id).split("/")[0];
+
+    // Whether the table has a row of it: one that is put off or only to be looked at has none.
+    function listed(id) {
+        let found = false;
+        try {
+            window.dash_ag_grid.getApi(GRID).forEachNode((node) => { found = found || opportunityOf(node.data) === id; });
+        } catch {
+            // the table is not there yet
+        }
+        return found;
+    }
+
     window.dash_clientside = Object.assign({}, window.dash_clientside, {
         opportunities: {
-            choose: (rows) => say("opportunity", rows && rows.length ? String(rows[0].id).split("/")[0] : ""),
-            reserve: (place, reserves) => say("reserve", reserves[place]),
+            // What was put off leaves the table and stays chosen, so that it can be reopened.
+            choose: (rows, before) => {
+                const id = rows && rows.length ? opportunityOf(rows[0]) : "";
+                if (id === before || (!id && before && !listed(before))) {
+                    return window.dash_clientside.no_update;
+                }
+                say("opportunity", id);
+                return id;
+            },
+
+            idle: (id) => !id,
+
+            // Where the panel is below the table, the page goes to what was chosen, once.
+            arrive: () => {
+                const id = isHere() && new URLSearchParams(window.location.search).get("opportunity") || "";
+                const panel = document.getElementById("opportunity-detail");
+                const is_new = panel && panel.dataset.arrived !== id;
+                if (panel) {
+                    panel.dataset.arrived = id;
+                }
+                if (is_new && id && !BESIDE.matches) {
+                    setTimeout(() => {
+                        const heading = document.getElementById("opportunity-heading");
+                        if (heading) {
+                            heading.focus({preventScroll: true});
+                            heading.scrollIntoView({block: "start"});
+                        }
+                    });
+                }
+                return window.dash_clientside.no_update;
+            },
+
+            // The slider says so too when it is only made again.
+            reserve: (place, reserves, before) => {
+                if (place === before) {
+                    return window.dash_clientside.no_update;
+                }
+                say("reserve", reserves[place]);
+                return place;
+            },
         },
     });
 })();

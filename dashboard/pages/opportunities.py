@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dash import ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
@@ -14,6 +15,7 @@ from analytics.sections.give_back import give_back
 from analytics.sections.opportunities import opportunities, to_look_at, waste
 from analytics.sections.opportunity_groups import by_group
 from analytics.sections.palette import Palette, palette
+from analytics.sections.put_off import put_off
 from analytics.sections.section import Section
 from analytics.sections.what_if_reserve import reserve_by_pool, reserves_compared
 from analytics.workloads.surplus import MARGIN
@@ -42,6 +44,10 @@ from fallow.errors import FallowError, UsageError
 
 _GRID, _DETAIL, _PREFIX, _WHAT_IF = "opportunities-grid", "opportunity-detail", "opportunity-", "what-if"
 _WORDS = "what-if-words"
+_CHOSEN, _ARRIVED, _TRIED = "opportunity-chosen", "opportunity-arrived", "reserve-tried"
+"""The chosen decision, which may be none of the table's, the one that the page has gone to, and the place of the reserve that is tried out."""
+_SUMS, _CARDS, _REST = "opportunities-sums", "opportunities-cards", "opportunities-rest"
+_CARDS_AT_ONCE = 10
 
 
 class OpportunitiesPage(Page):
@@ -53,16 +59,26 @@ class OpportunitiesPage(Page):
     def connect(self, app: Any, source: LakeSource) -> None:
         """A chosen row is shown in full, the buttons act on its leading finding, and the slider tries out a reserve."""
         app.clientside_callback(
-            ClientsideFunction("opportunities", "choose"), Input(_GRID, "selectedRows"), prevent_initial_call=True
+            ClientsideFunction("opportunities", "choose"),
+            Output(_CHOSEN, "data"),
+            Input(_GRID, "selectedRows"),
+            State(_CHOSEN, "data"),
+            prevent_initial_call=True,
         )
         app.clientside_callback(
-            ClientsideFunction("findings", "idle"), Output(f"{_PREFIX}acts", "disabled"), Input(_GRID, "selectedRows"),
+            ClientsideFunction("opportunities", "idle"), Output(f"{_PREFIX}acts", "disabled"), Input(_CHOSEN, "data"),
             prevent_initial_call=True,
         )  # fmt: skip
+        # with an output, for without one dash does not call it when the page comes with a decision chosen
+        app.clientside_callback(
+            ClientsideFunction("opportunities", "arrive"), Output(_ARRIVED, "data"), Input(_DETAIL, "children")
+        )
         app.clientside_callback(
             ClientsideFunction("opportunities", "reserve"),
+            Output(_TRIED, "data"),
             Input("reserve", "value"),
             State("reserves", "data"),
+            State(_TRIED, "data"),
             prevent_initial_call=True,
         )
         _connect_looking(app, source)
@@ -71,19 +87,37 @@ class OpportunitiesPage(Page):
 
     def content(self, view: View, colours: Palette) -> html.Div:
         found = opportunities_of(view)
-        given, left = found.reclaimable, to_look_at(found)
-        panels = [
-            *([section_panel(view, colours, give_back(given), table="below", wide=True)] if given is not None else []),
-            _decisions(view, colours, found),
-            *([what_if_panel(view, colours, given)] if given is not None else []),
-            *([section_panel(view, colours, left, first=12, wide=True)] if left is not None else []),
-            section_panel(view, colours, waste(found), wide=True),
-        ]
-        return html.Div(html.Div(panels, className="panels"))
+        place = MARGINS.index(asked_margin(view.query.reserve))
+        return html.Div(
+            [
+                dcc.Store(id=_CHOSEN, data=_known(found, view.query.opportunity)),
+                dcc.Store(id=_ARRIVED),
+                dcc.Store(id=_TRIED, data=place),
+                html.Div(_decisions(view, colours, found), className="panels"),
+                html.Div(_rest(view, colours, found, place), id=_REST, className="panels"),
+            ]
+        )
+
+
+def _known(found: Opportunities, wanted: str) -> str:
+    """The id of one that the reader sees, else none."""
+    return wanted if any(each.opportunity_id == wanted for each in found.listed) else ""
+
+
+def _rest(view: View, colours: Palette, found: Opportunities, place: int) -> list[html.Section]:
+    """The sections below the decisions: what is put off, what can go, the slider at its `place`, what to look at and the sum."""
+    given, left, later = found.reclaimable, to_look_at(found), put_off(found, view.report.review.actions)
+    return [
+        *([section_panel(view, colours, later, first=12, wide=True)] if later is not None else []),
+        *([section_panel(view, colours, give_back(given), table="below", wide=True)] if given is not None else []),
+        *([what_if_panel(view, colours, given, MARGINS[place])] if given is not None else []),
+        *([section_panel(view, colours, left, first=12, wide=True)] if left is not None else []),
+        section_panel(view, colours, waste(found), wide=True),
+    ]
 
 
 def _decisions(view: View, colours: Palette, found: Opportunities) -> html.Section:
-    """The table with its groups, what can be done, and the chosen one."""
+    """The table with its groups, and beside it the chosen one with what can be done about it."""
     section, wrong, group = opportunities(found), [], ""
     try:
         group = check_group(view.query.group)
@@ -93,7 +127,15 @@ def _decisions(view: View, colours: Palette, found: Opportunities) -> html.Secti
     wanted = view.query.opportunity
     chosen = [name for name, _ in listed if opportunity_of_row(name) == wanted][:1]
     title = view.translate(section.title)
-    sums = [section_panel(view, colours, by_group(found, "owner" if group == "owner" else "pool"))]
+    table = grid(view.language, _GRID, title, columns(view, group), listed, chosen=chosen, one=True, high_rows=True)
+    beside = html.Aside(
+        [
+            html.Div(detail(view, found, wanted), id=_DETAIL, role="region",
+                     **{"aria-live": "polite", "aria-label": view.translate(tr("The chosen decision"))}),
+            *action_form(view, tr("With the finding that the chosen decision stands on"), _PREFIX, ready=bool(_known(found, wanted))),
+        ],
+        className="side",
+    )  # fmt: skip
     return panel(
         name=section.name,
         title=title,
@@ -102,16 +144,35 @@ def _decisions(view: View, colours: Palette, found: Opportunities) -> html.Secti
         body=[
             *wrong,
             html.Div([_grouping(view, group), links(view, "opportunities")], className="tools"),
-            *(sums if group in ("owner", "pool") and listed else []),
-            grid(view.language, _GRID, title, columns(view, group), listed, chosen=chosen),
-            *action_form(view, tr("With the finding that the chosen decision stands on"), _PREFIX, ready=bool(chosen)),
-            html.Div(detail(view, found, wanted), id=_DETAIL, role="region",
-                     **{"aria-live": "polite", "aria-label": view.translate(tr("The chosen decision"))}),
-            *_notes(view, section),
-            *([html.P(view.translate(tr("Each row has the figures of its whole decision.")), className="note")] if group == BY_GPU else []),
+            html.Div(_sums(view, colours, found, group), id=_SUMS),
+            html.Div(
+                [
+                    html.Div(
+                        [
+                            html.Div(table, className="as-table"),
+                            html.Div(_cards(view, colours, found), id=_CARDS, className="as-cards"),
+                            *_notes(view, section),
+                            *([html.P(view.translate(tr("Each row has the figures of its whole decision.")), className="note")] if group == BY_GPU else []),
+                        ]
+                    ),
+                    html.Div(beside, className="side-place"),
+                ],
+                className="with-side",
+            ),
         ],
         wide=True,
     )  # fmt: skip
+
+
+def _sums(view: View, colours: Palette, found: Opportunities, group: str) -> list[html.Section]:
+    if group not in ("owner", "pool") or not found.ranked:
+        return []
+    return [section_panel(view, colours, by_group(found, "owner" if group == "owner" else "pool"))]
+
+
+def _cards(view: View, colours: Palette, found: Opportunities) -> list[Any]:
+    """What a telephone has instead of the table: each decision as a block that leads to its panel."""
+    return section_tables(view, colours, opportunities(found, _CARDS_AT_ONCE, in_brief=True), first=_CARDS_AT_ONCE)
 
 
 def _grouping(view: View, group: str) -> html.Span:
@@ -137,9 +198,8 @@ def asked_margin(reserve: str) -> float:
     return next((margin for margin in MARGINS if percent(margin) == reserve), MARGIN)
 
 
-def what_if_panel(view: View, colours: Palette, given: Reclaimable) -> html.Section:
+def what_if_panel(view: View, colours: Palette, given: Reclaimable, margin: float) -> html.Section:
     """The slider and what its reserve would mean."""
-    margin = asked_margin(view.query.reserve)
     section = reserve_by_pool(given, margin)
     label = view.translate(tr("Reserve: the share by which more is kept than was needed at once"))
     slider = html.Div(
@@ -181,7 +241,7 @@ def _notes(view: View, section: Section) -> list[html.P]:
 def _connect_looking(app: Any, source: LakeSource) -> None:
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
         Output(_DETAIL, "children"),
-        Input(_GRID, "selectedRows"), State("url", "search"),
+        Input(_CHOSEN, "data"), State("url", "search"),
         prevent_initial_call=True,
     )  # fmt: skip
     def look(chosen: Any, search: str | None) -> Any:
@@ -189,7 +249,7 @@ def _connect_looking(app: Any, source: LakeSource) -> None:
         if isinstance(view, Problem):
             said = in_a_line(language_of(source, search), view.message, view.hint)
             return [html.P(said, className="hint", role="alert")]
-        return detail(view, opportunities_of(view), _chosen(chosen))
+        return detail(view, opportunities_of(view), str(chosen or ""))
 
 
 def _connect_reserve(app: Any, source: LakeSource) -> None:
@@ -213,25 +273,38 @@ def _connect_reserve(app: Any, source: LakeSource) -> None:
 def _connect_acting(app: Any, source: LakeSource) -> None:
     @app.callback(  # type: ignore[untyped-decorator]
         *told(_PREFIX),
-        Output(_GRID, "rowData"), Output(_DETAIL, "children", allow_duplicate=True),
-        Output("version", "data", allow_duplicate=True), Output("opportunities-words", "children"),
-        *presses(_PREFIX), State("url", "search"), State(_GRID, "selectedRows"), *fields(_PREFIX),
+        Output("version", "data", allow_duplicate=True),
+        Output(_GRID, "rowData"), Output(_DETAIL, "children", allow_duplicate=True), Output("opportunities-words", "children"),
+        Output(_SUMS, "children"), Output(_CARDS, "children"), Output(_REST, "children"),
+        *presses(_PREFIX), State("url", "search"), State("scheme", "data"), State(_CHOSEN, "data"), State(_TRIED, "data"),
+        *fields(_PREFIX),
         prevent_initial_call=True,
     )  # fmt: skip
     def press(*values: Any) -> Any:
-        search, chosen, text, until, seen = values[len(KINDS) :]
+        search, scheme, chosen, tried, text, until, seen = values[len(KINDS) :]
         kind = kind_of(callback_context.triggered_id, _PREFIX, values[: len(KINDS)])
         if kind is None:
-            return [no_update] * 7
+            return [no_update] * _TOLD
         seen = seen if isinstance(seen, dict) else {}
-        return _acted(source, search, _chosen(chosen), Wish(kind, (), str(text or ""), str(until or ""), seen))
+        wish = Wish(kind, (), str(text or ""), str(until or ""), seen)
+        colours = palette("dark" if scheme == "dark" else "light")
+        place = tried if tried in range(len(MARGINS)) else MARGINS.index(MARGIN)
+        return _acted(
+            source, search, str(chosen or ""), wish, lambda now: _shown(now, colours, str(chosen or ""), place)
+        )
 
 
-def _acted(source: LakeSource, search: str | None, wanted: str, wish: Wish) -> list[Any]:
+_TOLD = 10
+"""What a button changes: what is said, seen and written, the version, and the decisions wherever the page shows them."""
+
+
+def _acted(
+    source: LakeSource, search: str | None, wanted: str, wish: Wish, shown: Callable[[View], list[Any]]
+) -> list[Any]:
     """What the page shows after a button: what was done or why it was not, and the decisions as they are now."""
     view = view_of(source, search)
     if isinstance(view, Problem):
-        return [in_a_line(language_of(source, search), view.message, view.hint), *[no_update] * 6]
+        return [in_a_line(language_of(source, search), view.message, view.hint), *[no_update] * (_TOLD - 1)]
     leading = tuple(
         each.evidence[0].finding_id
         for each in opportunities_of(view).listed
@@ -240,21 +313,24 @@ def _acted(source: LakeSource, search: str | None, wanted: str, wish: Wish) -> l
     try:
         outcome = act(view, Wish(wish.kind, leading, wish.text, wish.until, wish.seen), SystemClock().now_ms())
     except FallowError as error:
-        return [in_a_line(view.language, error.message, error.hint), *[no_update] * 6]
+        return [in_a_line(view.language, error.message, error.hint), *[no_update] * (_TOLD - 1)]
     source.forget()
     now = view_of(source, search)
     said = view.translate(outcome.said)
     if isinstance(now, Problem):
-        return [said, outcome.seen, *[no_update] * 5]
-    found = opportunities_of(now)
-    group = now.query.group if now.query.group in GROUPS else ""
-    words = now.translate(opportunities(found).headline)
-    text = "" if outcome.done else no_update
-    data = rows_of(rows(now, found, group))
-    return [said, outcome.seen, text, data, detail(now, found, wanted), now.version, words]
+        return [said, outcome.seen, *[no_update] * (_TOLD - 2)]
+    return [said, outcome.seen, "" if outcome.done else no_update, now.version, *shown(now)]
 
 
-def _chosen(rows: Any) -> str:
-    """The opportunity of the first row that the browser says is chosen; whether its reader sees it is for the server to know."""
-    first = next((each for each in rows if isinstance(each, dict)), {}) if isinstance(rows, list) else {}
-    return opportunity_of_row(str(first.get("id", "")))
+def _shown(view: View, colours: Palette, wanted: str, place: int) -> list[Any]:
+    """The decisions in all places of the page: after an action none of them may show what was before."""
+    found = opportunities_of(view)
+    group = view.query.group if view.query.group in GROUPS else ""
+    return [
+        rows_of(rows(view, found, group)),
+        detail(view, found, wanted),
+        view.translate(opportunities(found).headline),
+        _sums(view, colours, found, group),
+        _cards(view, colours, found),
+        _rest(view, colours, found, place),
+    ]

@@ -16,7 +16,14 @@ from analytics.language.sentences import tr
 from analytics.names import JOINER
 from analytics.sections.finding_heading import heading
 from analytics.sections.names import place_name
-from analytics.sections.opportunities import cost_cell, deadline_day, decision, owner_words, saving_words
+from analytics.sections.opportunities import (
+    ACTION_WORDS,
+    cost_cell,
+    deadline_day,
+    decision,
+    owner_words,
+    saving_words,
+)
 from analytics.workloads.model import Confidence, Finding
 from dashboard.access.people import PLANNER
 from dashboard.grid import MOMENT, NUMBER, RANK, Cell, GridColumn, Row, ranked
@@ -30,22 +37,25 @@ GROUPS = {"": tr("nothing"), BY_GPU: tr("GPU"), "owner": tr("who acts"), "pool":
 """What the table can be grouped by, as the address names it."""
 
 _COLUMNS = (
-    ("decision", tr("decision"), "text", 380),
-    ("action", tr("action"), "text", 115),
-    ("owner", tr("who acts"), "text", 115),
-    ("saving", tr("worth a year"), NUMBER, 210),
-    ("confidence", tr("confidence"), RANK, 110),
-    ("gpus", tr("GPUs to act on"), NUMBER, 100),
-    ("pool", tr("pool"), "text", 100),
+    ("decision", tr("decision"), "text", 230),
+    ("action", tr("action"), "text", 120),
+    ("owner", tr("who acts"), "text", 100),
+    ("saving", tr("worth a year"), NUMBER, 145),
+    ("deadline", tr("deadline"), MOMENT, 108),
+    ("confidence", tr("confidence"), RANK, 98),
+    ("gpus", tr("GPUs"), NUMBER, 70),
+    ("pool", tr("pool"), "text", 85),
     ("cost", tr("wasted in this window"), NUMBER, 125),
-    ("deadline", tr("deadline"), MOMENT, 115),
-    ("host", tr("host"), "text", 120),
     ("command", tr("next command"), "text", 300),
+    ("host", tr("host"), "text", 130),
     ("opportunity_id", tr("id"), "text", 125),
 )
+"""Those by which one chooses come first; the chosen one's panel has all of them."""
 _FIRST_OF = {BY_GPU: "gpu", "owner": "owner", "pool": "pool"}
 _GRADES = ("high", "medium", "low")
 _MOST_GPUS = 32
+HEADING = "opportunity-heading"
+"""Of the chosen one: on narrow screens the page goes there."""
 _BETWEEN = "/"
 """In the id of a row of one GPU, between the opportunity and the GPU."""
 
@@ -92,11 +102,11 @@ def _cells(view: View, each: Opportunity) -> dict[str, Cell | str]:
     cost = from_cents(cents)
     return {
         "decision": view.translate(decision(each)),
-        "action": view.translate(tr(each.action)),
+        "action": view.translate(ACTION_WORDS[each.action]),
         "owner": view.translate(owner_words(each.owner)),
         "saving": Cell(
             None if saving is None else saving.point,
-            "" if saving is None else view.translate(saving_words(saving, each.currency)),
+            "" if saving is None else _range_below(view.translate(saving_words(saving, each.currency))),
         ),
         **ranked(_GRADES.index(grade), view.translate(tr(grade)), "confidence"),
         "gpus": Cell(len(each.gpus_now), words.number(len(each.gpus_now))),
@@ -107,10 +117,15 @@ def _cells(view: View, each: Opportunity) -> dict[str, Cell | str]:
             words.shown(deadline_day(each.deadline_ms)),
             from_ms(each.deadline_ms - 1).astimezone(view.zone).date().isoformat(),
         ),
-        "host": plain(each.host),
+        "host": plain(JOINER.join(_hosts(view, each))),
         "command": plain(each.next_command, 4000),
         "opportunity_id": each.opportunity_id,
     }
+
+
+def _range_below(saving: str) -> str:
+    """The same, with one place where a narrow cell can break it: before its range."""
+    return saving.replace(" ", "\N{NO-BREAK SPACE}").replace("\N{NO-BREAK SPACE}(", " (")
 
 
 def detail(view: View, found: Opportunities, opportunity_id: str) -> list[Any]:
@@ -120,11 +135,13 @@ def detail(view: View, found: Opportunities, opportunity_id: str) -> list[Any]:
         said = tr("Choose a row for its evidence, its history and what to do next.")
         return [html.P(view.translate(said), className="hint")]
     return [
-        html.H3([view.translate(decision(each)), " ", html.Span(each.opportunity_id, className="id")]),
+        html.H3([view.translate(decision(each)), " ", html.Span(each.opportunity_id, className="id")], id=HEADING, tabIndex="-1"),
         html.Dl(
             [html.Div([html.Dt(view.translate(label)), html.Dd(value)]) for label, value in _facts(view, each)],
             className="facts",
         ),
+        *_command(view, tr("next command"), each.next_command, "next"),
+        *_nudge(view, each),
         html.Div(
             [
                 _list(view, tr("evidence"), _evidence(view, each), tr("no finding: the ledger alone")),
@@ -134,20 +151,18 @@ def detail(view: View, found: Opportunities, opportunity_id: str) -> list[Any]:
             ],
             className="lists",
         ),
-        *_command(view, tr("next command"), each.next_command, "next"),
-        *_nudge(view, each),
     ]  # fmt: skip
 
 
 def _facts(view: View, each: Opportunity) -> Iterator[tuple[str, Any]]:
     words = view.language
-    yield tr("action"), view.translate(tr(each.action))
+    yield tr("action"), view.translate(ACTION_WORDS[each.action])
     yield tr("who acts"), view.translate(owner_words(each.owner))
     if each.team:
         yield tr("team"), plain(each.team)
     yield tr("pool"), words.shown(place_name(each.pool))
-    if each.host:
-        yield tr("host"), [_link(view, "host", host) for host in each.host.split(JOINER)]
+    if hosts := _hosts(view, each):
+        yield tr("host"), [_link(view, "host", host) for host in hosts]
     saved = tr("not known") if each.saving is None else saving_words(each.saving, each.currency)
     yield tr("worth a year"), view.translate(saved)
     yield tr("confidence"), view.translate(tr(each.confidence.grade))
@@ -157,6 +172,13 @@ def _facts(view: View, each: Opportunity) -> Iterator[tuple[str, Any]]:
     yield tr("GPUs to act on"), _gpus(view, each.gpus_now)
     if each.simulated:
         yield tr("data"), view.translate(tr("simulated"))
+
+
+def _hosts(view: View, each: Opportunity) -> list[str]:
+    """Where the GPUs to act on are; of a decision without any, where its wasted time was."""
+    devices = view.whole.inventory.devices
+    now = sorted({devices[gpu].host for gpu in each.gpus_now if gpu in devices})
+    return now or [host for host in each.host.split(JOINER) if host]
 
 
 def _gpus(view: View, gpus: Sequence[str]) -> Any:

@@ -1,4 +1,4 @@
-"""The first page: what the window came to, where it went, whether it gets better, and what to do first."""
+"""The first page: what the window came to and what to do first, then where it went and whether it gets better."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Overview(Page):
     name: str = tr("Overview")
 
     def content(self, view: View, colours: Palette) -> html.Div:
-        """Headline, tiles, charts and the first decisions."""
+        """Headline and the first decisions, then tiles and charts."""
         report, search = view.report, view.query.on_every_page.search
         found = opportunities_of(view)
         decisions = tr_many(
@@ -36,14 +36,12 @@ class Overview(Page):
         findings = tr_many("{number} finding with its evidence and command", "All {number} findings with evidence and commands", len(report.findings))  # fmt: skip
         onward = {"/opportunities": decisions, "/findings": findings, "/quality": tr("The quality of the data")}
         links = {path: html.P(dcc.Link(view.translate(words), href=path + search), className="onward") for path, words in onward.items()}  # fmt: skip
+        first = section_panel(view, colours, first_opportunities(found), after=[links["/opportunities"], links["/findings"]])  # fmt: skip
         panels = [
             section_panel(view, colours, waterfall(report)),
             section_panel(view, colours, days(report, annotations_in_sight(view))),
             section_panel(view, colours, quarter(view, annotations_about(view))),
             section_panel(view, colours, idle(report)),
-            section_panel(
-                view, colours, first_opportunities(found), after=[links["/opportunities"], links["/findings"]]
-            ),
             *([section_panel(view, colours, aims)] if (aims := goals_now(view)) else []),
             section_panel(view, colours, first_remarks(report), after=[links["/quality"]] if report.quality else []),
             *self.panels(view, colours),
@@ -51,6 +49,7 @@ class Overview(Page):
         return html.Div(
             [
                 html.P(view.translate(headline(report)), className="headline"),
+                html.Div(first, className="panels"),
                 tiles(view, colours),
                 html.Div(panels, className="panels"),
             ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.decide.reclaimable import MARGINS
+from analytics.sections.opportunities import ACTION_WORDS
 from dashboard.actions import KINDS
 from fallow.cli import main
 from tests.dashboard.conftest import components, page, words
@@ -21,7 +22,7 @@ from tests.dashboard.test_users_page import table
 if TYPE_CHECKING:
     from flask.testing import FlaskClient
 
-    from tests.dashboard.acting import Held
+    from tests.dashboard.acting import Held, Pages
 
 PATH = "/opportunities"
 
@@ -73,7 +74,8 @@ def test_the_page_shows_the_numbers_of_the_command(planned: Planned, told: dict[
             each["cost"],
             each["saving_per_year"]["point"],
         )
-        assert (row["confidence"], row["command"], row["action"]) == (each["confidence"], each["next"], each["action"])
+        words_of_it = (row["confidence"], row["command"], row["action"])
+        assert words_of_it == (each["confidence"], each["next"], ACTION_WORDS[each["action"]])
     given = told["reclaimable"]
     assert [row[6] for row in table(shown, "give_back-title")[1:]] == [str(each["safe"]) for each in given["pools"]]
     assert f"{given['safe']} safe to give back" in words(shown)
@@ -162,16 +164,67 @@ def test_the_file_has_every_opportunity(planned: Planned, told: dict[str, Any]) 
     assert [each["deadline"] for each in lines] == [each["deadline"] for each in told["opportunities"]]
 
 
+def test_the_table_is_read_from_what_decides(planned: Planned) -> None:
+    shown = page(planned.client(), PATH, f"{WEEK}&lang=fr")
+    fields = [each["field"] for each in by_id(shown, "opportunities-grid")["columnDefs"]]
+    assert fields == [
+        *("decision", "action", "owner", "saving", "deadline", "confidence", "gpus", "pool", "cost", "command", "host"),
+        "opportunity_id",
+    ]
+    view = planned.view(f"{WEEK}&lang=fr")
+    said = {view.translate(each) for each in ACTION_WORDS.values()}
+    assert {row["action"] for row in rows(shown)} <= said
+    # a telephone has the same decisions as blocks
+    cards = words(by_id(shown, "opportunities-cards")["children"])
+    assert all(row["id"] in cards for row in rows(shown))
+
+
+def test_the_hosts_are_those_of_the_gpus_to_act_on(planned: Planned) -> None:
+    view = planned.view(WEEK)
+    devices = view.whole.inventory.devices
+    shown = {row["id"]: row["host"] for row in rows(page(planned.client(), PATH, WEEK))}
+    for each in view.whole.opportunities(view.report.scope, view.part).ranked:
+        if each.gpus_now:
+            assert shown[each.opportunity_id] == ", ".join(sorted({devices[gpu].host for gpu in each.gpus_now}))
+
+
+PREFIX = "opportunity-"
+
+
+def pressed(pages: Pages, kind: str, opportunity: str, text: str, seen: dict[str, str] | None = None) -> Any:
+    """What the page is answered after a button."""
+    return pages.call(f"{PREFIX}act-{kind}.n_clicks", {
+        **{f"{PREFIX}act-{each}.n_clicks": int(each == kind) for each in KINDS},
+        "url.search": "?span=all", "scheme.data": "light", "opportunity-chosen.data": opportunity, "reserve-tried.data": 3,
+        f"{PREFIX}act-text.value": text, f"{PREFIX}act-until.value": "", f"{PREFIX}findings-seen.data": seen or {},
+    })  # fmt: skip
+
+
 def test_an_action_is_on_the_leading_finding(held: Held) -> None:
     pages = held.pages()
     found = pages.view().whole.opportunities(pages.view().report.scope, pages.view().part)
     one = next(each for each in found.listed if each.evidence)
-    prefix = "opportunity-"
-    answer = pages.call(f"{prefix}act-ack.n_clicks", {
-        **{f"{prefix}act-{kind}.n_clicks": int(kind == "ack") for kind in KINDS},
-        "url.search": "?span=all", "opportunities-grid.selectedRows": [{"id": one.opportunity_id}],
-        f"{prefix}act-text.value": "asking", f"{prefix}act-until.value": "", f"{prefix}findings-seen.data": {},
-    })  # fmt: skip
+    answer = pressed(pages, "ack", one.opportunity_id, "asking")
     assert answer["opportunity-acts-said"]["children"] == "Acknowledged 1 finding"
     assert list(pages.view().report.review.actions) == [one.evidence[0].finding_id]
     assert "acknowledged: asking" in words(answer["opportunity-detail"]["children"])
+
+
+def test_what_is_put_off_stays_in_sight_and_can_be_reopened(held: Held) -> None:
+    pages = held.pages()
+    found = pages.view().whole.opportunities(pages.view().report.scope, pages.view().part)
+    one = next(each for each in found.listed if each.evidence)
+    answer = pressed(pages, "suppress", one.opportunity_id, "until the move")
+    assert one.opportunity_id not in {row["id"] for row in answer["opportunities-grid"]["rowData"]}
+    assert one.opportunity_id not in words(answer["opportunities-cards"]["children"])
+    below = answer["opportunities-rest"]["children"]
+    [row] = table(below, "put_off-title")[1:]
+    assert one.opportunity_id in row[0]
+    assert row[2].startswith("pia")
+    assert row[3:5] == ["until somebody reopens it", "until the move"]
+    assert "put off on request" in [row[0] for row in table(below, "waste-title")]
+    seen = answer["opportunity-findings-seen"]["data"]
+    named = f"?span=all&opportunity={one.opportunity_id}"
+    assert by_id(page(pages.client, PATH, named), "opportunity-acts")["disabled"] is False
+    answer = pressed(pages, "reopen", one.opportunity_id, "", seen)
+    assert "put_off-title" not in ids(answer["opportunities-rest"]["children"])

@@ -145,6 +145,9 @@ def test_the_first_decisions_lead_to_all_of_them(site: Site, shown: Any) -> None
     assert f"/opportunities{view.query.search}" in links
     assert f"/findings{view.query.search}" in links
     assert f"/quality{view.query.search}" in links
+    # what to do comes before what the figures are
+    places = [each["props"].get("id") or each["props"].get("className") for each in components(shown)]
+    assert places.index("opportunities-title") < places.index("tile") < places.index("waterfall-title")
 
 
 def test_every_chart_has_a_title_a_question_a_finding_a_name_and_its_numbers(shown: Any) -> None:
