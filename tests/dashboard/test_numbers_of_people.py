@@ -39,6 +39,13 @@ def given(spent: Spent) -> int:
     return spent.sum(*GIVEN)
 
 
+def useful_and_low(row: dict[str, Any]) -> tuple[float, float]:
+    """The useful milliseconds of somebody's time, which are its efficiency, and what of the low time is not."""
+    spent = Spent.of(row["gpu_hours"])
+    useful_ms = (row["efficiency"] or 0.0) * given(spent)
+    return useful_ms, spent.sum("active", "low") - useful_ms
+
+
 def named(rows: Iterable[list[str]], names: Iterable[str]) -> dict[str, list[str]]:
     """Rows by whom they are about; the team stands behind a holder's name."""
     order = sorted(names, key=len, reverse=True)
@@ -63,20 +70,23 @@ def test_who_was_given_what_is_the_ledgers(site: Site, asked: Question, group: s
     for name, row in told.items():
         spent, rank = Spent.of(row["gpu_hours"]), ranks[name]
         place = "" if rank["rank_efficiency"] is None else f"{rank['rank_efficiency']}/{rank['rank_efficiency_of']}"
+        useful_ms, low_ms = useful_and_low(row)
         cost = [] if is_unpriced else [UNKNOWN if row["paid"] is None else f"{row['paid']:,.2f}"]
         shown = rows[name][at:]
-        assert shown[5].partition(" ")[0] == place
-        assert [*shown[:5], *shown[6:]] == [
+        assert shown[6].partition(" ")[0] == place
+        assert [*shown[:6], *shown[7:]] == [
             written(given(spent)),
-            written(spent.sum("active", "low")),
+            written(useful_ms),
+            written(low_ms),
             written(spent.sum("held")),
             written(spent.sum("reserved")),
             percent(row["efficiency"]),
             *cost,
         ], name
         drawn = [each["props"]["style"]["width"] for each in lengths[name].tree["props"]["children"]]
-        parts = (spent.sum("active", "low"), spent.sum("held"), spent.sum("reserved"))
-        assert drawn == [f"{100 * part / most_ms:.2f}%" for part in parts if part], name
+        parts = (useful_ms, low_ms, spent.sum("held"), spent.sum("reserved"))
+        widths = [float(each.rstrip("%")) for each in drawn]
+        assert widths == pytest.approx([100 * part / most_ms for part in parts if part], abs=0.006), name
     assert list(rows) == sorted(rows, key=lambda name: (-given(Spent.of(told[name]["gpu_hours"])), name))
     every = Spent.together(Spent.of(row["gpu_hours"]) for row in told.values())
     assert panel.finding.startswith(f"{share(every.sum('held', 'reserved'), given(every))} of {written(given(every))} ")
@@ -117,7 +127,9 @@ def test_one_holders_page_is_their_row_and_their_jobs_add_up_to_it(site: Site, a
         spent = Spent.of(row["gpu_hours"])
         shown = site.shown("/holders", asked, holder=name)
         facts = shown.facts()
-        assert (facts["GPU-hours given"], facts["used"]) == (written(given(spent)), written(spent.sum("active", "low")))
+        useful_ms, low_ms = useful_and_low(row)
+        assert facts["GPU-hours given"] == written(given(spent))
+        assert (facts["useful"], facts["low, unused"]) == (written(useful_ms), written(low_ms))
         assert (facts["held"], facts["reserved"]) == (written(spent.sum("held")), written(spent.sum("reserved")))
         assert facts["efficiency"].split(",")[0] == percent(row["efficiency"])
         assert facts["cost"] == money(row["paid"], site.told.currency)

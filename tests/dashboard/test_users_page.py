@@ -56,12 +56,14 @@ def test_the_numbers_are_the_ledgers(planned: Planned, told: dict[str, Any]) -> 
     for name, row in shown.items():
         hours, rank = given[name]["gpu_hours"], given[name]["rank_efficiency"]
         used = hours["low"] + hours["active"]
-        wanted = [used + hours["held"] + hours["reserved"], used, hours["held"], hours["reserved"]]
+        given_hours = used + hours["held"] + hours["reserved"]
+        useful = given[name]["efficiency"] * given_hours
+        wanted = [given_hours, useful, used - useful, hours["held"], hours["reserved"]]
         # the command adds in whole milliseconds
-        figures = [row[3], *row[4:7]]
+        figures = row[3:8]
         assert [float(each.replace(",", "")) for each in figures] == pytest.approx(wanted, abs=0.0501), name
-        assert row[8].split("/")[0] == ("" if rank is None else str(rank))
-        assert row[9] == f"{given[name]['paid']:,.2f}"
+        assert row[9].split("/")[0] == ("" if rank is None else str(rank))
+        assert row[10] == f"{given[name]['paid']:,.2f}"
 
 
 def test_bars_are_as_long_as_the_time(planned: Planned, told: dict[str, Any]) -> None:

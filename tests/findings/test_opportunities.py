@@ -250,7 +250,11 @@ def test_what_moved_is_decided_where_it_is(lake: Lake) -> None:
     found = {name: whole.opportunities(scope := Scope(pool=name), whole.part(scope)) for name in ("a", "b", None)}
     safe = {name: each.reclaimable.safe for name, each in found.items() if each.reclaimable is not None}
     assert safe["a"] + safe["b"] == safe[None]
-    points = {name: each.saving.point for name, each in found.items() if each.saving is not None}
+    points = {
+        name: sum(each.saving.point for each in scope.listed if each.saving is not None)
+        for name, scope in found.items()
+    }
+    assert points["a"] > 0
     assert points["a"] + points["b"] == pytest.approx(points[None])
     assert not {f"a-{place}" for place in (5, 6, 7)} & {gpu for each in found["a"].listed for gpu in each.gpus_now}
     ann = Scope(holder="ann")
@@ -259,10 +263,7 @@ def test_what_moved_is_decided_where_it_is(lake: Lake) -> None:
 
 def test_where_all_fell_silent_nothing_is_safe(lake: Lake) -> None:
     host_of_eight(lake, "h1", 2, 9)
-    day = datetime.fromtimestamp(T0 / 1000, UTC) + timedelta(days=11)
-    whole = whole_of(lake.root, "2026-11-25", day.date().isoformat())
-    found = whole.opportunities(Scope(), whole.part(Scope())).reclaimable
-    assert found is not None
+    found = reclaimable(reviewed(lake, "2026-11-25", "2026-11-30", later_ms=3 * DAY * 1000).context)
     assert (found.unseen_since_ms, found.pools, found.is_known) == (T0 + 9 * DAY * 1000, (), False)
 
 
