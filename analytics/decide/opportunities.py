@@ -484,7 +484,7 @@ def opportunities_in(
         finding = lead.finding
         is_named = finding is None or finding.finding_id in named
         one = _opportunity(scope, lead, row, by_key.get(key, 0))
-        stands_apart = finding is not None and is_named and finding.finding_id not in absorbed
+        stands_apart = finding is not None and is_named and bool(one.gpus) and finding.finding_id not in absorbed
         if not (one.gpu_ms > 0 or one.saving is not None or stands_apart):
             continue
         own = tuple(each for each in decisions.evidence.get(key, ()) if each.finding_id in named)
