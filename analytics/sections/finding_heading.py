@@ -30,7 +30,8 @@ def label_of_wanted(finding: Finding) -> Sentence:
 
 def at_most(unconfirmed: float, amount: Amount | Number) -> Sentence | Amount | Number:
     """What idle time costs, for a table's cell: at most that much where point samples alone call more than a part of it idle."""
-    return amount if unconfirmed <= UNCONFIRMED_MAX else tr("up to {cost}", cost=amount)
+    is_confirmed = unconfirmed <= UNCONFIRMED_MAX or amount.value is None
+    return amount if is_confirmed else tr("up to {cost}", cost=amount)
 
 
 def cost_of(finding: Finding) -> Sentence:

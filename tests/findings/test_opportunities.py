@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC
 from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
