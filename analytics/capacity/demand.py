@@ -1,17 +1,13 @@
-"""How many GPUs were wanted at once: each hour's most, how many hours reached each level, and what fewer GPUs would have meant."""
+"""How many GPUs were wanted at once: each hour's most, and how many hours reached each level."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import polars as pl
 
 from analytics.capacity.concurrency import hourly_most
 from analytics.states import ALLOCATED, IN_USE
-
-_STEPS_MOST = 10
-_BLOCK = 8
 
 _COUNTED: Mapping[str, tuple[str, ...]] = {
     "allocated": ALLOCATED,
@@ -48,57 +44,3 @@ def duration(levels: pl.Series) -> pl.DataFrame:
     """
     counts = pl.DataFrame({"gpus": levels}).group_by("gpus").agg(hours=pl.len().cast(pl.Int64))
     return counts.sort("gpus", descending=True).with_columns(pl.col("hours").cum_sum())
-
-
-@dataclass(frozen=True)
-class WhatIf:
-    """In how many hours more was wanted at once than `left` GPUs, had `gone` of those of today not been there.
-
-    The two `_most` count the hours in which it may have been so: what nobody saw counts as wanted.
-    """
-
-    gone: int
-    left: float
-    allocated_hours: int
-    allocated_hours_most: int
-    working_hours: int
-    working_hours_most: int
-
-
-def what_if(hours: pl.DataFrame) -> tuple[WhatIf, ...]:
-    """What it would have meant to have fewer GPUs; nothing where there is no hour.
-
-    In about ten steps, and for the most GPUs that in no hour were wanted, or in no hour worked.
-
-    Args:
-        hours: those of `demand`; the GPUs of today are those of its last hour.
-    """
-    if hours.is_empty():
-        return ()
-    there = float(hours["there"][-1])
-    spare = (int(there - max(hours[name].to_list()) + 1e-6) for name in ("allocated_or_unknown", "working_or_unknown"))
-    gone = sorted({*steps(int(there)), *(each for each in spare if each > 0)})
-    return tuple(_without(hours, each, there - each) for each in gone)
-
-
-def steps(gpus: int) -> list[int]:
-    """How many GPUs may be thought away: 1, 2, 4, then whole blocks of eight, up to all of them."""
-    width = _BLOCK
-    while gpus // width > _STEPS_MOST:
-        width *= 2
-    return [each for each in (1, 2, 4, *range(width, gpus + 1, width)) if each <= gpus]
-
-
-def _without(hours: pl.DataFrame, gone: int, left: float) -> WhatIf:
-    def above(column: str) -> int:
-        # sums of sevenths are off by less than this
-        return hours.filter(pl.col(column) > left + 1e-6).height
-
-    return WhatIf(
-        gone=gone,
-        left=left,
-        allocated_hours=above("allocated"),
-        allocated_hours_most=above("allocated_or_unknown"),
-        working_hours=above("working"),
-        working_hours_most=above("working_or_unknown"),
-    )

@@ -1,16 +1,15 @@
-"""The demand duration curve: how many GPUs were wanted at once, and for how many hours; and what fewer GPUs would have meant."""
+"""The demand duration curve: how many GPUs were wanted at once, and for how many hours."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import polars as pl
 
-from analytics.capacity.demand import WhatIf, demand, duration, what_if
+from analytics.capacity.demand import demand, duration
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.sections.basis import PageBasis
-from analytics.sections.names import least_to_most
 from analytics.sections.point_samples import sampled_note
 from analytics.sections.section import Cell, Curve, DurationCurves, Section, SectionColumn
 
@@ -99,53 +98,3 @@ def _levels(hours: pl.DataFrame) -> Iterator[tuple[Cell, ...]]:
     for level in levels[:: max(1, -(-len(levels) // _LISTED))]:
         digits = 0 if level == int(level) else 1
         yield Number(level, digits), *(Number(hours.filter(hours[name] >= level).height) for name in _NAMES)
-
-
-def fewer_gpus(basis: PageBasis) -> Section:
-    """In how many hours fewer GPUs would not have been enough."""
-    hours = gpus_by_hour(basis)
-    found = what_if(hours)
-    return Section(
-        name="fewer",
-        title=tr("With fewer GPUs"),
-        question=tr("If some GPUs are removed, in how many hours of the window would the remaining ones not have been enough?"),
-        headline=_fewer_headline(found, hours.height),
-        columns=(
-            SectionColumn("gone", tr("GPUs removed"), "count"),
-            SectionColumn("left", tr("GPUs remaining"), "count"),
-            SectionColumn("allocated_hours", tr("hours short of what was held, reserved or used"), "count"),
-            SectionColumn("working_hours", tr("hours short of what was working"), "count"),
-        ),
-        rows=tuple(_fewer_row(each) for each in found),
-        notes=(
-            tr("From the hours as they were, whole pools at once: it does not know on which host or model work could have run."),
-            *sampled_note([basis.report.summary.totals]),
-        ) if found else (),
-    )  # fmt: skip
-
-
-def _fewer_headline(found: Sequence[WhatIf], hours: int) -> str:
-    if not found:
-        return _NO_HOUR
-    held = max((each.gone for each in found if not each.allocated_hours_most), default=0)
-    working = max((each.gone for each in found if not each.working_hours_most), default=0)
-    if not working:
-        return tr("Every GPU was needed at once in some of {hours} hours, or may have been.", hours=Number(hours))
-    if not held:
-        return tr(
-            "Every GPU was held, reserved or used at once in some of {hours} hours, or may have been; {working} were never needed by what was working.",
-            hours=Number(hours), working=Number(working),
-        )  # fmt: skip
-    return tr(
-        "With {held} GPUs fewer, no hour of {hours} would have been short of what was held, reserved or used; with {working} fewer, none of what was working.",
-        hours=Number(hours), held=Number(held), working=Number(working),
-    )  # fmt: skip
-
-
-def _fewer_row(each: WhatIf) -> tuple[Cell, ...]:
-    return (
-        Number(each.gone),
-        Number(each.left, 0 if each.left == int(each.left) else 1),
-        least_to_most(Number(each.allocated_hours), Number(each.allocated_hours_most)),
-        least_to_most(Number(each.working_hours), Number(each.working_hours_most)),
-    )

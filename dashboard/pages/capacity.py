@@ -5,7 +5,7 @@ from __future__ import annotations
 from dash import html
 
 from analytics.language.sentences import tr
-from analytics.sections.demand import demand_curve, fewer_gpus
+from analytics.sections.demand import demand_curve
 from analytics.sections.gangs import gang_staircase
 from analytics.sections.give_back import give_back
 from analytics.sections.goals import goals_now
@@ -27,8 +27,7 @@ class Capacity(Page):
     name: str = tr("Capacity")
     sections = (
         PlacedSection(goals_now),
-        PlacedSection(demand_curve),
-        PlacedSection(fewer_gpus),
+        PlacedSection(demand_curve, wide=True),
         PlacedSection(_give_back, table="below", wide=True),
         PlacedSection(gang_staircase, table="beside"),
     )

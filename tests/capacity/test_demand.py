@@ -1,4 +1,4 @@
-"""Demand by the hour, its duration curve, and what fewer GPUs would have meant."""
+"""Demand by the hour, and its duration curve."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 import polars as pl
 import pytest
 
-from analytics.capacity.demand import demand, duration, steps, what_if
+from analytics.capacity.demand import demand, duration
 
 HOUR_MS = 3_600_000
 SCHEMA = {"gpu": pl.String, "time": pl.Int64, "end": pl.Int64, "state": pl.String, "gpu_share": pl.Float64}
@@ -43,7 +43,6 @@ def test_hours_without_any_row_are_left_out() -> None:
     found = hours(("a", 0, 1, "active"), ("a", 3, 4, "active"))
     assert (found["time"] // HOUR_MS).to_list() == [0, 3]
     assert demand(frame([]), 0, 4 * HOUR_MS).is_empty()
-    assert what_if(demand(frame([]), 0, 4 * HOUR_MS)) == ()
 
 
 def test_instances_count_their_share() -> None:
@@ -55,33 +54,6 @@ def test_the_duration_curve() -> None:
     curve = duration(pl.Series([3.0, 1.0, 3.0, 0.0]))
     assert curve.rows() == [(3.0, 2), (1.0, 3), (0.0, 4)]
     assert duration(pl.Series([], dtype=pl.Float64)).is_empty()
-
-
-def test_fewer_gpus() -> None:
-    found = hours(("a", 0, 4, "active"), ("b", 0, 1, "held"), ("b", 1, 2, "unknown"), ("b", 2, 4, "free"))
-    one = what_if(found)[0]
-    assert (one.gone, one.left) == (1, 1.0)
-    assert (one.allocated_hours, one.allocated_hours_most) == (1, 2)
-    assert (one.working_hours, one.working_hours_most) == (0, 1)
-    both = what_if(found)[1]
-    assert (both.gone, both.working_hours) == (2, 4)
-
-
-def test_fewer_gpus_to_the_last_that_nobody_would_have_missed() -> None:
-    """Of 23 GPUs 10 were given at once at most and 3 of them worked: 13 and 20 are no steps of eight."""
-    rows = [(str(each), 0.0, 4.0, "active" if each < 3 else "held" if each < 10 else "free") for each in range(23)]
-    told = {each.gone: each for each in what_if(hours(*rows))}
-    assert list(told) == [1, 2, 4, 8, 13, 16, 20]
-    assert (told[13].allocated_hours_most, told[16].allocated_hours) == (0, 4)
-    assert (told[20].working_hours_most, told[20].left) == (0, 3.0)
-    assert 0 not in {each.gone for each in what_if(hours(("a", 0, 4, "active")))}
-
-
-def test_steps() -> None:
-    assert steps(0) == []
-    assert steps(5) == [1, 2, 4]
-    assert steps(24) == [1, 2, 4, 8, 16, 24]
-    assert all(len(steps(gpus)) <= 14 for gpus in range(1, 5000, 7))
 
 
 @pytest.mark.parametrize("seed", range(8))

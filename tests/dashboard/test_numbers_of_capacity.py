@@ -91,28 +91,6 @@ def test_the_curve_and_its_table_count_those_hours(site: Site, asked: Question) 
 
 
 @EACH
-def test_fewer_gpus_would_have_been_short_in_those_hours(site: Site, asked: Question) -> None:
-    hours = at_once(site, asked)
-    panel = site.shown("/capacity", asked).panel("fewer")
-    there = hours["there"][-1]
-
-    def short(name: str, left: float) -> str:
-        least, most = (sum(each > left for each in hours[column]) for column in (name, f"{name}_or_unknown"))
-        return str(least) if least == most else f"{least} to {most}"
-
-    rows = panel.rows()
-    assert rows
-    for row in rows:
-        left = there - int(row[0])
-        assert row[1:] == [f"{left:.0f}", short("allocated", left), short("working", left)]
-    spare = [int(there - max(hours[f"{name}_or_unknown"])) for name in ("allocated", "working")]
-    assert {each for each in spare if each} <= {int(row[0]) for row in rows}
-    if all(spare):
-        assert panel.finding.startswith(f"With {spare[0]} GPUs fewer, no hour of ")
-        assert panel.finding.endswith(f"with {spare[1]} fewer, none of what was working.")
-
-
-@EACH
 def test_gangs_are_drawn_as_they_are_listed(site: Site, asked: Question) -> None:
     panel = site.shown("/capacity", asked).panel("gangs")
     free, start = panel.figure("gangs-chart")["data"]
