@@ -169,11 +169,12 @@ def _names_of_gpus(view: View, film: PageFilm, sort: str) -> list[RowLabel]:
 
 
 def _under_pools(view: View, pools: Sequence[str], hosts: Sequence[str]) -> list[RowLabel]:
-    """Hosts; where there are several pools the first of each gives way to the pool's name."""
+    """Hosts; where there are several pools, the pool's name before its first."""
     found = {row: RowLabel(row, size, _label(view, host)) for row, size, host in blocks(hosts)}
     several = len(set(pools)) > 1
     for row, _, pool in blocks(pools) if several else ():
-        found[row] = RowLabel(row, found[row].count, f"<b>{_label(view, place_name(pool))}</b>", is_pool=True)
+        first = found[row]
+        found[row] = RowLabel(row, first.count, f"<b>{_label(view, place_name(pool))}</b> {first.name}", is_pool=True)
     return list(found.values())
 
 
