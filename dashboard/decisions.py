@@ -11,7 +11,11 @@ def opportunities_of(view: View) -> Opportunities:
     window, key = view.whole.ledger.window, (view.query.on_every_page, view.reader.role, view.reader.team)
 
     def make() -> Opportunities:
-        view.made.of(("decisions", window), lambda: view.whole.decisions)  # one thread makes them, the others wait
+        # one thread makes them, the others wait
+        if view.report.scope.is_personal:
+            view.made.of(("decisions for people", window), lambda: view.whole.decisions_for_people)
+        else:
+            view.made.of(("decisions", window), lambda: view.whole.decisions)
         return view.whole.opportunities(view.report.scope, view.part)
 
     return view.made.of(("opportunities", *key), make)  # type: ignore[no-any-return]

@@ -13,7 +13,6 @@ from analytics.money.owners import Owners
 from analytics.names import JOINER, single_name
 from analytics.scope import Scope
 from analytics.workloads.model import Finding
-from analytics.workloads.packing_model import Packing
 
 Step = tuple[str, Callable[[Finding], bool]]
 
@@ -114,16 +113,3 @@ def names_others(finding: Finding, scope: Scope, owners: Owners) -> bool:
         return others
     strangers = len(names) > 1 and any(owners.team(name, None) != scope.team for name in names)
     return others or strangers or finding.team != scope.team
-
-
-def is_packing_in_scope(packing: Packing, scope: Scope, owners: Owners) -> bool:
-    """Whether a packing is about the scope; to people it is shown only where all of its work is theirs."""
-    of_pool = (scope.pool is None or packing.pool == scope.pool) and (
-        scope.model is None or packing.model == scope.model
-    )
-    teams = {owners.team(each.holder, each.account) for each in packing.works}
-    return (
-        of_pool
-        and (scope.holder is None or packing.holders == {scope.holder})
-        and (scope.team is None or teams == {scope.team})
-    )

@@ -46,7 +46,6 @@ from analytics.names import JOINER
 from analytics.states import IN_USE, WASTED
 from analytics.workloads.commands import acts, look_command
 from analytics.workloads.model import Confidence, Context, Finding
-from analytics.workloads.packing import packings_without
 from analytics.workloads.packing_model import Packing
 from analytics.workloads.pool_need import POOL_MIN_GPUS
 from analytics.workloads.window_end import last_rows, newest_rows
@@ -185,12 +184,13 @@ class Waste:
 class Opportunities:
     """The opportunities of a window, those that are ranked first, what they add up to, and what can be given back.
 
-    `reclaimable` is None of people: free GPUs are nobody's.
+    `reclaimable` is None of people: free GPUs are nobody's. `sizing` is what is proposed for each work, once.
     """
 
     listed: tuple[Opportunity, ...]
     waste: Waste
     reclaimable: Reclaimable | None
+    sizing: RightSizing
 
     @property
     def ranked(self) -> tuple[Opportunity, ...]:
@@ -253,6 +253,8 @@ class Decisions:
     claims: Claims
     reclaimable: Reclaimable
     idle_hours: IdleHours
+    sizing: RightSizing
+    for_people: bool
 
     @cached_property
     def now(self) -> pl.DataFrame:
@@ -281,10 +283,11 @@ class Decisions:
         return _swings(self)
 
 
-def decide(review: Review, deadlines: Deadlines, told_ms: int | None = None) -> Decisions:
+def decide(review: Review, deadlines: Deadlines, told_ms: int | None = None, *, for_people: bool = False) -> Decisions:
     """The decisions that the findings of a window lead to, to be told at `told_ms`: by default at the end of what was seen.
 
-    Off-peak hours are those of the deadlines' time zone.
+    Off-peak hours are those of the deadlines' time zone. `for_people` there are no packings: what lies together best depends on
+    the work of all, so that it would tell one team of another.
     """
     context = review.context
     found = reclaimable(context)
@@ -293,14 +296,15 @@ def decide(review: Review, deadlines: Deadlines, told_ms: int | None = None) -> 
     book = _Book(context)
     _add_repairs(book, context)
     _add_idle(book, review, found, safe)
-    _add_changes(book, review)
+    sizing = _sizing(review, book, (() if for_people else None))
+    _add_changes(book, review, sizing)
     idle_hours = IdleHours.of(context, deadlines.zone)
     for pool in idle_hours.windows:
         untested = Confidence((tr("whether work would wait for these hours is not known"),))
         book.add(Lead(_key("off_peak", pool), OFF_PEAK, None, (), (), untested))
     claims = claims_of(book.claims, context.settings.held_min_ms)
     told_ms = context.until_ms if told_ms is None else told_ms
-    return Decisions(review, deadlines, told_ms, book.leads, claims, found, idle_hours)
+    return Decisions(review, deadlines, told_ms, book.leads, claims, found, idle_hours, sizing, for_people)
 
 
 def _add_repairs(book: _Book, context: Context) -> None:
@@ -321,9 +325,8 @@ def _add_idle(book: _Book, review: Review, found: Reclaimable, safe: Collection[
             book.add_finding(finding, kind)
 
 
-def _add_changes(book: _Book, review: Review) -> None:
+def _add_changes(book: _Book, review: Review, sizing: RightSizing) -> None:
     """Work that runs, and could run on less or better."""
-    sizing = _sizing(review, book)
     for packing in sizing.packings:
         key = "O" + packing.packing_id[1:]
         book.add(Lead(key, OVERSIZED, None, packing.gpus, packing.gpus, packing.confidence, packing=packing))
@@ -388,11 +391,11 @@ def _of_kind(findings: Sequence[Finding], kind: WasteKind) -> Iterator[Finding]:
         yield from (each for each in findings if each.rule == rule)
 
 
-def _sizing(review: Review, book: _Book) -> RightSizing:
+def _sizing(review: Review, book: _Book, packed: Sequence[Packing] | None) -> RightSizing:
     """Other cards and packings for work on GPUs with which nothing else is to be done."""
     moves = [each for each in _of_kind(review.findings, OVERSIZED) if each.status != "suppressed"]
     free = [each for each in moves if book.taken.isdisjoint(each.gpus)]
-    return right_sizing(review.context, free, packings_without(review.context, book.taken))
+    return right_sizing(review.context, free, packed, book.taken)
 
 
 def _faulty(context: Context) -> dict[str, tuple[str, ...]]:
@@ -448,14 +451,13 @@ def _pool_of(gpus: Sequence[str], found: Reclaimable) -> PoolReclaimable | None:
 
 
 def opportunities_in(
-    decisions: Decisions, stretches: pl.DataFrame, *, of_people: bool = False, about: Iterable[Finding] | None = None
+    decisions: Decisions, stretches: pl.DataFrame, about: Iterable[Finding] | None = None
 ) -> Opportunities:
     """The opportunities in a part of the window's ledger rows, and the waste that they are parts of.
 
     Args:
-        decisions: those of the whole fleet.
+        decisions: those of the whole fleet; of those for people nothing is said of free GPUs.
         stretches: the rows of the part, clipped to the window.
-        of_people: the part is of people, so that nothing is said of free GPUs.
         about: the findings that may be named; all without it.
     """
     context = decisions.review.context
@@ -492,7 +494,8 @@ def opportunities_in(
     return Opportunities(
         tuple(sorted(listed, key=_most_saved_first)),
         _waste(pieces, cents, context.costs.currency),
-        None if of_people else _reclaimable(decisions, scope),
+        None if decisions.for_people else _reclaimable(decisions, scope),
+        decisions.sizing.of(named | {each.packing.packing_id for each in listed if each.packing is not None}),
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from analytics.decide.totals import saving_of, work_places
 from analytics.workloads.model import Context, Finding
-from analytics.workloads.packing import packings, packings_without
+from analytics.workloads.packing import packings_without
 from analytics.workloads.packing_model import Packing
 
 Proposal: TypeAlias = Finding | Packing
@@ -27,6 +27,14 @@ class RightSizing:
     moves: tuple[Finding, ...]
     instead: Mapping[str, tuple[Proposal, ...]]
 
+    def of(self, ids: Collection[str]) -> RightSizing:
+        """What it says of some packings and findings."""
+        return RightSizing(
+            tuple(each for each in self.packings if each.packing_id in ids),
+            tuple(each for each in self.moves if each.finding_id in ids),
+            {name: kept for name, others in self.instead.items() if (kept := tuple(each for each in others if proposal_id(each) in ids))},
+        )  # fmt: skip
+
     @property
     def saving(self) -> float | None:
         """The sum of what is known; None where nothing is."""
@@ -35,16 +43,22 @@ class RightSizing:
         return sum(known) if known else None
 
 
-def right_sizing(context: Context, findings: Iterable[Finding], packed: Sequence[Packing] | None = None) -> RightSizing:
+def right_sizing(
+    context: Context,
+    findings: Iterable[Finding],
+    packed: Sequence[Packing] | None = None,
+    taken: frozenset[str] = frozenset(),
+) -> RightSizing:
     """The choice among packings, by default all of the fleet, and findings: the surest first, and of equally sure ones the largest saving.
 
-    Where a finding wins a GPU, its pool is packed again without it. Packings with an unknown saving come last.
+    Where a finding wins a GPU, its pool is packed again without it. Packings with an unknown saving come last. Of the GPUs
+    that are `taken` something else was decided.
     """
     moves = [each for each in findings if saving_of(each) is not None]
-    all_packings = packings(context) if packed is None else packed
+    all_packings = packings_without(context, taken) if packed is None else packed
     left, offered = _by_worth(moves), list(all_packings)
     chosen: list[Proposal] = []
-    decided: frozenset[str] = frozenset()
+    decided = taken
     while left or offered:
         best = _by_worth([*left, *offered])[0]
         chosen.append(best)

@@ -12,10 +12,10 @@ import polars as pl
 
 from analytics.capacity.off_peak import OffPeak, off_peak
 from analytics.decide.deadlines import Deadlines
-from analytics.decide.filters import is_in_scope, is_packing_in_scope, names_others
+from analytics.decide.filters import is_in_scope, names_others
 from analytics.decide.opportunities import Decisions, Opportunities, decide, opportunities_in
 from analytics.decide.review import Review, RuleFindings, find_in_window, with_actions
-from analytics.decide.right_sizing import RightSizing, right_sizing
+from analytics.decide.right_sizing import RightSizing
 from analytics.intervals import by_day, by_hour
 from analytics.inventory import Inventory, load_inventory, simulated_text
 from analytics.language.languages import time_zone
@@ -40,7 +40,6 @@ from analytics.report.weeks import Week
 from analytics.scope import Scope, narrow, narrowed
 from analytics.window import Inputs, WindowLedger, confirmed, load_whole
 from analytics.workloads.model import Finding
-from analytics.workloads.packing import packings
 from fallow import __version__
 from fallow.clock import DAY_MS, SystemClock, Window
 from fallow.errors import EmptyLakeError
@@ -104,11 +103,7 @@ class Report:
     @property
     def right_sizing(self) -> RightSizing:
         """What is proposed for each work of the scope, once: packings and moves to other cards."""
-        context = self.review.context
-        if self.scope.is_all:
-            return right_sizing(context, self.findings)
-        offered = tuple(each for each in packings(context) if is_packing_in_scope(each, self.scope, context.owners))
-        return right_sizing(context, self.findings, offered)
+        return self.opportunities.sizing
 
     @property
     def is_empty(self) -> bool:
@@ -164,7 +159,7 @@ class Whole:
         Another object, so that who is still using this one keeps what it says.
         """
         after = copy(self)
-        for name in ("review", "decisions"):
+        for name in ("review", "decisions", "decisions_for_people"):
             after.__dict__.pop(name, None)
         return after
 
@@ -175,8 +170,17 @@ class Whole:
     @cached_property
     def decisions(self) -> Decisions:
         """What the findings lead to, over the whole fleet."""
+        return self._decided(for_people=False)
+
+    @cached_property
+    def decisions_for_people(self) -> Decisions:
+        """The same without what would tell one team of another."""
+        return self._decided(for_people=True)
+
+    def _decided(self, *, for_people: bool) -> Decisions:
         settings = self.inputs.settings
-        return decide(self.review, Deadlines.of(settings, time_zone(settings.text("report.timezone"))))
+        deadlines = Deadlines.of(settings, time_zone(settings.text("report.timezone")))
+        return decide(self.review, deadlines, for_people=for_people)
 
     def opportunities(self, scope: Scope, part: WindowLedger) -> Opportunities:
         """The opportunities in what a scope leaves; those of people name nobody else."""
@@ -187,7 +191,8 @@ class Whole:
             if is_in_scope(each, scope, self.inventory)
             and not (scope.is_personal and names_others(each, scope, owners))
         ]
-        return opportunities_in(self.decisions, part.inside.stretches, of_people=scope.is_personal, about=named)
+        decided = self.decisions_for_people if scope.is_personal else self.decisions
+        return opportunities_in(decided, part.inside.stretches, about=named)
 
     @cached_property
     def quality(self) -> tuple[Remark, ...]:

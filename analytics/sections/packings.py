@@ -24,7 +24,7 @@ def packing_list(report: Report) -> Section:
         question=tr(
             "What would MIG free? Whole cards that small workloads would leave if they lay together on others."
         ),
-        headline=_headline(found),
+        headline=_OF_ALL if report.scope.is_personal else _headline(found),
         columns=(
             SectionColumn("pool", tr("pool"), "pool"),
             SectionColumn("model", tr("model"), "name"),
@@ -44,6 +44,9 @@ def packing_list(report: Report) -> Section:
         terms=(term("packing"),),
         wide=True,
     )
+
+
+_OF_ALL = tr("A packing puts the work of a whole pool together: choose all teams.")
 
 
 def _headline(found: Sequence[Packing]) -> str:

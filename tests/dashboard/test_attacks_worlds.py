@@ -21,6 +21,7 @@ import pytest
 from dash._utils import split_callback_id
 
 from analytics.decide.actions import load_actions
+from analytics.decide.annotations import load_annotations
 from analytics.render.report import FORMATS
 from dashboard.access.choose import access_of
 from dashboard.access.people import ADMIN, Reader
@@ -49,6 +50,12 @@ _OF_ALL = (("version", "data"),)
 UNKNOWN = "numbat"
 """In place of a mark: no name of either world has it."""
 UNKNOWN_ID = "F-0000000000"
+
+
+def decision(finding_id: str) -> str:
+    """The id of the decision that a finding leads."""
+    return "O" + finding_id[1:]
+
 
 Sent = dict[tuple[str, str], Any]
 """What a browser sends to a callback, by element and property."""
@@ -97,7 +104,8 @@ class World:
 
     def same(self, text: str, mark: str, finding: str) -> str:
         """An answer without the place of the site and without the names that were asked with."""
-        for name, stands_for in ((str(self.site.config.parent), "SITE"), (mark, "MARK"), (finding, "FINDING")):
+        places = {str(self.site.config.parent): "SITE", mark: "MARK", finding: "FINDING", decision(finding): "DECISION"}
+        for name, stands_for in places.items():
             text = text.replace(name, stands_for)
         return re.sub(r'"end_id":"[^"]+"', "", text)  # dash makes one for each page that is loaded
 
@@ -164,7 +172,9 @@ ROUTES: dict[str, list[str]] = {
     "/_dash-update-component": [],  # the callbacks
     "/_reload-hash": [],  # another one at each start
     "/_dash-component-suites/<string:package_name>/<path:fingerprinted_path>": [],  # files of the packages
+    "/_dash-component-suites/plotly/package_data/plotly.min.js": [],
     "/_favicon.ico": [],
+    "/answer/<token>": ["/answer/forged"],
     "/assets/<path:filename>": [],
     "/static/<path:filename>": [],
     "/export/<name>.<kind>": [f"/export/{name}.{kind}" for name in EXPORTS for kind in ("csv", "parquet")],
@@ -205,7 +215,19 @@ def _values(world: World, mark: str, finding: str) -> dict[tuple[str, str], list
     """What a browser may send by element and property, the usual first; what follows is what a forger would send."""
     rows = [[], [{"id": finding}], [{"id": world.own_finding}, {"id": finding}], [{"id": f"GPU-{mark}-host-0"}], "x", 7]
     pressed: dict[tuple[str, str], list[Any]] = {(f"act-{kind}", "n_clicks"): [1] for kind in KINDS}
+    pressed |= {(f"opportunity-act-{kind}", "n_clicks"): [1] for kind in KINDS}
     return pressed | {
+        ("opportunity-chosen", "data"): ["", decision(world.own_finding), decision(finding), 7],
+        ("opportunity-act-text", "value"): ["because"],
+        ("opportunity-act-until", "value"): [""],
+        ("opportunity-findings-seen", "data"): [{}, {finding: "A-1-0"}],
+        ("reserve-tried", "data"): [0, "x"],
+        ("reserve", "value"): [0, 99, "x"],
+        ("annotation-add", "n_clicks"): [1],
+        ("annotation-text", "value"): ["because"],
+        ("annotation-when", "value"): ["2025-11-13 09:00"],
+        ("annotation-about", "value"): [f"team:{OTHERS}", f"pool:{mark}-pool", "x"],
+        ('{"index":["ALL"],"type":"annotation-out"}', "n_clicks"): [1],
         ("scheme", "data"): ["light"],
         ("url", "pathname"): ["/"],
         ("url", "search"): searches(mark, finding),
@@ -228,7 +250,7 @@ def _argument(wanted: dict[str, str], sent: Sent) -> Any:
     value = sent[wanted["id"], wanted["property"]]
     if not wanted["id"].startswith("{"):
         return {"id": wanted["id"], "property": wanted["property"], "value": value}
-    fitting = json.loads(wanted["id"]) | {"target": 0}
+    fitting = {name: 0 if each == ["ALL"] else each for name, each in json.loads(wanted["id"]).items()}
     return [{"id": fitting, "property": wanted["property"], "value": value}]
 
 
@@ -279,6 +301,7 @@ def test_every_callback(worlds: tuple[World, World]) -> None:
                 _is_same(answers, (name, who, first), (one, other))
     for world in worlds:
         assert not load_actions(world.site.lake)  # nobody has done anything to what is not theirs
+        assert not load_annotations(world.site.lake)
 
 
 def test_readers_at_once_are_answered_as_each_alone(worlds: tuple[World, World]) -> None:
