@@ -66,10 +66,16 @@ def controls() -> html.Div:
 def _any_days() -> html.Details:
     """Beside the lengths of time, a form for any days."""
     return html.Details(
-        [html.Summary("", id="days-summary", className="button"), html.Form([], id="days-form")],
+        [html.Summary(_days_name(), id="days-summary", className="button"), html.Form([], id="days-form")],
         id="days",
         className="any-days",
     )
+
+
+def _days_name(view: View | None = None) -> html.Span:
+    """What a screen reader says of the calendar; without a view as the labels come with the page."""
+    name = tr("Choose days")
+    return html.Span(str(name) if view is None else view.translate(name), className="for-readers")
 
 
 OUTPUTS = [
@@ -103,7 +109,7 @@ def choices(view: View, path: str, query: Query | None = None) -> list[Any]:
         *(options[name] for name in CONTROLS),
         *values.values(),
         *(name in _EVERYTHING and len(options[name]) <= 2 and not values[name] for name in CONTROLS),
-        html.Span(view.translate(tr("Choose days")), className="for-readers"),
+        _days_name(view),
         _days(view, query),
         view.translate(tr("New data: show it")),
         view.translate(tr("Skip to the page")),

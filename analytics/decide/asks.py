@@ -20,7 +20,6 @@ from analytics.decide.claims import (
     OFF_PEAK,
     OVERSIZED,
     SURPLUS,
-    opportunity_id,
 )
 from analytics.decide.lifecycle import broken_release
 from analytics.decide.opportunities import OPERATORS, Opportunity, Saving, is_orphan
@@ -132,7 +131,7 @@ def _not_to_ask(one: Opportunity) -> str:
         return _KEPT if is_kept else "nothing to do now: it is over, or its GPUs are in another decision"
     if one.action == "ask" and (one.risk.probability or 0.0) > _LIKELY_USED:
         return "likely to be used again before long"
-    if _leads(one) and _leading(one).rule in _OF_SEVERAL:
+    if one.leading is not None and one.leading.rule in _OF_SEVERAL:
         return "only together with the work of others: operators are told where that saves something"
     return _not_to_tune(one) if one.kind == INEFFICIENT.name and one.action != "repair" else ""
 
@@ -145,7 +144,7 @@ def _not_to_tune(one: Opportunity) -> str:
     """The same of work that runs."""
     if one.owner == OPERATORS:
         return "no user"
-    if _leading(one).rule not in _TUNED:
+    if one.evidence[0].rule not in _TUNED:
         return "for planning: whoever holds the GPUs cannot do anything about it"
     return "" if one.gpu_ms >= LEAST_TUNED_MS else "less than a GPU-hour of it was wasted"
 
@@ -163,18 +162,9 @@ def _shares(one: Opportunity, basis: Basis) -> Iterator[tuple[str | None, tuple[
     yield from ((holder, tuple(gpus)) for holder, gpus in by_holder.items())
 
 
-def _leading(one: Opportunity) -> Finding:
-    return one.evidence[0]
-
-
-def _leads(one: Opportunity) -> bool:
-    """Whether a finding leads it; repairs, packings and spare GPUs may stand without one."""
-    return bool(one.evidence) and opportunity_id(one.evidence[0]) == one.opportunity_id
-
-
 def _ask(one: Opportunity, holder: str | None, gpus: tuple[str, ...], basis: Basis) -> Ask:
     of_operators = one.owner == OPERATORS
-    leading = _leading(one) if _leads(one) else None
+    leading = one.leading
     evidence = one.evidence if of_operators else _own(one)
     is_share = gpus != one.gpus_now
     whole = set(gpus) == set(one.gpus)
@@ -255,7 +245,7 @@ def _command(
 
     A finding about more GPUs than are asked for may name just the others in its own.
     """
-    for each in evidence if _leads(one) else ():
+    for each in evidence if one.leading is not None else ():
         if acts(each.next_command) and set(_wanted(each)) <= set(gpus):
             return each.next_command, True
     first = one.next_command
@@ -320,9 +310,9 @@ def _asked(one: Opportunity, action: str, gpus: int) -> str:
     if action == RIGHT_SIZE:
         return _PACK if one.packing is not None else _FIT
     if action == TUNE:
-        return _TUNED[_leading(one).rule]
+        return _TUNED[one.evidence[0].rule]
     if one.owner == OPERATORS:
-        is_lost = is_orphan(_leading(one)) and not is_unsure
+        is_lost = is_orphan(one.evidence[0]) and not is_unsure
         return agreeing(_ORPHANED if is_lost else _WHOSE, gpus)
     return agreeing(_BACK_UNSURE if is_unsure else _BACK, gpus)
 
@@ -330,4 +320,4 @@ def _asked(one: Opportunity, action: str, gpus: int) -> str:
 def _fault(one: Opportunity, gpus: int) -> str:
     if one.kind == FAULTY.name:
         return agreeing(_MEND, gpus)
-    return _LOOK if _leading(one).category == "coverage" else _COOL
+    return _LOOK if one.evidence[0].category == "coverage" else _COOL

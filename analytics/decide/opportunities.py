@@ -138,6 +138,12 @@ class Opportunity:
         return self.unconfirmed_ms / self.gpu_ms if self.gpu_ms else 0.0
 
     @property
+    def leading(self) -> Finding | None:
+        """The finding that it stands on, which people acknowledge or put off; None of faults and packings, and where it is about others."""
+        first = self.evidence[0] if self.evidence else None
+        return first if first is not None and opportunity_id(first) == self.opportunity_id else None
+
+    @property
     def is_standing(self) -> bool:
         """Whether nobody has put it off."""
         return self.status != "suppressed"

@@ -35,6 +35,25 @@
         return found;
     }
 
+    // Dash names no slider, and says places instead of what stands below them.
+    function nameSlider() {
+        const handle = document.querySelector("#reserve [role=slider]");
+        if (!handle) {
+            return;
+        }
+        const mark = document.querySelectorAll("#reserve .dash-slider-mark")[Number(handle.getAttribute("aria-valuenow"))];
+        const wanted = {"aria-labelledby": "reserve-label", "aria-valuetext": mark ? mark.textContent : ""};
+        for (const [name, text] of Object.entries(wanted)) {
+            if (handle.getAttribute(name) !== text) {
+                handle.setAttribute(name, text);
+            }
+        }
+    }
+
+    new MutationObserver(nameSlider).observe(
+        document.documentElement, {childList: true, subtree: true, attributeFilter: ["aria-valuenow"]},
+    );
+
     window.dash_clientside = Object.assign({}, window.dash_clientside, {
         opportunities: {
             // What was put off leaves the table and stays chosen, so that it can be reopened.
@@ -46,8 +65,6 @@
                 say("opportunity", id);
                 return id;
             },
-
-            idle: (id) => !id,
 
             // Where the panel is below the table, the page goes to what was chosen, once.
             arrive: () => {

@@ -65,10 +65,6 @@ class OpportunitiesPage(Page):
             State(_CHOSEN, "data"),
             prevent_initial_call=True,
         )
-        app.clientside_callback(
-            ClientsideFunction("opportunities", "idle"), Output(f"{_PREFIX}acts", "disabled"), Input(_CHOSEN, "data"),
-            prevent_initial_call=True,
-        )  # fmt: skip
         # with an output, for without one dash does not call it when the page comes with a decision chosen
         app.clientside_callback(
             ClientsideFunction("opportunities", "arrive"), Output(_ARRIVED, "data"), Input(_DETAIL, "children")
@@ -104,6 +100,13 @@ def _known(found: Opportunities, wanted: str) -> str:
     return wanted if any(each.opportunity_id == wanted for each in found.listed) else ""
 
 
+def _leading(found: Opportunities, wanted: str) -> tuple[str, ...]:
+    """The id of the finding that the chosen one stands on; nothing where it stands on none, so that there is nothing to act on."""
+    return tuple(
+        each.leading.finding_id for each in found.listed if each.opportunity_id == wanted and each.leading is not None
+    )
+
+
 def _rest(view: View, colours: Palette, found: Opportunities, place: int) -> list[html.Section]:
     """The sections below the decisions: what is put off, what can go, the slider at its `place`, what to look at and the sum."""
     given, left, later = found.reclaimable, to_look_at(found), put_off(found, view.report.review.actions)
@@ -132,7 +135,7 @@ def _decisions(view: View, colours: Palette, found: Opportunities) -> html.Secti
         [
             html.Div(detail(view, found, wanted), id=_DETAIL, role="region",
                      **{"aria-live": "polite", "aria-label": view.translate(tr("The chosen decision"))}),
-            *action_form(view, tr("With the finding that the chosen decision stands on"), _PREFIX, ready=bool(_known(found, wanted))),
+            *action_form(view, tr("With the finding that the chosen decision stands on"), _PREFIX, ready=bool(_leading(found, wanted))),
         ],
         className="side",
     )  # fmt: skip
@@ -240,7 +243,7 @@ def _notes(view: View, section: Section) -> list[html.P]:
 
 def _connect_looking(app: Any, source: LakeSource) -> None:
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
-        Output(_DETAIL, "children"),
+        Output(_DETAIL, "children"), Output(f"{_PREFIX}acts", "disabled"),
         Input(_CHOSEN, "data"), State("url", "search"),
         prevent_initial_call=True,
     )  # fmt: skip
@@ -248,8 +251,9 @@ def _connect_looking(app: Any, source: LakeSource) -> None:
         view = view_of(source, search)
         if isinstance(view, Problem):
             said = in_a_line(language_of(source, search), view.message, view.hint)
-            return [html.P(said, className="hint", role="alert")]
-        return detail(view, opportunities_of(view), str(chosen or ""))
+            return [[html.P(said, className="hint", role="alert")], True]
+        found, wanted = opportunities_of(view), str(chosen or "")
+        return [detail(view, found, wanted), not _leading(found, wanted)]
 
 
 def _connect_reserve(app: Any, source: LakeSource) -> None:
@@ -305,11 +309,7 @@ def _acted(
     view = view_of(source, search)
     if isinstance(view, Problem):
         return [in_a_line(language_of(source, search), view.message, view.hint), *[no_update] * (_TOLD - 1)]
-    leading = tuple(
-        each.evidence[0].finding_id
-        for each in opportunities_of(view).listed
-        if each.opportunity_id == wanted and each.evidence
-    )
+    leading = _leading(opportunities_of(view), wanted)
     try:
         outcome = act(view, Wish(wish.kind, leading, wish.text, wish.until, wish.seen), SystemClock().now_ms())
     except FallowError as error:

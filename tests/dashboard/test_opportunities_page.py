@@ -203,7 +203,7 @@ def pressed(pages: Pages, kind: str, opportunity: str, text: str, seen: dict[str
 def test_an_action_is_on_the_leading_finding(held: Held) -> None:
     pages = held.pages()
     found = pages.view().whole.opportunities(pages.view().report.scope, pages.view().part)
-    one = next(each for each in found.listed if each.evidence)
+    one = next(each for each in found.listed if each.leading)
     answer = pressed(pages, "ack", one.opportunity_id, "asking")
     assert answer["opportunity-acts-said"]["children"] == "Acknowledged 1 finding"
     assert list(pages.view().report.review.actions) == [one.evidence[0].finding_id]
@@ -213,7 +213,7 @@ def test_an_action_is_on_the_leading_finding(held: Held) -> None:
 def test_what_is_put_off_stays_in_sight_and_can_be_reopened(held: Held) -> None:
     pages = held.pages()
     found = pages.view().whole.opportunities(pages.view().report.scope, pages.view().part)
-    one = next(each for each in found.listed if each.evidence)
+    one = next(each for each in found.listed if each.leading)
     answer = pressed(pages, "suppress", one.opportunity_id, "until the move")
     assert one.opportunity_id not in {row["id"] for row in answer["opportunities-grid"]["rowData"]}
     assert one.opportunity_id not in words(answer["opportunities-cards"]["children"])
@@ -228,3 +228,15 @@ def test_what_is_put_off_stays_in_sight_and_can_be_reopened(held: Held) -> None:
     assert by_id(page(pages.client, PATH, named), "opportunity-acts")["disabled"] is False
     answer = pressed(pages, "reopen", one.opportunity_id, "", seen)
     assert "put_off-title" not in ids(answer["opportunities-rest"]["children"])
+
+
+def test_without_a_finding_there_is_nothing_to_act_on(held: Held) -> None:
+    """A fault stands on the ledger alone."""
+    pages = held.pages()
+    found = pages.view().whole.opportunities(pages.view().report.scope, pages.view().part)
+    for each in found.listed:
+        answer = pages.call(
+            "opportunity-chosen.data", {"opportunity-chosen.data": each.opportunity_id, "url.search": "?span=all"}
+        )
+        assert answer["opportunity-acts"]["disabled"] == (each.leading is None)
+    assert "Acknowledged" not in pressed(pages, "ack", "O-0000000000", "x")["opportunity-acts-said"]["children"]

@@ -196,7 +196,8 @@ def test_a_fault_in_what_somebody_did_is_told_and_the_next_page_has_nothing_of_i
 
 
 def test_any_days_are_chosen_with_the_keyboard(surf: Callable[..., Surfer]) -> None:
-    page = surf().open("/quality")
+    surfer = surf()
+    page = surfer.open("/quality")
     page.focus("#days-summary")
     page.keyboard.press("Enter")
     assert page.get_attribute("#window-first", "type") == "date"
@@ -209,4 +210,5 @@ def test_any_days_are_chosen_with_the_keyboard(surf: Callable[..., Surfer]) -> N
     page.fill("#window-last", "2025-11-19")
     page.press("#window-last", "Enter")
     page.wait_for_url("**first=2025-11-19&last=2025-11-19")
+    surfer.settled()
     assert Axe().run(page).violations_count == 0
