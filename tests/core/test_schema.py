@@ -12,11 +12,11 @@ from fallow import schema
 from fallow.errors import UsageError
 from fallow.schema import STATES, TABLES, UNAVAILABLE_HEALTH, Column, Type
 from tests.core import pages
+from tests.in_process import run_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.conftest import RunFallow
 
 SUFFIXES = {
     "bytes": "_bytes", "bytes/s": "_bytes_per_s", "1/s": "_per_s", "W": "_w", "mJ": "_mj", "kWh": "_kwh", "degC": "_c", "MHz": "_mhz",
@@ -92,8 +92,8 @@ def test_tables_and_columns_are_found_by_name() -> None:
         schema.table("zzz")
 
 
-def test_the_command_prints_every_column_within_a_terminal(run_fallow: RunFallow) -> None:
-    done = run_fallow("schema")
+def test_the_command_prints_every_column_within_a_terminal() -> None:
+    done = run_in_process("schema")
     assert (done.returncode, done.stderr) == (0, "")
     for table in TABLES:
         for column in table.columns:
@@ -102,8 +102,8 @@ def test_the_command_prints_every_column_within_a_terminal(run_fallow: RunFallow
     assert max(map(len, indented)) <= 100
 
 
-def test_the_command_prints_one_table_for_machines(run_fallow: RunFallow) -> None:
-    done = run_fallow("schema", "gpu", "--json")
+def test_the_command_prints_one_table_for_machines() -> None:
+    done = run_in_process("schema", "gpu", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     printed = json.loads(done.stdout)
     assert printed["schema_version"] == schema.SCHEMA_VERSION
@@ -117,8 +117,8 @@ def test_the_command_prints_one_table_for_machines(run_fallow: RunFallow) -> Non
     }  # fmt: skip
 
 
-def test_an_unknown_table_is_wrong_use(run_fallow: RunFallow) -> None:
-    done = run_fallow("schema", "gpus")
+def test_an_unknown_table_is_wrong_use() -> None:
+    done = run_in_process("schema", "gpus")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "fallow: there is no table 'gpus'; did you mean 'gpu'?\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from markupsafe import escape
@@ -17,9 +17,7 @@ from dashboard.pages.overview import Overview
 from dashboard.render.panel import GRAPH_CONFIG
 from tests.dashboard.conftest import components, words
 from tests.dashboard.sites import Site, content, make_site
-
-if TYPE_CHECKING:
-    from tests.conftest import RunFallow
+from tests.in_process import run_in_process
 
 SEARCH = "?since=2025-11-18&until=2025-11-19"
 CHARTS = ("waterfall", "days", "weeks", "idle")
@@ -54,9 +52,9 @@ def tile(tree: Any, label: str) -> str:
     return next(text for text in map(words, tiles) if text.split()[0] == label)
 
 
-def test_the_tiles_are_those_of_the_ledger(site: Site, shown: Any, run_fallow: RunFallow) -> None:
+def test_the_tiles_are_those_of_the_ledger(site: Site, shown: Any) -> None:
     asked = ("--config", str(site.config), "--since", "2025-11-18", "--until", "2025-11-19", "--json")
-    ledger = json.loads(run_fallow("ledger", *asked).stdout)
+    ledger = json.loads(run_in_process("ledger", *asked).stdout)
     hours, cost = ledger["gpu_hours"], ledger["money"]["cost"]
     observed = hours["total"] - hours["unknown"]
     for state in ("held", "reserved", "free", "unavailable"):

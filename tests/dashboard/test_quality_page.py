@@ -11,13 +11,13 @@ from dashboard.access.people import VIEWER, Reader
 from dashboard.pages.quality import Quality
 from tests.dashboard.conftest import components, words
 from tests.dashboard.sites import Site, content, make_site
+from tests.in_process import run_in_process
 from tests.ledger.rows import device, fill, samples
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fallow.lake import Lake
-    from tests.conftest import RunFallow
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +39,8 @@ def rows(tree: Any, name: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("group", ["pool", "model", "host"])
-def test_the_coverage_is_that_of_the_ledger(site: Site, group: str, run_fallow: RunFallow) -> None:
-    told = json.loads(run_fallow("ledger", "--config", str(site.config), "--by", group, "--json").stdout)
+def test_the_coverage_is_that_of_the_ledger(site: Site, group: str) -> None:
+    told = json.loads(run_in_process("ledger", "--config", str(site.config), "--by", group, "--json").stdout)
     shown = rows(content(Quality(), site.view("?span=all")), group)
     groups = told["groups"]["rows"]
     assert shown.keys() == {each["label"] for each in groups}

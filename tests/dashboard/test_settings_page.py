@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,9 +14,7 @@ from fallow import config
 from fallow.config import SETTINGS
 from tests.dashboard.conftest import components, page, words
 from tests.dashboard.sites import Site, content, make_site
-
-if TYPE_CHECKING:
-    from tests.conftest import RunFallow
+from tests.in_process import run_in_process
 
 SECRETS = """[report]
 to = ["https://hooks.slack.com/services/T0/B0/verysecret", "mailto:lead@example.org"]
@@ -94,8 +92,8 @@ def test_no_secret_is_shown(site: Site) -> None:
     assert "http://127.0.0.1:8000/metrics?" in shown
 
 
-def test_the_prices_are_those_of_the_command(site: Site, run_fallow: RunFallow) -> None:
-    told = json.loads(run_fallow("prices", "--config", str(site.config), "--json").stdout)
+def test_the_prices_are_those_of_the_command(site: Site) -> None:
+    told = json.loads(run_in_process("prices", "--config", str(site.config), "--json").stdout)
     shown = table(content(SettingsPage(), site.view()), "prices")
     assert len(told["prices"]) > 5
     for each in told["prices"]:

@@ -11,9 +11,9 @@ import pytest
 from analytics.sections.quotas import quota_headline, quota_uses
 from dashboard.app import build_app
 from dashboard.source import LakeSource
-from tests.conftest import run_python
 from tests.dashboard.conftest import components, inputs_of, page, words
 from tests.dashboard.planned import LANGUAGE, WEEK, WINDOW, Planned, planned_site
+from tests.in_process import run_in_process
 from tests.ledger.rows import device, fill, processes, samples
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def links(shown: Any) -> list[str]:
 @pytest.fixture(scope="module")
 def told(planned: Planned) -> dict[str, Any]:
     """What the command says of the same window."""
-    done = run_python("-m", "fallow", "ledger", "--config", planned.config, "--by", "holder", "--json", *WINDOW)
+    done = run_in_process("ledger", "--config", planned.config, "--by", "holder", "--json", *WINDOW)
     assert done.returncode == 0, done.stderr
     return {row["label"]: row for row in json.loads(done.stdout)["groups"]["rows"]}
 

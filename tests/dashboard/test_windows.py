@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,10 +15,8 @@ from dashboard.view import View
 from fallow.clock import DAY_MS, HOUR_MS, format_ms
 from fallow.lake import Lake
 from tests.dashboard.conftest import inputs_of
+from tests.in_process import run_in_process
 from tests.ledger.rows import device, fill, ms, samples
-
-if TYPE_CHECKING:
-    from tests.conftest import RunFallow
 
 DAY = 86_400
 END = -30 * DAY + 8 * 3600 + 330
@@ -43,21 +41,21 @@ def view_of(lake: Lake, **asked: str) -> View:
     return found
 
 
-def told(run_fallow: RunFallow, *arguments: str) -> Any:
-    done = run_fallow(*arguments)
+def told(*arguments: str) -> Any:
+    done = run_in_process(*arguments)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize(("span", "days"), [("7d", 7), ("24h", 1), ("3d", 3)])
-def test_a_span_ends_with_the_data_everywhere(ended: Lake, run_fallow: RunFallow, span: str, days: int) -> None:
+def test_a_span_ends_with_the_data_everywhere(ended: Lake, span: str, days: int) -> None:
     since_ms = ms(END) - days * DAY_MS
     view = view_of(ended, span=span)
     assert view.report.summary.since_ms == view_of(ended, since=span).report.summary.since_ms == since_ms
     flags = ("--lake", ended.root, "--since", span)
-    ledger = told(run_fallow, "ledger", *flags, "--json")
-    findings = told(run_fallow, "findings", *flags, "--json")
-    report = told(run_fallow, "report", *flags, "--format", "json")
+    ledger = told("ledger", *flags, "--json")
+    findings = told("findings", *flags, "--json")
+    report = told("report", *flags, "--format", "json")
     assert {each["window"]["since"] for each in (ledger, findings, report["ledger"])} == {format_ms(since_ms)}
     hours = view.report.summary.totals.total_ms / HOUR_MS
     assert ledger["gpu_hours"]["total"] == report["ledger"]["gpu_hours"]["total"] == hours
@@ -72,23 +70,23 @@ def test_a_kept_ledger_is_read_for_the_same_window_as_a_new_one(ended: Lake) -> 
     assert kept.whole.stretches.sort("gpu", "time").equals(named.whole.stretches.sort("gpu", "time"))
 
 
-def test_the_header_says_that_the_data_ended_long_ago(ended: Lake, run_fallow: RunFallow) -> None:
+def test_the_header_says_that_the_data_ended_long_ago(ended: Lake) -> None:
     for command in ("ledger", "findings", "report"):
-        said = " ".join(run_fallow(command, "--lake", ended.root, "--since", "7d").stdout.split())
+        said = " ".join(run_in_process(command, "--lake", ended.root, "--since", "7d").stdout.split())
         assert "the data end" in said, command
         assert "the window counts back from there" in said, command
-        named = run_fallow(command, "--lake", ended.root, "--since", "2026-10-14").stdout
+        named = run_in_process(command, "--lake", ended.root, "--since", "2026-10-14").stdout
         assert "the data end" not in named, command
 
 
-def test_one_share_is_called_observed(ended: Lake, run_fallow: RunFallow) -> None:
+def test_one_share_is_called_observed(ended: Lake) -> None:
     """The host that came later was not observed before; no sum has that time, so that the sums know all of theirs."""
     since = format_ms(ms(END) - 7 * DAY_MS)
-    ledger = told(run_fallow, "ledger", "--lake", ended.root, "--since", since, "--json")
-    report = told(run_fallow, "report", "--lake", ended.root, "--since", since, "--format", "json")
+    ledger = told("ledger", "--lake", ended.root, "--since", since, "--json")
+    report = told("report", "--lake", ended.root, "--since", since, "--format", "json")
     seen = view_of(ended, since=since).report.seen
     assert ledger["coverage"] == report["observed"]["share"] == report["ledger"]["coverage"] == seen.share
     assert seen.share == pytest.approx(25 / 28, abs=0.01)
     assert (ledger["known_share"], round(seen.outside_ms / DAY_MS, 1)) == (1.0, 3.0)
-    text = " ".join(run_fallow("report", "--lake", ended.root, "--since", since).stdout.split())
+    text = " ".join(run_in_process("report", "--lake", ended.root, "--since", since).stdout.split())
     assert "72.0 GPU-hours before a host's first row or after its last are in no sum" in text

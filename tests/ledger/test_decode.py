@@ -15,12 +15,12 @@ from fallow import parquet
 from fallow.errors import BrokenFileError, LakeError, SchemaVersionError
 from fallow.lake import LakeFile
 from fallow.schema import GPU, SCHEMA_VERSION
+from tests.in_process import run_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fallow.lake import Lake
-    from tests.conftest import RunFallow
 
 START_MS = 1_795_132_800_000
 COLUMNS = ("gpu", "time", "interval_ms", "health", "power_w")
@@ -117,12 +117,12 @@ def test_the_broken_one_of_many_is_named_and_nothing_else_is_said(
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_command_says_one_sentence_of_a_flipped_bit(lake: Lake, run_fallow: RunFallow) -> None:
+def test_the_command_says_one_sentence_of_a_flipped_bit(lake: Lake) -> None:
     victim = Path([fresh(lake, minute) for minute in range(3)][1].url)
     content = bytearray(victim.read_bytes())
     flip(content, (len(content) - footer_bytes(content)) // 2)
     victim.write_bytes(content)
-    done = run_fallow("ledger", "--lake", lake.root)
+    done = run_in_process("ledger", "--lake", lake.root)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"fallow: {victim} is not a whole Parquet file (its content does not match")
     assert done.stderr.count("\n") == 1

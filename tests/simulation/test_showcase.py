@@ -17,7 +17,7 @@ from fallow.clock import DAY_MS
 from fallow.lake import Lake
 from fallow.parquet import read
 from fallow.schema import DEVICE, GPU, SERVING
-from tests.conftest import run_python
+from tests.in_process import run_in_process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said(site: Path, *arguments: str) -> Any:
-    done = run_python("-m", "fallow", *arguments, "--config", str(site / "fallow.toml"), "--json")
+    done = run_in_process(*arguments, "--config", str(site / "fallow.toml"), "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
