@@ -334,8 +334,11 @@ def _add_idle(book: _Book, review: Review, found: Reclaimable, safe: Collection[
 def _add_changes(book: _Book, review: Review, sizing: RightSizing) -> None:
     """Work that runs, and could run on less or better."""
     for packing in sizing.packings:
-        key = "O" + packing.packing_id[1:]
-        book.add(Lead(key, OVERSIZED, None, packing.gpus, packing.gpus, packing.confidence, packing=packing))
+        book.add(
+            Lead(
+                packing.opportunity_id, OVERSIZED, None, packing.gpus, packing.gpus, packing.confidence, packing=packing
+            )
+        )
     for finding in (*sizing.moves, *_of_kind(review.findings, OVERSIZED)):
         book.add_finding(finding, OVERSIZED, finding.gpus)
     for finding in _of_kind(review.findings, INEFFICIENT):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analytics.decide.claims import opportunity_id
 from analytics.decide.right_sizing import Proposal, RightSizing
 from analytics.decide.totals import saving_of
 from analytics.language.language import SentenceList
@@ -27,12 +28,14 @@ def moves(report: Report) -> Section:
     found.sort(key=lambda each: -(saving_of(each) or 0.0))  # unknown savings go last, by their cost
     rest = found[_SHOWN:]
     currency, sizing = report.money.currency, report.right_sizing
+    ranked = {each.opportunity_id for each in report.opportunities.ranked}
+    counted = [each for each in sizing.moves if opportunity_id(each) in ranked]
     others = _counted_elsewhere(sizing, found)
     return Section(
         name="moves",
         title=tr("What could do with less"),
         question=tr("Who would need to change what, and what would it save in this window?"),
-        headline=_headline(found, sizing, currency),
+        headline=_headline(found, counted, currency),
         columns=(
             SectionColumn("finding", tr("finding"), "finding"),
             SectionColumn("holder", tr("user"), "holder"),
@@ -51,19 +54,19 @@ def moves(report: Report) -> Section:
     )  # fmt: skip
 
 
-def _headline(found: Sequence[Finding], sizing: RightSizing, currency: str | None) -> str:
+def _headline(found: Sequence[Finding], counted: Sequence[Finding], currency: str | None) -> str:
     if not found:
         return tr("No finding about the size of cards.")
     count = tr_many("{number} finding.", "{number} findings.", len(found))
-    if not sizing.moves:
+    if not counted:
         return SentenceList([count, tr("None of them has a saving that counts.")], " ")
-    counted = tr_many(
+    together = tr_many(
         "{number} of them has a saving that counts: {amount}.",
         "{number} of them have savings that count: {amount} together, each work once.",
-        len(sizing.moves),
-        amount=Amount(sum(saving_of(each) or 0.0 for each in sizing.moves), currency),
+        len(counted),
+        amount=Amount(sum(saving_of(each) or 0.0 for each in counted), currency),
     )
-    return SentenceList([count, counted], " ")
+    return SentenceList([count, together], " ")
 
 
 def _counted_elsewhere(sizing: RightSizing, found: Sequence[Finding]) -> dict[str, Proposal]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from analytics.decide.opportunities import Saving
 from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Amount, Number
 from analytics.language.sentences import tr
 from analytics.report.model import Report
 from analytics.sections.names import place_name
+from analytics.sections.opportunities import saving_words
 from analytics.sections.section import Cell, Section, SectionColumn
 from analytics.workloads.packing_model import MIG, SM_ACTIVITY, Packing
 
@@ -18,6 +20,7 @@ def packing_list(report: Report) -> Section:
     """A row for each pool and model in which cards come free."""
     sizing = report.right_sizing
     found = sizing.packings
+    worth = {each.opportunity_id: each.saving for each in report.opportunities.listed}
     return Section(
         name="packings",
         title=tr("What packing would free"),
@@ -35,10 +38,10 @@ def packing_list(report: Report) -> Section:
             SectionColumn("freed", tr("GPUs freed"), "count"),
             SectionColumn("hosts", tr("whole hosts"), "count"),
             SectionColumn("saving", tr("would save"), "money"),
-            SectionColumn("saving_per_year", tr("in a year"), "money"),
+            SectionColumn("saving_per_year", tr("worth a year"), "words"),
             SectionColumn("confidence", tr("confidence"), "grade"),
         ),
-        rows=tuple(_row(each) for each in found),
+        rows=tuple(_row(each, worth.get(each.opportunity_id)) for each in found),
         lines=tuple(_doubts(found)),
         notes=tuple(_notes(found)),
         terms=(term("packing"),),
@@ -74,7 +77,7 @@ def packing_kind(packing: Packing) -> str:
     return tr("MIG") if packing.kind == MIG else tr("sharing")
 
 
-def _row(packing: Packing) -> tuple[Cell, ...]:
+def _row(packing: Packing, worth: Saving | None) -> tuple[Cell, ...]:
     return (
         place_name(packing.pool),
         place_name(packing.model),
@@ -84,7 +87,7 @@ def _row(packing: Packing) -> tuple[Cell, ...]:
             for each in (packing.works, packing.gpus, packing.cards, packing.freed_gpus, packing.freed_hosts)
         ),
         Amount(packing.saving, packing.currency),
-        Amount(packing.saving_per_year, packing.currency),
+        tr("not known") if worth is None else saving_words(worth, packing.currency),
         tr(packing.confidence.grade),
     )
 

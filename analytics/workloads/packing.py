@@ -13,7 +13,6 @@ from typing import Any
 import polars as pl
 
 from analytics.language.sentences import tr, tr_many
-from analytics.money.prices import HOURS_PER_YEAR
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import grade, known_holder, observe, right_clocks, watched_enough
 from analytics.workloads.mig_profiles import part_measured, split_command
@@ -27,9 +26,6 @@ from analytics.workloads.slowdown import Slowdown, in_a_part, on_a_shared_card
 from analytics.workloads.small_works import short_runs_beside, small_works
 from analytics.workloads.window_end import still_going
 from analytics.workloads.workloads import runs_of, seen_long_enough
-from fallow.clock import HOUR_MS
-
-YEAR_MS = HOURS_PER_YEAR * HOUR_MS
 
 
 @once_per_context
@@ -67,7 +63,6 @@ def _packing(context: Context, works: pl.DataFrame) -> Packing | None:
     own = works.filter(pl.col("gpu").is_in(sorted(gpus)))
     moved = stretches_of(context, runs_of(context, own.filter(pl.col("gpu").is_in(freed))))
     saving = context.costs.of(moved)
-    span_ms = context.until_ms - context.since_ms
     return Packing(
         kind=plan.kind,
         pool=works["pool"][0],
@@ -78,7 +73,6 @@ def _packing(context: Context, works: pl.DataFrame) -> Packing | None:
         at_most=plan.at_most,
         measured_by=BUSY_TIME if plan.kind == SHARING or own["sm_pct"].null_count() else SM_ACTIVITY,
         saving=saving or None,
-        saving_per_year=saving * YEAR_MS / span_ms if saving else None,
         currency=context.costs.currency,
         confidence=_confidence(context, own, plan),
         simulated=all(context.inventory.simulated(gpu) for gpu in gpus),

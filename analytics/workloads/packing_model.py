@@ -57,8 +57,8 @@ class PackedCard:
 class Packing:
     """What would be freed in one pool of one model, and how.
 
-    `saving` is the price of the time that the moved works spent on the freed GPUs in the window, `saving_per_year` the same rate over a
-    year; both are None while a price is missing. Time in which those GPUs were idle is not in it. `at_most` is what no packing
+    `saving` is the price of the time that the moved works spent on the freed GPUs in the window, None while a price is missing; what
+    that is worth a year its opportunity says. Time in which those GPUs were idle is not in it. `at_most` is what no packing
     of these works could free more than: the same number where the best is proven.
     """
 
@@ -71,7 +71,6 @@ class Packing:
     at_most: int
     measured_by: str
     saving: float | None
-    saving_per_year: float | None
     currency: str
     confidence: Confidence
     simulated: bool
@@ -80,6 +79,11 @@ class Packing:
     def packing_id(self) -> str:
         """Stable over weeks: from kind, pool and model."""
         return "P-" + hashlib.sha256(f"{self.kind}\0{self.pool}\0{self.model}".encode()).hexdigest()[:10]
+
+    @property
+    def opportunity_id(self) -> str:
+        """That of the decision to pack, which has the same digits."""
+        return "O" + self.packing_id[1:]
 
     @property
     def works(self) -> tuple[PackedWork, ...]:
@@ -98,6 +102,7 @@ class Packing:
         """The packing as JSON values; money is null while a price is missing."""
         return {
             "packing_id": self.packing_id,
+            "opportunity_id": self.opportunity_id,
             "kind": self.kind,
             "pool": self.pool,
             "model": self.model,
@@ -106,7 +111,6 @@ class Packing:
             "freed_at_most": self.at_most,
             "measured_by": self.measured_by,
             "saving": self.saving,
-            "saving_per_year": self.saving_per_year,
             "currency": None if self.saving is None else self.currency,
             "confidence": self.confidence.grade,
             "failed_conditions": [str(each) for each in self.confidence.failed],

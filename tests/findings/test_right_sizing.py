@@ -114,7 +114,7 @@ def test_without_a_price_a_packing_is_chosen_last(
 ) -> None:
     context, gpus = three_small
     (packing,) = packings(context)
-    unpriced = replace(packing, saving=None, saving_per_year=None, confidence=Confidence(()))
+    unpriced = replace(packing, saving=None, confidence=Confidence(()))
     doubtful = move("user0", gpus[:1], 1.0, 4)
     chosen = right_sizing(context, [doubtful], [unpriced])
     assert chosen.moves == (doubtful,)
