@@ -100,6 +100,10 @@
         if (box && !box.contains(event.target) && document.contains(event.target)) {
             close(false);
         }
+        // `toggle` would come later than the next key: the list is there when the box opens
+        if (event.target.id === "views-label" && !box.open) {
+            draw("");
+        }
         if (event.target.id === "views-save") {
             save();
         }
@@ -113,12 +117,6 @@
             save();
         }
     });
-    // `toggle` does not bubble
-    document.addEventListener("toggle", (event) => {
-        if (event.target.id === "views" && event.target.open) {
-            draw("");
-        }
-    }, true);
 
     window.dash_clientside = Object.assign({}, window.dash_clientside, {
         views: {
