@@ -48,7 +48,7 @@ MUTATIONS = (
     Mutation("analytics/decide/claims.py", '.sort("piece", "place")', '.sort("piece", "place", descending=[False, True])', "tests/findings/test_opportunities.py"),
     Mutation("analytics/decide/claims.py", 'pl.col("spell_ms") >= pl.col("least_ms")', "pl.lit(value=True)", "tests/findings/test_opportunities.py"),
     Mutation("analytics/decide/opportunities.py", "else tuple(gpu for gpu in lead.now if gpu not in self._taken)", "else lead.now", "tests/findings/test_opportunities.py"),
-    Mutation("analytics/decide/reclaimable.py", "if not is_broken and len(gone) >= spare:", "if not is_broken and spare < 0:", "tests/findings/test_opportunities.py"),
+    Mutation("analytics/workloads/reclaimable.py", "if not is_broken and len(gone) >= spare:", "if not is_broken and spare < 0:", "tests/findings/test_opportunities.py"),
     # ledger
     Mutation("analytics/ledger/sampled.py", "<= limit).all(ignore_nulls=False).over(whole)", "<= limit).any(ignore_nulls=False).over(whole)", "tests/ledger/test_sampled.py"),
     Mutation("analytics/ledger/sampled.py", '& (pl.col("gpu_share") == 1)', "", "tests/ledger/test_sampled.py"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -30,7 +30,6 @@ from analytics.decide.claims import (
 )
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.idle_hours import SHARE, IdleHours
-from analytics.decide.reclaimable import PoolReclaimable, Reclaimable, reclaimable
 from analytics.decide.review import Review
 from analytics.decide.right_sizing import RightSizing, right_sizing
 from analytics.decide.totals import saving_of
@@ -48,6 +47,7 @@ from analytics.workloads.commands import acts, look_command
 from analytics.workloads.model import Confidence, Context, Finding
 from analytics.workloads.packing_model import Packing
 from analytics.workloads.pool_need import POOL_MIN_GPUS
+from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable, reclaimable
 from analytics.workloads.window_end import last_rows, newest_rows
 from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS
 
@@ -296,12 +296,11 @@ def decide(review: Review, deadlines: Deadlines, told_ms: int | None = None, *, 
     the work of all, so that it would tell one team of another.
     """
     context = review.context
-    found = reclaimable(context)
-    safe = found.safe_gpus
-    found = found.without(_put_off(review.findings, found))
-    book = _Book(context)
+    if_all_go = reclaimable(context)
+    found = if_all_go.without(_put_off(review.findings, if_all_go))
+    book = _Book(context, if_all_go, found)
     _add_repairs(book, context)
-    _add_idle(book, review, found, safe)
+    _add_idle(book, review)
     sizing = _sizing(review, book, (() if for_people else None))
     _add_changes(book, review, sizing)
     idle_hours = IdleHours.of(context, deadlines.zone)
@@ -319,13 +318,13 @@ def _add_repairs(book: _Book, context: Context) -> None:
         book.add(Lead(key, FAULTY, None, gpus, book.with_state(gpus, FAULTY.states), unsure))
 
 
-def _add_idle(book: _Book, review: Review, found: Reclaimable, safe: Collection[str]) -> None:
-    """What nobody has, and what somebody has and does not use; `safe` could go if nobody had put anything off."""
-    for kind in (NEVER_USED, SURPLUS):
-        for lead in _spare(review.context, review.findings, found) if kind is SURPLUS else ():
-            book.add(lead)
-        for finding in _of_kind(review.findings, kind):
-            book.add_returnable(finding, kind, safe, found)
+def _add_idle(book: _Book, review: Review) -> None:
+    """What nobody has, and what somebody has and does not use."""
+    for finding in _of_kind(review.findings, NEVER_USED):
+        book.add_returnable(finding, NEVER_USED)
+    book.add_spare(review.findings)
+    for finding in _of_kind(review.findings, SURPLUS):
+        book.add_returnable(finding, SURPLUS)
     for kind in (ALLOCATED_IDLE, HELD_IDLE):
         for finding in _of_kind(review.findings, kind):
             book.add_finding(finding, kind)
@@ -346,9 +345,13 @@ def _add_changes(book: _Book, review: Review, sizing: RightSizing) -> None:
 
 
 class _Book:
-    """Leads and claims in their precedence; a GPU is acted on by the first that can."""
+    """Leads and claims in their precedence; a GPU is acted on by the first that can.
 
-    def __init__(self, context: Context) -> None:
+    `if_all_go` is what could be given back if nobody had put anything off, `found` what can.
+    """
+
+    def __init__(self, context: Context, if_all_go: Reclaimable, found: Reclaimable) -> None:
+        self._if_all_go, self._found = if_all_go, found
         self.leads: dict[str, Lead] = {}
         self.claims: list[TimeClaim] = []
         self._taken: set[str] = set()
@@ -383,15 +386,26 @@ class _Book:
         lead = Lead(opportunity_id(finding), kind, finding, finding.gpus, wanted, finding.confidence)
         self.add(lead, holders_of(finding, kind))
 
-    def add_returnable(self, finding: Finding, kind: WasteKind, safe: Collection[str], found: Reclaimable) -> None:
-        """The lead of a finding about GPUs that nobody has: of those alone that can go, for the others are the reserve.
+    def add_returnable(self, finding: Finding, kind: WasteKind) -> None:
+        """The lead of a finding about GPUs that nobody has: of those alone that can go, for the others are the reserve."""
+        about = tuple(gpu for gpu in finding.reclaimable_gpus if gpu in self._if_all_go.safe_gpus)
+        now = tuple(gpu for gpu in self.with_state(about, kind.states) if gpu in self._found.safe_gpus)
+        pool = _pool_of(now, self._found)
+        self.add(Lead(opportunity_id(finding), kind, finding, about, now, finding.confidence, pool))
 
-        `safe` are those that could go if nobody had put anything off.
-        """
-        about = tuple(gpu for gpu in finding.reclaimable_gpus if gpu in safe)
-        now = () if finding.status == "suppressed" else self.with_state(about, kind.states)
-        lead = Lead(opportunity_id(finding), kind, finding, about, now, finding.confidence, _pool_of(now, found))
-        self.add(lead)
+    def add_spare(self, findings: Sequence[Finding]) -> None:
+        """The leads of free GPUs that can go: of the pool's finding, or of their own where it has none."""
+        told = {(each.surplus.pool, each.surplus.model): each for each in findings if each.surplus is not None}
+        left = {(each.pool, each.model): each for each in self._found.pools}
+        for pool in self._if_all_go.pools:
+            about = self.with_state(pool.safe_gpus, SURPLUS.states)
+            if not about:
+                continue
+            finding, kept = told.get((pool.pool, pool.model)), left[pool.pool, pool.model]
+            key = _key("surplus", f"{pool.pool}\0{pool.model}") if finding is None else opportunity_id(finding)
+            confidence = Confidence((_small(pool),)) if finding is None else finding.confidence
+            now = tuple(gpu for gpu in about if gpu in kept.safe_gpus)
+            self.add(Lead(key, SURPLUS, finding, about, now, confidence, kept))
 
 
 def _of_kind(findings: Sequence[Finding], kind: WasteKind) -> Iterator[Finding]:
@@ -401,10 +415,11 @@ def _of_kind(findings: Sequence[Finding], kind: WasteKind) -> Iterator[Finding]:
 
 
 def _sizing(review: Review, book: _Book, packed: Sequence[Packing] | None) -> RightSizing:
-    """Other cards and packings for work on GPUs with which nothing else is to be done."""
-    moves = [each for each in _of_kind(review.findings, OVERSIZED) if each.status != "suppressed"]
-    free = [each for each in moves if book.taken.isdisjoint(each.gpus)]
-    return right_sizing(review.context, free, packed, book.taken)
+    """Other cards and packings for work on GPUs with which nothing else is to be done, and that nobody wants left as they are."""
+    moves = tuple(_of_kind(review.findings, OVERSIZED))
+    taken = book.taken.union(*(each.gpus for each in moves if each.status == "suppressed"))
+    free = [each for each in moves if taken.isdisjoint(each.gpus)]
+    return right_sizing(review.context, free, packed, taken)
 
 
 def _faulty(context: Context) -> dict[str, tuple[str, ...]]:
@@ -421,20 +436,6 @@ def _key(kind: str, subject: str) -> str:
     return "O-" + hashlib.sha256(f"{kind}\0{subject}".encode()).hexdigest()[:10]
 
 
-def _spare(context: Context, findings: Sequence[Finding], found: Reclaimable) -> Iterator[Lead]:
-    """Free GPUs that are safe to give back, in the opportunity of the pool's finding, or in one of their own."""
-    told = {(each.surplus.pool, each.surplus.model): each for each in findings if each.surplus is not None}
-    free = set(last_rows(context).filter(pl.col("state") == "free")["gpu"])
-    for pool in found.pools:
-        gpus = tuple(gpu for gpu in pool.safe_gpus if gpu in free)
-        finding = told.get((pool.pool, pool.model))
-        if not gpus or (finding is not None and finding.status == "suppressed"):
-            continue
-        key = _key("surplus", f"{pool.pool}\0{pool.model}") if finding is None else opportunity_id(finding)
-        confidence = Confidence((_small(pool),)) if finding is None else finding.confidence
-        yield Lead(key, SURPLUS, finding, gpus, gpus, confidence, pool)
-
-
 def _small(pool: PoolReclaimable) -> str:
     return tr(
         "the pool has {gpus} GPUs: of fewer than {wanted} the need varies much",
@@ -443,14 +444,14 @@ def _small(pool: PoolReclaimable) -> str:
 
 
 def _put_off(findings: Sequence[Finding], found: Reclaimable) -> frozenset[str]:
-    """The GPUs that somebody wants to be left where they are: those of suppressed findings; of a pool's surplus all that could go."""
+    """The GPUs that somebody wants to be left where they are: those of suppressed findings; of a pool's surplus all of the pool."""
     gpus: set[str] = set()
     for each in findings:
         if each.status == "suppressed":
             gpus.update(each.reclaimable_gpus)
             if each.surplus is not None:
                 of = (each.surplus.pool, each.surplus.model)
-                gpus.update(*(pool.safe_gpus for pool in found.pools if (pool.pool, pool.model) == of))
+                gpus.update(*(pool.names for pool in found.pools if (pool.pool, pool.model) == of))
     return frozenset(gpus)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analytics.decide.reclaimable import MARGINS, PoolReclaimable, Reclaimable, Reserve
+from analytics.workloads.reclaimable import MARGINS, PoolReclaimable, Reclaimable, Reserve
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from analytics.decide.opportunities import Opportunities, Opportunity, Saving, Waste
-from analytics.decide.reclaimable import PoolReclaimable, Reclaimable
 from analytics.language.quantities import from_cents
 from analytics.workloads.commands import acts
+from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable
 from fallow.clock import DAY_MS, HOUR_MS, format_ms
 
 COLUMNS = (

@@ -11,18 +11,18 @@ from dataclasses import replace
 
 import polars as pl
 
-from analytics.intervals import SPAN_MS
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
-from analytics.states import IN_USE, UNUSED
+from analytics.states import UNUSED
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Label, Rule, Value
 from analytics.workloads.pool_need import POOL_MIN_GPUS, PoolNeed, history_start_ms, pool_needs
+from analytics.workloads.reclaimable import reclaimable
 from analytics.workloads.surplus import (
     BLOCKS,
     HISTORY_MAX_DAYS,
@@ -138,7 +138,7 @@ STANDING_SURPLUS = Rule(
 
 def _standing_surplus_finding(context: Context, need: PoolNeed, estimated: Surplus) -> Iterator[Finding]:
     gpus, since_ms = need.gpus, history_start_ms(context)
-    named = _least_used(context, gpus, since_ms).head(estimated.left)
+    named = _first_to_go(context, need).head(estimated.left)
     rows = context.inside.stretches.filter(pl.col("state").is_in(UNUSED) & pl.col("gpu").is_in(named["gpu"].implode()))
     if rows.is_empty():
         return
@@ -234,15 +234,10 @@ def _whole_hosts(hosts: Sequence[str]) -> Sentence:
     )
 
 
-def _least_used(context: Context, gpus: pl.DataFrame, since_ms: int) -> pl.DataFrame:
-    """Whole GPUs that are not split, those with the least active time first."""
-    active = context.whole.stretches.filter((pl.col("end") > since_ms) & pl.col("state").is_in(IN_USE))
-    used = active.group_by("gpu").agg(used_ms=SPAN_MS.sum())
-    return (
-        gpus.filter(pl.col("gpu_share") == 1)
-        .join(used, on="gpu", how="left")
-        .sort(pl.col("used_ms").fill_null(0), "host", "gpu")
-    )
+def _first_to_go(context: Context, need: PoolNeed) -> pl.DataFrame:
+    """Whole GPUs that are not split: those that are safe to give back first, then those with the least active time."""
+    safe = list(reclaimable(context).safe_gpus)
+    return need.gpus.filter(pl.col("gpu_share") == 1).sort(~pl.col("gpu").is_in(safe), "used_ms", "host", "gpu")
 
 
 def _blocks(number: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analytics.decide.reclaimable import PoolReclaimable, Reclaimable
 from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
@@ -12,6 +11,7 @@ from analytics.language.quantities import Moment, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, Section, SectionColumn, Waterfall, WaterfallStep
+from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable
 
 
 def give_back(found: Reclaimable) -> Section:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analytics.decide.reclaimable import PoolReclaimable, Reclaimable, Reserve
 from analytics.decide.what_if_reserve import WhatIfReserve, reserve_steps, what_if_reserve
 from analytics.glossary import term
 from analytics.language.language import SentenceList
@@ -12,6 +11,7 @@ from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, Section, SectionColumn
+from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable, Reserve
 
 
 def reserve_by_pool(found: Reclaimable, margin: float) -> Section:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
+from analytics.states import IN_USE
 from analytics.workloads.confidence import UNCONFIRMED_MAX
 from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.model import Context, once_per_context
@@ -35,7 +37,8 @@ PoolModel = tuple[str, str]
 class PoolNeed:
     """GPUs of one model in one pool that can do work at the end of the window, and what of them is needed.
 
-    `gpus` has gpu, host, gpu_share, state, holder_source and is_sampled (whether point samples alone call it idle). `members` has gpu,
+    `gpus` has gpu, host, gpu_share, state, holder_source, is_sampled (whether point samples alone call it idle) and used_ms, for how
+    long it was in use within the history. `members` has gpu,
     host and gpu_share of all that were in it within the history, those that are out of order or silent now included: `hours`, what
     `demand` says of each hour, is about them. `estimate` is None where the history is too short. `a_week_ago` is how many of
     `gpus` were there then.
@@ -107,11 +110,15 @@ def history_start_ms(context: Context) -> int:
 
 
 def _in_order(context: Context) -> pl.DataFrame:
-    """The GPUs of the fleet that can do work at the end of the window: gpu, host, gpu_share, state, pool and model."""
+    """The GPUs of the fleet that can do work at the end of the window: the columns of `PoolNeed.gpus`, pool and model."""
     last = last_rows(context).filter((pl.col("state") != "unavailable") & (pl.col("gpu_share") > 0))
     own = ("gpu", "host", "gpu_share", "state", "holder_source", "stretch_start")
     is_sampled = pl.col("unconfirmed_ms") > UNCONFIRMED_MAX * (pl.col("end") - pl.col("time"))
-    return _in_pools(context, last.select(*own, is_sampled=is_sampled))
+    since_ms = history_start_ms(context)
+    active = context.whole.stretches.filter((pl.col("end") > since_ms) & pl.col("state").is_in(IN_USE))
+    used = active.group_by("gpu").agg(used_ms=SPAN_MS.sum())
+    found = last.select(*own, is_sampled=is_sampled).join(used, on="gpu", how="left", maintain_order="left")
+    return _in_pools(context, found.with_columns(pl.col("used_ms").fill_null(0)))
 
 
 def _members(context: Context) -> pl.DataFrame:

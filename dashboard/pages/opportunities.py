@@ -8,7 +8,6 @@ from typing import Any
 from dash import ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
 
 from analytics.decide.opportunities import Opportunities
-from analytics.decide.reclaimable import MARGINS, Reclaimable
 from analytics.language.quantities import Share
 from analytics.language.sentences import tr
 from analytics.sections.give_back import give_back
@@ -18,6 +17,7 @@ from analytics.sections.palette import Palette, palette
 from analytics.sections.put_off import put_off
 from analytics.sections.section import Section
 from analytics.sections.what_if_reserve import reserve_by_pool, reserves_compared
+from analytics.workloads.reclaimable import MARGINS, Reclaimable
 from analytics.workloads.surplus import MARGIN
 from dashboard.actions import KINDS, Wish, act
 from dashboard.decisions import opportunities_of

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.decide.reclaimable import MARGINS
 from analytics.sections.opportunities import ACTION_WORDS
+from analytics.workloads.reclaimable import MARGINS
 from dashboard.actions import KINDS
 from fallow.cli import main
 from tests.dashboard.conftest import components, page, words

@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC
 from functools import cache
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
@@ -20,7 +19,6 @@ from analytics.decide.claims import PRECEDENCE, holders_of
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.idle_hours import SHARE, IdleHours
 from analytics.decide.opportunities import Opportunities, decide, opportunities_in
-from analytics.decide.reclaimable import MARGINS, Reclaimable, reclaimable
 from analytics.ledger.activity import used_share
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.render.opportunities_json import opportunity_json
@@ -30,13 +28,14 @@ from analytics.scope import Scope
 from analytics.states import WASTED
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Confidence, Evidence, Finding
+from analytics.workloads.reclaimable import MARGINS, Reclaimable, reclaimable
 from fallow.clock import parse_day_ms
+from fallow.lake import Lake
 from tests.findings.conftest import FREE, HELD, reviewed
+from tests.findings.scenarios.builder import H100, Fleet
+from tests.findings.scenarios.situations import train
 from tests.in_process import run_in_process
 from tests.ledger.rows import T0, device, fill, processes, samples
-
-if TYPE_CHECKING:
-    from fallow.lake import Lake
 
 HOUR, DAY = 3600, 86_400
 WINDOWS = (("2026-11-13", None), ("2026-11-18", "2026-11-18"), ("2026-11-12", "2026-11-15"))
@@ -347,3 +346,54 @@ def test_the_first_of_the_precedence_has_the_time_and_the_others_are_its_evidenc
     kept = {each.evidence[0].rule: each for each in found(weaker, put_off).listed if each.evidence}
     assert not kept["zombie_holder"].ranked
     assert kept["zombie_holder"].gpus_now == (), "whoever still needs it is not asked for it by a weaker finding"
+
+
+@pytest.fixture(scope="module")
+def with_surplus(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """Two weeks of a pool of three hosts: one at work, one never used, and of the third a day's work of two GPUs."""
+    root = tmp_path_factory.mktemp("surplus")
+    fleet = Fleet(15, interval_s=1800)
+    first, second, _ = (fleet.host(name, H100, 8) for name in ("h1", "h2", "h3"))
+    train(fleet, first, "ann")
+    train(fleet, second[:2], "ben", fleet.between(0, 1), job="1002")
+    train(fleet, second[2:], "ben", fleet.between(0, 0.5), job="1003")
+    fleet.write(Lake.at(str(root)))
+    return whole_of(str(root), "2026-01-01", None)
+
+
+def test_what_is_put_off_nobody_else_offers(with_surplus: Whole) -> None:
+    """Whichever finding stands behind a GPU that can go: once it is put off, no other decision acts on that GPU, and its waste stays told."""
+    review, rows = with_surplus.review, with_surplus.ledger.inside.stretches
+
+    def found(*ids: str) -> Opportunities:
+        findings = tuple(
+            replace(each, status="suppressed") if each.finding_id in ids else each for each in review.findings
+        )
+        return opportunities_in(decide(replace(review, findings=findings), with_surplus.decisions.deadlines), rows)
+
+    before = found()
+    returned = [
+        each for each in before.listed if each.action == "return" and each.gpus_now and each.leading is not None
+    ]
+    assert {each.kind for each in returned} == {"never_used", "surplus"}
+    for each in returned:
+        assert each.leading is not None
+        after = found(each.leading.finding_id)
+        (same,) = (one for one in after.listed if one.opportunity_id == each.opportunity_id)
+        assert (same.gpus_now, same.cents, same.gpu_ms) == ((), each.cents, each.gpu_ms)
+        assert after.reclaimable is not None
+        for gpus in ({gpu for one in after.listed for gpu in one.gpus_now}, after.reclaimable.safe_gpus):
+            assert gpus.isdisjoint(each.gpus_now)
+        ranked = {gpu for one in after.ranked if one.action == "return" for gpu in one.gpus_now}
+        assert ranked <= after.reclaimable.safe_gpus
+        for pool in after.reclaimable.pools:
+            assert pool.default is not None
+            assert pool.default.safe_gpus == pool.safe_gpus, "the slider starts at the one number"
+
+
+def test_gpus_that_can_go_are_those_that_the_finding_of_their_pool_names(with_surplus: Whole) -> None:
+    listed = with_surplus.opportunities(Scope(), with_surplus.part(Scope())).listed
+    (each,) = (each for each in listed if each.kind == "surplus" and each.leading is not None)
+    assert each.leading is not None
+    assert each.gpus_now
+    assert set(each.gpus_now) <= set(each.leading.gpus)

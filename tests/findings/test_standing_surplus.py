@@ -80,11 +80,13 @@ def test_the_reserve_by_its_formula(lake: Lake) -> None:
     assert (numbers["pool_gpus"], numbers["needed_at_once_gpus"], numbers["history_days"]) == (16, 5, 15)
     assert numbers["surplus_gpus"] == 16 - math.ceil(5 * 1.15 * (1 + 1 / 15)) == 9
     assert each.subject == "train: NVIDIA H100 80GB HBM3"
-    assert each.gpus == tuple(gpu.uuid for gpu in gpus[5:14])
+    assert each.gpus == (gpus[5].uuid, *(gpu.uuid for gpu in gpus[8:])), (
+        "the whole host, and of the other the least used"
+    )
     assert each.reclaimable_gpus == each.gpus
-    assert numbers["surplus_blocks"] == "h2 4+2; h1 2+1"
+    assert numbers["surplus_blocks"] == "h2 8; h1 1"
     in_blocks = [numbers[f"surplus_gpus_in_blocks_of_{size}"] for size in (8, 4, 2, 1)]
-    assert in_blocks == [0, 4, 8, 9]
+    assert in_blocks == [8, 8, 8, 9]
     assert each.gpu_hours == pytest.approx(9 * 15 * 24)
 
 

@@ -31,10 +31,15 @@ class Reserve:
 
     margin: float
     kept: int
-    safe: int
+    safe_gpus: tuple[str, ...]
     short_hours: int | None
     hours: int | None
     short_gpus: int | None
+
+    @property
+    def safe(self) -> int:
+        """How many GPUs it leaves to give back."""
+        return len(self.safe_gpus)
 
 
 @dataclass(frozen=True)
@@ -200,9 +205,9 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
 
 
 def _without(pool: PoolReclaimable, gpus: Collection[str]) -> PoolReclaimable:
-    left = tuple(gpu for gpu in pool.safe_gpus if gpu not in gpus)
-    if len(left) == len(pool.safe_gpus):
+    if pool.names.isdisjoint(gpus):
         return pool
+    left = _left(pool.safe_gpus, gpus)
     kept = {host: tuple(gpu for gpu in own if gpu in left) for host, own in pool.gpus_by_host.items()}
     by_host = {host: own for host, own in kept.items() if own}
     whole = tuple(host for host in pool.whole_hosts if by_host.get(host) == pool.gpus_by_host[host])
@@ -214,7 +219,12 @@ def _without(pool: PoolReclaimable, gpus: Collection[str]) -> PoolReclaimable:
         gpus_by_host=by_host,
         whole_hosts=whole,
         whole_nodes=sum(len(by_host[host]) for host in whole),
+        reserves=tuple(replace(each, safe_gpus=_left(each.safe_gpus, gpus)) for each in pool.reserves),
     )
+
+
+def _left(safe: Sequence[str], gpus: Collection[str]) -> tuple[str, ...]:
+    return tuple(gpu for gpu in safe if gpu not in gpus)
 
 
 def _beyond(idle: int, left: int, sampled: int) -> int:
@@ -253,10 +263,10 @@ class _IdleHost:
 
 
 def _idle_hosts(whole: pl.DataFrame, idle: pl.DataFrame) -> tuple[_IdleHost, ...]:
-    """The hosts with idle GPUs, the most free and then the most idle first."""
+    """The hosts with idle GPUs, the most free and then the most idle first; of those of a host the least used."""
     width = dict(whole.group_by("host").len().iter_rows())
     found: dict[str, tuple[list[str], list[str]]] = {}
-    for gpu, host, state in idle.sort("gpu").select("gpu", "host", "state").iter_rows():
+    for gpu, host, state in idle.sort("used_ms", "gpu").select("gpu", "host", "state").iter_rows():
         found.setdefault(host, ([], []))[state != "free"].append(gpu)
     hosts = [_IdleHost(host, width[host], tuple(free), tuple(others)) for host, (free, others) in found.items()]
     return tuple(sorted(hosts, key=lambda each: (-len(each.free), -len(each.others), each.host)))
@@ -300,7 +310,7 @@ class _Most:
 
 def _reserve(need: PoolNeed, found: Surplus, margin: float, most: _Most, idle: tuple[int, int]) -> Reserve:
     kept, tested = found.wanted_with(margin), need.backtest(margin)
-    safe = len(most.of(_beyond(idle[0], found.left_of(kept), idle[1]))[0])
+    safe, _ = most.of(_beyond(idle[0], found.left_of(kept), idle[1]))
     if tested is None:
         return Reserve(margin, min(kept, math.floor(need.count)), safe, None, None, None)
     over = max(0.0, tested.largest - tested.enough)
