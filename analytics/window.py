@@ -51,7 +51,7 @@ REPORT_HISTORY_MS = 16 * WEEK_MS
 class WindowLedger:
     """The ledger of the window and its history, the part of it inside the window, and that part in numbers.
 
-    `window` is what was asked for, spans such as `7d` counted back from `data_end_ms`, the end of the lake's newest row.
+    `window` is what was asked for, spans such as `7d` counted back from `counted_back_from_ms`, the end of the lake's newest row (None: nothing was counted back).
     `end_ms` is the end that was asked for, as far as it has passed; None is that of what was seen. `floors` are what idle
     cards draw, as the window tells; None where nothing was sampled by points, so that nobody need know.
     """
@@ -62,7 +62,7 @@ class WindowLedger:
     end_ms: int | None = None
     floors: IdleFloors | None = None
     window: Window = field(default_factory=Window)
-    data_end_ms: int | None = None
+    counted_back_from_ms: int | None = None
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -165,7 +165,7 @@ def load_window_ledger(
     inside, floors = confirmed(inputs, inside)
     end_ms = _end_ms(whole, window, now_ms)
     summary = _summary(inside, window, end_ms)
-    return WindowLedger(whole, inside, summary, end_ms, floors, window, newest_ms)
+    return WindowLedger(whole, inside, summary, end_ms, floors, window, None if asked is None else newest_ms)
 
 
 def _with_history(whole: Ledger, window: Window, history_ms: int) -> Ledger:

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         write_csv(chosen.listed[: args.limit])
     else:
         form = Form(args.limit, args.details, args.gone)
-        if inputs.back and ledger.data_end_ms and (age := data_age(ledger.data_end_ms, SystemClock().now_ms())):
+        if age := data_age(ledger.counted_back_from_ms, SystemClock().now_ms()):
             print(f"{for_text(ENGLISH).translate(age)}\n")
         print(review_text(found, ledger.summary, chosen, form, SystemClock().now_ms()))
     return 0

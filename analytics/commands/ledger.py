@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     ledger = replace(ledger, summary=seen.beside(ledger.summary))
     simulated = inventory.count_simulated(ledger.inside.stretches["gpu"].unique())
     said = simulated_text(simulated, ledger.summary.totals.gpus)
-    age = data_age(ledger.data_end_ms, now_ms) if inputs.back and ledger.data_end_ms else ""
+    age = data_age(ledger.counted_back_from_ms, now_ms)
     rows = money.accounts.by(args.by) if args.by else ()
     if args.json:
         print(json.dumps(_as_json(ledger.summary, money, args.by, rows), indent=2))

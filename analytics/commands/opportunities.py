@@ -21,6 +21,7 @@ from analytics.render.report.text import for_text, section_text
 from analytics.report.model import Whole
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
+from analytics.sections.data_age import data_age
 from analytics.sections.facts import whose_prices
 from analytics.sections.give_back import give_back
 from analytics.sections.opportunities import opportunities, to_look_at, waste
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if args.week is not None:
         if args.since is not None or args.until is not None:
             raise UsageError("--week says the whole window", "leave out --since and --until")
-        inputs = replace(inputs, window=parse_week(args.week, speaks.zone, now_ms).window)
+        inputs = replace(inputs, back=None, window=parse_week(args.week, speaks.zone, now_ms).window)
     whole = Whole(inputs, load_window_ledger(inputs))
     scope = Scope.of(args)
     part = whole.part(scope)
@@ -78,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
         said = for_text(speaks)
         window_text = f"{moment(part.summary.since_ms)} to {moment(part.summary.until_ms)}"
         prices = tr("{label}: {value}", label=tr("prices"), value=whose_prices(basis, found.waste.currency))
-        more = waiting(late)
-        about = [window_text, said.translate(prices)]
+        more, age = waiting(late), data_age(whole.ledger.counted_back_from_ms, now_ms)
+        about = [window_text, *([said.translate(age)] if age else []), said.translate(prices)]
         head = ["\n".join(about), *([simulated] if simulated else []), *([said.translate(more)] if more else [])]
         print("\n\n".join([*head, *_blocks(found, said, is_all=args.owner is None)]))
     if simulated and (args.json or args.csv):

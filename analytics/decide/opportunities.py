@@ -75,12 +75,13 @@ class Saving:
 
 @dataclass(frozen=True)
 class Risk:
-    """What it costs to be wrong: how probable it is, and for how long and of how many GPUs a pool would have been short last week.
+    """What it costs to be wrong: how probable use within `within_ms` is, and for how long and of how many GPUs a pool would have been short last week.
 
     None is not known. `waits` is who would wait: a holder, or a pool's jobs where it is None.
     """
 
     probability: float | None
+    within_ms: int | None
     short_hours: int | None
     hours: int | None
     short_gpus: int | None
@@ -94,6 +95,7 @@ class Opportunity:
     `gpu_ms` and `cents` are the wasted time of the window that it would act on, of `gpus`; no other opportunity has any of it.
     `unconfirmed_ms` of that rests on point samples alone. `cents` is None where nothing of it has a price. `gpus_now` are those to act on at the end of the window,
     each in one opportunity only. `evidence` are the findings about it, the one that leads first. `saving` is None where none is known.
+    `at_list_price`: any of `gpus_now` has a public list's price, not the site's own.
     """
 
     opportunity_id: str
@@ -119,6 +121,7 @@ class Opportunity:
     next_command: str
     risk: Risk
     simulated: bool
+    at_list_price: bool = False
     packing: Packing | None = None
 
     @property
@@ -154,7 +157,7 @@ class Waste:
     """The wasted time of a window and its whole cents: unavailable, free, reserved, held, and the unused part of low.
 
     `rest_ms` and `rest_cents` of it are what no opportunity can act on: pauses, the reserve, fragments. `open_ms` and `open_cents`
-    of it are idle by point samples alone. Cents are None where nothing has a price.
+    of it are idle by point samples alone. Cents are None where nothing has a price; `unpriced_ms` is in no sum of money.
     """
 
     state_ms: Mapping[str, float]
@@ -163,6 +166,7 @@ class Waste:
     rest_cents: Mapping[str, int] | None
     open_ms: float
     open_cents: int | None
+    unpriced_ms: float
     currency: str
 
     @property
@@ -215,8 +219,13 @@ class Opportunities:
 
     @property
     def given_back(self) -> Saving | None:
-        """Of that what need not be paid any more, for the GPUs go."""
+        """Of that what the GPUs cost that are given back."""
         return _sum(each for each in self.ranked if each.action == "return")
+
+    @property
+    def at_list_price(self) -> bool:
+        """Whether that counts with the prices of a public list."""
+        return any(each.at_list_price for each in self.ranked)
 
     @property
     def freed(self) -> Saving | None:
@@ -610,6 +619,7 @@ def _waste(pieces: pl.DataFrame, cents: Mapping[tuple[str, str], int], currency:
         rest_cents=rest_cents if priced else None,
         open_ms=float(pieces["open_ms"].sum()),
         open_cents=rounded(round(open_amount)) if priced else None,
+        unpriced_ms=float(pieces.filter(pl.col("amount").is_null())["waste_ms"].sum()),
         currency=currency,
     )
 
@@ -709,7 +719,7 @@ def _opportunity(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: 
         gpus_now=now,
         gpu_ms=float(row["waste_ms"]) if row else 0.0,
         unconfirmed_ms=float(row["open_ms"]) if row else 0.0,
-        cents=cents if row is None or row["priced"] else None,
+        cents=cents if (row["priced"] if row else part.rates(about) is not None) else None,
         currency=context.costs.currency,
         saving=part.saving(lead),
         confidence=lead.confidence,
@@ -720,6 +730,9 @@ def _opportunity(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: 
         next_command=_next(context, finding, action, now),
         risk=_risk(lead, holder),
         simulated=all(context.inventory.simulated(gpu) for gpu in about),
+        at_list_price=any(
+            (price := context.costs.price_of(gpu)) is not None and price.origin == "catalog" for gpu in now
+        ),
         packing=lead.packing,
     )
 
@@ -790,11 +803,12 @@ def is_orphan(finding: Finding) -> bool:
 
 def _risk(lead: Lead, holder: str | None) -> Risk:
     outlook = lead.confidence.outlook
-    wrong = None if outlook is None or outlook.probability is None else 1 - outlook.probability
+    said = None if outlook is None else outlook.probability
+    wrong, within_ms = (None, None) if outlook is None or said is None else (1 - said, outlook.horizon_ms)
     reserve = None if lead.pool is None else lead.pool.default
     if reserve is None or lead.kind not in (NEVER_USED, SURPLUS):
-        return Risk(wrong, None, None, None, holder)
-    return Risk(wrong, reserve.short_hours, reserve.hours, reserve.short_gpus, holder)
+        return Risk(wrong, within_ms, None, None, None, holder)
+    return Risk(wrong, within_ms, reserve.short_hours, reserve.hours, reserve.short_gpus, holder)
 
 
 def _swings(decisions: Decisions) -> Mapping[str, tuple[float, float, float]]:

@@ -95,9 +95,12 @@ def _asks(report: Report) -> Iterator[Sentence]:
     going = sum(len(each.gpus_now) for each in found.ranked if each.action == "return")
     give = tr_many("Give back {number} GPU", "Give back {number} GPUs", going)
     if found.given_back is not None:
-        saving = a_year(found.given_back.point, currency)
-        yield tr("{give}, save {saving} a year", give=give, saving=saving)
-        yield tr("Save {saving} a year", saving=saving)
+        cost = a_year(found.given_back.point, currency)
+        if found.at_list_price:
+            yield tr("{give}, {cost} a year at list prices", give=give, cost=cost)
+        else:
+            yield tr("{give} that cost {cost} a year", give=give, cost=cost)
+            yield tr("{give}, {cost} a year", give=give, cost=cost)
     elif found.freed is not None:
         yield tr("Free GPU time worth {saving} a year", saving=a_year(found.freed.point, currency))
     yield give if going else TITLE

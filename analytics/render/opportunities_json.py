@@ -59,6 +59,7 @@ def opportunity_json(each: Opportunity) -> dict[str, object]:
         "failed_conditions": [str(failed) for failed in each.confidence.failed],
         "risk": {
             "probability": risk.probability,
+            "within_days": None if risk.within_ms is None else risk.within_ms / DAY_MS,
             "short_hours_last_week": risk.short_hours,
             "hours_last_week": risk.hours,
             "short_gpus_last_week": risk.short_gpus,
@@ -70,6 +71,7 @@ def opportunity_json(each: Opportunity) -> dict[str, object]:
         "evidence": [finding.finding_id for finding in each.evidence],
         "next": each.next_command,
         "next_acts": acts(each.next_command),
+        "at_list_price": each.at_list_price,
         "simulated": each.simulated,
     }
 
@@ -96,6 +98,7 @@ def _waste(waste: Waste) -> dict[str, object]:
         "cost": _amount(waste.cents),
         "currency": None if waste.cents is None else waste.currency,
         "gpu_hours": waste.gpu_ms / HOUR_MS,
+        "unpriced_gpu_hours": waste.unpriced_ms / HOUR_MS,
         "unconfirmed": {"cost": _amount(waste.open_cents), "gpu_hours": waste.open_ms / HOUR_MS},
         "by_state": _by_state(waste.state_ms, waste.state_cents),
         "not_actionable": {

@@ -302,7 +302,7 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         seen_before=tuple(each.seen for each in earlier),
         left_out=left_out,
         floors=ledger.floors,
-        counted_back_from_ms=ledger.data_end_ms if inputs.back else None,
+        counted_back_from_ms=ledger.counted_back_from_ms,
         made_ms=whole.made_ms,
     )
 

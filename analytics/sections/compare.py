@@ -13,7 +13,7 @@ from analytics.sections.section import Cell, Section, SectionColumn
 _NAMES = {
     "waste_money": tr("waste"),
     "paid_money": tr("paid"),
-    "useful_money": tr("paid for useful time"),
+    "useful_money": tr("paid for active time and the used part of low"),
     "free_money": tr("cost of free time"),
     "reserved_money": tr("cost of reserved time"),
     "held_money": tr("cost of held time"),

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from analytics.decide.opportunities import Opportunity
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Day, Number, Share
+from analytics.language.quantities import Day, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
 from analytics.sections.evidence_text import evidence
 from analytics.sections.finding_heading import heading
 from analytics.sections.findings import notes, notified, whose
-from analytics.sections.opportunities import decision, saving_words
+from analytics.sections.opportunities import decision
 from analytics.sections.section import Cell, Fold, Section
 from analytics.workloads.model import Finding
 
@@ -75,10 +75,9 @@ def _evidence(each: Opportunity, report: Report) -> tuple[Finding, ...]:
 def _facts(each: Opportunity) -> Iterator[tuple[str, Cell]]:
     """What its row in the tables does not say."""
     risk, gpus = each.risk, each.gpus_now or each.gpus
-    if each.saving is not None and not each.ranked:
-        yield tr("worth a year"), saving_words(each.saving, each.currency)
-    if risk.probability is not None:
-        yield tr("probability that it is wrong"), Share(risk.probability, 0)
+    if risk.probability is not None and risk.within_ms is not None:
+        said = tr("{share} within {span}", share=Share(risk.probability, 0), span=Span(risk.within_ms))
+        yield tr("probability that it is used"), said
     if risk.short_hours is not None:
         yield (
             tr("short"),

@@ -54,8 +54,7 @@ def _window(report: Report) -> str:
     """The week, or any other window as far as it has passed; and how old the data are that it counts back from."""
     until_ms = report.seen.until_ms if report.week is None else report.week.until_ms
     said = tr("{since} to {until}", since=Moment(report.seen.since_ms), until=Moment(until_ms))
-    back_from_ms = report.counted_back_from_ms
-    age = "" if back_from_ms is None else data_age(back_from_ms, report.made_ms)
+    age = data_age(report.counted_back_from_ms, report.made_ms)
     return SentenceList([said, age], "; ") if age else said
 
 

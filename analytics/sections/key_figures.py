@@ -52,7 +52,8 @@ def _waste_lines(report: Report) -> tuple[str, ...]:
     of_paid = tr("{share} of {paid} paid", share=share, paid=Amount(from_cents(paid), currency))
     low = tr("{amount} of it the unused part of low time", amount=Amount(from_cents(state_cents["low"]), currency))
     unsure = tr("{amount} of it not confirmed: sampled", amount=Amount(from_cents(spent.open_cents), currency))
-    return of_paid, hours, low, *((unsure,) if spent.open_cents else ())
+    unpriced = tr("{hours} of these GPU-hours have no price", hours=GpuHours(spent.unpriced_ms))
+    return of_paid, hours, low, *((unsure,) if spent.open_cents else ()), *((unpriced,) if spent.unpriced_ms else ())
 
 
 def _saved(report: Report) -> KeyFigure:
@@ -65,9 +66,11 @@ def _saved(report: Report) -> KeyFigure:
     bounds = tr("between {low} and {high}", low=Number(round(saving.low)), high=Number(round(saving.high)))
     currency, parts = report.money.currency, list[str]()
     if found.given_back is not None:
-        parts.append(tr("{amount} not to be paid any more", amount=a_year(found.given_back.point, currency)))
+        parts.append(tr("{amount} is what the GPUs to give back cost", amount=a_year(found.given_back.point, currency)))
     if found.freed is not None:
         parts.append(tr("{amount} of GPU time for others", amount=a_year(found.freed.point, currency)))
+    if found.at_list_price:
+        parts.append(tr("public list prices count in it"))
     return KeyFigure(label, a_year(saving.point, currency), (bounds, *parts), "reserved")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from analytics.decide.opportunities import OPERATORS, Opportunities, Opportunity, Saving, Waste
 from analytics.glossary import term
+from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Day, GpuHours, Number, from_cents
 from analytics.language.sentences import tr, tr_many
@@ -69,8 +70,8 @@ _BEHIND = frozenset({"gpus", "pool", "cost", "next"})
 
 
 _BASIS = tr(
-    "Each GPU is in one decision. What is given back saves its whole price; anything else frees time for others, priced as the waste on those GPUs "
-    "in the last four weeks, from the least to the most of them. Ranked by that."
+    "Each GPU is in one decision. What is given back is worth its whole price; anything else frees time for others, priced as the waste on those GPUs "
+    "in the last four weeks. In brackets the least and the most of these weeks: no forecast. Ranked by that."
 )
 
 
@@ -141,13 +142,14 @@ def _by_action(found: Opportunities) -> Iterator[tuple[Cell, ...]]:
     for each in found.listed:
         actions.setdefault(ACTION_WORDS[each.action] if each.is_standing else tr("put off on request"), []).append(each)
     for words, own in actions.items():
-        cents = [each.cents for each in own if each.cents is not None]
+        known = sum(each.cents or 0 for each in own)
+        is_unknown = not known and any(each.cents is None for each in own)
         gpu_ms = sum(each.gpu_ms for each in own)
         yield (
             words,
             Number(len(own)),
             GpuHours(gpu_ms),
-            Number(from_cents(sum(cents) if cents else None), 2),
+            Number(from_cents(None if is_unknown else known), 2),
         )
     rest = found.waste
     yield tr("not actionable"), "", GpuHours(rest.not_actionable_ms), Number(from_cents(rest.not_actionable_cents), 2)
@@ -155,7 +157,14 @@ def _by_action(found: Opportunities) -> Iterator[tuple[Cell, ...]]:
 
 
 def _waste_headline(found: Opportunities) -> str:
-    spent = found.waste
+    said = _wasted(found.waste)
+    if found.waste.cents is None or not found.waste.unpriced_ms:
+        return said
+    unpriced = tr("{hours} of these GPU-hours have no price.", hours=GpuHours(found.waste.unpriced_ms))
+    return SentenceList([said, unpriced], " ")
+
+
+def _wasted(spent: Waste) -> str:
     if spent.cents is None:
         hours = GpuHours(spent.gpu_ms)
         if spent.open_ms:
@@ -199,10 +208,21 @@ def _unconfirmed(spent: Waste) -> Iterator[str]:
 
 
 def saving_headline(found: Opportunities) -> str:
-    """What the ranked decisions save together."""
-    saved, number, currency = found.saving, len(found.ranked), found.waste.currency
-    if saved is None:
+    """What the ranked decisions are worth together, and whether nobody but a list says so."""
+    if (saved := found.saving) is None:
+        if found.waste.cents is None:
+            return tr("No price is known: no decision is ranked by what it is worth.")
         return tr("No decision is known to save something in this window.")
+    said = _worth(found, saved)
+    return (
+        SentenceList([said, tr("Public list prices count in that sum, not what you pay.")], " ")
+        if found.at_list_price
+        else said
+    )
+
+
+def _worth(found: Opportunities, saved: Saving) -> str:
+    number, currency = len(found.ranked), found.waste.currency
     total = saving_words(saved, currency)
     if found.given_back is None:
         return tr_many(
@@ -212,12 +232,12 @@ def saving_headline(found: Opportunities) -> str:
         )  # fmt: skip
     if found.freed is None:
         return tr_many(
-            "{number} decision would save {saving} a year.",
-            "{number} decisions would save {saving} a year.",
+            "{number} decision would give back GPUs that cost {saving} a year.",
+            "{number} decisions would give back GPUs that cost {saving} a year.",
             number, saving=total,
         )  # fmt: skip
     return tr(
-        "{number} decisions are worth {saving} a year: {paid} need not be paid any more, {freed} are GPU time freed for others.",
+        "{number} decisions are worth {saving} a year: {paid} is what the GPUs to give back cost, {freed} is GPU time freed for others.",
         number=Number(number),
         saving=total,
         paid=a_year(found.given_back.point, currency),
@@ -325,11 +345,7 @@ _DECISIONS: Mapping[str, Callable[[int, str], str]] = {
         "take back {number} GPUs on {place} held without a kernel",
         number, place=place,
     ),
-    "schedule off-peak": lambda number, place: tr_many(
-        "use {number} GPU of {place} in off-peak hours",
-        "use {number} GPUs of {place} in off-peak hours",
-        number, place=place,
-    ),
+    "schedule off-peak": lambda _, place: tr("use the off-peak hours of {place}", place=place),
     "right-size": lambda number, place: tr_many(
         "pack the work of {number} GPU of {place} on fewer cards",
         "pack the work of {number} GPUs of {place} on fewer cards",

@@ -22,7 +22,7 @@ _NAMES = {
     "unconfirmed_money": tr("paid for what is not confirmed"),
     "total": tr("all GPU-hours"),
     "paid_money": tr("paid"),
-    "useful_money": tr("paid for useful time"),
+    "useful_money": tr("paid for active time and the used part of low"),
     "gpus": tr("GPUs"),
     "observed": tr("observed share"),
 }

@@ -11,7 +11,7 @@ from dash import dcc, html
 from analytics.decide.lifecycle import action_sentence
 from analytics.decide.opportunities import Opportunities, Opportunity
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Moment, Number, Share, from_cents
+from analytics.language.quantities import GpuHours, Moment, Number, Share, Span, from_cents
 from analytics.language.sentences import tr
 from analytics.names import JOINER
 from analytics.sections.finding_heading import heading
@@ -213,8 +213,9 @@ def _finding(view: View, finding: Finding, told: Confidence) -> list[Any]:
 
 def _risk(each: Opportunity) -> Iterator[str]:
     risk = each.risk
-    if risk.probability is not None:
-        yield tr("wrong in {share} of such cases so far", share=Share(risk.probability, 0))
+    if risk.probability is not None and risk.within_ms is not None:
+        share, span = Share(risk.probability, 0), Span(risk.within_ms)
+        yield tr("used again within {span} in {share} of such cases so far", share=share, span=span)
     if risk.hours is not None:
         yield tr(
             "last week the pool would have been short in {short} of {hours} h, by {gpus} GPUs at most",

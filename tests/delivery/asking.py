@@ -59,7 +59,7 @@ def opportunity(lead: Finding, *others: Finding, **changes: Any) -> Opportunity:
         "holder": holder, "team": lead.team, "pool": "p", "host": lead.host, "gpus": lead.gpus, "gpus_now": lead.gpus, "gpu_ms": lead.gpu_ms,
         "unconfirmed_ms": 0.0, "cents": None, "currency": "USD", "saving": None, "confidence": lead.confidence, "horizon_ms": 7 * DAY_MS,
         "deadline_ms": due_ms(T0), "evidence": (lead, *others), "status": lead.status, "next_command": lead.next_command,
-        "risk": Risk(None, None, None, None, holder), "simulated": lead.simulated,
+        "risk": Risk(None, None, None, None, None, holder), "simulated": lead.simulated,
     }  # fmt: skip
     return Opportunity(**{**own, **changes})
 
