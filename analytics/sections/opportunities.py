@@ -210,7 +210,7 @@ def _unconfirmed(spent: Waste) -> Iterator[str]:
 def saving_headline(found: Opportunities) -> str:
     """What the ranked decisions are worth together, and whether nobody but a list says so."""
     if (saved := found.saving) is None:
-        if found.waste.cents is None:
+        if found.waste.cents is None and found.listed:
             return tr("No price is known: no decision is ranked by what it is worth.")
         return tr("No decision is known to save something in this window.")
     said = _worth(found, saved)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC
 from functools import cache
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
@@ -36,6 +37,9 @@ from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train
 from tests.in_process import run_in_process
 from tests.ledger.rows import T0, device, fill, processes, samples
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HOUR, DAY = 3600, 86_400
 WINDOWS = (("2026-11-13", None), ("2026-11-18", "2026-11-18"), ("2026-11-12", "2026-11-15"))
@@ -397,3 +401,27 @@ def test_gpus_that_can_go_are_those_that_the_finding_of_their_pool_names(with_su
     assert each.leading is not None
     assert each.gpus_now
     assert set(each.gpus_now) <= set(each.leading.gpus)
+
+
+def test_what_has_no_price_is_told_and_is_no_zero(with_surplus: Whole, tmp_path: Path) -> None:
+    """Without any price no sum is said; with that of one pool the hours of the others stand beside the sum."""
+    lake, config = with_surplus.inputs.lake.root, tmp_path / "fallow.toml"
+    config.write_text('[money]\ncurrency = "EUR"\n')
+    command = ("opportunities", "--lake", lake, "--config", str(config), "--since", "7d")
+    found = json.loads(run_in_process(*command, "--json").stdout)
+    assert {each["cost"] for each in found["opportunities"]} == {None}
+    assert found["waste"]["unpriced_gpu_hours"] == found["waste"]["gpu_hours"] > 0
+    text = " ".join(run_in_process(*command).stdout.split())
+    assert "No price is known: no decision is ranked by what it is worth." in text
+    assert "0.00" not in text
+
+
+def test_public_list_prices_are_called_so_and_a_sites_own_are_not(with_surplus: Whole, tmp_path: Path) -> None:
+    command = ("opportunities", "--lake", with_surplus.inputs.lake.root, "--since", "7d")
+    assert "Public list prices count in that sum" in " ".join(run_in_process(*command).stdout.split())
+    prices, config = tmp_path / "prices.csv", tmp_path / "fallow.toml"
+    prices.write_text("pool,hourly,currency,source\ntrain,2.5,USD,ours\n")
+    config.write_text(f'[money]\nprices = "{prices}"\n')
+    own = run_in_process(*command, "--config", str(config))
+    assert "cost" in own.stdout
+    assert "list price" not in own.stdout
