@@ -117,6 +117,7 @@ def _report(inputs: Inputs, folder: DemoFolder) -> list[Path]:
 def _epilogue(folder: DemoFolder, written: list[Path]) -> str:
     settings, fallow = shlex.quote(str(folder.config)), _command_name()
     commands = {
+        f"{fallow} opportunities --config {settings}": "what to do, what it is worth, who acts",
         f"{fallow} findings --config {settings}": "every finding with its evidence",
         f"{fallow} ledger --config {settings} --by team": "who paid for what, and used how much of it",
         f"{fallow} report --config {settings} --week last --format html --out week.html": "one page for who pays",
