@@ -5,10 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from concurrent.futures import Executor, Future
-from typing import Generic, TypeVar
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 V = TypeVar("V")
+
+Submit = Callable[["Future[Any]", Callable[[], None], Callable[[BaseException], None]], None]
+"""Takes on work for a future: what fills it, and what to call with the error where it is not done."""
 
 
 class Cache(Generic[V]):
@@ -29,12 +33,34 @@ class Cache(Generic[V]):
             self._fill(key, future, make)
         return future.result()
 
-    def begin(self, key: Hashable, make: Callable[[], V], executor: Executor) -> Future[V]:
-        """The value to come, made by the executor where nobody has it."""
+    def begin(self, key: Hashable, make: Callable[[], V], submit: Submit) -> Future[V]:
+        """The value to come; where nobody has it, `submit` takes on the work."""
         future, is_mine = self._place(key)
         if is_mine:
-            executor.submit(self._fill, key, future, make)
+            submit(future, partial(self._fill, key, future, make), partial(self._fail, key, future))
         return future
+
+    def find(self, key: Hashable) -> V | None:
+        """The value where it is there, which counts as asking for it; None where it is not, or not yet."""
+        with self._lock:
+            future = self._made.get(key)
+            if future is None or not future.done() or future.exception() is not None:
+                return None
+            self._made.move_to_end(key)
+            return future.result()
+
+    def drop(self, key: Hashable) -> None:
+        """Forgets the value; who waits for it gets it."""
+        with self._lock:
+            self._made.pop(key, None)
+
+    def let_go(self) -> bool:
+        """Forgets what was asked for the longest ago, unless it is the last; whether there was any."""
+        with self._lock:
+            if len(self._made) < 2:
+                return False
+            self._made.popitem(last=False)
+            return True
 
     def items(self) -> dict[Hashable, V]:
         """Those that are there by now, the one that was asked for last at the end."""
@@ -57,7 +83,10 @@ class Cache(Generic[V]):
         try:
             future.set_result(make())
         except BaseException as error:  # noqa: BLE001  # handed to all who wait
-            with self._lock:
-                if self._made.get(key) is future:
-                    del self._made[key]
-            future.set_exception(error)
+            self._fail(key, future, error)
+
+    def _fail(self, key: Hashable, future: Future[V], error: BaseException) -> None:
+        with self._lock:
+            if self._made.get(key) is future:
+                del self._made[key]
+        future.set_exception(error)

@@ -63,7 +63,7 @@ class _Pages:
 
     def make(self) -> Any:
         """The app. The window is read again with every page: `--since 7d` ends with the data as they are then, not at the start."""
-        return app_of(lambda: open_inputs(self._args), self._access)
+        return app_of(lambda: open_inputs(self._args), self._access, workers=self._args.workers)
 
     def renew(self) -> None:
         """Reads the settings again; wrong ones are said and change nothing."""

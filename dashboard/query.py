@@ -11,7 +11,7 @@ from analytics.language.languages import CODES, time_zone
 from analytics.report.compare import window_against
 from analytics.report.day_range import day_window, days_between
 from analytics.scope import Scope
-from fallow.clock import AskedWindow, Window, parse_window
+from fallow.clock import MINUTE_MS, AskedWindow, Window, parse_window
 from fallow.errors import UsageError
 
 ALL = "all"
@@ -118,10 +118,15 @@ class Query:
         return bool(self.since or self.until or self.first or self.last)
 
     def window(self, data_end_ms: int, zone: tzinfo) -> Window:
-        """The window, its spans counted back from the end of the data as `--since` counts them."""
+        """The window, its spans counted back from the end of the data as `--since` counts them.
+
+        Moments are rounded outward to the minute, as fine as any chart shows: readers who mean the same share what is made of it.
+        """
         if self.first or self.last:
             return day_window(*days_between(self.first, self.last), zone)
         if self.since or self.until:
-            return AskedWindow(self.since or None, self.until or None, zone).before(data_end_ms)
+            asked = AskedWindow(self.since or None, self.until or None, zone)
+            exact = asked.before(data_end_ms)
+            return exact if asked.counts_back else exact.rounded_out(MINUTE_MS)
         span = self.span or DEFAULT_SPAN
         return AskedWindow(None if span == ALL else span, None, zone).before(data_end_ms)

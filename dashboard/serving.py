@@ -15,6 +15,7 @@ from analytics.window import Inputs
 from dashboard.access import LOCAL, Access
 from dashboard.access.people import VIEWER, Reader
 from dashboard.app import build_app
+from dashboard.memory import Budget, budget_bytes
 from dashboard.protection import HEALTH
 from dashboard.query import Query
 from dashboard.source import LakeSource
@@ -40,12 +41,13 @@ class _QuietHandler(WSGIRequestHandler):
         """Requests are not logged; a failing callback logs its own traceback."""
 
 
-def app_of(open_inputs: Callable[[], Inputs], access: Access = LOCAL) -> Any:
+def app_of(open_inputs: Callable[[], Inputs], access: Access = LOCAL, *, workers: int = 1) -> Any:
     """The dash app over what `open_inputs` names, warm: the ledger is loaded, and the first page comes at once.
 
-    From then on it follows the lake.
+    From then on it follows the lake. `workers` processes share the memory that the settings allow.
     """
-    source = LakeSource(open_inputs, patience_s=_PATIENCE_S)
+    budget = Budget(budget_bytes(open_inputs().settings.integer("dashboard.memory"), workers))
+    source = LakeSource(open_inputs, patience_s=_PATIENCE_S, budget=budget)
     with contextlib.suppress(FallowError):  # told by the pages, until there is something to show
         source.refresh()
     source.look(Query(), Reader("", VIEWER))

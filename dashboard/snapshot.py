@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -22,19 +22,33 @@ from analytics.scope import Scope
 from analytics.window import Inputs, load_whole, load_window_ledger
 from dashboard.access.people import VIEWER, Reader
 from dashboard.cache import Cache
+from dashboard.makers import Makers
 from dashboard.query import Query
 from dashboard.view import View
 from fallow.clock import SystemClock, Window
 
-_WINDOWS, _VIEWS, _PAGES = 6, 48, 64
+_WINDOWS, _VIEWS, _PAGES = 64, 48, 64
+"""At most, whatever memory there is; views and pages are those of one window."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Window:
-    """What all views of a window share. It fills itself as it is asked, which one thread does at a time."""
+    """What all views of a window share. It fills itself as it is asked, which one thread does at a time.
+
+    Whatever is made of a window is kept here, so that it goes when the window goes. `before` are the views of before somebody acted.
+    """
 
     whole: Whole
     turn: threading.Lock = field(default_factory=threading.Lock)
+    before: Mapping[Hashable, View] = field(default_factory=dict)
+    views: Cache[View] = field(default_factory=lambda: Cache(_VIEWS))
+    pages: Cache[Any] = field(default_factory=lambda: Cache(_PAGES))
+
+    def after_actions(self) -> _Window:
+        """The same with what people did since."""
+        return _Window(
+            self.whole.after_actions(), self.turn, dict(list({**self.before, **self.views.items()}.items())[-_VIEWS:])
+        )
 
 
 class LakeSnapshot:
@@ -46,10 +60,8 @@ class LakeSnapshot:
         self._annotations = annotations
         self._ledger = ledger
         self._windows: Cache[_Window] = Cache(_WINDOWS)
-        self._before: Mapping[Hashable, View] = {}
-        self._views: Cache[View] = Cache(_VIEWS)
-        self._asked: Cache[View] = Cache(2 * _VIEWS)
-        self._pages: Cache[Any] = Cache(_PAGES)
+        self._names: Cache[dict[str, tuple[str, ...]]] = Cache(_VIEWS)
+        self._making: Cache[View] = Cache(_VIEWS)
 
     @classmethod
     def read(cls, inputs: Inputs, version: str) -> LakeSnapshot:
@@ -67,32 +79,40 @@ class LakeSnapshot:
         load_actions(self.inputs.lake)
         after = LakeSnapshot(self.inputs, self._ledger, version, load_annotations(self.inputs.lake))
         for key, window in self._windows.items().items():
-            after._windows.of(key, partial(_Window, window.whole.after_actions(), window.turn))
-        after._before = dict(list({**self._before, **self._views.items()}.items())[-_VIEWS:])
+            after._windows.of(key, window.after_actions)
         return after
 
-    def begin(self, query: Query, reader: Reader, executor: Executor) -> Future[View]:
-        """What the query asks for, as far as the reader may see it, made by the executor; raises LakeError and its kinds.
+    def begin(self, query: Query, reader: Reader, makers: Makers, *, by: str | None = None) -> Future[View]:
+        """What the query asks for, as far as the reader may see it; where nobody has it, the makers make it for `by`.
 
-        Its reader is `nobody`: it is the same for all of a team.
+        Its reader is `nobody`: it is the same for all of a team. What a page is about, and how it is sorted, changes nothing
+        of the view: its query is what goes along on every page. Raises LakeError and its kinds, UsageError and TooManyError.
         """
-        seen = query if reader.team is None else query.but(team=reader.team)
-        somebody = nobody(reader)
-        return self._asked.begin((seen, somebody), lambda: self._view(seen, somebody), executor)
+        key = (seen_by(query, reader).on_every_page, nobody(reader))
+        window = self._windows.find((self._named(query), False))
+        view = None if window is None else window.views.find(key)
+        if view is not None:
+            there: Future[View] = Future()
+            there.set_result(view)
+            return there
+        future = makers.begin(self._making, key, partial(self._view, *key), by)
+        future.add_done_callback(lambda _: self._making.drop(key))  # it is kept with its window
+        return future
+
+    def let_go(self) -> bool:
+        """Forgets the window that was asked for the longest ago with all that was made of it; whether it was not the last."""
+        return self._windows.let_go()
 
     def _view(self, query: Query, reader: Reader) -> View:
-        # what a page is about, and how it is sorted, changes nothing of the view itself
-        shared = query.on_every_page
-        view = self._views.of((shared, reader), lambda: self._again(shared, reader) or self._make(shared, reader))
-        return view if query == shared else replace(view, query=query)
-
-    def _again(self, query: Query, reader: Reader) -> View | None:
-        """The view of before somebody acted, with the findings as they stand now: the rest of it has not changed."""
-        before = self._before.get((query, reader))
-        if before is None:
-            return None
         window = self._window(self._named(query))
-        if not window.whole.is_of(before.whole):  # made anew since: its findings are others
+        return window.views.of(
+            (query, reader), lambda: self._again(window, query, reader) or self._make(window, query, reader)
+        )
+
+    def _again(self, window: _Window, query: Query, reader: Reader) -> View | None:
+        """The view of before somebody acted, with the findings as they stand now: the rest of it has not changed."""
+        before = window.before.get((query, reader))
+        if before is None:
             return None
         with window.turn:
             report = after_actions(before.report, window.whole, before.part)
@@ -101,7 +121,7 @@ class LakeSnapshot:
             report=report,
             whole=window.whole,
             version=self.version,
-            made=self._pages,
+            made=window.pages,
             whole_of=self._whole_of,
             annotations=self._annotations,
         )
@@ -109,8 +129,7 @@ class LakeSnapshot:
     def _whole_of(self, window: Window) -> Whole:
         return self._window(window, or_empty=True).whole
 
-    def _make(self, query: Query, reader: Reader) -> View:
-        window = self._window(self._named(query))
+    def _make(self, window: _Window, query: Query, reader: Reader) -> View:
         speaks = self._speaks(query)
         whole = window.whole
         with window.turn:
@@ -125,9 +144,9 @@ class LakeSnapshot:
             zone=speaks.zone,
             as_of_ms=self._newest_ms,
             version=self.version,
-            names=self._pages.of(("names", reader.team), lambda: _names(whole, reader)),
+            names=self._names.of(reader.team, lambda: _names(whole, reader)),
             reader=reader,
-            made=self._pages,
+            made=window.pages,
             has_own_window=self.has_own_window,
             whole_of=self._whole_of,
             annotations=self._annotations,
@@ -159,6 +178,11 @@ class LakeSnapshot:
     def _newest_ms(self) -> int:
         ends = self._ledger.host_ends
         return data_end_ms(ends, SystemClock().now_ms()) if ends else 0
+
+
+def seen_by(query: Query, reader: Reader) -> Query:
+    """What comes of the query for a reader: who may see one team gets no other, whatever they ask for."""
+    return query if reader.team is None else query.but(team=reader.team)
 
 
 def nobody(reader: Reader) -> Reader:

@@ -17,8 +17,10 @@ from pathlib import Path
 from analytics.language.sentences import tr
 from analytics.window import Inputs
 from dashboard.access.people import VIEWER, Reader, person
+from dashboard.makers import Makers, TooManyError
+from dashboard.memory import Budget
 from dashboard.query import SPANS, Query
-from dashboard.snapshot import LakeSnapshot, nobody
+from dashboard.snapshot import LakeSnapshot, nobody, seen_by
 from dashboard.view import Problem, View
 from fallow.clock import HOUR_MS, Clock, SystemClock
 from fallow.config import Config
@@ -62,7 +64,8 @@ _STILL_ASKED_MS = 3_600_000
 _WARMED = 12
 """Of what was asked for in the last hour, so much is made of a new version before anybody sees it."""
 
-_MAKERS = 8
+_WAITING = 4
+"""So many threads wait for views at once, half of those that answer: the others are for what is there already."""
 
 _ATTEMPTS = 3
 """How often the lake is listed and read when its files are replaced meanwhile."""
@@ -84,12 +87,13 @@ class LakeSource:
 
     `refresh` reads the lake, `follow` does so from now on. Nobody waits for it: until a new version is there, views are
     of the last one, and stay when the lake cannot be read any more, which `stale_because` tells. After `patience_s` whoever waits
-    is told that it takes long; None waits for ever.
+    is told that it takes long; None waits for ever. What is kept of windows stays within the budget; None knows no bounds.
     """
 
     def __init__(
-        self, open_inputs: Callable[[], Inputs], clock: Clock | None = None, *, patience_s: float | None = None
-    ) -> None:
+        self, open_inputs: Callable[[], Inputs], clock: Clock | None = None, *, patience_s: float | None = None,
+        budget: Budget | None = None,
+    ) -> None:  # fmt: skip
         self._open = open_inputs
         self._clock = clock or SystemClock()
         self._patience_s = patience_s
@@ -101,7 +105,9 @@ class LakeSource:
         self._noticing: Future[None] | None = None
         self._reader = ThreadPoolExecutor(1, "lake")
         self._lister = ThreadPoolExecutor(1, "actions")
-        self._makers = ThreadPoolExecutor(_MAKERS, "view")
+        self._budget = budget
+        self._makers = Makers(self._keep_within_budget)
+        self._waiting = threading.BoundedSemaphore(_WAITING)
         self._of_lake: Problem | None = None
         self._of_actions: Problem | None = None
 
@@ -110,11 +116,30 @@ class LakeSource:
         try:
             generation = self._current()
             self._remember(query, reader)
-            return replace(generation.begin(query, reader, self._makers).result(self._patience_s), reader=reader)
+            made = self._wait_for(generation.begin(query, reader, self._makers, by=reader.name))
+            return replace(made, query=seen_by(query, reader), reader=reader)
         except TimeoutError:
             return LATE
+        except TooManyError as error:
+            return Problem(error.message, error.hint, is_passing=True)
         except FallowError as error:
             return self.problem(error)
+
+    def _wait_for(self, view: Future[View]) -> View:
+        """What comes of it; raises TimeoutError where that takes too long, or too many wait already."""
+        if self._patience_s is None or view.done():
+            return view.result()
+        if not self._waiting.acquire(blocking=False):
+            raise TimeoutError
+        try:
+            return view.result(self._patience_s)
+        finally:
+            self._waiting.release()
+
+    def _keep_within_budget(self) -> None:
+        generation = self._generation
+        if self._budget is not None and generation is not None:
+            self._budget.keep(generation.let_go)
 
     def problem(self, error: FallowError) -> Problem:
         """What to tell of an error; after a file that is gone the lake is read again at once."""

@@ -61,6 +61,13 @@ class Window:
     since_ms: int | None = None
     until_ms: int | None = None
 
+    def rounded_out(self, grid_ms: int) -> Window:
+        """The least window on the grid that holds this one."""
+        return Window(
+            None if self.since_ms is None else floor_ms(self.since_ms, grid_ms),
+            None if self.until_ms is None else -floor_ms(-self.until_ms, grid_ms),
+        )
+
 
 def parse_duration_ms(text: str) -> int:
     """Milliseconds of a duration such as `10s`, `1h30m`, `7d`; raises UsageError on anything else, zero included."""

@@ -163,10 +163,6 @@ class Whole:
             after.__dict__.pop(name, None)
         return after
 
-    def is_of(self, other: Whole) -> bool:
-        """Whether both are the same but for people's actions."""
-        return self._first is other._first
-
     @cached_property
     def decisions(self) -> Decisions:
         """What the findings lead to, over the whole fleet."""

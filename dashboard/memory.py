@@ -1,0 +1,102 @@
+"""How much memory this process may use for what it keeps, how much it uses, and how it gives some back."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+
+from fallow.units import format_bytes
+
+_LOG = logging.getLogger(__name__)
+
+_KEPT_SHARE = 7 / 8
+"""Of the budget: the rest is for what is being made, which is measured only when it is there."""
+
+
+class Budget:
+    """Keeps a process within `bytes_` by letting go of what was used the longest ago. Safe to ask from many threads."""
+
+    def __init__(self, bytes_: int, used: Callable[[], int] | None = None) -> None:
+        self.bytes = bytes_
+        self._used = used or _resident_bytes
+        self._turn = threading.Lock()
+        self._has_warned = False
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether as much is in use as may be kept."""
+        return self.used_bytes > self.bytes * _KEPT_SHARE
+
+    @property
+    def used_bytes(self) -> int:
+        """Resident memory of this process."""
+        return self._used()
+
+    def keep(self, let_go: Callable[[], bool]) -> None:
+        """Calls `let_go`, which says whether there was anything to let go of, until the rest fits."""
+        if not self.is_exceeded:
+            return
+        with self._turn:
+            give_back()
+            while self.is_exceeded and let_go():
+                give_back()
+            if self.used_bytes > self.bytes and not self._has_warned:
+                self._has_warned = True
+                _LOG.warning(
+                    "the ledger and one window take %s, more than the %s of dashboard.memory: give it more, or fewer --workers",
+                    format_bytes(self.used_bytes), format_bytes(self.bytes),
+                )  # fmt: skip
+
+
+def _resident_bytes() -> int:
+    return int(psutil.Process().memory_info().rss)
+
+
+def give_back() -> None:
+    """Has the allocators hand unused memory to the system, which glibc's does by itself only at the end of a heap."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:  # glibc alone has it
+        trim(0)
+
+
+def budget_bytes(setting: int, workers: int, groups: Path = Path("/sys/fs/cgroup")) -> int:
+    """What one of the workers may use: its share of `setting`, or where that is 0 of half of what the machine allows."""
+    return (setting or limit_bytes(groups) // 2) // workers
+
+
+def limit_bytes(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """What the container or the unit may use: the least limit of its control groups (v2 or v1), else the machine's memory."""
+    return min([int(psutil.virtual_memory().total), *_limits(groups, own)])
+
+
+def _limits(groups: Path, own: Path) -> list[int]:
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("", "memory"):
+            name = "memory.limit_in_bytes" if controllers else "memory.max"
+            group = (groups / controllers / path.lstrip("/")).resolve()
+            # inside a container the path may be the host's, and the group of its own is the root
+            found += [_limit(each / name) for each in (group, *group.parents) if each.is_relative_to(groups)]
+    return [each for each in found if each]
+
+
+def _limit(file: Path) -> int:
+    """0 where there is none."""
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):  # no such group, or "max"
+        return 0

@@ -1,0 +1,73 @@
+"""Views are made so many at a time, for each reader and in all, and only while somebody asks for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dashboard.cache import Cache
+from dashboard.makers import Makers, TooManyError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+class Slow:
+    """Makers whose work waits until the test opens the gate; the clock is the test's."""
+
+    def __init__(self) -> None:
+        self.gate, self.now_s, self.made = threading.Event(), 0.0, list[str]()
+        self.cache: Cache[str] = Cache(100)
+        self.makers = Makers(now_s=lambda: self.now_s)
+
+    def ask(self, key: str, reader: str | None = "ada") -> Future[str]:
+        return self.makers.begin(self.cache, key, lambda: self._make(key), reader)
+
+    def _make(self, key: str) -> str:
+        self.gate.wait(60)
+        self.made.append(key)
+        return key
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    found = Slow()
+    yield found
+    found.gate.set()
+
+
+def test_one_reader_has_so_many_and_the_others_have_theirs(slow: Slow) -> None:
+    taken = [slow.ask(f"ada {place}") for place in range(8)]
+    with pytest.raises(TooManyError) as refused:
+        slow.ask("ada 8").result(0)
+    assert refused.value.hint
+    others = [slow.ask("bob", "bob"), slow.ask("fallow", None)]
+    assert slow.ask("ada 0") is taken[0]  # what is being made costs nothing to ask for again
+    slow.gate.set()
+    assert [each.result(60) for each in (*taken, *others)] == [f"ada {place}" for place in range(8)] + ["bob", "fallow"]
+    assert slow.ask("ada 8").result(60) == "ada 8"  # what was refused is not kept
+
+
+def test_all_together_have_no_more_than_the_bound(slow: Slow) -> None:
+    taken = [slow.ask(str(place), f"reader {place // 8}") for place in range(32)]
+    with pytest.raises(TooManyError):
+        slow.ask("one more", "somebody else").result(0)
+    slow.ask("for fallow itself", None)
+    slow.gate.set()
+    assert [each.result(60) for each in taken] == [str(place) for place in range(32)]
+
+
+def test_what_nobody_asks_for_any_more_is_not_begun(slow: Slow) -> None:
+    running = [slow.ask(f"running {place}", "bob") for place in range(4)]
+    abandoned, wanted = slow.ask("abandoned"), slow.ask("wanted")
+    slow.now_s = 31.0
+    assert slow.ask("wanted") is wanted
+    slow.gate.set()
+    assert [each.result(60) for each in (*running, wanted)] == [*(f"running {place}" for place in range(4)), "wanted"]
+    with pytest.raises(TooManyError):
+        abandoned.result(60)
+    assert "abandoned" not in slow.made
+    assert slow.ask("abandoned").result(60) == "abandoned"

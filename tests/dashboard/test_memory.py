@@ -1,0 +1,109 @@
+"""What is kept stays within the budget, and the budget is what the container allows."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import psutil
+
+from dashboard.access.people import VIEWER, Reader
+from dashboard.cache import Cache
+from dashboard.memory import Budget, budget_bytes, limit_bytes
+from dashboard.query import Query
+from dashboard.source import LakeSource
+from dashboard.view import View
+from fallow.clock import DAY_MS, format_ms
+from tests.dashboard.conftest import UNTIL_MS, inputs_of
+from tests.dashboard.test_source import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from fallow.lake import Lake
+
+GIB = 2**30
+
+
+class Groups:
+    """A tree of control groups, as the kernel shows it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.own = folder / "cgroup", folder / "own"
+
+    def limit(self, **limits: str) -> int:
+        """What a process in `a/b` may use, by the limits of v2 groups (`_` for `/`)."""
+        self.own.write_text("0::/a/b\n")
+        (self.root / "a/b").mkdir(parents=True, exist_ok=True)
+        for name, limit in limits.items():
+            (self.root / name.replace("_", "/") / "memory.max").write_text(f"{limit}\n")
+        return limit_bytes(self.root, self.own)
+
+
+def test_the_least_limit_of_all_groups_above_counts(tmp_path: Path) -> None:
+    groups, machine = Groups(tmp_path), psutil.virtual_memory().total
+    assert groups.limit() == groups.limit(a_b="max") == groups.limit(a_b=str(machine * 9)) == machine
+    assert groups.limit(a=str(GIB)) == GIB
+    assert groups.limit(a_b=str(GIB // 2)) == GIB // 2
+
+
+def test_inside_a_container_the_group_at_the_root_counts(tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("0::/kubepods/pod1\n")
+    (tmp_path / "cgroup").mkdir()
+    (tmp_path / "cgroup/memory.max").write_text(f"{GIB}\n")
+    assert limit_bytes(tmp_path / "cgroup", tmp_path / "own") == GIB
+
+
+def test_older_kernels_have_a_tree_for_memory_alone(tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("7:cpu,cpuacct:/a\n4:memory:/a\n")
+    (tmp_path / "cgroup/memory/a").mkdir(parents=True)
+    (tmp_path / "cgroup/memory/a/memory.limit_in_bytes").write_text(f"{GIB}\n")
+    assert limit_bytes(tmp_path / "cgroup", tmp_path / "own") == GIB
+
+
+def test_without_a_setting_it_is_half_of_the_limit_and_workers_share_it(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text(f"{GIB}\n")
+    assert budget_bytes(0, 2, tmp_path) == GIB // 4
+    assert budget_bytes(GIB, 2, tmp_path) == GIB // 2
+
+
+def test_it_lets_go_until_the_rest_fits_and_says_when_it_cannot(caplog: pytest.LogCaptureFixture) -> None:
+    kept: Cache[str] = Cache(10)
+    for name in "abcd":
+        kept.of(name, str)
+    kept.of("a", str)
+    Budget(100, used=lambda: 30 * len(kept.items())).keep(kept.let_go)
+    assert list(kept.items()) == ["d", "a"]
+    budget = Budget(10, used=lambda: 30 * len(kept.items()))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            budget.keep(kept.let_go)
+    assert list(kept.items()) == ["a"]
+    (warning,) = caplog.messages
+    assert "dashboard.memory" in warning
+
+
+def test_a_window_that_went_is_made_again_and_one_that_stayed_is_not(fleet_lake: Lake) -> None:
+    windows = [Query(since=format_ms(UNTIL_MS - (3 + each) * DAY_MS)) for each in range(3)]
+    used = [0]
+    source = LakeSource(lambda: inputs_of(fleet_lake), budget=Budget(100, used=lambda: used[0]))
+    first = _views(source, windows)
+    assert [each.report for each in _views(source, windows)] == [each.report for each in first]
+    used[0] = 99
+    _view(source, Query(span="all"))  # after which the others go
+    wait_for(lambda: not {id(each.report) for each in first} & {id(each.report) for each in _views(source, windows)})
+    used[0] = 0
+    again = _views(source, windows)
+    assert [each.report.summary for each in again] == [each.report.summary for each in first]
+
+
+def _views(source: LakeSource, windows: list[Query]) -> list[View]:
+    return [_view(source, each) for each in windows]
+
+
+def _view(source: LakeSource, query: Query) -> View:
+    found = source.look(query, Reader("", VIEWER))
+    assert isinstance(found, View), found
+    return found
