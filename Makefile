@@ -4,12 +4,13 @@ SHELL = /bin/sh
 BIN = .venv/bin
 DEMO_ARGS =
 PYTEST_ARGS =
+NAMES =
 UPGRADE =
 # another Python than python3: make test PYTHON=python3.12
 export PYTHON
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all fuzz mutations bench calibrate docs lock clean
+.PHONY: help demo test test-all fuzz mutations attack audit bench calibrate docs lock clean
 .DEFAULT_GOAL = help
 
 help:
@@ -18,6 +19,8 @@ help:
 	@echo 'make test-all the tests that take long: real servers, browsers, endurance, faults, fuzz; then the wheel'
 	@echo 'make fuzz    the property tests over new random examples (PYTEST_ARGS=tests/ledger: these tests only)'
 	@echo 'make mutations breaks the code on purpose, and says whether the tests notice'
+	@echo 'make attack  tries again what once hurt, over loopback (NAMES="abandoned many-windows": these attacks only)'
+	@echo 'make audit   looks the locked packages up in the databases of known vulnerabilities'
 	@echo 'make bench   measure what the docs claim'
 	@echo 'make calibrate measure what findings promise against what became of it, and write docs/calibration.md'
 	@echo 'make docs    write the generated parts of docs/ again'
@@ -65,6 +68,10 @@ fuzz:
 mutations:
 	@requirements/install.sh dev
 	@$(BIN)/python -m tests.mutations
+
+attack:
+	@$(INSTALL)
+	@$(TEMPORARY); FALLOW_ATTACK_FOLDER="$$temporary" $(BIN)/python -m tests.attacks $(NAMES)
 
 bench:
 	@requirements/install.sh dev

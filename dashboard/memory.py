@@ -16,7 +16,7 @@ from fallow.units import format_bytes
 
 _LOG = logging.getLogger(__name__)
 
-_KEPT_SHARE = 7 / 8
+_KEPT_SHARE = 3 / 4
 """Of the budget: the rest is for what is being made, which is measured only when it is there."""
 
 

@@ -1,0 +1,148 @@
+"""`fallow dashboard` in a process of its own, asked for pages over loopback as browsers ask, without one."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import re
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psutil
+
+from dashboard.frame import OUTPUTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Seconds until a page was there, its compressed bytes, and what it says."""
+
+    spent_s: float
+    wire_bytes: int
+    text: bytes
+
+    def figures(self) -> dict[str, int]:
+        """Compressed bytes of each figure, and of the words that some keep beside it, by their ids."""
+        found: dict[str, int] = {}
+
+        def walk(part: object) -> None:
+            if isinstance(part, list):
+                for each in part:
+                    walk(each)
+            elif isinstance(part, dict) and "props" in part:
+                own = part["props"].get({"Graph": "figure", "Store": "data"}.get(part["type"], ""))
+                if own is not None:
+                    name = str(part["props"].get("id", part["type"]))
+                    found[name] = len(gzip.compress(json.dumps(own).encode(), 6))
+                walk(part["props"].get("children"))
+
+        walk(json.loads(self.text)["response"]["page"]["children"])
+        return found
+
+
+@dataclass(frozen=True)
+class Server:
+    process: psutil.Process
+    port: int
+    start_s: float
+
+    def ask(self, path: str, search: str) -> Answer:
+        """A page; fails for anything else."""
+        before = time.perf_counter()
+        while True:
+            content = self._answer(path, search)
+            spent_s = time.perf_counter() - before
+            text = gzip.decompress(content)
+            if b'"data-again"' in text:  # said to take longer: the page asks again, as here
+                time.sleep(0.1)
+                continue
+            if b'"className":"heading"' not in text:
+                raise RuntimeError(f"{path}{search} is no page: {text[:300]!r}")
+            return Answer(spent_s, len(content), text)
+
+    def request(self, path: str, search: str) -> http.client.HTTPConnection:
+        """A page asked for, whose answer nobody has read."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection.request("POST", "/_dash-update-component", json.dumps(question(path, search)), {
+            "Content-Type": "application/json", "Accept-Encoding": "gzip", "Origin": f"http://127.0.0.1:{self.port}",
+        })  # fmt: skip
+        return connection
+
+    def get(self, path: str, timeout_s: float = 120) -> float:
+        """Seconds until something other than a page was answered with 200; raises OSError and RuntimeError."""
+        before = time.perf_counter()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            answer.read()
+        finally:
+            connection.close()
+        if answer.status != http.client.OK:
+            raise RuntimeError(f"{path}: {answer.status}")
+        return time.perf_counter() - before
+
+    def _answer(self, path: str, search: str) -> bytes:
+        connection = self.request(path, search)
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        if answer.status != http.client.OK:
+            raise RuntimeError(f"{path}{search}: {answer.status}")
+        return content
+
+    def largest_bytes(self) -> int:
+        """Resident memory of the largest of its processes."""
+        return max(each.memory_info().rss for each in (self.process, *self.process.children(recursive=True)))
+
+    def resident_bytes(self) -> int:
+        """Of the server and its children."""
+        return sum(each.memory_info().rss for each in (self.process, *self.process.children(recursive=True)))
+
+
+def question(path: str, search: str) -> dict[str, object]:
+    outputs = [("page", "children"), ("nav", "children"), ("version", "data")]
+    outputs += [(each.component_id, each.component_property) for each in OUTPUTS]
+    asked = [
+        ("scheme", "data", "light"),
+        ("url", "pathname", path),
+        ("url", "search", search),
+        ("again", "n_clicks", None),
+    ]
+    return {
+        "output": "..{}..".format("...".join(f"{name}.{kind}" for name, kind in outputs)),
+        "outputs": [{"id": name, "property": kind} for name, kind in outputs],
+        "inputs": [{"id": name, "property": kind, "value": value} for name, kind, value in asked],
+        "changedPropIds": ["url.search"],
+    }
+
+
+@contextmanager
+def served(root: str, *flags: str, environment: dict[str, str] | None = None) -> Iterator[Server]:
+    """`fallow dashboard` over a lake, on a port of its own, with more flags."""
+    before = time.perf_counter()
+    command = [sys.executable, "-m", "fallow", "dashboard", "--lake", root, "--port", "0", *flags]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        try:
+            yield Server(psutil.Process(process.pid), _port(process), time.perf_counter() - before)
+        finally:
+            process.terminate()
+
+
+def _port(process: subprocess.Popen[str]) -> int:
+    said = []
+    for line in process.stdout or ():
+        said.append(line)
+        if found := re.search(r"http://[^/ ]+:(\d+)", line):
+            return int(found[1])
+    raise RuntimeError("no address: " + "".join(said))

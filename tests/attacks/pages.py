@@ -1,0 +1,114 @@
+"""Attacks on the pages: new windows without end, requests that nobody waits for."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from analytics.simulation import SimulatedFleet, write_fleet
+from benchmarks.served_pages import Server, served
+from dashboard.protection import HEALTH
+from fallow.clock import DAY_MS, MINUTE_MS, format_ms, parse_day_ms
+from fallow.lake import Lake
+from tests.attacks.model import Outcome
+from tests.conftest import clean_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MIB, DAY_MIN = 2**20, 24 * 60
+_UNTIL_MS = parse_day_ms("2026-11-20")
+_DAYS = 14
+_GPUS = int(os.environ.get("FALLOW_ATTACK_GPUS", "64"))
+_WINDOWS = int(os.environ.get("FALLOW_ATTACK_WINDOWS", "60"))
+_MEMORY_MIB = int(os.environ.get("FALLOW_ATTACK_MEMORY_MIB", "900"))
+_ABANDONED = 200
+_READERS = 4
+KNOWN = tuple((path, "?span=7d") for path in ("/", "/opportunities", "/findings"))
+"""What honest readers look at meanwhile."""
+
+
+@contextmanager
+def site(folder: Path) -> Iterator[Server]:
+    """The pages over a simulated fleet, with a budget of memory, the known ones made."""
+    lake = Lake.at(str(folder / "lake"))
+    write_fleet(lake, SimulatedFleet(until_ms=_UNTIL_MS, gpus=_GPUS, days=_DAYS, seed=1))
+    environment = clean_environment({"FALLOW_DASHBOARD_MEMORY": f"{_MEMORY_MIB}MiB"})
+    with served(lake.root, environment=environment) as server:
+        for known in KNOWN:
+            server.ask(*known)
+        yield server
+
+
+def many_windows(folder: Path) -> Outcome:
+    """A reader who asks for one new window after another, four at a time, while somebody looks at known pages."""
+    with site(folder) as server, _watching(server) as seen, ThreadPoolExecutor(_READERS) as readers:
+        peak = 0
+        for _ in readers.map(lambda number: server.ask("/", _new(number)), range(_WINDOWS)):
+            peak = max(peak, server.largest_bytes() // MIB)
+        p95_s = statistics.quantiles(seen.known_s, n=20)[-1]
+    return Outcome(
+        f"{_GPUS} GPUs, {_WINDOWS} windows: at most {peak} of {_MEMORY_MIB} MiB resident; known pages p95 {p95_s * 1000:.0f} ms of {len(seen.known_s)}",
+        holds=peak <= _MEMORY_MIB and p95_s < 0.3,
+    )  # fmt: skip
+
+
+def abandoned(folder: Path) -> Outcome:
+    """Requests for new windows whose senders hang up at once."""
+    with site(folder) as server, _watching(server) as seen:
+        for number in range(_ABANDONED):
+            server.request("/", _new(10_000 + number)).close()
+        time.sleep(20)
+        slowest_s, known_s = max(seen.health_s), max(seen.known_s)
+        before = time.perf_counter()
+        server.ask("/", _new(20_000))
+        new_s = time.perf_counter() - before
+    return Outcome(
+        f"{HEALTH} at most {slowest_s * 1000:.0f} ms, known pages at most {known_s * 1000:.0f} ms, then a new window {new_s:.1f} s",
+        holds=slowest_s < 0.1 and known_s < 1 and new_s < 30,
+    )
+
+
+def _new(number: int) -> str:
+    """A window that nobody has asked for: a few days that begin on a minute of their own."""
+    since_ms = _UNTIL_MS - (3 + number % 7) * DAY_MS + number % DAY_MIN * MINUTE_MS
+    return f"?since={format_ms(since_ms)}&until={format_ms(since_ms + 2 * DAY_MS)}"
+
+
+class Seen:
+    """What an honest reader sees meanwhile, in seconds."""
+
+    def __init__(self) -> None:
+        self.health_s: list[float] = []
+        self.known_s: list[float] = []
+
+
+@contextmanager
+def _watching(server: Server) -> Iterator[Seen]:
+    """Asks for the health and for a known page, each again and again on a thread of its own, until the block ends."""
+    seen, end = Seen(), threading.Event()
+
+    def health() -> None:
+        while not end.wait(0.05):
+            seen.health_s.append(server.get(HEALTH))
+
+    def known() -> None:
+        place = 0
+        while not end.wait(0.2):
+            seen.known_s.append(server.ask(*KNOWN[place % len(KNOWN)]).spent_s)
+            place += 1
+
+    with ThreadPoolExecutor(2) as watchers:
+        running = [watchers.submit(each) for each in (health, known)]
+        try:
+            yield seen
+        finally:
+            end.set()
+        for each in running:
+            each.result()
