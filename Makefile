@@ -58,6 +58,7 @@ test-all:
 	step 'long tests' $(PYTEST) -m long $(PYTEST_ARGS); \
 	step 'fuzz' $(PYTEST) -m hypothesis --hypothesis-profile=more $(PYTEST_ARGS); \
 	step 'wheel' $(BIN)/python tests/wheel/check.py; \
+	step 'known vulnerabilities' requirements/audit.sh; \
 	printf '\nAll checks passed in %s s\n' $$(($$(date +%s) - start))
 
 # the properties over examples that no run before had; PYTEST_ARGS=tests/ledger for some of them only
@@ -72,6 +73,10 @@ mutations:
 attack:
 	@$(INSTALL)
 	@$(TEMPORARY); FALLOW_ATTACK_FOLDER="$$temporary" $(BIN)/python -m tests.attacks $(NAMES)
+
+audit:
+	@requirements/install.sh all
+	@requirements/audit.sh
 
 bench:
 	@requirements/install.sh dev
@@ -98,9 +103,11 @@ lock:
 	@set -e; index=$$(build/lock/bin/pip config get global.index-url 2>/dev/null || true); \
 	if [ -n "$$index" ]; then export UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$index}"; fi; \
 	$(COMPILE) pyproject.toml -o requirements/base.txt; \
-	$(COMPILE) -c requirements/base.txt pyproject.toml --extra all requirements/build.in -o requirements/all.txt; \
+	$(COMPILE) -c requirements/base.txt pyproject.toml --extra all -o requirements/all.txt; \
+	$(COMPILE) -c requirements/all.txt requirements/build.in -o requirements/build.txt; \
 	$(COMPILE) -c requirements/all.txt pyproject.toml --extra all requirements/dev.in -o requirements/dev.txt; \
-	$(COMPILE) requirements/ziglang.in -o requirements/ziglang.txt
+	$(COMPILE) requirements/ziglang.in -o requirements/ziglang.txt; \
+	$(COMPILE) requirements/audit.in -o requirements/audit.txt
 
 clean:
 	rm -rf .venv build dist demo .mypy_cache .ruff_cache .import_linter_cache .hypothesis .pytest_cache *.egg-info

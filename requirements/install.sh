@@ -54,7 +54,7 @@ reason_to_start_afresh() {
     grep -qF "$root/.venv" .venv/bin/activate 2>/dev/null || { echo "the checkout was moved" && return; }
     [ -n "$installed" ] || return 0 # made by hand: completed in place
     has "python $version" || { echo "it is not of Python $version" && return; }
-    for lock in all dev ziglang; do
+    for lock in build all dev ziglang; do
         case $newline$installed in *"$newline$lock "*) has "$(line_of "$lock")" || { echo "requirements/$lock.txt has changed" && return; } ;; esac
     done
 }
@@ -90,9 +90,9 @@ if [ -z "$installed" ]; then
 fi
 
 wanted=
-for lock in "$@"; do
-    # dev holds all of all, at the same versions
-    if [ "$lock" = all ] && has "$(line_of dev)"; then continue; fi
+for lock in build "$@"; do
+    # dev holds all of both, at the same versions
+    case $lock in build | all) if has "$(line_of dev)"; then continue; fi ;; esac
     has "$(line_of "$lock")" || wanted="$wanted $lock"
 done
 project="project $(sum pyproject.toml)"

@@ -20,7 +20,7 @@ def pins(lock: str) -> set[tuple[str, str]]:
     return {(name, version) for name, version, _ in PIN.findall(text_of(lock))}
 
 
-@pytest.mark.parametrize("lock", ["base", "all", "dev", "ziglang"])
+@pytest.mark.parametrize("lock", ["base", "all", "build", "dev", "ziglang", "audit"])
 def test_every_package_is_pinned_with_hashes_and_names_no_index(lock: str) -> None:
     text = text_of(lock)
     entries = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
@@ -30,10 +30,12 @@ def test_every_package_is_pinned_with_hashes_and_names_no_index(lock: str) -> No
     assert not re.search(r"^-", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize(("smaller", "larger"), [("base", "all"), ("all", "dev")])
+@pytest.mark.parametrize(("smaller", "larger"), [("base", "all"), ("all", "dev"), ("build", "dev")])
 def test_a_larger_lock_holds_the_smaller_one(smaller: str, larger: str) -> None:
     assert pins(smaller) <= pins(larger)
 
 
-def test_what_builds_the_package_is_locked() -> None:
-    assert {"hatchling", "editables"} <= {name for name, _ in pins("all")}
+def test_what_builds_the_package_is_locked_apart_from_what_runs_it() -> None:
+    tools = {"hatchling", "editables"}
+    assert tools <= {name for name, _ in pins("build")}
+    assert not tools & {name for name, _ in pins("all")}
