@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from datetime import timedelta, tzinfo
 from urllib.parse import urlsplit
 
@@ -25,10 +24,11 @@ from analytics.window import Inputs
 from dashboard.access.audit import audit, audit_stranger
 from dashboard.access.hosts import AllowedHosts
 from dashboard.access.local import NOT_THIS_NAME
+from dashboard.access.rates import Allowance
 from dashboard.access.refusal import answer as plain_answer
 from dashboard.access.refusal import refuse
 from dashboard.source import LakeSource
-from fallow.clock import MINUTE_MS, Clock, SystemClock
+from fallow.clock import Clock, SystemClock
 from fallow.errors import FallowError, UsageError
 
 _LOG = logging.getLogger(__name__)
@@ -38,32 +38,11 @@ _MOST_SENT_BYTES = 4096
 _MOST_A_MINUTE = 20
 """Of requests with one link, and of lines in the log about links that are not valid."""
 
-_MOST_KNOWN = 1000
 _PROPOSED_DAYS = 7
 
 _INVALID = tr("This link is not valid, or not any more. Answer the mail that it came in.")
 _BUSY = tr("This link was opened very often. Try again in a minute.")
 _FAILED = tr("It could not be recorded. Try again later, or answer the mail that the link came in.")
-
-
-class Allowance:
-    """So many a minute under each name; forgets the names that were used the longest ago."""
-
-    def __init__(self, most: int, clock: Clock) -> None:
-        self._most, self._clock = most, clock
-        self._lock = threading.Lock()
-        self._used: OrderedDict[str, tuple[int, int]] = OrderedDict()
-
-    def take(self, name: str) -> bool:
-        """Whether there is one left in this minute; takes it."""
-        minute = self._clock.now_ms() // MINUTE_MS
-        with self._lock:
-            since, used = self._used.pop(name, (minute, 0))
-            used = used + 1 if since == minute else 1
-            self._used[name] = (minute, used)
-            while len(self._used) > _MOST_KNOWN:
-                self._used.popitem(last=False)
-        return used <= self._most
 
 
 def serve_answers(server: object, source: LakeSource, endpoint: str, clock: Clock | None = None) -> None:

@@ -12,6 +12,8 @@ from dashboard.access import Access
 from dashboard.access.audit import show_log
 from dashboard.access.choose import access_of
 from dashboard.access.hosts import is_loopback
+from dashboard.access.rates import Rates, rates_of
+from dashboard.front import Limits, limits_of
 from dashboard.serving import LOOPBACK, app_of, listen
 from dashboard.wsgi import serve_workers
 from fallow.errors import FallowError, UsageError
@@ -50,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
             f"fallow: --insecure: everybody who can reach {args.host} sees everything, and is not asked who they are",
             file=sys.stderr, flush=True,
         )  # fmt: skip
-    return serve_workers(pages.make, pages.renew, listening, workers=args.workers)
+    return serve_workers(pages.make, pages.renew, pages.limits, listening, workers=args.workers)
 
 
 class _Pages:
@@ -59,23 +61,27 @@ class _Pages:
     def __init__(self, args: argparse.Namespace) -> None:
         """Raises UsageError and its kinds for wrong flags and settings."""
         self._args = args
-        self._access = self._chosen()
+        self._access, self._limits, self._rates = self._chosen()
 
     def make(self) -> Any:
         """The app. The window is read again with every page: `--since 7d` ends with the data as they are then, not at the start."""
-        return app_of(lambda: open_inputs(self._args), self._access, workers=self._args.workers)
+        return app_of(lambda: open_inputs(self._args), self._access, self._rates, workers=self._args.workers)
+
+    def limits(self) -> Limits:
+        return self._limits
 
     def renew(self) -> None:
         """Reads the settings again; wrong ones are said and change nothing."""
         try:
-            self._access = self._chosen()
+            self._access, self._limits, self._rates = self._chosen()
         except FallowError as error:
             print(f"fallow: {error}; who may ask stays as it was", file=sys.stderr, flush=True)
 
-    def _chosen(self) -> Access:
+    def _chosen(self) -> tuple[Access, Limits, Rates]:
         settings = open_inputs(self._args).settings
         host = self._args.host
-        return access_of(settings, address=host, local=is_loopback(host), insecure=self._args.insecure)
+        access = access_of(settings, address=host, local=is_loopback(host), insecure=self._args.insecure)
+        return access, limits_of(settings), rates_of(settings)
 
 
 def _lake_missing(args: argparse.Namespace) -> int:

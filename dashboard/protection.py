@@ -11,8 +11,9 @@ from dash.exceptions import DependencyException
 from flask import Request, Response, g, request
 from werkzeug.wrappers import Response as AnyResponse
 
-from dashboard.access import Access
+from dashboard.access import RETURN, Access
 from dashboard.access.people import Reader
+from dashboard.access.rates import Gate, Rates
 from dashboard.access.refusal import answer, refuse
 
 HEALTH = "/healthz"
@@ -23,7 +24,7 @@ BY_LINK = "answer_by_link"
 
 _SCRIPTS = ("/_dash-component-suites/", "/assets/")
 _LONG_BYTES = 1024
-_MOST_SENT_BYTES = 16 * 1024 * 1024
+MOST_SENT_BYTES = 16 * 1024 * 1024
 """Of one request: all rows of a table of 10,000 findings, chosen at once, stay below it."""
 _READING = ("GET", "HEAD", "OPTIONS")
 _OWN_FRAME = "frame-ancestors 'self'"
@@ -47,12 +48,13 @@ def content_security_policy(app: Any) -> str:
     )
 
 
-def protect(app: Any, access: Access) -> None:
+def protect(app: Any, access: Access, rates: Rates) -> None:
     """Asks who it is before every request, those of callbacks and exports included, and puts the headers on every answer.
 
     Called when all callbacks are there.
     """
     policy = content_security_policy(app)
+    gate = Gate(rates)
 
     def ask_who() -> AnyResponse | None:
         if request.path == HEALTH:
@@ -63,17 +65,19 @@ def protect(app: Any, access: Access) -> None:
             )
         if request.endpoint == BY_LINK:
             return None
+        if request.path == RETURN and (stopped := gate.stop_stranger(request)) is not None:
+            return stopped
         found = access.admit(request)
         if not isinstance(found, Reader):
-            return found
+            return found if request.path == RETURN else gate.stop_stranger(request) or found
         g.person = found
-        return None
+        return gate.stop_reader(found.name, request)
 
     def finish(response: Response) -> Response:
         _put_headers(response, policy)
         return _compressed(response)
 
-    app.server.config["MAX_CONTENT_LENGTH"] = _MOST_SENT_BYTES
+    app.server.config["MAX_CONTENT_LENGTH"] = MOST_SENT_BYTES
     app.server.register_error_handler(DependencyException, _no_such_script)
     app.server.before_request(ask_who)
     app.server.after_request(finish)

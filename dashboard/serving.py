@@ -9,12 +9,12 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from werkzeug.serving import WSGIRequestHandler, make_server
-
 from analytics.window import Inputs
 from dashboard.access import LOCAL, Access
 from dashboard.access.people import VIEWER, Reader
+from dashboard.access.rates import USUAL, Rates
 from dashboard.app import build_app
+from dashboard.front import Front, Limits
 from dashboard.memory import Budget, budget_bytes
 from dashboard.protection import HEALTH
 from dashboard.query import Query
@@ -31,17 +31,7 @@ _PATIENCE_S = 15.0
 """How long a reader waits for an answer before they are told that it takes long."""
 
 
-class _QuietHandler(WSGIRequestHandler):
-    """Answers without a line on the terminal per request, and without naming what serves it."""
-
-    def version_string(self) -> str:
-        return "fallow"
-
-    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002  # the name in werkzeug
-        """Requests are not logged; a failing callback logs its own traceback."""
-
-
-def app_of(open_inputs: Callable[[], Inputs], access: Access = LOCAL, *, workers: int = 1) -> Any:
+def app_of(open_inputs: Callable[[], Inputs], access: Access = LOCAL, rates: Rates = USUAL, *, workers: int = 1) -> Any:
     """The dash app over what `open_inputs` names, warm: the ledger is loaded, and the first page comes at once.
 
     From then on it follows the lake. `workers` processes share the memory that the settings allow.
@@ -52,7 +42,7 @@ def app_of(open_inputs: Callable[[], Inputs], access: Access = LOCAL, *, workers
         source.refresh()
     source.look(Query(), Reader("", VIEWER))
     source.follow()
-    app = build_app(source, access)
+    app = build_app(source, access, rates)
     app.server.test_client().get(HEALTH)  # has dash set itself up
     with app.server.test_request_context("/"):
         app.index()  # registers the component libraries before two browsers ask at once
@@ -65,17 +55,18 @@ def serve(app: Any, *, host: str = LOOPBACK, port: int = 8050, next_free: bool =
     Raises UsageError for a port that cannot be, FallowError for one that is taken (`next_free` takes the next).
     """
     with listen(host, port, next_free=next_free) as listening:
-        server = make_server(
-            host, listening.getsockname()[1], app.server, threaded=True, request_handler=_QuietHandler,
-            fd=listening.fileno(),
-        )  # fmt: skip
+        port = listening.getsockname()[1]
+        front = Front(app.server, listening, Limits())
         # both by hand: a shell starts background commands with SIGINT ignored
         before = {
             number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)
         }
         try:
-            announce(host, server.port)
-            server.serve_forever()  # returns on KeyboardInterrupt
+            announce(host, port)
+            while True:
+                front.turn()
+        except KeyboardInterrupt:
+            front.drain(0)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

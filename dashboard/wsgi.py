@@ -1,4 +1,4 @@
-"""The pages as gunicorn serves them: threads in one or several processes, which a reload replaces without a gap.
+"""The pages in one or several processes, which gunicorn starts and a reload replaces without a gap.
 
 The process that starts the others reads no lake: the threads with which the libraries do that would not outlive the fork.
 """
@@ -15,28 +15,45 @@ from typing import Any
 
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
 from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
+from gunicorn.workers.base import Worker  # type: ignore[import-untyped]
 
+from dashboard.front import Front, Limits
 from dashboard.serving import announce
 
+
+class _Worker(Worker):  # type: ignore[misc]  # gunicorn is untyped
+    """One process: gunicorn starts, watches and ends it, and the front speaks HTTP."""
+
+    def run(self) -> None:
+        front = self.app.front(self.sockets[0].sock)
+        while self.alive and self.ppid == os.getppid():
+            self.notify()
+            front.turn()
+        front.drain(self.cfg.graceful_timeout, self.notify)
+
+
 _FIXED = {
-    "worker_class": "gthread",
-    "threads": 8,
-    "keepalive": 30,  # a page is a dozen requests, and a reader changes something every few seconds
+    "worker_class": _Worker,
     # a worker that gives no sign of life for this long is replaced; reading a large lake for the first time takes minutes
     "timeout": 900,
     "graceful_timeout": 30,
     "loglevel": "warning",
     "proc_name": "fallow dashboard",
-    "forwarded_allow_ips": "",  # nobody's word on scheme or address is taken
     "control_socket_disable": True,
 }
 
 
-class Pages(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
+class Pages(BaseApplication):  # type: ignore[misc]
     """What gunicorn runs: `make` builds the app in each worker, `renew` reads the settings again before new ones start."""
 
-    def __init__(self, make: Callable[[], Any], renew: Callable[[], None], settings: dict[str, Any]) -> None:
-        self._make, self._renew, self._settings = make, renew, settings
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        renew: Callable[[], None],
+        limits: Callable[[], Limits],
+        settings: dict[str, Any],
+    ) -> None:
+        self._make, self._renew, self._limits, self._settings = make, renew, limits, settings
         self._warm: set[int] = set()
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
@@ -51,6 +68,10 @@ class Pages(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
     def load(self) -> Any:
         """The WSGI application, warm."""
         return self._make().server
+
+    def front(self, listening: socket.socket) -> Front:
+        """In a worker: what answers, with the limits as they are now."""
+        return Front(self.wsgi(), listening, self._limits())
 
     def reload(self) -> None:
         """SIGHUP: new workers with new settings; the old ones end when they have answered."""
@@ -84,7 +105,14 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         super().manage_workers()
 
 
-def serve_workers(make: Callable[[], Any], renew: Callable[[], None], listening: socket.socket, *, workers: int) -> int:
+def serve_workers(
+    make: Callable[[], Any],
+    renew: Callable[[], None],
+    limits: Callable[[], Limits],
+    listening: socket.socket,
+    *,
+    workers: int,
+) -> int:
     """Serves what `make` makes until Ctrl-C or SIGTERM, and says where as soon as it can answer; returns the exit code.
 
     Takes the socket over.
@@ -102,7 +130,7 @@ def serve_workers(make: Callable[[], Any], renew: Callable[[], None], listening:
     # gunicorn closes it
     own = {"bind": f"fd://{listening.detach()}", "workers": workers, "post_worker_init": ready}
     try:
-        Pages(make, renew, _FIXED | own).run()
+        Pages(make, renew, limits, _FIXED | own).run()
     except SystemExit as stop:  # in every process: how gunicorn ends
         return int(stop.code or 0)
     return 0

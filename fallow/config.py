@@ -59,6 +59,12 @@ def _count_or_auto(text: str) -> int:
     return int(text)
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
+        raise UsageError(f"'{text}' is not a whole number from 1 to 1000000")
+    return int(text)
+
+
 _SWITCH = {"on": 1, "yes": 1, "true": 1, "1": 1, "off": 0, "no": 0, "false": 0, "0": 0}
 
 
@@ -240,6 +246,17 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("dashboard", "default_role", _one_of("none", "viewer", "planner", "admin"), "none",
             "role of those who are not in that file; none: they are refused"),
     Setting("dashboard", "insecure_role", _one_of("viewer", "planner", "admin"), "viewer", "role of everybody with --insecure"),
+    Setting("dashboard", "connections", _count, "400", "connections that one process keeps open; above it the one that has waited longest is closed",
+            "each takes up to three file descriptors, and many systems allow 1,024"),
+    Setting("dashboard", "connections_per_address", _count, "100",
+            "connections of one address, except this machine and dashboard.proxies; above it its own oldest is closed",
+            "a browser opens six"),
+    Setting("dashboard", "requests_per_minute", _count, "1200",
+            "requests of one person in each process, as many at once as in a minute; above it they are asked to wait",
+            "opening a page takes about sixty"),
+    Setting("dashboard", "sign_ins_per_minute", _count, "300",
+            "requests without a sign-in from one address in each process, sign-ins among them; above it they are asked to wait",
+            "hundreds of people may come through one proxy on a Monday morning"),
 )  # fmt: skip
 
 

@@ -10,6 +10,9 @@ from werkzeug.wrappers import Response
 from dashboard.access.local import Local
 from dashboard.access.people import Reader
 
+RETURN = "/sign-in/return"
+"""The path of the return from a provider: what comes there has the provider asked about it."""
+
 
 class Access(Protocol):
     """One way of finding out who asks; at `way_out` a session ends, empty where there is none."""

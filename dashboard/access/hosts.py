@@ -6,6 +6,8 @@ import ipaddress
 import socket
 from collections.abc import Iterable
 
+from fallow.errors import ConfigError
+
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -19,6 +21,38 @@ class AllowedHosts:
         """Whether the pages answer to this `Host` header."""
         name = name_of(host)
         return name in self._names or _is_address(name)
+
+
+class Proxies:
+    """The addresses and networks of `dashboard.proxies`."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        """Raises ConfigError for what is no network."""
+        self._networks = tuple(_network(each) for each in texts)
+
+    def __contains__(self, peer: str) -> bool:
+        """Whether a connection from this address comes from one of them."""
+        address = address_of(peer)
+        return address is not None and any(address in network for network in self._networks)
+
+
+def address_of(peer: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address of a connection, an IPv4 one also where a dual-stack socket wraps it; None for what is none."""
+    try:
+        address = ipaddress.ip_address(peer)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise ConfigError(
+            f"dashboard.proxies: '{text}' is neither an address nor a network", "write 10.0.0.5 or 10.0.0.0/24"
+        ) from None
 
 
 def name_of(host: str) -> str:

@@ -12,6 +12,7 @@ from itsdangerous import BadSignature, URLSafeTimedSerializer
 from werkzeug.wrappers import Response
 from werkzeug.wrappers import Response as AnyResponse
 
+from dashboard.access import RETURN
 from dashboard.access.audit import audit
 from dashboard.access.directory import Directory
 from dashboard.access.hosts import AllowedHosts, is_loopback
@@ -66,8 +67,7 @@ class Cookie:
         return f"{prefix}fallow-{self._kind}{part and '-'}{part}"
 
 
-RETURN, OUT = "/sign-in/return", "/sign-out"
-"""The paths of the return from the provider and of signing out."""
+OUT = "/sign-out"
 
 _ON_THE_WAY_S = 600
 _LONGEST = 300

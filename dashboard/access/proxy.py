@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterable
 
@@ -10,13 +9,12 @@ from flask import Request, Response
 
 from dashboard.access.audit import audit
 from dashboard.access.directory import Directory
-from dashboard.access.hosts import AllowedHosts
+from dashboard.access.hosts import AllowedHosts, Proxies
 from dashboard.access.local import NOT_THIS_NAME
 from dashboard.access.people import Reader
 from dashboard.access.refusal import refuse
 from fallow.errors import ConfigError
 
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _LONGEST = 300
 _MOST_SEEN = 10_000
 
@@ -34,14 +32,14 @@ class Proxy:
                 f"dashboard.proxy_header '{header}' is not a header name", "use letters, digits and dashes"
             )
         self._header = header
-        self._proxies = tuple(_network(each) for each in proxies)
+        self._proxies = Proxies(proxies)
         self._hosts = hosts
         self._people = people
         self._seen: set[Reader] = set()
 
     def admit(self, request: Request) -> Reader | Response:
         """The person whom the proxy names, or 403."""
-        if not self._is_proxy(request.environ.get("REMOTE_ADDR", "")):
+        if request.environ.get("REMOTE_ADDR", "") not in self._proxies:
             return refuse(request, "these pages answer to their reverse proxy only", why="not one of dashboard.proxies")
         if not self._hosts.allow(request.host):
             return refuse(request, NOT_THIS_NAME)
@@ -53,15 +51,6 @@ class Proxy:
             return refuse(request, "you have no role here; ask who runs these pages", who=name, why="no role")
         self._note(found)
         return found
-
-    def _is_proxy(self, peer: str) -> bool:
-        try:
-            address = ipaddress.ip_address(peer)
-        except ValueError:
-            return False
-        # how an IPv4 address appears on a dual-stack socket
-        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-        return any((mapped or address) in network for network in self._proxies)
 
     def _name(self, request: Request) -> str | None:
         """One name: a comma means that the proxy also passed on a header that the client sent."""
@@ -76,12 +65,3 @@ class Proxy:
         if found not in self._seen and len(self._seen) < _MOST_SEEN:
             self._seen.add(found)
             audit(found.name, f"came through the proxy as {found.described}")
-
-
-def _network(text: str) -> _Network:
-    try:
-        return ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        raise ConfigError(
-            f"dashboard.proxies: '{text}' is neither an address nor a network", "write 10.0.0.5 or 10.0.0.0/24"
-        ) from None

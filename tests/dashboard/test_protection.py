@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from flask import Response
 
+from dashboard.access import LOCAL
+from dashboard.access.directory import Directory
+from dashboard.access.hosts import AllowedHosts
+from dashboard.access.proxy import Proxy
+from dashboard.access.rates import Rates
 from dashboard.app import build_app
 from dashboard.render.panel import GRAPH_CONFIG
 from dashboard.source import LakeSource
@@ -17,6 +22,7 @@ from tests.dashboard.conftest import inputs_of
 if TYPE_CHECKING:
     from flask.testing import FlaskClient
 
+    from dashboard.access import Access
     from fallow.lake import Lake
 
 
@@ -143,3 +149,29 @@ def test_a_document_keeps_its_own_policy_and_is_framed_here_only(fleet_lake: Lak
     shown = server.test_client().get("/").headers
     assert "frame-src 'self'" in shown["Content-Security-Policy"]
     assert "frame-ancestors 'none'" in shown["Content-Security-Policy"]
+
+
+def limited(lake: Lake, rates: Rates, access: Access = LOCAL) -> FlaskClient:
+    return build_app(LakeSource(lambda: inputs_of(lake)), access, rates).server.test_client()  # type: ignore[no-any-return]
+
+
+def test_whoever_asks_too_often_is_told_when_to_ask_again(fleet_lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    client = limited(fleet_lake, Rates(requests_per_minute=1))
+    with caplog.at_level("INFO", logger="dashboard"):
+        answers = [client.get("/_dash-layout") for _ in range(6)]  # a minute may end once between them
+    told = [each for each in answers if each.status_code == 429]
+    assert len(told) >= 4
+    for each in told:
+        seconds = each.headers["Retry-After"]
+        assert each.text == f"fallow: too many requests; try again in {seconds} s\n"
+        assert 1 <= int(seconds) <= 60
+    assert 1 <= len([each for each in caplog.messages if "asks too often" in each]) <= 2
+    assert client.get("/healthz").status_code == 200
+    assert client.get("/_dash-layout", environ_base={"REMOTE_ADDR": "10.0.0.9"}).status_code == 200
+
+
+def test_those_who_do_not_sign_in_are_stopped_and_those_who_have_are_not(fleet_lake: Lake) -> None:
+    access = Proxy("X-Forwarded-User", ["127.0.0.1"], AllowedHosts(), Directory("", "viewer"))
+    client = limited(fleet_lake, Rates(sign_ins_per_minute=1), access)
+    assert 429 in [client.get("/").status_code for _ in range(4)]
+    assert client.get("/", headers={"X-Forwarded-User": "ann"}).status_code == 200

@@ -1,0 +1,80 @@
+"""How often somebody may ask: so many requests a minute under each name, counted in this process."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from flask import Request, Response
+
+from dashboard.access.audit import audit
+from dashboard.access.refusal import answer
+from fallow.clock import MINUTE_MS, Clock, SystemClock
+from fallow.config import Config
+
+_MOST_KNOWN = 1000
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The settings of the same names."""
+
+    requests_per_minute: int = 1200
+    sign_ins_per_minute: int = 300
+
+
+USUAL = Rates()
+
+
+def rates_of(settings: Config) -> Rates:
+    return Rates(settings.integer("dashboard.requests_per_minute"), settings.integer("dashboard.sign_ins_per_minute"))
+
+
+class Allowance:
+    """So many a minute under each name; forgets the names that were used the longest ago."""
+
+    def __init__(self, most: int, clock: Clock) -> None:
+        self._most, self._clock = most, clock
+        self._lock = threading.Lock()
+        self._used: OrderedDict[str, tuple[int, int]] = OrderedDict()
+
+    def take(self, name: str) -> bool:
+        """Whether there is one left in this minute; takes it."""
+        minute = self._clock.now_ms() // MINUTE_MS
+        with self._lock:
+            since, used = self._used.pop(name, (minute, 0))
+            used = used + 1 if since == minute else 1
+            self._used[name] = (minute, used)
+            while len(self._used) > _MOST_KNOWN:
+                self._used.popitem(last=False)
+        return used <= self._most
+
+
+class Gate:
+    """Asks whoever exceeds the rates to wait, with one line a minute in the log for each of them."""
+
+    def __init__(self, rates: Rates, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._readers = Allowance(rates.requests_per_minute, self._clock)
+        self._strangers = Allowance(rates.sign_ins_per_minute, self._clock)
+        self._logged = Allowance(1, self._clock)
+
+    def stop_reader(self, name: str, request: Request) -> Response | None:
+        """429 where this person has asked too often from this address."""
+        who = f"{name} at {request.remote_addr}"
+        return None if self._readers.take(who) else self._wait(who)
+
+    def stop_stranger(self, request: Request) -> Response | None:
+        """429 where too much has come from this address that nobody has signed in for."""
+        who = f"somebody at {request.remote_addr}"
+        return None if self._strangers.take(who) else self._wait(who)
+
+    def _wait(self, who: str) -> Response:
+        if self._logged.take(who):
+            audit(who, "asks too often and is told to wait")
+        rest_s = math.ceil((MINUTE_MS - self._clock.now_ms() % MINUTE_MS) / 1000)
+        found = answer(f"fallow: too many requests; try again in {rest_s} s\n", 429)
+        found.headers["Retry-After"] = str(rest_s)
+        return found

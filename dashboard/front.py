@@ -1,0 +1,273 @@
+"""HTTP in front of the threads: whole requests only take one, and slow or many connections take none (waitress).
+
+One loop reads all connections and sends all answers. It closes what stands still, and where there are too many connections
+the one that has waited longest makes room. `/healthz` and what is refused here are answered on a thread of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from waitress import wasyncore
+from waitress.adjustments import Adjustments
+from waitress.channel import HTTPChannel
+from waitress.server import TcpWSGIServer
+from waitress.task import ThreadedTaskDispatcher
+from waitress.utilities import Error
+
+from dashboard.access.hosts import Proxies, address_of
+from dashboard.protection import HEALTH, MOST_SENT_BYTES
+from fallow.config import Config
+
+_MOST_HEADER_BYTES = 65_536
+_READ_BYTES = 65_536
+_TURN_S = 0.25
+_LOOKED_AFTER_EVERY_S = 0.25
+_RETRY_S = 5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What connections may take, in one process. Times are in seconds."""
+
+    threads: int = 8
+    connections: int = 400
+    per_address: int = 100
+    """Of one address that is no proxy and not this machine."""
+    waiting: int = 200
+    """Requests that wait for a thread."""
+    held_bytes: int = 256 * 1024 * 1024
+    """Of requests that are not yet whole, in all."""
+    header_s: float = 10.0
+    request_s: float = 60.0
+    idle_s: float = 30.0
+    unread_s: float = 30.0
+    """How long a reader may take nothing of an answer."""
+    answer_s: float = 600.0
+    linger_s: float = 2.0
+    """How long a connection without a request is kept once the process is to end."""
+    proxies: Proxies = field(default_factory=lambda: Proxies(()))
+    """Addresses that speak for many readers."""
+
+
+def limits_of(settings: Config) -> Limits:
+    """Raises ConfigError for proxies that are none."""
+    return Limits(
+        connections=settings.integer("dashboard.connections"),
+        per_address=settings.integer("dashboard.connections_per_address"),
+        proxies=Proxies(settings.texts("dashboard.proxies")),
+    )
+
+
+class Front:
+    """Serves a WSGI application on a listening socket, which it takes over."""
+
+    def __init__(self, application: Any, listening: socket.socket, limits: Limits) -> None:
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a line for each request that waits
+        self._server = _Server(application, listening, limits)
+
+    def turn(self) -> None:
+        """Reads and sends what there is, or waits a quarter of a second for it."""
+        wasyncore.loop(timeout=_TURN_S, use_poll=True, map=self._server._map, count=1)  # noqa: SLF001  # as its `run` does
+        self._server.look_after()
+
+    def drain(self, patience_s: float, alive: Callable[[], None] = lambda: None) -> None:
+        """Takes no more connections, and returns when all are answered or the time is up; `alive` is called meanwhile."""
+        self._server.end_listening()
+        end = time.monotonic() + patience_s
+        while self._server.active_channels and time.monotonic() < end:
+            alive()
+            self.turn()
+        for each in self._server.dispatchers:
+            each.set_thread_count(0)
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
+    """A connection that knows since when it waits for its client."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.since = self.moved = time.monotonic()
+        self.put_off = False
+        super().__init__(*args, **kwargs)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is the client's turn: no request of theirs is being answered."""
+        return (not self.requests or self.put_off) and not self.will_close
+
+    @property
+    def held_bytes(self) -> int:
+        """Of a request that is not yet whole."""
+        return self.request.body_bytes_received if self.request is not None else 0
+
+    def received(self, data: bytes) -> bool:
+        if self.request is None:
+            self.since = time.monotonic()
+        taken: bool = super().received(data)
+        if self.held_bytes > _READ_BYTES:
+            self.server.shed_bytes()
+        return taken
+
+    def send(self, data: bytes, do_close: bool = True) -> int:  # noqa: FBT001, FBT002  # as waitress calls it
+        sent: int = super().send(data, do_close)
+        if sent:
+            self.moved = time.monotonic()
+        return sent
+
+    def handle_write(self) -> None:
+        super().handle_write()
+        self.take_up()
+
+    def handle_close(self) -> None:
+        if self.request is not None:
+            self.request.close()
+        super().handle_close()
+
+    def take_up(self) -> None:
+        """Queues the next request where it was put off until the answer before is taken."""
+        if self.put_off and not self.total_outbufs_len:
+            self.put_off = False
+            self.server.add_task(self)
+
+    def service(self) -> None:
+        super().service()
+        self.since = self.moved = time.monotonic()
+
+    def is_overdue(self, now: float, limits: Limits) -> bool:
+        if self.total_outbufs_len:
+            return now - self.moved > limits.unread_s or (self.is_waiting and now - self.since > limits.answer_s)
+        if not self.is_waiting:
+            return False
+        if self.request is None:
+            return now - self.since > limits.idle_s
+        return now - self.since > (limits.request_s if self.request.headers_finished else limits.header_s)
+
+    def drop(self) -> None:
+        """Closes it with the next turn. A connection whose client takes nothing would never be seen as ready to close."""
+        self.will_close = True
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+
+class _Server(TcpWSGIServer):  # type: ignore[misc]
+    channel_class = _Channel
+
+    def __init__(self, application: Any, listening: socket.socket, limits: Limits) -> None:
+        self._limits = limits
+        self._looked_after = 0.0
+        self._light = ThreadedTaskDispatcher()
+        self._light.set_thread_count(1)
+        super().__init__(
+            application,
+            _sock=listening,
+            bind_socket=False,
+            sockinfo=(listening.family, listening.type, listening.proto, listening.getsockname()),
+            adj=Adjustments(
+                threads=limits.threads,
+                connection_limit=2 * limits.connections,  # never reached: the oldest makes room before
+                max_request_header_size=_MOST_HEADER_BYTES,
+                max_request_body_size=MOST_SENT_BYTES + 1,
+                recv_bytes=_READ_BYTES,
+                inbuf_overflow=_READ_BYTES,  # what is longer waits in a file
+                outbuf_overflow=4 * _READ_BYTES,
+                channel_request_lookahead=1,  # sees a client that hangs up while it is being answered
+                clear_untrusted_proxy_headers=False,  # nothing reads them
+                log_socket_errors=False,
+                ident="fallow",
+            ),
+        )
+
+    @property
+    def dispatchers(self) -> tuple[Any, ...]:
+        return self.task_dispatcher, self._light
+
+    def maintenance(self, now: float) -> None:
+        """Of waitress, by the clock on the wall: `look_after` in its place."""
+
+    def add_task(self, channel: _Channel) -> None:
+        """Queues a connection whose request is whole. A thread that made the next answer of many would wait for the reader."""
+        if channel.total_outbufs_len:
+            channel.put_off = True
+            return
+        [request, *_] = channel.requests
+        if request.error is None and request.path != HEALTH:
+            if len(self.task_dispatcher.queue) < self._limits.waiting:
+                super().add_task(channel)
+                return
+            request.error = _OverloadedError()
+        self._light.add_task(channel)
+
+    def handle_accept(self) -> None:
+        super().handle_accept()
+        while (oldest := self._surplus()) is not None:
+            oldest.drop()
+
+    def look_after(self) -> None:
+        """Closes the connections that have stood still for too long."""
+        now = time.monotonic()
+        if now - self._looked_after < _LOOKED_AFTER_EVERY_S:
+            return
+        self._looked_after = now
+        for each in list(self.active_channels.values()):
+            if each.is_overdue(now, self._limits):
+                each.drop()
+            each.take_up()
+
+    def end_listening(self) -> None:
+        wasyncore.dispatcher.close(self)
+        self._limits = replace(self._limits, idle_s=self._limits.linger_s)
+
+    def shed_bytes(self) -> None:
+        """Where requests that are not whole hold too much, the largest goes."""
+        channels = self._open()
+        if sum(each.held_bytes for each in channels) > self._limits.held_bytes:
+            max(channels, key=lambda each: each.held_bytes).drop()
+
+    def _open(self) -> list[_Channel]:
+        return [each for each in list(self.active_channels.values()) if not each.will_close]
+
+    def _surplus(self) -> _Channel | None:
+        """The connection to close where there are too many, in all or of one address: the one that has waited longest there."""
+        channels = self._open()
+        if len(channels) <= min(self._limits.per_address, self._limits.connections):
+            return None
+        waiting = [each for each in channels if each.is_waiting]
+        crowds = Counter(each.addr[0] for each in waiting)
+        if len(channels) <= self._limits.connections:
+            crowds = Counter({address: count for address, count in crowds.items() if self._is_crowd(address, count)})
+        if not crowds:
+            return None
+        [(address, _)] = crowds.most_common(1)
+        return min((each for each in waiting if each.addr[0] == address), key=lambda each: each.since)
+
+    def _is_crowd(self, address: str, count: int) -> bool:
+        if count <= self._limits.per_address or address in self._limits.proxies:
+            return False
+        found = address_of(address)
+        return found is None or not found.is_loopback
+
+
+class _OverloadedError(Error):  # type: ignore[misc]
+    code = 503
+    reason = "Service Unavailable"
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def to_response(self, _: str | None = None) -> tuple[str, list[tuple[str, str]], bytes]:
+        return (
+            f"{self.code} {self.reason}",
+            [
+                ("Content-Type", "text/plain; charset=utf-8"),
+                ("Retry-After", str(_RETRY_S)),
+                ("Cache-Control", "no-store"),
+            ],
+            f"fallow: too many requests are waiting; try again in {_RETRY_S} s\n".encode(),
+        )

@@ -1,0 +1,171 @@
+"""Slow, idle and too many clients before the threads: one thread is enough to answer the others."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import urllib.request
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dashboard.front import Front, Limits
+from tests.attacks.slow_clients import KINDS, slow_clients
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Application = Callable[[dict[str, Any], Any], list[bytes]]
+
+LONG = b"x" * 4_000_000
+PATIENCE_S = 20
+
+
+def pages(environ: dict[str, Any], start: Any) -> list[bytes]:
+    content = LONG if environ["PATH_INFO"] == "/long" else environ["wsgi.input"].read() or b"a page"
+    start("200 OK", [("Content-Length", str(len(content)))])
+    return [content]
+
+
+@contextmanager
+def front(application: Application = pages, **limits: Any) -> Iterator[str]:
+    """The address of a front with one thread."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    running = Front(application, listening, Limits(threads=1, **limits))
+    ended = threading.Event()
+
+    def serve() -> None:
+        while not ended.is_set():
+            running.turn()
+        running.drain(0)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield address
+    finally:
+        ended.set()
+        thread.join(PATIENCE_S)
+
+
+def answer(address: str, path: str = "") -> bytes:
+    with urllib.request.urlopen(address + path, timeout=PATIENCE_S) as found:  # noqa: S310  # loopback
+        return bytes(found.read())
+
+
+def connected(address: str, sent: bytes = b"") -> socket.socket:
+    host, _, port = address.removeprefix("http://").rstrip("/").rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
+    connection.sendall(sent)
+    return connection
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_slow_clients_take_no_thread(kind: str) -> None:
+    with front() as address, slow_clients(address, kind, long_path="/long", clients=8):
+        assert answer(address) == b"a page"
+        assert answer(address, "healthz") == b"a page"  # by the application, on a thread of its own
+
+
+@pytest.mark.parametrize(("limits", "sent"), [
+    ({"header_s": 0.1}, b"GET / HTTP/1.1\r\nHost: x\r\n"),
+    ({"request_s": 0.1}, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"),
+    ({"idle_s": 0.1}, b""),
+])  # fmt: skip
+def test_a_connection_that_stands_still_is_closed(limits: dict[str, float], sent: bytes) -> None:
+    with front(**limits) as address, connected(address, sent) as connection:
+        assert connection.recv(100) == b""
+
+
+def test_an_answer_that_nobody_takes_is_dropped_and_its_thread_freed() -> None:
+    """One of 64 MB is more than is kept for a reader: its thread waits for them."""
+
+    def huge(environ: dict[str, Any], start: Any) -> list[bytes]:
+        return pages(environ, start) if environ["PATH_INFO"] == "/" else (start("200 OK", []), [LONG] * 16)[1]
+
+    with front(huge, unread_s=0.2) as address, connected(address, b"GET /huge HTTP/1.1\r\nHost: x\r\n\r\n"):
+        assert answer(address) == b"a page"
+
+
+def test_the_connection_that_has_waited_longest_makes_room() -> None:
+    with front(connections=3) as address:
+        held = [connected(address) for _ in range(3)]
+        assert answer(address) == b"a page"
+        assert held[0].recv(100) == b""
+        held[2].sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert held[2].recv(100).startswith(b"HTTP/1.1 200")
+        for each in held:
+            each.close()
+
+
+def test_requests_that_are_not_whole_hold_so_much_and_no_more() -> None:
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
+    short = head.replace(b"1000000", b"300000")
+    with front(held_bytes=500_000) as address, connected(address, head) as large:
+        large.sendall(bytes(400_000))
+        with connected(address, short) as small:
+            small.sendall(bytes(200_000))
+            assert large.recv(100) == b""
+            small.sendall(bytes(100_000))
+            assert small.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_health_is_answered_and_others_asked_to_wait_while_the_thread_is_held() -> None:
+    held, let_go = threading.Event(), threading.Event()
+
+    def holding(environ: dict[str, Any], start: Any) -> list[bytes]:
+        if environ["PATH_INFO"] == "/held":
+            held.set()
+            let_go.wait(PATIENCE_S)
+        return pages(environ, start)
+
+    asked = b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n"
+    with front(holding, waiting=1) as address, connected(address, asked):
+        try:
+            assert held.wait(PATIENCE_S)
+            with connected(address, asked + asked), connected(address, asked) as third:
+                refused = third.recv(4096)
+                assert answer(address, "healthz") == b"a page"
+        finally:
+            let_go.set()
+    assert refused.startswith(b"HTTP/1.1 503 ")
+    assert b"Retry-After: 5\r\n" in refused
+
+
+def test_a_client_that_hangs_up_is_noticed_while_it_is_answered() -> None:
+    noticed, asked = threading.Event(), threading.Event()
+
+    def watching(environ: dict[str, Any], start: Any) -> list[bytes]:
+        asked.set()
+        for _ in range(PATIENCE_S * 100):
+            if environ["waitress.client_disconnected"]():
+                noticed.set()
+                break
+            threading.Event().wait(0.01)
+        return pages(environ, start)
+
+    with front(watching) as address:
+        with connected(address, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"):
+            assert asked.wait(PATIENCE_S)
+        assert noticed.wait(PATIENCE_S)
+
+
+def test_an_end_answers_those_who_are_waiting() -> None:
+    asked, let_go = threading.Event(), threading.Event()
+
+    def slow(environ: dict[str, Any], start: Any) -> list[bytes]:
+        asked.set()
+        let_go.wait(PATIENCE_S)
+        return pages(environ, start)
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    running = Front(slow, listening, Limits(threads=1, linger_s=0.1))
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    with connected(address, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") as waiting, connected(address) as idle:
+        while not asked.is_set():
+            running.turn()
+        running.drain(PATIENCE_S, let_go.set)
+        assert waiting.recv(4096).endswith(b"a page")
+        assert idle.recv(100) == b""
