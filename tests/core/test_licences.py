@@ -7,7 +7,9 @@ from importlib.metadata import PackageNotFoundError, distribution
 
 from tests.core.test_locks import pins
 
-ACCEPTED = re.compile(r"MIT|BSD|Apache|ISC|PSF|Python Software|Zlib|CC0|MPL|Mozilla Public", re.IGNORECASE)
+ACCEPTED = re.compile(
+    r"MIT|ZPL|Zope Public|BSD|Apache|ISC|PSF|Python Software|Zlib|CC0|MPL|Mozilla Public", re.IGNORECASE
+)
 """MPL binds only who changes the package's own files."""
 
 

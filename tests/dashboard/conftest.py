@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,12 @@ UNTIL_MS = 1_763_596_800_000
 
 def inputs_of(lake: Lake, since: str | None = None, until: str | None = None, config: str | None = None) -> Inputs:
     return open_inputs(argparse.Namespace(lake=lake.root, since=since, until=until, config=config))
+
+
+@pytest.fixture(autouse=True)
+def log_reaches_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the command has run in this process before, which takes the pages' log for itself."""
+    monkeypatch.setattr(logging.getLogger("dashboard"), "propagate", True)
 
 
 @pytest.fixture(scope="session")
