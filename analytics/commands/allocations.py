@@ -6,7 +6,6 @@ import argparse
 import csv
 import json
 import sys
-from dataclasses import replace
 
 import polars as pl
 
@@ -14,9 +13,8 @@ from analytics.allocations import check, listing, summary
 from analytics.allocations.csv_file import CsvFile
 from analytics.allocations.model import AllocationSource, KnownHosts, Surroundings
 from analytics.allocations.newest_row import newest_row_ms
+from analytics.allocations.publish import publish_allocations
 from analytics.allocations.slurm import Slurm
-from analytics.allocations.time_zone_shift import find_shifted, moved_rows
-from analytics.allocations.write import write
 from analytics.frames import read_frame
 from analytics.importers.kinds import add_kinds, open_lake
 from analytics.language.plain_text import folded, page_columns
@@ -56,14 +54,8 @@ def run(args: argparse.Namespace) -> int:
 def _import(args: argparse.Namespace) -> int:
     """Imports; nothing is written unless everything could be read."""
     settings, lake = open_lake(args)
-    read = args.source.read(args, Surroundings(KnownHosts.of(lake), settings))
-    shifted = find_shifted(lake, read, replace=args.replace)
-    if shifted.pairs.height:
-        if not args.replace:
-            raise shifted.error(read)
-        rows = moved_rows(lake, read.rows, shifted)
-        read = replace(read, rows=rows, notes=(*read.notes, f"{shifted.said()}: these are in their place now"))
-    published = write(lake, read, shifted.removed, newest_first=shifted.forward)
+    found = args.source.read(args, Surroundings(KnownHosts.of(lake), settings))
+    read, published = publish_allocations(lake, found, replace=args.replace)
     if args.json:
         print(json.dumps(summary.as_json(read, published, lake.root), indent=2))
     else:

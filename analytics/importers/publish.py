@@ -3,7 +3,8 @@
 One file per table, UTC date and host holds all that importers ever brought. Its range is the epoch milliseconds of its
 first and last row; agents number from 10^15 on, so the two never cover each other. New rows are merged with what is
 there, the merged file gets a range that covers the old one (and so hides it, or replaces it under the same name), and
-only then the old one goes: a reader of visible files sees the old rows or all rows at every moment.
+only then the old one goes: a reader of visible files sees the old rows or all rows at every moment. Imports of one host take
+turns (fallow.leases), for each merges with what the one before left.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from analytics.importers.values import conform
 from fallow import parquet
 from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake, LakeFile, visible
+from fallow.leases import leased
 from fallow.schema import DEVICE, GPU, PROCESS, Table
 
 _DEFAULTS: Mapping[str, Mapping[str, str]] = {
@@ -55,6 +57,11 @@ class Published:
 
 def publish(lake: Lake, imported: Imported) -> tuple[Published, ...]:
     """Merges the rows into the lake. Raises LakeError; what is there then is whole, and the same import completes it."""
+    with leased(lake, f"import-{imported.host}", f"the import of {imported.host}") as mine:
+        return _publish_tables(mine, imported)
+
+
+def _publish_tables(lake: Lake, imported: Imported) -> tuple[Published, ...]:
     present = {table.name: _present(lake, table, imported.host) for table in (DEVICE, PROCESS, GPU)}
     for files in present.values():
         for file in visible(files):

@@ -12,7 +12,7 @@ import polars as pl
 from analytics.frames import read_frame
 from analytics.inventory import Inventory, load_inventory
 from analytics.ledger import cache as keep
-from analytics.ledger.catch_up import KeptLedger, catch_up, dates_between
+from analytics.ledger.catch_up import Days, KeptLedger, catch_up, dates_between
 from analytics.ledger.day import SOURCES, HostDay
 from analytics.ledger.demand import load_allocations
 from analytics.ledger.lifetimes import Earlier, activity, lifetimes
@@ -22,6 +22,7 @@ from analytics.ledger.moved_gpus import counted_once, spells_counted_once
 from analytics.ledger.rollups import TABLES, Rollups
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.stitch import stitch
+from analytics.ledger.turn import KeptMeanwhile, TurnToKeep
 from fallow import schema
 from fallow.clock import DAY_MS, Window, floor_ms, parse_day_ms, utc_day
 from fallow.lake import Lake, LakeFile
@@ -99,33 +100,64 @@ def load_recent(
     of them have changed, they are made again with a few days before them. No file of other days is opened. Spells are those
     of the window alone. Raises LakeError and its kinds.
     """
-    since_ms, until_ms = window.since_ms or 0, window.until_ms
     found = _kept_ledger(lake.require(), settings)
     if found is None:
         return None
-    dates = _dates(found, floor_ms(first_ms, DAY_MS), until_ms)
-    days = found.days(dates)
-    kept = {date: of for date, of in found.manifest.prints.items() if date in set(dates)}
-    now = {date: print_of_day(settings, hosts) for date, hosts in days.items()}
-    changed = min((date for date in kept.keys() | now.keys() if kept.get(date) != now.get(date)), default=None)
-    if changed is not None:
-        newer = found.again() if catch_up(found, changed, workers, progress) else None
+    asked = _Asked(floor_ms(first_ms, DAY_MS), window.since_ms or 0, window.until_ms)
+    days = found.days(asked.dates(found))
+    if _changed(found, days, asked.dates(found)) is not None:
+        with TurnToKeep(lake) as turn:
+            newer = _caught_up(replace(found, lake=turn), asked, workers, progress)
         if newer is None:
             return None
-        found, dates = newer, _dates(newer, floor_ms(first_ms, DAY_MS), until_ms)
-    return _read(found, days, dates, since_ms) if now else None
+        found, days = replace(newer[0], lake=lake), newer[1]
+    return _read(found, days, asked.dates(found), asked.since_ms) if days else None
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked for: days from the first, and a window that ends with `until_ms`, None where it is open."""
+
+    first_ms: int
+    since_ms: int
+    until_ms: int | None
+
+    def dates(self, kept: KeptLedger) -> list[str]:
+        """The days from the first up to the day after the window, as far as there can be rows."""
+        newest_ms = kept.newest_ms()
+        end_ms = newest_ms if self.until_ms is None else min(self.until_ms + DAY_MS, newest_ms)
+        return dates_between(self.first_ms, 1 + end_ms)
+
+
+def _changed(kept: KeptLedger, days: Days, dates: Sequence[str]) -> str | None:
+    """The first of these dates that was made of something else than the lake has now."""
+    before = {date: of for date, of in kept.manifest.prints.items() if date in set(dates)}
+    now = {date: print_of_day(kept.settings, hosts) for date, hosts in days.items()}
+    return min((date for date in before.keys() | now.keys() if before.get(date) != now.get(date)), default=None)
+
+
+def _caught_up(
+    kept: KeptLedger, asked: _Asked, workers: int, progress: Callable[[float], None]
+) -> tuple[KeptLedger, dict[str, dict[str, HostDay]]] | None:
+    """The kept ledger with its newest days as they are now, and those asked for; None where all has to be made anew."""
+    found = kept.again()
+    if found is None or found.manifest.method != method_of(kept.settings):
+        return None
+    days = found.days(asked.dates(found))
+    changed = _changed(found, days, asked.dates(found))
+    try:
+        if changed is not None and not catch_up(found, changed, workers, progress):
+            return None
+    except KeptMeanwhile:
+        return _caught_up(kept, asked, workers, progress)
+    newer = found.again()
+    return None if newer is None else (newer, days)
 
 
 def newest_kept_ms(lake: Lake) -> int | None:
     """The start of the newest day of the ledger that the lake keeps; None where it keeps none. Raises LakeError."""
     dates = [file.date for file in lake.require().all_files(schema.GPU_LIFETIME.name)]
     return parse_day_ms(max(dates)) if dates else None
-
-
-def _dates(kept: KeptLedger, first_ms: int, until_ms: int | None) -> list[str]:
-    """The days from one on up to the day after a window, as far as there can be rows."""
-    newest_ms = kept.newest_ms()
-    return dates_between(first_ms, 1 + (newest_ms if until_ms is None else min(until_ms + DAY_MS, newest_ms)))
 
 
 def _kept_ledger(lake: Lake, settings: LedgerSettings) -> KeptLedger | None:
@@ -181,6 +213,21 @@ def load_ledger(
     Where the lake cannot be written, the ledger is built all the same and a warning says so. `workers` processes build it, 0:
     as many as there are CPUs. Raises LakeError and its kinds for a lake that is missing, empty or broken.
     """
+    lake.require()
+    with TurnToKeep(lake, warn) as turn:
+        try:
+            return _load(turn, settings, progress, warn, workers)
+        except KeptMeanwhile:
+            return _load(turn, settings, progress, warn, workers)
+
+
+def _load(
+    lake: Lake,
+    settings: LedgerSettings,
+    progress: Callable[[float], None],
+    warn: Callable[[str], None],
+    workers: int,
+) -> Ledger:
     inventory = load_inventory(lake)
     claims = load_allocations(lake, inventory)
     gpu_files = lake.require_files("gpu")

@@ -15,7 +15,7 @@ from analytics.importers.model import Imported
 from analytics.importers.publish import Published, publish
 from analytics.importers.times import on_grid
 from analytics.importers.values import conform
-from fallow import parquet
+from fallow import leases, parquet
 from fallow.errors import BrokenFileError
 from fallow.lake import Lake, LakeFile
 from fallow.schema import DEVICE, GPU
@@ -134,14 +134,16 @@ class Dying(LocalStore):
         self.left = changes
 
     def put(self, key: str, data: bytes) -> None:
-        self._change()
+        self._change(key)
         super().put(key, data)
 
     def delete(self, key: str) -> None:
-        self._change()
+        self._change(key)
         super().delete(key)
 
-    def _change(self) -> None:
+    def _change(self, key: str) -> None:
+        if key.startswith(leases.FOLDER):  # this process lives on, and so takes its ticket back
+            return
         if self.left == 0:
             raise PowerLoss
         self.left -= 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -331,6 +332,39 @@ def test_files_that_an_older_fallow_kept_per_host_vanish(filled: Lake) -> None:
     write(filled, schema.GPU, [row | {"gpu": "b"} for row in samples("b", 0, 600)])
     assert numbers(filled) != whole
     assert not {file.key for file in old} & set(snapshot(filled))
+
+
+def test_two_commands_with_other_settings_at_once_keep_their_own(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second begins when the first has made its days and not yet put them together."""
+    busy = {"gpu_util_pct": 50.0, "process_count": 1}
+    rows = [*samples("a", 0, 1200, **busy), *samples("a", 1200, 1800, **LOADED), *samples("a", 1800, 3600, **busy)]
+    filled = fill(lake, rows)
+    settings = LedgerSettings(), LedgerSettings(idle_after_ms=1_800_000)
+    expected = [summarise(load_ledger(filled, each)).as_json() for each in settings]
+    assert expected[0] != expected[1]
+    for file in [file for table in PARTS for file in filled.all_files(table.name)]:
+        filled.delete(file)
+    waits_or_is_done, real = threading.Event(), made_days.MadeDays.finish
+    found: list[dict[str, object]] = [{}, {}]
+
+    def run(number: int) -> None:
+        ledger = load_ledger(filled, settings[number], warn=lambda _: waits_or_is_done.set())
+        found[number] = summarise(ledger).as_json()
+        waits_or_is_done.set()
+
+    second = threading.Thread(target=run, args=(1,))
+
+    def finish(self: made_days.MadeDays, *arguments: Any) -> None:
+        monkeypatch.setattr(made_days.MadeDays, "finish", real)
+        real(self, *arguments)
+        second.start()
+        assert waits_or_is_done.wait(60)
+
+    monkeypatch.setattr(made_days.MadeDays, "finish", finish)
+    run(0)
+    second.join(60)
+    assert found == expected
+    assert [numbers(filled, idle_after_ms=each.idle_after_ms) for each in settings] == expected
 
 
 def test_days_that_lost_their_rows_lose_their_ledger_too(filled: Lake) -> None:

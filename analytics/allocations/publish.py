@@ -1,0 +1,30 @@
+"""Brings allocations into the lake, one import at a time: each is compared and merged with what the one before left."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from analytics.allocations.model import ReadAllocations
+from analytics.allocations.time_zone_shift import find_shifted, moved_rows
+from analytics.allocations.write import write
+from analytics.importers.publish import Published
+from fallow.lake import Lake
+from fallow.leases import leased
+
+
+def publish_allocations(lake: Lake, read: ReadAllocations, *, replace: bool) -> tuple[ReadAllocations, Published]:
+    """What was written in the end, and how many rows of it are new.
+
+    Raises InputError where the lake has the allocations in another time zone and `replace` is not asked for, and LakeError: what
+    is there then is whole, and the same import completes it.
+    """
+    with leased(lake, "allocations", "the import of allocations") as mine:
+        shifted = find_shifted(mine, read, replace=replace)
+        if shifted.pairs.height:
+            if not replace:
+                raise shifted.error(read)
+            rows = moved_rows(mine, read.rows, shifted)
+            read = dataclasses.replace(
+                read, rows=rows, notes=(*read.notes, f"{shifted.said()}: these are in their place now")
+            )
+        return read, write(mine, read, shifted.removed, newest_first=shifted.forward)

@@ -1,0 +1,145 @@
+"""Leases: one writer at a time, whoever died, wherever the lake lies, and whatever the clocks say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fallow.errors import LakeError
+from fallow.lake import Lake, LakeFile
+from fallow.leases import FOLDER, LeaseClock, LeaseTimes, leased
+from tests.conftest import REPOSITORY, clean_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FILE = LakeFile("gpu", "2026-11-20", "h", 1, 2)
+ELSEWHERE = "001795132800000abcdef01,ana,gpu-7,4711,99,another-host"
+"""A ticket of a process that nobody here can look for; it began at 2026-11-20T00:00:00Z."""
+
+
+class StillClock(LeaseClock):
+    """Time goes on in `sleep` alone, by ten seconds; then somebody may do something."""
+
+    def __init__(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        self.at_s = 0.0
+        self._meanwhile = meanwhile
+
+    def now_s(self) -> float:
+        return self.at_s
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.at_s += 10
+        self._meanwhile()
+
+
+def tickets(lake: Lake) -> list[str]:
+    return [Path(each.key).name for each in lake.store.list(FOLDER)]
+
+
+def put_ticket(lake: Lake, content: str = "1", name: str = ELSEWHERE) -> None:
+    lake.store.put(f"{FOLDER}/x/{name}", content.encode())
+
+
+def test_writers_take_turns(lake: Lake) -> None:
+    """Each adds one to a number that it reads before: without turns, most additions would be lost."""
+    number = Path(lake.root, "number")
+    number.parent.mkdir()
+    number.write_text("0")
+    often = replace(LeaseTimes(), pause_s=0.002)
+
+    def add(_: int) -> None:
+        with leased(Lake.at(lake.root), "x", "a test", times=often, tell=lambda _: None):
+            number.write_text(str(1 + int(number.read_text())))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(40)))
+    assert number.read_text() == "40"
+    assert tickets(lake) == []
+
+
+def test_other_names_do_not_wait(lake: Lake) -> None:
+    with leased(lake, "import-a", "a test"), leased(lake, "import-b", "a test") as mine:
+        mine.put(FILE, b"x")
+    assert [file.key for file in lake.files("gpu")] == [FILE.key]
+
+
+def test_a_ticket_from_elsewhere_is_waited_for_until_it_expires(lake: Lake) -> None:
+    put_ticket(lake)
+    clock, told = StillClock(), []
+    with leased(lake, "x", "the import of h", clock=clock, tell=told.append):
+        assert ELSEWHERE not in tickets(lake)
+    assert 120 <= clock.at_s <= 140
+    assert told == [
+        "fallow: the import of h waits for another one by ana on gpu-7 (process 4711) since 2026-11-20T00:00:00Z"
+    ]
+
+
+@pytest.mark.parametrize("began", ["001795132800000", "999999999999999"])
+def test_a_holder_that_lives_is_waited_for_so_long_and_no_longer(lake: Lake, began: str) -> None:
+    """Also one whose clock is far ahead."""
+    name = ELSEWHERE.replace("001795132800000", began)
+    renewals = iter(range(1000))
+    put_ticket(lake, name=name)
+    clock = StillClock(lambda: put_ticket(lake, "x" * next(renewals), name))
+    with pytest.raises(LakeError, match="has waited 10min for another one by ana on gpu-7") as failed:
+        leased(lake, "x", "the import of h", clock=clock, tell=lambda _: None).__enter__()
+    assert failed.value.hint
+    assert tickets(lake) == [name]
+
+
+@pytest.mark.parametrize("name", ["noise", ",,,", "123,a", f"{'9' * 40},u,h,../../../etc,1,p"])
+def test_what_is_no_ticket_expires_like_one(lake: Lake, name: str) -> None:
+    put_ticket(lake, name=name)
+    with leased(lake, "x", "a test", clock=StillClock(), tell=lambda _: None):
+        assert name not in tickets(lake)
+
+
+KILLED = """
+import os, sys
+from fallow.lake import Lake
+from fallow.leases import leased
+with leased(Lake.at(sys.argv[1]), "x", "a test"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_killed_holder_of_this_host_stops_nobody(lake: Lake) -> None:
+    command = [sys.executable, "-c", KILLED, lake.root]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, env=clean_environment()
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(LakeError, match=f"process {holder.pid}"):
+            leased(lake, "x", "b", times=LeaseTimes(wait_s=1), clock=StillClock(), tell=lambda _: None).__enter__()
+        holder.kill()
+    clock = StillClock()
+    with leased(lake, "x", "a test", clock=clock):
+        assert clock.at_s == 0
+    assert tickets(lake) == []
+
+
+def test_a_holder_that_could_not_renew_writes_no_more(lake: Lake) -> None:
+    clock = StillClock()
+    with leased(lake, "x", "a test", clock=clock) as mine:
+        mine.put(FILE, b"x")
+        clock.at_s += 31
+        for write in (lambda: mine.put(FILE, b"y"), lambda: mine.delete(FILE)):
+            with pytest.raises(LakeError, match="lost its turn"):
+                write()
+    assert Path(lake.root, FILE.key).read_bytes() == b"x"
+
+
+def test_a_lake_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("no folder")
+    with pytest.raises(LakeError, match="cannot write"):
+        leased(Lake.at(str(tmp_path / "lake")), "x", "a test").__enter__()
