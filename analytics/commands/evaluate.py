@@ -15,6 +15,7 @@ from analytics.decide.records import RuleRecord, save_records
 from analytics.evaluation.evaluate import Evaluation, evaluate
 from analytics.evaluation.labels import COLUMNS, gpu_names, read_labels
 from analytics.evaluation.verdicts import Proportion
+from analytics.importers.limits import InputLimits
 from analytics.importers.times import check_zone
 from analytics.inventory import load_inventory, simulated_text
 from analytics.language.language import ENGLISH
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     ledger = load_window_ledger(inputs)
     inventory = ledger.whole.inventory or load_inventory(inputs.lake)
     gpus = ledger.whole.lifetimes["gpu"].unique()
-    labels = read_labels(args.labels, zone, gpu_names(gpus, inventory))
+    labels = read_labels(args.labels, zone, gpu_names(gpus, inventory), InputLimits.of(inputs.settings))
     found = evaluate(inputs, ledger, labels, inventory=inventory, every_ms=every_ms, now_ms=SystemClock().now_ms())
     if args.save:
         print(f"fallow: {_save(inputs.lake, found, args.labels, actor)}", file=sys.stderr)

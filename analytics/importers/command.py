@@ -10,6 +10,7 @@ import sys
 from analytics.importers import IMPORTERS
 from analytics.importers.doubts import doubts
 from analytics.importers.kinds import add_kinds, open_lake
+from analytics.importers.limits import InputLimits
 from analytics.importers.model import FileReport, Imported
 from analytics.importers.overview import ImportOverview, overview_lines, overview_of
 from analytics.importers.publish import Published, publish
@@ -110,8 +111,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    _, lake = open_lake(args)
-    imported = args.importer.read(args)
+    settings, lake = open_lake(args)
+    imported = args.importer.read(args, InputLimits.of(settings))
     overview = overview_of(imported)
     odd = doubts(imported, overview, SystemClock().now_ms())
     outcome = ImportOutcome(imported, overview, odd, None, lake.root)
