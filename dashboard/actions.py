@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analytics.decide.actions import Action, actor_name, after_what_is_known, load_actions, record
+from analytics.decide.actions import LONGEST_REASON, Action, actor_name, after_what_is_known, load_actions, record
 from analytics.decide.lifecycle import action_sentence, status_of
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
@@ -20,8 +20,6 @@ from fallow.lake import Lake
 
 ACK, SUPPRESS, REOPEN, NOTE = "ack", "suppress", "reopen", "note"
 KINDS = (ACK, SUPPRESS, REOPEN, NOTE)
-_LONGEST = 2000
-"""Characters of a reason: it is read beside others."""
 
 _DONE = {
     ACK: ("Acknowledged {number} finding", "Acknowledged {number} findings"),
@@ -118,8 +116,8 @@ def _own(view: View, ids: Iterable[str]) -> list[str]:
 
 def _reason(wish: Wish) -> str | None:
     text = wish.text.strip()
-    if len(text) > _LONGEST:
-        raise UsageError("the text is too long", f"stay below {_LONGEST} characters")
+    if len(text) > LONGEST_REASON:
+        raise UsageError("the text is too long", f"stay below {LONGEST_REASON:,} characters")
     if not text and wish.kind in (SUPPRESS, NOTE):
         what = "a reason" if wish.kind == SUPPRESS else "a text"
         raise UsageError(f"this takes {what}", "say it in a few words: others will read it")

@@ -17,6 +17,7 @@ from dashboard.front import Limits, limits_of
 from dashboard.serving import LOOPBACK, app_of, listen
 from dashboard.wsgi import serve_workers
 from fallow.errors import FallowError, UsageError
+from fallow.output import say
 
 _MOST_WORKERS = 64
 
@@ -48,10 +49,7 @@ def run(args: argparse.Namespace) -> int:
         return code
     listening = listen(args.host, args.port)
     if args.insecure:
-        print(
-            f"fallow: --insecure: everybody who can reach {args.host} sees everything, and is not asked who they are",
-            file=sys.stderr, flush=True,
-        )  # fmt: skip
+        say(f"--insecure: everybody who can reach {args.host} sees everything, and is not asked who they are")
     return serve_workers(pages.make, pages.renew, pages.limits, listening, workers=args.workers)
 
 
@@ -75,7 +73,7 @@ class _Pages:
         try:
             self._access, self._limits, self._rates = self._chosen()
         except FallowError as error:
-            print(f"fallow: {error}; who may ask stays as it was", file=sys.stderr, flush=True)
+            say(f"{error}; who may ask stays as it was")
 
     def _chosen(self) -> tuple[Access, Limits, Rates]:
         settings = open_inputs(self._args).settings
@@ -99,5 +97,5 @@ def _require_lake(args: argparse.Namespace) -> None:
     try:
         open_inputs(args).lake.require()
     except FallowError as error:
-        print(f"fallow: {error}", file=sys.stderr, flush=True)
+        say(str(error))
         sys.exit(error.exit_code)

@@ -23,6 +23,7 @@ from dashboard.demo_lake import DemoFolder
 from fallow import config
 from fallow.clock import DAY_MS, SystemClock, Window, floor_ms
 from fallow.errors import MissingExtraError, UsageError
+from fallow.output import show
 
 _TIMEOUT_S = 30.0
 
@@ -84,10 +85,10 @@ def run(args: argparse.Namespace) -> int:
     folder = DemoFolder(Path(args.out))
     with look_at_own_gpus() as look:  # takes a second where there is a driver: meanwhile the fleet is made
         folder.prepare(fleet)
-        print(own_gpus_text(look))
+        show(own_gpus_text(look))
     inputs = _inputs(folder)
     written = _report(inputs, folder)
-    print(_epilogue(folder, written))
+    show(_epilogue(folder, written))
     if args.no_serve:
         return 0
     sys.stdout.flush()
@@ -110,7 +111,7 @@ def _report(inputs: Inputs, folder: DemoFolder) -> list[Path]:
         write_whole(target, content)
         written.append(target)
         if each.name == "text":
-            print(content.decode())
+            show(content.decode())
     return written
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import io
-import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -15,6 +13,7 @@ from flask import Response, request
 
 from analytics.decide.opportunities import Opportunity
 from analytics.render import findings_table
+from analytics.render.csv_text import csv_text
 from analytics.render.money_json import account_row
 from analytics.render.opportunities_json import COLUMNS as OPPORTUNITY_COLUMNS
 from analytics.render.opportunities_json import opportunity_row
@@ -110,12 +109,6 @@ EXPORTS: dict[str, Callable[[View], pl.DataFrame]] = {
 }
 """By name: what `/export/NAME.csv` and `/export/NAME.parquet` have, with the search of the page's address."""
 
-_INNER = re.compile(r"(?<=[;\t\r\n])(?=[=+@\uff1d\uff0b\uff20])")
-"""Where a spreadsheet whose separator is not the comma would begin a cell with a formula."""
-
-_RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""What spreadsheets take for the start of a formula; the last four are wide forms, which some take for the others."""
-
 
 def serve_exports(server: Any, source: LakeSource) -> None:
     """Adds the routes."""
@@ -155,21 +148,12 @@ def as_csv(table: pl.DataFrame) -> bytes:
 
     A text that a spreadsheet would run begins with an apostrophe.
     """
-    target = io.StringIO(newline="")
-    # lines end as in RFC 4180: a text with either sign of it is put in quotes
-    writer = csv.writer(target)
-    writer.writerow(table.columns)
-    writer.writerows([_in_csv(value) for value in row] for row in table.iter_rows())
-    return target.getvalue().encode()
+    rows = ([_written(value) for value in row] for row in table.iter_rows())
+    return csv_text(table.columns, rows, "\r\n").encode()  # lines end as in RFC 4180
 
 
-def _in_csv(value: object) -> object:
-    if isinstance(value, datetime):
-        return format_ms(to_ms(value))
-    if not isinstance(value, str):
-        return value
-    inner = _INNER.sub("'", value)
-    return f"'{inner}" if inner.startswith(_RISKY) else inner
+def _written(value: object) -> object:
+    return format_ms(to_ms(value)) if isinstance(value, datetime) else value
 
 
 def as_parquet(table: pl.DataFrame) -> bytes:

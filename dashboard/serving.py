@@ -20,6 +20,7 @@ from dashboard.protection import HEALTH
 from dashboard.query import Query
 from dashboard.source import LakeSource
 from fallow.errors import FallowError, UsageError
+from fallow.output import show
 
 LOOPBACK = "127.0.0.1"
 
@@ -76,7 +77,7 @@ def serve(app: Any, *, host: str = LOOPBACK, port: int = 8050, next_free: bool =
 def announce(host: str, port: int) -> None:
     """Says where the pages are."""
     shown = f"[{host}]" if ":" in host else host
-    print(f"\nThe pages are at http://{shown}:{port}/ (Ctrl-C ends them)", flush=True)
+    show(f"\nThe pages are at http://{shown}:{port}/ (Ctrl-C ends them)")
 
 
 def listen(host: str, port: int, *, next_free: bool = False) -> socket.socket:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from fallow import __version__
 from fallow.errors import FallowError, MissingExtraError, UsageError
+from fallow.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         _drop_output()
         with contextlib.suppress(OSError):  # standard error may be the same full disk
-            print(f"fallow: cannot write the output: {error.strerror}", file=sys.stderr, flush=True)
+            say(f"cannot write the output: {error.strerror}")
         return code or 1
     return code
 
@@ -114,7 +115,7 @@ def _code(arguments: list[str]) -> int:
     try:
         return _run(arguments)
     except FallowError as error:
-        print(f"fallow: {error}", file=sys.stderr)
+        say(str(error))
         return error.exit_code
 
 
@@ -134,7 +135,7 @@ def _run(arguments: list[str]) -> int:
     if command is None:
         near = get_close_matches(arguments[0], [each.name for each in COMMANDS], n=1)
         hint = f"did you mean '{near[0]}'?" if near else "`fallow --help` lists the commands"
-        print(f"fallow: there is no command '{arguments[0]}'; {hint}", file=sys.stderr)
+        say(f"there is no command '{arguments[0]}'; {hint}")
         return 2
     module = load(command)
     parser = _Parser(

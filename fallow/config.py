@@ -60,8 +60,8 @@ def _count_or_auto(text: str) -> int:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
-        raise UsageError(f"'{text}' is not a whole number from 1 to 1000000")
+    if not text.isdecimal() or not 1 <= int(text[:12]) <= 10**9:
+        raise UsageError(f"'{text}' is not a whole number from 1 to 1,000,000,000")
     return int(text)
 
 
@@ -152,6 +152,12 @@ SETTINGS: tuple[Setting, ...] = (
             "metrics addresses of inference servers on this host, separated by commas, such as http://127.0.0.1:8000/metrics"),
     Setting("serving", "interval", parse_duration_ms, "30s", "how often inference servers are asked",
             "a scrape of some servers is 200 kB"),
+    Setting("import", "max_bytes", parse_bytes, "256MiB", "how much data one input file may hold once it is unpacked",
+            "five weeks of eight GPUs every ten seconds; 3 MB of gzip can stand for gigabytes"),
+    Setting("import", "max_record", parse_bytes, "8MiB", "how long one line of an input file, or one JSON or XML document in it, may be",
+            "a document of a host with many processes is below 1 MB"),
+    Setting("import", "max_rows", _count, "5000000", "how many rows one input file may hold",
+            "as many as fit into import.max_bytes in short lines"),
     Setting("ledger", "idle_after", parse_duration_ms, "5min", "how long a user may run no kernel before its time is `held`",
             "shorter idle intervals come from input waits and checkpoints"),
     Setting("ledger", "low_below_pct", _positive, "10", "mean utilization of a segment below which it is `low`"),

@@ -9,6 +9,7 @@ import polars as pl
 from analytics.allocations.model import KnownHosts, ReadAllocations, Surroundings, conform
 from analytics.allocations.times import Moments, read_moments, start_and_end
 from analytics.importers.kinds import with_progress
+from analytics.importers.limits import InputLimits
 from analytics.importers.lines import HandTable, named_lines, read_lines
 from analytics.importers.model import FileReport, Tally
 from analytics.importers.times import LATEST_MS, check_zone
@@ -56,16 +57,17 @@ class CsvFile:
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         """Reads the files; raises InputError naming the lines, or UsageError."""
         zone = check_zone(args.zone or "UTC", "--time-zone")
-        read = [read_file(path, zone, around.hosts) for path in with_progress(args.files, "reading")]
+        limits = InputLimits.of(around.settings)
+        read = [read_file(path, zone, around.hosts, limits) for path in with_progress(args.files, "reading")]
         assumed = "" if args.zone else " (assumed)"
         return ReadAllocations(
             pl.concat([rows for rows, _ in read]), tuple(report for _, report in read), zone + assumed, None
         )
 
 
-def read_file(path: str, zone: str, hosts: KnownHosts) -> tuple[pl.DataFrame, FileReport]:
+def read_file(path: str, zone: str, hosts: KnownHosts, limits: InputLimits) -> tuple[pl.DataFrame, FileReport]:
     """One file's allocations and its account; raises InputError that names the lines that cannot be used."""
-    lines = read_lines(path, _TABLE)
+    lines = read_lines(path, _TABLE, limits)
     tally = Tally()
     moments = {name: read_moments(lines[name], zone) for name in _TIMES}
     start, end = start_and_end(moments["start"], moments["end"])

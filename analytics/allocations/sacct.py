@@ -5,13 +5,17 @@ Both give the same text columns. JSON has times as epoch seconds, so no time zon
 
 from __future__ import annotations
 
+import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import polars as pl
 
+from analytics.importers.json_documents import document_at
+from analytics.importers.limits import InputLimits
 from fallow.errors import InputError
 
 COLUMNS = (
@@ -26,26 +30,58 @@ EXPORT = (
 )
 """The command that prints all of it, without its times; the name stands last, for it may hold anything."""
 
+_AT_ONCE = 20_000
+_JOBS = re.compile(rb'"jobs"\s*:\s*\[\s*')
+_BETWEEN = re.compile(rb"\s*,?\s*")
+_Job = dict[str, str | None]
 _JOB_ID = re.compile(r"[\d_+.\[\]-]+")
 
 
-def read_jobs(path: str, text: str) -> tuple[pl.DataFrame, int]:
+def read_jobs(path: str, text: bytes, limits: InputLimits) -> tuple[pl.DataFrame, int]:
     """The jobs as text columns COLUMNS (null where absent) with `line` (`line 3`, `job 812`), and how many jobs there were.
 
     Raises InputError that names the line.
     """
-    return _read_json(path, text) if text.lstrip().startswith("{") else _read_lines(path, text)
+    jobs = _json_jobs(path, text, limits) if text.lstrip().startswith(b"{") else _line_jobs(path, text)
+    return _frame(jobs)
 
 
-def _read_json(path: str, text: str) -> tuple[pl.DataFrame, int]:
+def _frame(jobs: Iterator[_Job]) -> tuple[pl.DataFrame, int]:
+    """The jobs as one frame, made in parts: as Python objects they take ten times the space."""
+    schema = dict.fromkeys((*COLUMNS, "line"), pl.String)
+    parts = [pl.DataFrame(schema=schema)]
+    while some := list(islice(jobs, _AT_ONCE)):
+        names = [name for name in schema if name in some[0]]
+        columns = {name: [job[name] for job in some] for name in names}
+        parts.append(pl.DataFrame(columns, schema=dict.fromkeys(names, pl.String)))
+    frame = pl.concat(parts, how="diagonal")
+    return frame, frame.height
+
+
+def _json_jobs(path: str, text: bytes, limits: InputLimits) -> Iterator[_Job]:
+    """The jobs one by one; raises InputError where one of them or what surrounds them is not whole."""
+    begin = _JOBS.search(text)
+    start = at = len(text) if begin is None else begin.end()
     try:
-        content = json.loads(text)
-        jobs = [_json_job(job) for job in content["jobs"]]
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        while text.startswith(b"{", at):
+            found = document_at(path, text, at, limits)
+            if found is None:
+                break  # what surrounds the jobs is not whole then either
+            yield _json_job(found[0])
+            at = _past(_BETWEEN, text, found[1])
+        if start + len(text) - at > limits.max_record_bytes:
+            raise limits.too_long(path)
+        around = json.loads(text[:start] + text[at:])
+        errors = around["errors"] if not around["jobs"] and at == start and around.get("errors") else ()
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is not the JSON of sacct ({error})", "export it again with: sacct --json") from error
-    if not jobs and content.get("errors"):
-        raise InputError(f"{path}: sacct reported an error: {str(content['errors'][0])[:200]}", "export it again")
-    return pl.DataFrame(jobs, schema=dict.fromkeys((*COLUMNS, "line"), pl.String)), len(jobs)
+    for each in errors:
+        raise InputError(f"{path}: sacct reported an error: {str(each)[:200]}", "export it again")
+
+
+def _past(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
+    found = pattern.match(text, at)
+    return at if found is None else found.end()
 
 
 def _json_job(job: dict[str, Any]) -> dict[str, str | None]:
@@ -86,19 +122,18 @@ def _json_tres(entries: list[dict[str, Any]] | None) -> str:
     )
 
 
-def _read_lines(path: str, text: str) -> tuple[pl.DataFrame, int]:
-    lines = text.split("\n")
-    first = next((number for number, line in enumerate(lines) if line.strip()), 0)
-    head = lines[first].rstrip("\r")
+def _line_jobs(path: str, text: bytes) -> Iterator[_Job]:
+    lines = ((number, raw.decode(errors="replace")) for number, raw in enumerate(io.BytesIO(text), 1))
+    head = next((written.rstrip("\r\n") for _, written in lines if written.strip()), "")
     closing = "|" if head.endswith("|") else ""  # --parsable ends each line with a separator
     names = _header(path, head.removesuffix(closing))
-    labels: list[str] = []
-    records: list[Sequence[str]] = []
-    for number, written in enumerate(lines[first + 1 :], first + 2):
-        line = written.rstrip("\r")
+    places = {name: names.index(name) for name in COLUMNS if name in names}
+    any_job = False
+    for number, written in lines:
+        line = written.rstrip("\r\n")
         if not line.strip() or line == head:
             continue
-        if records and names[-1] == "JobName" and _goes_on(line, cut_off=number == len(lines)):
+        if any_job and names[-1] == "JobName" and _goes_on(line, cut_off=not written.endswith("\n")):
             continue
         fields = _fields(line.removesuffix(closing), names)
         if len(fields) != len(names):
@@ -106,12 +141,9 @@ def _read_lines(path: str, text: str) -> tuple[pl.DataFrame, int]:
                 f"{path}, line {number}: {len(fields)} fields where the header names {len(names)}",
                 f"export it again with: {EXPORT}",
             )
-        labels.append(f"line {number}")
-        records.append(fields)
-    frame = pl.DataFrame(records, schema=dict.fromkeys(names, pl.String), orient="row")
-    absent = [pl.lit(None, pl.String).alias(name) for name in COLUMNS if name not in names]
-    kept = frame.select([name for name in COLUMNS if name in names]).with_columns(*absent)
-    return kept.with_columns(pl.Series("line", labels, dtype=pl.String)), len(records)
+        any_job = True
+        job: _Job = {name: fields[place] for name, place in places.items()}
+        yield job | {"line": f"line {number}"}
 
 
 def _header(path: str, line: str) -> list[str]:

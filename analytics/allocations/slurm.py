@@ -15,6 +15,7 @@ from analytics.allocations.sacct import EXPORT
 from analytics.allocations.slurm_jobs import allocation_rows
 from analytics.allocations.slurm_text import job_gpus
 from analytics.importers.kinds import with_progress
+from analytics.importers.limits import InputLimits
 from analytics.importers.source import open_source
 from analytics.importers.times import check_zone
 from fallow.clock import SystemClock, from_ms, parse_window
@@ -48,7 +49,7 @@ class Live:
                 f"cannot run sacct: {error}",
                 "run this where Slurm's commands are or name it with --sacct; or export there and import the file",
             ) from error
-        jobs = allocation_rows(self._sacct, text, "UTC", self._host)
+        jobs = allocation_rows(self._sacct, text, "UTC", self._host, InputLimits.of(self._around.settings))
         rows, notes = self._on_gpus(jobs.rows)
         return ReadAllocations(rows, (jobs.report,), "UTC (asked for)", as_of_ms, notes)
 
@@ -64,7 +65,7 @@ class Live:
         except CommandError as error:
             return rows, (f"cannot run scontrol, so the GPUs of running jobs are not known: {error}",)
         found, unknown = [], set()
-        for each in job_gpus(text):
+        for each in job_gpus(text.decode(errors="replace")):
             host = self._host(each.node)
             gpus = self._around.hosts.at(host, each.positions)
             if gpus is None:
@@ -91,7 +92,7 @@ def _beside(scontrol: str, name: str) -> str:
     return str(Path(scontrol).with_name(name)) if "/" in scontrol else name
 
 
-def _output(command: Sequence[str]) -> str:
+def _output(command: Sequence[str]) -> bytes:
     """What the command prints, with every time as epoch seconds; raises CommandError."""
     environment = os.environ | {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
     try:
@@ -114,7 +115,7 @@ def _output(command: Sequence[str]) -> str:
         raise CommandError(
             f"{command[0]} said: {said[-1][:200]}" if said else f"{command[0]} ended with code {done.returncode}"
         )
-    return done.stdout.decode(errors="replace")
+    return done.stdout
 
 
 class Slurm:
@@ -155,16 +156,16 @@ class Slurm:
 
     def _files(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         zone = check_zone(args.zone or "UTC", "--time-zone")
-        read = []
+        limits, read = InputLimits.of(around.settings), []
         for path in with_progress(args.files, "reading"):
-            source = open_source(path)
+            source = open_source(path, limits)
             if source.text is None:
                 raise InputError(f"{path} is Parquet, not the text of sacct", "export the jobs with sacct --parsable2")
             if source.cut_off:
                 raise InputError(f"{path} is cut off: its end is missing", "fetch it again")
             read.append(
                 allocation_rows(
-                    path, source.text.decode(), zone, lambda node: around.hosts.named(node, args.host_suffix)
+                    path, source.text, zone, lambda node: around.hosts.named(node, args.host_suffix), limits
                 )
             )
         frames = [jobs.rows for jobs in read]

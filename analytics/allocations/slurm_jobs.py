@@ -11,6 +11,7 @@ from analytics.allocations.model import conform
 from analytics.allocations.sacct import read_jobs
 from analytics.allocations.slurm_text import duration_ms, expand, gpu_count, has_share
 from analytics.allocations.times import read_moments, start_and_end
+from analytics.importers.limits import InputLimits
 from analytics.importers.model import FileReport, Tally
 from analytics.importers.times import LATEST_MS
 from analytics.names import single_names
@@ -38,7 +39,7 @@ class Jobs:
     as_of_ms: int | None
 
 
-def allocation_rows(path: str, text: str, zone: str, host_of: Callable[[str], str]) -> Jobs:
+def allocation_rows(path: str, text: bytes, zone: str, host_of: Callable[[str], str], limits: InputLimits) -> Jobs:
     """The allocations in what sacct printed; raises InputError naming file and lines.
 
     Args:
@@ -46,8 +47,9 @@ def allocation_rows(path: str, text: str, zone: str, host_of: Callable[[str], st
         text: with the header line.
         zone: time zone of times without an offset.
         host_of: the lake's name for a node.
+        limits: how many rows there may be.
     """
-    lines, count = read_jobs(path, text)
+    lines, count = read_jobs(path, text, limits)
     tally = Tally()
     job_id = pl.coalesce("JobIDRaw", "JobID").str.strip_chars()
     jobs = lines.with_columns(claim_id=job_id)
@@ -63,7 +65,7 @@ def allocation_rows(path: str, text: str, zone: str, host_of: Callable[[str], st
     jobs = _drop(jobs, pl.col("end") == pl.col("start"), "over as it began", tally)
     backwards = jobs.filter(pl.col("end") < pl.col("start"))["line"].to_list()
     jobs = _drop(jobs, pl.col("end") < pl.col("start"), f"ends before it starts ({_listed(backwards)})", tally)
-    rows = _by_node(path, jobs, host_of)
+    rows = _by_node(path, jobs, host_of, limits)
     if lines["JobIDRaw"].null_count() and rows["claim_id"].str.contains(r"[_+]").any():
         tally.notes.append(
             "there is no column JobIDRaw: tasks of arrays cannot be matched with their processes, "
@@ -147,14 +149,17 @@ def _with_gpus(path: str, jobs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     return kept
 
 
-def _by_node(path: str, jobs: pl.DataFrame, host_of: Callable[[str], str]) -> pl.DataFrame:
+def _by_node(path: str, jobs: pl.DataFrame, host_of: Callable[[str], str], limits: InputLimits) -> pl.DataFrame:
     """One row per job and node, with `host` and, where the GPUs divide evenly, how many of them are there."""
     nodes: list[tuple[str, ...]] = []
+    count_so_far = 0
     for line, listed in jobs.select("line", "NodeList").iter_rows():
         try:
             nodes.append(expand(listed) if (listed or "").strip() else ())
         except ValueError as error:
             raise InputError(f"{path}, {line}: {error}", "export NodeList with sacct --parsable2") from error
+        count_so_far += len(nodes[-1])
+        limits.check_rows(path, count_so_far)  # a line of 20 characters may name thousands of hosts
     listed = jobs.with_columns(host=pl.Series(nodes, dtype=pl.List(pl.String)))
     unplaced = listed.filter(pl.col("host").list.len() == 0)
     if unplaced.height:

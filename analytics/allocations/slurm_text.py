@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 _MOST_HOSTS = 65_536
+_MOST_BRACKETS = 8
+_LONGEST_NUMBER = 20
 _PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _RANGES = re.compile(r"\[([^\[\]]*)\]")
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=4096)
 def expand(text: str) -> tuple[str, ...]:
     """The hosts that a list names, in order; ValueError for what is no list."""
     parts = _PART.findall(text)
     if ",".join(parts) != text or not text:
-        raise ValueError(f"'{text}' is not a list of hosts")
+        raise ValueError(f"'{text[:40]}' is not a list of hosts")
     hosts = tuple(host for part in parts for host in _expand_part(part))
     if len(hosts) > _MOST_HOSTS:
         raise ValueError(f"'{text[:40]}...' names more than {_MOST_HOSTS} hosts")
@@ -26,13 +28,15 @@ def expand(text: str) -> tuple[str, ...]:
 
 def _expand_part(part: str) -> list[str]:
     """One part, which may hold several brackets (`rack[1-2]n[01-16]`): every combination."""
+    if part.count("[") > _MOST_BRACKETS:
+        raise ValueError(f"'{part[:40]}...' has more than {_MOST_BRACKETS} brackets")
     found = _RANGES.search(part)
     if found is None:
         return [part]
     rest = _expand_part(part[found.end() :])
     middles = [middle for item in found[1].split(",") for middle in _numbers(item)]
     if len(middles) * len(rest) > _MOST_HOSTS:
-        raise ValueError(f"'{part}' names more than {_MOST_HOSTS} hosts")
+        raise ValueError(f"'{part[:40]}' names more than {_MOST_HOSTS} hosts")
     return [part[: found.start()] + middle + end for middle in middles for end in rest]
 
 
@@ -40,12 +44,14 @@ def _numbers(item: str) -> list[str]:
     """`001-003` with its leading zeros; ValueError for what is no range."""
     first, dash, last = item.partition("-")
     last = last if dash else first
+    if len(first) > _LONGEST_NUMBER or len(last) > _LONGEST_NUMBER:
+        raise ValueError(f"'{item[:40]}...' is not a range of numbers")
     if not (first.isdecimal() and last.isdecimal()) or not 0 <= int(last) - int(first) < _MOST_HOSTS:
         raise ValueError(f"'{item}' is not a range of numbers")
     return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
 
 
-_DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(?:(\d+):)?(\d+)(?:\.\d+)?")
+_DURATION = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(?:(\d{1,9}):)?(\d{1,9})(?:\.\d+)?")
 _MIG = re.compile(r"\d+g\.\d+gb", re.IGNORECASE)
 _COUNT = re.compile(r"[0-9]+")
 _MOST = 10**7

@@ -102,6 +102,8 @@ def _write_day(
     facts: Mapping[str, str],
 ) -> Published:
     seen = visible(list(there))
+    if not there:  # nothing to merge with: most days of a first import
+        return _write_new(lake, new, place, facts)
     everything = conform(read_frame(seen, CLAIM))
     old = everything.join(gone, on=gone.columns, how="anti", nulls_equal=True)
     merged = merge(old, new)
@@ -126,6 +128,16 @@ def _write_day(
     return Published("claim", fresh, already, replaced, 1)
 
 
+def _write_new(lake: Lake, new: pl.DataFrame, place: LakeFile, facts: Mapping[str, str]) -> Published:
+    rows = _in_order(_without_counts_of_named(new))
+    if rows.is_empty():
+        return Published("claim", 0, 0, 0, 0)
+    first, last = int(str(rows["time"].min())), int(str(rows["time"].max()))
+    file = LakeFile("claim", place.date, place.host, first, last)
+    lake.put(file, parquet.encode(CLAIM, arrow(rows, CLAIM), facts))
+    return Published("claim", rows.height, 0, 0, 1)
+
+
 def merge(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """The allocations of both, one row per scheduler, allocation, start and GPU; both with ROW_SCHEMA.
 
@@ -143,7 +155,11 @@ def merge(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
         for name in ("host", *_VALUES)
     ]
     merged = both.with_columns(values).select(*ROW_SCHEMA)
-    return _without_counts_of_named(merged).sort("gpu", "time", "claim_id", nulls_last=True)
+    return _in_order(_without_counts_of_named(merged))
+
+
+def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.sort("gpu", "time", "claim_id", nulls_last=True)
 
 
 def _on_known_gpus(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
-import sys
 
 import polars as pl
 
@@ -18,10 +16,12 @@ from analytics.allocations.slurm import Slurm
 from analytics.frames import read_frame
 from analytics.importers.kinds import add_kinds, open_lake
 from analytics.language.plain_text import folded, page_columns
+from analytics.render.csv_text import csv_text
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from fallow import schema
 from fallow.clock import SystemClock, Window, format_ms
 from fallow.errors import EmptyLakeError
+from fallow.output import say_lines, show
 
 SOURCES: tuple[AllocationSource, ...] = (Slurm(), CsvFile())
 """Every source, in the order in which `fallow allocations import --help` lists them."""
@@ -57,9 +57,9 @@ def _import(args: argparse.Namespace) -> int:
     found = args.source.read(args, Surroundings(KnownHosts.of(lake), settings))
     read, published = publish_allocations(lake, found, replace=args.replace)
     if args.json:
-        print(json.dumps(summary.as_json(read, published, lake.root), indent=2))
+        show(json.dumps(summary.as_json(read, published, lake.root), indent=2))
     else:
-        print(summary.as_text(read, published, lake.root))
+        show(summary.as_text(read, published, lake.root))
     return 0
 
 
@@ -85,19 +85,17 @@ def _list(args: argparse.Namespace) -> int:
         checked = check.check(allocations, ledger.inside.stretches, whole.stretches, whole.lifetimes, files)
     if args.json:
         content = listing.as_json(table) | ({} if checked is None else {"check": check.as_json(checked)})
-        print(json.dumps(content, indent=2))
+        show(json.dumps(content, indent=2))
     elif args.csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(listing.COLUMNS)
-        writer.writerows(listing.values(row) for row in table)
+        show(csv_text(listing.COLUMNS, map(listing.values, table)), end="")
         if checked is not None:
-            print(check.as_text(checked), file=sys.stderr)  # the table's shape is fixed
+            say_lines(check.as_text(checked))  # the table's shape is fixed
     else:
         width = page_columns()
         blocks = [listing.as_text(table, window, measured_ms, width)]
         if checked is not None:
             blocks.append(folded(check.as_text(checked), width))
-        print("\n\n".join(blocks))
+        show("\n\n".join(blocks))
     return 0
 
 

@@ -20,6 +20,7 @@ from analytics.names import given_name
 from fallow import config
 from fallow.clock import SystemClock, parse_window
 from fallow.lake import Lake
+from fallow.output import show
 
 _VERBS = {
     "add": (
@@ -66,22 +67,22 @@ def run(args: argparse.Namespace) -> int:
     actor = actor_name(args.actor)
     if args.verb == "remove":
         for each in args.ids:
-            print(f"removed {_line(remove_annotation(lake, each, actor, now_ms=now_ms))}")
+            show(f"removed {_line(remove_annotation(lake, each, actor, now_ms=now_ms))}")
         return 0
     at_ms = now_ms if args.at is None else parse_window(args.at, None).since_ms
     scope, name = (POOL, args.pool) if args.pool else (TEAM, args.team) if args.team else (ALL, None)
     added = add_annotation(
         lake, args.text, actor, at_ms=now_ms if at_ms is None else at_ms, now_ms=now_ms, scope=scope, name=name
     )
-    print(f"added {_line(added)}")
+    show(f"added {_line(added)}")
     return 0
 
 
 def _list(found: tuple[Annotation, ...], *, as_json: bool) -> int:
     if as_json:
-        print(json.dumps({"annotations": [each.as_json() for each in found]}, indent=2))
+        show(json.dumps({"annotations": [each.as_json() for each in found]}, indent=2))
     else:
-        print("\n".join(map(_line, found)) or "nobody has annotated anything yet")
+        show("\n".join(map(_line, found)) or "nobody has annotated anything yet")
     return 0
 
 

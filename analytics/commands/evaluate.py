@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import hashlib
 import json
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from analytics.decide.actions import actor_name
@@ -15,16 +13,19 @@ from analytics.decide.records import RuleRecord, save_records
 from analytics.evaluation.evaluate import Evaluation, evaluate
 from analytics.evaluation.labels import COLUMNS, gpu_names, read_labels
 from analytics.evaluation.verdicts import Proportion
+from analytics.importers.limits import InputLimits
 from analytics.importers.times import check_zone
 from analytics.inventory import load_inventory, simulated_text
 from analytics.language.language import ENGLISH
 from analytics.language.plain_text import count, folded, page_columns
+from analytics.render.csv_text import csv_text
 from analytics.render.report.text import for_text, section_text
 from analytics.sections.evaluation import evaluation_sections
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from analytics.workloads.confidence import JUDGED_MIN
 from fallow.clock import HOUR_MS, SystemClock, format_ms, parse_duration_ms
 from fallow.lake import Lake
+from fallow.output import say, show
 
 _CSV = ("of", "name", "figure", "unit", "right", "judged", "ratio", "low", "high")
 
@@ -62,22 +63,22 @@ def run(args: argparse.Namespace) -> int:
     ledger = load_window_ledger(inputs)
     inventory = ledger.whole.inventory or load_inventory(inputs.lake)
     gpus = ledger.whole.lifetimes["gpu"].unique()
-    labels = read_labels(args.labels, zone, gpu_names(gpus, inventory))
+    labels = read_labels(args.labels, zone, gpu_names(gpus, inventory), InputLimits.of(inputs.settings))
     found = evaluate(inputs, ledger, labels, inventory=inventory, every_ms=every_ms, now_ms=SystemClock().now_ms())
     if args.save:
-        print(f"fallow: {_save(inputs.lake, found, args.labels, actor)}", file=sys.stderr)
+        say(_save(inputs.lake, found, args.labels, actor))
     said = simulated_text(
         inventory.count_simulated(ledger.inside.stretches["gpu"].unique()), ledger.summary.totals.gpus
     )
     if args.json:
-        print(json.dumps(found.as_json(), indent=2))
+        show(json.dumps(found.as_json(), indent=2))
     elif args.csv:
         _write_csv(found)
     else:
         blocks = (section_text(section, for_text(ENGLISH)) for section in evaluation_sections(found))
-        print(folded("\n\n".join([*([said] if said else []), *blocks]), page_columns()))
+        show(folded("\n\n".join([*([said] if said else []), *blocks]), page_columns()))
     if said and (args.json or args.csv):
-        print(f"fallow: {said}", file=sys.stderr)  # the forms for machines are fixed
+        say(said)  # the forms for machines are fixed
     return 0
 
 
@@ -106,18 +107,16 @@ def _save(lake: Lake, found: Evaluation, path: str, actor: str) -> str:
 
 
 def _write_csv(found: Evaluation) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(_CSV)
+    rows: list[Sequence[object]] = []
     for of, name, figure, unit, proportion in _proportions(found):
         low, high = proportion.interval or (None, None)
-        writer.writerow(
-            (of, name, figure, unit, proportion.right, proportion.judged, proportion.share, low, high)
-        )  # fmt: skip
+        rows.append((of, name, figure, unit, proportion.right, proportion.judged, proportion.share, low, high))
     for label in found.states.labels:
         agreed, judged = (part / HOUR_MS for part in found.states.labelled(label))
-        writer.writerow(
+        rows.append(
             ("state", label, "agreed", "gpu_hours", agreed, judged, agreed / judged if judged else None, None, None)
         )
+    show(csv_text(_CSV, rows), end="")
 
 
 def _proportions(found: Evaluation) -> Iterator[tuple[str, str, str, str, Proportion]]:

@@ -15,6 +15,7 @@ from analytics.language.plain_text import moment, plain
 from analytics.window import Inputs, load_window_ledger, open_inputs
 from fallow.clock import SystemClock, parse_duration_ms, parse_window
 from fallow.errors import FallowError, UsageError
+from fallow.output import show
 
 VERBS = {
     "ack": ("acknowledge a finding: somebody takes care of it", "fallow findings ack F-0123456789 --lake /srv/lake"),
@@ -91,10 +92,10 @@ def run(args: argparse.Namespace) -> int:
     known = load_actions(inputs.lake) if ids else before
     for each in standing:
         if each in idle:
-            print(f"nothing to reopen: {_nothing(each, before.get(each, ()))}")
+            show(f"nothing to reopen: {_nothing(each, before.get(each, ()))}")
         else:
             beside = "" if args.verb == "note" else beside_others(known[each], done[each], now_ms)
-            print(f"{_DONE[args.verb]} {plain(each)} as {plain(actor)}{_until(args.verb, expires_ms)}{beside}")
+            show(f"{_DONE[args.verb]} {plain(each)} as {plain(actor)}{_until(args.verb, expires_ms)}{beside}")
     return 0
 
 
@@ -180,9 +181,9 @@ def _history(inputs: Inputs, args: argparse.Namespace) -> int:
         require_ids(inputs, args.ids, actions)
     done: tuple[Action, ...] = actions.get(finding_id, ())
     if args.json:
-        print(json.dumps({"finding_id": finding_id, "actions": [each.as_json() for each in done]}, indent=2))
+        show(json.dumps({"finding_id": finding_id, "actions": [each.as_json() for each in done]}, indent=2))
     elif done:
-        print("\n".join(plain(action_sentence(each), 1000) for each in done))
+        show("\n".join(plain(action_sentence(each), 1000) for each in done))
     else:
-        print(f"nobody has done anything about {finding_id} yet")
+        show(f"nobody has done anything about {finding_id} yet")
     return 0

@@ -12,6 +12,7 @@ from analytics.render.review_text import beside
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Finding
 from fallow.clock import SystemClock
+from fallow.output import show
 
 
 def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -40,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
             raise no_finding(each, known)
     chosen = [known[each] for each in wanted]
     if args.json:
-        print(json.dumps({"findings": [each.as_json() for each in chosen]}, indent=2))
+        show(json.dumps({"findings": [each.as_json() for each in chosen]}, indent=2))
     else:
         around = beside(found, SystemClock().now_ms())
-        print("\n\n".join(block(each, around, whole=True) for each in chosen))
+        show("\n\n".join(block(each, around, whole=True) for each in chosen))
     return 0

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
-import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 
@@ -16,6 +14,7 @@ from analytics.decide.readiness import waiting_rules
 from analytics.decide.review import Review, review
 from analytics.decide.totals import totals
 from analytics.language.language import ENGLISH
+from analytics.render.csv_text import csv_of
 from analytics.render.findings_table import COLUMNS, row_of
 from analytics.render.report.text import for_text
 from analytics.render.review_text import BLOCKS, Form, review_text
@@ -25,6 +24,7 @@ from analytics.window import add_common_arguments, load_window_ledger, open_inpu
 from analytics.workloads.model import CATEGORIES, Finding
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import UsageError
+from fallow.output import show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,14 +73,14 @@ def run(args: argparse.Namespace) -> int:
     found = review(inputs, ledger)
     chosen = choose(found, Filters.from_args(args), with_suppressed=args.all)
     if args.json:
-        print(json.dumps(as_json(found, chosen, args.limit), indent=2))
+        show(json.dumps(as_json(found, chosen, args.limit), indent=2))
     elif args.csv:
         write_csv(chosen.listed[: args.limit])
     else:
         form = Form(args.limit, args.details, args.gone)
         if age := data_age(ledger.counted_back_from_ms, SystemClock().now_ms()):
-            print(f"{for_text(ENGLISH).translate(age)}\n")
-        print(review_text(found, ledger.summary, chosen, form, SystemClock().now_ms()))
+            show(f"{for_text(ENGLISH).translate(age)}\n")
+        show(review_text(found, ledger.summary, chosen, form, SystemClock().now_ms()))
     return 0
 
 
@@ -114,6 +114,4 @@ def as_json(found: Review, chosen: Selection, limit: int | None) -> dict[str, ob
 
 def write_csv(findings: Sequence[Finding]) -> None:
     """The findings as CSV on standard output; lists are joined, evidence is JSON in one field."""
-    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(map(row_of, findings))
+    show(csv_of(COLUMNS, map(row_of, findings)), end="")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +14,7 @@ from analytics.ledger.summary import Summary
 from analytics.money.accounts import GROUPS, Account
 from analytics.money.window_money import Money, open_money
 from analytics.render.accounts_text import table_text
+from analytics.render.csv_text import csv_of
 from analytics.render.ledger_text import summary_text
 from analytics.render.money_json import account_json, account_row, energy_json, money_json
 from analytics.render.money_text import basis_lines, energy_lines, state_amounts
@@ -25,6 +24,7 @@ from analytics.scope import Scope, add_scope_arguments, narrow, narrowed
 from analytics.sections.data_age import data_age
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from fallow.clock import SystemClock
+from fallow.output import say, show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     age = data_age(ledger.counted_back_from_ms, now_ms)
     rows = money.accounts.by(args.by) if args.by else ()
     if args.json:
-        print(json.dumps(_as_json(ledger.summary, money, args.by, rows), indent=2))
+        show(json.dumps(_as_json(ledger.summary, money, args.by, rows), indent=2))
     elif args.csv:
         _write_csv(rows if args.by else (money.accounts.total,), money)
     else:
@@ -69,11 +69,11 @@ def run(args: argparse.Namespace) -> int:
             *filter(None, (said, for_text(ENGLISH).translate(age))),
             *_as_text(ledger.summary, money, args.by, rows, width),
         ]
-        print(folded("\n\n".join(blocks), width))
+        show(folded("\n\n".join(blocks), width))
     for remark in money.remarks:
-        print(f"fallow: {remark}", file=sys.stderr)
+        say(remark)
     if said and (args.json or args.csv):
-        print(f"fallow: {said}", file=sys.stderr)  # the forms for machines are fixed
+        say(said)  # the forms for machines are fixed
     return 0
 
 
@@ -94,6 +94,4 @@ def _as_text(summary: Summary, money: Money, by: str | None, rows: Sequence[Acco
 
 def _write_csv(rows: Sequence[Account], money: Money) -> None:
     lines = [account_row(row, money) for row in rows]
-    writer = csv.DictWriter(sys.stdout, list(account_row(money.accounts.total, money)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
+    show(csv_of(list(account_row(money.accounts.total, money)), lines), end="")

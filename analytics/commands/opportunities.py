@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import json
-import sys
 from dataclasses import replace
 
 from analytics.decide.opportunities import Opportunities
@@ -16,6 +13,7 @@ from analytics.language.languages import CODES, language
 from analytics.language.plain_text import moment, plain
 from analytics.language.sentences import tr
 from analytics.names import JOINER
+from analytics.render.csv_text import csv_of
 from analytics.render.opportunities_json import COLUMNS, opportunities_json, opportunity_row
 from analytics.render.report.text import for_text, section_text
 from analytics.report.model import Whole
@@ -29,6 +27,8 @@ from analytics.sections.readiness import waiting
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import FallowError, UsageError
+from fallow.output import say, show
+from fallow.outside_text import json_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,11 +70,9 @@ def run(args: argparse.Namespace) -> int:
             **opportunities_json(found),
             "waiting": [each.as_json() for each in late],
         }
-        print(json.dumps(content, indent=2, ensure_ascii=False))
+        show(json_text(content))
     elif args.csv:
-        writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(map(opportunity_row, found.listed))
+        show(csv_of(COLUMNS, map(opportunity_row, found.listed)), end="")
     else:
         said = for_text(speaks)
         window_text = f"{moment(part.summary.since_ms)} to {moment(part.summary.until_ms)}"
@@ -82,9 +80,9 @@ def run(args: argparse.Namespace) -> int:
         more, age = waiting(late), data_age(whole.ledger.counted_back_from_ms, now_ms)
         about = [window_text, *([said.translate(age)] if age else []), said.translate(prices)]
         head = ["\n".join(about), *([simulated] if simulated else []), *([said.translate(more)] if more else [])]
-        print("\n\n".join([*head, *_blocks(found, said, is_all=args.owner is None)]))
+        show("\n\n".join([*head, *_blocks(found, said, is_all=args.owner is None)]))
     if simulated and (args.json or args.csv):
-        print(f"fallow: {simulated}", file=sys.stderr)
+        say(simulated)
     return 0
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from analytics.inventory import Inventory, load_inventory
 from analytics.language.plain_text import PAGE_COLUMNS, folded, page_columns, plain, wrap
@@ -16,10 +14,12 @@ from analytics.money.in_force import gpus_at, in_force
 from analytics.money.prices import COLUMNS, Price, PriceBook, priced_as
 from analytics.money.unmatched import unmatched_prices
 from analytics.money.window_money import PriceBasis, newest_basis, open_prices
+from analytics.render.csv_text import csv_of
 from analytics.render.money_json import price_json
 from analytics.sections.money_basis import price_source
 from fallow import config
 from fallow.lake import Lake
+from fallow.output import say, show
 
 _HEADINGS = {"site": "the site's own prices", "catalog": "what public clouds ask on demand, which is not what you pay"}
 
@@ -41,14 +41,14 @@ def run(args: argparse.Namespace) -> int:
     inventory = load_inventory(Lake.at(path)) if path else Inventory({})
     basis = newest_basis(inventory, Costs(book, inventory))
     if said := unmatched_prices(settings, book, inventory):
-        print(f"fallow: {said}", file=sys.stderr)
+        say(said)
     if args.csv:
         _write_csv(book, basis)
     elif args.json:
-        print(json.dumps(_as_json(book, basis, with_lake=bool(path)), indent=2))
+        show(json.dumps(_as_json(book, basis, with_lake=bool(path)), indent=2))
     else:
         width = page_columns()
-        print(folded("\n".join(_as_text(book, basis, width, with_lake=bool(path))), width))
+        show(folded("\n".join(_as_text(book, basis, width, with_lake=bool(path))), width))
     return 0
 
 
@@ -102,13 +102,12 @@ def _as_json(book: PriceBook, basis: Sequence[PriceBasis], *, with_lake: bool) -
 
 def _write_csv(book: PriceBook, basis: Sequence[PriceBasis]) -> None:
     """The site's table as it is, the list prices in force below it, and what has no price as remarks."""
-    writer = csv.DictWriter(sys.stdout, COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(book.lines)
+    lines: list[Mapping[str, object]] = list(book.lines)
     for listed in catalog().values():
         if priced_as(listed.model, None) not in book.site and book.from_catalog(listed.model) is not None:
             cells = {"model": listed.model, "hourly": listed.hourly, "currency": listed.currency}
-            writer.writerow(cells | {"date": listed.date.isoformat(), "source": listed.source})
+            lines.append(cells | {"date": listed.date.isoformat(), "source": listed.source})
+    show(csv_of(COLUMNS, lines), end="")
     for each in basis:
         if each.price is None:
-            print(f"# no price: {each.gpus} GPUs {plain(each.model)} in {plain(each.pool)}")
+            show(f"# no price: {each.gpus} GPUs {plain(each.model)} in {plain(each.pool)}")

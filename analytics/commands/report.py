@@ -13,6 +13,7 @@ from analytics.render.report import FORMATS
 from analytics.window import add_common_arguments
 from fallow.clock import SystemClock
 from fallow.errors import FallowError, UsageError
+from fallow.output import show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +86,7 @@ def _put(out: str | None, content: bytes) -> None:
     if out is not None:
         write_whole(Path(out), content)
     else:
-        sys.stdout.write(content.decode())
+        show(content.decode(), end="")
 
 
 _UNUSED = {

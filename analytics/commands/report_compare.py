@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from datetime import tzinfo
 
@@ -23,6 +22,7 @@ from analytics.sections.wording import scope_parts
 from analytics.window import Inputs, load_window_ledger, open_inputs
 from fallow.clock import SystemClock, Window
 from fallow.errors import UsageError
+from fallow.outside_text import json_text
 
 FORMATS = ("text", "json")
 
@@ -39,7 +39,7 @@ def run_compare(args: argparse.Namespace) -> str:
         inputs = replace(inputs, window=parse_week(args.week, speaks.zone, now_ms).window)
     found, simulated = _compared(inputs, Scope.of(args), args.compare, speaks.zone, now_ms)
     if args.format == "json":
-        return json.dumps(comparison_json(found), indent=2, ensure_ascii=False) + "\n"
+        return json_text(comparison_json(found)) + "\n"
     return _as_text(found, simulated, for_text(speaks))
 
 

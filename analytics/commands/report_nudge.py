@@ -31,6 +31,7 @@ from analytics.window import Inputs, WindowLedger, load_window_ledger, open_inpu
 from analytics.workloads.window_end import last_rows
 from fallow.clock import DAY_MS, WEEK_MS, AskedWindow, Clock, SystemClock
 from fallow.errors import EmptyLakeError, FallowError, UsageError
+from fallow.output import show
 
 REPORT_SPAN = "7d"
 """Nudges are of the same week as a page without another window."""
@@ -94,12 +95,12 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
     if not args.send:
         return _dry_run(work, chosen, asked, args.holder, is_quiet=quiet.holds(now_ms))
     if quiet.holds(now_ms):
-        print(f"not sent, for these are quiet hours: {_amount(chosen)}")
+        show(f"not sent, for these are quiet hours: {_amount(chosen)}")
         return 0
     channels = open_channels({nudge.target for nudge in chosen.nudges}, inputs.settings)
     codes = [_send(work, nudge, channels[nudge.target], again=args.again) for nudge in chosen.nudges]
     if not codes:
-        print(f"nobody to tell: {count(len(chosen.held_back), 'ask')} held back")
+        show(f"nobody to tell: {count(len(chosen.held_back), 'ask')} held back")
     return max(codes, default=0)
 
 
@@ -141,7 +142,7 @@ def _review(inputs: Inputs, ledger: WindowLedger, holder: str | None, now_ms: in
     """None where the newest rows are too old to be told of; raises EmptyLakeError, also for a user that nobody is."""
     newest_ms = data_end_ms(ledger.whole.host_ends, now_ms)
     if newest_ms < now_ms - DAY_MS:
-        print(f"nobody is told: the lake's newest rows are from {moment(newest_ms)}, and what they say may be over")
+        show(f"nobody is told: the lake's newest rows are from {moment(newest_ms)}, and what they say may be over")
         return None
     holders = {name for each in ledger.whole.stretches["holder"].unique() if each for name in each.split(JOINER)}
     if holder is not None and holder not in holders:
@@ -215,26 +216,26 @@ def _write(work: _Work, chosen: Chosen, folder: Path) -> None:
         raise FallowError(
             f"cannot write to {folder}: {error.strerror}", "give --out a folder that you may write"
         ) from error
-    print(f"wrote {count(len(chosen.nudges), 'message')} to {folder}")
+    show(f"wrote {count(len(chosen.nudges), 'message')} to {folder}")
 
 
 def _dry_run(work: _Work, chosen: Chosen, asked: Asks, holder: str | None, *, is_quiet: bool) -> int:
     for nudge in chosen.nudges:
         standing = work.journal.standing(work.delivery(nudge))
         sendable = to_do(standing, again=False, repeatable=False) is not None
-        print(would(standing, work.message(nudge) if sendable else None))
+        show(would(standing, work.message(nudge) if sendable else None))
         for ask in nudge.asks:
-            print(f"  {_described(ask)}: {', '.join(map(plain, ask.gpus))}")
+            show(f"  {_described(ask)}: {', '.join(map(plain, ask.gpus))}")
     for ask, why in chosen.held_back:
-        print(f"held back {_described(ask)}: {why}")
+        show(f"held back {_described(ask)}: {why}")
     for each, why in asked.left_out:
         if holder is None or _is_of(each.holder, holder):
-            print(f"no ask of {each.opportunity_id} {each.kind} of {plain(each.holder or each.owner)}: {why}")
+            show(f"no ask of {each.opportunity_id} {each.kind} of {plain(each.holder or each.owner)}: {why}")
     if is_quiet:
-        print("these are quiet hours: even with --send nothing would go out now")
+        show("these are quiet hours: even with --send nothing would go out now")
     if work.links is None:
-        print("without links to answer by: dashboard.address and dashboard.link_key_file are not both set")
-    print(f"{_amount(chosen)}; nothing was sent: --send sends")
+        show("without links to answer by: dashboard.address and dashboard.link_key_file are not both set")
+    show(f"{_amount(chosen)}; nothing was sent: --send sends")
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from fallow import config
 from fallow.clock import Clock, SystemClock
 from fallow.errors import FallowError, MissingExtraError, UsageError
 from fallow.lake import Lake
+from fallow.output import say, show
 
 SEND_EXAMPLE = "fallow report send --week last --to mailto:lead@example.org --to /srv/reports --lake /srv/lake"
 
@@ -70,10 +70,10 @@ def run_send(args: argparse.Namespace, clock: Clock | None = None, sleep: Callab
         except MissingExtraError:
             raise
         except FallowError as error:
-            print(f"fallow: {week.label}: {error}", file=sys.stderr)
+            say(f"{week.label}: {error}")
             worst = 1
     if not any(weeks.values()):
-        print("nothing to send again")
+        show("nothing to send again")
     return worst
 
 
@@ -124,13 +124,13 @@ def _send_week(
     due_ones = [target for target in targets if sender.is_due(week, target, again=args.again)]
     for target in targets:
         if target not in due_ones and args.dry_run:
-            print(would(sender.standing(week, target)))
+            show(would(sender.standing(week, target)))
         elif target not in due_ones:
             yield sender.send(week, target, None)
     message = _message(args, sending, week, due_ones) if due_ones else None
     for target in due_ones:
         if args.dry_run:
-            print(would(sender.standing(week, target), message))
+            show(would(sender.standing(week, target), message))
         else:
             yield sender.send(week, target, message, again=args.again)
 
@@ -143,5 +143,5 @@ def _message(args: argparse.Namespace, sending: _Sending, week: Week, targets: S
     except MissingExtraError as error:
         if args.formats is not None:
             raise
-        print(f"fallow: without PDF: {error}", file=sys.stderr)
+        say(f"without PDF: {error}")
         return pack_for(targets, edition.report, week, edition.language, DOCUMENTS[:1])

@@ -21,6 +21,12 @@ from fallow.lake import Lake
 KINDS = ("ack", "suppress", "reopen", "notify", "note")
 
 
+LONGEST_REASON = 2000
+"""Characters of a reason or a note: others read it beside a finding."""
+
+_LONGEST_NAME = 300
+
+
 @dataclass(frozen=True, order=True)
 class Action:
     """One thing that one person did about one finding."""
@@ -60,10 +66,14 @@ def record(
     channel: str | None = None,
     once: str = "",
 ) -> tuple[Action, ...]:
-    """Adds one action on each of the findings, all of them or none, and returns them; raises LakeError.
+    """Adds one action on each of the findings, all of them or none, and returns them.
+
+    Raises UsageError for a reason that is too long, and LakeError.
 
     Whoever records the same `once` at the same moment, on this host or another, has recorded one thing.
     """
+    if reason is not None and len(reason) > LONGEST_REASON:
+        raise UsageError("the text is too long", f"stay below {LONGEST_REASON:,} characters")
     number = file_number(now_ms, once)
     key = hashlib.sha256(once.encode()).hexdigest()[:16] if once else f"{number:x}"
     actions = tuple(
@@ -113,4 +123,6 @@ def actor_name(given: str | None) -> str:
     name = " ".join(name.split())
     if not name:
         raise UsageError("your user name is not known", "give --as NAME")
+    if len(name) > _LONGEST_NAME:
+        raise UsageError("the name is too long", f"stay below {_LONGEST_NAME} characters")
     return name

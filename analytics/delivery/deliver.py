@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from analytics.delivery.model import FAILED, SENT, UNKNOWN, Channel, Delivery, D
 from analytics.language.plain_text import moment, plain
 from fallow.clock import Clock
 from fallow.errors import FallowError
+from fallow.output import say, show
 from fallow.units import format_bytes
 
 WAIT_S = 20.0
@@ -159,20 +159,17 @@ def tell(result: DeliveryResult) -> int:
     """Prints one sentence and returns the exit code for the result."""
     what = _named(result.delivery)
     if result.step == SENT:
-        print(f"sent {what}")
+        show(f"sent {what}")
     elif result.step == ALREADY and result.delivery.purpose == "nudge":
-        print(f"not sent {what}: nobody is told twice on one day")
+        show(f"not sent {what}: nobody is told twice on one day")
     elif result.step == ALREADY:
-        print(f"not sent {what}: it was sent before; --again sends it once more")
+        show(f"not sent {what}: it was sent before; --again sends it once more")
     elif result.step == BUSY:
-        print(f"not sent {what}: somebody else is sending it")
+        show(f"not sent {what}: somebody else is sending it")
     elif result.step == FAILED:
-        print(f"fallow: could not send {what}: {result.reason}; the next run tries again", file=sys.stderr)
+        say(f"could not send {what}: {result.reason}; the next run tries again")
     elif result.step == UNKNOWN:
-        print(
-            f"fallow: it is not known whether {what} arrived: {result.reason}; ask there, and send it with --again if not",
-            file=sys.stderr,
-        )
+        say(f"it is not known whether {what} arrived: {result.reason}; ask there, and send it with --again if not")
     return int(result.is_failure)
 
 

@@ -6,7 +6,6 @@ escaped, and nobody is mentioned.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,13 +14,13 @@ from analytics.language.languages import language
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from fallow.clock import format_ms
+from fallow.outside_text import mattermost_text, slack_text
 
 GENERIC_VERSION = 1
 """Of the generic JSON in docs/delivering.md: raised when a field changes its meaning, not when one is added."""
 
 _SLACK_TEXT, _SLACK_TITLE = 3000, 150
 _TEAMS_TEXT = 1500
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-!|<>~&$])")
 
 
 def payload(kind: str, message: Message, delivery: Delivery) -> dict[str, Any]:
@@ -44,12 +43,9 @@ def _slack(message: Message, _: Delivery) -> dict[str, Any]:
         blocks.append({"type": "context", "elements": [_slack_text(line.detail)]})
     if brief.rest:
         blocks.append({"type": "context", "elements": [_slack_text(brief.rest)]})
-    # the text outside the blocks is read as markup, which begins with one of these three characters
     said = tr("{label}: {value}", label=brief.title, value=brief.sentences[0] if brief.sentences else brief.window)
     text = _cut(language(message.language).translate(said), _SLACK_TEXT // 2)
-    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-        text = text.replace(character, entity)
-    return {"text": text, "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
+    return {"text": slack_text(text), "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
 
 
 def _slack_text(text: str, most: int = _SLACK_TEXT) -> dict[str, Any]:
@@ -59,22 +55,18 @@ def _slack_text(text: str, most: int = _SLACK_TEXT) -> dict[str, Any]:
 def _mattermost(message: Message, _: Delivery) -> dict[str, Any]:
     brief = message.brief
     blocks = [
-        f"#### {_escaped(brief.title)}",
-        _escaped(brief.window),
-        "\n".join(f"- {_escaped(each)}" for each in brief.sentences),
+        f"#### {mattermost_text(brief.title)}",
+        mattermost_text(brief.window),
+        "\n".join(f"- {mattermost_text(each)}" for each in brief.sentences),
     ]
     if brief.lines:
-        blocks.append(f"**{_escaped(brief.heading)}**")
-        blocks.append("\n".join(f"- {_escaped(line.text)}\n  {_escaped(line.detail)}" for line in brief.lines))
+        blocks.append(f"**{mattermost_text(brief.heading)}**")
+        blocks.append(
+            "\n".join(f"- {mattermost_text(line.text)}\n  {mattermost_text(line.detail)}" for line in brief.lines)
+        )
     if brief.rest:
-        blocks.append(_escaped(brief.rest))
+        blocks.append(mattermost_text(brief.rest))
     return {"text": "\n\n".join(blocks)}
-
-
-def _escaped(text: str) -> str:
-    """On one line, without markup, links and mentions; a mark of no width parts `@` from the name behind it."""
-    literal = _SPECIAL.sub(r"\\\1", plain(text, 1000))
-    return literal.replace("@", "@\N{ZERO WIDTH SPACE}").replace("://", ":\N{ZERO WIDTH SPACE}//")
 
 
 def _teams(message: Message, _: Delivery) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from difflib import get_close_matches
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from analytics.allocations.times import Moments, read_moments
+from analytics.importers.limits import InputLimits
 from analytics.importers.lines import HandTable, check_header, named_lines, read_lines
-from analytics.importers.source import open_source
+from analytics.importers.source import open_source, read_parquet
 from analytics.intervals import merge
 from analytics.inventory import Inventory
 from analytics.names import JOINER
@@ -69,12 +69,12 @@ class Labels:
         return pl.concat([each["gpu"] for each in (self.states, self.takeable, self.rules)]).n_unique()
 
 
-def read_labels(path: str, zone: str, known: Mapping[str, Sequence[str]]) -> Labels:
+def read_labels(path: str, zone: str, known: Mapping[str, Sequence[str]], limits: InputLimits) -> Labels:
     """The labels of a file; times without an offset are the zone's. Raises InputError that names the lines.
 
     `known` has the GPUs of the lake by each name that a line may use (`gpu_names`).
     """
-    lines, unit = _read(path)
+    lines, unit = _read(path, limits)
     moments = {name: read_moments(lines[name], zone) for name in ("since", "until")}
     rows = lines.with_columns(
         time=moments["since"].first,
@@ -126,16 +126,15 @@ def gpu_names(gpus: Iterable[str], inventory: Inventory) -> dict[str, tuple[str,
     return {name: tuple(sorted(set(own))) for name, own in found.items()}
 
 
-def _read(path: str) -> tuple[pl.DataFrame, str]:
+def _read(path: str, limits: InputLimits) -> tuple[pl.DataFrame, str]:
     """The lines as text with `line`, and what a line is called in the file."""
-    source = open_source(path)
+    source = open_source(path, limits)
     if source.text is not None:
-        return read_lines(path, _TABLE), "line"
+        return read_lines(path, _TABLE, limits), "line"
     try:
-        opened = pq.ParquetFile(source.parquet)
-        names = opened.schema_arrow.names
+        frame = read_parquet(source, None, limits)
+        names = frame.columns
         check_header(path, names, _TABLE)
-        frame = pl.DataFrame(pl.from_arrow(opened.read().replace_schema_metadata()))
     except (pa.ArrowException, OSError) as error:
         reason = (str(error).splitlines() or ["damaged"])[0].rstrip(".")
         raise InputError(f"{path} is not a readable Parquet file ({reason})", "check or write it again") from error

@@ -10,11 +10,13 @@ import sys
 from analytics.importers import IMPORTERS
 from analytics.importers.doubts import doubts
 from analytics.importers.kinds import add_kinds, open_lake
+from analytics.importers.limits import InputLimits
 from analytics.importers.model import FileReport, Imported
 from analytics.importers.overview import ImportOverview, overview_lines, overview_of
 from analytics.importers.publish import Published, publish
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import InputError
+from fallow.output import say_lines, show
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,27 +112,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    _, lake = open_lake(args)
-    imported = args.importer.read(args)
+    settings, lake = open_lake(args)
+    imported = args.importer.read(args, InputLimits.of(settings))
     overview = overview_of(imported)
     odd = doubts(imported, overview, SystemClock().now_ms())
     outcome = ImportOutcome(imported, overview, odd, None, lake.root)
     if odd and not args.yes:
         _ask(outcome, machines=args.json)
     outcome = dataclasses.replace(outcome, published=publish(lake, imported))
-    print(json.dumps(as_json(outcome), indent=2) if args.json else as_text(outcome))
+    show(json.dumps(as_json(outcome), indent=2) if args.json else as_text(outcome))
     return 0
 
 
 def _ask(outcome: ImportOutcome, *, machines: bool) -> None:
     """Returns if somebody at a terminal says yes; raises InputError otherwise, with the summary on standard output."""
     if sys.stdin.isatty() and sys.stderr.isatty():
-        print(as_text(outcome), file=sys.stderr)
-        print("This looks wrong. Publish it all the same? [y/N] ", end="", file=sys.stderr, flush=True)
+        say_lines(as_text(outcome))
+        say_lines("This looks wrong. Publish it all the same? [y/N] ", end="")
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return
         raise InputError("nothing was published", "put right what is odd, or answer y")
-    print(json.dumps(as_json(outcome), indent=2) if machines else as_text(outcome))
+    show(json.dumps(as_json(outcome), indent=2) if machines else as_text(outcome))
     raise InputError(
         f"nothing was published, for this looks wrong: {'; '.join(outcome.odd)}", "add --yes to publish all the same"
     )

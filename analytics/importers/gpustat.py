@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from analytics.importers.json_documents import CUT_OFF, number, read_documents
 from analytics.importers.kinds import with_progress
+from analytics.importers.limits import InputLimits
 from analytics.importers.measures import BYTES
 from analytics.importers.model import FileReport, Imported, Tally, check_host
 from analytics.importers.nvidia_smi import Lines, NvidiaSmiSettings, read_lines, together
@@ -33,14 +35,15 @@ _FIELDS = {
 _OTHER_HOST = "of another host than --host"
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Rows:
-    """A file as lines of nvidia-smi, their GPUs as gpustat has them, and what was left out."""
+    """A file as lines of nvidia-smi, their process lists, and what was left out."""
 
     host: str
-    lines: tuple[str, ...]
-    gpus: tuple[Mapping[str, Any], ...]
-    left_out: Mapping[str, int]
+    lines: list[str]
+    lists: list[list[ImportedProcess] | None]
+    left_out: Counter[str]
+    tally: Tally
 
 
 class Gpustat:
@@ -59,61 +62,69 @@ class Gpustat:
             "--interval", metavar="DURATION", help="time between samples, such as 10s (default: inferred)"
         )
 
-    def read(self, args: argparse.Namespace) -> Imported:
+    def read(self, args: argparse.Namespace, limits: InputLimits) -> Imported:
         """Reads the files; raises InputError or UsageError."""
         given = None if args.host is None else check_host(args.host)
-        settings = NvidiaSmiSettings("", check_zone(args.tz or "UTC"), given_interval_ms(args.interval), None)
-        sources = [(path, open_source(path)) for path in with_progress(args.files, "reading")]
-        found = [_rows(path, source, given) for path, source in sources]
+        settings = NvidiaSmiSettings("", check_zone(args.tz or "UTC"), given_interval_ms(args.interval), None, limits)
+        found = [_rows(path, open_source(path, limits), given, limits) for path in with_progress(args.files, "reading")]
         hosts = sorted({rows.host for rows in found if rows.host})
         if len(hosts) > 1:
             raise InputError(
                 f"the files are of the hosts {', '.join(hosts)}", "import those of each host by themselves"
             )
         settings = replace(settings, host=given or check_host(hosts[0] if hosts else ""))
-        read = [_read(path, source, rows, settings) for (path, source), rows in zip(sources, found, strict=True)]
+        read = [_read(path, rows, settings) for path, rows in zip(args.files, found, strict=True)]
         return together(read, settings, zone_given=args.tz is not None)
 
 
-def _read(path: str, source: ImportSource, rows: _Rows, settings: NvidiaSmiSettings) -> tuple[Any, FileReport]:
-    tally = Tally(notes=list(source.notes))
+def _read(path: str, rows: _Rows, settings: NvidiaSmiSettings) -> tuple[Any, FileReport]:
     for reason, count in rows.left_out.items():
-        tally.drop(reason, count)
+        rows.tally.drop(reason, count)
     text = ("\n".join([", ".join(["timestamp", *_FIELDS.values()]), *rows.lines]) + "\n").encode()
-    source = replace(source, text=text, cut_off=False)
-    lists = lists_by_line(dict(enumerate((_processes(gpu, tally) for gpu in rows.gpus), 1)))
-    return read_lines(Lines(path, source, sum(rows.left_out.values()), lists), settings, tally)
+    lists = lists_by_line(dict(enumerate(rows.lists, 1)))
+    given = Lines(path, ImportSource(path, text), sum(rows.left_out.values()), lists)
+    return read_lines(given, settings, rows.tally)
 
 
-def _rows(path: str, source: ImportSource, given: str | None) -> _Rows:
+def _rows(path: str, source: ImportSource, given: str | None, limits: InputLimits) -> _Rows:
     """The file's samples of one host: of --host, else of the only one in it."""
     if source.text is None:
         raise InputError(f"{path} is Parquet, not the JSON of gpustat", "`fallow import series` reads Parquet")
-    documents, damaged = read_documents(source.text.decode(errors="replace"))
-    good = [each for each in documents if isinstance(each, dict) and isinstance(each.get("gpus"), list)]
-    if not good:
+    hosts: set[str] = set()
+    rows = _Rows("", [], [], Counter(), Tally(notes=list(source.notes)))
+    for each in read_documents(path, source.text, limits):
+        if not isinstance(each, dict) or not isinstance(each.get("gpus"), list):
+            rows.left_out[CUT_OFF] += 1
+            continue
+        hosts.add(host := str(each.get("hostname") or ""))
+        if given is None or (host or given) in (given, given.split(".")[0]):
+            _add(rows, host, each)
+            limits.check_rows(path, len(rows.lines))
+        else:
+            rows.left_out[_OTHER_HOST] += len(each["gpus"])
+    _check_hosts(path, hosts, given, rows)
+    return rows
+
+
+def _add(rows: _Rows, host: str, document: Mapping[str, Any]) -> None:
+    if not rows.lines:
+        rows.host = host
+    rows.lines.extend(_lines(document))
+    gpus = (gpu if isinstance(gpu, dict) else {} for gpu in document["gpus"])
+    rows.lists.extend(_processes(gpu, rows.tally) for gpu in gpus)
+
+
+def _check_hosts(path: str, hosts: set[str], given: str | None, rows: _Rows) -> None:
+    if not hosts:
         raise InputError(f"{path} has no document of gpustat --json", "record it with gpustat --json")
-    hosts = {str(each.get("hostname") or "") for each in good}
     if given is None and len(hosts) > 1:
         raise InputError(
             f"{path} is of the hosts {', '.join(sorted(hosts))}", "name one with --host: only its rows are read"
         )
-    mine = [
-        each for each in good if given is None or str(each.get("hostname") or given) in (given, given.split(".")[0])
-    ]
-    if len(hosts) == 1 and not mine:
+    if len(hosts) == 1 and rows.left_out[_OTHER_HOST] and not rows.lines:
         raise InputError(
             f"{path} is of the host {next(iter(hosts))}, not of {given}", "give --host as the file says, or none"
         )
-    others = sum(len(each["gpus"]) for each in good) - sum(len(each["gpus"]) for each in mine)
-    left_out = {CUT_OFF: damaged + len(documents) - len(good), _OTHER_HOST: others}
-    gpus = tuple(gpu if isinstance(gpu, dict) else {} for each in mine for gpu in each["gpus"])
-    return _Rows(
-        str(mine[0].get("hostname") or "") if mine else "",
-        tuple(line for each in mine for line in _lines(each)),
-        gpus,
-        {name: count for name, count in left_out.items() if count},
-    )
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:

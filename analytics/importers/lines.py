@@ -7,13 +7,18 @@ import io
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 
 import polars as pl
 
+from analytics.importers.limits import InputLimits
 from analytics.importers.source import open_source
 from fallow.errors import InputError
 
 _SHOWN = 5
+_AT_ONCE = 20_000
+"""Rows that are held as Python objects, which take ten times the space of the column that they become."""
+
 _QUOTING = "close it, and write a quote inside of quotes twice"
 
 
@@ -30,33 +35,38 @@ class HandTable:
     needs: str
 
 
-def read_lines(path: str, table: HandTable) -> pl.DataFrame:
+def read_lines(path: str, table: HandTable, limits: InputLimits) -> pl.DataFrame:
     """The file's lines as text columns (null where empty or left out) with `line`; raises InputError."""
-    source = open_source(path)
+    source = open_source(path, limits)
     if source.text is None or source.cut_off:
         raise InputError(
             f"{path} is {'cut off' if source.cut_off else 'not a CSV file'}", "give a CSV with a header line"
         )
-    filled = _records(path, source.text.decode())
+    filled = _records(path, source.text)
     names = [name.strip().lower() for name in next(filled)[1]]
     check_header(path, names, table)
-    records = []
-    for line, fields in filled:
-        if len(fields) != len(names):
-            raise InputError(
-                f"{path}, line {line}: {len(fields)} fields where the header names {len(names)}",
-                "quote what holds a separator",
-            )
-        records.append(
-            {name: field.strip() or None for name, field in zip(names, fields, strict=True)} | {"line": line}
+    schema = {**dict.fromkeys(table.columns, pl.String), "line": pl.Int64}
+    rows = (_row(path, line, fields, names) for line, fields in filled)
+    parts = []
+    while records := list(islice(rows, _AT_ONCE)):
+        parts.append(pl.DataFrame(records, schema=schema))
+    return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
+
+
+def _row(path: str, line: int, fields: list[str], names: list[str]) -> dict[str, object]:
+    if len(fields) != len(names):
+        raise InputError(
+            f"{path}, line {line}: {len(fields)} fields where the header names {len(names)}",
+            "quote what holds a separator",
         )
-    return pl.DataFrame(records, schema={**dict.fromkeys(table.columns, pl.String), "line": pl.Int64})
+    return {name: field.strip() or None for name, field in zip(names, fields, strict=True)} | {"line": line}
 
 
-def _records(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
+def _records(path: str, text: bytes) -> Iterator[tuple[int, list[str]]]:
     """The number of each record's last line and its fields, records without any text left out; raises InputError."""
-    head = text.lstrip().partition("\n")[0]
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), strict=True)
+    head = text.lstrip().partition(b"\n")[0].decode()
+    lines = io.TextIOWrapper(io.BytesIO(text), encoding="utf-8", newline="")
+    reader = csv.reader(lines, delimiter=max(",;\t", key=head.count), strict=True)
     begins = 1
     try:
         for fields in reader:

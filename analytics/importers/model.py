@@ -9,6 +9,7 @@ from typing import Protocol
 
 import polars as pl
 
+from analytics.importers.limits import InputLimits
 from fallow.errors import UsageError
 from fallow.schema import DEVICE
 
@@ -114,7 +115,7 @@ class Importer(Protocol):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
-    def read(self, args: argparse.Namespace) -> Imported:
+    def read(self, args: argparse.Namespace, limits: InputLimits) -> Imported:
         """Reads all files and writes nothing; raises InputError or UsageError naming the file."""
         ...
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from analytics.importers.json_documents import CUT_OFF
 from analytics.importers.kinds import with_progress
+from analytics.importers.limits import InputLimits
 from analytics.importers.model import PROCESSES, FileReport, Imported, Tally, check_host, contradictions, daily_devices
 from analytics.importers.nvidia_smi_dmon import kind_of_table, table_as_csv
 from analytics.importers.nvidia_smi_fields import MASKS, QUANTITIES, Field, check_fields
@@ -80,6 +81,7 @@ class NvidiaSmiSettings:
     zone: str
     interval_ms: int | None
     fields: tuple[str, ...] | None
+    limits: InputLimits
     day: date | None = None
     """Of the first line of a table of dmon or pmon that has times only."""
 
@@ -105,12 +107,12 @@ class NvidiaSmi:
         parser.add_argument("--date", metavar="DAY", help="day of the first line of a table that has times only")
         parser.add_argument("--fields", metavar="NAME,...", help="the columns of files without a header, in order")
 
-    def read(self, args: argparse.Namespace) -> Imported:
+    def read(self, args: argparse.Namespace, limits: InputLimits) -> Imported:
         """Reads the files; raises InputError or UsageError."""
         fields = None if args.fields is None else check_fields(args.fields.split(","))
         settings = NvidiaSmiSettings(
             check_host(args.host), check_zone(args.tz or "UTC"), given_interval_ms(args.interval), fields,
-            _day(args.date),
+            limits, _day(args.date),
         )  # fmt: skip
         read = [read_file(path, settings) for path in with_progress(args.files, "reading")]
         return together(read, settings, zone_given=args.tz is not None)
@@ -152,7 +154,7 @@ class Lines:
 def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, FileReport]:
     """One file's rows (true_ms, what names the GPU, values) and its account; raises InputError, UsageError."""
     tally = Tally()
-    source = open_source(path)
+    source = open_source(path, settings.limits)
     if source.text is None:
         raise InputError(f"{path} is Parquet, not the CSV of nvidia-smi", "`fallow import series` reads Parquet")
     tally.notes.extend(source.notes)
@@ -162,7 +164,7 @@ def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, Fil
             Lines(path, replace(source, text=table_as_csv(path, source.text, settings.day))), settings, tally
         )
     if is_xml(source.text):
-        text, lists, lost = xml_as_csv(path, source.text, tally)
+        text, lists, lost = xml_as_csv(path, source.text, settings.limits, tally)
         tally.notes.append("read as documents of nvidia-smi -q -x")
         tally.drop(CUT_OFF, lost)
         return read_lines(Lines(path, replace(source, text=text, cut_off=False), lost, lists), settings, tally)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -74,11 +75,18 @@ def table_as_csv(path: str, text: bytes, day: date | None) -> bytes:
     Raises InputError for tables without times, and where the unit of a column is another.
     """
     table = _Table(kind_of_table(text) or "dmon", day=day)
-    end = "\n" if text.endswith(b"\n") else ""
-    return ("\n".join(_lines(path, text.decode(errors="replace").splitlines(), table)) + end).encode()
+    written = io.BytesIO()
+    for line in _lines(path, (part for whole in io.BytesIO(text) for part in _parts(whole)), table):
+        written.write(line.encode() + b"\n")
+    return written.getvalue() if text.endswith(b"\n") else written.getvalue().removesuffix(b"\n")
 
 
-def _lines(path: str, lines: Sequence[str], table: _Table) -> Iterator[str]:
+def _parts(line: bytes) -> list[str]:
+    """The line without its end; a lone carriage return or form feed in it ends a line too."""
+    return line.decode(errors="replace").splitlines()
+
+
+def _lines(path: str, lines: Iterable[str], table: _Table) -> Iterator[str]:
     for line in lines:
         if _UNITS.match(line.strip()):
             _check_units(path, table, _cells(line.strip().removeprefix("#")))

@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 
 import polars as pl
 
+from analytics.importers.limits import InputLimits
 from analytics.importers.measures import BYTES
 from analytics.importers.model import Tally
 from analytics.importers.processes import KINDS, ImportedProcess, command_name, lists_by_line, readable, readable_pid
@@ -48,24 +49,34 @@ def is_xml(text: bytes) -> bool:
     return re.match(rb"\s*(?:<\?xml|<!DOCTYPE nvidia_smi_log|<nvidia_smi_log)", text) is not None
 
 
-def xml_as_csv(path: str, text: bytes, tally: Tally) -> tuple[bytes, pl.DataFrame, int]:
+def xml_as_csv(path: str, text: bytes, limits: InputLimits, tally: Tally) -> tuple[bytes, pl.DataFrame, int]:
     """A line per GPU and document, the lines' process lists, and how many GPUs stand in documents that cannot be read.
 
-    Raises InputError where the documents have no time.
+    Raises InputError where the documents have no time, and for one that is too long.
     """
     lines, lost = [", ".join(HEADER)], 0
     lists: dict[int, list[ImportedProcess] | None] = {}
-    documents = text.split(_END)
-    for document in documents:
-        if not document.strip():
-            continue
+    for document in _documents(path, text, limits):
         try:
-            root = _parse(document + _END)
+            root = _parse(document)
             lists |= enumerate((_processes(gpu, tally) for gpu in root.iterfind("gpu")), len(lines))
             lines.extend(_lines(path, root))
         except ET.ParseError:
             lost += max(len(re.findall(rb"<gpu id=", document)), 1)
     return ("\n".join(lines) + "\n").encode(), lists_by_line(lists), lost
+
+
+def _documents(path: str, text: bytes, limits: InputLimits) -> Iterator[bytes]:
+    """Each with its end, also where the last one lacks it; at most so long, for as elements it takes fifty times its size."""
+    start = 0
+    while start < len(text):
+        end = text.find(_END, start)
+        end = len(text) if end < 0 else end
+        if end - start > limits.max_record_bytes:
+            raise limits.too_long(path)
+        if document := text[start:end].strip():
+            yield document + _END
+        start = end + len(_END)
 
 
 def _parse(document: bytes) -> ET.Element:

@@ -11,6 +11,7 @@ from functools import cache
 import polars as pl
 
 from analytics.importers.kinds import with_progress
+from analytics.importers.limits import InputLimits
 from analytics.importers.measures import BYTES, unit_of
 from analytics.importers.model import (
     PROCESSES,
@@ -62,10 +63,10 @@ class Nvitop:
             "--interval", metavar="DURATION", help="time between records, such as 10s (default: inferred)"
         )
 
-    def read(self, args: argparse.Namespace) -> Imported:
+    def read(self, args: argparse.Namespace, limits: InputLimits) -> Imported:
         """Reads the files; raises InputError or UsageError."""
         host, interval_ms = check_host(args.host), given_interval_ms(args.interval)
-        read = [_read_file(path, host) for path in with_progress(args.files, "reading")]
+        read = [_read_file(path, host, limits) for path in with_progress(args.files, "reading")]
         rows = pl.concat([frame for frame, _ in read], how="diagonal")
         once = unique_keys(rows)
         check_count(once, host)
@@ -78,11 +79,13 @@ class Nvitop:
         )  # fmt: skip
 
 
-def _read_file(path: str, host: str) -> tuple[pl.DataFrame, FileReport]:
+def _read_file(path: str, host: str, limits: InputLimits) -> tuple[pl.DataFrame, FileReport]:
     tally = Tally()
-    source = open_source(path)
+    source = open_source(path, limits)
     tally.notes.extend(source.notes)
-    frame = _frame([row for record in read_records(path, source, tally) for row in _rows(record, tally)], host, tally)
+    frame = _frame(
+        [row for record in read_records(path, source, limits, tally) for row in _rows(record, tally)], host, tally
+    )
     read = frame.height + sum(tally.dropped.values())
     frame = drop_impossible(frame, NVIDIA_SMI_BEGAN_MS, tally)
     if frame.is_empty():

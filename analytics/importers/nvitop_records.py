@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from analytics.importers.json_documents import CUT_OFF, number, read_documents
+from analytics.importers.limits import InputLimits
 from analytics.importers.model import Tally
 from analytics.importers.nvidia_smi_lines import CUT_OFF as WRONG_WIDTH
 from analytics.importers.source import ImportSource
@@ -36,17 +38,17 @@ class CollectedRecord:
     """The values of the record before, where the window goes on."""
 
 
-def read_records(path: str, source: ImportSource, tally: Tally) -> list[CollectedRecord]:
+def read_records(path: str, source: ImportSource, limits: InputLimits, tally: Tally) -> list[CollectedRecord]:
     """The file's records, those of one tag in their order; what is none is counted. Raises InputError for other kinds of file."""
-    return list(_in_windows(_records(path, source, tally)))
+    return list(_in_windows(_records(path, source, limits, tally)))
 
 
-def _records(path: str, source: ImportSource, tally: Tally) -> Iterator[CollectedRecord]:
+def _records(path: str, source: ImportSource, limits: InputLimits, tally: Tally) -> Iterator[CollectedRecord]:
     if source.text is None:
         raise InputError(f"{path} is Parquet, not JSON or CSV of nvitop", "`fallow import series` reads Parquet")
-    text = source.text.decode(errors="replace")
-    is_json = text.lstrip()[:1] in ("{", "[")
-    for each in _objects(text, tally) if is_json else _csv_records(path, source, text, tally):
+    is_json = source.text.lstrip()[:1] in (b"{", b"[")
+    objects = _objects(path, source.text, limits, tally) if is_json else _csv_records(path, source, tally)
+    for each in objects:
         record = _record(each)
         if record is None:
             tally.drop("no time and duration of nvitop's collector", 1)
@@ -54,27 +56,31 @@ def _records(path: str, source: ImportSource, tally: Tally) -> Iterator[Collecte
             yield record
 
 
-def _objects(text: str, tally: Tally) -> Iterator[Mapping[str, object]]:
-    found, damaged = read_documents(text)
-    tally.drop(CUT_OFF, damaged + sum(not isinstance(each, dict) for each in found))
-    yield from (each for each in found if isinstance(each, dict))
+def _objects(path: str, text: bytes, limits: InputLimits, tally: Tally) -> Iterator[Mapping[str, object]]:
+    for each in read_documents(path, text, limits):
+        if isinstance(each, dict):
+            yield each
+        else:
+            tally.drop(CUT_OFF, 1)
 
 
-def _csv_records(path: str, source: ImportSource, text: str, tally: Tally) -> Iterator[Mapping[str, object]]:
+def _csv_records(path: str, source: ImportSource, tally: Tally) -> Iterator[Mapping[str, object]]:
+    lines = csv.reader(io.TextIOWrapper(io.BytesIO(source.text or b""), encoding="utf-8", newline=""))
     try:
-        lines = list(csv.reader(io.StringIO(text, newline="")))
+        header = next(lines, [])
+        rows = (line for line in lines if line)
+        last = None if source.last_line_whole else next(rows, None)
+        for line in rows:
+            # without a line end the last one may be cut off: each waits for the next
+            row, last = (line, None) if source.last_line_whole else (last or [], line)
+            if len(row) != len(header):
+                tally.drop(WRONG_WIDTH, 1)
+            else:
+                yield {name: _cell(cell) for name, cell in zip(header, row, strict=True)}
     except csv.Error as error:
         raise InputError(f"{path} is not a readable CSV file ({error})", "check or fetch it again") from error
-    header = lines[0] if lines else []
-    rows = [line for line in lines[1:] if line]
-    if rows and not source.last_line_whole:
+    if last is not None:
         tally.drop("last line cut off", 1)
-        rows.pop()
-    for row in rows:
-        if len(row) != len(header):
-            tally.drop(WRONG_WIDTH, 1)
-        else:
-            yield {name: _cell(cell) for name, cell in zip(header, row, strict=True)}
 
 
 def _cell(text: str) -> float | None:
@@ -91,7 +97,7 @@ def _record(found: Mapping[str, object]) -> CollectedRecord | None:
         return None
     begins = f"{tag}/"
     values = {
-        key.removeprefix(begins): value
+        sys.intern(key.removeprefix(begins)): value  # every record has the same keys
         for key, each in found.items()
         if key.startswith(begins) and (value := number(each)) is not None
     }

@@ -11,6 +11,7 @@ from functools import partial
 import polars as pl
 
 from analytics.importers.kinds import with_progress
+from analytics.importers.limits import InputLimits
 from analytics.importers.measures import ReadUnit, in_lake_unit, named_otherwise, parse_units, unit_of, units_of
 from analytics.importers.model import KEYS, FileReport, Imported, Tally, check_host, daily_devices, scoped, unique_keys
 from analytics.importers.plausibility import Claim, card_bytes, check_values
@@ -49,6 +50,7 @@ class SeriesSettings:
     zone: str
     units: Mapping[str, str]
     card: int | None
+    limits: InputLimits
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class ImportedSeries:
         parser.add_argument("--model", help="product name of the GPUs")
         parser.add_argument("--mem-total", metavar="SIZE", help="device memory of each GPU, such as 48GiB")
 
-    def read(self, args: argparse.Namespace) -> Imported:
+    def read(self, args: argparse.Namespace, limits: InputLimits) -> Imported:
         """Reads and joins the files; raises InputError or UsageError."""
         interval_ms = given_interval_ms(args.interval)
         mem_total = None if args.mem_total is None else parse_bytes(args.mem_total)
@@ -97,7 +99,7 @@ class ImportedSeries:
         filled = [GPU.column(name) for name in dict.fromkeys(name for each in wanted for name, _ in each.columns)]
         settings = SeriesSettings(
             args.time, args.gpu, check_host("import" if args.host is None else args.host), check_zone(args.tz or "UTC"),
-            parse_units(args.units, filled), mem_total or card_bytes(args.model),
+            parse_units(args.units, filled), mem_total or card_bytes(args.model), limits,
         )  # fmt: skip
         parts = [read_part(each, settings) for each in with_progress(wanted, "reading")]
         frame, notes = join(parts)
@@ -155,7 +157,7 @@ def read_part(wanted: Wanted, settings: SeriesSettings) -> SeriesPart:
     """One file; InputError naming it where it cannot be used, has no usable row or holds values that cannot be."""
     tally = Tally()
     time, gpu = settings.time, settings.gpu
-    raw, source = read_columns(wanted.path, [time, gpu, *(column for _, column in wanted.columns)])
+    raw, source = read_columns(wanted.path, [time, gpu, *(column for _, column in wanted.columns)], settings.limits)
     tally.notes.extend(source.notes)
     for reason, count in source.dropped:
         tally.drop(reason, count)

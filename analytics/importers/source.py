@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from analytics.importers.limits import InputLimits
 from fallow.errors import InputError
 
 _GZIP = b"\x1f\x8b"
@@ -54,8 +59,8 @@ class ImportSource:
         return self.text is not None and self.text.endswith(b"\n")
 
 
-def open_source(path: str) -> ImportSource:
-    """The file's content; InputError where it is missing, unreadable, a folder, empty or in a format nobody asked for."""
+def open_source(path: str, limits: InputLimits) -> ImportSource:
+    """The file's content; InputError where it is missing, unreadable, a folder, empty, too large or in a format nobody asked for."""
     try:
         if Path(path).is_dir():
             raise InputError(f"{path} is a folder", f"name the files in it, such as {path.rstrip('/')}/*.csv")
@@ -63,14 +68,69 @@ def open_source(path: str) -> ImportSource:
             head = file.read(16)
             if head.startswith(_PARQUET):
                 return ImportSource(path, None, path)
-            data = head + file.read()
+            pieces = chain([head], iter(partial(file.read, _PIECE), b""))
+            data, cut_off = (
+                _gunzip(path, pieces, limits) if head.startswith(_GZIP) else (_bounded(path, pieces, limits), False)
+            )
     except FileNotFoundError:
         raise InputError(f"there is no file {path}", "check the path") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", "check its permissions") from error
-    cut_off = False
-    if data.startswith(_GZIP):
-        data, cut_off = _gunzip(path, data)
+    return _kind(path, data, limits, cut_off=cut_off)
+
+
+_PIECE = 1 << 20
+
+
+def _bounded(path: str, pieces: Iterable[bytes], limits: InputLimits) -> bytes:
+    """The pieces as one; InputError as soon as there are more than one file may hold."""
+    parts: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        parts.append(piece)
+        size += len(piece)
+        if size > limits.max_bytes:
+            raise limits.too_large(path)
+    return b"".join(parts)
+
+
+def _gunzip(path: str, pieces: Iterable[bytes], limits: InputLimits) -> tuple[bytes, bool]:
+    """The unpacked bytes of all members and whether the last one ends too early."""
+    unpacker = _Unpacker()
+    try:
+        data = _bounded(path, unpacker.unpacked(pieces), limits)
+    except zlib.error as error:
+        raise InputError(f"{path} is a damaged gzip file ({error})", "fetch it again") from error
+    return data, not unpacker.is_whole
+
+
+class _Unpacker:
+    """Gzip as a stream: never more than a piece of it is unpacked ahead of who reads."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(wbits=31)
+
+    @property
+    def is_whole(self) -> bool:
+        return self._member.eof
+
+    def unpacked(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """What is in the members, piece by piece; NUL bytes behind one are padding, and anything else ends the stream."""
+        for piece in pieces:
+            rest = piece
+            while rest:
+                if self._member.eof:
+                    rest = rest.lstrip(b"\x00")
+                    if not rest.startswith(_GZIP[:1]):
+                        break
+                    self._member = zlib.decompressobj(wbits=31)
+                yield self._member.decompress(rest, _PIECE)
+                rest = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+        if not self._member.eof:
+            yield self._member.flush(_PIECE)
+
+
+def _kind(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> ImportSource:
     if not data.strip(b"\x00 \r\n\t"):
         raise InputError(f"{path} is empty", "leave it out, or look at why nothing was written to it")
     if data.startswith(_PARQUET):
@@ -78,57 +138,63 @@ def open_source(path: str) -> ImportSource:
     for magic, kind in _OTHERS.items():
         if data.startswith(magic):
             raise InputError(f"{path} is neither CSV nor Parquet but {kind}", "unpack or convert it first")
-    return _text(path, data, cut_off=cut_off)
+    return _text(path, data, limits, cut_off=cut_off)
 
 
-def _gunzip(path: str, data: bytes) -> tuple[bytes, bool]:
-    """The unpacked bytes of all members and whether the last one ends too early."""
-    parts, rest = [], data
-    while rest.startswith(_GZIP):
-        unpacker = zlib.decompressobj(wbits=31)
-        try:
-            parts.append(unpacker.decompress(rest))
-        except zlib.error as error:
-            raise InputError(f"{path} is a damaged gzip file ({error})", "fetch it again") from error
-        if not unpacker.eof:
-            return b"".join(parts), True
-        rest = unpacker.unused_data.lstrip(b"\x00")
-    return b"".join(parts), False
-
-
-def _text(path: str, data: bytes, *, cut_off: bool) -> ImportSource:
+def _text(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> ImportSource:
     notes = ["the gzip stream ends early: read as far as it goes"] if cut_off else []
     if data.startswith(_UTF16):
-        data = data.decode("utf-16", errors="replace").encode()
+        data = _as_utf8(data, "utf-16", "replace")
         notes.append("read as UTF-16")
     data = data.removeprefix(_BOM)
     if data.endswith(b"\x00"):
         data, cut_off = data.rstrip(b"\x00"), True
         notes.append("padded with NUL bytes: cut off by a crash")
     if b"\x00" in data:
+        limits.check_each(path, _NULS.finditer(data))
         # a crash leaves blocks of NUL bytes where a line was cut: what follows is another line
         data = _NULS.sub(b"\n", data)
         notes.append("NUL bytes taken as line ends")
     control = sum(byte < 32 and byte not in b"\t\r\n" for byte in data[:4096])
     if control * 10 > len(data[:4096]):
         raise InputError(f"{path} is neither CSV nor Parquet", "give a text file with a header line, or Parquet")
+    if not data.lstrip(b" \t\r\n").startswith(_DOCUMENTS):
+        limits.check_lines(path, data)
     try:
-        data.decode()
+        _check_utf8(data)
     except UnicodeDecodeError:
-        data = data.decode("cp1252", errors="replace").encode()
+        data = _as_utf8(data, "cp1252", "replace")
         notes.append("not UTF-8: read as Windows-1252")
     return ImportSource(path, data, None, cut_off, tuple(notes))
+
+
+_DOCUMENTS = (b"{", b"[", b"<")
+"""How JSON and XML begin, which may stand on one line or on as many as they like; their readers bound each document."""
+
+
+def _check_utf8(data: bytes) -> None:
+    """UnicodeDecodeError for what is none; never holds more than a piece of it as text, which may take four times the bytes."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for at in range(0, len(data), _PIECE):
+        decoder.decode(data[at : at + _PIECE])
+    decoder.decode(b"", final=True)
+
+
+def _as_utf8(data: bytes, encoding: str, errors: str) -> bytes:
+    decoder = codecs.getincrementaldecoder(encoding)(errors)
+    parts = [decoder.decode(data[at : at + _PIECE]).encode() for at in range(0, len(data), _PIECE)]
+    return b"".join([*parts, decoder.decode(b"", final=True).encode()])
 
 
 _SEPARATORS = (",", ";", "\t")
 
 
-def read_columns(path: str, names: Sequence[str]) -> tuple[pl.DataFrame, ImportSource]:
+def read_columns(path: str, names: Sequence[str], limits: InputLimits) -> tuple[pl.DataFrame, ImportSource]:
     """The file's columns of those names (CSV: as text), in file order. Raises InputError naming the file."""
-    source = open_source(path)
+    source = open_source(path, limits)
     try:
         if source.text is None:
-            return _read_parquet(source, names), source
+            return read_parquet(source, names, limits), source
         return _read_csv(source, names)
     except (
         pl.exceptions.PolarsError,
@@ -196,15 +262,52 @@ def _split(head: str, separator: str) -> list[str]:
     return [name.strip() for name in next(csv.reader([head.strip()], delimiter=separator))]
 
 
-def _read_parquet(source: ImportSource, names: Sequence[str]) -> pl.DataFrame:
+def read_parquet(source: ImportSource, names: Sequence[str] | None, limits: InputLimits) -> pl.DataFrame:
+    """The named columns, all by default; raises InputError, ArrowException and OSError.
+
+    A dictionary holds a long text once and a file of some kilobytes refers to it a million times: such columns are counted
+    as they would be without it before they are unpacked.
+    """
     if source.parquet is None:
         raise InputError(f"{source.path} is neither CSV nor Parquet", "give a CSV with a header line")
     # Arrow says in one line what is wrong with a damaged file, where Polars prints a stack trace of its own
-    opened = pq.ParquetFile(source.parquet)
-    check_columns(source.path, names, opened.schema_arrow.names)
-    data = opened.read(columns=list(dict.fromkeys(names))).replace_schema_metadata()
+    known = pq.ParquetFile(source.parquet).schema_arrow
+    wanted = list(dict.fromkeys(known.names if names is None else names))
+    check_columns(source.path, wanted, known.names)
+    texts = [each.name for each in known if pa.types.is_string(each.type) or pa.types.is_binary(each.type)]
+    if not isinstance(source.parquet, str):
+        source.parquet.seek(0)
+    opened = pq.ParquetFile(source.parquet, read_dictionary=texts)
+    limits.check_rows(source.path, opened.metadata.num_rows)
+    parts, size = [], 0
+    for group in range(opened.num_row_groups):
+        # what the footer says of a group may be a lie, and a page beyond it fails where it is unpacked
+        if opened.metadata.row_group(group).total_byte_size > limits.max_bytes:
+            raise limits.too_large(source.path)
+        part = opened.read_row_group(group, columns=wanted).replace_schema_metadata()
+        size += sum(_decoded_bytes(column) for column in part.columns)
+        if size > limits.max_bytes:
+            raise limits.too_large(source.path)
+        parts.append(part)
+    data = pa.concat_tables(parts) if parts else opened.schema_arrow.empty_table().select(wanted)
+    data = pa.table([_without_dictionary(data[name]) for name in wanted], wanted)
     data.validate(full=True)
     return pl.DataFrame(pl.from_arrow(data))
+
+
+def _decoded_bytes(column: pa.ChunkedArray) -> int:
+    """What the column takes without dictionaries."""
+    size = 0
+    for chunk in column.chunks:
+        size += chunk.nbytes
+        if isinstance(chunk, pa.DictionaryArray):
+            lengths = pc.binary_length(chunk.dictionary)
+            size += pc.sum(pc.take(lengths, chunk.indices)).as_py() or 0
+    return size
+
+
+def _without_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def check_columns(path: str, names: Sequence[str], known: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 
+from fallow import outside_text
 from fallow.clock import HOUR_MS, from_ms
 
 PAGE_COLUMNS = 100
@@ -25,10 +26,8 @@ def count(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def plain(text: str, most: int = 80) -> str:
-    """A name on one line: names are other people's, so control and direction marks become `?` and long ones end in `…`."""
-    line = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
-    return line if len(line) <= most else line[: most - 1] + "…"
+plain = outside_text.plain
+"""A name on one line, beside what else lines of text are made of."""
 
 
 def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -26,6 +25,7 @@ from analytics.ledger.turn import KeptMeanwhile, TurnToKeep
 from fallow import schema
 from fallow.clock import DAY_MS, Window, floor_ms, parse_day_ms, utc_day
 from fallow.lake import Lake, LakeFile
+from fallow.output import say_lines
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def load_ledger(
     settings: LedgerSettings,
     *,
     progress: Callable[[float], None] = lambda _: None,
-    warn: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+    warn: Callable[[str], None] = say_lines,
     workers: int = 1,
 ) -> Ledger:
     """The whole lake's ledger; days of hosts whose samples, claims or settings changed are built again and kept in the lake.

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from fallow.errors import ConfigError
+from fallow.outside_text import from_csv_cell
 
 _SEPARATORS = ",;\t"
 _MOST = Decimal(10**12)
@@ -66,7 +67,7 @@ def read_lines(path: str, columns: Sequence[str], required: Collection[str]) -> 
     """The lines below the header; empty ones and those that begin with # are passed over.
 
     The separator is a comma, a semicolon or a tab, whichever the header has; a byte order mark is no part of it. Columns
-    beyond `columns` are not looked at. Raises ConfigError.
+    beyond `columns` are not looked at. Cells are read as fallow's own CSV writes them. Raises ConfigError.
     """
     text = _text(path)
     header = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
@@ -86,7 +87,7 @@ def read_lines(path: str, columns: Sequence[str], required: Collection[str]) -> 
                     f"{path}, line {reader.line_num}: {len(fields)} cells where the header names {len(names)} columns",
                     "put text that holds a separator in double quotes",
                 )
-            cells = dict(zip(names, (field.strip() for field in fields), strict=False))
+            cells = dict(zip(names, (from_csv_cell(field.strip()) for field in fields), strict=False))
             yield CsvLine(path, reader.line_num, cells, decimal_comma=separator != ",")
     except csv.Error as error:
         raise ConfigError(f"{path}, line {reader.line_num}: not CSV: {error}", "correct that line") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 
 from flask import Request, Response
@@ -14,6 +15,7 @@ from dashboard.access.local import NOT_THIS_NAME
 from dashboard.access.people import Reader
 from dashboard.access.refusal import refuse
 from fallow.errors import ConfigError
+from fallow.outside_text import plain
 
 _LONGEST = 300
 _MOST_SEEN = 10_000
@@ -53,12 +55,17 @@ class Proxy:
         return found
 
     def _name(self, request: Request) -> str | None:
-        """One name: a comma means that the proxy also passed on a header that the client sent."""
+        """One name: a comma means that the proxy also passed on a header that the client sent.
+
+        Of names that look alike only one is taken: none with a hidden mark, another space than the ordinary one, or letters
+        put together in another way than the usual one (NFC).
+        """
         try:
-            name = request.headers.get(self._header, "").encode("latin-1").decode().strip()
+            name = request.headers.get(self._header, "").encode("latin-1").decode().strip(" \t")
         except UnicodeError:
             return None
-        return name if 0 < len(name) <= _LONGEST and "," not in name and name.isprintable() else None
+        is_one = 0 < len(name) <= _LONGEST and "," not in name
+        return name if is_one and plain(name, _LONGEST) == name == unicodedata.normalize("NFC", name) else None
 
     def _note(self, found: Reader) -> None:
         """Logs the first visit since the start, and the first with another role."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
-from analytics.language.plain_text import plain
 from analytics.sections.palette import Palette
 from dashboard.view import View
+from fallow.outside_text import chart_text
 
 FONT = '-apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, system-ui, sans-serif'
 """As in the style sheet: `system-ui` comes last, since it is a wide face for print on many a Linux."""
@@ -53,7 +52,7 @@ def separators(view: View) -> str:
 
 def escaped(view: View, cell: Any, most: int = 60) -> str:
     """A cell beside marks of plotly: what it would take for markup of its own is escaped."""
-    return escape(plain(view.language.shown(cell), most), quote=False)
+    return chart_text(view.language.shown(cell), most)
 
 
 def line_across(colours: Palette, *, y: float, **look: Any) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import plotly.graph_objects as go
 from dash import html
 
 from analytics.language.language import SentenceList
-from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment, Number, Span
 from analytics.language.sentences import tr
 from analytics.sections.palette import Palette
@@ -24,6 +23,7 @@ from dashboard.render.tables import table
 from dashboard.series import PageSeries, SeriesLine
 from dashboard.view import View
 from dashboard.zoom import visible
+from fallow.outside_text import chart_text
 
 _ROW_PX = 22
 _LINE_PX = 92
@@ -98,7 +98,7 @@ def _figure(view: View, colours: Palette, film: PageFilm, series: PageSeries, he
         )  # fmt: skip
         figure.add_traces(list(_traces(colours, series, line, f"y{number}")))
         at_px += _LINE_PX
-    names = [plain(gpu)[:_LETTERS] for gpu in film.gpus] if len(film.gpus) > 1 else [""]
+    names = [chart_text(gpu, _LETTERS) for gpu in film.gpus] if len(film.gpus) > 1 else [""]
     since_ms, until_ms = visible(view)
     figure.update_layout(
         layout(

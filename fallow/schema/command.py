@@ -7,6 +7,7 @@ import json
 import textwrap
 from typing import TYPE_CHECKING
 
+from fallow.output import show
 from fallow.schema import SCHEMA_VERSION, TABLES, Table, table
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     tables = TABLES if args.table is None else (table(args.table),)
     if args.json:
-        print(json.dumps({"schema_version": SCHEMA_VERSION, "tables": [as_json(each) for each in tables]}, indent=2))
+        show(json.dumps({"schema_version": SCHEMA_VERSION, "tables": [as_json(each) for each in tables]}, indent=2))
     else:
-        print("\n\n".join(as_text(each) for each in tables))
+        show("\n\n".join(as_text(each) for each in tables))
     return 0
 
 

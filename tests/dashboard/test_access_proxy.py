@@ -67,7 +67,8 @@ def test_nobody_else_is(proxied: FlaskClient, peer: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, {HEADER: ""}, {HEADER: " "}, {HEADER: "eve, ann"}, {HEADER: "a" * 301},
-                                     {HEADER: "\xff"}])  # fmt: skip
+                                     {HEADER: "\xff"}, *({HEADER: each.encode().decode("latin-1")} for each in (
+                                         "\xa0ann", "ann\xa0", "a\xa0nn", "ann\u200b", "ann\u3164", "zoe\u0308", "a  b"))])  # fmt: skip
 def test_a_proxy_that_names_nobody_gets_nothing(proxied: FlaskClient, headers: dict[str, str]) -> None:
     answer = ask(proxied, "10.1.2.3", headers)
     assert (answer.status_code, "did not say" in answer.text) == (403, True)

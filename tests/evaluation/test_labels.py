@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from analytics.evaluation.labels import COLUMNS, STATES_MEANT, gpu_names, read_labels
+from analytics.importers.limits import InputLimits
 from analytics.inventory import Device, Inventory
 from fallow.errors import InputError
 from fallow.schema import STATES
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from analytics.evaluation.labels import Labels
     from tests.evaluation.conftest import Evaluate
 
+LIMITS = InputLimits(max_bytes=2**20, max_record_bytes=2**16, max_rows=10_000)
 KNOWN = gpu_names(
     ("GPU-a", "GPU-b", "GPU-c", "h1/pod"),
     Inventory({"GPU-a": Device("GPU-a", "h1", gpu_index=0), "GPU-b": Device("GPU-b", "h1", gpu_index=1),
@@ -32,7 +34,7 @@ DAY = "2026-11-20T00:00Z,2026-11-21T00:00Z"
 def read(tmp_path: Path, text: str, zone: str = "UTC") -> Labels:
     file = tmp_path / "labels.csv"
     file.write_text(text)
-    return read_labels(str(file), zone, KNOWN)
+    return read_labels(str(file), zone, KNOWN, LIMITS)
 
 
 def spans(frame: pl.DataFrame) -> list[tuple[object, ...]]:
@@ -73,12 +75,12 @@ def test_parquet_says_the_same_as_csv(tmp_path: Path) -> None:
     pl.DataFrame(
         {"gpu": ["GPU-a"], "since": day[0], "until": day[1], "takeable": [False], "not_rules": [["held", "stalls"]]}
     ).write_parquet(file)
-    found = read_labels(str(file), "UTC", KNOWN)
+    found = read_labels(str(file), "UTC", KNOWN, LIMITS)
     assert spans(found.takeable) == [(24.0, "GPU-a", False, 0.0)]
     assert spans(found.rules) == [(24.0, "GPU-a", False, "held", 0.0), (24.0, "GPU-a", False, "stalls", 0.0)]
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(InputError, match="is not a readable Parquet file"):
-        read_labels(str(file), "UTC", KNOWN)
+        read_labels(str(file), "UTC", KNOWN, LIMITS)
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,13 @@ def test_a_note_changes_no_status(held: Lake, run: Callable[..., Run]) -> None:
     assert (finding["status"], finding["notes"][0].partition(", ")[2]) == ("new", "zoe: note: until the demo")
 
 
+def test_a_note_is_no_longer_by_command_than_on_the_pages(held: Lake, run: Callable[..., Run]) -> None:
+    for words, name in (("x" * 2001, "ann"), ("ok", "a" * 301)):
+        code, _, err = run("note", the_id(held), "--text", words, "--as", name)
+        assert (code, "is too long; stay below" in err) == (2, True)
+    assert load_actions(held) == {}
+
+
 def test_history_shows_everything_in_order(held: Lake, run: Callable[..., Run]) -> None:
     finding_id = the_id(held)
     assert run("history", finding_id) == (0, f"nobody has done anything about {finding_id} yet\n", "")

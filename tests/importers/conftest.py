@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
+from analytics.importers.limits import InputLimits
 from fallow.cli import main
 from fallow.lake import Lake
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+LIMITS = InputLimits(max_bytes=2**20, max_record_bytes=2**16, max_rows=10_000)
 START = datetime(2026, 11, 20, 10)  # noqa: DTZ001 (nvidia-smi writes local time)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from analytics.importers.nvidia_smi import NvidiaSmiSettings, read_file
 from fallow.errors import FallowError
-from importers.conftest import START, at, files, query
+from importers.conftest import LIMITS, START, at, files, query
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -257,7 +257,7 @@ def test_damage_never_ends_in_a_traceback_or_an_impossible_value(tmp_path: Path,
     path = tmp_path / "damaged.csv"
     path.write_bytes(text)
     with contextlib.suppress(FallowError):
-        frame, report = read_file(str(path), NvidiaSmiSettings("h", "UTC", None, None))
+        frame, report = read_file(str(path), NvidiaSmiSettings("h", "UTC", None, None, LIMITS))
         assert report.rows_kept == frame.height
         for name, top in (("gpu_util_pct", 100), ("mem_used_bytes", 2**63 - 1), ("power_w", 1e38)):
             assert name not in frame.columns or frame[name].drop_nulls().is_between(0, top).all()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from analytics.importers.nvidia_smi import NvidiaSmiSettings, read_file
 from fallow.errors import FallowError
-from importers.conftest import at, files, query
+from importers.conftest import LIMITS, at, files, query
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,7 +161,7 @@ def test_no_line_is_given_to_another_gpu(
     path = tmp_path / "log.csv"
     path.write_text(HEAD + "".join(lines))
     try:
-        frame, report = read_file(str(path), NvidiaSmiSettings("h", "UTC", interval, None))
+        frame, report = read_file(str(path), NvidiaSmiSettings("h", "UTC", interval, None, LIMITS))
     except FallowError:
         return
     assert interval != 10_000

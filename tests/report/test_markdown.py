@@ -8,8 +8,9 @@ import pytest
 
 from analytics.decide.actions import record
 from analytics.language.languages import language
-from analytics.render.report.markdown import MarkdownFormat, escape
+from analytics.render.report.markdown import MarkdownFormat
 from fallow.lake import Lake
+from fallow.outside_text import markdown_text as escape
 from tests.ledger.rows import T0
 from tests.report.conftest import BACK_S, everything
 from tests.report.html.reports import report_of

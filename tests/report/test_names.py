@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.render.report.markdown import code, escape
+from fallow.outside_text import markdown_code as code
+from fallow.outside_text import markdown_text as escape
 from tests.ledger.rows import device, fill, processes, samples
 from tests.report.conftest import HELD, HOUR
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 from analytics.decide.readiness import waiting_rules
 from analytics.language.language import Language
@@ -18,6 +17,7 @@ from analytics.report.trends import WeekFigures
 from analytics.sections.findings import notes
 from analytics.workloads.model import Finding
 from fallow.clock import HOUR_MS, format_ms
+from fallow.outside_text import json_text
 
 
 class JsonFormat:
@@ -28,7 +28,7 @@ class JsonFormat:
 
     def render(self, report: Report, language: Language) -> bytes:  # noqa: ARG002
         """The whole document."""
-        return (json.dumps(content(report), indent=2, ensure_ascii=False) + "\n").encode()
+        return (json_text(content(report)) + "\n").encode()
 
 
 def content(report: Report) -> dict[str, object]:

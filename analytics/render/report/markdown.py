@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from analytics.language.language import Language
-from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from analytics.render.report.text import for_text, written
 from analytics.report.model import Report
@@ -14,12 +12,10 @@ from analytics.sections.facts import facts
 from analytics.sections.report_sections import chapters
 from analytics.sections.section import Fold, Section
 from analytics.sections.wording import asked_for, headline, title
+from fallow.outside_text import markdown_code, markdown_text
 
 _WHOLE = 100_000
 """Characters, for what nothing is cut of: the names of GPUs, and evidence."""
-_SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~&@$"})
-_LINK = re.compile(r"(://|www\.)", re.IGNORECASE)
-"""What GitHub's Markdown turns into a link although nobody asked for one."""
 
 
 class MarkdownFormat:
@@ -33,7 +29,7 @@ class MarkdownFormat:
         said = for_text(language)
         told = (tr("{label}: {value}", label=label, value=value) for label, value in facts(report, language))
         parts = [
-            f"# {escape(said.translate(title(report)))}",
+            f"# {markdown_text(said.translate(title(report)))}",
             _listed(map(said.translate, told)),
             f"**{said.translate(report.simulated)}**" if report.simulated else "",
             _lead(said.translate(asked_for(report)), said.translate(headline(report))),
@@ -49,28 +45,15 @@ def _lead(asked: str, headline: str) -> str:
     return f"**{asked}** {headline}" if asked else f"**{headline}**"
 
 
-def escape(text: str, most: int = 400) -> str:
-    """At most so many characters, on one line, that Markdown shows as they are."""
-    literal = plain(text, most).translate(_SPECIAL)
-    return _LINK.sub(lambda found: found[0][:-1] + "\\" + found[0][-1], literal)
-
-
-def code(text: str) -> str:
-    """Text as a code span, in a fence longer than any run of backticks in it."""
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    pad = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
-
-
 def section_parts(section: Section, language: Language) -> Iterator[str]:
     """The heading, the headline, a table, a list, findings, and what to know beside."""
     said = language.translate
-    yield f"### {escape(said(section.title))}"
-    yield escape(written(section.headline, language))
+    yield f"### {markdown_text(said(section.title))}"
+    yield markdown_text(written(section.headline, language))
     yield _table(section, language)
     yield _listed(written(each, language) for each in section.lines)
     yield from (_fold(each, language) for each in section.folds)
-    yield from (escape(said(each)) for each in (section.left_out, *section.notes) if each)
+    yield from (markdown_text(said(each)) for each in (section.left_out, *section.notes) if each)
     terms = (tr("{label}: {value}", label=tr(each.name), value=each.meaning) for each in section.terms)
     yield _listed(said(each) for each in terms)
 
@@ -82,17 +65,19 @@ def _table(section: Section, language: Language) -> str:
     head = [language.translate(section.columns[place].title) for place in shown]
     rule = "|".join("---:" if section.columns[place].is_figure else "---" for place in shown)
     rows = ([written(row[place], language) for place in shown] for row in section.listed)
-    first, *others = (f"| {' | '.join(map(escape, row))} |" for row in (head, *rows))
+    first, *others = (f"| {' | '.join(map(markdown_text, row))} |" for row in (head, *rows))
     return "\n".join([first, f"|{rule}|", *others])
 
 
 def _listed(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {escape(line)}" for line in lines)
+    return "\n".join(f"- {markdown_text(line)}" for line in lines)
 
 
 def _fold(fold: Fold, language: Language) -> str:
     title = language.translate(tr("{id}: {sentence}", id=fold.key, sentence=fold.title))
     told = (tr("{label}: {value}", label=label, value=written(value, language)) for label, value in fold.facts)
     lines = [*map(language.translate, told), *(written(each, language) for each in fold.lines)]
-    command = [f"- {code(fold.command)}"] if fold.command else []
-    return "\n".join([f"#### {escape(title, _WHOLE)}", "", *(f"- {escape(each, _WHOLE)}" for each in lines), *command])
+    command = [f"- {markdown_code(fold.command)}"] if fold.command else []
+    return "\n".join(
+        [f"#### {markdown_text(title, _WHOLE)}", "", *(f"- {markdown_text(each, _WHOLE)}" for each in lines), *command]
+    )

@@ -1,0 +1,113 @@
+"""Text from outside where it is displayed: nothing hidden, nothing run, and data that come back as they were."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import json
+import unicodedata
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analytics.render.csv_text import csv_text
+from fallow.outside_text import (
+    chart_text,
+    csv_cell,
+    from_csv_cell,
+    json_text,
+    markdown_code,
+    plain,
+    visible,
+    visible_lines,
+)
+from tests.conftest import REPOSITORY
+from tests.in_process import run_in_process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HIDING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI", "BN")
+"""Classes of characters that turn the direction of text or have no width (UAX 9)."""
+
+HIDDEN = [
+    chr(code)
+    for code in range(0x110000)
+    if unicodedata.bidirectional(chr(code)) in HIDING or unicodedata.category(chr(code)) == "Cc"
+]
+
+
+def test_nothing_hidden_is_displayed() -> None:
+    for shown in (
+        plain(f"a{''.join(HIDDEN)}b", 10**6),
+        visible(f"a{''.join(HIDDEN)}b", 10**6),
+        visible_lines("".join(each for each in HIDDEN if each not in "\t\n")),
+        str(csv_cell("".join(each for each in HIDDEN if each not in "\t\n"))),
+        json_text("".join(each for each in HIDDEN if each not in "\t\n"), None),
+        chart_text("".join(HIDDEN), 10**6),
+        markdown_code("".join(HIDDEN)),
+    ):
+        assert set(shown) & set(HIDDEN) == set()
+
+
+def test_what_is_hidden_is_told_and_not_lost() -> None:
+    assert visible("gn\x1b[2J\u202e01\n") == r"gn\u{1b}[2J\u{202e}01\u{a}"
+    assert visible("a" * 5000) == "a" * 4000 + "…"
+    assert visible_lines("a\x9b\n\tb") == "a\\u{9b}\n\tb"
+    assert json.loads(json_text({"é\x85": "\u202e\U000e0041"})) == {"é\x85": "\u202e\U000e0041"}
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@a", "\t=1", "\n=1", "\uff1d1", "a;=1", "a\t+1", "'=1"])
+def test_a_cell_begins_no_formula(text: str) -> None:
+    cell = str(csv_cell(text))
+    parts = cell.replace("\t", ";").replace("\n", ";").split(";")
+    assert not any(each.startswith(("=", "+", "@", "\uff1d")) for each in parts)
+    assert not cell.startswith(("-", "\t", "\n"))
+    assert from_csv_cell(cell) == text
+
+
+@given(st.text(alphabet=st.sampled_from("'=+-@;\t\r\na\\u{5c}\x1b\u202e\uff1d")))
+def test_a_cell_reads_back_as_the_text(text: str) -> None:
+    assert from_csv_cell(str(csv_cell(text))) == text
+
+
+def test_numbers_stay_numbers() -> None:
+    assert csv_text(("figure", "=x"), [(-1.5, None), (-2, "CORP\\u0007")]) == "figure,'=x\n-1.5,\n-2,CORP\\u0007\n"
+    assert next(csv.reader(io.StringIO(csv_text(("a\n=b",), [])))) == ["a\n'=b"]
+    assert from_csv_cell("CORP\\u0007") == "CORP\\u0007"
+
+
+def test_a_label_of_a_chart_holds_no_link_and_no_value() -> None:
+    assert chart_text("<a href='//x'>%{x}", 60) == "&lt;a href='//x'&gt;&#37;{x}"
+
+
+def test_an_error_names_a_file_on_one_line_without_controls(tmp_path: Path) -> None:
+    done = run_in_process(
+        "import", "nvidia-smi", f"{tmp_path}/\x1b]0;owned\x07\n\u202egpu.csv", "--host", "h", "--lake", str(tmp_path)
+    )
+    assert done.returncode == 1
+    assert done.stderr == f"fallow: there is no file {tmp_path}/\\u{{1b}}]0;owned\\u{{7}}\\u{{a}}\\u{{202e}}gpu.csv; check the path\n"  # fmt: skip
+
+
+def test_whatever_is_printed_passes_through_one_module() -> None:
+    """And every table of CSV through another; what the simulation writes are inputs, not outputs."""
+    wrong = []
+    for file in sorted(
+        each for name in ("fallow", "analytics", "dashboard") for each in (REPOSITORY / name).rglob("*.py")
+    ):
+        name = str(file.relative_to(REPOSITORY))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            prints = called in ("print", "sys.stdout.write", "sys.stderr.write") and name != "fallow/output.py"
+            tables = called in ("csv.writer", "csv.DictWriter") and name != "analytics/render/csv_text.py"
+            if prints and not (name == "fallow/cli.py" and ast.unparse(node) in OWN_WORDS):
+                wrong.append(f"{name}:{node.lineno}: {called}")
+            if tables and "analytics/simulation/" not in name:
+                wrong.append(f"{name}:{node.lineno}: {called}")
+    assert wrong == []
+
+
+OWN_WORDS = ("print(end='', flush=True)", "print(_overview())", "print(f'fallow {__version__}')")
