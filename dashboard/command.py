@@ -10,10 +10,13 @@ from typing import Any
 from analytics.window import add_common_arguments, open_inputs
 from dashboard.access import Access
 from dashboard.access.audit import show_log
+from dashboard.access.audit_trail import Trail, trail_of
 from dashboard.access.choose import access_of
 from dashboard.access.hosts import is_loopback
+from dashboard.access.session_list import add_verb, run_sessions
 from dashboard.serving import LOOPBACK, app_of, listen
 from dashboard.wsgi import serve_workers
+from fallow.config import Config
 from fallow.errors import FallowError, UsageError
 
 _MOST_WORKERS = 64
@@ -34,10 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--insecure", action="store_true", help="show everything to everybody who can reach the address"
     )
+    add_verb(parser.add_subparsers(dest="verb", metavar="sessions", title="who is signed in"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serves until Ctrl-C or SIGTERM; SIGHUP reads the settings again."""
+    """Serves until Ctrl-C or SIGTERM, while SIGHUP reads the settings again; or does what the verb says."""
+    if args.verb:
+        return run_sessions(args)
     if not 1 <= args.workers <= _MOST_WORKERS:
         raise UsageError(f"--workers {args.workers} is no number of processes", f"give 1 to {_MOST_WORKERS}")
     show_log()
@@ -59,23 +65,23 @@ class _Pages:
     def __init__(self, args: argparse.Namespace) -> None:
         """Raises UsageError and its kinds for wrong flags and settings."""
         self._args = args
-        self._access = self._chosen()
+        self._access, self._trail = self._chosen()
 
     def make(self) -> Any:
         """The app. The window is read again with every page: `--since 7d` ends with the data as they are then, not at the start."""
-        return app_of(lambda: open_inputs(self._args), self._access)
+        return app_of(lambda: open_inputs(self._args), self._access, self._trail)
 
     def renew(self) -> None:
         """Reads the settings again; wrong ones are said and change nothing."""
         try:
-            self._access = self._chosen()
+            self._access, self._trail = self._chosen()
         except FallowError as error:
             print(f"fallow: {error}; who may ask stays as it was", file=sys.stderr, flush=True)
 
-    def _chosen(self) -> Access:
-        settings = open_inputs(self._args).settings
-        host = self._args.host
-        return access_of(settings, address=host, local=is_loopback(host), insecure=self._args.insecure)
+    def _chosen(self) -> tuple[Access, Trail]:
+        settings: Config = open_inputs(self._args).settings
+        host, trail = self._args.host, trail_of(settings.text("dashboard.audit"))
+        return access_of(settings, address=host, local=is_loopback(host), insecure=self._args.insecure), trail
 
 
 def _lake_missing(args: argparse.Namespace) -> int:

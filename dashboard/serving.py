@@ -13,6 +13,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from analytics.window import Inputs
 from dashboard.access import LOCAL, Access
+from dashboard.access.audit_trail import NoTrail, Trail
 from dashboard.access.people import VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.protection import HEALTH
@@ -40,7 +41,10 @@ class _QuietHandler(WSGIRequestHandler):
         """Requests are not logged; a failing callback logs its own traceback."""
 
 
-def app_of(open_inputs: Callable[[], Inputs], access: Access = LOCAL) -> Any:
+_NO_TRAIL = NoTrail()
+
+
+def app_of(open_inputs: Callable[[], Inputs], access: Access = LOCAL, trail: Trail = _NO_TRAIL) -> Any:
     """The dash app over what `open_inputs` names, warm: the ledger is loaded, and the first page comes at once.
 
     From then on it follows the lake.
@@ -50,7 +54,7 @@ def app_of(open_inputs: Callable[[], Inputs], access: Access = LOCAL) -> Any:
         source.refresh()
     source.look(Query(), Reader("", VIEWER))
     source.follow()
-    app = build_app(source, access)
+    app = build_app(source, access, trail)
     app.server.test_client().get(HEALTH)  # has dash set itself up
     with app.server.test_request_context("/"):
         app.index()  # registers the component libraries before two browsers ask at once
