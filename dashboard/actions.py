@@ -11,7 +11,7 @@ from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr, tr_many
-from dashboard.access.audit import audit
+from dashboard.access.audit import ACTION, REFUSED, audit, audit_first
 from dashboard.access.people import PLANNER, NotAllowedError
 from dashboard.view import View
 from fallow.clock import parse_window
@@ -20,6 +20,8 @@ from fallow.lake import Lake
 
 ACK, SUPPRESS, REOPEN, NOTE = "ack", "suppress", "reopen", "note"
 KINDS = (ACK, SUPPRESS, REOPEN, NOTE)
+_IDS_A_LINE = 100
+"""Of findings in the audit log."""
 
 _DONE = {
     ACK: ("Acknowledged {number} finding", "Acknowledged {number} findings"),
@@ -56,13 +58,13 @@ def act(view: View, wish: Wish, now_ms: int) -> ActionOutcome:
     """Records the wish, on all of its findings or on none; where others acted meanwhile it records nothing and says so.
 
     Raises NotAllowedError for whoever may not act and for findings that the reader does not see, UsageError for a wish that
-    lacks something, LakeError where it cannot be written.
+    lacks something, AuditError and LakeError where it cannot be written.
     """
     try:
         view.reader.require(PLANNER)
         ids = _own(view, wish.ids)
     except NotAllowedError:
-        _log(view, f"refused {wish.kind}", ", ".join(plain(str(each)) for each in wish.ids))
+        audit(view.reader.name, _did(view, f"refused {wish.kind}", (plain(str(each)) for each in wish.ids)), REFUSED)
         raise
     reason, expires_ms = _reason(wish), _expires_ms(wish, now_ms)
     lake = view.whole.inputs.lake.require()
@@ -76,9 +78,11 @@ def act(view: View, wish: Wish, now_ms: int) -> ActionOutcome:
         return ActionOutcome((), tr("Nothing to reopen: it is neither acknowledged nor suppressed."), dict(wish.seen))
     at_ms = after_what_is_known(now_ms, ids, before)
     actor = actor_name(view.reader.name)
+    for at in range(0, len(ids), _IDS_A_LINE):
+        audit_first(view.reader.name, _did(view, f"asks to {wish.kind}", ids[at : at + _IDS_A_LINE]), ACTION)
     done = record(lake, wish.kind, ids, actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms)
     for each in done:
-        _log(view, each.kind, f"{each.finding_id} ({each.action_id})")
+        audit(view.reader.name, _did(view, each.kind, [f"{each.finding_id} ({each.action_id})"]), ACTION)
     known = _known_by_now(lake, before, done)
     return ActionOutcome(done, _told(wish, done, known), {**wish.seen, **last_of(known, ids)})
 
@@ -164,6 +168,6 @@ def _told(wish: Wish, done: Sequence[Action], known: Mapping[str, Sequence[Actio
     return SentenceList([first, *later], "\n")
 
 
-def _log(view: View, what: str, about: str) -> None:
-    """One line for whoever looks after the pages."""
-    audit(view.reader.name, f"{what} as {view.reader.described}: {about}")
+def _did(view: View, what: str, about: Iterable[str]) -> str:
+    """In words for the audit log."""
+    return f"{what} as {view.reader.described}: {', '.join(about)}"

@@ -21,7 +21,7 @@ from analytics.language.languages import CODES, language
 from analytics.language.sentences import tr
 from analytics.render.html.answer import DaysToChoose, answer_form, answer_recorded
 from analytics.window import Inputs
-from dashboard.access.audit import audit, audit_stranger
+from dashboard.access.audit import ANSWER, audit, audit_first, audit_stranger
 from dashboard.access.hosts import AllowedHosts
 from dashboard.access.local import NOT_THIS_NAME
 from dashboard.access.rates import Allowance
@@ -97,6 +97,8 @@ class _Desk:
             until_ms = self._until_ms(found, speaks.zone)
         except UsageError as error:
             return _page(answer_form(found, self._days(speaks.zone), speaks, speaks.translate(error.message)), 400)
+        asked = f"asks to {found.verb} by a link: {', '.join(found.finding_ids)}"
+        audit_first(found.addressee, asked, ANSWER)
         with self._turn:
             done = record_answer(
                 lake, found, now_ms=self._clock.now_ms(), until_ms=until_ms, reason=request.form.get("reason", "")
@@ -132,4 +134,4 @@ def _page(content: str, status: int = 200) -> Response:
 
 def _log(found: Answer, done: Action) -> None:
     """One line for whoever looks after the pages."""
-    audit(found.addressee, f"{done.kind} by a link: {', '.join(found.finding_ids)} ({done.action_id})")
+    audit(found.addressee, f"{done.kind} by a link: {', '.join(found.finding_ids)} ({done.action_id})", ANSWER)

@@ -12,7 +12,8 @@ from flask import send_from_directory
 
 from analytics.sections.palette import palette
 from dashboard.access import LOCAL, Access
-from dashboard.access.audit import audit
+from dashboard.access.audit import REFUSED, TRAIL, audit
+from dashboard.access.audit_trail import NO_TRAIL, Trail
 from dashboard.access.rates import USUAL, Rates
 from dashboard.answers import serve_answers
 from dashboard.error_panels import (
@@ -39,8 +40,8 @@ _CHARTS_LIBRARY = "/_dash-component-suites/plotly/package_data/plotly.min.js"
 _INDEX = _FILES.joinpath("index.html").read_text(encoding="utf-8")
 
 
-def build_app(source: LakeSource, access: Access = LOCAL, rates: Rates = USUAL) -> Any:
-    """The app over a source; its `server` is the WSGI application. `access` finds out who asks."""
+def build_app(source: LakeSource, access: Access = LOCAL, rates: Rates = USUAL, trail: Trail = NO_TRAIL) -> Any:
+    """The app over a source; its `server` is the WSGI application. `access` finds out who asks, `trail` keeps the audit log."""
     app = Dash(
         "dashboard",
         title="fallow: GPU waste",
@@ -56,6 +57,7 @@ def build_app(source: LakeSource, access: Access = LOCAL, rates: Rates = USUAL) 
         add_log_handler=False,
         on_error=partial(_failed, source),
     )
+    app.server.config[TRAIL] = trail
     app.layout = frame
     _connect(app, source, access)
     connect_bar(app)
@@ -142,7 +144,9 @@ def _page(view: View, scheme: str, path: str) -> list[Any]:
         return [missing_page_panel(view.language, path)]
     if not view.reader.may(page.role):
         audit(
-            view.reader.name, f"refused the page {page.path} as {view.reader.described}: it takes the role {page.role}"
+            view.reader.name,
+            f"refused the page {page.path} as {view.reader.described}: it takes the role {page.role}",
+            REFUSED,
         )
         return [forbidden_page_panel(view.language, page.role)]
     # figures are kept with the page: a second reader waits for nothing

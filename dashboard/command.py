@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 from analytics.window import add_common_arguments, open_inputs
 from dashboard.access import Access
 from dashboard.access.audit import show_log
+from dashboard.access.audit_trail import Trail, trail_of
 from dashboard.access.choose import access_of
 from dashboard.access.hosts import is_loopback
 from dashboard.access.rates import Rates, rates_of
+from dashboard.access.session_list import add_verb, run_sessions
 from dashboard.front import Limits, limits_of
 from dashboard.serving import LOOPBACK, app_of, listen
 from dashboard.wsgi import serve_workers
+from fallow.config import Config
 from fallow.errors import FallowError, UsageError
 from fallow.output import say
 
@@ -37,10 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--insecure", action="store_true", help="show everything to everybody who can reach the address"
     )
+    add_verb(parser.add_subparsers(dest="verb", metavar="sessions", title="who is signed in"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serves until Ctrl-C or SIGTERM; SIGHUP reads the settings again."""
+    """Serves until Ctrl-C or SIGTERM, while SIGHUP reads the settings again; or does what the verb says."""
+    if args.verb:
+        return run_sessions(args)
     if not 1 <= args.workers <= _MOST_WORKERS:
         raise UsageError(f"--workers {args.workers} is no number of processes", f"give 1 to {_MOST_WORKERS}")
     show_log()
@@ -53,33 +60,46 @@ def run(args: argparse.Namespace) -> int:
     return serve_workers(pages.make, pages.renew, pages.limits, listening, workers=args.workers)
 
 
+@dataclass(frozen=True)
+class _Chosen:
+    """What the flags and settings say of who may come in, how often, and what is kept of it."""
+
+    access: Access
+    rates: Rates
+    trail: Trail
+    limits: Limits
+
+
 class _Pages:
     """What the flags ask for, with the access that the settings gave when they were last right."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         """Raises UsageError and its kinds for wrong flags and settings."""
         self._args = args
-        self._access, self._limits, self._rates = self._chosen()
+        self._chosen = self._choose()
 
     def make(self) -> Any:
         """The app. The window is read again with every page: `--since 7d` ends with the data as they are then, not at the start."""
-        return app_of(lambda: open_inputs(self._args), self._access, self._rates, workers=self._args.workers)
+        chosen = self._chosen
+        return app_of(
+            lambda: open_inputs(self._args), chosen.access, chosen.rates, chosen.trail, workers=self._args.workers
+        )
 
     def limits(self) -> Limits:
-        return self._limits
+        return self._chosen.limits
 
     def renew(self) -> None:
         """Reads the settings again; wrong ones are said and change nothing."""
         try:
-            self._access, self._limits, self._rates = self._chosen()
+            self._chosen = self._choose()
         except FallowError as error:
             say(f"{error}; who may ask stays as it was")
 
-    def _chosen(self) -> tuple[Access, Limits, Rates]:
-        settings = open_inputs(self._args).settings
+    def _choose(self) -> _Chosen:
+        settings: Config = open_inputs(self._args).settings
         host = self._args.host
         access = access_of(settings, address=host, local=is_loopback(host), insecure=self._args.insecure)
-        return access, limits_of(settings), rates_of(settings)
+        return _Chosen(access, rates_of(settings), trail_of(settings.text("dashboard.audit")), limits_of(settings))
 
 
 def _lake_missing(args: argparse.Namespace) -> int:

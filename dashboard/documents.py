@@ -12,6 +12,7 @@ from analytics.delivery.content import edition_name
 from analytics.render.report import FORMATS
 from analytics.report.model import Asked, Report, edition_of
 from analytics.report.weeks import Week, parse_week, week_of
+from dashboard.access.audit import audit_export
 from dashboard.error_panels import in_a_line, language_of
 from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem, View
@@ -88,6 +89,7 @@ def serve_documents(server: Any, source: LakeSource) -> None:
             return Response("fallow: there is no such format\n", status=404, mimetype="text/plain")
 
         def made(view: View) -> Response:
+            audit_export(view.reader, f"/report/download/{name}", request.query_string.decode(errors="replace"))
             week = chosen_week(view)
             content = form.render(edition(view, week), view.language)
             named = f'attachment; filename="{file_name(view, week, form.suffix)}"'

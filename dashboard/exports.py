@@ -19,6 +19,8 @@ from analytics.render.opportunities_json import COLUMNS as OPPORTUNITY_COLUMNS
 from analytics.render.opportunities_json import opportunity_row
 from analytics.report import gpu_table as by_gpu
 from analytics.workloads.model import Finding
+from dashboard.access.audit import audit_export
+from dashboard.access.audit_trail import AuditError
 from dashboard.decisions import opportunities_of
 from dashboard.error_panels import in_a_line, language_of
 from dashboard.source import LakeSource, view_of
@@ -122,6 +124,10 @@ def serve_exports(server: Any, source: LakeSource) -> None:
         if isinstance(look, Problem):
             said = in_a_line(language_of(source, search), look.message, look.hint)
             return Response(f"fallow: {said}\n", status=409, mimetype="text/plain")
+        try:
+            audit_export(look.reader, f"/export/{name}.{kind}", search)
+        except AuditError as error:
+            return Response(f"fallow: {error}\n", status=503, mimetype="text/plain")
         content = as_csv(EXPORTS[name](look)) if kind == "csv" else as_parquet(EXPORTS[name](look))
         kinds = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
         return Response(

@@ -14,7 +14,7 @@ from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from analytics.report.model import Report
 from analytics.report.weeks import Week
-from dashboard.access.audit import audit
+from dashboard.access.audit import REFUSED, SENDING, audit, audit_first
 from dashboard.access.people import PLANNER, NotAllowedError
 from dashboard.documents import chosen_week, edition
 from dashboard.error_panels import in_a_line, language_of
@@ -129,14 +129,15 @@ def send_tried(source: LakeSource, search: str | None, tried: Mapping[str, Any])
             return SendingAnswer(html.P(view.translate(tr("Try it first: the choice has changed since."))))
         order = _order(view, targets)
         about = f"the report of {order.week}"
-        _log(view, "asks to send", f"{about} to {', '.join(targets)}")
+        audit_first(view.reader.name, _did(view, "asks to send", f"{about} to {', '.join(targets)}"), SENDING)
         try:
             said = send_order(view.whole.inputs, order, _maker(view))
         except FallowError as error:
-            _log(view, "did not send", f"{about}: {error.message}")
+            audit(view.reader.name, _did(view, "did not send", f"{about}: {error.message}"), SENDING)
             raise
         for each in said:
-            _log(view, "sending", f"{about} to {each.target}: {ENGLISH.translate(each.sentence)}")
+            became = ENGLISH.translate(each.sentence)
+            audit(view.reader.name, _did(view, "sending", f"{about} to {each.target}: {became}"), SENDING)
         return SendingAnswer(_list(view, said))
 
     return _asked(source, search, carried_out)
@@ -158,13 +159,13 @@ def _require(view: View) -> None:
     try:
         view.reader.require(PLANNER)
     except NotAllowedError:
-        _log(view, "refused sending", "a report")
+        audit(view.reader.name, _did(view, "refused sending", "a report"), REFUSED)
         raise
 
 
-def _log(view: View, what: str, about: str) -> None:
-    """One line for whoever looks after the pages."""
-    audit(view.reader.name, f"{what} as {view.reader.described}: {about}")
+def _did(view: View, what: str, about: str) -> str:
+    """In words for the audit log."""
+    return f"{what} as {view.reader.described}: {about}"
 
 
 def _order(view: View, targets: Sequence[str]) -> Order:

@@ -11,6 +11,7 @@ from typing import Any
 
 from analytics.window import Inputs
 from dashboard.access import LOCAL, Access
+from dashboard.access.audit_trail import NO_TRAIL, Trail
 from dashboard.access.people import VIEWER, Reader
 from dashboard.access.rates import USUAL, Rates
 from dashboard.app import build_app
@@ -32,7 +33,10 @@ _PATIENCE_S = 15.0
 """How long a reader waits for an answer before they are told that it takes long."""
 
 
-def app_of(open_inputs: Callable[[], Inputs], access: Access = LOCAL, rates: Rates = USUAL, *, workers: int = 1) -> Any:
+def app_of(
+    open_inputs: Callable[[], Inputs], access: Access = LOCAL, rates: Rates = USUAL, trail: Trail = NO_TRAIL,
+    *, workers: int = 1,
+) -> Any:  # fmt: skip
     """The dash app over what `open_inputs` names, warm: the ledger is loaded, and the first page comes at once.
 
     From then on it follows the lake. `workers` processes share the memory that the settings allow.
@@ -43,7 +47,7 @@ def app_of(open_inputs: Callable[[], Inputs], access: Access = LOCAL, rates: Rat
         source.refresh()
     source.look(Query(), Reader("", VIEWER))
     source.follow()
-    app = build_app(source, access, rates)
+    app = build_app(source, access, rates, trail)
     app.server.test_client().get(HEALTH)  # has dash set itself up
     with app.server.test_request_context("/"):
         app.index()  # registers the component libraries before two browsers ask at once

@@ -1,25 +1,99 @@
-"""The audit log: one line per action, and how `fallow dashboard` shows it."""
+"""The audit log: one line for each thing that somebody did, and how `fallow dashboard` shows it.
+
+Every line goes to standard error, in words, and to the trail that dashboard.audit names, as JSON. What changes something asks
+first (`audit_first`): where the trail cannot be written nothing is done.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import time
 
+from flask import current_app, has_app_context, has_request_context, request
+
 from analytics.language.plain_text import plain
+from dashboard.access.audit_trail import NO_TRAIL, AuditError, Trail
+from dashboard.access.people import Reader
+from fallow.clock import SystemClock, format_ms
 
 AUDIT = logging.getLogger(__name__)
+_LOG = logging.getLogger(f"{__name__}.failed")
+
+TRAIL = "FALLOW_AUDIT_TRAIL"
+"""Where the app's own configuration has the trail."""
+
+SIGN_IN, SIGN_OUT, REFUSED, REVOCATION = "sign-in", "sign-out", "refused", "revocation"
+ACTION, ANNOTATION, EXPORT, SENDING, ANSWER = "action", "annotation", "export", "sending", "answer"
 
 _LONGEST = 4000
+_LONGEST_NAME = 300
 
 
-def audit(who: str, did: str) -> None:
-    """Writes down that somebody did something, such as `ann: signed in as planner`."""
+def audit(who: str, did: str, event: str) -> None:
+    """Writes down that somebody did something, such as `ann: signed in as planner`; that it fails is logged."""
     AUDIT.info("%s: %s", _named(who), did)
+    with contextlib.suppress(OSError):
+        _write(audit_line(event, who, did))
+
+
+def audit_first(who: str, did: str, event: str) -> None:
+    """The same before it is done; raises AuditError where it cannot be written, and then it must not be done."""
+    AUDIT.info("%s: %s", _named(who), did)
+    try:
+        _write(audit_line(event, who, did), sync=True)
+    except OSError as error:
+        raise AuditError(
+            "nothing was done: the audit log cannot be written", "ask who runs these pages; reading goes on"
+        ) from error
+
+
+def audit_export(reader: Reader, path: str, search: str) -> None:
+    """Before somebody takes a file along; raises AuditError where that cannot be written, and then they get none."""
+    asked = plain(f"{path}?{search}" if search else path, 500)
+    audit_first(reader.name, f"takes {asked} as {reader.described}", EXPORT)
 
 
 def audit_stranger(address: str | None, did: str) -> None:
     """The same of somebody of whom only the address is known, such as `somebody at 10.0.3.7: was refused /`."""
     AUDIT.info("somebody at %s: %s", plain(address or "an unknown address"), did)
+    with contextlib.suppress(OSError):
+        _write(audit_line(REFUSED, None, did))
+
+
+def _write(line: str, *, sync: bool = False) -> None:
+    try:
+        trail().write(line, sync=sync)
+    except OSError as error:
+        _LOG.error("the audit log cannot be written: %s", error.strerror or error)
+        raise
+
+
+def audit_line(event: str, who: str | None, did: str) -> str:
+    """One line of JSON in ASCII: no name can end it, and none can hide in it."""
+    return json.dumps(
+        {
+            "time": format_ms(SystemClock().now_ms()),
+            "event": event,
+            "who": None if who is None else who[:_LONGEST_NAME],
+            "address": request.remote_addr if has_request_context() else None,
+            # what a proxy or whoever asks says of where it came from: nobody checks it
+            "forwarded_for": _forwarded_for() if has_request_context() else None,
+            "did": did[:_LONGEST],
+        }
+    )
+
+
+def _forwarded_for() -> str | None:
+    said = request.headers.get("X-Forwarded-For")
+    return None if said is None else said[:_LONGEST_NAME]
+
+
+def trail() -> Trail:
+    """That of the app that answers."""
+    found: Trail = current_app.config.get(TRAIL, NO_TRAIL) if has_app_context() else NO_TRAIL
+    return found
 
 
 def _named(who: str) -> str:

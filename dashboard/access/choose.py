@@ -11,6 +11,8 @@ from dashboard.access.directory import Directory
 from dashboard.access.hosts import AllowedHosts
 from dashboard.access.local import Insecure
 from dashboard.access.proxy import Proxy
+from dashboard.access.session_store import store_in
+from fallow.clock import Clock, SystemClock
 from fallow.config import Config
 from fallow.errors import ConfigError, MissingExtraError, UsageError
 from fallow.keys import read_key
@@ -19,7 +21,7 @@ _RANDOM_KEY = secrets.token_bytes(32)
 """Of this start: a reload and all worker processes share it."""
 
 
-def access_of(settings: Config, *, address: str, local: bool, insecure: bool) -> Access:
+def access_of(settings: Config, *, address: str, local: bool, insecure: bool, clock: Clock | None = None) -> Access:
     """What the settings ask for at an address; `local` is one that only this machine reaches.
 
     Raises UsageError where nothing says who may ask, and ConfigError for settings that cannot be used.
@@ -53,7 +55,7 @@ def access_of(settings: Config, *, address: str, local: bool, insecure: bool) ->
             "dashboard.hosts is missing",
             "name the hosts that the provider may send people back to, as browsers see them",
         )
-    return _sign_in(settings, hosts, people)
+    return _sign_in(settings, hosts, people, clock or SystemClock())
 
 
 def _asked(settings: Config, *keys: str) -> bool:
@@ -65,7 +67,7 @@ def _asked(settings: Config, *keys: str) -> bool:
     return bool(given)
 
 
-def _sign_in(settings: Config, hosts: AllowedHosts, people: Directory) -> Access:
+def _sign_in(settings: Config, hosts: AllowedHosts, people: Directory, clock: Clock) -> Access:
     try:
         from dashboard.access.oidc import SignIn  # an extra of its own
         from dashboard.access.provider import Provider
@@ -91,9 +93,12 @@ def _sign_in(settings: Config, hosts: AllowedHosts, people: Directory) -> Access
         provider,
         hosts,
         people,
+        store_in(settings.text("dashboard.state")),
         key=read_key(key_file, "dashboard.session_key_file") if key_file else _RANDOM_KEY,
-        lasts_s=settings.integer("dashboard.session") // 1000,
+        lasts_ms=settings.integer("dashboard.session"),
+        idle_ms=settings.integer("dashboard.session_idle"),
         claims=(settings.text("dashboard.oidc_user_claim"), settings.text("dashboard.oidc_groups_claim")),
+        clock=clock,
     )
 
 

@@ -39,11 +39,6 @@ class Directory:
         role, team = rows.get(("user", name)) or next(by_group, None) or rows.get(("default", "")) or self._default
         return None if role == NONE else Reader(name, role, team)
 
-    def known(self, groups: Collection[str]) -> list[str]:
-        """The groups that have a line in the file."""
-        rows = self._current()
-        return [group for group in groups if ("group", group) in rows]
-
     def _current(self) -> _Rows:
         with self._lock:
             if (stamp := self._stamp_now()) != self._stamp:

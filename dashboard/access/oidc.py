@@ -1,76 +1,35 @@
-"""Sign-in with OpenID Connect: authorization code flow with PKCE, state and nonce, and signed session cookies."""
+"""Sign-in with OpenID Connect: authorization code flow with PKCE, state and nonce, and sessions."""
 
 from __future__ import annotations
 
-import hashlib
+import logging
 import secrets
 from typing import Any
 from urllib.parse import quote
 
 from flask import Request, redirect
-from itsdangerous import BadSignature, URLSafeTimedSerializer
-from werkzeug.wrappers import Response
 from werkzeug.wrappers import Response as AnyResponse
 
 from dashboard.access import RETURN
-from dashboard.access.audit import audit
+from dashboard.access.audit import SIGN_IN, audit
+from dashboard.access.cookies import Cookie
 from dashboard.access.directory import Directory
 from dashboard.access.hosts import AllowedHosts, is_loopback
 from dashboard.access.local import NOT_THIS_NAME
 from dashboard.access.people import Reader
 from dashboard.access.provider import Provider, ProviderError
 from dashboard.access.refusal import answer, refuse
+from dashboard.access.session_store import Session, SessionStore, SessionStoreError
+from dashboard.access.sessions import Sessions
+from fallow.clock import MINUTE_MS, Clock
 
-
-class Cookie:
-    """One kind of signed cookie. `context` is part of the signature, so that another provider's cookie is invalid."""
-
-    def __init__(self, kind: str, key: bytes, context: str, lasts_s: int) -> None:
-        self._kind = kind
-        self._lasts_s = lasts_s
-        self._seal = URLSafeTimedSerializer(
-            key, salt=f"fallow {kind} {context}", signer_kwargs={"digest_method": hashlib.sha256}
-        )
-
-    def read(self, request: Request, part: str = "") -> Any:
-        """The content; None if there is none, it is too old, or its signature is wrong."""
-        sealed = request.cookies.get(self._name(request, part), "")
-        try:
-            return self._seal.loads(sealed, max_age=self._lasts_s)
-        except BadSignature:  # SignatureExpired is one
-            return None
-
-    def put(self, response: Response, request: Request, content: Any, part: str = "") -> None:
-        """Sets it: no script can read it, and other sites' pages send it only by following a link."""
-        response.set_cookie(
-            self._name(request, part),
-            str(self._seal.dumps(content)),
-            max_age=self._lasts_s,
-            path="/",
-            secure=not is_loopback(request.host),
-            httponly=True,
-            samesite="Lax",
-        )
-
-    def drop(self, response: Response, request: Request, part: str = "") -> None:
-        response.delete_cookie(
-            self._name(request, part),
-            path="/",
-            secure=not is_loopback(request.host),
-            httponly=True,
-            samesite="Lax",
-        )
-
-    def _name(self, request: Request, part: str) -> str:
-        # browsers accept `__Host-` only over TLS and from this very host: no other host can set it
-        prefix = "" if is_loopback(request.host) else "__Host-"
-        return f"{prefix}fallow-{self._kind}{part and '-'}{part}"
-
+_LOG = logging.getLogger(__name__)
 
 OUT = "/sign-out"
 
-_ON_THE_WAY_S = 600
+_ON_THE_WAY_MS = 10 * MINUTE_MS
 _LONGEST = 300
+_MOST_GROUPS, _LONGEST_GROUP = 2000, 1000
 _AS_IT_IS = "!$%&'()*+,/:;=?@"
 """Characters of a query that stay unquoted, besides letters, digits and `_.-~`."""
 _NO_PAGE = ("/_dash", "/assets/", "/export/")
@@ -86,33 +45,46 @@ class SignIn:
         provider: Provider,
         hosts: AllowedHosts,
         people: Directory,
+        store: SessionStore,
         *,
         key: bytes,
-        lasts_s: int,
+        lasts_ms: int,
+        idle_ms: int,
         claims: tuple[str, str],
+        clock: Clock,
     ) -> None:
-        """`key` signs the cookies; `claims` names the claims that hold the user and the groups."""
+        """`key` signs the cookies; `claims` names the claims that hold the user and the groups.
+
+        A session lasts at most `lasts_ms`, and `idle_ms` without a request.
+        """
         context = f"{provider.issuer} {provider.client_id}"
         self._provider, self._hosts, self._people = provider, hosts, people
         self._user_claim, self._groups_claim = claims
-        self._session = Cookie("session", key, context, lasts_s)
-        self._way = Cookie("sign-in", key, context, _ON_THE_WAY_S)
+        self._sessions = Sessions(store, key, context, lasts_ms=lasts_ms, idle_ms=idle_ms, clock=clock)
+        self._way = Cookie("sign-in", key, context, _ON_THE_WAY_MS, clock)
 
     def admit(self, request: Request) -> Reader | AnyResponse:
         """The person, a redirect to the provider, 401 or 403."""
         if not self._hosts.allow(request.host):
             return refuse(request, NOT_THIS_NAME)
-        if request.path == RETURN:
-            return self._returned(request)
-        if request.path == OUT:
-            return self._out(request)
-        session = self._session.read(request)
+        try:
+            if request.path == RETURN:
+                return self._returned(request)
+            if request.path == OUT:
+                return self._out(request)
+            session = self._sessions.current(request)
+        except SessionStoreError as error:
+            _LOG.error("%s", error)
+            lacking = "you are still signed in" if request.path == OUT else "it is not known who is signed in"
+            return answer(f"fallow: {lacking}; try again, or ask who runs these pages\n", 503)
         if session is None:
             return self._send(request) if _is_page(request) else answer("fallow: sign in first\n", 401)
-        found = self._people.person(session["user"], session["groups"])
-        if found is None:
-            return refuse(request, _no_role(session["user"]), who=session["user"], why="no role")
-        return found
+        return self._person(request, session)
+
+    def _person(self, request: Request, session: Session) -> Reader | AnyResponse:
+        """Who it is by the people's file as it is now: a role that is taken away counts at once."""
+        found = self._people.person(session.user, session.groups)
+        return found or refuse(request, _no_role(session.user), who=session.user, why="no role")
 
     def _send(self, request: Request) -> AnyResponse:
         """Redirects to the provider; state, nonce and verifier stay in a cookie until the return."""
@@ -129,7 +101,8 @@ class SignIn:
     def _returned(self, request: Request) -> AnyResponse:
         """Handles the return from the provider: starts a session or refuses."""
         state = request.args.get("state", "")
-        wanted = self._way.read(request, state[:8])
+        way = self._way.read(request, state[:8])
+        wanted = None if way is None else way.content
         if wanted is None or not secrets.compare_digest(wanted["state"].encode(), state.encode()):
             return refuse(
                 request, "this sign-in is too old or began elsewhere; open the pages again", why="wrong state"
@@ -156,14 +129,13 @@ class SignIn:
             return refuse(request, "your address is not verified", who=user, why="email_verified is not true")
         groups = claims.get(self._groups_claim) or []
         groups = [groups] if isinstance(groups, str) else groups
-        # only those that matter: browsers keep no cookie above 4 kB
-        known = self._people.known([each for each in groups if isinstance(each, str)])
+        known = tuple(each for each in groups if isinstance(each, str) and len(each) <= _LONGEST_GROUP)[:_MOST_GROUPS]
         person = self._people.person(user, known)
         if person is None:
             return refuse(request, _no_role(user), who=user, why="no role")
-        audit(user, f"signed in as {person.described}")
         response = redirect(wanted["back"], 302)
-        self._session.put(response, request, {"user": user, "groups": known})
+        self._sessions.begin(request, response, user, known)
+        audit(user, f"signed in as {person.described}", SIGN_IN)
         self._way.drop(response, request, state[:8])
         response.headers["Cache-Control"] = "no-store"
         return response
@@ -171,10 +143,8 @@ class SignIn:
     def _out(self, request: Request) -> AnyResponse:
         if request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site"):
             return refuse(request, "another site may not sign you out")
-        if (session := self._session.read(request)) is not None:
-            audit(session["user"], "signed out")
         response = answer("You are signed out of these pages. The sign-in service may still know you.\n")
-        self._session.drop(response, request)
+        self._sessions.end(request, response)
         return response
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from flask import Request, Response
 
-from dashboard.access.audit import audit
+from dashboard.access.audit import SIGN_IN, audit
 from dashboard.access.directory import Directory
 from dashboard.access.hosts import AllowedHosts, Proxies
 from dashboard.access.local import NOT_THIS_NAME
@@ -71,4 +71,4 @@ class Proxy:
         """Logs the first visit since the start, and the first with another role."""
         if found not in self._seen and len(self._seen) < _MOST_SEEN:
             self._seen.add(found)
-            audit(found.name, f"came through the proxy as {found.described}")
+            audit(found.name, f"came through the proxy as {found.described}", SIGN_IN)

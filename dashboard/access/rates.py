@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from flask import Request, Response
 
-from dashboard.access.audit import audit
+from dashboard.access.audit import REFUSED, audit
 from dashboard.access.refusal import answer
 from fallow.clock import MINUTE_MS, Clock, SystemClock
 from fallow.config import Config
@@ -73,7 +73,7 @@ class Gate:
 
     def _wait(self, who: str) -> Response:
         if self._logged.take(who):
-            audit(who, "asks too often and is told to wait")
+            audit(who, "asks too often and is told to wait", REFUSED)
         rest_s = math.ceil((MINUTE_MS - self._clock.now_ms() % MINUTE_MS) / 1000)
         found = answer(f"fallow: too many requests; try again in {rest_s} s\n", 429)
         found.headers["Retry-After"] = str(rest_s)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from flask import Request, Response
 
 from analytics.delivery.links import PATH
-from dashboard.access.audit import audit, audit_stranger
+from dashboard.access.audit import REFUSED, audit, audit_stranger
 
 
 def refuse(request: Request, sentence: str, *, who: str = "", why: str = "", status: int = 403) -> Response:
     """A plain-text answer; the log names the user, or else their address, and the reason."""
     did = f"was refused {_shown(request.path)}: {why or sentence}"
     if who:
-        audit(who, did)
+        audit(who, did, REFUSED)
     else:
         audit_stranger(request.remote_addr, did)
     return answer(f"fallow: {sentence}\n", status)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from analytics.window import Inputs, open_inputs
+from dashboard.access.audit_trail import NoTrail, Trail
 from dashboard.access.people import PLANNER, VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.query import Query
@@ -39,12 +40,13 @@ class Pages:
     lake: Lake
     config: Path
     who: Reader
+    trail: Trail = field(default_factory=NoTrail)
     app: Any = field(init=False)
     source: LakeSource = field(init=False)
 
     def __post_init__(self) -> None:
         self.source = LakeSource(self.inputs)
-        self.app = build_app(self.source, As(self.who))
+        self.app = build_app(self.source, As(self.who), self.trail)
         self.client = self.app.server.test_client()
 
     def inputs(self) -> Inputs:
@@ -106,8 +108,8 @@ class Held:
     lake: Lake
     config: Path
 
-    def pages(self, who: Reader = PLAN) -> Pages:
-        return Pages(self.lake, self.config, who)
+    def pages(self, who: Reader = PLAN, trail: Trail | None = None) -> Pages:
+        return Pages(self.lake, self.config, who, trail or NoTrail())
 
     def finding(self, gpu: str) -> Finding:
         """The one that says the GPU is held."""

@@ -62,10 +62,6 @@ def test_without_a_kind_column_all_are_users(file: Path) -> None:
     assert Directory(str(file), "none").person("ann") == Reader("ann", VIEWER, "nlp")
 
 
-def test_only_groups_of_the_file_matter(file: Path) -> None:
-    assert Directory(str(file), "none").known(["x", "vision", "ann"]) == ["vision"]
-
-
 @pytest.mark.parametrize(("line", "words"), [
     ("user,ann,viewer,", "line 9: user ann is named in line 3 already"),
     ("user,eve,boss,", "line 9: role 'boss' is none of viewer, planner, admin, none"),

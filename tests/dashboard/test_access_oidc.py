@@ -14,6 +14,7 @@ import pytest
 import requests
 from joserfc.jwk import RSAKey
 
+from dashboard.access.audit_trail import trail_of
 from dashboard.access.choose import access_of
 from dashboard.access.oidc import OUT, RETURN
 from dashboard.app import build_app
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from flask.testing import FlaskClient
     from werkzeug.test import TestResponse
 
+    from fallow.clock import Clock
     from fallow.lake import Lake
 
 NAMED = {"Host": "gpus.example.org", "Accept": "text/html"}
@@ -59,10 +61,11 @@ def settings(idp: Provider, tmp_path: Path) -> dict[str, str]:
 def client_of(settings: dict[str, str], fleet_lake: Lake) -> Callable[..., FlaskClient]:
     """The pages behind a sign-in; flags are further settings."""
 
-    def make(**changes: str) -> FlaskClient:
+    def make(clock: Clock | None = None, **changes: str) -> FlaskClient:
         loaded = config.load(settings | {f"dashboard.{name}": value for name, value in changes.items()}, None, {})
-        access = access_of(loaded, address="0.0.0.0", local=False, insecure=False)  # noqa: S104  # nothing is bound
-        client: FlaskClient = build_app(LakeSource(lambda: inputs_of(fleet_lake)), access).server.test_client()
+        access = access_of(loaded, address="0.0.0.0", local=False, insecure=False, clock=clock)  # noqa: S104  # not bound
+        app = build_app(LakeSource(lambda: inputs_of(fleet_lake)), access, trail_of(loaded.text("dashboard.audit")))
+        client: FlaskClient = app.server.test_client()
         return client
 
     return make
@@ -387,6 +390,7 @@ def test_a_session_is_good_in_every_process_and_after_a_restart(
     (tmp_path / "key").write_text(secrets.token_hex(32))
     variables = {f"FALLOW_{name.replace('.', '_').upper()}": value for name, value in settings.items()}
     variables["FALLOW_DASHBOARD_SESSION_KEY_FILE"] = str(tmp_path / "key")
+    variables["FALLOW_DASHBOARD_STATE"] = str(tmp_path / "state")
     flags = ("dashboard", "--lake", fleet_lake.root, "--port", "0", "--workers", "2")
     with requests.Session() as browser:
         with serving(*flags, **variables) as (_, address):

@@ -218,7 +218,8 @@ def test_the_audit_has_a_line_for_each(held: Held, audited: list[str]) -> None:
     held.pages(eve).press("ack", *ids)
     actions = load_actions(held.lake)
     assert audited == [
-        f'"eve root (admin)": ack as {eve.described}: {each} ({actions[each][0].action_id})' for each in ids
+        f'"eve root (admin)": asks to ack as {eve.described}: {", ".join(ids)}',
+        *(f'"eve root (admin)": ack as {eve.described}: {each} ({actions[each][0].action_id})' for each in ids),
     ]
 
 

@@ -134,7 +134,8 @@ def test_still_needed_until_a_day(site: Site, caplog: pytest.LogCaptureFixture) 
     assert (action.kind, action.actor, action.reason) == ("suppress", "ann@example.org", "a paper is due")
     assert action.expires_ms == (NOW_MS // DAY_MS + 4) * DAY_MS
     assert action.channel == site.answer().channel
-    [line] = caplog.messages
+    asked, line = caplog.messages
+    assert asked == f"ann@example.org: asks to keep by a link: {', '.join(site.answer().finding_ids)}"
     assert line == f"ann@example.org: suppress by a link: {action.finding_id} ({action.action_id})"
 
 

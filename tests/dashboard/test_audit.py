@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dashboard.access.audit import audit
+from dashboard.access.audit import ACTION, audit
 from dashboard.sending import send_tried
 from fallow.lake import Lake
 from tests.conftest import run_python
@@ -24,7 +24,7 @@ SAYS = """
 import logging
 from dashboard.access.audit import audit, show_log
 show_log(); show_log()
-audit("ann\\n2026-01-01T00:00:00Z audit: eve", "did\\x1b[31m this\\u202e")
+audit("ann\\n2026-01-01T00:00:00Z audit: eve", "did\\x1b[31m this\\u202e", "action")
 logging.getLogger("dashboard.pages").warning("odd")
 logging.getLogger("dashboard.pages").info("not shown")
 logging.getLogger("others").info("not shown")
@@ -56,7 +56,7 @@ def test_a_line_each_and_no_name_makes_two_of_one() -> None:
 ])  # fmt: skip
 def test_a_name_does_not_pass_for_what_somebody_did(who: str, said: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "dashboard.access.audit"):
-        audit(who, "did it")
+        audit(who, "did it", ACTION)
     assert caplog.messages == [said]
 
 

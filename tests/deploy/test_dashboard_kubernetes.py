@@ -75,6 +75,7 @@ def test_the_settings_of_the_map_are_a_sign_in(tmp_path: Path, pod: dict[str, An
     mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
     assert (mounts["config"], mounts["secret"]) == ("/etc/fallow", "/etc/fallow-secret")
     assert {each["name"] for each in pod["volumes"]} == set(mounts)
+    (tmp_path / mounts["state"][1:]).mkdir(parents=True)
     data = document("config.yaml")["data"]
     for name in ("etc/fallow", "etc/fallow-secret"):
         (tmp_path / name).mkdir(parents=True)
@@ -82,9 +83,12 @@ def test_the_settings_of_the_map_are_a_sign_in(tmp_path: Path, pod: dict[str, An
     (tmp_path / "etc/fallow-secret/client-secret").write_text("x")
     (tmp_path / "etc/fallow-secret/session-key").write_text("x" * 64)
     settings = tmp_path / "etc/fallow/fallow.toml"
-    settings.write_text(data["fallow.toml"].replace('"/etc/', f'"{tmp_path}/etc/'))
+    settings.write_text(
+        data["fallow.toml"].replace('"/etc/', f'"{tmp_path}/etc/').replace('"/var/', f'"{tmp_path}/var/')
+    )
     loaded = config.load({}, str(settings), {})
     assert isinstance(access_of(loaded, address="0.0.0.0", local=False, insecure=False), SignIn)  # noqa: S104  # not bound
+    assert (tmp_path / mounts["state"][1:] / "sessions.sqlite").is_file()
 
 
 def test_health_is_asked_where_it_is_answered(container: dict[str, Any]) -> None:

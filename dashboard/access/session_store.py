@@ -1,0 +1,173 @@
+"""Sessions on the server, in a SQLite file that all processes share: a session that is not in it is over, whatever a cookie says."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import sqlite3
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from fallow.errors import ConfigError, FallowError
+
+FILE = "sessions.sqlite"
+_PATIENCE_S = 5.0
+
+_TABLE = """
+create table if not exists session (
+    digest text primary key,       -- SHA-256 of the id in the cookie: who reads this file can be nobody
+    user text not null,
+    groups text not null,          -- JSON
+    address text not null,         -- where the sign-in came from
+    began_ms integer not null,
+    ends_ms integer not null,
+    serial integer not null,       -- of the newest cookie that came back
+    seen_ms integer not null       -- when that first came
+)
+"""
+_COLUMNS = "digest, user, groups, address, began_ms, ends_ms, serial, seen_ms"
+
+
+class SessionStoreError(FallowError):
+    """The file of the sessions cannot be read or written."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """One sign-in of one browser. Times in ms; `seen_ms` is when the cookie of number `serial` first came back."""
+
+    digest: str
+    user: str
+    groups: tuple[str, ...]
+    address: str
+    began_ms: int
+    ends_ms: int
+    serial: int
+    seen_ms: int
+
+    @property
+    def label(self) -> str:
+        """What it is called in lists and in the audit log."""
+        return f"S-{self.digest[:10]}"
+
+
+class SessionStore:
+    """Safe to use from many threads and processes. Every method raises SessionStoreError where the file cannot be used."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+
+    def begin(self, user: str, groups: tuple[str, ...], address: str, *, now_ms: int, ends_ms: int) -> str:
+        """A new session; returns the id that its cookie carries. What has ended by itself is removed."""
+        identity = secrets.token_urlsafe(32)
+        row = (digest_of(identity), user, json.dumps(groups), address, now_ms, ends_ms, 0, now_ms)
+        with self._open() as database:
+            database.execute("delete from session where ends_ms <= ?", (now_ms,))
+            database.execute(f"insert into session ({_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608
+        return identity
+
+    def find(self, identity: str, now_ms: int) -> Session | None:
+        """The session of an id, unless it is over."""
+        with self._open() as database:
+            query = f"select {_COLUMNS} from session where digest = ? and ends_ms > ?"  # noqa: S608
+            row = database.execute(query, (digest_of(identity), now_ms)).fetchone()
+        return None if row is None else _session(row)
+
+    def confirm(self, digest: str, serial: int, now_ms: int) -> None:
+        """Writes down that the cookie of that number has come back; of several at once the first counts."""
+        with self._open() as database:
+            database.execute(
+                "update session set serial = ?, seen_ms = ? where digest = ? and serial = ?",
+                (serial, now_ms, digest, serial - 1),
+            )
+
+    def end(self, digest: str) -> None:
+        """Ends one session, for good."""
+        with self._open() as database:
+            database.execute("delete from session where digest = ?", (digest,))
+
+    def end_all(self, user: str, now_ms: int) -> int:
+        """Ends all sessions of a user; returns how many there were."""
+        with self._open() as database:
+            query = "delete from session where user = ? and ends_ms > ?"
+            return database.execute(query, (user, now_ms)).rowcount
+
+    def sessions(self, now_ms: int) -> tuple[Session, ...]:
+        """Those that are not over, by user and beginning."""
+        with self._open() as database:
+            query = f"select {_COLUMNS} from session where ends_ms > ? order by user, began_ms"  # noqa: S608
+            return tuple(map(_session, database.execute(query, (now_ms,)).fetchall()))
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """A connection of its own for each question: they are no thread's and no process's but one's."""
+        try:
+            self._create()
+            with contextlib.closing(sqlite3.connect(self._file, timeout=_PATIENCE_S, isolation_level=None)) as database:
+                database.execute(_TABLE)
+                yield database
+        except (sqlite3.Error, OSError) as error:
+            raise SessionStoreError(
+                f"the sessions in {self._file} cannot be read or written: {error}",
+                "give the pages' user a folder of its own as dashboard.state, with room in it; "
+                "a broken file may be removed, which signs everybody out",
+            ) from error
+
+    def _create(self) -> None:
+        """SQLite itself would create a file that others can read."""
+        os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
+
+
+def _session(row: tuple[str, str, str, str, int, int, int, int]) -> Session:
+    digest, user, groups, address, began_ms, ends_ms, serial, seen_ms = row
+    return Session(digest, user, tuple(json.loads(groups)), address, began_ms, ends_ms, serial, seen_ms)
+
+
+def digest_of(identity: str) -> str:
+    """What is kept of an id."""
+    return hashlib.sha256(identity.encode()).hexdigest()
+
+
+def store_in(folder: str) -> SessionStore:
+    """The store in the folder of dashboard.state, which is made if it is not there; raises ConfigError where it cannot be used.
+
+    Without one it is in a folder that ends with this process.
+    """
+    path = Path(folder) if folder else _passing_folder()
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise ConfigError(
+            f"dashboard.state {folder} cannot be used: {error.strerror}", "name a folder that the pages' user may write"
+        ) from error
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise ConfigError(f"everybody may write in dashboard.state {folder}", f"chmod o-w {folder}")
+    store = SessionStore(path)
+    try:
+        store.sessions(0)
+    except SessionStoreError as error:
+        raise ConfigError(error.message, error.hint) from error
+    return store
+
+
+@cache
+def _passing_folder() -> Path:
+    """Of this start: a reload and all worker processes share it."""
+    folder, owner = tempfile.mkdtemp(prefix="fallow-dashboard-"), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # workers end too
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return Path(folder)

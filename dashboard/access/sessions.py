@@ -1,0 +1,104 @@
+"""A browser's session: a cookie that is good for minutes and renewed while it is used, and a row on the server that decides."""
+
+from __future__ import annotations
+
+import logging
+
+from flask import Request, after_this_request
+from werkzeug.wrappers import Response
+
+from dashboard.access.audit import REVOCATION, SIGN_OUT, audit
+from dashboard.access.cookies import Cookie, CookieContent
+from dashboard.access.session_store import Session, SessionStore, SessionStoreError, digest_of
+from fallow.clock import MINUTE_MS, Clock
+
+_LOG = logging.getLogger(__name__)
+
+GRACE_MS = MINUTE_MS
+"""How long the cookie before the newest is good: a page asks many things at once, and some were under way."""
+
+_RENEWALS = 3
+"""A cookie is renewed after one third of its time: a page that asks every minute keeps its session."""
+
+
+class Sessions:
+    """Cookies carry an id and a number. The one after next is never out: so a copy that comes back later gives itself away.
+
+    A renewed cookie has the next number. It counts from the moment in which the browser sends it; the one before is good for
+    GRACE_MS from then on, and one that comes later ends the session, since two people have it.
+    """
+
+    def __init__(
+        self, store: SessionStore, key: bytes, context: str, *, lasts_ms: int, idle_ms: int, clock: Clock
+    ) -> None:
+        self._store, self._clock = store, clock
+        self._lasts_ms, self._idle_ms = lasts_ms, min(idle_ms, lasts_ms)
+        self._cookie = Cookie("session", key, context, self._idle_ms, clock)
+
+    def begin(self, request: Request, response: Response, user: str, groups: tuple[str, ...]) -> None:
+        """A new session under a new id; what the browser had before is over. Raises SessionStoreError."""
+        now_ms = self._clock.now_ms()
+        if (held := self._cookie.read(request, however_old=True)) is not None:
+            self._store.end(digest_of(_identity(held)[0]))
+        identity = self._store.begin(
+            user, groups, request.remote_addr or "", now_ms=now_ms, ends_ms=now_ms + self._lasts_ms
+        )
+        self._cookie.put(response, request, [identity, 0])
+
+    def current(self, request: Request) -> Session | None:
+        """The session of whoever asks, None without one; its cookie is renewed with the answer. Raises SessionStoreError."""
+        held = self._cookie.read(request)
+        if held is None:
+            return None
+        (identity, serial), now_ms = _identity(held), self._clock.now_ms()
+        found = self._store.find(identity, now_ms)
+        if found is None:
+            return None
+        if serial < found.serial and not self._was_under_way(found, serial, now_ms):
+            self._store.end(found.digest)
+            what = f"a cookie of the session {found.label} came again after it was replaced: ended"
+            audit(found.user, what, REVOCATION)
+            return None
+        newest = serial if serial > found.serial and self._is_confirmed(found, serial, now_ms) else found.serial
+        if serial >= newest and held.age_ms * _RENEWALS >= self._idle_ms:
+            self._renew(request, identity, newest + 1)
+        return found
+
+    def _was_under_way(self, session: Session, serial: int, now_ms: int) -> bool:
+        return serial == session.serial - 1 and now_ms - session.seen_ms <= GRACE_MS
+
+    def _is_confirmed(self, session: Session, serial: int, now_ms: int) -> bool:
+        """Whether it is known from now on that the cookie of this number has come back."""
+        try:
+            self._store.confirm(session.digest, serial, now_ms)
+        except SessionStoreError as error:  # a full disk keeps nobody from reading, and the next request tries again
+            _LOG.error("%s", error)
+            return False
+        return True
+
+    def _renew(self, request: Request, identity: str, serial: int) -> None:
+        def put(response: Response) -> Response:
+            self._cookie.put(response, request, [identity, serial])
+            response.headers["Cache-Control"] = "no-store"  # a cache in between would hand it on
+            return response
+
+        after_this_request(put)
+
+    def end(self, request: Request, response: Response) -> None:
+        """Signs out, also with a cookie that has become too old. Raises SessionStoreError."""
+        if (held := self._cookie.read(request, however_old=True)) is not None:
+            found = self._store.find(_identity(held)[0], self._clock.now_ms())
+            if found is not None:
+                self._store.end(found.digest)
+                audit(found.user, "signed out", SIGN_OUT)
+        self.forget(request, response)
+
+    def forget(self, request: Request, response: Response) -> None:
+        """Has the browser drop the cookie."""
+        self._cookie.drop(response, request)
+
+
+def _identity(held: CookieContent) -> tuple[str, int]:
+    """Id and number; these pages have signed them."""
+    identity, serial = held.content
+    return str(identity), int(serial)

@@ -1,0 +1,171 @@
+"""The audit log as JSON: a line for each thing that somebody did, and nothing is done that it does not get."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import stat
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.decide.actions import load_actions
+from analytics.decide.annotations import load_annotations
+from dashboard.access.audit import audit_line
+from dashboard.access.audit_trail import AuditError, FileTrail, trail_of
+from dashboard.access.people import ADMIN, Reader
+from dashboard.annotations import annotate
+from fallow.errors import ConfigError
+from tests.conftest import run_python
+from tests.dashboard.acting import PLAN, VIEW_ALPHA
+from tests.dashboard.conftest import page, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.dashboard.acting import Held, Pages
+
+LARGE = 64 * 1024 * 1024
+"""More than any other file that the tests write meanwhile."""
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(each) for each in file.read_text(encoding="ascii").split("\n")[:-1]]
+
+
+def test_a_line_says_who_did_what_when_and_from_where(held: Held, tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    trail = trail_of(str(file))
+    finding_id = held.finding("a").finding_id
+    held.pages(PLAN, trail).press("ack", finding_id)
+    held.pages(VIEW_ALPHA, trail).press("ack", finding_id)
+    planner = held.pages(PLAN, trail).client
+    planner.get("/export/gpus.csv?span=all", headers={"X-Forwarded-For": "10.9.8.7"})
+    page(planner, "/settings", "?span=all")
+    [action] = load_actions(held.lake)[finding_id]
+    assert [(each["event"], each["who"], each["did"]) for each in lines(file)] == [
+        ("action", "pia", f"asks to ack as planner: {finding_id}"),
+        ("action", "pia", f"ack as planner: {finding_id} ({action.action_id})"),
+        ("refused", "vic", f"refused ack as viewer of team alpha: {finding_id}"),
+        ("export", "pia", "takes /export/gpus.csv?span=all as planner"),
+        ("refused", "pia", "refused the page /settings as planner: it takes the role admin"),
+    ]
+    assert {each["address"] for each in lines(file)} == {"127.0.0.1"}
+    assert [each["forwarded_for"] for each in lines(file)] == [None, None, None, "10.9.8.7", None]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_no_name_makes_two_lines_of_one(held: Held, tmp_path: Path) -> None:
+    eve = Reader('eve"}\n{"event": "sign-in", "who": "boss\u2028\u202e\x1b[2K', ADMIN)
+    held.pages(eve, trail_of(str(tmp_path / "audit"))).client.get("/export/gpus.csv?span=all")
+    [said] = lines(tmp_path / "audit")
+    assert said["who"] == eve.name
+    text = (tmp_path / "audit").read_text(encoding="ascii")
+    assert text.count("\n") == 1
+    assert text[:-1].isprintable()
+
+
+@pytest.fixture
+def full(held: Held, tmp_path: Path) -> Iterator[Pages]:
+    """The pages where nothing can be added to the audit log, and everything else can be written."""
+    file = tmp_path / "audit.jsonl"
+    trail = trail_of(str(file))
+    os.truncate(file, LARGE)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGE + 10, before[1]))
+    yield held.pages(PLAN, trail)
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert file.stat().st_size == LARGE  # no half line either
+
+
+def test_where_no_line_can_be_written_nothing_is_done_and_pages_are_read(held: Held, full: Pages) -> None:
+    finding_id = held.finding("a").finding_id
+    said = full.press("suppress", finding_id, text="warm standby")["acts-said"]["children"]
+    assert said.startswith("nothing was done: the audit log cannot be written")
+    with pytest.raises(AuditError), full.app.server.test_request_context("/"):
+        annotate(full.view(), "driver 580", "2026-11-20 09:00", ("all", None), 1)
+    assert finding_id not in load_actions(held.lake)
+    assert load_annotations(held.lake) == ()
+    taken = [full.client.get(path) for path in ("/export/gpus.csv?span=all", "/report/download/json?start=2025-W46")]
+    assert all("the audit log cannot be written" in each.text for each in taken)
+    assert [each.status_code for each in taken] == [503, 409]
+    assert finding_id in json.dumps(page(full.client, "/findings", "?span=all"))
+    # a refusal stays one
+    assert "not for you" in words(page(full.client, "/settings", "?span=all"))
+
+
+def test_an_action_on_many_findings_is_all_in_the_log_before_it_is_done(held: Held, tmp_path: Path) -> None:
+    ids = [held.finding(gpu).finding_id for gpu in "abcd"]
+    file = tmp_path / "audit.jsonl"
+    held.pages(PLAN, trail_of(str(file))).press("ack", *ids)
+    first = lines(file)[0]["did"]
+    assert all(each in first for each in ids)
+
+
+WRITES = """
+import resource, sys
+from pathlib import Path
+from dashboard.access.audit_trail import FileTrail
+resource.setrlimit(resource.RLIMIT_FSIZE, (250, 250))
+trail = FileTrail(Path(sys.argv[1]))
+for number in range(10):
+    try:
+        trail.write("x" * 99)
+    except OSError as error:
+        print(number, error.strerror)
+"""
+
+
+def test_a_line_that_does_not_fit_leaves_no_half_of_it(tmp_path: Path) -> None:
+    said = run_python("-c", WRITES, str(tmp_path / "audit")).stdout.splitlines()
+    assert said[0] == "2 No space left on device"
+    assert len(said) == 8
+    assert (tmp_path / "audit").read_text() == ("x" * 99 + "\n") * 2
+
+
+def test_a_file_that_is_moved_away_is_begun_anew(tmp_path: Path) -> None:
+    file = tmp_path / "audit"
+    trail = trail_of(str(file))
+    trail.write("one")
+    file.rename(tmp_path / "audit.1")
+    trail.write("two", sync=True)
+    assert (file.read_text(), (tmp_path / "audit.1").read_text()) == ("two\n", "one\n")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_syslog_gets_the_lines_and_one_that_is_away_refuses(tmp_path: Path) -> None:
+    address = str(tmp_path / "log")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as syslog:
+        syslog.bind(address)
+        trail = trail_of(f"syslog:{address}")
+        trail.write(audit_line("action", "ann", "ack"))
+        kind, _, said = syslog.recv(10_000).decode().partition(": ")
+        assert kind == "<85>fallow"  # authpriv.notice
+        assert json.loads(said)["who"] == "ann"
+    with pytest.raises(ConnectionRefusedError):
+        trail.write("nobody listens")
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("gone/audit", "No such file"), ("link", "Too many levels"), ("pipe", "No such device"), ("folder", "Is a directory"),
+    ("syslog:gone", "cannot be written: No such file"),
+])  # fmt: skip
+def test_what_is_no_place_for_it_is_refused_at_the_start(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    kind, _, rest = name.rpartition(":")
+    with pytest.raises(ConfigError, match=words):
+        trail_of(f"{kind}:{tmp_path / rest}" if kind else str(tmp_path / name))
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_device_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not a file"):
+        trail_of("/dev/null")
+    with pytest.raises(ConfigError, match="begin it with /"):
+        trail_of("audit.jsonl")
+    assert isinstance(trail_of(str(tmp_path / "audit")), FileTrail)
