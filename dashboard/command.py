@@ -82,7 +82,11 @@ class _Pages:
         """The app. The window is read again with every page: `--since 7d` ends with the data as they are then, not at the start."""
         chosen = self._chosen
         return app_of(
-            lambda: open_inputs(self._args), chosen.access, chosen.rates, chosen.trail, workers=self._args.workers
+            lambda: open_inputs(self._args),
+            chosen.access,
+            rates=chosen.rates,
+            trail=chosen.trail,
+            workers=self._args.workers,
         )
 
     def limits(self) -> Limits:

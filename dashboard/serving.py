@@ -34,8 +34,8 @@ _PATIENCE_S = 15.0
 
 
 def app_of(
-    open_inputs: Callable[[], Inputs], access: Access = LOCAL, rates: Rates = USUAL, trail: Trail = NO_TRAIL,
-    *, workers: int = 1,
+    open_inputs: Callable[[], Inputs], access: Access = LOCAL,
+    *, rates: Rates = USUAL, trail: Trail = NO_TRAIL, workers: int = 1,
 ) -> Any:  # fmt: skip
     """The dash app over what `open_inputs` names, warm: the ledger is loaded, and the first page comes at once.
 
@@ -47,7 +47,7 @@ def app_of(
         source.refresh()
     source.look(Query(), Reader("", VIEWER))
     source.follow()
-    app = build_app(source, access, rates, trail)
+    app = build_app(source, access, rates=rates, trail=trail)
     app.server.test_client().get(HEALTH)  # has dash set itself up
     with app.server.test_request_context("/"):
         app.index()  # registers the component libraries before two browsers ask at once

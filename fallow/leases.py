@@ -19,7 +19,6 @@ import os
 import random
 import secrets
 import socket
-import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from urllib.parse import quote, unquote
 from fallow.clock import SystemClock, format_duration, format_ms
 from fallow.errors import LakeError
 from fallow.lake import Lake, LakeFile
+from fallow.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +81,7 @@ def leased(
     *,
     times: LeaseTimes = DEFAULT_TIMES,
     clock: LeaseClock = _CLOCK,
-    tell: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+    tell: Callable[[str], None] = say,
 ) -> Iterator[Lake]:
     """The lake as one writer alone may change it, once it is this one's turn.
 
@@ -268,7 +268,7 @@ def _wait_for_turn(queue: _Queue, lease: _Lease, what: str, tell: Callable[[str]
             )
         if others and told != others[0].key and pause_s > 10 * _FIRST_PAUSE_S:
             told = others[0].key
-            tell(f"fallow: {what} waits for another one {others[0].said()}")
+            tell(f"{what} waits for another one {others[0].said()}")
         # whoever looks at the same moments would meet again
         clock.sleep(pause_s * random.uniform(0.5, 1))  # noqa: S311  # no secret
         pause_s = min(2 * pause_s, queue.times.pause_s)

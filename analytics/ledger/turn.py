@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,6 +12,7 @@ from analytics.ledger.manifest import DERIVED
 from fallow import schema
 from fallow.lake import Lake, LakeFile
 from fallow.leases import DEFAULT_TIMES, leased
+from fallow.output import say
 
 _TIMES = replace(DEFAULT_TIMES, wait_s=300)
 """Whoever has waited so long builds the tables for itself alone."""
@@ -30,7 +30,7 @@ class TurnToKeep(Lake):
     `put` and `delete` raise KeptMeanwhile, and LakeError as `leased` does.
     """
 
-    def __init__(self, lake: Lake, tell: Callable[[str], None] = lambda text: print(text, file=sys.stderr)) -> None:
+    def __init__(self, lake: Lake, tell: Callable[[str], None] = say) -> None:
         super().__init__(lake.store)
         self._tell = tell
         self._leases = ExitStack()

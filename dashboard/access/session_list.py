@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from analytics.language.plain_text import count, moment, plain
@@ -16,6 +15,7 @@ from fallow.clock import SystemClock, format_ms
 from fallow.config import Config
 from fallow.errors import FallowError, UsageError
 from fallow.os_user import os_user
+from fallow.output import say, show
 
 _EXAMPLE = "fallow dashboard sessions --revoke ann --config /etc/fallow/fallow.toml"
 
@@ -41,9 +41,9 @@ def run_sessions(args: argparse.Namespace) -> int:
         return _revoke(settings, store, args.revoke, now_ms)
     found = store.sessions(now_ms)
     if args.json:
-        print(json.dumps({"sessions": [_as_json(each) for each in found]}, indent=2))
+        show(json.dumps({"sessions": [_as_json(each) for each in found]}, indent=2))
     else:
-        print("\n".join(map(_line, found)) or "nobody is signed in")
+        show("\n".join(map(_line, found)) or "nobody is signed in")
     return 0
 
 
@@ -61,7 +61,7 @@ def _store(settings: Config) -> SessionStore:
 
 def _revoke(settings: Config, store: SessionStore, user: str, now_ms: int) -> int:
     ended = store.end_all(user, now_ms)
-    print(f"ended {count(ended, 'sign-in')} of {plain(user)}" if ended else f"{plain(user)} was not signed in")
+    show(f"ended {count(ended, 'sign-in')} of {plain(user)}" if ended else f"{plain(user)} was not signed in")
     if not (ended and settings.text("dashboard.audit")):
         return 0
     did = f"ended {count(ended, 'sign-in')} of {user} by command"
@@ -69,7 +69,7 @@ def _revoke(settings: Config, store: SessionStore, user: str, now_ms: int) -> in
         trail_of(settings.text("dashboard.audit")).write(audit_line(REVOCATION, os_user(), did), sync=True)
     except (OSError, FallowError) as error:
         # a thief is not kept in for want of a line
-        print(f"fallow: the sign-ins are over, but the audit log does not say so: {error}", file=sys.stderr)
+        say(f"the sign-ins are over, but the audit log does not say so: {error}")
         return 1
     return 0
 

@@ -46,7 +46,7 @@ class Pages:
 
     def __post_init__(self) -> None:
         self.source = LakeSource(self.inputs)
-        self.app = build_app(self.source, As(self.who), self.trail)
+        self.app = build_app(self.source, As(self.who), trail=self.trail)
         self.client = self.app.server.test_client()
 
     def inputs(self) -> Inputs:

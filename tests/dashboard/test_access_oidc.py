@@ -64,7 +64,9 @@ def client_of(settings: dict[str, str], fleet_lake: Lake) -> Callable[..., Flask
     def make(clock: Clock | None = None, **changes: str) -> FlaskClient:
         loaded = config.load(settings | {f"dashboard.{name}": value for name, value in changes.items()}, None, {})
         access = access_of(loaded, address="0.0.0.0", local=False, insecure=False, clock=clock)  # noqa: S104  # not bound
-        app = build_app(LakeSource(lambda: inputs_of(fleet_lake)), access, trail_of(loaded.text("dashboard.audit")))
+        app = build_app(
+            LakeSource(lambda: inputs_of(fleet_lake)), access, trail=trail_of(loaded.text("dashboard.audit"))
+        )
         client: FlaskClient = app.server.test_client()
         return client
 

@@ -152,7 +152,7 @@ def test_a_document_keeps_its_own_policy_and_is_framed_here_only(fleet_lake: Lak
 
 
 def limited(lake: Lake, rates: Rates, access: Access = LOCAL) -> FlaskClient:
-    return build_app(LakeSource(lambda: inputs_of(lake)), access, rates).server.test_client()  # type: ignore[no-any-return]
+    return build_app(LakeSource(lambda: inputs_of(lake)), access, rates=rates).server.test_client()  # type: ignore[no-any-return]
 
 
 def test_whoever_asks_too_often_is_told_when_to_ask_again(fleet_lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
