@@ -78,7 +78,7 @@ def test_a_ticket_from_elsewhere_is_waited_for_until_it_expires(lake: Lake) -> N
         assert ELSEWHERE not in tickets(lake)
     assert 120 <= clock.at_s <= 140
     assert told == [
-        "fallow: the import of h waits for another one by ana on gpu-7 (process 4711) since 2026-11-20T00:00:00Z"
+        "the import of h waits for another one by ana on gpu-7 (process 4711) since 2026-11-20T00:00:00Z"
     ]
 
 
