@@ -10,6 +10,7 @@ import polars as pl
 from analytics.intervals import clip, merge
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
+from analytics.ledger.shared_work import SEVERAL_HOLD, foreign_work
 from analytics.ledger.summary import Summary, stopped_gpus, summarise
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
@@ -89,13 +90,18 @@ def narrow(
     if scope.is_all:
         return ledger
     inside = narrowed(ledger.inside, scope, costs, inventory, owners)
-    known = or_empty and not narrowed(ledger.whole, scope, costs, inventory, owners).stretches.is_empty()
+    known = or_empty and not narrowed(without_jobs(ledger.whole), scope, costs, inventory, owners).stretches.is_empty()
     if inside.stretches.is_empty() and not known:
         raise EmptyLakeError(
             f"nothing in this window is of {scope}",
             "the names are those of `fallow ledger --by pool`, `--by model`, `--by team` and `--by holder`",
         )
     return replace(ledger, inside=inside, summary=_summary(inside, ledger, scope))
+
+
+def without_jobs(ledger: Ledger) -> Ledger:
+    """The same for sums alone: whose a job is takes the process lists to tell, which are long."""
+    return replace(ledger, stretches=ledger.stretches.drop("job"))
 
 
 def _summary(inside: Ledger, ledger: WindowLedger, scope: Scope) -> Summary:
@@ -115,50 +121,74 @@ def narrowed(ledger: Ledger, scope: Scope, costs: Costs, inventory: Inventory, o
         asked = [pl.col(name) == value for name, value in vars(scope.of_gpus).items() if value is not None]
         rows = placed(rows, costs, inventory).filter(*asked).select(rows.columns)
     if scope.is_personal:
-        rows = _of_people(rows, scope, owners)
+        rows = _of_people(ledger, rows, scope, owners)
     return replace(ledger, stretches=rows, spells=_during(ledger.spells, rows))
 
 
-def _of_people(rows: pl.DataFrame, scope: Scope, owners: Owners) -> pl.DataFrame:
-    """The rows of a team or a holder, with the share of the GPU that was theirs."""
+def _of_people(ledger: Ledger, rows: pl.DataFrame, scope: Scope, owners: Owners) -> pl.DataFrame:
+    """The rows of a team or a holder, with the share of the GPU that was theirs and nothing that tells of others.
+
+    Where others had a part of the GPU, `job` is null, `account` has those of the same team alone, and `holder_shares` is not
+    null: that marks such a row, whoever is left in it.
+    """
     rows = rows.filter(~pl.col("state").is_in(UNALLOCATED))
     pairs = rows.select("holder", "account").unique().rows()
-    shares = [
-        (holder, account, *share) for holder, account in pairs for share in [_mine(scope, owners, holder, account)]
-    ]
     known = pl.DataFrame(
-        shares,
-        schema={"holder": pl.String, "account": pl.String, "mine": pl.List(pl.Int64), "names": pl.String},
+        [(holder, account, *_mine(scope, owners, holder, account)) for holder, account in pairs],
+        schema=_MINE,
         orient="row",
     )
-    several = pl.col("holder").str.contains(JOINER, literal=True).fill_null(value=False)
-    held = rows.join(known, on=("holder", "account"), how="left", nulls_equal=True).filter(
+    held = rows.join(known, on=("holder", "account"), how="left", nulls_equal=True, maintain_order="left").filter(
         pl.col("mine").list.len() > 0
     )
     count = pl.col("holder").str.split(JOINER).list.len()
-    stated = pl.col("holder_shares").list.len() == count
-    equal = pl.col("mine").list.len() / count
-    own = pl.col("holder_shares").list.gather(pl.col("mine")).list.sum() / pl.col("holder_shares").list.sum()
-    part = pl.when(~several).then(1.0).when(stated.fill_null(value=False)).then(own).otherwise(equal)
+    stated = (pl.col("holder_shares").list.len() == count).fill_null(value=False)
+    left = pl.col("mine").list.len()
+    own = pl.col("holder_shares").list.gather(pl.col("mine"))
+    part = pl.when(~SEVERAL_HOLD).then(1.0).when(stated).then(own.list.sum() / pl.col("holder_shares").list.sum()).otherwise(left / count)  # fmt: skip
+    doubtful = foreign_work(held, ledger.rollups)
+    shares = (
+        pl.when(SEVERAL_HOLD & stated)
+        .then(own)
+        .when(pl.col("is_beside") | doubtful)
+        .then(pl.lit(1.0).repeat_by(left))
+        .otherwise("holder_shares")
+    )
+    narrow_job = [pl.when(~(pl.col("is_beside") | doubtful)).then("job").alias("job")] if "job" in rows.columns else []
     return held.with_columns(
+        *narrow_job,
         gpu_share=pl.col("gpu_share") * part,
-        holder=pl.when(several).then("names").otherwise("holder"),
-        holder_shares=pl.when(several & stated.fill_null(value=False))
-        .then(pl.col("holder_shares").list.gather(pl.col("mine")))
-        .otherwise("holder_shares"),
+        holder=pl.when(SEVERAL_HOLD).then("names").otherwise("holder"),
+        account=pl.when(pl.col("is_beside") | doubtful).then("accounts").otherwise("account"),
+        holder_shares=shares,
     ).select(rows.columns)
 
 
-def _mine(scope: Scope, owners: Owners, holder: str | None, account: str | None) -> tuple[list[int], str | None]:
-    """Which of the names that hold a GPU together are asked for: their places, and the names joined."""
+_MINE: dict[str, pl.DataType] = {
+    "holder": pl.String(), "account": pl.String(), "mine": pl.List(pl.Int64), "names": pl.String(), "accounts": pl.String(),
+    "is_beside": pl.Boolean(),
+}  # fmt: skip
+
+
+def _mine(
+    scope: Scope, owners: Owners, holder: str | None, account: str | None
+) -> tuple[list[int], str | None, str | None, bool]:
+    """Of the names that hold a GPU together those that are asked for: their places, and the names and their team's accounts joined.
+
+    The last says whether others are left out, be it by name or by account.
+    """
     names = [None] if holder is None else holder.split(JOINER)
+    teams = [whose(owners, name, account, is_beside_others=len(names) > 1)[0] for name in names]
     kept = [
         place
         for place, name in enumerate(names)
-        if (scope.holder is None or name == scope.holder)
-        and (scope.team is None or whose(owners, name, account)[0] == scope.team)
+        if (scope.holder is None or name == scope.holder) and (scope.team is None or teams[place] == scope.team)
     ]
-    return kept, JOINER.join(name for place, name in enumerate(names) if place in kept and name) or None
+    left = {teams[place] for place in kept}
+    paid = [] if account is None else account.split(JOINER)
+    own = [each for each in paid if (team := owners.team(None, each)) is not None and team in left]
+    is_beside = len(kept) < len(names) or (holder is None and len(own) < len(paid))
+    return kept, JOINER.join(names[place] or "" for place in kept) or None, JOINER.join(own) or None, is_beside
 
 
 def _during(spells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:

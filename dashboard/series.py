@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import polars as pl
 
 from analytics.language.sentences import tr
-from analytics.readings import binned, gpu_readings, never_during, only_during
-from analytics.states import UNALLOCATED
+from analytics.readings import binned, gpu_readings, only_during
+from analytics.report.part_tables import host_hours, without_others
 from dashboard.bins import edges, width_of
 from dashboard.view import View
 from dashboard.zoom import visible
-from fallow.clock import HOUR_MS, SECOND_MS
+from fallow.clock import SECOND_MS
 
 MOST_POINTS = 2_000
 """Of all lines together: below it every row is a point of its own."""
@@ -72,31 +72,19 @@ def gpu_series(view: View, gpu: str) -> PageSeries:
     since_ms, until_ms = visible(view)
     spans = view.part.inside.stretches.filter(pl.col("gpu") == gpu)
     rows = gpu_readings(view.whole.inputs.lake, gpu, spans, since_ms, until_ms)
-    return _series(view, _without_others(view, rows, "gpu", gpu), spans, GPU_LINES)
+    own = without_others(view.whole, view.report.scope, view.part.inside.stretches, rows, pl.col("gpu") == gpu)
+    return _series(view, own, spans, GPU_LINES)
 
 
 def host_series(view: View, host: str) -> PageSeries:
     """A host's hours from `host_hourly`; of the part of people only hours in which it was theirs alone, all the time."""
     since_ms, until_ms = visible(view)
     spans = view.part.inside.stretches.filter(pl.col("host") == host)
-    hours = view.whole.ledger.inside.rollups.hosts().filter(
-        (pl.col("host") == host) & (pl.col("time") >= since_ms) & (pl.col("time") < until_ms)
-    )
     columns = [line.column for line in HOST_LINES]
-    rows = hours.select("time", pl.lit(HOUR_MS).alias("interval_ms"), *columns).sort("time")
-    return _series(view, _without_others(view, rows, "host", host), spans, HOST_LINES)
-
-
-def _without_others(view: View, rows: pl.DataFrame, column: str, name: str) -> pl.DataFrame:
-    """Of the part of people the rows of times in which nobody else had anything of it: its sums would tell what they did."""
-    if not view.report.scope.is_personal:
-        return rows
-    key = ("gpu", "host", "time")
-    mine = view.part.inside.stretches.select(*key, mine=pl.col("holder").fill_null(""), is_mine=True)
-    held = (pl.col(column) == name) & ~pl.col("state").is_in(UNALLOCATED)
-    others = view.whole.ledger.inside.stretches.filter(held).join(mine, on=key, how="left")
-    is_theirs = pl.col("is_mine").is_null() | (pl.col("holder").fill_null("") != pl.col("mine"))
-    return never_during(rows, others.filter(is_theirs))
+    own = view.part.inside.stretches
+    hours = host_hours(view.whole, host, columns).filter(pl.col("time") >= since_ms, pl.col("time") < until_ms)
+    rows = without_others(view.whole, view.report.scope, own, hours, pl.col("host") == host)
+    return _series(view, rows, spans, HOST_LINES)
 
 
 def _series(view: View, rows: pl.DataFrame, spans: pl.DataFrame, lines: Sequence[SeriesLine]) -> PageSeries:

@@ -18,6 +18,7 @@ from analytics.ledger.data_end import data_end_ms
 from analytics.money.window_money import open_owners, open_prices
 from analytics.report.goal_table import open_goals
 from analytics.report.model import Asked, Whole, after_actions, edition_of
+from analytics.report.part_tables import all_known
 from analytics.scope import Scope
 from analytics.window import Inputs, load_whole, load_window_ledger
 from dashboard.access.people import VIEWER, Reader
@@ -192,7 +193,7 @@ def nobody(reader: Reader) -> Reader:
 
 def _names(whole: Whole, reader: Reader) -> dict[str, tuple[str, ...]]:
     """What can be chosen; somebody who may see one team has no other to choose, and no pool or model that it never had."""
-    seen = whole.narrowed(whole.ledger.whole, Scope(team=reader.team))
+    seen = all_known(whole, Scope(team=reader.team))
     gpus = seen.stretches["gpu"].unique().sort().to_list()
     inventory = whole.inventory
     teams = [reader.team] if reader.team is not None else sorted(whole.money.owners.teams())

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from analytics.ledger.shared_work import HAS_OTHERS
 from analytics.money.costs import Costs
-from analytics.names import JOINER
 from analytics.states import ALLOCATED
 
 
@@ -35,23 +35,15 @@ class JobUse:
         return sum(self.state_ms.values())
 
 
-def jobs(own: pl.DataFrame, everybody: pl.DataFrame, costs: Costs) -> tuple[JobUse, ...]:
+def jobs(own: pl.DataFrame, costs: Costs) -> tuple[JobUse, ...]:
     """The jobs, the most GPU time first.
 
     Args:
-        own: the ledger's rows of one holder, with their share of GPUs that several hold.
-        everybody: the same rows before they were narrowed to the holder.
+        own: the ledger's rows narrowed to one holder (`analytics.scope`), with their share of GPUs that several hold.
         costs: what GPU time costs.
     """
-    key = ("host", "gpu", "time")
-    several = pl.col("holder").str.contains(JOINER, literal=True).fill_null(value=False)
-    shared = everybody.filter(several).select(key).with_columns(shared=pl.lit(value=True))
-    rows = (
-        own.filter(pl.col("state").is_in(ALLOCATED))
-        .join(shared, on=key, how="left")
-        .with_columns(pl.col("shared").fill_null(value=False))
-        .with_columns(job=pl.when(~pl.col("shared")).then("job"))
-    )
+    rows = own.filter(pl.col("state").is_in(ALLOCATED)).with_columns(shared=HAS_OTHERS)
+    rows = rows.with_columns(job=pl.when(~pl.col("shared")).then("job"))
     found = [_job(part, costs) for part in rows.partition_by("job", "shared", maintain_order=True)]
     return tuple(sorted(found, key=lambda each: (-each.allocated_ms, each.name or "")))
 

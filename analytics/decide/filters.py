@@ -110,6 +110,6 @@ def names_others(finding: Finding, scope: Scope, owners: Owners) -> bool:
     names = (finding.holder or "").split(JOINER)
     others = scope.holder is not None and names != [scope.holder]
     if scope.team is None:
-        return others
+        return others or finding.beside_unknown
     strangers = len(names) > 1 and any(owners.team(name, None) != scope.team for name in names)
-    return others or strangers or finding.team != scope.team
+    return others or strangers or finding.team != scope.team or finding.beside_unknown

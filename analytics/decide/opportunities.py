@@ -746,9 +746,10 @@ def _next(context: Context, finding: Finding | None, action: str, now: Sequence[
 
 
 def _without_names(one: Opportunity) -> Opportunity:
-    """The same without what its finding says of others."""
+    """The same without what its finding says of others: its id too is made of what is left, for that of a finding names whom it is about."""
     return replace(
         one,
+        opportunity_id=_key(one.kind, "\0".join(one.gpus)),
         holder=None,
         evidence=(),
         next_command="",

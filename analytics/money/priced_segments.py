@@ -77,7 +77,9 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
     )
     # whole millijoules and milliseconds add up to the same in any order, and so on any number of processors
     whole = _per_holder(rows).with_columns(pl.col("energy_mj", "energy_known_ms").round().cast(pl.Int64))
-    return _named(whole, owners).drop("rate", "since", "holder_shares", "row", "time", "end", "gpu_share")
+    return _named(whole, owners).drop(
+        "rate", "since", "holder_shares", "row", "time", "end", "gpu_share", "is_beside_others"
+    )
 
 
 def unused_amount() -> pl.Expr:
@@ -121,6 +123,7 @@ def _per_holder(rows: pl.DataFrame) -> pl.DataFrame:
     idle = pl.col("state").is_in(UNALLOCATED)
     rows = rows.with_columns(pl.when(~idle).then(pl.col(name)).alias(name) for name in ("holder", "account"))
     several = pl.col("holder").str.contains("+", literal=True).fill_null(value=False)
+    rows = rows.with_columns(is_beside_others=several | pl.col("holder_shares").is_not_null())
     alone, shared = rows.filter(~several), rows.filter(several)
     if shared.is_empty():
         return alone
@@ -149,17 +152,18 @@ def _per_holder(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _named(rows: pl.DataFrame, owners: Owners) -> pl.DataFrame:
     """Adds teams and organisations, and says what stands for a name where there is none."""
-    pairs = rows.select("holder", "account").unique().rows()
+    key = ("holder", "account", "is_beside_others")
+    known = rows.select(key).unique().rows()
     teams = pl.DataFrame(
-        [(holder, account, *whose(owners, holder, account)) for holder, account in pairs],
-        schema=dict.fromkeys(("holder", "account", "team", "organisation"), pl.String),
+        [(holder, account, beside, *whose(owners, holder, account, is_beside_others=beside)) for holder, account, beside in known],
+        schema={**dict.fromkeys(("holder", "account"), pl.String), "is_beside_others": pl.Boolean, "team": pl.String, "organisation": pl.String},
         orient="row",
-    )
+    )  # fmt: skip
     idle = pl.col("state").is_in(UNALLOCATED)
     stand_in = {"holder": NOT_KNOWN, "account": NO_ACCOUNT, "team": NO_TEAM, "organisation": NO_ORGANISATION}
     unknown = pl.col("holder").is_null() & pl.col("account").is_null()
     days = rows["day"].unique()
-    return rows.join(teams, on=["holder", "account"], how="left", nulls_equal=True).with_columns(
+    return rows.join(teams, on=key, how="left", nulls_equal=True).with_columns(
         *(
             pl.when(idle)
             .then(pl.lit(NOBODY))
@@ -173,8 +177,11 @@ def _named(rows: pl.DataFrame, owners: Owners) -> pl.DataFrame:
     )
 
 
-def whose(owners: Owners, holder: str | None, account: str | None) -> tuple[str | None, str | None]:
-    """Team and organisation of one holder; of several accounts, the holder's own line says more."""
-    if account is not None and "+" in account and owners.team(holder, None) is not None:
+def whose(
+    owners: Owners, holder: str | None, account: str | None, *, is_beside_others: bool = False
+) -> tuple[str | None, str | None]:
+    """Team and organisation of one holder; of several accounts, and of one that may be another holder's, the holder's own line says more."""
+    may_be_another = is_beside_others or "+" in (account or "")
+    if account is not None and may_be_another and owners.team(holder, None) is not None:
         account = None
     return owners.team(holder, account), owners.organisation(holder, account)

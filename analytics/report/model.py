@@ -37,7 +37,7 @@ from analytics.report.reclaimable import reclaimable
 from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, Figures, WeekFigures, trends, weeks_up_to
 from analytics.report.waterfall import steps
 from analytics.report.weeks import Week
-from analytics.scope import Scope, narrow, narrowed
+from analytics.scope import Scope, narrow, narrowed, without_jobs
 from analytics.window import Inputs, WindowLedger, confirmed, load_whole
 from analytics.workloads.model import Finding
 from fallow import __version__
@@ -210,7 +210,7 @@ class Whole:
     def inside(self, window: Window, scope: Scope) -> Ledger:
         """What the scope leaves of the ledger in another window."""
         inside, _ = confirmed(self.inputs, clip_ledger(self.ledger.whole, window))
-        return self.narrowed(inside, scope)
+        return self.narrowed(without_jobs(inside), scope)
 
     def weeks(self, scope: Scope, last: Week, number: int = QUARTER_WEEKS) -> tuple[WeekFigures, ...]:
         """A week and so many before it, the newest first."""

@@ -14,9 +14,9 @@ from analytics.language.quantities import Bytes, Day, GpuHours, Moment, Number, 
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.occupancy import stays
 from analytics.ledger.summary import totals_by
-from analytics.names import JOINER, single_names
 from analytics.quality.checks.values import SENTENCES
 from analytics.readings import only_during
+from analytics.report.part_tables import listed_processes, wrong_rows
 from analytics.sections.basis import PageBasis
 from analytics.sections.findings_about import findings_about
 from analytics.sections.palette import GIVEN
@@ -115,16 +115,10 @@ def processes_of(basis: PageBasis, subject: Subject) -> pl.DataFrame:
     `mem_used_max_bytes`; null is unknown.
     """
     since_ms, until_ms = basis.report.summary.since_ms, basis.report.summary.until_ms
-    rows = basis.whole.ledger.inside.rollups.processes().with_columns(single_names("user"))
-    rows = rows.filter(
+    rows = listed_processes(basis.whole, basis.report.scope, subject.spans).filter(
         pl.col("gpu").is_in(subject.gpus) & pl.col("host").is_in(subject.hosts),
         (pl.col("end") > since_ms) & (pl.col("time") < until_ms),
     )
-    if not basis.report.scope.is_all:
-        rows = rows.join(_during(rows, subject.spans), on=("host", "gpu", "pid", "time"), how="semi")
-    if basis.report.scope.is_personal:
-        names = {name for holder in subject.spans["holder"].drop_nulls() for name in holder.split(JOINER)}
-        rows = rows.filter(pl.col("user").is_in(list(names)))
     return (
         rows.sort("time")
         .group_by(*_PROCESS, maintain_order=True)
@@ -136,13 +130,6 @@ def processes_of(basis: PageBasis, subject: Subject) -> pl.DataFrame:
         )
         .sort("end", "time", "gpu", "pid", descending=(True, True, False, False))
     )
-
-
-def _during(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """The rows of `process_day` that were listed in some of the spans of their GPU."""
-    own = spans.select("host", "gpu", from_ms="time", to_ms="end")
-    met = rows.select("host", "gpu", "pid", "time", "end").join(own, on=("host", "gpu"))
-    return met.filter((pl.col("from_ms") < pl.col("end")) & (pl.col("to_ms") > pl.col("time")))
 
 
 def processes(basis: PageBasis, subject: Subject) -> Section:
@@ -238,15 +225,15 @@ def events(basis: PageBasis, subject: Subject) -> Section | None:
 
 def host_remarks(basis: PageBasis, subject: Subject) -> Section | None:
     """What was wrong with the host's rows; None in an edition for people."""
-    if basis.report.scope.is_personal:
+    found = wrong_rows(basis.whole, basis.report.scope, subject.name)
+    if found is None:
         return None
-    found = basis.whole.ledger.inside.rollups.quality().filter(pl.col("host") == subject.name)
-    wrong_rows = Number(int(found["count"].sum()))
+    counted = Number(int(found["count"].sum()))
     return Section(
         name="quality",
         title=tr("Data quality"),
         question=tr("Can the rows of this host be believed?"),
-        headline=tr("{rows} rows had something wrong in them; none is used as a number.", rows=wrong_rows)
+        headline=tr("{rows} rows had something wrong in them; none is used as a number.", rows=counted)
         if found.height
         else tr("Nothing to remark."),
         columns=(

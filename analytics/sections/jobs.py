@@ -24,8 +24,7 @@ _SHOWN = 100
 def jobs_of_user(basis: PageBasis, holder: str) -> Section:
     """The most GPU time first."""
     own = basis.whole.narrowed(basis.part.inside, Scope(holder=holder)).stretches
-    everybody = basis.whole.narrowed(basis.whole.ledger.inside, basis.report.scope.of_gpus).stretches
-    found = jobs(own, everybody, basis.whole.money.costs)
+    found = jobs(own, basis.whole.money.costs)
     rest = found[_SHOWN:]
     longest_ms = max((each.allocated_ms for each in found), default=0.0)
     currency = basis.report.money.currency

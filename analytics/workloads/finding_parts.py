@@ -8,7 +8,9 @@ import polars as pl
 
 from analytics.intervals import SPAN_MS, cut
 from analytics.language.sentences import tr
+from analytics.ledger.shared_work import WORK_KEY, foreign_work
 from analytics.mig import MIG_PREFIX
+from analytics.names import JOINER
 from analytics.workloads.confidence import Observation, grade, observe, right_clocks, watched_enough
 from analytics.workloads.ledger_rows import RowIndex, energy_kwh, gpu_ms_of, joined
 from analytics.workloads.model import Context, Evidence, EvidenceValue, Finding, Outlook, Rule, once_per_context
@@ -92,7 +94,8 @@ def finding_of(
     uuids = tuple(sorted(set(stretches["gpu"].to_list()))) if gpus is None else tuple(gpus)
     seen = observe(context, uuids, stretches)
     where = joined(stretches, "host") or "" if host is None else host
-    accounts, jobs = (joined(stretches, name) for name in ("account", "job"))
+    own = _of_nobody_else(stretches, holder)
+    accounts, jobs = (joined(own, name) for name in ("account", "job"))
     cost = context.costs.of(stretches)
     energy, said = _energy(context, stretches)
     promised = _outlook(context, reclaimable_gpus, holder) if is_promised and reclaimable_gpus else None
@@ -110,15 +113,51 @@ def finding_of(
         energy_kwh=energy,
         confidence=grade(watched_enough(seen), right_clocks(context, stretches), *map(list, failed), outlook=promised),
         reclaimable_gpus=tuple(reclaimable_gpus),
-        evidence=_evidence(stretches, numbers, promised, seen),
+        evidence=_evidence(stretches, numbers, jobs, promised, seen),
         next_command=next_command,
         simulated=all(context.inventory.simulated(gpu) for gpu in uuids),
-        team=context.owners.team(holder, accounts),
+        team=_team(context, stretches, holder, accounts),
         job=jobs,
         cost=cost,
         currency=context.costs.currency if cost is not None else None,
         notes=(*notes, *said),
+        beside_unknown=_beside_unknown(context, stretches),
     )
+
+
+def _of_nobody_else(stretches: pl.DataFrame, holder: str | None) -> pl.DataFrame:
+    """The rows in which none but the holder has a part: of the others nothing says whose the job and the account are."""
+    if holder is None:
+        return stretches
+    own = set(holder.split(JOINER))
+    strangers = [each for each in set(stretches["holder"].to_list()) if each and not set(each.split(JOINER)) <= own]
+    return stretches.filter(~pl.col("holder").is_in(strangers).fill_null(value=False)) if strangers else stretches
+
+
+def _team(context: Context, stretches: pl.DataFrame, holder: str | None, accounts: str | None) -> str | None:
+    """The team of the holder; of nobody's own that of the accounts, and with it the teams of all who hold its GPUs."""
+    team = context.owners.team(holder, accounts)
+    if team is None or holder is not None:
+        return team
+    held = (name for each in set(stretches["holder"].to_list()) if each for name in each.split(JOINER))
+    others = {context.owners.team(name, None) for name in held} - {None}
+    return JOINER.join(sorted({*team.split(JOINER), *filter(None, others)}))
+
+
+def _beside_unknown(context: Context, stretches: pl.DataFrame) -> bool:
+    """Whether some of it may be the work of others whose names nobody knows."""
+    foreign = _foreign_work(context)
+    return (
+        not foreign.is_empty()
+        and not stretches.join(foreign, on=foreign.columns, how="semi", nulls_equal=True).is_empty()
+    )
+
+
+@once_per_context
+def _foreign_work(context: Context) -> pl.DataFrame:
+    """The distinct `foreign_work` of the window, as WORK_KEY."""
+    rows = context.inside.stretches
+    return rows.filter(foreign_work(rows, context.rollups)).select(WORK_KEY).unique()
 
 
 def _outlook(context: Context, gpus: Sequence[str], holder: str | None) -> Outlook:
@@ -128,9 +167,15 @@ def _outlook(context: Context, gpus: Sequence[str], holder: str | None) -> Outlo
 
 
 def _evidence(
-    stretches: pl.DataFrame, numbers: Mapping[str, EvidenceValue], promised: Outlook | None, seen: Observation
+    stretches: pl.DataFrame,
+    numbers: Mapping[str, EvidenceValue],
+    jobs: str | None,
+    promised: Outlook | None,
+    seen: Observation,
 ) -> Evidence:
     found = dict(numbers)
+    if "jobs" in found:
+        found["jobs"] = jobs
     if promised is not None:
         found["stays_unused_probability"] = promised.probability
         found["stays_unused_horizon_h"] = promised.horizon_ms / HOUR_MS

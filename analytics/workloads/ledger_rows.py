@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.intervals import SPAN_MS, clip
+from analytics.ledger.shared_work import job_names
 from analytics.states import ALLOCATED, OCCUPIED
 from analytics.workloads.model import Context, once_per_context
 from fallow.clock import HOUR_MS, MINUTE_MS
@@ -97,15 +98,12 @@ SEVERAL = "+"
 """Joins the names of those who share a GPU."""
 
 _JOB_NAMES = r"(^|\+)(?:slurm|pod|ray|claim):"
-_NEXT_JOB = r"\+(slurm|pod|ray|claim):"
-_SPLIT = "\x1f"
 
 
 def by_job(stretches: pl.DataFrame) -> pl.DataFrame:
     """The rows that belong to jobs, once for each job of theirs, named in `work`."""
-    names = pl.col("job").str.replace_all(_NEXT_JOB, f"{_SPLIT}${{1}}:").str.split(_SPLIT)
     named = stretches.filter(pl.col("job").is_not_null() & pl.col("state").is_in(ALLOCATED))
-    return named.with_columns(work=names).explode("work")
+    return named.with_columns(work=job_names()).explode("work")
 
 
 def one_job() -> pl.Expr:

@@ -125,7 +125,7 @@ class Finding:
     """One thing that somebody could act on. `gpu_ms` is the GPU time inside the window that it is about.
 
     `subject` tells it from the rule's other findings (on `id_host`, where the rule looks at each host for itself) and is the
-    same next week: a holder, a job's name, a GPU or nothing. `id_host` is empty where the rule looks at the fleet. `cost` is None where a price is missing. `status` is given by the lifecycle, `standing` without one. `surplus` is what the rule of that name found, typed.
+    same next week: a holder, a job's name, a GPU or nothing. `id_host` is empty where the rule looks at the fleet. `cost` is None where a price is missing. `status` is given by the lifecycle, `standing` without one. `surplus` is what the rule of that name found, typed. `beside_unknown`: somebody without a name may have a part in its work.
     """
 
     rule: str
@@ -151,6 +151,7 @@ class Finding:
     status: str = "standing"
     notes: tuple[str, ...] = field(default=())
     surplus: PoolSurplus | None = None
+    beside_unknown: bool = False
 
     @property
     def finding_id(self) -> str:

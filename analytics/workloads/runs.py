@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from analytics.intervals import SPAN_MS
 from analytics.ledger.rollups import percentiles
+from analytics.ledger.shared_work import HAS_OTHERS
 from analytics.money.cards import card
 from analytics.states import OCCUPIED
 from analytics.workloads.ledger_rows import GPU_MS, RowIndex, one_job, whole_hours
@@ -35,7 +36,7 @@ def runs(context: Context) -> pl.DataFrame:
     weight = pl.col("util_ms")
     sm_weight = pl.when(pl.col("sm_active_mean_pct").is_not_null()).then(SPAN_MS)
     found = (
-        rows.with_columns(several=several | pl.col("holder_shares").is_not_null())
+        rows.with_columns(several=several | HAS_OTHERS)
         .group_by(RUN)
         .agg(
             holder_source=pl.col("holder_source").sort_by("time").last(),

@@ -10,6 +10,7 @@ from analytics.capacity.hour_of_week import HoursOfWeek, hours_of_week
 from analytics.decide.annotations import Annotation
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
+from analytics.report.part_tables import all_known
 from analytics.sections.hour_of_week import hour_of_week
 from analytics.sections.palette import Palette, palette
 from dashboard.access.people import PLANNER
@@ -107,7 +108,7 @@ def _hours(view: View) -> HoursOfWeek | None:
     """Of the weeks up to the window's end, whatever the window's length: made once for all that is zoomed into."""
 
     def make() -> HoursOfWeek | None:
-        spans = view.whole.narrowed(view.whole.ledger.whole, view.report.scope).stretches
+        spans = all_known(view.whole, view.report.scope).stretches
         return hours_of_week(spans, view.report.summary.until_ms, view.zone)
 
     key = ("hours of the week", view.query.on_every_page, view.reader.role, view.reader.team)

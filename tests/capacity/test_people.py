@@ -41,7 +41,7 @@ def test_jobs_of_a_holder() -> None:
         whole, stretches=rows, spells=pl.DataFrame(schema={"gpu": pl.String, "time": pl.Int64, "end": pl.Int64})
     )
     own = narrowed(whole, Scope(holder="ann"), costs, inventory(ROWS), owners())
-    first, none, shared = jobs(own.stretches, rows, costs)
+    first, none, shared = jobs(own.stretches, costs)
     assert (first.name, first.gpus, first.allocated_ms) == ("slurm:1", ("a1", "a2"), 4 * HOUR_MS)
     assert first.state_ms == {"reserved": 0, "held": HOUR_MS, "low": 0, "active": 3 * HOUR_MS}
     assert (first.first_ms, first.last_ms) == (T0, T0 + 3 * HOUR_MS)

@@ -68,6 +68,31 @@ def test_sets_of_states_stand_in_one_module() -> None:
     assert literals == []
 
 
+AROUND = {
+    "analytics/report/model.py": "makes the parts, by `narrowed`",
+    "analytics/report/part_tables.py": "the one way past a part, which narrows what it gives",
+    "analytics/report/coverage.py": "narrows what it fills in, by the function that it is given",
+    "analytics/sections/card_fit.py": "the workloads of rows of the part, and the cards of the fleet, which everybody may know",
+    "analytics/sections/wording.py": "how long rules wait for data, which is the same for everybody",
+    "dashboard/decisions.py": "the window's span, and the decisions for admins, who see everything",
+}
+"""Who may read the ledger of everybody around what a reader may see, in a report, a section or on a page."""
+
+_AROUND = re.compile(r"\bwhole\.(ledger|review|found|quality|decisions\w*)\b|\bledger\.whole\b|\breview\.context\b")
+
+
+def test_no_section_reads_around_what_its_reader_may_see() -> None:
+    """A part is narrowed once, in `analytics.scope`: who reads the frame around it can show what is not its reader's."""
+    found = defaultdict(set)
+    for file, tree in modules().items():
+        if str(file).startswith(("analytics/report", "analytics/sections", "dashboard")):
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Attribute) and (match := _AROUND.search(ast.unparse(node))):
+                    found[str(file)].add(match.group())
+    assert {file: names for file, names in found.items() if file not in AROUND} == {}
+    assert set(AROUND) <= set(found), "no longer reads around it: take it off the list"
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     pages = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
     dead = [

@@ -33,7 +33,7 @@ from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import View
 from fallow import config
-from tests.dashboard.worlds import ONE, OTHER, OTHERS, OWN_GPU, PASSED_ON, SHARED_HOST, TEAM, make_world
+from tests.dashboard.worlds import ONE, OTHER, OTHERS, OWN_GPU, PASSED_ON, SHARED_GPUS, SHARED_HOST, TEAM, make_world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,8 +131,14 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, World]:
         look = source.look(Query(), Reader(BOSS, ADMIN))
         assert isinstance(look, View)
         theirs = [each for each in look.report.review.findings if each.team == OTHERS]
-        ours = [each for each in look.report.review.findings if each.team == TEAM]
-        return World(site, build_app(source, access), access, others.mark, theirs[0].finding_id, ours[0].finding_id)
+        led = {each.opportunity_id for each in look.report.opportunities.listed}
+        # what is done to one that leads a decision of the team's is done
+        ours = [
+            each.finding_id
+            for each in look.report.review.findings
+            if each.team == TEAM and decision(each.finding_id) not in led
+        ]
+        return World(site, build_app(source, access), access, others.mark, theirs[0].finding_id, ours[0])
 
     return make(ONE), make(OTHER)
 
@@ -153,8 +159,8 @@ def searches(mark: str, finding: str) -> list[str]:
 def addresses(mark: str, finding: str) -> list[tuple[str, str]]:
     """Every page with every search, and those about one thing with things that the team has, shares or never had."""
     about = {
-        "/gpu": [f"?gpu={gpu}&span=all" for gpu in (OWN_GPU, PASSED_ON, "GPU-both-1", "GPU-both-3")],
-        "/host": [f"?host={host}&span=all" for host in ("own", SHARED_HOST)],
+        "/gpu": [f"?gpu={gpu}&span=all" for gpu in (OWN_GPU, PASSED_ON, "GPU-both-1", "GPU-both-3", *SHARED_GPUS)],
+        "/host": [f"?host={host}&span=all" for host in ("own", SHARED_HOST, "shared")],
         "/holders": ["?holder=ann", f"?holder=ann%2B{mark}-user-a"],
         "/film": ["?sort=holder", "?sort=waste"],
         "/report": ["?start=2026-W46", "?start=2026-W45"],

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 TEAM, OTHERS = "ours", "theirs"
 OWN_GPU, SHARED_HOST, PASSED_ON = "GPU-own-0", "both", "GPU-both-2"
 """A GPU that the team alone has; a host of which others have a part; a GPU on it that others had after the team."""
+SHARED_GPUS = tuple(f"GPU-shared-{number}" for number in range(7))
+"""GPUs that the team and others have at the same time."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +159,9 @@ def _of_both(fleet: Fleet, others: Others) -> None:
     over = 8 + 5.5 / 24  # half past five
     fleet.run(passed, "bea", fleet.between(0, over), util=30, mem_gb=12, slurm_job_id="15")
     fleet.run(passed, two, fleet.between(over), util=others.util, mem_gb=others.mem_gb, slurm_job_id=f"7{others.quota}")
-    fleet.run(divided, "ann", util=20, mem_gb=12)
-    fleet.run(divided, one, fleet.between(4, 8), util=20, mem_gb=others.mem_gb / 4)
+    fleet.run(divided, "ann", util=20, mem_gb=12, slurm_job_id="16", slurm_account=f"{TEAM}-account")
+    fleet.run(divided, one, fleet.between(4, 8), util=20, mem_gb=others.mem_gb / 4, **_pod(others, 1))
+    _of_shared_cards(fleet, others)
     host.load(
         fleet.between(3),
         cpu_util_pct=others.cpu_pct,
@@ -168,3 +171,32 @@ def _of_both(fleet: Fleet, others: Others) -> None:
     fleet.event(host, -4, "xid", f"Xid 48 of {others.mark}", gpu=theirs.uuid, code=48)
     fleet.event(host, -2.5, "xid", f"Xid 13 of {others.mark}", gpu=passed.uuid, code=13)
     fleet.event(host, -2.2, "agent_start", f"restarted by {others.mark}")
+
+
+def _of_shared_cards(fleet: Fleet, others: Others) -> None:
+    """Cards that both have at once, to the end: in pods, in jobs, without use, by turns, and without a name of the team's own."""
+    one, two = others.users
+    pods, jobs, idle, nameless, turns, bare, own_two = fleet.host("shared", H100, 7)
+    own = {"pod": f"{TEAM}-pod", "namespace": TEAM}
+    fleet.run(pods, "ann", util=20, mem_gb=9, **own)
+    over = fleet.between(0, others.quota / 2)  # when they take turns among themselves is theirs to know
+    fleet.run(pods, one, over, util=15, mem_gb=others.mem_gb / 8, **_pod(others, 2))
+    fleet.run(pods, two, ~over, util=15, mem_gb=others.mem_gb / 8, **_pod(others, 5))
+    fleet.run(jobs, "bea", util=12, mem_gb=9, slurm_job_id="17", slurm_account=f"{TEAM}-account")
+    fleet.run(jobs, two, util=12, mem_gb=9, slurm_job_id=f"6{others.quota}", slurm_account=f"{others.mark}-account")
+    fleet.run(idle, "ann", fleet.between(-6), mem_gb=9, **own)
+    fleet.run(idle, two, fleet.between(-6), mem_gb=others.mem_gb / 8, **_pod(others, 3))
+    fleet.run(nameless, "bea", fleet.between(-5), mem_gb=9)
+    fleet.run(nameless, None, fleet.between(-5), mem_gb=others.mem_gb / 8, **_pod(others, 4))
+    fleet.run(turns, "ann", fleet.daily(8, 18), util=70, mem_gb=9, **own)
+    fleet.run(turns, one, fleet.daily(14, 23), util=25, mem_gb=others.mem_gb / 8, slurm_job_id=f"5{others.quota}")
+    fleet.run(bare, "ann", util=20, mem_gb=9, slurm_job_id="18", slurm_account=f"{TEAM}-account")
+    fleet.run(bare, two, util=15, mem_gb=others.mem_gb / 8, command=f"{others.mark}-command")
+    fleet.run(own_two, "ann", util=20, mem_gb=9, slurm_job_id="19", slurm_account=f"{TEAM}-account")
+    fleet.run(own_two, "bea", util=20, mem_gb=9, slurm_job_id="20")
+    fleet.run(own_two, None, fleet.between(-5), util=5, mem_gb=others.mem_gb / 8, **_pod(others, 6))
+
+
+def _pod(others: Others, number: int) -> dict[str, str]:
+    """Columns of work in a pod of theirs."""
+    return {"pod": f"{others.mark}-pod-{number}", "namespace": f"{others.mark}-space"}

@@ -140,3 +140,56 @@ def test_a_pool_counts_its_silent_gpus(lake: Lake) -> None:
         narrow(ledger, Scope(pool=pool), costs, inventory, OWNERS).summary.stopped_gpus for pool in ("train", "dev")
     ]
     assert stopped == [1, 0]
+
+
+def left(lake: Lake, scope: Scope, owners: Owners = OWNERS) -> list[tuple[object, ...]]:
+    """Holder, account, job and shares of the rows that the scope leaves, each once."""
+    whole, inventory = load(lake), load_inventory(lake)
+    ledger = WindowLedger(whole, whole, summarise(whole))
+    rows = narrow(ledger, scope, Costs(PriceBook.load(None, "USD"), inventory), inventory, owners).inside.stretches
+    return sorted(rows.select("holder", "account", "job", "holder_shares").unique().rows(), key=str)
+
+
+def both(lake: Lake, one: dict[str, object], other: dict[str, object]) -> Lake:
+    """An hour of a GPU with a process of each of two."""
+    ticks = range(0, HOUR_S, 30)
+    lists = processes("a", *ticks, pid=1, **one) + processes("a", *ticks, pid=2, **other)
+    return fill(lake, samples("a", 0, HOUR_S, **SHARED), lists)
+
+
+def test_a_shared_gpu_tells_nothing_of_the_others_work(lake: Lake) -> None:
+    mine = {"user": "ann", "slurm_job_id": "1", "slurm_account": "vision-account"}
+    theirs = {"user": "bob", "pod": "p", "namespace": "speech-space"}
+    both(lake, mine, theirs)
+    accounts = {("account", "vision-account"): Owner("account", "vision-account", "vision")}
+    owners = Owners({**OWNERS.by_name, **accounts})
+    assert left(lake, Scope(team="vision"), owners) == [("ann", "vision-account", None, [0.5])]
+    assert left(lake, Scope(holder="ann"), owners) == [("ann", "vision-account", None, [0.5])]
+    assert left(lake, Scope(team="speech"), owners) == [("bob", None, None, [0.5])]
+    assert left(lake, Scope(), owners)[0][2] == "pod:speech-space/p+slurm:1"
+
+
+def test_of_one_team_a_shared_gpu_keeps_its_jobs(lake: Lake) -> None:
+    both(lake, {"user": "ann", "slurm_job_id": "1"}, {"user": "eve", "slurm_job_id": "2"})
+    assert left(lake, Scope(team="vision")) == [("ann+eve", None, "slurm:1+slurm:2", [0.5, 0.5])]
+    assert left(lake, Scope(holder="eve")) == [("eve", None, None, [0.5])]
+
+
+def test_an_account_is_not_that_of_whoever_works_beside_it(lake: Lake) -> None:
+    both(lake, {"user": "ann", "slurm_job_id": "1", "slurm_account": "vision-account"}, {"user": "bob"})
+    accounts = {("account", "vision-account"): Owner("account", "vision-account", "vision")}
+    owners = Owners({**OWNERS.by_name, **accounts})
+    assert left(lake, Scope(team="vision"), owners) == [("ann", "vision-account", None, [0.5])]
+    assert left(lake, Scope(team="speech"), owners) == [("bob", None, None, [0.5])]
+
+
+def test_work_of_unknown_people_is_not_that_of_whom_the_list_names(lake: Lake) -> None:
+    """The ledger's row has one holder, and the pod of somebody whose name nobody knows."""
+    both(lake, {"user": "ann"}, {"user": None, "pod": "p", "namespace": "speech-space"})
+    assert left(lake, Scope()) == [("ann", "speech-space", "pod:speech-space/p", None)]
+    assert left(lake, Scope(team="vision")) == [("ann", None, None, [1.0])]
+
+
+def test_a_holder_keeps_what_is_theirs_alone(lake: Lake) -> None:
+    both(lake, {"user": "ann", "slurm_job_id": "1"}, {"user": "ann", "pod": "p", "namespace": "space"})
+    assert left(lake, Scope(team="vision")) == [("ann", "space", "pod:space/p+slurm:1", None)]
