@@ -6,10 +6,14 @@ import os
 import pwd
 
 
-def os_user() -> str:
-    """The login name of the real user id, or `uid 65532` where the user directory has none."""
-    number = os.getuid()
+def login_name() -> str | None:
+    """The name of the real user id; None where the user directory has none, as in a container."""
     try:
-        return pwd.getpwuid(number).pw_name
+        return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
-        return f"uid {number}"
+        return None
+
+
+def os_user() -> str:
+    """The same, or `uid 65532` where there is no name."""
+    return login_name() or f"uid {os.getuid()}"

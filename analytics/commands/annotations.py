@@ -20,6 +20,7 @@ from analytics.names import given_name
 from fallow import config
 from fallow.clock import SystemClock, parse_window
 from fallow.lake import Lake
+from fallow.os_user import os_user
 from fallow.output import show
 
 _VERBS = {
@@ -42,7 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if name == "list":
             verb.add_argument("--json", action="store_true", help="machine-readable")
             continue
-        verb.add_argument("--as", dest="actor", metavar="NAME", help="who you are (default: your login name)")
+        verb.add_argument(
+            "--as",
+            dest="actor",
+            metavar="NAME",
+            help="who you are (default: your login name, which is recorded beside it)",
+        )
         if name == "remove":
             verb.add_argument("ids", nargs="+", metavar="ID", help="id of an annotation, as `list` prints it")
             continue
@@ -67,12 +73,19 @@ def run(args: argparse.Namespace) -> int:
     actor = actor_name(args.actor)
     if args.verb == "remove":
         for each in args.ids:
-            show(f"removed {_line(remove_annotation(lake, each, actor, now_ms=now_ms))}")
+            show(f"removed {_line(remove_annotation(lake, each, actor, now_ms=now_ms, os_user=os_user()))}")
         return 0
     at_ms = now_ms if args.at is None else parse_window(args.at, None).since_ms
     scope, name = (POOL, args.pool) if args.pool else (TEAM, args.team) if args.team else (ALL, None)
     added = add_annotation(
-        lake, args.text, actor, at_ms=now_ms if at_ms is None else at_ms, now_ms=now_ms, scope=scope, name=name
+        lake,
+        args.text,
+        actor,
+        at_ms=now_ms if at_ms is None else at_ms,
+        now_ms=now_ms,
+        scope=scope,
+        name=name,
+        os_user=os_user(),
     )
     show(f"added {_line(added)}")
     return 0
@@ -88,4 +101,4 @@ def _list(found: tuple[Annotation, ...], *, as_json: bool) -> int:
 
 def _line(each: Annotation) -> str:
     about = "everything" if each.name is None else f"{each.scope} {plain(each.name)}"
-    return f"{each.annotation_id}: {moment(each.at_ms)}, {about}: {plain(each.text, 200)} (by {plain(each.actor)})"
+    return f"{each.annotation_id}: {moment(each.at_ms)}, {about}: {plain(each.text, 200)} (by {each.by})"

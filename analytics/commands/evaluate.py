@@ -25,6 +25,7 @@ from analytics.window import add_common_arguments, load_window_ledger, open_inpu
 from analytics.workloads.confidence import JUDGED_MIN
 from fallow.clock import HOUR_MS, SystemClock, format_ms, parse_duration_ms
 from fallow.lake import Lake
+from fallow.os_user import os_user
 from fallow.output import say, show
 
 _CSV = ("of", "name", "figure", "unit", "right", "judged", "ratio", "low", "high")
@@ -94,7 +95,7 @@ def _save(lake: Lake, found: Evaluation, path: str, actor: str) -> str:
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     save_records(
         lake, records, since_ms=found.since_ms, until_ms=found.until_ms, labels_sha256=digest, actor=actor,
-        now_ms=SystemClock().now_ms(),
+        now_ms=SystemClock().now_ms(), os_user=os_user(),
     )  # fmt: skip
     if not records:
         return "nothing was saved: no label speaks of any finding"

@@ -8,13 +8,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
-from analytics.decide.actions import Action, actor_name, after_what_is_known, load_actions, record
+from analytics.decide.actions import Action, actor_name, actor_words, after_what_is_known, load_actions, record
 from analytics.decide.lifecycle import action_sentence, status_of
 from analytics.decide.review import review
 from analytics.language.plain_text import moment, plain
 from analytics.window import Inputs, load_window_ledger, open_inputs
 from fallow.clock import SystemClock, parse_duration_ms, parse_window
 from fallow.errors import FallowError, UsageError
+from fallow.os_user import os_user
 from fallow.output import show
 
 VERBS = {
@@ -49,7 +50,12 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         if name == "history":
             verb.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="machine-readable")
             continue
-        verb.add_argument("--as", dest="actor", metavar="NAME", help="who you are (default: your login name)")
+        verb.add_argument(
+            "--as",
+            dest="actor",
+            metavar="NAME",
+            help="who you are (default: your login name, which is recorded beside it)",
+        )
         verb.add_argument("--force", action="store_true", help="accept an id that is not in this window")
         if name == "suppress":
             verb.add_argument("--reason", required=True, metavar="TEXT", help="why it is hidden")
@@ -86,7 +92,9 @@ def run(args: argparse.Namespace) -> int:
     done: dict[str, Action] = {}
     if ids:
         at_ms = after_what_is_known(now_ms, ids, before)
-        made = record(inputs.lake, args.verb, ids, actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms)
+        made = record(
+            inputs.lake, args.verb, ids, actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms, os_user=os_user()
+        )
         done = {each.finding_id: each for each in made}
     # once more: somebody may have acted in the meantime, and what this ends or does not end is to be said
     known = load_actions(inputs.lake) if ids else before
@@ -95,7 +103,9 @@ def run(args: argparse.Namespace) -> int:
             show(f"nothing to reopen: {_nothing(each, before.get(each, ()))}")
         else:
             beside = "" if args.verb == "note" else beside_others(known[each], done[each], now_ms)
-            show(f"{_DONE[args.verb]} {plain(each)} as {plain(actor)}{_until(args.verb, expires_ms)}{beside}")
+            show(
+                f"{_DONE[args.verb]} {plain(each)} as {actor_words(actor, os_user())}{_until(args.verb, expires_ms)}{beside}"
+            )
     return 0
 
 
@@ -106,9 +116,7 @@ def beside_others(actions: Sequence[Action], own: Action, now_ms: int) -> str:
     said = _ends(earlier, status_of(earlier, "", now_ms))
     if later:
         last = later[-1]
-        said += (
-            f"; {plain(last.actor)} {_DONE[last.kind]} it at the same time, and the later one decides: see `history`"
-        )
+        said += f"; {last.by} {_DONE[last.kind]} it at the same time, and the later one decides: see `history`"
     return said
 
 
@@ -131,7 +139,7 @@ def _ends(actions: Sequence[Action], status: str) -> str:
         return ""
     until = "" if last.kind != "suppress" else _until("suppress", last.expires_ms)
     reason = f" (reason: {plain(last.reason, 200)})" if last.reason else ""
-    return f"; this ends the {_NOUN[last.kind]} by {plain(last.actor)}{until}{reason}"
+    return f"; this ends the {_NOUN[last.kind]} by {last.by}{until}{reason}"
 
 
 def _reason(args: argparse.Namespace) -> str | None:

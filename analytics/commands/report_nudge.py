@@ -31,6 +31,7 @@ from analytics.window import Inputs, WindowLedger, load_window_ledger, open_inpu
 from analytics.workloads.window_end import last_rows
 from fallow.clock import DAY_MS, WEEK_MS, AskedWindow, Clock, SystemClock
 from fallow.errors import EmptyLakeError, FallowError, UsageError
+from fallow.os_user import os_user
 from fallow.output import show
 
 REPORT_SPAN = "7d"
@@ -62,7 +63,11 @@ def add_nudge_arguments(parser: argparse.ArgumentParser) -> None:
         help="also a nudge of today of which it is not known whether it arrived",
     )
     parser.add_argument(
-        "--as", dest="actor", default=None, metavar="NAME", help="who you are (default: your login name)"
+        "--as",
+        dest="actor",
+        default=None,
+        metavar="NAME",
+        help="who you are (default: your login name, which is recorded beside it)",
     )
 
 
@@ -76,7 +81,8 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
     quiet = Quiet.of(inputs.settings, speaks.zone)
     contacts = _contacts(inputs)
     cool_down_ms = inputs.settings.integer("report.cool_down")
-    journal = Journal(inputs.lake.require(), clock, actor_name(args.actor), now_ms - max(cool_down_ms, WEEK_MS))
+    since_ms = now_ms - max(cool_down_ms, WEEK_MS)
+    journal = Journal(inputs.lake.require(), clock, actor_name(args.actor), since_ms, os_user())
     if args.send:
         _mend(inputs, journal)
     day = day_of(now_ms, speaks.zone)
@@ -188,7 +194,10 @@ def _mend(inputs: Inputs, journal: Journal) -> None:
         ]
         if lacking:
             target = entry.delivery.target
-            record(inputs.lake, "notify", lacking, journal.actor, now_ms=entry.time_ms, channel=target)
+            record(
+                inputs.lake, "notify", lacking, journal.actor, now_ms=entry.time_ms, channel=target,
+                os_user=journal.os_user,
+            )  # fmt: skip
 
 
 def _send(work: _Work, nudge: Nudge, channel: Channel, *, again: bool) -> int:
@@ -199,7 +208,10 @@ def _send(work: _Work, nudge: Nudge, channel: Channel, *, again: bool) -> int:
     result = deliver(work.journal, delivery, message, channel, work.clock, again=again)
     if result.step == SENT:
         now_ms, ids = work.clock.now_ms(), message.finding_ids
-        record(work.inputs.lake, "notify", ids, work.journal.actor, now_ms=now_ms, channel=delivery.target)
+        record(
+            work.inputs.lake, "notify", ids, work.journal.actor, now_ms=now_ms, channel=delivery.target,
+            os_user=work.journal.os_user,
+        )  # fmt: skip
     return tell(result)
 
 

@@ -22,6 +22,7 @@ from fallow import config
 from fallow.clock import Clock, SystemClock
 from fallow.errors import FallowError, MissingExtraError, UsageError
 from fallow.lake import Lake
+from fallow.os_user import os_user
 from fallow.output import say, show
 
 SEND_EXAMPLE = "fallow report send --week last --to mailto:lead@example.org --to /srv/reports --lake /srv/lake"
@@ -53,7 +54,11 @@ def add_send_arguments(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", default=False, help="say what would be sent, and send nothing"
     )
     parser.add_argument(
-        "--as", dest="actor", default=None, metavar="NAME", help="who you are (default: your login name)"
+        "--as",
+        dest="actor",
+        default=None,
+        metavar="NAME",
+        help="who you are (default: your login name, which is recorded beside it)",
     )
 
 
@@ -95,7 +100,9 @@ def _open(args: argparse.Namespace, clock: Clock, sleep: Callable[[float], None]
     speaks = language(args.lang or settings.text("report.language"), zone_name)
     newest = due.asked_week(args.week or "last", time_zone(zone_name), clock.now_ms())
     edition = edition_name(Scope.of(args), speaks.code)
-    sender = EditionSender.open(lake, settings, targets, edition, args.actor, newest=newest, clock=clock, sleep=sleep)
+    sender = EditionSender.open(
+        lake, settings, targets, edition, args.actor, newest=newest, clock=clock, sleep=sleep, os_user=os_user()
+    )
     return _Sending(sender, _formats(args.formats), newest)
 
 

@@ -6,17 +6,19 @@ disagree the later action decides.
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from analytics.decide.added_rows import add_rows, file_number
 from analytics.frames import read_frame
+from analytics.language.plain_text import plain
+from analytics.language.sentences import tr
 from fallow import schema
 from fallow.clock import format_ms
 from fallow.errors import UsageError
 from fallow.lake import Lake
+from fallow.os_user import login_name
 
 KINDS = ("ack", "suppress", "reopen", "notify", "note")
 
@@ -39,6 +41,12 @@ class Action:
     reason: str | None = None
     expires_ms: int | None = None
     channel: str | None = None
+    os_user: str | None = None
+
+    @property
+    def by(self) -> str:
+        """Who it was."""
+        return actor_words(self.actor, self.os_user)
 
     def as_json(self) -> dict[str, object]:
         """As JSON values, with the columns of the `action` table."""
@@ -51,6 +59,7 @@ class Action:
             "reason": self.reason,
             "expires": None if self.expires_ms is None else format_ms(self.expires_ms),
             "channel": self.channel,
+            "os_user": self.os_user,
         }
 
 
@@ -65,19 +74,21 @@ def record(
     expires_ms: int | None = None,
     channel: str | None = None,
     once: str = "",
+    os_user: str | None = None,
 ) -> tuple[Action, ...]:
     """Adds one action on each of the findings, all of them or none, and returns them.
 
     Raises UsageError for a reason that is too long, and LakeError.
 
-    Whoever records the same `once` at the same moment, on this host or another, has recorded one thing.
+    Whoever records the same `once` at the same moment, on this host or another, has recorded one thing. Commands give the
+    `os_user` that they run as: anybody can write any actor behind --as.
     """
     if reason is not None and len(reason) > LONGEST_REASON:
         raise UsageError("the text is too long", f"stay below {LONGEST_REASON:,} characters")
     number = file_number(now_ms, once)
     key = hashlib.sha256(once.encode()).hexdigest()[:16] if once else f"{number:x}"
     actions = tuple(
-        Action(now_ms, f"A-{key}-{place}", finding_id, kind, actor, reason, expires_ms, channel)
+        Action(now_ms, f"A-{key}-{place}", finding_id, kind, actor, reason, expires_ms, channel, os_user)
         for place, finding_id in enumerate(dict.fromkeys(finding_ids))
     )
     rows: list[dict[str, object]] = [
@@ -90,6 +101,7 @@ def record(
             "reason": each.reason,
             "expires": each.expires_ms,
             "channel": each.channel,
+            "os_user": each.os_user,
         }
         for each in actions
     ]
@@ -114,13 +126,16 @@ def after_what_is_known(now_ms: int, ids: Iterable[str], actions: Mapping[str, S
     return max([now_ms, *(each.time_ms + 1 for finding_id in ids for each in actions.get(finding_id, ()))])
 
 
+def actor_words(actor: str, os_user: str | None) -> str:
+    """`alice`, or `alice (as OS user root)` where a command ran as somebody else than it said."""
+    if os_user is None or os_user == actor:
+        return plain(actor)
+    return tr("{actor} (as OS user {os_user})", actor=plain(actor), os_user=plain(os_user))
+
+
 def actor_name(given: str | None) -> str:
     """The name that an action is recorded under: the given one, else the login name; UsageError where there is none."""
-    try:
-        name = getpass.getuser() if given is None else given
-    except (OSError, KeyError):  # a user id without an entry in the user directory
-        name = ""
-    name = " ".join(name.split())
+    name = " ".join((given if given is not None else login_name() or "").split())
     if not name:
         raise UsageError("your user name is not known", "give --as NAME")
     if len(name) > _LONGEST_NAME:

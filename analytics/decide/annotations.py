@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from analytics.decide.actions import actor_words
 from analytics.decide.added_rows import add_rows, file_number
 from analytics.frames import read_frame
 from fallow import schema
@@ -32,6 +33,12 @@ class Annotation:
     text: str
     actor: str
     time_ms: int
+    os_user: str | None = None
+
+    @property
+    def by(self) -> str:
+        """Who wrote it."""
+        return actor_words(self.actor, self.os_user)
 
     def as_json(self) -> dict[str, object]:
         """As JSON values, with the columns of the `annotation` table."""
@@ -43,11 +50,20 @@ class Annotation:
             "name": self.name,
             "text": self.text,
             "actor": self.actor,
+            "os_user": self.os_user,
         }
 
 
 def add_annotation(
-    lake: Lake, text: str, actor: str, *, at_ms: int, now_ms: int, scope: str = ALL, name: str | None = None
+    lake: Lake,
+    text: str,
+    actor: str,
+    *,
+    at_ms: int,
+    now_ms: int,
+    scope: str = ALL,
+    name: str | None = None,
+    os_user: str | None = None,
 ) -> Annotation:
     """Writes one; raises UsageError for a text that is none, and LakeError."""
     words = " ".join(text.split())
@@ -58,21 +74,23 @@ def add_annotation(
     if scope not in SCOPES or (name is None) != (scope == ALL):
         raise UsageError("it is not said what this is about", "everything, one pool or one team")
     number = file_number(now_ms)
-    added = Annotation(at_ms, f"N-{number:x}", scope, name, words, actor, now_ms)
+    added = Annotation(at_ms, f"N-{number:x}", scope, name, words, actor, now_ms, os_user)
     row = {
         "time": now_ms, "annotation_id": added.annotation_id, "kind": _ADD, "at": at_ms, "scope": scope, "name": name,
-        "text": words, "actor": actor,
+        "text": words, "actor": actor, "os_user": os_user,
     }  # fmt: skip
     add_rows(lake, schema.ANNOTATION, [row], now_ms, number)
     return added
 
 
-def remove_annotation(lake: Lake, annotation_id: str, actor: str, *, now_ms: int) -> Annotation:
+def remove_annotation(
+    lake: Lake, annotation_id: str, actor: str, *, now_ms: int, os_user: str | None = None
+) -> Annotation:
     """Takes one out of sight and returns it; raises FallowError where there is none of that id, and LakeError."""
     found = next((each for each in load_annotations(lake) if each.annotation_id == annotation_id), None)
     if found is None:
         raise FallowError(f"there is no annotation {annotation_id}", "`fallow annotations list` has the ids")
-    row = {"time": now_ms, "annotation_id": annotation_id, "kind": _REMOVE, "actor": actor}
+    row = {"time": now_ms, "annotation_id": annotation_id, "kind": _REMOVE, "actor": actor, "os_user": os_user}
     add_rows(lake, schema.ANNOTATION, [row], now_ms, file_number(now_ms))
     return found
 
@@ -80,6 +98,6 @@ def remove_annotation(lake: Lake, annotation_id: str, actor: str, *, now_ms: int
 def load_annotations(lake: Lake) -> tuple[Annotation, ...]:
     """Those that nobody has removed, by the moment that they are about; raises LakeError."""
     frame = read_frame(lake.files(schema.ANNOTATION.name), schema.ANNOTATION)
-    rows = frame.select("at", "annotation_id", "scope", "name", "text", "actor", "time", "kind").rows()
+    rows = frame.select("at", "annotation_id", "scope", "name", "text", "actor", "time", "os_user", "kind").rows()
     removed = {row[1] for row in rows if row[-1] == _REMOVE}
     return tuple(sorted(Annotation(*row[:-1]) for row in rows if row[-1] == _ADD and row[1] not in removed))

@@ -142,5 +142,5 @@ def action_sentence(action: Action) -> Sentence:
         what = tr("{what} until {moment}", what=what, moment=Stamp(action.expires_ms))
     if action.channel:
         what = tr("{what} via {channel}", what=what, channel=action.channel)
-    said = tr("{moment}, {actor}: {what}", moment=Stamp(action.time_ms), actor=action.actor, what=what)
+    said = tr("{moment}, {actor}: {what}", moment=Stamp(action.time_ms), actor=action.by, what=what)
     return tr("{said}: {reason}", said=said, reason=action.reason) if action.reason else said

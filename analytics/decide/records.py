@@ -40,6 +40,7 @@ def save_records(
     labels_sha256: str,
     actor: str,
     now_ms: int,
+    os_user: str | None = None,
 ) -> None:
     """Adds the records of one evaluation, all or none; raises LakeError."""
     number = now_ms * _RANDOM + secrets.randbelow(_RANDOM)
@@ -47,7 +48,7 @@ def save_records(
         {
             "time": now_ms, "evaluation_id": f"E-{number:x}", "rule": each.rule, "confidence": each.grade, "since": since_ms, "until": until_ms,
             "findings": each.findings, "judged": each.judged, "right": each.right, "labels_sha256": labels_sha256,
-            "actor": actor,
+            "actor": actor, "os_user": os_user,
         }
         for each in records
     ]  # fmt: skip

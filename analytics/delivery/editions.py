@@ -57,11 +57,12 @@ class EditionSender:
         newest: Week,
         clock: Clock,
         sleep: Callable[[float], None],
+        os_user: str | None = None,
     ) -> EditionSender:
         """Contacts nobody. Raises UsageError and ConfigError for settings that cannot be used."""
         channels = open_channels(targets, settings, sleep)
         since_ms = min(newest.since_ms, clock.now_ms() - _LOOK_BACK_MS)
-        return cls(Journal(lake, clock, actor_name(actor), since_ms), channels, edition, clock, sleep)
+        return cls(Journal(lake, clock, actor_name(actor), since_ms, os_user), channels, edition, clock, sleep)
 
     def delivery(self, week: Week, target: Target) -> Delivery:
         return due.of(week, self.edition, target.shown)

@@ -50,9 +50,10 @@ class Standing:
 class Journal:
     """The rows that were read and those that this process adds. Files never change, so each is read once."""
 
-    def __init__(self, lake: Lake, clock: Clock, actor: str, since_ms: int) -> None:
-        """`since_ms` is the oldest day that is read."""
+    def __init__(self, lake: Lake, clock: Clock, actor: str, since_ms: int, os_user: str | None = None) -> None:
+        """`since_ms` is the oldest day that is read; `os_user` is who a command runs as."""
         self._lake, self._clock, self._actor = lake, clock, actor
+        self.os_user = os_user
         self._since_day = utc_day(since_ms)
         self._read: set[str] = set()
         self._entries: dict[str, list[Entry]] = defaultdict(list)
@@ -126,6 +127,7 @@ class Journal:
             "round": delivery.round,
             "target": delivery.target,
             "actor": self._actor,
+            "os_user": self.os_user,
             "content_sha256": message.sha256 if message else None,
             "content_bytes": message.size_bytes if message else None,
             "tries": outcome.tries if outcome else None,

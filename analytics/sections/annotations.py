@@ -16,7 +16,7 @@ def annotation_lines(annotations: Sequence[Annotation]) -> list[str]:
         tr(
             "{number}: {moment}, {about}: {text} ({actor})",
             number=Number(number), moment=Moment(each.at_ms), about=about_words(each.scope, each.name),
-            text=plain(each.text, 200), actor=plain(each.actor),
+            text=plain(each.text, 200), actor=each.by,
         )
         for number, each in enumerate(annotations, start=1)
     ]  # fmt: skip

@@ -179,8 +179,8 @@ def _hidden(report: Report, finding: Finding) -> str:
         return tr("no end given") if until is None else tr("until {day}", day=until)
     reason = plain(last.reason, _REASON_MOST) if last.reason else tr("no reason given")
     if until is None:
-        return tr("{reason} ({actor})", reason=reason, actor=plain(last.actor))
-    return tr("{reason} ({actor}, until {day})", reason=reason, actor=plain(last.actor), day=until)
+        return tr("{reason} ({actor})", reason=reason, actor=last.by)
+    return tr("{reason} ({actor}, until {day})", reason=reason, actor=last.by, day=until)
 
 
 def _reversals(report: Report) -> str:

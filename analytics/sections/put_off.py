@@ -56,4 +56,4 @@ def _row(each: Opportunity, by: Action | None) -> tuple[Cell, ...]:
         return (linked, owner_words(each.owner), None, tr("not known"), "", cost_cell(each))
     until = tr("until somebody reopens it") if by.expires_ms is None else Moment(by.expires_ms)
     reason = plain(by.reason, 200) if by.reason else ""
-    return (linked, owner_words(each.owner), plain(by.actor), until, reason, cost_cell(each))
+    return (linked, owner_words(each.owner), by.by, until, reason, cost_cell(each))

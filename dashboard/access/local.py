@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
-
 from flask import Request, Response
 
 from dashboard.access.hosts import AllowedHosts, is_loopback
 from dashboard.access.people import ADMIN, Reader
 from dashboard.access.refusal import refuse
+from fallow.os_user import login_name
 
 
 class Insecure:
@@ -37,14 +36,7 @@ class Local:
         """Who runs the pages, or 403."""
         # a foreign site can point its own name at 127.0.0.1 and read the answers: its name gives it away
         if is_loopback(request.host):
-            return Reader(_login(), ADMIN)
+            return Reader(login_name() or "local", ADMIN)
         return refuse(
             request, "these pages answer to localhost only; a reverse proxy has to send the header Host: localhost"
         )
-
-
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # no such user in a container
-        return "local"

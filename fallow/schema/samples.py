@@ -326,6 +326,15 @@ CLAIM = Table(
     ),
 )  # fmt: skip
 
+_OS_USER = Column(
+    "os_user",
+    Type.STRING,
+    "user of the operating system that the command ran as; null where the pages or a link said who it is, "
+    "and in older files",
+    "user id of the command",
+    dictionary=True,
+)
+
 ACTION = Table(
     "action",
     "what somebody did about a finding; rows are only ever added",
@@ -339,6 +348,7 @@ ACTION = Table(
         Column("reason", Type.STRING, "why, in the actor's own words", "`fallow findings`"),
         Column("expires", Type.TIMESTAMP, "end of the suppression; null: until reopened", "`fallow findings`", "UTC", "1 ms"),
         Column("channel", Type.STRING, "where a notification went, such as an address, or the link that an answer came by", "`fallow report nudge`", dictionary=True),
+        _OS_USER,
     ),
 )  # fmt: skip
 
@@ -357,6 +367,7 @@ ANNOTATION = Table(
         Column("name", Type.STRING, "of the pool or the team; null for all", _ANNOTATOR, dictionary=True),
         Column("text", Type.STRING, "what happened, in the actor's own words", _ANNOTATOR),
         Column("actor", Type.STRING, "who wrote or removed it", "login name, or --as", dictionary=True),
+        _OS_USER,
     ),
 )  # fmt: skip
 
@@ -386,6 +397,7 @@ DELIVERY = Table(
         Column("tries", Type.INT32, "how many times this sender asked the receiver's server", _SENDER, "1", "1"),
         Column("reason", Type.STRING, "why it failed or is unknown; of what was sent the server's own word", "server's answer"),
         Column("finding_ids", Type.STRING_LIST, "the findings that it names", "analytics.workloads"),
+        _OS_USER,
     ),
 )  # fmt: skip
 
@@ -407,5 +419,6 @@ JUDGEMENT = Table(
         Column("right", Type.INT64, "those of them that no label contradicts", _JUDGE, "1", "1"),
         Column("labels_sha256", Type.STRING, "SHA-256 of the file of labels, in hexadecimal digits", _JUDGE),
         Column("actor", Type.STRING, "who saved it", "login name, or --as", dictionary=True),
+        _OS_USER,
     ),
 )  # fmt: skip

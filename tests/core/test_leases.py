@@ -77,9 +77,7 @@ def test_a_ticket_from_elsewhere_is_waited_for_until_it_expires(lake: Lake) -> N
     with leased(lake, "x", "the import of h", clock=clock, tell=told.append):
         assert ELSEWHERE not in tickets(lake)
     assert 120 <= clock.at_s <= 140
-    assert told == [
-        "the import of h waits for another one by ana on gpu-7 (process 4711) since 2026-11-20T00:00:00Z"
-    ]
+    assert told == ["the import of h waits for another one by ana on gpu-7 (process 4711) since 2026-11-20T00:00:00Z"]
 
 
 @pytest.mark.parametrize("began", ["001795132800000", "999999999999999"])

@@ -14,8 +14,10 @@ import pytest
 
 from analytics.commands.finding_actions import beside_others
 from analytics.decide.actions import KINDS, Action, load_actions, record
+from fallow import parquet, schema
 from fallow.cli import main
 from fallow.clock import DAY_MS, SystemClock
+from fallow.os_user import os_user
 from fallow.schema import ACTION
 from tests.conftest import REPOSITORY, clean_environment
 from tests.findings.conftest import HELD, HOUR, idle_findings
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
 
 Run = tuple[int, str, str]
+
+BY_US = f"(as OS user {os_user()})"
+"""What stands beside a name that was given with --as."""
 
 
 @pytest.fixture
@@ -57,16 +62,52 @@ def listed(run: Callable[..., Run], *arguments: str) -> list[dict[str, Any]]:
 
 def test_acknowledged(held: Lake, run: Callable[..., Run]) -> None:
     finding_id = the_id(held)
-    assert run("ack", finding_id, "--as", "zoe", "--reason", "asking") == (0, f"acknowledged {finding_id} as zoe\n", "")
+    done = run("ack", finding_id, "--as", "zoe", "--reason", "asking")
+    assert done == (0, f"acknowledged {finding_id} as zoe {BY_US}\n", "")
     (finding,) = listed(run)
     assert finding["status"] == "acknowledged"
-    assert [note.partition(", ")[2] for note in finding["notes"]] == ["zoe: acknowledged: asking"]
+    assert [note.partition(", ")[2] for note in finding["notes"]] == [f"zoe {BY_US}: acknowledged: asking"]
+
+
+def test_whoever_acts_as_somebody_else_is_recorded_and_said_wherever_the_actor_is(
+    held: Lake, run: Callable[..., Run]
+) -> None:
+    finding_id = the_id(held)
+    run("suppress", finding_id, "--as", "boss", "--reason", "warm standby")
+    [action] = load_actions(held)[finding_id]
+    assert (action.actor, action.os_user) == ("boss", os_user())
+    assert f"boss {BY_US}: suppressed: warm standby" in run("history", finding_id)[1]
+    [told] = json.loads(run("history", finding_id, "--json")[1])["actions"]
+    assert (told["actor"], told["os_user"]) == ("boss", os_user())
+    [finding] = listed(run, "--all")
+    assert f"boss {BY_US}: suppressed" in finding["notes"][0]
+    assert f"this ends the suppression by boss {BY_US}" in run("ack", finding_id)[1]
+
+
+def test_no_variable_says_who_one_is(held: Lake) -> None:
+    finding_id = the_id(held)
+    command = [sys.executable, "-m", "fallow", "findings", "ack", finding_id, "--lake", held.root]
+    posing = clean_environment(dict.fromkeys(("LOGNAME", "USER", "LNAME", "USERNAME", "SUDO_USER"), "eve"))
+    done = subprocess.run(command, cwd=REPOSITORY, env=posing, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == f"acknowledged {finding_id} as {os_user()}\n"
+    [action] = load_actions(held)[finding_id]
+    assert (action.actor, action.os_user) == (os_user(), os_user())
+
+
+def test_actions_of_an_older_version_have_no_such_user(held: Lake) -> None:
+    [made] = record(held, "ack", ["F-1"], "zoe", now_ms=ms(0), os_user="root")
+    [file] = held.files(ACTION.name)
+    older = schema.Table(ACTION.name, ACTION.row, derived=False, columns=ACTION.columns[:-1])
+    row = {key: value for key, value in made.as_json().items() if key not in ("os_user", "time")} | {"time": ms(0)}
+    Path(file.url).write_bytes(parquet.encode(older, parquet.table_from_rows(older, [row])))
+    [read] = load_actions(held)["F-1"]
+    assert (read.actor, read.os_user, read.by) == ("zoe", None, "zoe")
 
 
 def test_an_id_is_taken_in_small_and_in_capital_letters(held: Lake, run: Callable[..., Run]) -> None:
     finding_id = the_id(held)
     for number, written in enumerate((finding_id.lower(), finding_id.upper(), finding_id), 1):
-        assert run("note", written, "--text", "hm", "--as", "zoe") == (0, f"noted on {finding_id} as zoe\n", "")
+        assert run("note", written, "--text", "hm", "--as", "zoe") == (0, f"noted on {finding_id} as zoe {BY_US}\n", "")
         assert len(load_actions(held)[finding_id]) == number
     assert run("history", finding_id.lower())[1].count("note: hm") == 3
 
@@ -74,7 +115,7 @@ def test_an_id_is_taken_in_small_and_in_capital_letters(held: Lake, run: Callabl
 def test_suppressed_is_hidden_counted_and_shown_when_asked_for(held: Lake, run: Callable[..., Run]) -> None:
     finding_id = the_id(held)
     code, out, _ = run("suppress", finding_id, "--as", "zoe", "--reason", "warm standby", "--for", "30d")
-    assert (code, out.startswith(f"suppressed {finding_id} as zoe until ")) == (0, True)
+    assert (code, out.startswith(f"suppressed {finding_id} as zoe {BY_US} until ")) == (0, True)
     assert listed(run) == []
     text = run()[1]
     assert "1 finding suppressed; --all shows them" in text
@@ -91,12 +132,12 @@ def test_what_an_action_ends_is_said(held: Lake, run: Callable[..., Run]) -> Non
     assert run("reopen", finding_id)[:2] == (0, f"nothing to reopen: nobody acted on {finding_id}\n")
     assert load_actions(held) == {}
     out = run("suppress", finding_id, "--as", "ann", "--reason", "warm standby")[1]
-    assert out == f"suppressed {finding_id} as ann until it is reopened\n"
+    assert out == f"suppressed {finding_id} as ann {BY_US} until it is reopened\n"
     out = run("ack", finding_id, "--as", "bob")[1]
-    ended = "this ends the suppression by ann until it is reopened (reason: warm standby)"
-    assert out == f"acknowledged {finding_id} as bob; {ended}\n"
+    ended = f"this ends the suppression by ann {BY_US} until it is reopened (reason: warm standby)"
+    assert out == f"acknowledged {finding_id} as bob {BY_US}; {ended}\n"
     assert run("reopen", finding_id, "--as", "cy")[1] == (
-        f"reopened {finding_id} as cy; this ends the acknowledgement by bob\n"
+        f"reopened {finding_id} as cy {BY_US}; this ends the acknowledgement by bob {BY_US}\n"
     )
     out = run("reopen", finding_id)[1]
     assert out.startswith(f"nothing to reopen: {finding_id} is neither acknowledged nor suppressed")
@@ -107,7 +148,7 @@ def test_a_note_changes_no_status(held: Lake, run: Callable[..., Run]) -> None:
     finding_id = the_id(held)
     assert run("note", finding_id, "--text", " until the demo ", "--as", "zoe")[0] == 0
     (finding,) = listed(run)
-    assert (finding["status"], finding["notes"][0].partition(", ")[2]) == ("new", "zoe: note: until the demo")
+    assert (finding["status"], finding["notes"][0].partition(", ")[2]) == ("new", f"zoe {BY_US}: note: until the demo")
 
 
 def test_a_note_is_no_longer_by_command_than_on_the_pages(held: Lake, run: Callable[..., Run]) -> None:
@@ -264,7 +305,7 @@ def test_what_is_done_after_anothers_action_comes_after_it_whatever_the_clocks_s
     ahead_ms = SystemClock().now_ms() + 3_600_000
     record(held, "suppress", [finding_id], "ann", now_ms=ahead_ms, reason="standby")
     out = run("reopen", finding_id, "--as", "bob")[1]
-    assert out.startswith(f"reopened {finding_id} as bob; this ends the suppression by ann")
+    assert out.startswith(f"reopened {finding_id} as bob {BY_US}; this ends the suppression by ann")
     assert [each["status"] for each in listed(run)] == ["new"]
     assert [each.actor for each in load_actions(held)[finding_id]] == ["ann", "bob"]
 
