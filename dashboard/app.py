@@ -13,7 +13,7 @@ from flask import send_from_directory
 from analytics.sections.palette import palette
 from dashboard.access import LOCAL, Access
 from dashboard.access.audit import audit
-from dashboard.access.rates import USUAL, Rates
+from dashboard.access.rates import UNLIMITED, Rates
 from dashboard.answers import serve_answers
 from dashboard.error_panels import (
     failed_action_message,
@@ -39,7 +39,7 @@ _CHARTS_LIBRARY = "/_dash-component-suites/plotly/package_data/plotly.min.js"
 _INDEX = _FILES.joinpath("index.html").read_text(encoding="utf-8")
 
 
-def build_app(source: LakeSource, access: Access = LOCAL, rates: Rates = USUAL) -> Any:
+def build_app(source: LakeSource, access: Access = LOCAL, rates: Rates = UNLIMITED) -> Any:
     """The app over a source; its `server` is the WSGI application. `access` finds out who asks."""
     app = Dash(
         "dashboard",

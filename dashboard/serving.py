@@ -12,7 +12,7 @@ from typing import Any
 from analytics.window import Inputs
 from dashboard.access import LOCAL, Access
 from dashboard.access.people import VIEWER, Reader
-from dashboard.access.rates import USUAL, Rates
+from dashboard.access.rates import UNLIMITED, Rates
 from dashboard.app import build_app
 from dashboard.front import Front, Limits
 from dashboard.protection import HEALTH
@@ -30,7 +30,7 @@ _PATIENCE_S = 15.0
 """How long a reader waits for an answer before they are told that it takes long."""
 
 
-def app_of(open_inputs: Callable[[], Inputs], access: Access = LOCAL, rates: Rates = USUAL) -> Any:
+def app_of(open_inputs: Callable[[], Inputs], access: Access = LOCAL, rates: Rates = UNLIMITED) -> Any:
     """The dash app over what `open_inputs` names, warm: the ledger is loaded, and the first page comes at once.
 
     From then on it follows the lake.
