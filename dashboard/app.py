@@ -14,7 +14,7 @@ from analytics.sections.palette import palette
 from dashboard.access import LOCAL, Access
 from dashboard.access.audit import REFUSED, TRAIL, audit
 from dashboard.access.audit_trail import NO_TRAIL, Trail
-from dashboard.access.rates import USUAL, Rates
+from dashboard.access.rates import UNLIMITED, Rates
 from dashboard.answers import serve_answers
 from dashboard.error_panels import (
     failed_action_message,
@@ -40,7 +40,7 @@ _CHARTS_LIBRARY = "/_dash-component-suites/plotly/package_data/plotly.min.js"
 _INDEX = _FILES.joinpath("index.html").read_text(encoding="utf-8")
 
 
-def build_app(source: LakeSource, access: Access = LOCAL, *, rates: Rates = USUAL, trail: Trail = NO_TRAIL) -> Any:
+def build_app(source: LakeSource, access: Access = LOCAL, *, rates: Rates = UNLIMITED, trail: Trail = NO_TRAIL) -> Any:
     """The app over a source; its `server` is the WSGI application. `access` finds out who asks, `trail` keeps the audit log."""
     app = Dash(
         "dashboard",

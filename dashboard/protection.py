@@ -15,6 +15,7 @@ from dashboard.access import RETURN, Access
 from dashboard.access.people import Reader
 from dashboard.access.rates import Gate, Rates
 from dashboard.access.refusal import answer, refuse
+from dashboard.callback_requests import CALLBACK, is_malformed
 
 HEALTH = "/healthz"
 """Answers whoever asks, so that a cluster can tell that the pages are there, and says nothing of the lake."""
@@ -65,13 +66,16 @@ def protect(app: Any, access: Access, rates: Rates) -> None:
             )
         if request.endpoint == BY_LINK:
             return None
-        if request.path == RETURN and (stopped := gate.stop_stranger(request)) is not None:
-            return stopped
-        found = access.admit(request)
+        found = _admitted(access, gate)
         if not isinstance(found, Reader):
-            return found if request.path == RETURN else gate.stop_stranger(request) or found
+            return found
         g.person = found
-        return gate.stop_reader(found.name, request)
+        return None
+
+    def look_at_callback() -> AnyResponse | None:
+        if request.path != CALLBACK or request.method != "POST" or not is_malformed(request, app.callback_map):
+            return None
+        return refuse(request, "this is no callback of these pages; open them again", who=g.person.name, status=400)
 
     def finish(response: Response) -> Response:
         _put_headers(response, policy)
@@ -80,7 +84,19 @@ def protect(app: Any, access: Access, rates: Rates) -> None:
     app.server.config["MAX_CONTENT_LENGTH"] = MOST_SENT_BYTES
     app.server.register_error_handler(DependencyException, _no_such_script)
     app.server.before_request(ask_who)
+    app.server.before_request(look_at_callback)
     app.server.after_request(finish)
+
+
+def _admitted(access: Access, gate: Gate) -> Reader | AnyResponse:
+    """Who asks, or the answer that they get instead, which is to wait where there were too many requests."""
+    returns = request.path == RETURN
+    if returns and (stopped := gate.stop_stranger(request)) is not None:
+        return stopped
+    found = access.admit(request)
+    if isinstance(found, Reader):
+        return gate.stop_reader(found.name, request) or found
+    return found if returns else gate.stop_stranger(request) or found
 
 
 def _no_such_script(_: DependencyException) -> Response:

@@ -63,11 +63,14 @@ class Query:
     reserve: str = ""
 
     @classmethod
-    def parse(cls, search: str | None) -> Query:
-        """That of an address's `?...`; raises UsageError for what cannot be meant, and leaves out names it does not know."""
+    def parse(cls, search: object) -> Query:
+        """That of an address's `?...`; raises UsageError for what cannot be meant, and leaves out names it does not know.
+
+        What is no text asks for nothing in particular.
+        """
         known = {field.name for field in fields(cls)}
         try:
-            pairs = parse_qsl((search or "").removeprefix("?"), max_num_fields=100)
+            pairs = parse_qsl((search if isinstance(search, str) else "").removeprefix("?"), max_num_fields=100)
         except ValueError as error:
             raise UsageError("this is no address of these pages", "begin again at /") from error
         values = {name: value for name, value in pairs if name in known}

@@ -97,22 +97,23 @@ def connect_sending(app: Any, source: LakeSource) -> None:
         State("url", "search"), State("send-tried", "data"),
         prevent_initial_call=True,
     )  # fmt: skip
-    def answer(_: list[int | None], __: int | None, search: str | None, tried: dict[str, Any] | None) -> Any:
+    def answer(_: list[int | None], __: int | None, search: str | None, tried: object) -> Any:
         asked_by = ctx.triggered_id
         # the buttons also call when they come with a page
         if not any(each["value"] for each in ctx.triggered):
             return [no_update] * 3
         if asked_by == "send-now":
-            return send_tried(source, search, tried or {}).outputs
+            return send_tried(source, search, tried if isinstance(tried, dict) else {}).outputs
         return try_target(source, search, asked_by["target"]).outputs
 
 
-def try_target(source: LakeSource, search: str | None, number: int) -> SendingAnswer:
+def try_target(source: LakeSource, search: str | None, number: object) -> SendingAnswer:
     """What would go to the target of that number, of those in the settings; only for who may send."""
 
     def carried_out(view: View) -> SendingAnswer:
         known = [target.shown for target in site_targets(view.whole.inputs.settings)]
-        targets = known if number == _ALL else known[number : number + 1]
+        one = known[number : number + 1] if isinstance(number, int) else []
+        targets = known if number == _ALL else one
         said = try_order(view.whole.inputs, _order(view, targets), _maker(view))
         is_due = any(each.is_due for each in said)
         return SendingAnswer(_list(view, said), {"search": search or "", "targets": targets} if is_due else {})

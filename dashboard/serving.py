@@ -13,7 +13,7 @@ from analytics.window import Inputs
 from dashboard.access import LOCAL, Access
 from dashboard.access.audit_trail import NO_TRAIL, Trail
 from dashboard.access.people import VIEWER, Reader
-from dashboard.access.rates import USUAL, Rates
+from dashboard.access.rates import UNLIMITED, Rates
 from dashboard.app import build_app
 from dashboard.front import Front, Limits
 from dashboard.memory import Budget, budget_bytes
@@ -35,7 +35,7 @@ _PATIENCE_S = 15.0
 
 def app_of(
     open_inputs: Callable[[], Inputs], access: Access = LOCAL,
-    *, rates: Rates = USUAL, trail: Trail = NO_TRAIL, workers: int = 1,
+    *, rates: Rates = UNLIMITED, trail: Trail = NO_TRAIL, workers: int = 1,
 ) -> Any:  # fmt: skip
     """The dash app over what `open_inputs` names, warm: the ledger is loaded, and the first page comes at once.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -21,11 +22,12 @@ _MOST_KNOWN = 1000
 class Rates:
     """The settings of the same names."""
 
-    requests_per_minute: int = 1200
-    sign_ins_per_minute: int = 300
+    requests_per_minute: int
+    sign_ins_per_minute: int
 
 
-USUAL = Rates()
+UNLIMITED = Rates(requests_per_minute=sys.maxsize, sign_ins_per_minute=sys.maxsize)
+"""Of the demo, which is one person's own."""
 
 
 def rates_of(settings: Config) -> Rates:

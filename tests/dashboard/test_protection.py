@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from dashboard.access import LOCAL
 from dashboard.access.directory import Directory
 from dashboard.access.hosts import AllowedHosts
 from dashboard.access.proxy import Proxy
-from dashboard.access.rates import Rates
+from dashboard.access.rates import UNLIMITED, Rates
 from dashboard.app import build_app
 from dashboard.render.panel import GRAPH_CONFIG
 from dashboard.source import LakeSource
@@ -156,7 +157,7 @@ def limited(lake: Lake, rates: Rates, access: Access = LOCAL) -> FlaskClient:
 
 
 def test_whoever_asks_too_often_is_told_when_to_ask_again(fleet_lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
-    client = limited(fleet_lake, Rates(requests_per_minute=1))
+    client = limited(fleet_lake, replace(UNLIMITED, requests_per_minute=1))
     with caplog.at_level("INFO", logger="dashboard"):
         answers = [client.get("/_dash-layout") for _ in range(6)]  # a minute may end once between them
     told = [each for each in answers if each.status_code == 429]
@@ -172,6 +173,6 @@ def test_whoever_asks_too_often_is_told_when_to_ask_again(fleet_lake: Lake, capl
 
 def test_those_who_do_not_sign_in_are_stopped_and_those_who_have_are_not(fleet_lake: Lake) -> None:
     access = Proxy("X-Forwarded-User", ["127.0.0.1"], AllowedHosts(), Directory("", "viewer"))
-    client = limited(fleet_lake, Rates(sign_ins_per_minute=1), access)
+    client = limited(fleet_lake, replace(UNLIMITED, sign_ins_per_minute=1), access)
     assert 429 in [client.get("/").status_code for _ in range(4)]
     assert client.get("/", headers={"X-Forwarded-User": "ann"}).status_code == 200
