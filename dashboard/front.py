@@ -87,6 +87,7 @@ class Front:
             self.turn()
         for each in self._server.dispatchers:
             each.set_thread_count(0)
+        wasyncore.close_all(self._server._map, ignore_all=True)  # noqa: SLF001
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
