@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.attacks import pages
+from tests.attacks import pages, writers
 from tests.attacks.model import Attack
 
 ATTACKS = (
@@ -14,5 +14,13 @@ ATTACKS = (
     Attack(
         "abandoned", "200 requests for new windows, hung up at once",
         "100: /healthz silent for 175 s", "/healthz < 100 ms throughout", pages.abandoned,
+    ),
+    Attack(
+        "slow-clients", "64 clients of four kinds: half-sent headers and bodies, unread answers, idle connections",
+        "8 half-sent requests: no answer for 421 s", "others served in 1 s", pages.slow_clients,
+    ),
+    Attack(
+        "two-imports", "two imports into one lake at the same moment",
+        "5 of 10 runs lost 12,000 of 24,000 rows, exit 0", "100 races give the union", writers.two_imports,
     ),
 )  # fmt: skip
