@@ -14,29 +14,39 @@ from polars.exceptions import PanicException, PolarsError
 
 from analytics.frames import POLARS
 from fallow import parquet, schema
+from fallow.errors import BrokenFileError, SchemaVersionError
+from fallow.file_limits import MOST_ROWS
 from fallow.lake import LakeFile
+from fallow.quarantine import OnUnusable
 
 File = tuple[LakeFile, bytes | None]
 """A file and, where it is small, its content."""
 
 _TYPES = POLARS | {schema.Type.TIMESTAMP: pl.Datetime("ms", "UTC")}
 
-_REFUSED = (PolarsError, PanicException, ValueError, OverflowError)
-"""What Polars raises for files of other types, without a key column, or damaged and without a checksum that says so."""
+_REFUSED = (PolarsError, PanicException, ValueError, OverflowError, BrokenFileError, SchemaVersionError)
+"""What is raised for files of other types, without a key column, or damaged: read one by one, they say which it is."""
+
+_LARGE_BYTES = 128 << 10
+"""Of a smaller file all rows are decoded as quickly as one GPU's."""
 
 
 def by_host(
-    files: Iterable[LakeFile], table: schema.Table, columns: Sequence[str], gpu: str | None = None
+    files: Iterable[LakeFile],
+    table: schema.Table,
+    columns: Sequence[str],
+    gpu: str | None = None,
+    on_unusable: OnUnusable | None = None,
 ) -> list[tuple[str, pl.DataFrame]]:
     """Each host's rows in the order of its files (of one GPU), with the named columns; one that an older file lacks is null.
 
-    Raises BrokenFileError and SchemaVersionError, each naming the file.
+    A file that cannot be used is left out where `on_unusable` is told of it; raises as `parquet.read` does.
     """
     ordered = list(files)
     hosts: dict[str, list[File]] = {}
     for file, content in zip(ordered, parquet.small_contents(ordered), strict=True):
         hosts.setdefault(file.host, []).append((file, content))
-    return [(host, _rows_of(mine, table, columns, gpu)) for host, mine in hosts.items()]
+    return [(host, _rows_of(mine, table, columns, gpu, on_unusable)) for host, mine in hosts.items()]
 
 
 def read_days(files: Iterable[LakeFile], table: schema.Table, columns: Sequence[str]) -> pl.DataFrame:
@@ -51,11 +61,18 @@ def read_days(files: Iterable[LakeFile], table: schema.Table, columns: Sequence[
     return rows.with_columns(pl.col(name).dt.epoch("ms") for name in stamps)
 
 
-def _rows_of(files: Sequence[File], table: schema.Table, columns: Sequence[str], gpu: str | None) -> pl.DataFrame:
+def _rows_of(
+    files: Sequence[File],
+    table: schema.Table,
+    columns: Sequence[str],
+    gpu: str | None,
+    on_unusable: OnUnusable | None,
+) -> pl.DataFrame:
     frame = _together(files, table, columns, gpu)
     if frame is not None:
         return frame
-    one_by_one = pl.from_arrow(parquet.read([file for file, _ in files], table, columns).select(list(columns)))
+    rows = parquet.read([file for file, _ in files], table, columns, on_unusable)
+    one_by_one = pl.from_arrow(rows.select(list(columns)))
     if not isinstance(one_by_one, pl.DataFrame):
         raise TypeError(type(one_by_one).__name__)
     return one_by_one if gpu is None else one_by_one.filter(pl.col("gpu") == gpu)
@@ -74,19 +91,33 @@ def _together(
         frame = _decoded(contents, table, columns, gpu)
     except _REFUSED:
         return None
+    if frame.height > MOST_ROWS:
+        return None
     # a key without a value may be a column that a file lacks, and such a file has to be named
     return None if any(frame[name].null_count() for name in columns if name in table.keys) else frame
 
 
 def _decoded(contents: Sequence[bytes], table: schema.Table, columns: Sequence[str], gpu: str | None) -> pl.DataFrame:
+    """The rows, up to one more than a file can have: a few bytes may stand for any number of rows."""
     kinds = {name: _TYPES[table.column(name).type] for name in columns}
+    is_large = gpu is not None and max(map(len, contents), default=0) > _LARGE_BYTES
+    if (
+        is_large
+        and pl.scan_parquet(list(contents), schema=kinds, extra_columns="ignore", missing_columns="insert")
+        .select(pl.len())
+        .collect()
+        .item()
+        > MOST_ROWS
+    ):
+        raise OverflowError("too many rows")
     rows = pl.scan_parquet(
         list(contents),
         schema=kinds,
         extra_columns="ignore",
         missing_columns="insert",
         use_statistics=False,
-        parallel="none" if gpu is None else "prefiltered",
+        parallel="prefiltered" if is_large else "none",
+        n_rows=None if is_large else MOST_ROWS + 1,  # with a bound, the filter would wait for all columns
     )
     if gpu is not None:
         rows = rows.filter(pl.col("gpu") == gpu)

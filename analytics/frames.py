@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from fallow import parquet, schema
 from fallow.lake import LakeFile
+from fallow.quarantine import OnUnusable
 
 
 def milliseconds(data: pa.Table) -> pl.DataFrame:
@@ -23,9 +24,17 @@ def milliseconds(data: pa.Table) -> pl.DataFrame:
     return frame.with_columns(pl.col(name).dt.epoch("ms") for name in stamps)
 
 
-def read_frame(files: Iterable[LakeFile], table: schema.Table, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """The named columns of the files (all by default) and `host`, every timestamp as integer milliseconds."""
-    return milliseconds(parquet.read(files, table, columns))
+def read_frame(
+    files: Iterable[LakeFile],
+    table: schema.Table,
+    columns: Sequence[str] | None = None,
+    on_unusable: OnUnusable | None = None,
+) -> pl.DataFrame:
+    """The named columns of the files (all by default) and `host`, every timestamp as integer milliseconds.
+
+    A file that cannot be used is left out where `on_unusable` is told of it; raises as `parquet.read` does.
+    """
+    return milliseconds(parquet.read(files, table, columns, on_unusable))
 
 
 def arrow(frame: pl.DataFrame, table: schema.Table) -> pa.Table:

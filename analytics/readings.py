@@ -21,7 +21,7 @@ def gpu_readings(lake: Lake, gpu: str, spans: pl.DataFrame, since_ms: int, until
 
     They are the rows that the ledger rests on: of several for one moment the one that it counts, each for the time up to
     the next one at most, and of each host only what it counts of that host. Only the files of those hosts and of the time's days
-    are opened, a day of a host at a time. Raises LakeError and its kinds.
+    are opened, a day of a host at a time; one that cannot be used is left out. Raises LakeError and its kinds.
 
     Args:
         lake: where the rows are.
@@ -44,7 +44,9 @@ def _rows_of_host(lake: Lake, gpu: str, host: str, since_ms: int, until_ms: int)
     files = lake.files("gpu", hosts=[host], dates=list(map(utc_day, days)))
     found = [pl.DataFrame(schema=_SCHEMA)]
     for day_ms in days:
-        rows = read_day_rows([file for file in files if file.date == utc_day(day_ms)], day_ms, gpu)
+        rows = read_day_rows(
+            [file for file in files if file.date == utc_day(day_ms)], day_ms, gpu, lake.left_out.leave_out
+        )
         values = {name: pl.Series(rows.floats[name], nan_to_null=True) for name in READINGS}
         lasted = np.minimum(rows.interval, rows.span)
         found.append(pl.DataFrame({"time": rows.time, "interval_ms": lasted, **values}, schema=_SCHEMA))

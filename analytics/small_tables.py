@@ -15,7 +15,7 @@ import polars as pl
 from analytics.frames import arrow, digest, read_frame, typed
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, Window, utc_day
-from fallow.errors import LakeError
+from fallow.errors import LakeError, UnusableFileError
 from fallow.lake import ALL_HOSTS, Lake, LakeFile
 
 WORTH_KEEPING = 8
@@ -44,22 +44,37 @@ def read_small(lake: Lake, table: schema.Table, columns: Sequence[str], window: 
     derived = {_period(file): file for file in lake.files(of_all.name)} if worth else {}
     single = [file for period, own in periods.items() if period not in worth for file in own]
     names = [*columns, "host"]
-    parts = [read_frame(single, table, columns).select(names)]
+    parts = [read_frame(single, table, columns, lake.left_out.leave_out).select(names)]
     current = {
         period: file
         for period, file in sorted(derived.items())
         if period in worth and _is_current(file, periods[period])
     }
-    parts.append(read_frame(current.values(), of_all, names).select(names))
-    for period in sorted(worth - set(current)):
-        rows = typed(read_frame(periods[period], table), of_all)
-        with contextlib.suppress(LakeError):  # it is a convenience: the next reader opens the small files again
-            _write(lake, of_all, period, rows, periods[period])
-        parts.append(rows.select(names))
+    damaged: list[LakeFile] = []
+    parts.append(read_frame(current.values(), of_all, names, lambda file, _: damaged.append(file)).select(names))
+    due = sorted(worth - set(current) | {_period(file) for file in damaged})
+    parts += [_made(lake, table, period, periods[period]).select(names) for period in due]
     found = pl.concat(parts, how="vertical_relaxed")
     if window is None:
         return found
     return found.filter(pl.col("time") >= (window.since_ms or 0), pl.col("time") < window.until_ms)
+
+
+def _made(lake: Lake, table: schema.Table, period: str, files: Sequence[LakeFile]) -> pl.DataFrame:
+    """The rows of a period, read from the hosts' own files and kept where all of them could be read."""
+    of_all, is_whole = _DERIVED[table.name], True
+
+    def leave_out(file: LakeFile, error: UnusableFileError) -> None:
+        nonlocal is_whole
+        is_whole = False
+        lake.left_out.leave_out(file, error)
+
+    rows = typed(read_frame(files, table, None, leave_out), of_all)
+    if not is_whole:
+        return rows
+    with contextlib.suppress(LakeError):  # it is a convenience: the next reader opens the small files again
+        _write(lake, of_all, period, rows, files)
+    return rows
 
 
 def _period(file: LakeFile) -> str:

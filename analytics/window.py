@@ -14,11 +14,13 @@ from analytics.ledger.data_end import data_end_ms
 from analytics.ledger.sampled import IdleFloors, idle_floors, with_unconfirmed
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import Summary, clip_ledger, stopped_gpus, summarise
+from analytics.ledger.unused_files import left_out_note
 from analytics.progress import bar
 from fallow import config
 from fallow.clock import DAY_MS, WEEK_MS, AskedWindow, SystemClock, Window, format_ms
 from fallow.errors import EmptyLakeError
 from fallow.lake import Lake
+from fallow.output import say
 
 
 @dataclass(frozen=True)
@@ -146,9 +148,10 @@ def load_window_ledger(
             _load(inputs, inputs.window, history_ms) if asked is None else _load_back(inputs, asked, history_ms, now_ms)
         )
     if whole.lifetimes.is_empty() and not whole.host_ends:
+        note = left_out_note(inputs.lake, whole.rollups.quality())
         raise EmptyLakeError(
             f"the gpu files of the lake at {inputs.lake.root} hold no rows",
-            "start `fallow agent run --lake ...`, or bring history in with `fallow import`",
+            note or "start `fallow agent run --lake ...`, or bring history in with `fallow import`",
         )
     newest_ms = data_end_ms(whole.host_ends, now_ms)
     window = inputs.window if asked is None else asked.before(newest_ms)
@@ -166,6 +169,12 @@ def load_window_ledger(
     end_ms = _end_ms(whole, window, now_ms)
     summary = _summary(inside, window, end_ms)
     return WindowLedger(whole, inside, summary, end_ms, floors, window, None if asked is None else newest_ms)
+
+
+def say_left_out(inputs: Inputs, ledger: WindowLedger) -> None:
+    """Says on standard error which files of the lake the figures are made without."""
+    if note := left_out_note(inputs.lake, ledger.inside.rollups.quality()):
+        say(note)
 
 
 def _with_history(whole: Ledger, window: Window, history_ms: int) -> Ledger:

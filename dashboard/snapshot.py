@@ -77,8 +77,8 @@ class LakeSnapshot:
 
     def after_actions(self, version: str) -> LakeSnapshot:
         """The same data after somebody acted on a finding or annotated: the ledger and what the rules found stay; raises LakeError."""
-        load_actions(self.inputs.lake)
-        after = LakeSnapshot(self.inputs, self._ledger, version, load_annotations(self.inputs.lake))
+        load_actions(self.inputs.lake, strict=True)
+        after = LakeSnapshot(self.inputs, self._ledger, version, load_annotations(self.inputs.lake, strict=True))
         for key, window in self._windows.items().items():
             after._windows.of(key, window.after_actions)
         return after

@@ -56,6 +56,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("allocations", "import and check who was given which GPU",
             "fallow allocations import slurm jobs.txt --lake /srv/lake", "analytics.commands.allocations", "analytics",
             former_name="claims"),
+    Command("lake", "check the files of the lake",
+            "fallow lake check --lake /srv/lake", "analytics.commands.lake", "analytics"),
     Command("ledger", "account for every GPU-hour by state",
             "fallow ledger --lake /srv/lake --since 7d", "analytics.commands.ledger", "analytics"),
     Command("prices", "list what a GPU-hour costs, and where each price is from",

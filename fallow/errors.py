@@ -5,7 +5,11 @@ FallowError                 something went wrong that a person can act on (exit 
 │   └── ConfigError         the config file or an environment variable is wrong (exit 2)
 ├── LakeError               the lake cannot be read or written
 │   ├── EmptyLakeError      the lake is there and holds nothing yet for the question
-│   ├── BrokenFileError     a file in the lake is not a whole Parquet file
+│   ├── UnusableFileError   one file in the lake cannot be used; most readers leave it out and say so
+│   │   ├── BrokenFileError       it is not a whole Parquet file of its table
+│   │   │   ├── OversizedFileError    it is larger than any file of a lake
+│   │   │   └── IrregularFileError    it is a pipe, a device, a folder, or a link out of the lake
+│   │   └── UnreadableFileError   this user may not read it, or its disk does not give it
 │   ├── VanishedFileError   a file of the lake was replaced by another while it was read
 │   └── SchemaVersionError  a file in the lake was written by a newer fallow
 ├── InputError              a file given to an importer cannot be used
@@ -52,8 +56,32 @@ class EmptyLakeError(LakeError):
     """The lake is there and holds nothing yet for the question."""
 
 
-class BrokenFileError(LakeError):
-    """A file in the lake is not a whole Parquet file."""
+class UnusableFileError(LakeError):
+    """One file in the lake cannot be used; `kind` is one of `fallow.quarantine.FAULTS`."""
+
+    kind = "broken"
+
+
+class BrokenFileError(UnusableFileError):
+    """A file in the lake is not a whole Parquet file of its table."""
+
+
+class OversizedFileError(BrokenFileError):
+    """A file in the lake is larger, or would be when decoded, than any that fallow writes."""
+
+    kind = "too_large"
+
+
+class IrregularFileError(BrokenFileError):
+    """What has the name of a file in the lake is a pipe, a device, a folder, or a link out of the lake."""
+
+    kind = "not_regular"
+
+
+class UnreadableFileError(UnusableFileError):
+    """A file in the lake may not be read by this user, or its disk fails; it may pass without the file being changed."""
+
+    kind = "unreadable"
 
 
 class VanishedFileError(LakeError):

@@ -8,19 +8,26 @@ table, date and host is hidden: that is how a wider file replaces narrower ones 
 
 from __future__ import annotations
 
+import datetime as dt
+import functools
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from fallow import schema
 from fallow.errors import EmptyLakeError, LakeError
+from fallow.quarantine import FAULTS, LeftOut, Quarantine
 from fallow.stores import Store, Stored, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_KEY = re.compile(r"(\w+)/date=(\d{4}-\d{2}-\d{2})/(?:host=([^/]+)/)?(\d+)-(\d+)\.parquet")
+_KEY = re.compile(r"(\w+)/date=([^/]+)/(?:host=([^/]+)/)?(\d+)-(\d+)\.parquet", re.ASCII)
+_FIRST_YEAR, _LAST_YEAR = 1970, 2199
+"""Of the dates that a file can have; beyond them no clock of a computer is right."""
+
+_OBSERVED = frozenset(table.name for table in schema.TABLES if not table.derived)
 
 ALL_HOSTS = ""
 """The host of a file over all hosts."""
@@ -38,6 +45,8 @@ class LakeFile:
     url: str = ""
     size_bytes: int = 0
     version: str = field(default="", compare=False)
+    hides: tuple[LakeFile, ...] = field(default=(), compare=False, repr=False)
+    """The files that this one covers: what is left of it where it cannot be read."""
 
     @property
     def key(self) -> str:
@@ -54,8 +63,11 @@ class LakeFile:
 
 
 class Lake:
+    """Where rows lie. `left_out` is what its listings passed over and its readers did not use, so far."""
+
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.left_out = Quarantine()
 
     @classmethod
     def at(cls, location: str) -> Lake:
@@ -89,18 +101,36 @@ class Lake:
         wanted_dates = None if dates is None else set(dates)
         found = []
         for stored in self._listed(table, wanted_hosts, wanted_dates):
-            match = _KEY.fullmatch(stored.key)
-            if match is None:
-                continue
-            host = ALL_HOSTS if match[3] is None else unquote(match[3])
-            if (wanted_hosts is None or host in wanted_hosts) and (wanted_dates is None or match[2] in wanted_dates):
-                url = self.store.url(stored.key)
-                found.append(
-                    LakeFile(
-                        match[1], match[2], host, int(match[4]), int(match[5]), url, stored.size_bytes, stored.version
-                    )
-                )
+            file = self._file(stored)
+            if (
+                file is not None
+                and (wanted_hosts is None or file.host in wanted_hosts)
+                and (wanted_dates is None or file.date in wanted_dates)
+            ):
+                found.append(file)
         return sorted(found)
+
+    def _file(self, stored: Stored) -> LakeFile | None:
+        """The file of a name; None where it is none of the lake's, which is noted where it looks like one."""
+        match = _KEY.fullmatch(stored.key)
+        host = None if match is None else _host(match[3])
+        fault = stored.fault
+        if match is None:
+            fault = fault or ("no_name" if stored.key.endswith(".parquet") else "")
+        elif not fault:
+            fault = "no_host" if host is None else "" if _is_date(match[2]) else "no_date"
+        if fault:
+            sentence = f"{self.store.url(stored.key)} {stored.detail or FAULTS[fault]}"
+            if stored.key in _OBSERVED:  # nothing at all would be known of it
+                raise LakeError(
+                    f"{sentence}, where the lake has a folder",
+                    "move it out of the lake (what lies on another disk is mounted there, not linked)",
+                )
+            self.left_out.add(LeftOut(stored.key, fault, sentence))
+        if fault or match is None or host is None:
+            return None
+        url = self.store.url(stored.key)
+        return LakeFile(match[1], match[2], host, int(match[4]), int(match[5]), url, stored.size_bytes, stored.version)
 
     def _listed(self, table: str, hosts: set[str] | None, dates: set[str] | None) -> Iterator[Stored]:
         """Lists no more than is asked for: a publisher lists its own folders only."""
@@ -113,6 +143,18 @@ class Lake:
             for date in dates:
                 for host in hosts:
                     yield from self.store.list(f"{table}/date={date}/host={quote(host, safe='')}")
+
+    def strays(self) -> list[LeftOut]:
+        """Folders of observed tables that are named for a date that is none: the listing of a window never meets them."""
+        met = {"/".join(each.key.split("/")[:2]) for each in self.left_out.found}
+        return [
+            LeftOut(key, "no_date", f"{self.store.url(key)} {FAULTS['no_date']}")
+            for table in schema.TABLES
+            if not table.derived
+            for name in self.store.folders(table.name)
+            if name.startswith("date=") and not _is_date(name.removeprefix("date="))
+            if (key := f"{table.name}/{name}") not in met
+        ]
 
     def require_files(self, table: str) -> list[LakeFile]:
         """The visible files of a table; EmptyLakeError where there are none, LakeError where there is no lake."""
@@ -141,11 +183,33 @@ class Lake:
         self.store.delete(file.key)
 
 
-def visible(files: list[LakeFile]) -> list[LakeFile]:
-    """The files that no other one covers, in order; of two equal ranges there is only ever one name."""
+def _host(quoted: str | None) -> str | None:
+    """The host that a folder is named for; None where that is not UTF-8."""
+    try:
+        return ALL_HOSTS if quoted is None else unquote(quoted, errors="strict")
+    except UnicodeDecodeError:
+        return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_date(text: str) -> bool:
+    """Whether a folder's name is a day on which a computer can have measured."""
+    try:
+        return len(text) == len("2026-11-20") and _FIRST_YEAR <= dt.date.fromisoformat(text).year <= _LAST_YEAR
+    except ValueError:
+        return False
+
+
+def visible(files: Iterable[LakeFile]) -> list[LakeFile]:
+    """The files that no other one covers, in order, each with those that it `hides`; of two equal ranges there is only ever one name."""
     kept: list[LakeFile] = []
+    hidden: dict[int, list[LakeFile]] = {}
     # widest first within a partition, so that a file that hides another comes before it
     for file in sorted(files, key=lambda each: (each.table, each.date, each.host, each.first_seq, -each.last_seq)):
-        if not (kept and kept[-1].covers(file)):
+        if kept and kept[-1].covers(file):
+            hidden.setdefault(len(kept) - 1, []).append(file)
+        else:
             kept.append(file)
+    for number, own in hidden.items():
+        kept[number] = replace(kept[number], hides=tuple(own))
     return kept

@@ -7,47 +7,45 @@ from __future__ import annotations
 
 import io
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fallow import __version__
-from fallow.errors import BrokenFileError, LakeError, SchemaVersionError, VanishedFileError
+from fallow.errors import LakeError, UnusableFileError
+from fallow.lake import visible
+from fallow.parquet_files import (
+    CHECKSUM_KEY,
+    UNREADABLE,
+    VERSION_KEY,
+    WHOLE_BYTES,
+    broken,
+    check,
+    each,
+    metadata,
+    open_file,
+    small_contents,
+    unusable,
+)
 from fallow.schema import SCHEMA_VERSION, Column, Table, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from fallow.lake import LakeFile
-    from fallow.stores.objects import ObjectFile
+    from fallow.quarantine import OnUnusable
 
-_Read = TypeVar("_Read")
+__all__ = [
+    "arrow_schema", "arrow_type", "check", "encode", "metadata", "open_file", "read", "small_contents", "table_from_columns",
+    "table_from_rows",
+]  # fmt: skip
 
 _HOST = pa.field("host", pa.string())
 
 ROW_GROUP_ROWS = 138_240
 """16 GPU-days of 10 s rows: large enough that pages compress, small enough to skip by GPU (docs/storage.md)."""
-
-_VERSION_KEY = "fallow_schema_version"
-_CHECKSUM_KEY = "fallow_crc32"
-"""CRC-32 of all before the footer: Parquet's own checksums, one a page, are read by few libraries."""
-
-_MAGIC = b"PAR1"
-_TAIL_BYTES = 4 + len(_MAGIC)
-"""What ends a file: the length of the footer before it, and the magic bytes."""
-
-_WHOLE_BYTES = 8 << 20
-"""Files up to this size are held in memory whole; of larger ones only what is decoded."""
-
-_REQUESTS = 8
-"""Files of an object store that are fetched at a time: each at most a few MB in memory before it is decoded."""
-
-_UNREADABLE = (pa.ArrowException, OSError, ValueError)
-"""What pyarrow raises for damaged files (a footer of noise may be a UnicodeDecodeError) and foreign column types."""
 
 _ARROW = {
     Type.TIMESTAMP: pa.timestamp("ms", tz="UTC"),
@@ -115,7 +113,7 @@ def encode(table: Table, data: pa.Table, metadata: Mapping[str, str] | None = No
     """
     by = [name for name in ("gpu", "time") if name in table.names]
     sorted_data = data.select(list(table.names)).cast(arrow_schema(table)).sort_by([(name, "ascending") for name in by])
-    extra = {_VERSION_KEY.encode(): str(SCHEMA_VERSION), b"fallow_writer": f"fallow {__version__}"}
+    extra = {VERSION_KEY.encode(): str(SCHEMA_VERSION), b"fallow_writer": f"fallow {__version__}"}
     extra |= {key.encode(): value for key, value in (metadata or {}).items()}
     # timestamps and counters climb within a GPU; the rest repeats itself and is best as a dictionary
     delta = {
@@ -134,83 +132,59 @@ def encode(table: Table, data: pa.Table, metadata: Mapping[str, str] | None = No
         store_schema=True,
     ) as writer:
         writer.write_table(sorted_data.replace_schema_metadata(extra), row_group_size=ROW_GROUP_ROWS)
-        writer.add_key_value_metadata({_CHECKSUM_KEY: str(zlib.crc32(sink.getbuffer()))})
+        writer.add_key_value_metadata({CHECKSUM_KEY: str(zlib.crc32(sink.getbuffer()))})
     return sink.getvalue()
 
 
-def read(files: Iterable[LakeFile], table: Table, columns: Sequence[str] | None = None) -> pa.Table:
+def read(
+    files: Iterable[LakeFile],
+    table: Table,
+    columns: Sequence[str] | None = None,
+    on_unusable: OnUnusable | None = None,
+) -> pa.Table:
     """The rows of the files as one Arrow table with the named columns (all by default) plus `host`, a string.
 
     `host` is the writer's, from the file's path, save where the table has a column of that name. A column that an
-    older file lacks is null. Raises BrokenFileError and SchemaVersionError, each naming the file.
+    older file lacks is null. A file that cannot be used is told to `on_unusable`, and the files that it hides are read instead.
+
+    Raises UnusableFileError where nobody is to be told, SchemaVersionError, and VanishedFileError, each naming the file.
     """
     names = list(table.names if columns is None else columns)
     schema = pa.schema([pa.field(name, arrow_type(table.column(name))) for name in names])
     if "host" not in table.names:
         schema = schema.append(_HOST)
-    parts = _each(files, partial(_read_one, table=table, schema=schema))
+    read_one = partial(_read_one, table=table, schema=schema)
+    if on_unusable is None:
+        parts = each(files, read_one)
+    else:
+        usable = partial(_usable, read_one=read_one, on_unusable=on_unusable)
+        parts = [part for parts in each(files, usable) for part in parts]
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def small_contents(files: Iterable[LakeFile]) -> list[bytes | None]:
-    """The bytes of each file that is small enough to be held whole; None for one that is not, or cannot be read as it is.
-
-    Raises LakeError where an object store does not answer.
-    """
-    return _each(files, _content)
-
-
-def _content(file: LakeFile) -> bytes | None:
-    if file.size_bytes > _WHOLE_BYTES:
-        return None
+def _usable(file: LakeFile, read_one: Callable[[LakeFile], pa.Table], on_unusable: OnUnusable) -> list[pa.Table]:
+    """What a file gives, or what those give that it hides."""
     try:
-        if not _is_object(file):
-            return Path(file.url).read_bytes()
-        from fallow.stores.objects import read as read_object  # a lake in a folder never pays for it
-
-        return read_object(file.url)
-    except OSError:
-        return None
-
-
-def check(file: LakeFile, content: bytes, facts: Mapping[str, str]) -> None:
-    """Raises what `open_file` raises, by a file's key-value metadata, and BrokenFileError where its checksum is another.
-
-    Files of other writers and of an older fallow have no checksum.
-    """
-    try:
-        _check_version(file, int(facts.get(_VERSION_KEY, "1")))
-        stated = int(facts[_CHECKSUM_KEY]) if _CHECKSUM_KEY in facts else None
-    except ValueError as error:
-        raise _broken(file, error) from error
-    footer_bytes = _TAIL_BYTES + int.from_bytes(content[-_TAIL_BYTES : -len(_MAGIC)], "little")
-    if stated is not None and stated != zlib.crc32(memoryview(content)[:-footer_bytes]):
-        raise _broken(file, ValueError("its content does not match its checksum"))
-
-
-def _each(files: Iterable[LakeFile], read_one: Callable[[LakeFile], _Read]) -> list[_Read]:
-    """What each file gives, in order; several requests at a time to an object store, whose answers take long to begin."""
-    wanted = list(files)
-    if not any(_is_object(file) for file in wanted):
-        return [read_one(file) for file in wanted]
-    with ThreadPoolExecutor(_REQUESTS) as pool:
-        return list(pool.map(read_one, wanted))
+        return [read_one(file)]
+    except UnusableFileError as error:
+        on_unusable(file, error)
+        return [part for hidden in visible(file.hides) for part in _usable(hidden, read_one, on_unusable)]
 
 
 def _read_one(file: LakeFile, table: Table, schema: pa.Schema) -> pa.Table:
-    opened = open_file(file)
+    opened = open_file(file, whole=file.size_bytes <= WHOLE_BYTES)
     there = set(opened.schema_arrow.names) & set(table.names)
     _check_keys(file, table, there, schema)
     try:
         data = opened.read(columns=[name for name in schema.names if name in there])
         return pa.table([_filled(field, data, file, table) for field in schema], schema=schema)
-    except _UNREADABLE as error:
-        raise _broken(file, error) from error
+    except UNREADABLE as error:
+        raise unusable(file, error) from error
 
 
 def _check_keys(file: LakeFile, table: Table, there: Collection[str], schema: pa.Schema) -> None:
     if absent := [name for name in table.keys if name not in there and name in schema.names]:
-        raise _broken(file, ValueError(f"it lacks the column {', '.join(absent)}"))
+        raise broken(file, ValueError(f"it lacks the column {', '.join(absent)}"))
 
 
 def _filled(field: pa.Field, data: pa.Table, file: LakeFile, table: Table) -> pa.Array | pa.ChunkedArray:
@@ -223,52 +197,3 @@ def _filled(field: pa.Field, data: pa.Table, file: LakeFile, table: Table) -> pa
 
 def _typed(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return values if values.type == kind else values.cast(kind)
-
-
-def open_file(file: LakeFile) -> pq.ParquetFile:
-    """The file, checked to be whole and of a schema version that this fallow knows."""
-    version = 0
-    try:
-        opened = pq.ParquetFile(_source(file))
-        version = int((opened.schema_arrow.metadata or {}).get(_VERSION_KEY.encode(), b"1"))
-    except FileNotFoundError as error:
-        raise VanishedFileError(f"{file.url} vanished while it was read", "run the command again") from error
-    except _UNREADABLE as error:
-        raise _broken(file, error) from error
-    _check_version(file, version)
-    return opened
-
-
-def _check_version(file: LakeFile, version: int) -> None:
-    if version > SCHEMA_VERSION:
-        raise SchemaVersionError(
-            f"{file.url} was written with schema version {version} and this fallow knows {SCHEMA_VERSION}",
-            "upgrade fallow here, or read the lake where the newer version runs",
-        )
-
-
-def _is_object(file: LakeFile) -> bool:
-    return "://" in file.url
-
-
-def _source(file: LakeFile) -> str | io.BytesIO | ObjectFile:
-    """What pyarrow opens: a path, or the content of an object, which is fetched through the store."""
-    if not _is_object(file):
-        return file.url
-    from fallow.stores.objects import open_object  # a lake in a folder never pays for it
-
-    return open_object(file.url, file.size_bytes)
-
-
-def metadata(file: LakeFile) -> dict[str, str]:
-    """The file's key-value metadata; raises as `open_file` does."""
-    found = open_file(file).schema_arrow.metadata or {}
-    return {key.decode(): value.decode() for key, value in found.items() if not key.startswith(b"ARROW")}
-
-
-def _broken(file: LakeFile, error: Exception) -> BrokenFileError:
-    reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-    return BrokenFileError(
-        f"{file.url} is not a whole Parquet file ({reason})",
-        "move it out of the lake (the agent's spool or the importer writes it again if it still has the rows)",
-    )

@@ -22,6 +22,7 @@ from analytics.language.plain_text import count, hours, moment, plain
 from analytics.states import OCCUPIED
 from fallow import parquet
 from fallow.clock import HOUR_MS, format_ms
+from fallow.errors import UnusableFileError
 from fallow.lake import LakeFile
 
 _SHOWN = 5
@@ -91,8 +92,15 @@ def _work(stretches: pl.DataFrame) -> pl.DataFrame:
 
 
 def _as_of_ms(files: Sequence[LakeFile]) -> int | None:
-    facts = (parquet.metadata(file).get(AS_OF) for file in files if file.first_seq < LATEST_MS)
-    return max((int(fact) for fact in facts if fact is not None), default=None)
+    facts = (_stated_as_of(file) for file in files if file.first_seq < LATEST_MS)
+    return max((int(fact) for fact in facts if fact is not None and fact.isdecimal()), default=None)
+
+
+def _stated_as_of(file: LakeFile) -> str | None:
+    try:
+        return parquet.metadata(file).get(AS_OF)
+    except UnusableFileError:
+        return None  # its rows are not there either, and data quality says so
 
 
 def as_json(checked: Checked) -> dict[str, Any]:

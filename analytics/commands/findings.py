@@ -20,7 +20,7 @@ from analytics.render.report.text import for_text
 from analytics.render.review_text import BLOCKS, Form, review_text
 from analytics.rules import RULES
 from analytics.sections.data_age import data_age
-from analytics.window import add_common_arguments, load_window_ledger, open_inputs
+from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out
 from analytics.workloads.model import CATEGORIES, Finding
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import UsageError
@@ -72,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
     ledger = load_window_ledger(inputs)
     found = review(inputs, ledger)
     chosen = choose(found, Filters.from_args(args), with_suppressed=args.all)
+    say_left_out(inputs, ledger)
     if args.json:
         show(json.dumps(as_json(found, chosen, args.limit), indent=2))
     elif args.csv:

@@ -22,7 +22,7 @@ from analytics.render.report.text import for_text
 from analytics.report.coverage import Watch
 from analytics.scope import Scope, add_scope_arguments, narrow, narrowed
 from analytics.sections.data_age import data_age
-from analytics.window import add_common_arguments, load_window_ledger, open_inputs
+from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out
 from fallow.clock import SystemClock
 from fallow.output import say, show
 
@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
             *_as_text(ledger.summary, money, args.by, rows, width),
         ]
         show(folded("\n\n".join(blocks), width))
+    say_left_out(inputs, everything)
     for remark in money.remarks:
         say(remark)
     if said and (args.json or args.csv):

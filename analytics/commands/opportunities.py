@@ -24,7 +24,7 @@ from analytics.sections.facts import whose_prices
 from analytics.sections.give_back import give_back
 from analytics.sections.opportunities import opportunities, to_look_at, waste
 from analytics.sections.readiness import waiting
-from analytics.window import add_common_arguments, load_window_ledger, open_inputs
+from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import FallowError, UsageError
 from fallow.output import say, show
@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
     )
     late = waiting_rules(whole.review.context)
     basis = whole.money.of(part.inside, whole.inventory).basis
+    say_left_out(inputs, whole.ledger)
     if args.json:
         window = {"since": format_ms(part.summary.since_ms), "until": format_ms(part.summary.until_ms)}
         content = {

@@ -109,9 +109,13 @@ def record(
     return actions
 
 
-def load_actions(lake: Lake) -> Mapping[str, tuple[Action, ...]]:
-    """Every action by finding, the earliest first; raises LakeError."""
-    rows = read_frame(lake.files(schema.ACTION.name), schema.ACTION).drop("host")
+def load_actions(lake: Lake, *, strict: bool = False) -> Mapping[str, tuple[Action, ...]]:
+    """Every action by finding, the earliest first; raises LakeError.
+
+    A file that cannot be used is left out, or with `strict` an error.
+    """
+    files = lake.files(schema.ACTION.name)
+    rows = read_frame(files, schema.ACTION, None, None if strict else lake.left_out.leave_out).drop("host")
     # two hosts that recorded one thing at the same moment have a file each
     frame = rows.sort("time", "actor").unique("action_id", keep="first", maintain_order=True)
     found: dict[str, list[Action]] = {}

@@ -95,9 +95,14 @@ def remove_annotation(
     return found
 
 
-def load_annotations(lake: Lake) -> tuple[Annotation, ...]:
-    """Those that nobody has removed, by the moment that they are about; raises LakeError."""
-    frame = read_frame(lake.files(schema.ANNOTATION.name), schema.ANNOTATION)
+def load_annotations(lake: Lake, *, strict: bool = False) -> tuple[Annotation, ...]:
+    """Those that nobody has removed, by the moment that they are about; raises LakeError.
+
+    A file that cannot be used is left out, or with `strict` an error.
+    """
+    frame = read_frame(
+        lake.files(schema.ANNOTATION.name), schema.ANNOTATION, None, None if strict else lake.left_out.leave_out
+    )
     rows = frame.select("at", "annotation_id", "scope", "name", "text", "actor", "time", "os_user", "kind").rows()
     removed = {row[1] for row in rows if row[-1] == _REMOVE}
     return tuple(sorted(Annotation(*row[:-1]) for row in rows if row[-1] == _ADD and row[1] not in removed))

@@ -63,7 +63,8 @@ def load_records(lake: Lake, before_ms: int) -> Mapping[tuple[str, str], RuleRec
 
     A window is never graded by labels of its own time: what was said of last month stays the same.
     """
-    rows = read_frame(lake.files(schema.JUDGEMENT.name), schema.JUDGEMENT).sort("time", "evaluation_id")
+    files = lake.files(schema.JUDGEMENT.name)
+    rows = read_frame(files, schema.JUDGEMENT, None, lake.left_out.leave_out).sort("time", "evaluation_id")
     known = rows.filter(rows["until"] < before_ms).select("rule", "confidence", "findings", "judged", "right")
     return {(rule, grade): RuleRecord(rule, grade, *counts) for rule, grade, *counts in known.iter_rows()}
 

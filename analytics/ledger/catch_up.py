@@ -161,7 +161,9 @@ class _Attempt:
         dates = dates_between(self.bounds.parts_ms, self.until_ms)
         made = MadeDays(self.kept.lake, keep.kept_days(self.kept.lake, dates), self.kept.settings, lambda _: None)
         made.build(days, workers, progress)
-        return (made.frame(schema.LEDGER_PART), made.frame(schema.SPELL_PART)) if made.is_kept else None
+        if not made.is_kept or made.lacks_files:
+            return None
+        return made.frame(schema.LEDGER_PART), made.frame(schema.SPELL_PART)
 
     def _keep(self, stretches: pl.DataFrame, spells: pl.DataFrame, prints: Mapping[str, str]) -> bool:
         """Keeps the rows, then the lifetimes, and last the manifest; LakeError where the lake cannot be written."""

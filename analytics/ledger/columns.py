@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from analytics.decode import by_host
 from fallow import schema
 from fallow.lake import LakeFile
+from fallow.quarantine import OnUnusable
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -77,9 +78,14 @@ class Columns:
     """The named columns of some files (of one GPU), row by row and host by host in the files' order; `host` says whose they are."""
 
     def __init__(
-        self, files: Iterable[LakeFile], table: schema.Table, names: Sequence[str], gpu: str | None = None
+        self,
+        files: Iterable[LakeFile],
+        table: schema.Table,
+        names: Sequence[str],
+        gpu: str | None = None,
+        on_unusable: OnUnusable | None = None,
     ) -> None:
-        parts = by_host(files, table, names, gpu)
+        parts = by_host(files, table, names, gpu, on_unusable)
         counts = [len(part) for _, part in parts]
         self._parts = [part for _, part in parts]
         self._starts = [0, *accumulate(counts)]

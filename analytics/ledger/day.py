@@ -20,9 +20,10 @@ from analytics.ledger.day_hours import hours_of
 from analytics.ledger.day_mig import Shares, shares_of
 from analytics.ledger.day_owners import Claimed, Split, unit, who_holds
 from analytics.ledger.day_processes import lists_of, process_day, read_listed
-from analytics.ledger.day_rows import DayRows, read_day_rows
+from analytics.ledger.day_rows import DayRows, Defect, read_day_rows
 from analytics.ledger.day_segments import find_pieces
 from analytics.ledger.settings import LedgerSettings
+from analytics.ledger.unused_files import UnusedFiles
 from analytics.mig import Instance
 from fallow import schema
 from fallow.clock import parse_day_ms
@@ -62,15 +63,17 @@ class HostDay:
 def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl.DataFrame]:
     """Rows of every table of PARTS by its name, times as integer milliseconds; `days` are of different hosts and one date.
 
-    Raises BrokenFileError and SchemaVersionError, each naming the file.
+    Files that cannot be used are left out, each with a row of `quality`. Raises SchemaVersionError, and LakeError where a
+    store does not answer.
     """
+    left_out = UnusedFiles()
 
     def files(table: str) -> list[LakeFile]:
         return [file for day in days for file in day.files.get(table, ())]
 
     day_ms = parse_day_ms(days[0].date)
-    rows = read_day_rows(files("gpu"), day_ms)
-    listed = read_listed(files("process"), rows.names, day_ms)
+    rows = read_day_rows(files("gpu"), day_ms, on_unusable=left_out.add)
+    listed = read_listed(files("process"), rows.names, day_ms, left_out.add)
     lists = lists_of(listed)
     shares = shares_of(rows, {(day.host, uuid): each for day in days for uuid, each in day.instances.items()})
     # a split GPU measures nothing itself: what no instance has is free, unless nobody could look
@@ -90,9 +93,9 @@ def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl
         "spell_part": found.spells,
         "hourly": hours_of(rows, held),
         "process_day": processes,
-        "host_hourly": host_hours(files("host"), day_ms),
-        "serving_hourly": serving_hours(files("serving"), day_ms),
-        "quality": _quality(rows, day_ms),
+        "host_hourly": host_hours(files("host"), day_ms, left_out.add),
+        "serving_hourly": serving_hours(files("serving"), day_ms, left_out.add),
+        "quality": _quality([*rows.defects, *left_out.defects], day_ms),
     }
     return {table.name: typed(frames[table.name], table) for table in PARTS}
 
@@ -127,7 +130,7 @@ def _last_listed(rows: DayRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return last
 
 
-def _quality(rows: DayRows, day_ms: int) -> pl.DataFrame:
+def _quality(defects: Sequence[Defect], day_ms: int) -> pl.DataFrame:
     return pl.DataFrame(
         [
             {
@@ -138,7 +141,7 @@ def _quality(rows: DayRows, day_ms: int) -> pl.DataFrame:
                 "count": each.count,
                 "example": each.example,
             }
-            for each in rows.defects
+            for each in defects
         ],
         schema={
             "time": pl.Int64,

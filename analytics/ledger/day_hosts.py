@@ -14,6 +14,7 @@ from analytics.ledger.day_rows import in_day
 from fallow import schema
 from fallow.clock import DAY_MS, HOUR_MS
 from fallow.lake import LakeFile
+from fallow.quarantine import OnUnusable
 
 _HOST_MEANS = {
     "cpu_util_mean_pct": "cpu_util_pct",
@@ -39,9 +40,9 @@ def _known(name: str) -> pl.Expr:
     return pl.when(value >= 0).then(value)
 
 
-def host_hours(files: Sequence[LakeFile], day_ms: int) -> pl.DataFrame:
+def host_hours(files: Sequence[LakeFile], day_ms: int, on_unusable: OnUnusable | None = None) -> pl.DataFrame:
     """The hours with the columns of `host_hourly`."""
-    columns = Columns(files, schema.HOST, _COLUMNS)
+    columns = Columns(files, schema.HOST, _COLUMNS, on_unusable=on_unusable)
     if not len(columns):
         return empty(schema.HOST_HOURLY)
     time = columns.ints("time")
@@ -80,7 +81,7 @@ def _means(values: Floats, starts: NDArray[np.intp]) -> Floats:
     return out
 
 
-def serving_hours(files: Sequence[LakeFile], day_ms: int) -> pl.DataFrame:
+def serving_hours(files: Sequence[LakeFile], day_ms: int, on_unusable: OnUnusable | None = None) -> pl.DataFrame:
     """The hours with the columns of `serving_hourly`."""
     names = (
         "time", "gpu", "endpoint", "model", "engine", "health", "kv_cache_used_ratio", "running_requests", "waiting_requests",
@@ -88,7 +89,9 @@ def serving_hours(files: Sequence[LakeFile], day_ms: int) -> pl.DataFrame:
     )  # fmt: skip
     if not files:
         return empty(schema.SERVING_HOURLY)
-    frame = read_frame(files, schema.SERVING, names).unique(("host", "time", "gpu", "endpoint", "model"), keep="any")
+    frame = read_frame(files, schema.SERVING, names, on_unusable).unique(
+        ("host", "time", "gpu", "endpoint", "model"), keep="any"
+    )
     frame = frame.filter(pl.col("time").is_between(day_ms, day_ms + DAY_MS, closed="left"))
     answered = (pl.col("health") == "ok").fill_null(value=False)
     return frame.group_by(_HOUR, "host", "gpu", "endpoint", "model").agg(

@@ -17,6 +17,7 @@ from analytics.names import single_name
 from fallow import schema
 from fallow.clock import DAY_MS
 from fallow.lake import LakeFile
+from fallow.quarantine import OnUnusable
 
 COLUMNS = (
     "gpu", "time", "interval_ms", "pid", "started", "kind", "user", "command", "arguments", "parent_pid", "pod", "namespace",
@@ -106,9 +107,14 @@ class ListedProcesses:
         return len(self.time)
 
 
-def read_listed(files: Iterable[LakeFile], gpus: Sequence[tuple[str, str]], day_ms: int) -> ListedProcesses:
-    """The rows of these `process` files; raises BrokenFileError and SchemaVersionError."""
-    return listed(Columns(files, schema.PROCESS, COLUMNS), gpus, day_ms)
+def read_listed(
+    files: Iterable[LakeFile],
+    gpus: Sequence[tuple[str, str]],
+    day_ms: int,
+    on_unusable: OnUnusable | None = None,
+) -> ListedProcesses:
+    """The rows of these `process` files; raises as `parquet.read` does."""
+    return listed(Columns(files, schema.PROCESS, COLUMNS, on_unusable=on_unusable), gpus, day_ms)
 
 
 def listed(columns: Columns, gpus: Sequence[tuple[str, str]], day_ms: int) -> ListedProcesses:

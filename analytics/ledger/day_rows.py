@@ -15,6 +15,7 @@ from analytics.ledger.settings import GAP_INTERVALS
 from fallow import schema
 from fallow.clock import DAY_MS, format_ms
 from fallow.lake import LakeFile
+from fallow.quarantine import OnUnusable
 from fallow.schema import UNAVAILABLE_HEALTH
 
 ASLEEP = "asleep"
@@ -53,10 +54,10 @@ _COUNTER_MOST = 9e18
 
 @dataclass(frozen=True)
 class Defect:
-    """Rows of one GPU with something wrong in them."""
+    """Rows of one GPU, or files of one host, with something wrong in them."""
 
     host: str
-    gpu: str
+    gpu: str | None
     kind: str
     count: int
     example: str
@@ -112,9 +113,11 @@ class DayRows:
         return self.health.where_in(UNAVAILABLE_HEALTH)
 
 
-def read_day_rows(files: Iterable[LakeFile], day_ms: int, gpu: str | None = None) -> DayRows:
-    """The rows of these `gpu` files of a day, of all GPUs or of one; raises BrokenFileError and SchemaVersionError."""
-    return day_rows(Columns(files, schema.GPU, COLUMNS, gpu), day_ms)
+def read_day_rows(
+    files: Iterable[LakeFile], day_ms: int, gpu: str | None = None, on_unusable: OnUnusable | None = None
+) -> DayRows:
+    """The rows of these `gpu` files of a day, of all GPUs or of one; raises as `parquet.read` does."""
+    return day_rows(Columns(files, schema.GPU, COLUMNS, gpu, on_unusable), day_ms)
 
 
 def in_day(time: Ints, day_ms: int) -> Mask:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from analytics.ledger.lifetimes import by_day
 from analytics.ledger.manifest import Manifest, files_of, keep_lifetimes, sizes_of
 from analytics.ledger.rollups import TABLES, Rollups
 from analytics.ledger.settings import LedgerSettings
+from analytics.ledger.unused_files import hosts_to_read_again
 from analytics.ledger.workers import build_days
 from fallow import schema
 from fallow.errors import LakeError
@@ -75,6 +77,8 @@ class MadeDays:
     def __init__(self, lake: Lake, kept: Kept, settings: LedgerSettings, warn: Callable[[str], None]) -> None:
         self._lake, self._kept, self._settings, self._warn = lake, kept, settings, warn
         self._warned = False
+        self.lacks_files = False
+        """Whether a built day lacks a file that may be readable the next time."""
         self._building: dict[str, tuple[set[str], list[dict[str, pl.DataFrame]]]] = {}
         self._files: dict[str, list[LakeFile]] = {table.name: [] for table in PARTS}
         self._loose: dict[str, list[pl.DataFrame]] = {table.name: [] for table in PARTS}
@@ -115,11 +119,20 @@ class MadeDays:
     def add(self, batch: Sequence[HostDay], frames: dict[str, pl.DataFrame], hosts: Mapping[str, HostDay]) -> None:
         """Takes some built host-days of one date; the last ones put the date together and keep it."""
         date = batch[0].date
+        self._mark(batch, frames["quality"])
         built, parts = self._building.setdefault(date, (set(), []))
         built.update(day.host for day in batch)
         parts.append(frames)
         if len(built) == len(self.changed(date, hosts)):
             self._close(date, hosts)
+
+    def _mark(self, batch: Sequence[HostDay], quality: pl.DataFrame) -> None:
+        """Gives days that lack a file that may be readable again a print that no other command finds."""
+        again = hosts_to_read_again(quality)
+        for day in batch:
+            if day.host in again:
+                self._prints[day.date, day.host] = secrets.token_hex(8)
+                self.lacks_files = True
 
     def finish(self, stale: Mapping[str, Mapping[str, HostDay]], dates: set[str]) -> None:
         """Puts together dates of which only hosts have gone, and forgets those without any samples."""

@@ -13,6 +13,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.money.costs import Costs
 from analytics.quality.host_clocks import SeenUntil
 from fallow.clock import Window
+from fallow.quarantine import LeftOut
 
 MOST_NAMED = 5
 """A remark on hosts or GPUs names so many, the worst first, and counts the others."""
@@ -38,7 +39,8 @@ class Data:
     Times are integer milliseconds. `stretches` is the ledger, `values` the `quality` table, `hours` gpu, host, time and
     observed_ms of the `hourly` table. `claims` are whole rows of the `claim` table that reach into the window, `cards`
     the window's rows of the `device` table (time, host, gpu, pci_bus_id) of whole GPUs, `steps` its clock_stepped events
-    (time, host, detail). `seen` names the hosts whose clock is ahead.
+    (time, host, detail). `seen` names the hosts whose clock is ahead,
+    `left_out` the files and names in the lake that its listings and readers left out.
     """
 
     window: Window
@@ -51,6 +53,7 @@ class Data:
     steps: pl.DataFrame
     costs: Costs
     seen: SeenUntil
+    left_out: Sequence[LeftOut] = ()
 
 
 class QualityCheck(Protocol):
@@ -65,6 +68,7 @@ _MORE = {
     "GPU": ("{number} more GPU", "{number} more GPUs"),
     "host": ("{number} more host", "{number} more hosts"),
     "claim": ("{number} more allocation", "{number} more allocations"),
+    "day": ("{number} more day", "{number} more days"),
     "model": ("{number} more model", "{number} more models"),
 }
 

@@ -37,6 +37,7 @@ def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms
     window = Window(ledger.summary.since_ms, min(seen.until_ms, now_ms))
     since_ms, until_ms = window.since_ms or 0, window.until_ms or 0
     rollups = ledger.whole.rollups.until(until_ms)
+    steps = _rows(inputs, schema.EVENT, _EVENTS, since_ms, until_ms).filter(pl.col("kind") == "clock_stepped")
     return Data(
         window=window,
         stretches=ledger.inside.stretches,
@@ -45,9 +46,10 @@ def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms
         hours=rollups.hourly("observed_ms", since_ms=since_ms).filter(pl.col("time") >= since_ms),
         claims=rollups.claims.filter(pl.col("time") < until_ms),
         cards=_rows(inputs, schema.DEVICE, _CARDS, since_ms, until_ms).filter(pl.col("parent_gpu").is_null()),
-        steps=_rows(inputs, schema.EVENT, _EVENTS, since_ms, until_ms).filter(pl.col("kind") == "clock_stepped"),
+        steps=steps,
         costs=Costs(open_prices(inputs.settings), inventory),
         seen=seen,
+        left_out=(*inputs.lake.left_out.found, *inputs.lake.strays()),
     )
 
 

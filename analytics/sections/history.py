@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -14,6 +14,7 @@ from analytics.language.quantities import Bytes, Day, GpuHours, Moment, Number, 
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.occupancy import stays
 from analytics.ledger.summary import totals_by
+from analytics.quality.checks.files import FILE_SENTENCES
 from analytics.quality.checks.values import SENTENCES
 from analytics.readings import only_during
 from analytics.report.part_tables import listed_processes, wrong_rows
@@ -180,8 +181,9 @@ def events_of(basis: PageBasis, subject: Subject) -> pl.DataFrame:
     """
     since_ms, until_ms = basis.report.summary.since_ms, basis.report.summary.until_ms
     dates = [utc_day(day_ms) for day_ms in range(floor_ms(since_ms, DAY_MS), until_ms, DAY_MS)]
-    files = basis.whole.inputs.lake.files("event", hosts=subject.hosts, dates=dates)
-    rows = read_frame(files, schema.EVENT, ("time", "gpu", "kind", "code", "detail"))
+    lake = basis.whole.inputs.lake
+    files = lake.files("event", hosts=subject.hosts, dates=dates)
+    rows = read_frame(files, schema.EVENT, ("time", "gpu", "kind", "code", "detail"), lake.left_out.leave_out)
     rows = rows.filter(pl.col("time") >= since_ms, pl.col("time") < until_ms)
     if not subject.is_host:
         rows = rows.filter(pl.col("gpu") == subject.name)
@@ -247,14 +249,20 @@ def host_remarks(basis: PageBasis, subject: Subject) -> Section | None:
             (
                 Day(row["time"]),
                 plain(row["gpu"] or subject.name, _GPU_LETTERS),
-                SENTENCES.get(row["kind"], plain(row["kind"])),
+                (SENTENCES | FILE_SENTENCES).get(row["kind"], plain(row["kind"])),
                 Number(row["count"]),
-                plain(row["example"] or ""),
+                plain(_example(row)),
             )
             for row in found.sort("time", descending=True).head(_MOST).iter_rows(named=True)
         ),
         wide=True,
     )
+
+
+def _example(row: dict[str, Any]) -> str:
+    """Of a file its name without the folders of the lake."""
+    example = str(row["example"] or "")
+    return example.rpartition("/")[2] if row["kind"] in FILE_SENTENCES else example
 
 
 def _of_host(subject: Subject, cell: _T) -> tuple[_T, ...]:

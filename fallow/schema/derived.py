@@ -265,18 +265,18 @@ SERVING_HOURLY = Table(
 
 QUALITY = Table(
     "quality",
-    "what was wrong with one GPU's rows of one day, with how many there were; none of them is used as a number",
+    "what was wrong with one GPU's rows of one day, or with its host's files, with how many there were; none is used as a number",
     derived=True,
     columns=(
         Column("time", Type.TIMESTAMP, "start of the day", _LEDGER, "UTC", "1 day", key=True),
         _HOST,
         Column("gpu", Type.STRING, "UUID of the GPU; null where the host is meant", "gpu table", key=True, dictionary=True),
         Column("kind", Type.STRING,
-               "util_out_of_range, negative_value, too_large, not_a_number, no_interval, wrong_day, duplicate_rows, overlapping_rows or "
-               "counter_fell", _LEDGER, key=True,
+               "util_out_of_range, negative_value, too_large, not_a_number, no_interval, wrong_day, duplicate_rows, overlapping_rows, "
+               "counter_fell, file_left_out (a file that cannot be used) or file_not_read (one that may be readable again)", _LEDGER, key=True,
                dictionary=True),
-        Column("count", Type.INT64, "rows", _LEDGER, "1", "1"),
-        Column("example", Type.STRING, "the worst of them", _LEDGER),
+        Column("count", Type.INT64, "rows or files", _LEDGER, "1", "1"),
+        Column("example", Type.STRING, "the worst of them; of a file the kind of fault and its path in the lake", _LEDGER),
     ),
 )  # fmt: skip
 

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fallow.errors import LakeError
 from fallow.stores.model import Stored, not_kept
+from fallow.stores.regular_files import NotRegularError, inside, kind_of, may_read, open_regular, this_user
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_ENDING = ".parquet"
+
+_DEEPEST = 6
+"""Folders below a table that are entered; a lake has two."""
 
 
 class LocalStore:
@@ -27,33 +35,95 @@ class LocalStore:
             raise LakeError(f"cannot look at {self.root}: {error.strerror}", "check its permissions") from error
 
     def list(self, prefix: str) -> Iterator[Stored]:
-        """Every whole file below the prefix; half-written ones carry a leading dot and are passed over."""
-        try:
-            yield from self._walk(f"{self.root}/{prefix}" if prefix else self.root)
-        except OSError as error:
-            raise LakeError(f"cannot list {error.filename}: {error.strerror}", "check its permissions") from error
+        """Every whole file below the prefix; half-written ones carry a leading dot and are passed over.
 
-    def _walk(self, folder: str) -> Iterator[Stored]:
+        Links are followed where they lead to a file of the lake, those to folders never.
+        """
+        folder = f"{self.root}/{prefix}" if prefix else self.root
+        instead = self._instead_of_folder(prefix)
+        if instead is None:
+            yield from self._walk(folder)
+        elif instead:
+            yield Stored(prefix, 0, "", "not_regular", f"is {instead}")
+
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        if self._instead_of_folder(prefix) is not None:
+            return ()
+        try:
+            with os.scandir(f"{self.root}/{prefix}") as entries:
+                found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError as error:
+            raise self._cannot_list(f"{self.root}/{prefix}", error) from error
+        return tuple(os.fsencode(name).decode(errors="backslashreplace") for name in found if not name.startswith("."))
+
+    def _instead_of_folder(self, prefix: str) -> str | None:
+        """What a folder of the prefix is instead, empty where it is not there; None where all of them are folders."""
+        path = self.root
+        for name in prefix.split("/") if prefix else ():
+            path = f"{path}/{name}"
+            try:
+                mode = os.lstat(path).st_mode
+            except (FileNotFoundError, NotADirectoryError):
+                return ""
+            except OSError as error:
+                raise self._cannot_list(path, error) from error
+            if not stat.S_ISDIR(mode):
+                return "a link, which is not followed" if stat.S_ISLNK(mode) else kind_of(mode)
+        return None
+
+    def _walk(self, folder: str, depth: int = 0) -> Iterator[Stored]:
         try:
             entries = list(os.scandir(folder))
         except (FileNotFoundError, NotADirectoryError):
             return
+        except OSError as error:
+            if depth == 0:
+                raise self._cannot_list(folder, error) from error
+            yield Stored(
+                self._key(folder), 0, "", "unreadable", f"cannot be listed by the user {this_user()}: {error.strerror}"
+            )
+            return
         for entry in entries:
             if entry.name.startswith("."):
                 continue
-            if entry.is_dir():
-                yield from self._walk(entry.path)
-                continue
-            # a file may be compacted away between the listing and the look at its size
-            with contextlib.suppress(FileNotFoundError):
-                facts = entry.stat()
-                yield Stored(entry.path[len(self.root) + 1 :], facts.st_size, str(facts.st_mtime_ns))
+            if not _is_text(entry.name):
+                yield Stored(self._key(entry.path), 0, "", "no_host", "has a name that is not UTF-8")
+            elif entry.is_dir(follow_symlinks=False) and not entry.name.endswith(_ENDING):
+                if depth < _DEEPEST:
+                    yield from self._walk(entry.path, depth + 1)
+            else:
+                # a file may be compacted away between the listing and the look at its size
+                with contextlib.suppress(FileNotFoundError):
+                    yield self._look_at(entry)
+
+    def _look_at(self, entry: os.DirEntry[str]) -> Stored:
+        key, facts = self._key(entry.path), entry.stat(follow_symlinks=False)
+        if stat.S_ISLNK(facts.st_mode):
+            target = inside(entry.path, self.root)
+            facts = facts if target is None else Path(target).stat()
+        if not stat.S_ISREG(facts.st_mode):
+            return Stored(key, 0, "", "not_regular", f"is no regular file but {kind_of(facts.st_mode)}")
+        # who may read it after all, or may no more, reads the same bytes differently
+        unread = "" if may_read(entry.path, facts) else "-unreadable"
+        return Stored(key, facts.st_size, f"{facts.st_mtime_ns}{unread}")
+
+    def _key(self, path: str) -> str:
+        return os.fsencode(path[len(self.root) + 1 :]).decode(errors="backslashreplace")
+
+    @staticmethod
+    def _cannot_list(path: str, error: OSError) -> LakeError:
+        what = f"cannot list {path}: {error.strerror}"
+        if not isinstance(error, PermissionError):
+            return LakeError(what, "check its permissions")
+        return LakeError(f"{what} for the user {this_user()}", "give that user permission to read and enter the folder")
 
     def look(self, key: str) -> Stored | None:
         """The file under the key; opened for it, because a network file system asks its server anew for an open file."""
         try:
-            with Path(self.root, key).open("rb") as file:
+            with open_regular(f"{self.root}/{key}", self.root) as file:
                 facts = os.fstat(file.fileno())
+        except NotRegularError as error:
+            raise LakeError(f"{self.root}/{key} is no regular file: {error}", "move it out of the lake") from error
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -95,6 +165,15 @@ class LocalStore:
 
     def url(self, key: str) -> str:
         return f"{self.root}/{key}"
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name is UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _make_folder(folder: Path) -> None:

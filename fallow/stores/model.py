@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 class Stored:
     """One file in a store: its key (the path below the store's root, with `/`), its size and its version.
 
-    The version is another text whenever the content may have changed.
+    The version is another text whenever the content may have changed, or whether this process may read it. Where
+    nobody should open it, `fault` says why (a kind of `fallow.quarantine.FAULTS`) and `detail` in words that follow its name.
     """
 
     key: str
     size_bytes: int
     version: str
+    fault: str = ""
+    detail: str = ""
 
 
 class Store(Protocol):
@@ -33,7 +36,14 @@ class Store(Protocol):
         ...
 
     def list(self, prefix: str) -> Iterator[Stored]:
-        """Every whole file below the prefix, in no order."""
+        """Every whole file below the prefix, in no order, and with its `fault` whatever else has a name there.
+
+        Raises LakeError where nothing of it can be listed.
+        """
+        ...
+
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        """The names of the folders right below the prefix, as far as that costs next to nothing to know; LakeError as `list`."""
         ...
 
     def look(self, key: str) -> Stored | None:

@@ -73,6 +73,11 @@ class ObjectStore:
                     key = found["path"][len(self._prefix) + 1 :] if self._prefix else found["path"]
                     yield Stored(key, found["size"], found["e_tag"] or str(found["last_modified"]))
 
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        with guarded("list", self.url(prefix)):
+            found = self._client.list_with_delimiter(self._path(prefix))["common_prefixes"]
+        return tuple(path.rstrip("/").rpartition("/")[2] for path in found)
+
     def look(self, key: str) -> Stored | None:
         """The object under the key; None where there is none."""
         with guarded("look at", self.url(key)):

@@ -17,7 +17,6 @@ from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import Problem, View
 from fallow.clock import HOUR_MS
-from fallow.errors import FallowError
 from fallow.lake import Lake, LakeFile
 from tests.dashboard.conftest import UNTIL_MS, inputs_of
 
@@ -158,15 +157,11 @@ def status(source: LakeSource, finding_id: str) -> str:
     return next(each.status for each in viewed(source).report.review.findings if each.finding_id == finding_id)
 
 
-def test_a_broken_file_is_a_problem_and_no_exception(own_lake: Lake) -> None:
+def test_a_broken_file_stops_nothing_and_is_named_in_data_quality(own_lake: Lake) -> None:
     source = LakeSource(lambda: inputs_of(own_lake), Hands())
     Path(own_lake.files("gpu")[0].url).write_bytes(b"PAR1")
-    found = look(source)
-    assert isinstance(found, Problem)
-    assert "not a whole Parquet file" in found.message
-    assert found.hint
-    with pytest.raises(FallowError):
-        source.refresh()
+    assert [each.count for each in viewed(source).report.quality if each.kind == "files_left_out"] == [1]
+    assert source.stale_because is None
 
 
 def test_a_lake_that_went_away_leaves_what_was_read_of_it_and_says_so(own_lake: Lake, tmp_path: Path) -> None:
@@ -198,9 +193,11 @@ def test_an_action_that_cannot_be_read_leaves_what_was_read_and_says_so(own_lake
     source.refresh()  # the data are as they were
     assert source.stale_because is not None
     clock.time_ms += HOUR_MS
-    source.refresh()
-    assert viewed(source).report is first.report
+    source.refresh()  # newer data count for more than one action
+    assert source.stale_because is None
+    assert [each.example for each in viewed(source).report.quality if each.kind == "files_left_out"] == [file.host]
     Path(file.url).write_bytes(content)
+    clock.time_ms += 2_000
     source.refresh()
     assert source.stale_because is None
     assert viewed(source).report.findings[0].status == "acknowledged"

@@ -14,7 +14,6 @@ from analytics.ledger.settings import LedgerSettings
 from analytics.readings import READINGS, binned, gpu_readings, only_during
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
-from fallow.errors import BrokenFileError
 from fallow.lake import Lake, LakeFile
 
 DAY = 1_763_510_400_000
@@ -77,8 +76,9 @@ def test_only_files_of_its_host_and_days_are_opened(tmp_path: Path) -> None:
         shutil.copy(whole, broken)
         broken.write_bytes(broken.read_bytes()[:50])
     assert gpu_readings(lake, "GPU-a", spans_of("h1"), DAY, DAY + HOUR_MS).height == 1
-    with pytest.raises(BrokenFileError):
-        gpu_readings(lake, "GPU-a", spans_of("h1"), DAY - 1, DAY + HOUR_MS)
+    assert lake.left_out.found == ()
+    assert gpu_readings(lake, "GPU-a", spans_of("h1"), DAY - 1, DAY + HOUR_MS).height == 1
+    assert [each.kind for each in lake.left_out.found] == ["broken"]
     assert gpu_readings(lake, "GPU-a", spans_of(), DAY, DAY + HOUR_MS).is_empty()
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from analytics.quality.checks import allocations, clocks, coverage, hosts, inventory, measuring, values
+from analytics.quality.checks import allocations, clocks, coverage, files, hosts, inventory, measuring, values
 from analytics.quality.model import QualityCheck
 
 CHECKS: tuple[QualityCheck, ...] = (
+    files.left_out,
     coverage.unobserved,
     coverage.silent,
     measuring.unmeasured,

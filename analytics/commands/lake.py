@@ -1,0 +1,64 @@
+"""`fallow lake check`: opens every file of the observed tables and names those that readers leave out, and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+
+from analytics.progress import bar
+from fallow import config, parquet, schema
+from fallow.errors import LakeError, UnusableFileError
+from fallow.lake import Lake, LakeFile
+from fallow.output import show
+from fallow.quarantine import LeftOut
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's own flags."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    check = verbs.add_parser(
+        "check", help="name the files that readers leave out, and why; exit code 1 where there are any"
+    )
+    check.add_argument("--lake", metavar="DIR", help="the lake (or FALLOW_LAKE_PATH, or lake.path in the config file)")
+    check.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
+    check.add_argument("--json", action="store_true", help="machine-readable")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints them; 1 where there are any."""
+    lake = Lake.at(config.load({"lake.path": args.lake}, args.config).require("lake.path", "--lake")).require()
+    files = list(_observed(lake))
+    with bar("files") as progress:
+        for number, file in enumerate(files, 1):
+            _check(lake, file)
+            progress(number / len(files))
+    found = [*lake.strays(), *lake.left_out.found]
+    if args.json:
+        show(json.dumps({"files": len(files), "left_out": [_as_json(each) for each in found]}, indent=2))
+    else:
+        for each in found:
+            show(each.sentence)
+        show(f"{len(files)} files, {len(found)} left out" if found else f"{len(files)} files, none left out")
+    return int(bool(found))
+
+
+def _observed(lake: Lake) -> Iterator[LakeFile]:
+    """The files of observed tables: derived ones are made again by whoever cannot read them."""
+    for table in schema.TABLES:
+        if not table.derived:
+            yield from lake.files(table.name)
+
+
+def _check(lake: Lake, file: LakeFile) -> None:
+    """Decodes the file whole, as a reader would; SchemaVersionError is of the lake, and not of the file."""
+    try:
+        parquet.read([file], schema.table(file.table))
+    except UnusableFileError as error:
+        lake.left_out.add(LeftOut(file.key, error.kind, f"{error.message}; {error.hint}"))
+    except LakeError as error:
+        lake.left_out.add(LeftOut(file.key, "broken", str(error)))
+
+
+def _as_json(left_out: LeftOut) -> dict[str, str]:
+    return {"file": left_out.key, "fault": left_out.kind, "message": left_out.sentence}

@@ -1,0 +1,133 @@
+"""Files of the lake that no reader could use: whose they are, what that leaves unknown, and where to see their paths.
+
+A path is not in a remark: reports are sent to people who have no business with the lake.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from urllib.parse import unquote
+
+import polars as pl
+
+from analytics.language.quantities import GpuHours, Share
+from analytics.language.sentences import tr, tr_many
+from analytics.ledger.unused_files import LEFT_OUT, NOT_READ, left_out_files
+from analytics.quality.counted import hosts_of
+from analytics.quality.model import MOST_NAMED, Data, Remark, named
+from fallow import schema
+from fallow.clock import DAY_MS, parse_day_ms
+from fallow.errors import FallowError
+from fallow.quarantine import LeftOut
+
+_PLACE = re.compile(r"(\w+)/(?:date=([^/]+))?(?:/host=([^/]+))?", re.ASCII)
+
+FILE_SENTENCES = {
+    LEFT_OUT: "a file that cannot be used: what it says is missing",
+    NOT_READ: "a file that could not be read: what it says is missing",
+}
+"""What a row of `quality` about a file says of its host."""
+
+FAULT_WORDS = {
+    "broken": "damaged, or no Parquet file of its table",
+    "too_large": "larger than any file of a lake",
+    "not_regular": "no regular file",
+    "unreadable": "its reader lacks the permission, which can be given, or its disk fails",
+    "no_name": "without the name of a file of the lake",
+    "no_host": "in a folder whose name is not UTF-8",
+    "no_date": "in a folder that is named for no date",
+}
+"""What is wrong with a file, by the kind of fault."""
+
+_OF_THEIR_DAY = ("gpu", "process", "host", "serving", "event", "agent")
+"""Tables of which a file says nothing about other days than its own."""
+
+_MISSING = {
+    "gpu": "their time is unknown",
+    "process": "who used its GPUs in that time may be unknown",
+    "claim": "allocations in them do not count",
+    "device": "models and pools of its GPUs may be unknown",
+}
+"""What is not known without the files of a table."""
+
+
+def left_out(data: Data) -> Iterator[Remark]:
+    """One remark per host, table and kind of fault: hosts with the most files first."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for each in {each.key: each for each in (*data.left_out, *left_out_files(data.values))}.values():
+        place = _place(each)
+        is_of_a_day = place is not None and place[0] in _OF_THEIR_DAY and each.kind != "no_date"
+        if place is not None and (not is_of_a_day or _is_inside(place[1], data)):
+            groups.setdefault((place[2], place[0], each.kind), []).append(place[1])
+    ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+    for (host, table, kind), dates in ordered[:MOST_NAMED]:
+        yield Remark("files_left_out", _sentence(data, host, table, kind, dates), len(dates), host or table)
+    if rest := ordered[MOST_NAMED:]:
+        number = sum(len(dates) for _, dates in rest)
+        sentence = tr_many(
+            "{number} more file of {hosts} is left out; `fallow lake check` names it",
+            "{number} more files of {hosts} are left out; `fallow lake check` names them",
+            number,
+            hosts=hosts_of(len({host for (host, _, _), _ in rest})),
+        )
+        yield Remark("files_left_out", sentence, number)
+
+
+def _place(left_out: LeftOut) -> tuple[str, str, str] | None:
+    """Table, date and host by a path, as far as it has them; None in a derived table, which is made again."""
+    match = _PLACE.match(left_out.key)
+    if match is None or not any(match[1] == table.name and not table.derived for table in schema.TABLES):
+        return None
+    return match[1], match[2] or "", unquote(match[3] or "", errors="backslashreplace")
+
+
+def _is_inside(date: str, data: Data) -> bool:
+    """Whether a day is in the window, or there is none."""
+    start_ms = _day_ms(date)
+    since_ms, until_ms = data.window.since_ms or 0, data.window.until_ms or 0
+    return start_ms is None or since_ms - DAY_MS < start_ms < until_ms
+
+
+def _day_ms(date: str) -> int | None:
+    try:
+        return parse_day_ms(date)
+    except (FallowError, ValueError):
+        return None
+
+
+def _sentence(data: Data, host: str, table: str, kind: str, dates: Sequence[str]) -> str:
+    return tr_many(
+        "{host}: {number} file of the table {table} on {days} is left out ({fault}): {missing}; `fallow lake check` names it",
+        "{host}: {number} files of the table {table} on {days} are left out ({fault}): {missing}; `fallow lake check` names them",
+        len(dates),
+        host=host or tr("no host"),
+        table=table,
+        days=named(sorted({date or tr("no date") for date in dates}), "day"),
+        fault=tr(FAULT_WORDS[kind]),
+        missing=_unknown(data, host, dates) if table == "gpu" else tr(_MISSING.get(table, "what they say is missing")),
+    )
+
+
+def _unknown(data: Data, host: str, dates: Sequence[str]) -> str:
+    """The GPU time of a host's days that nobody observed, of which the files are the cause, or one of them."""
+    days = sorted({day for date in dates if (day := _day_ms(date)) is not None})
+    since_ms, until_ms = data.window.since_ms or 0, data.window.until_ms or 0
+    rows = data.stretches.filter(pl.col("host") == host)
+    shares = float(rows.group_by("gpu").agg(pl.col("gpu_share").max())["gpu_share"].sum())
+    whole_ms = shares * (until_ms - since_ms)
+    if not days or whole_ms <= 0:
+        return tr(_MISSING["gpu"])
+    known = rows.filter(pl.col("state") != "unknown")
+    start = pl.max_horizontal("time", pl.lit(since_ms))
+    unknown_ms = 0.0
+    for day_ms in days:
+        first_ms, last_ms = max(day_ms, since_ms), min(day_ms + DAY_MS, until_ms)
+        overlap = pl.min_horizontal("end", pl.lit(last_ms)) - pl.max_horizontal(start, pl.lit(first_ms))
+        known_ms = known.select((overlap.clip(lower_bound=0) * pl.col("gpu_share")).sum()).item()
+        unknown_ms += max(0.0, shares * (last_ms - first_ms) - known_ms)
+    return tr(
+        "{hours} GPU-hours of that time are unknown ({share} of its time in the window)",
+        hours=GpuHours(unknown_ms),
+        share=Share(min(1.0, unknown_ms / whole_ms)),
+    )

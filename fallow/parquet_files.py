@@ -1,0 +1,221 @@
+"""Parquet files as they are opened: regular ones within the limits, of a version that this fallow knows, and whole.
+
+Imports pyarrow: the resident agent processes never import this module.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fallow.errors import (
+    BrokenFileError,
+    IrregularFileError,
+    LakeError,
+    OversizedFileError,
+    SchemaVersionError,
+    UnreadableFileError,
+    VanishedFileError,
+)
+from fallow.file_limits import MOST_BYTES, MOST_FOOTER_BYTES, excess_of
+from fallow.schema import SCHEMA_VERSION
+from fallow.stores.regular_files import NotRegularError, open_regular, this_user
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from fallow.lake import LakeFile
+
+_Read = TypeVar("_Read")
+
+VERSION_KEY = "fallow_schema_version"
+CHECKSUM_KEY = "fallow_crc32"
+"""CRC-32 of all before the footer: Parquet's own checksums, one a page, are read by few libraries."""
+
+_MAGIC = b"PAR1"
+_TAIL_BYTES = 4 + len(_MAGIC)
+"""What ends a file: the length of the footer before it, and the magic bytes."""
+
+WHOLE_BYTES = 8 << 20
+"""Files up to this size are held in memory whole; of larger ones only what is decoded."""
+
+_REQUESTS = 8
+"""Files of an object store that are fetched at a time: each at most a few MB in memory before it is decoded."""
+
+UNREADABLE = (pa.ArrowException, OSError, ValueError)
+"""What pyarrow raises for damaged files (a footer of noise may be a UnicodeDecodeError) and foreign column types."""
+
+
+def small_contents(files: Iterable[LakeFile]) -> list[bytes | None]:
+    """The bytes of each file that is small enough to be held whole; None for one that is not, or cannot be read as it is.
+
+    Raises LakeError where an object store does not answer.
+    """
+    return each(files, _content)
+
+
+def _content(file: LakeFile) -> bytes | None:
+    if file.size_bytes > WHOLE_BYTES:
+        return None
+    try:
+        if not _is_object(file):
+            with open_regular(file.url, _root_of(file)) as opened:
+                content = opened.read(WHOLE_BYTES + 1)
+            return content if len(content) <= WHOLE_BYTES else None
+        from fallow.stores.objects import read as read_object  # a lake in a folder never pays for it
+
+        return read_object(file.url)
+    except OSError:
+        return None
+
+
+def each(files: Iterable[LakeFile], read_one: Callable[[LakeFile], _Read]) -> list[_Read]:
+    """What each file gives, in order; several requests at a time to an object store, whose answers take long to begin."""
+    wanted = list(files)
+    if not any(_is_object(file) for file in wanted):
+        return [read_one(file) for file in wanted]
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        return list(pool.map(read_one, wanted))
+
+
+def open_file(file: LakeFile, *, whole: bool = False) -> pq.ParquetFile:
+    """The file, checked to be a regular one within the limits and of a schema version that this fallow knows.
+
+    With `whole`, all of it is read, and compared with its checksum where it has one. Raises UnusableFileError,
+    SchemaVersionError and VanishedFileError.
+    """
+    if file.size_bytes > MOST_BYTES:
+        raise _oversized(file, f"{file.size_bytes} bytes, at most {MOST_BYTES}")
+    try:
+        source = _source(file)
+        content = source.read(WHOLE_BYTES + 1) if whole else b""
+        _check_footer_size(file, content[-_TAIL_BYTES:] if whole else _tail(source))
+        opened = pq.ParquetFile(pa.BufferReader(content) if whole else source)
+        facts = opened.metadata.metadata or {}
+        version = int(facts.get(VERSION_KEY.encode(), b"1"))
+    except UNREADABLE as error:
+        raise unusable(file, error) from error
+    _check_version(file, version)
+    if excess := excess_of(opened.metadata, all_hosts=not file.host):
+        raise _oversized(file, excess)
+    if whole:
+        _check_sum(file, content, facts.get(CHECKSUM_KEY.encode()))
+    return opened
+
+
+def _tail(source: BinaryIO) -> bytes:
+    """The last bytes of a file that is at hand; nothing of a large object, of which every piece is a request."""
+    if not isinstance(source, io.BytesIO | io.FileIO) or source.seek(0, io.SEEK_END) < _TAIL_BYTES:
+        return b""
+    source.seek(-_TAIL_BYTES, io.SEEK_END)
+    tail = source.read(_TAIL_BYTES)
+    source.seek(0)
+    return tail
+
+
+def _check_footer_size(file: LakeFile, tail: bytes) -> None:
+    footer_bytes = int.from_bytes(tail[:4], "little")
+    if tail.endswith(_MAGIC) and MOST_FOOTER_BYTES < footer_bytes < file.size_bytes:
+        raise _oversized(file, f"{footer_bytes} bytes of footer, at most {MOST_FOOTER_BYTES}")
+
+
+def check(file: LakeFile, content: bytes, facts: Mapping[str, str]) -> None:
+    """Raises what `open_file` raises, by a file's key-value metadata, and BrokenFileError where its checksum is another.
+
+    Files of other writers and of an older fallow have no checksum.
+    """
+    try:
+        _check_version(file, int(facts.get(VERSION_KEY, "1")))
+    except ValueError as error:
+        raise broken(file, error) from error
+    _check_sum(file, content, facts.get(CHECKSUM_KEY))
+
+
+def _check_sum(file: LakeFile, content: bytes, stated: str | bytes | None) -> None:
+    if stated is None:
+        return
+    footer_bytes = _TAIL_BYTES + int.from_bytes(content[-_TAIL_BYTES : -len(_MAGIC)], "little")
+    try:
+        is_same = int(stated) == zlib.crc32(memoryview(content)[:-footer_bytes])
+    except ValueError as error:
+        raise broken(file, error) from error
+    if not is_same:
+        raise broken(file, ValueError("its content does not match its checksum"))
+
+
+def _check_version(file: LakeFile, version: int) -> None:
+    if version > SCHEMA_VERSION:
+        raise SchemaVersionError(
+            f"{file.url} was written with schema version {version} and this fallow knows {SCHEMA_VERSION}",
+            "upgrade fallow here, or read the lake where the newer version runs",
+        )
+
+
+def _is_object(file: LakeFile) -> bool:
+    return "://" in file.url
+
+
+def _root_of(file: LakeFile) -> str:
+    """The root of the lake that a file in a folder lies in."""
+    return file.url.rsplit("/", 4 if file.host else 3)[0]
+
+
+def _source(file: LakeFile) -> BinaryIO:
+    """What pyarrow reads from: an open file, or the content of an object, which is fetched through the store."""
+    if not _is_object(file):
+        return open_regular(file.url, _root_of(file))
+    from fallow.stores.objects import open_object  # a lake in a folder never pays for it
+
+    return cast("BinaryIO", open_object(file.url, file.size_bytes))
+
+
+def metadata(file: LakeFile) -> dict[str, str]:
+    """The file's key-value metadata; raises as `open_file` does."""
+    found = open_file(file).schema_arrow.metadata or {}
+    return {
+        key.decode(errors="replace"): value.decode(errors="replace")
+        for key, value in found.items()
+        if not key.startswith(b"ARROW")
+    }
+
+
+_OUT_OF_MEANS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What a process lacks: no fault of the file."""
+
+
+def unusable(file: LakeFile, error: Exception) -> LakeError:
+    """The error for a file that could not be opened or decoded; those without a number are pyarrow's own."""
+    if isinstance(error, NotRegularError):
+        return IrregularFileError(f"{file.url} is no regular file: {error}", "move it out of the lake")
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, FileNotFoundError | NotADirectoryError) or number == errno.ESTALE:
+        return VanishedFileError(f"{file.url} vanished while it was read", "run the command again")
+    if isinstance(error, PermissionError):
+        return UnreadableFileError(
+            f"the user {this_user()} may not read {file.url}", "give that user permission to read it and its folders"
+        )
+    if number is None:
+        return broken(file, error)
+    what = f"cannot read {file.url}: {os.strerror(number)}"
+    if number in _OUT_OF_MEANS:
+        return LakeError(what, "let this process open more files, or have more memory")
+    return UnreadableFileError(what, "check the disk or the mount that it is on")
+
+
+def _oversized(file: LakeFile, excess: str) -> OversizedFileError:
+    return OversizedFileError(f"{file.url} is larger than any file of a lake: {excess}", "move it out of the lake")
+
+
+def broken(file: LakeFile, error: Exception) -> BrokenFileError:
+    reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    return BrokenFileError(
+        f"{file.url} is not a whole Parquet file ({reason})",
+        "move it out of the lake (the agent's spool or the importer writes it again if it still has the rows)",
+    )

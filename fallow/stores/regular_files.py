@@ -1,0 +1,94 @@
+"""Regular files of a folder: what a name is before it is opened, and how one is opened without waiting or leaving the lake."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import pwd
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
+    (stat.S_ISREG, "a file"),
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISLNK, "a link that leads out of the lake, or nowhere"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class NotRegularError(OSError):
+    """What has the name of a file is none; the text says what it is instead."""
+
+
+def kind_of(mode: int) -> str:
+    """What a name stands for that is no regular file."""
+    return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "something else")
+
+
+def open_regular(path: str, root: str) -> OpenFile:
+    """The file, for reading; raises OSError, NotRegularError where the name is that of a pipe, a device or a link out of the root.
+
+    It never waits for a writer of a pipe, and what is checked is the file that is read.
+    """
+    descriptor = _descriptor(path, root)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return OpenFile(descriptor)
+    os.close(descriptor)  # FileIO refuses folders, and would leave them open
+    raise NotRegularError(f"it is {kind_of(mode)}")
+
+
+def _descriptor(path: str, root: str) -> int:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket, or a device without a driver
+            raise NotRegularError("it is a socket or a device") from error
+        if error.errno != errno.ELOOP:
+            raise
+    target = inside(path, root)
+    if target is None:
+        raise NotRegularError("it is a link that leads out of the lake, or nowhere")
+    return os.open(target, flags | os.O_NOFOLLOW)
+
+
+class OpenFile(io.FileIO):
+    """An open file that closes itself when nobody holds it any more, as pyarrow's own files do."""
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            self.close()
+
+
+def inside(path: str, root: str) -> str | None:
+    """Where a link leads; None where that is not below the root, or is nothing."""
+    try:
+        target = os.path.realpath(path, strict=True)
+    except OSError:
+        return None
+    return target if Path(target).is_relative_to(os.path.realpath(root)) else None
+
+
+def may_read(path: str, facts: os.stat_result) -> bool:
+    """Whether this process may read the file; asks the system only where its mode bits do not allow it to everybody."""
+    return bool(facts.st_mode & stat.S_IROTH) or os.access(
+        path, os.R_OK, effective_ids=os.access in os.supports_effective_ids
+    )
+
+
+def this_user() -> str:
+    """The name of the user that this process runs as, else the number."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

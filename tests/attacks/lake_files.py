@@ -1,0 +1,263 @@
+"""Bad files for a lake: each kind as somebody, or a failing disk, leaves one, and seeded mutations of good ones.
+
+`python -m tests.attacks.lake_files 1000` runs that many mutations against the ledger and says how they ended.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import shutil
+import socket
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from analytics.ledger.build import load_ledger
+from analytics.ledger.settings import LedgerSettings
+from fallow import schema
+from fallow.errors import FallowError
+from fallow.lake import Lake
+from tests.ledger.rows import device, processes, samples, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import polars as pl
+
+HOSTS = ("good", "bad")
+DAY_S = 86_400
+_HOUR_S = 3_600
+
+
+def small_lake(folder: Path) -> Lake:
+    """Two hosts of two GPUs, two days of two hours in four files a day each: `good` is never touched, of `bad` one file is."""
+    lake = Lake.at(str(folder))
+    for host in HOSTS:
+        gpus = [f"GPU-{host}-{number}" for number in range(2)]
+        rows = [
+            row
+            for day in range(2)
+            for gpu in gpus
+            for row in samples(
+                gpu, day * DAY_S, day * DAY_S + 2 * _HOUR_S, every_s=60, gpu_util_pct=float(day), power_w=90.0
+            )
+        ]
+        write(lake, schema.GPU, rows, host, split=lambda row: row["time"] // (_HOUR_S * 500))
+        write(lake, schema.PROCESS, processes(gpus[0], *range(0, _HOUR_S, 60), every_s=60), host)
+        write(lake, schema.DEVICE, [device(gpu) for gpu in gpus], host)
+    return lake
+
+
+def victim(lake: Lake, table: str = "gpu") -> Path:
+    """A file of the host `bad`: the second of its first day."""
+    files = lake.files(table, hosts=["bad"])
+    return Path(files[min(1, len(files) - 1)].url)
+
+
+def _garbage(path: Path) -> None:
+    path.write_bytes(random.Random(1).randbytes(5_000))  # noqa: S311  # the same noise every time
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _flipped(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 4] ^= 0x10
+    path.write_bytes(content)
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _socket(path: Path) -> None:
+    path.unlink()
+    here = Path.cwd()
+    os.chdir(path.parent)  # a socket's path has no more than 107 bytes
+    try:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def _link_to_device(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def _link_out(path: Path) -> None:
+    elsewhere = Path(tempfile.mkdtemp(dir=path.parents[4])) / "other.parquet"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+
+
+def _dangling_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("gone")
+
+
+def _nulls(path: Path) -> None:
+    """200 million nulls in some hundred kilobytes."""
+    _write(path, pa.table({"time": pa.nulls(1, pa.timestamp("ms", tz="UTC")), "gpu": pa.nulls(1, pa.string())}), 200)
+
+
+def _columns(path: Path) -> None:
+    _write(path, pa.table({f"c{number}": [1] for number in range(5_000)}))
+
+
+def _other_types(path: Path) -> None:
+    _write(path, pa.table({"time": ["no time"], "gpu": [[1, 2]], "interval_ms": [{"a": 1}]}))
+
+
+def _no_key(path: Path) -> None:
+    _write(path, pq.read_table(path, partitioning=None).drop_columns(["gpu"]))
+
+
+def _write(path: Path, data: pa.Table, millions: int = 0) -> None:
+    """The table as a file; with `millions`, so many rows of nulls in row groups of a million."""
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, data.schema, compression="zstd") as writer:
+        million = (
+            pa.table([pa.nulls(1_000_000, field.type) for field in data.schema], schema=data.schema)
+            if millions
+            else data
+        )
+        for _ in range(millions or 1):
+            writer.write_table(million)
+    path.write_bytes(sink.getvalue())
+
+
+FILE_FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "garbage": (_garbage, "broken"),
+    "cut": (_cut, "broken"),
+    "empty": (_empty, "broken"),
+    "flipped bit": (_flipped, "broken"),
+    "folder": (_folder, "not_regular"),
+    "pipe": (_pipe, "not_regular"),
+    "socket": (_socket, "not_regular"),
+    "link to a device": (_link_to_device, "not_regular"),
+    "link out of the lake": (_link_out, "not_regular"),
+    "dangling link": (_dangling_link, "not_regular"),
+    "200 million nulls": (_nulls, "too_large"),
+    "5,000 columns": (_columns, "too_large"),
+    "other types": (_other_types, "broken"),
+    "without a key": (_no_key, "broken"),
+}
+"""What befalls one file, and the kind of fault that is told of it."""
+
+
+@dataclass
+class Mutated:
+    """How many mutations ended how; `wrong` names those after which the untouched host read differently, or nothing did."""
+
+    left_out: int = 0
+    read: int = 0
+    refused: int = 0
+    wrong: tuple[str, ...] = ()
+
+
+def mutated_files(count: int, seed: int = 15) -> Mutated:
+    """Mutates a file of a small lake so many times and builds the ledger each time; whatever is no FallowError passes through."""
+    found = Mutated()
+    with tempfile.TemporaryDirectory() as folder:
+        lake = small_lake(Path(folder) / "lake")
+        good = good_rows(lake)
+        files = [Path(file.url) for table in ("gpu", "process", "device") for file in lake.files(table, hosts=["bad"])]
+        whole = {file: file.read_bytes() for file in files}
+        for number in range(count):
+            chance = random.Random(f"{seed}-{number}")  # noqa: S311  # so that a mutation can be repeated
+            path = chance.choice(files)
+            path.write_bytes(mutation(chance, whole[path], list(whole.values())))
+            _judge(found, lake, good, f"{seed}-{number} {path.relative_to(folder)}")
+            path.write_bytes(whole[path])
+            _forget(lake)
+    return found
+
+
+def _judge(found: Mutated, lake: Lake, good: pl.DataFrame, name: str) -> None:
+    again = Lake.at(lake.root)
+    try:
+        rows, quality = _ledger(again)
+    except FallowError:
+        found.refused += 1
+        return
+    if quality or again.left_out.found:
+        found.left_out += 1
+    else:
+        found.read += 1
+    if not rows.equals(good):
+        found.wrong += (name,)
+
+
+def good_rows(lake: Lake) -> pl.DataFrame:
+    """The ledger of the untouched host, whatever else is in the lake."""
+    return _ledger(Lake.at(lake.root))[0]
+
+
+def _ledger(lake: Lake) -> tuple[pl.DataFrame, list[str]]:
+    ledger = load_ledger(lake, LedgerSettings(), warn=lambda _: None)
+    stretches = ledger.stretches.filter(ledger.stretches["host"] == "good").sort("gpu", "time")
+    return stretches, ledger.rollups.quality()["kind"].to_list()
+
+
+def _forget(lake: Lake) -> None:
+    """Removes what was derived: each mutation is met by a reader that has nothing kept."""
+    for table in schema.TABLES:
+        if table.derived:
+            shutil.rmtree(Path(lake.root, table.name), ignore_errors=True)
+
+
+def mutation(chance: random.Random, content: bytes, others: list[bytes]) -> bytes:
+    """The content with bits flipped, cut, with a piece of noise or of zeros, or with the footer of another file."""
+    changed = bytearray(content)
+    footer_bytes = 8 + int.from_bytes(content[-8:-4], "little")
+    ways: tuple[Callable[[], Any], ...] = (
+        lambda: _flip(chance, changed, 0, len(changed)),
+        lambda: _flip(chance, changed, len(changed) - footer_bytes, len(changed)),
+        lambda: changed.__delitem__(slice(chance.randrange(len(changed)), None)),
+        lambda: changed.__delitem__(slice(0, chance.randrange(1, len(changed)))),
+        lambda: _overwrite(chance, changed, chance.randbytes),
+        lambda: _overwrite(chance, changed, bytes),
+        lambda: changed.__setitem__(slice(-footer_bytes, None), _footer(chance.choice(others))),
+    )
+    chance.choice(ways)()
+    return bytes(changed)
+
+
+def _flip(chance: random.Random, content: bytearray, first: int, end: int) -> None:
+    for _ in range(chance.choice((1, 1, 2, 8))):
+        content[chance.randrange(first, end)] ^= 1 << chance.randrange(8)
+
+
+def _overwrite(chance: random.Random, content: bytearray, filler: Callable[[int], bytes]) -> None:
+    first = chance.randrange(len(content))
+    piece = filler(min(chance.choice((4, 40, 400)), len(content) - first))
+    content[first : first + len(piece)] = piece
+
+
+def _footer(content: bytes) -> bytes:
+    return content[-8 - int.from_bytes(content[-8:-4], "little") :]
+
+
+if __name__ == "__main__":
+    print(mutated_files(int(sys.argv[1]) if len(sys.argv) > 1 else 100))

@@ -1,0 +1,281 @@
+"""One bad file in a lake is left out and named, whatever is bad about it, and all that is good reads as without it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from analytics.ledger.build import load_ledger
+from analytics.ledger.settings import LedgerSettings
+from fallow import parquet, schema
+from fallow.errors import IrregularFileError, LakeError
+from fallow.lake import Lake, LakeFile
+from fallow.stores.regular_files import NotRegularError, open_regular
+from tests.attacks.lake_files import FILE_FAULTS, good_rows, mutated_files, small_lake, victim
+from tests.in_process import run_in_process
+from tests.ledger.rows import load, samples, snapshot, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import polars as pl
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return small_lake(tmp_path / "lake")
+
+
+def remarks(lake: Lake) -> list[str]:
+    """What data quality says of files, from a report that was made anew and from one that rests on what is kept."""
+    found = []
+    for _ in range(2):
+        done = run_in_process(
+            "report", "--lake", lake.root, "--since", "2026-11-20", "--until", "2026-11-21", "--format", "json"
+        )
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+        quality = json.loads(done.stdout)["data_quality"]
+        found.append([each["sentence"] for each in quality if each["kind"] == "files_left_out"])
+    assert found[0] == found[1]
+    return found[0]
+
+
+def states(lake: Lake) -> pl.DataFrame:
+    return load(Lake.at(lake.root)).stretches.sort("gpu", "time")
+
+
+@pytest.mark.parametrize("kind", FILE_FAULTS)
+def test_a_bad_file_is_left_out_and_all_others_are_read(kind: str, lake: Lake, tmp_path: Path) -> None:
+    without = Lake.at(str(shutil.copytree(lake.root, tmp_path / "without")))
+    befall, fault = FILE_FAULTS[kind]
+    bad = victim(lake)
+    befall(bad)
+    victim(without).unlink()
+    assert states(lake).equals(states(without))
+    (said,) = remarks(lake)
+    assert said.startswith("bad: 1 file of the table gpu on 2026-11-20 is left out (")
+    assert re.search(r"\d+\.\d GPU-hours of that time are unknown \(\d+\.\d % of its time in the window\)", said)
+    assert lake.root not in said
+    checked = run_in_process("lake", "check", "--lake", lake.root, "--json")
+    assert checked.returncode == 1
+    (named,) = json.loads(checked.stdout)["left_out"]
+    assert (named["fault"], str(bad) in named["message"]) == (fault, True)
+
+
+def test_the_whole_lake_is_checked_and_all_is_well(lake: Lake) -> None:
+    done = run_in_process("lake", "check", "--lake", lake.root)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{8 * 2 + 4} files, none left out\n", "")
+
+
+@pytest.mark.parametrize("table", ["process", "device"])
+def test_a_bad_file_of_another_table_costs_what_it_says(lake: Lake, table: str) -> None:
+    victim(lake, table).write_bytes(b"PAR1")
+    assert set(states(lake)["host"]) == {"good", "bad"}
+    (said,) = remarks(lake)
+    assert f"bad: 1 file of the table {table} on" in said
+
+
+def test_a_repaired_or_removed_file_is_noticed(lake: Lake) -> None:
+    before, bad = states(lake), victim(lake)
+    content = bad.read_bytes()
+    bad.write_bytes(content[:-50])
+    assert not states(lake).equals(before)
+    assert remarks(lake)
+    bad.write_bytes(content)
+    assert remarks(lake) == []
+    assert states(lake).equals(before)
+    bad.unlink()
+    assert remarks(lake) == []
+    assert not states(lake).equals(before)
+
+
+FOLDERS = {
+    "a date that is none": (b"date=2026-02-31/host=bad", "is left out (in a folder that is named for no date)"),
+    "a date that is a word": (b"date=banana/host=bad", "is left out (in a folder that is named for no date)"),
+    "a date of other digits": ("date=\uff12\uff10\uff12\uff16-11-20/host=bad".encode(), "is left out (in a folder that is named for no date)"),
+    "the last day of all": (b"date=9999-12-31/host=bad", "is left out (in a folder that is named for no date)"),
+    "a host that is not UTF-8": (b"date=2026-11-20/host=\xff\xfe", "is left out (in a folder whose name is not UTF-8)"),
+    "a quoted host that is not UTF-8": (b"date=2026-11-20/host=%ff", "is left out (in a folder whose name is not UTF-8)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_that_is_no_date_or_host_is_named_and_passed_over(folder: str, lake: Lake) -> None:
+    before, (name, said) = states(lake), FOLDERS[folder]
+    where = Path(lake.root, "gpu", os.fsdecode(name))
+    where.mkdir(parents=True)
+    shutil.copy(victim(lake), where)
+    assert states(lake).equals(before)
+    (remark,) = remarks(lake)
+    assert said in remark
+    assert run_in_process("lake", "check", "--lake", lake.root).returncode == 1
+
+
+def test_a_host_named_like_a_way_out_of_the_lake_is_a_host(lake: Lake) -> None:
+    write(lake, schema.GPU, samples("GPU-x", 0, 600), "../..")
+    assert {file.host for file in lake.files("gpu")} == {"good", "bad", "../.."}
+    assert not remarks(lake)
+
+
+def test_a_broken_file_hides_nothing(lake: Lake) -> None:
+    before, files = states(lake), lake.files("gpu", hosts=["bad"])
+    wide = LakeFile("gpu", files[0].date, "bad", 0, 10**9)
+    lake.put(wide, b"PAR1 and no more")
+    assert len(lake.files("gpu", hosts=["bad"], dates=[wide.date])) == 1
+    assert states(lake).equals(before)
+    assert remarks(lake)
+    # what is hidden may change without the day's files changing
+    lake.delete(files[0])
+    assert not states(lake).equals(before)
+
+
+def test_a_link_to_a_file_of_the_lake_is_followed(lake: Lake) -> None:
+    before, bad = states(lake), victim(lake)
+    bad.rename(Path(lake.root, "kept.parquet"))
+    bad.symlink_to(Path(lake.root, "kept.parquet"))
+    assert states(lake).equals(before)
+
+
+def test_a_lake_may_be_named_by_a_link(lake: Lake, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(lake.root)
+    assert load(Lake.at(str(tmp_path / "link"))).stretches.sort("gpu", "time").equals(states(lake))
+
+
+def test_a_linked_folder_is_not_entered(lake: Lake, tmp_path: Path) -> None:
+    host = victim(lake).parent
+    host.rename(tmp_path / "elsewhere")
+    host.symlink_to(tmp_path / "elsewhere")
+    assert good_rows(lake).height > 0
+    (said,) = remarks(lake)
+    assert "no regular file" in said
+
+
+@pytest.mark.parametrize("table", ["gpu", "process", "device"])
+def test_a_table_that_is_no_folder_is_an_error(lake: Lake, table: str, tmp_path: Path) -> None:
+    folder = Path(lake.root, table)
+    folder.rename(tmp_path / "elsewhere")
+    for make, what in ((folder.touch, "a file"), (lambda: folder.symlink_to(tmp_path / "elsewhere"), "a link, which")):
+        make()
+        done = run_in_process("ledger", "--lake", lake.root)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert f"{folder} is {what}" in done.stderr
+        folder.unlink()
+
+
+@pytest.fixture
+def lake_of_nobodys() -> Iterator[Lake]:
+    """A small lake in which this process has no more rights than its owner, also where the tests run as root."""
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory() as name:
+        if user == 0:
+            os.chown(name, NOBODY, -1)
+            os.seteuid(NOBODY)
+        try:
+            yield small_lake(Path(name, "lake"))
+        finally:
+            os.seteuid(user)
+
+
+def test_a_file_that_may_not_be_read_is_said_to_be_that_and_comes_back(lake_of_nobodys: Lake) -> None:
+    lake = lake_of_nobodys
+    before, bad = states(lake), victim(lake)
+    bad.chmod(0)
+    assert not states(lake).equals(before)
+    (said,) = remarks(lake)
+    assert "its reader lacks the permission" in said
+    with pytest.raises(LakeError, match=rf"the user \S+ may not read {bad}; give that user permission") as refused:
+        parquet.read(lake.files("gpu"), schema.GPU)
+    assert "remove" not in str(refused.value)
+    bad.chmod(0o600)  # neither its size nor its time has changed
+    assert remarks(lake) == []
+    assert states(lake).equals(before)
+
+
+def test_a_folder_that_may_not_be_listed_costs_its_host_alone(lake_of_nobodys: Lake) -> None:
+    lake = lake_of_nobodys
+    before, host = good_rows(lake), victim(lake).parent
+    host.chmod(0)
+    try:
+        assert good_rows(lake).equals(before)
+        (said,) = remarks(lake)
+    finally:
+        host.chmod(0o700)
+    assert said.startswith("bad: 1 file of the table gpu on 2026-11-20 is left out (its reader lacks")
+
+
+def test_a_disk_that_fails_leaves_nothing_kept_that_rests_on_it(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, bad = states(lake), victim(lake)
+    write(lake, schema.GPU, samples("GPU-new", 0, 60), "new")  # so that something is built
+
+    def failing(path: str, root: str) -> object:
+        if path == str(bad):
+            raise OSError(5, "Input/output error")
+        return open_regular(path, root)
+
+    with monkeypatch.context() as broken:
+        broken.setattr("fallow.parquet_files.open_regular", failing)
+        bad.touch()
+        assert not states(lake).filter(states(lake)["host"] == "bad").equals(before.filter(before["host"] == "bad"))
+    again = states(lake)
+    assert again.filter(again["host"] == "bad").equals(before.filter(before["host"] == "bad"))
+
+
+def test_what_takes_a_files_place_after_the_listing_is_not_opened(lake: Lake) -> None:
+    (file,) = [each for each in lake.files("gpu") if each.url == str(victim(lake))]
+    for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.mkdir()):
+        path = Path(file.url)
+        path.rmdir() if path.is_dir() else path.unlink()
+        make(path)
+        with pytest.raises(IrregularFileError, match="is no regular file"):
+            parquet.read([file], schema.GPU)
+        with pytest.raises(NotRegularError):
+            open_regular(file.url, lake.root)
+
+
+def test_a_footer_that_lies_about_its_rows_is_found(lake: Lake) -> None:
+    bad = victim(lake)
+    data = pq.read_table(bad, partitioning=None)
+    pq.write_table(data, bad, compression="none", use_dictionary=False)  # without a checksum of fallow's
+    content = bad.read_bytes()
+    footer_bytes = 8 + int.from_bytes(content[-8:-4], "little")
+    other = victim(lake, "process").read_bytes()
+    bad.write_bytes(content[:-footer_bytes] + other[-8 - int.from_bytes(other[-8:-4], "little") :])
+    assert set(states(lake)["host"]) == {"good", "bad"}
+    assert remarks(lake)
+
+
+def test_a_kept_table_that_is_damaged_is_made_again(lake: Lake) -> None:
+    before = states(lake)
+    whole = snapshot(lake)
+    for name in sorted(whole):
+        if schema.table(name.split("/")[0]).derived:
+            path = Path(lake.root, name)
+            content = bytearray(whole[name])
+            content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
+            path.write_bytes(content)
+            ledger = load_ledger(Lake.at(lake.root), LedgerSettings(), warn=lambda _: None)
+            assert ledger.stretches.sort("gpu", "time").equals(before), name
+            assert ledger.rollups.hourly().height > 0
+            path.write_bytes(whole[name])
+
+
+def test_mutated_files_leave_the_others_as_they_are() -> None:
+    found = mutated_files(8)
+    assert (found.wrong, found.left_out + found.read + found.refused) == ((), 8)
+    assert found.left_out > 4
+
+
+@pytest.mark.long
+def test_many_mutated_files_leave_the_others_as_they_are() -> None:
+    found = mutated_files(200)
+    assert (found.wrong, found.left_out + found.read + found.refused) == ((), 200)
