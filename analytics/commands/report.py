@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import stat
 import sys
 from pathlib import Path
 
@@ -106,7 +107,7 @@ def _refuse_unused(args: argparse.Namespace) -> None:
 
 
 def write_whole(target: Path, content: bytes) -> None:
-    """Writes the file in one step, so that a fault leaves the old one; raises FallowError.
+    """Writes the file in one step, so that a fault leaves the old one, and keeps its permissions; raises FallowError.
 
     What is there and is no file, such as /dev/stdout or a pipe, is written to and never replaced.
     """
@@ -116,6 +117,8 @@ def write_whole(target: Path, content: bytes) -> None:
             target.write_bytes(content)
             return
         partial.write_bytes(content)
+        if target.exists():
+            partial.chmod(stat.S_IMODE(target.stat().st_mode))
         partial.replace(target)
     except OSError as error:
         with contextlib.suppress(OSError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -222,8 +223,11 @@ def _write(work: _Work, chosen: Chosen, folder: Path) -> None:
         for nudge in chosen.nudges:
             message = work.message(nudge)
             name = safe(f"{'operators-' if nudge.operators else ''}{nudge.target.shown}")
-            (folder / f"{name}.txt").write_text(message.text, encoding="utf-8")
-            (folder / f"{name}.html").write_text(message.html or "", encoding="utf-8")
+            for ending, text in (("txt", message.text), ("html", message.html or "")):
+                # what is said to one person is for whoever runs the command alone, whatever the umask
+                descriptor = os.open(folder / f"{name}.{ending}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    file.write(text)
     except OSError as error:
         raise FallowError(
             f"cannot write to {folder}: {error.strerror}", "give --out a folder that you may write"

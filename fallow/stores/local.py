@@ -135,8 +135,11 @@ class LocalStore:
         target = Path(self.root, key)
         partial = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
         try:
-            _make_folder(target.parent)
-            with partial.open("xb") as file:
+            folder_mode = self._folder_mode()
+            _make_folder(target.parent, folder_mode)
+            # 0o666: what the folders grant, less the right to enter them
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, folder_mode & 0o666)
+            with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -149,6 +152,14 @@ class LocalStore:
                 f"cannot write {target}: {error.strerror}",
                 "check that the lake is a folder with space that this user may write",
             ) from error
+
+    def _folder_mode(self) -> int:
+        """What new folders may grant at most, before the umask: nothing to a group or to others that the root shuts out."""
+        try:
+            granted = Path(self.root).stat().st_mode
+        except FileNotFoundError:
+            return 0o777
+        return 0o700 | (0o070 if granted & 0o050 else 0) | (0o007 if granted & 0o005 else 0)
 
     def confirm(self, key: str, data: bytes) -> None:
         """Compares the size: the file was synced under another name and the name is all that can still be missing."""
@@ -176,12 +187,12 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def _make_folder(folder: Path) -> None:
+def _make_folder(folder: Path, mode: int) -> None:
     """Makes the folder and those above it, each name durable: a file is no safer than the folders that lead to it."""
     if folder.is_dir():
         return
-    _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
+    _make_folder(folder.parent, mode)
+    folder.mkdir(mode, exist_ok=True)
     _sync_folder(folder.parent)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.attacks import pages, writers
+from tests.attacks import on_lakes, pages
 from tests.attacks.model import Attack
 
 ATTACKS = (
@@ -21,6 +21,6 @@ ATTACKS = (
     ),
     Attack(
         "two-imports", "two imports into one lake at the same moment",
-        "5 of 10 runs lost 12,000 of 24,000 rows, exit 0", "100 races give the union", writers.two_imports,
+        "5 of 10 runs lost 12,000 of 24,000 rows, exit 0", "100 races give the union", on_lakes.two_imports,
     ),
 )  # fmt: skip

@@ -1,22 +1,192 @@
-"""Attacks on what is written: two imports at the same moment."""
+"""Every kind of writer: what it finds, what it does, and what of it a reader sees."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from tests.attacks.model import Outcome
-from tests.attacks.races import races
+from fallow.lake import Lake
+from fallow.schema import TABLES
+from fallow.stores import LocalStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-_RACES = 100
+MIDNIGHT_MS = 1_795_132_800_000  # 2026-11-20T00:00:00Z
 
 
-def two_imports(folder: Path) -> Outcome:
-    """Samples, allocations and the same file twice, in turn, by two processes that begin at the same moment."""
-    seen = races(_RACES, str(folder))
-    return Outcome(
-        f"{seen.races} races: {seen.lost} of {seen.rows} rows lost, {seen.doubled} doubled, {len(seen.failed)} imports failed",
-        holds=not (seen.lost or seen.doubled or seen.failed),
+@dataclass(frozen=True)
+class Writer:
+    """`run` gives an exit code; `rows` what readers see, as JSON: a list of lists whose last value may change."""
+
+    name: str
+    modules: tuple[str, ...]
+    prepare: Callable[[Path], object]
+    run: Callable[[Path], int]
+    rows: Callable[[Path], list[list[Any]]]
+    is_derived: bool = False
+    """Whether what it writes can be made again: then it may be missing, and the command does its work all the same."""
+    adds: bool = False
+    """Whether each run adds something."""
+
+    @property
+    def prints_figures(self) -> bool:
+        return self.is_derived
+
+    def wrong(self, before: list[list[Any]], after: list[list[Any]], seen: list[list[Any]]) -> str:
+        """What a reader must not see between two runs."""
+        known = {str(each) for each in (*before, *after)}
+        if strange := [each for each in seen if str(each) not in known]:
+            return f"readers see {strange[:3]}"
+        if self.is_derived:
+            return ""  # days of before and after may stand beside each other; fallow itself tells them apart
+        keys = [str(each[:-1]) for each in seen]
+        if len(set(keys)) < len(keys):
+            return "readers see rows twice"
+        lost = {str(each[:-1]) for each in before} - set(keys)
+        return f"readers miss {sorted(lost)[:3]}" if lost else ""
+
+    def wrong_in_the_end(self, after: list[list[Any]], seen: list[list[Any]], *, done: bool) -> str:
+        """What a reader must not see after the next run, which nothing disturbed."""
+        if self.adds:
+            wanted = {2} if done else {1, 2}  # an error after the name was given: it may be there
+            return "" if len(seen) in wanted else f"there are {len(seen)} rows in the end"
+        return "" if seen == after else f"{len(seen)} rows in the end are not the {len(after)} of an undisturbed run"
+
+
+def _command(*arguments: str) -> int:
+    from fallow.cli import main
+
+    return main(list(arguments))
+
+
+def _read(place: Path, tables: tuple[str, ...], columns: tuple[str, ...]) -> list[list[Any]]:
+    """Rows by table; every file is read, so that a half-written one fails."""
+    from fallow import parquet
+
+    found = []
+    for table in (each for each in TABLES if each.name in tables):
+        names = [name for name in columns if name in table.names]
+        data = parquet.read(Lake.at(str(place / "lake")).files(table.name), table, names)
+        found += [[table.name, *(str(row[name]) for name in names)] for row in data.to_pylist()]
+    return sorted(found)
+
+
+def _put(place: Path, content: bytes) -> int:
+    LocalStore(str(place / "lake")).put("gpu/date=2026-11-20/host=h/1-2.parquet", content)
+    return 0
+
+
+def _put_content(place: Path) -> list[list[str]]:
+    """Each whole file with what is in it."""
+    store = LocalStore(str(place / "lake"))
+    return [[each.key, (place / "lake" / each.key).read_text()] for each in store.list("")]
+
+
+def _samples(place: Path, first: int, count: int, util_pct: int) -> str:
+    """A file of nvidia-smi; over midnight, so that two days are written."""
+    from fallow.clock import from_ms
+
+    lines = [
+        f"{from_ms(MIDNIGHT_MS + 60_000 * at).strftime('%Y/%m/%d %H:%M:%S.000')}, {gpu}, {util_pct} %, 512 MiB"
+        for at in range(first, first + count)
+        for gpu in ("GPU-a", "GPU-b")
+    ]
+    file = place / f"{first}.csv"
+    file.write_text("timestamp, uuid, utilization.gpu [%], memory.used [MiB]\n" + "\n".join(lines) + "\n")
+    return str(file)
+
+
+def _import(place: Path, first: int, util_pct: int) -> int:
+    file = _samples(place.parent, first, 20, util_pct)
+    return _command("import", "nvidia-smi", file, "--host", "h", "--lake", str(place / "lake"), "--tz", "UTC", "--yes")
+
+
+def _imported(place: Path) -> list[list[str]]:
+    devices = _read(place, ("device",), ("gpu", "time"))
+    return [
+        *_read(place, ("gpu",), ("gpu", "time", "gpu_util_pct")),
+        *([*names, time[:10], time] for *names, time in devices),  # one a day; its time may become an earlier one
+    ]
+
+
+def _claim_file(place: Path, first: int, end: str) -> str:
+    hours = [(at, f"2026-11-{19 + at // 24}T{at % 24:02}:00Z") for at in range(first, first + 20)]
+    file = place / f"{first}.csv"
+    file.write_text("start,end,gpu,host,claim_id\n" + "".join(f"{start},{end},GPU-a,h1,r{at}\n" for at, start in hours))
+    return str(file)
+
+
+def _import_claims(place: Path, first: int, end: str) -> int:
+    return _command(
+        "allocations", "import", "csv", _claim_file(place.parent, first, end), "--lake", str(place / "lake")
     )
+
+
+def _fill(place: Path) -> None:
+    """A lake whose ledger is kept, and then gets another hour."""
+    from fallow import schema
+    from tests.ledger.rows import samples, write
+
+    lake = Lake.at(str(place / "lake"))
+    write(lake, schema.GPU, samples("a", -7200, 7200, every_s=60, gpu_util_pct=0.0, process_count=1))
+    with contextlib.suppress(SystemExit):
+        _ledger(place)
+    write(lake, schema.GPU, samples("a", 7200, 10_800, every_s=60, gpu_util_pct=50.0, process_count=1))
+
+
+def _ledger(place: Path) -> int:
+    return _command("ledger", "--json", "--lake", str(place / "lake"))
+
+
+def _kept(place: Path) -> list[list[str]]:
+    tables = tuple(table.name for table in TABLES if table.derived)
+    return _read(place, tables, ("host", "gpu", "time", "state", "end"))
+
+
+def _spool(place: Path) -> None:
+    from agent.spool.spool import Spool
+    from tests.publishing.rows import ticks
+
+    spool = Spool(str(place / "spool"), for_agent=True)
+    spool.append({"gpu": ticks(0, 30)})
+    spool.append({"gpu": ticks(8630, 30)})
+    spool.close()
+
+
+def _publish(place: Path) -> int:
+    from agent.spool.publisher import Publisher
+    from agent.spool.spool import Spool
+
+    spool = Spool(str(place / "spool"))
+    with contextlib.closing(spool):
+        Publisher(spool, Lake.at(str(place / "lake")), "h").publish()
+    return 0
+
+
+def _annotate(place: Path) -> int:
+    return _command("annotations", "add", "driver 580", "--lake", str(place / "lake"), "--as", "ana")
+
+
+WRITERS = (
+    Writer("store", (), lambda place: _put(place, b"old " * 40_000), lambda place: _put(place, b"new " * 50_000), _put_content),
+    Writer(
+        "importer", ("analytics.importers.command", "fallow.parquet"), lambda place: _import(place, -12, 5),
+        lambda place: _import(place, -8, 7), _imported,
+    ),
+    Writer(
+        "allocations", ("analytics.commands.allocations", "fallow.parquet"),
+        lambda place: _import_claims(place, 10, ""), lambda place: _import_claims(place, 15, "2026-11-22T00:00Z"),
+        lambda place: _read(place, ("claim",), ("host", "gpu", "time", "claim_id", "end")),
+    ),
+    Writer("keeper", ("analytics.commands.ledger", "fallow.parquet"), _fill, _ledger, _kept, is_derived=True),
+    Writer(
+        "publisher", ("agent.spool.publisher",), _spool, _publish, lambda place: _read(place, ("gpu",), ("gpu", "time", "gpu_util_pct"))
+    ),
+    Writer(
+        "annotations", ("analytics.commands.annotations", "fallow.parquet"), lambda place: (place / "lake").mkdir(), _annotate,
+        lambda place: _read(place, ("annotation",), ("text",)), adds=True,
+    ),
+)  # fmt: skip

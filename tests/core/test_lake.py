@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,20 @@ def test_a_published_file_lies_where_the_layout_says(lake: Lake) -> None:
     assert Path(put.url).read_bytes() == b"rows"
     assert lake.files("gpu") == [put]
     assert put.size_bytes == 4
+
+
+@pytest.mark.parametrize(
+    ("root", "folder", "file"), [(0o755, 0o755, 0o644), (0o750, 0o750, 0o640), (0o700, 0o700, 0o600)]
+)
+def test_files_grant_nothing_that_the_lakes_folder_does_not(lake: Lake, root: int, folder: int, file: int) -> None:
+    Path(lake.root).mkdir()
+    Path(lake.root).chmod(root)
+    before = os.umask(0o022)
+    try:
+        put = Path(lake.put(a_file(0, 9), b"rows").url)
+    finally:
+        os.umask(before)
+    assert (stat.S_IMODE(put.parent.stat().st_mode), stat.S_IMODE(put.stat().st_mode)) == (folder, file)
 
 
 def test_only_a_file_that_is_there_whole_is_confirmed(lake: Lake) -> None:

@@ -341,6 +341,7 @@ def test_a_link_of_a_mail_is_answered_and_nobody_is_asked_again(nudge: Nudger, t
 
 def test_the_messages_can_be_looked_at_before_anything_is_sent(nudge: Nudger, tmp_path: Path) -> None:
     done = nudge("--out", str(tmp_path / "look"))
+    assert {file.stat().st_mode & 0o777 for file in (tmp_path / "look").iterdir()} == {0o600}
     assert (done.code, nudge.mailbox.mails) == (0, [])
     assert done.out.startswith(f"wrote 2 messages to {tmp_path}/look\n")
     suffixes = sorted(path.suffix for path in (tmp_path / "look").iterdir())

@@ -40,7 +40,9 @@ def test_out_writes_the_file_and_prints_nothing(small: Lake, report: Callable[..
     shown = report(small).out
     target = tmp_path / "report.txt"
     target.write_text("an old one")
+    target.chmod(0o604)
     assert report(small, "--out", str(target)) == type(report(small))(0, "", "")
+    assert target.stat().st_mode & 0o777 == 0o604
     assert target.read_text(encoding="utf-8") == shown
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["report.txt"]
 

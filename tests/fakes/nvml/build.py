@@ -1,4 +1,4 @@
-"""Compiles the fake driver library, once per version of its source."""
+"""Compiles the fake driver, the clock and the faulty files, once per version of their sources."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from pathlib import Path
 
 LIBRARY = "libnvidia-ml.so.1"
 CLOCK = "libfakeclock.so"
+FAULTY_FILES = "libfaultyfiles.so"
 
-_SOURCES = {LIBRARY: Path(__file__).parent, CLOCK: Path(__file__).parent.parent / "clock"}
+_FAKES = Path(__file__).parent.parent
+_SOURCES = {LIBRARY: Path(__file__).parent, CLOCK: _FAKES / "clock", FAULTY_FILES: _FAKES / "files"}
 _FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread")
 
 
@@ -25,7 +27,7 @@ class NoCompilerError(RuntimeError):
 
 
 def library_folder(cache: Path | None = None) -> Path:
-    """The folder that holds libnvidia-ml.so.1, for LD_LIBRARY_PATH, and the clock; compiles them where this source was not yet.
+    """The folder that holds libnvidia-ml.so.1, for LD_LIBRARY_PATH, the clock and the faulty files; compiles them where this source was not yet.
 
     Raises:
         NoCompilerError: no $CC, no cc, no ziglang wheel.
