@@ -18,6 +18,7 @@ from dashboard.query import DEFAULT_SPAN, SPANS, Query
 from dashboard.view import View
 from fallow import __version__
 from fallow.clock import DAY_MS
+from fallow.outside_text import revealed
 
 CONTROLS = ("span", "pool", "model", "team", "zone", "lang")
 """The choices, each in the element `ask-NAME`; its value is the query's, empty for the default."""
@@ -221,7 +222,10 @@ def _options(view: View, query: Query) -> dict[str, list[dict[str, str]]]:
         "lang": {"": _LANGUAGES[own_language]}
         | {code: name for code, name in _LANGUAGES.items() if code != own_language},
     }
-    return {name: [{"label": label, "value": value} for value, label in each.items()] for name, each in found.items()}
+    return {
+        name: [{"label": revealed(label), "value": value} for value, label in each.items()]
+        for name, each in found.items()
+    }
 
 
 def connect_bar(app: Any) -> None:

@@ -39,6 +39,16 @@ def plain(text: str, most: int = 80) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
+def revealed(text: str) -> str:
+    """Text of any length with `?` in the place of what is hidden; line ends and tabs stay."""
+    return text if text.isascii() and text.isprintable() else _HIDDEN_IN_LINES.sub("?", text)
+
+
+def has_hidden(text: str) -> bool:
+    """Whether there is anything in it that a reader cannot see, or that is no letter of any language."""
+    return not text.isprintable() or _HIDDEN.search(text) is not None
+
+
 def visible(text: str, most: int = 4000) -> str:
     r"""Text on one line in which nothing is hidden and nothing lost: `a\u{1b}b`. Long text ends in `…`."""
     line = _HIDDEN.sub(_notation, text[:most])

@@ -48,9 +48,9 @@ def document_at(path: str, text: bytes, at: int, limits: InputLimits) -> tuple[A
         else:
             if end < len(piece) or is_rest:
                 return value, at + len(piece[:end].encode())
-        if size > limits.max_record_bytes:
+        if size >= limits.max_record_bytes:
             raise limits.too_long(path)
-        size *= 8
+        size = min(8 * size, limits.max_record_bytes)
 
 
 def _is_cut(error: Exception, piece: str) -> bool:

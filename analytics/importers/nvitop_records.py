@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +19,11 @@ from analytics.importers.source import ImportSource
 from fallow.errors import InputError
 
 _LONGEST_S = 1e11
+_READ = re.compile(
+    r"(timestamp|last_timestamp|duration \(s\))$|pid:\d+/([^/]+/gpu_memory|host/host_memory|host/running_time) "
+    r"|(gpu|cuda):[^/]*/(gpu_util|memory_|power_|temperature)"
+)
+"""The keys that anything is made of; of a host the collector writes hundreds more."""
 _SAME_WINDOW = 0.5
 """A window that holds more than this share of the one before it goes on where that one began."""
 
@@ -48,11 +54,14 @@ def _records(path: str, source: ImportSource, limits: InputLimits, tally: Tally)
         raise InputError(f"{path} is Parquet, not JSON or CSV of nvitop", "`fallow import series` reads Parquet")
     is_json = source.text.lstrip()[:1] in (b"{", b"[")
     objects = _objects(path, source.text, limits, tally) if is_json else _csv_records(path, source, tally)
+    count = 0
     for each in objects:
         record = _record(each)
         if record is None:
             tally.drop("no time and duration of nvitop's collector", 1)
         else:
+            count += len(record.values)
+            limits.check_rows(path, count)
             yield record
 
 
@@ -99,7 +108,7 @@ def _record(found: Mapping[str, object]) -> CollectedRecord | None:
     values = {
         sys.intern(key.removeprefix(begins)): value  # every record has the same keys
         for key, each in found.items()
-        if key.startswith(begins) and (value := number(each)) is not None
+        if key.startswith(begins) and _READ.match(key, len(begins)) and (value := number(each)) is not None
     }
     end, duration = values.get("timestamp"), values.get("duration (s)")
     if end is None or duration is None or not 0 <= duration <= end < _LONGEST_S:

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Protocol, Self
 
 from fallow.clock import HOUR_MS, MINUTE_MS, format_duration, from_ms, to_ms
+from fallow.outside_text import revealed
 from fallow.units import format_bytes
 
 
@@ -94,7 +95,7 @@ class Language:
         if isinstance(text, SentenceList):
             return self._plain(text.between).join(self.translate(part) for part in text.parts)
         if not isinstance(text, Sentence):
-            return self._plain(text)
+            return self._plain(revealed(text))
         return self.form(text).format_map({name: self.shown(value) for name, value in text.values.items()})
 
     def number(self, value: float | Decimal | None, digits: int = 0) -> str:
@@ -156,9 +157,9 @@ class Language:
         return text.template if text.many is None or text.number == 1 else text.many
 
     def shown(self, value: object) -> str:
-        """A value inside a sentence or in a cell: sentences are translated, quantities written, names stay as they are."""
+        """A value inside a sentence or in a cell: sentences are translated, quantities written, names are as they are, with nothing hidden."""
         if isinstance(value, str):  # a name is nobody's to translate
-            return self.translate(value) if isinstance(value, Sentence | SentenceList) else value
+            return self.translate(value) if isinstance(value, Sentence | SentenceList) else revealed(value)
         shown = getattr(value, "shown", None)
         return str(value) if shown is None else shown(self)
 

@@ -13,9 +13,13 @@ from pathlib import Path
 
 from fallow.errors import ConfigError
 from fallow.outside_text import from_csv_cell
+from fallow.units import format_bytes
 
 _SEPARATORS = ",;\t"
 _MOST = Decimal(10**12)
+_MOST_BYTES = 16 * 2**20
+"""Of a table that people keep by hand: a hundred thousand lines."""
+
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")
 
 
@@ -97,13 +101,20 @@ def read_lines(path: str, columns: Sequence[str], required: Collection[str]) -> 
 
 def _text(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        with Path(path).open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        text = content.decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"there is no file {path}", "check the path in the config file") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8 text", "save it as CSV UTF-8") from None
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}", "check its permissions") from error
+    if len(content) > _MOST_BYTES:
+        raise ConfigError(
+            f"{path} is larger than {format_bytes(_MOST_BYTES)}", "check that it is the table that was meant"
+        )
+    return text
 
 
 def _check_header(path: str, names: list[str], columns: Sequence[str], required: Collection[str]) -> None:

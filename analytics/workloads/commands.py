@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from analytics.workloads.process_lists import ListedProcess
+from fallow.outside_text import has_hidden
 
 
 def release_command(host: str, processes: Sequence[ListedProcess]) -> str:
@@ -57,9 +58,9 @@ def operands(names: Sequence[str]) -> str:
 
 def quote(name: str) -> str:
     """The name as one word of a shell line that holds no control character, whatever the name holds."""
-    if name.isprintable():
+    if not has_hidden(name):
         return shlex.quote(name)
-    shown = (char if char.isprintable() and char not in "\\'" else _escaped(char) for char in name)
+    shown = (char if not has_hidden(char) and char not in "\\'" else _escaped(char) for char in name)
     return f"$'{''.join(shown)}'"
 
 

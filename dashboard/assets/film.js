@@ -91,7 +91,7 @@
         if (!words.gpus.length) {
             return [words.hosts[words.at[row]], when, ...shares(point, words, first)].join("\n");
         }
-        const lines = [`${words.hosts[words.at[row]]} \u00b7 ${words.gpus[row]}`, when, words.states[point.z]];
+        const lines = [`${words.hosts[words.at[row]]} \u00b7 ${words.gpus[row].replace(/\p{C}/gu, "?")}`, when, words.states[point.z]];
         const name = holder(words, row, column);
         return (name ? [...lines, name] : lines).join("\n");
     }

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from fallow.cli import main
-from importers.conftest import at, query
+from tests.importers.conftest import at, query
 
 TICKS, GPUS, STEP_S = 40, 4, 10
 NOON = 1_795_176_000

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from importers.conftest import files, query
+from tests.importers.conftest import files, query
 
 if TYPE_CHECKING:
     from collections.abc import Callable

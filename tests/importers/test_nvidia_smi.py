@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from analytics.importers.nvidia_smi import NvidiaSmiSettings, read_file
 from fallow.errors import FallowError
-from importers.conftest import LIMITS, START, at, files, query
+from tests.importers.conftest import LIMITS, START, at, files, query
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from importers.conftest import at, files, query
+from tests.importers.conftest import at, files, query
 
 if TYPE_CHECKING:
     from collections.abc import Callable

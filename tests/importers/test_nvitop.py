@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from importers.conftest import query
 from importers.test_processes import RECORDED
+from tests.importers.conftest import query
 
 if TYPE_CHECKING:
     from collections.abc import Callable

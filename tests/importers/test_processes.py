@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fallow.cli import main
-from importers.conftest import at, query
 from importers.test_nvidia_smi_xml import document
+from tests.importers.conftest import at, query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

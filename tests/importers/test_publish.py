@@ -20,7 +20,7 @@ from fallow.errors import BrokenFileError
 from fallow.lake import Lake, LakeFile
 from fallow.schema import DEVICE, GPU
 from fallow.stores import LocalStore
-from importers.conftest import files, query
+from tests.importers.conftest import files, query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

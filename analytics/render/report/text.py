@@ -15,6 +15,7 @@ from analytics.sections.report_sections import chapters
 from analytics.sections.section import Cell, Fold, Section, SectionColumn, StateBar
 from analytics.sections.wording import asked_for, headline, title
 from fallow.clock import from_ms
+from fallow.outside_text import visible_lines
 
 _WIDTH = PAGE_COLUMNS
 _BETWEEN = 2
@@ -39,7 +40,7 @@ class TextFormat:
         ]
         if not report.is_empty:
             parts += [section_text(section, said) for _, sections in chapters(report) for section in sections]
-        return ("\n\n".join(parts) + "\n").encode()
+        return (visible_lines("\n\n".join(parts)) + "\n").encode()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,108 @@
+"""A site in which every name that comes from outside is made to hurt whoever looks at it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analytics.decide.annotations import POOL, add_annotation
+from analytics.window import Inputs, open_inputs
+from fallow.lake import Lake
+from tests.findings.scenarios.builder import H100, L4, Fleet
+from tests.findings.scenarios.grid import T_END
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HIDDEN = "\x00\x1b]0;o\x07\x9b31m\u202e\u2066\u200b\ufeff\u3164\r\n"
+"""Controls that a terminal obeys, marks that turn the direction of text, and some that nobody sees."""
+
+NOW_MS = T_END + 60_000
+
+
+def hostile(tag: str) -> str:
+    """A name that begins a formula, holds markup, a link, a mention and a value of plotly, and hides things."""
+    return f"=H({tag})<a href='//e.vil'>x</a><img src=x onerror=a()>%{{x}}[l](https://e.vil) <!here> @all |`{HIDDEN}z"
+
+
+@dataclass(frozen=True)
+class HostileSite:
+    """The lake, its config file and labels."""
+
+    lake: Lake
+    config: Path
+    labels: Path
+    jobs: Path
+
+    def inputs(self) -> Inputs:
+        return open_inputs(argparse.Namespace(lake=None, since=None, until=None, config=str(self.config)))
+
+
+def make_site(folder: Path) -> HostileSite:
+    """Nine days of three hosts: held, reserved, busy and broken GPUs, with owners, prices, goals, contacts, notes and labels."""
+    lake = Lake.at(str(folder / "lake"))
+    fleet = _fleet()
+    fleet.write(lake)
+    add_annotation(
+        lake, hostile("note"), hostile("actor"), at_ms=T_END - 86_400_000, now_ms=NOW_MS - 1000, scope=POOL, name=hostile("pool")
+    )  # fmt: skip
+    tables = {
+        "owners": [("kind", "name", "team", "organisation"), ("user", hostile("user"), hostile("team"), hostile("organisation")),
+                   ("user", hostile("other"), hostile("team"), hostile("organisation"))],
+        "prices": [("model", "pool", "hourly", "currency", "date", "source"),
+                   (hostile("model"), hostile("pool"), "2.5", "USD", "2026-01-02", hostile("source"))],
+        "contacts": [("kind", "name", "email"), ("user", hostile("user"), "ann@example.org"), ("user", hostile("other"), "bob@example.org")],
+    }  # fmt: skip
+    for name, lines in tables.items():
+        (folder / f"{name}.csv").write_text(
+            "".join(",".join(map(_quoted, line)) + "\n" for line in lines), encoding="utf-8", newline=""
+        )
+    (folder / "labels.csv").write_text(
+        f"gpu,since,until,takeable\n{_quoted(fleet.gpus[0].uuid)},2026-01-01,2027-01-01,yes\n",
+        encoding="utf-8",
+        newline="",
+    )
+    (folder / "jobs.csv").write_text(
+        "start,host,gpu_count,user,name\n"
+        f"2026-11-20T10:00:00Z,{_quoted(hostile('job host'))},2,{_quoted(hostile('job user'))},{_quoted(hostile('job name'))}\n",
+        encoding="utf-8", newline="",
+    )  # fmt: skip
+    config = folder / "fallow.toml"
+    money = "".join(f"{name} = {json.dumps(str(folder / f'{name}.csv'))}\n" for name in ("owners", "prices"))
+    config.write_text(
+        f"[lake]\npath = {json.dumps(lake.root)}\n[money]\n{money}[report]\ncontacts = {json.dumps(str(folder / 'contacts.csv'))}\n"
+        "quiet_hours = ''\nquiet_days = ''\n[ledger]\nworkers = 1\n",
+        encoding="utf-8",
+    )
+    return HostileSite(lake, config, folder / "labels.csv", folder / "jobs.csv")
+
+
+def _quoted(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"'
+
+
+def _fleet() -> Fleet:
+    fleet = Fleet(days=9, interval_s=1800, process_interval_s=3600)
+    user, other = hostile("user"), hostile("other")
+    where = {"pool": hostile("pool"), "model": hostile("model")}
+    held, busy, claimed, lost = fleet.host(f"=h<a href='//e.vil'>x</a>{HIDDEN}z", H100, 4, **where)
+    names = {
+        "command": hostile("command"),
+        "pod": hostile("pod"),
+        "namespace": hostile("space"),
+        "container": hostile("container"),
+    }
+    fleet.run(held, user, util=0, mem_gb=40, **names)
+    fleet.run(busy, other, util=90, mem_gb=30, slurm_job_id=hostile("job"), slurm_account=hostile("account"))
+    fleet.claim([claimed], user, 1, claim_id=hostile("claim"), name=hostile("job name"), account=hostile("account"),
+                partition=hostile("partition"), qos=hostile("qos"), state=hostile("state"))  # fmt: skip
+    lost.is_in(fleet.between(-1), "lost")
+    fleet.event(held.host, -3, "xid", hostile("event"), gpu=held.uuid, code=79)
+    first, second = fleet.host("plain", L4, 2, pool=hostile("pool"))
+    fleet.run(first, other, util=20, mem_gb=2, pod=hostile("pod"), namespace=hostile("space"))
+    fleet.run(second, user, fleet.between(-6), util=0, mem_gb=2)
+    for gpu in fleet.gpus:
+        gpu.device["driver_version"] = hostile("driver")
+    return fleet
