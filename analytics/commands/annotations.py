@@ -18,9 +18,9 @@ from analytics.decide.annotations import (
 from analytics.language.plain_text import moment, plain
 from analytics.names import given_name
 from fallow import config
-from fallow.account import os_user
 from fallow.clock import SystemClock, parse_window
 from fallow.lake import Lake
+from fallow.os_user import os_user
 
 _VERBS = {
     "add": (

@@ -23,9 +23,9 @@ from analytics.render.report.text import for_text, section_text
 from analytics.sections.evaluation import evaluation_sections
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from analytics.workloads.confidence import JUDGED_MIN
-from fallow.account import os_user
 from fallow.clock import HOUR_MS, SystemClock, format_ms, parse_duration_ms
 from fallow.lake import Lake
+from fallow.os_user import os_user
 
 _CSV = ("of", "name", "figure", "unit", "right", "judged", "ratio", "low", "high")
 

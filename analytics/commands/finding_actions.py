@@ -13,9 +13,9 @@ from analytics.decide.lifecycle import action_sentence, status_of
 from analytics.decide.review import review
 from analytics.language.plain_text import moment, plain
 from analytics.window import Inputs, load_window_ledger, open_inputs
-from fallow.account import os_user
 from fallow.clock import SystemClock, parse_duration_ms, parse_window
 from fallow.errors import FallowError, UsageError
+from fallow.os_user import os_user
 
 VERBS = {
     "ack": ("acknowledge a finding: somebody takes care of it", "fallow findings ack F-0123456789 --lake /srv/lake"),

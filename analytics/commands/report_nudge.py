@@ -29,9 +29,9 @@ from analytics.ledger.data_end import data_end_ms
 from analytics.names import JOINER, asked_name
 from analytics.window import Inputs, WindowLedger, load_window_ledger, open_inputs
 from analytics.workloads.window_end import last_rows
-from fallow.account import os_user
 from fallow.clock import DAY_MS, WEEK_MS, AskedWindow, Clock, SystemClock
 from fallow.errors import EmptyLakeError, FallowError, UsageError
+from fallow.os_user import os_user
 
 REPORT_SPAN = "7d"
 """Nudges are of the same week as a page without another window."""

@@ -20,10 +20,10 @@ from analytics.render.report import FORMATS, Format
 from analytics.report.weeks import Week
 from analytics.scope import Scope
 from fallow import config
-from fallow.account import os_user
 from fallow.clock import Clock, SystemClock
 from fallow.errors import FallowError, MissingExtraError, UsageError
 from fallow.lake import Lake
+from fallow.os_user import os_user
 
 SEND_EXAMPLE = "fallow report send --week last --to mailto:lead@example.org --to /srv/reports --lake /srv/lake"
 

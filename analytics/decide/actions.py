@@ -15,10 +15,10 @@ from analytics.frames import read_frame
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from fallow import schema
-from fallow.account import login_name
 from fallow.clock import format_ms
 from fallow.errors import UsageError
 from fallow.lake import Lake
+from fallow.os_user import login_name
 
 KINDS = ("ack", "suppress", "reopen", "notify", "note")
 

@@ -7,7 +7,7 @@ from flask import Request, Response
 from dashboard.access.hosts import AllowedHosts, is_loopback
 from dashboard.access.people import ADMIN, Reader
 from dashboard.access.refusal import refuse
-from fallow.account import login_name
+from fallow.os_user import login_name
 
 
 class Insecure:

@@ -12,10 +12,10 @@ from dashboard.access.audit import REVOCATION, audit_line
 from dashboard.access.audit_trail import trail_of
 from dashboard.access.session_store import FILE, Session, SessionStore
 from fallow import config
-from fallow.account import os_user
 from fallow.clock import SystemClock, format_ms
 from fallow.config import Config
 from fallow.errors import FallowError, UsageError
+from fallow.os_user import os_user
 
 _EXAMPLE = "fallow dashboard sessions --revoke ann --config /etc/fallow/fallow.toml"
 

@@ -17,10 +17,10 @@ from dashboard.access.oidc import OUT
 from dashboard.access.session_store import FILE, SessionStore
 from dashboard.access.sessions import GRACE_MS
 from fallow import config
-from fallow.account import os_user
 from fallow.cli import main
 from fallow.clock import MINUTE_MS
 from fallow.errors import ConfigError
+from fallow.os_user import os_user
 from tests.dashboard.test_access_oidc import LOCAL, client_again, client_of, idp, settings, sign_in
 from tests.delivery.hands import Hands
 

@@ -15,9 +15,9 @@ import pytest
 from analytics.commands.finding_actions import beside_others
 from analytics.decide.actions import KINDS, Action, load_actions, record
 from fallow import parquet, schema
-from fallow.account import os_user
 from fallow.cli import main
 from fallow.clock import DAY_MS, SystemClock
+from fallow.os_user import os_user
 from fallow.schema import ACTION
 from tests.conftest import REPOSITORY, clean_environment
 from tests.findings.conftest import HELD, HOUR, idle_findings

@@ -1,4 +1,4 @@
-"""The account of the operating system that this process runs under, whatever variables and flags say."""
+"""The user that the operating system knows this process by, whatever variables and flags say."""
 
 from __future__ import annotations
 
