@@ -14,8 +14,9 @@ import time
 from flask import current_app, has_app_context, has_request_context, request
 
 from analytics.language.plain_text import plain
-from dashboard.access.audit_trail import AuditError, NoTrail, RefusalRation, Trail
+from dashboard.access.audit_trail import NO_TRAIL, AuditError, Trail
 from dashboard.access.people import Reader
+from dashboard.access.refusal_ration import RefusalRation
 from fallow.clock import SystemClock, format_ms
 
 AUDIT = logging.getLogger(__name__)
@@ -29,6 +30,9 @@ ACTION, ANNOTATION, EXPORT, SENDING, ANSWER = "action", "annotation", "export", 
 
 _LONGEST = 4000
 _LONGEST_NAME = 300
+
+_REFUSALS = RefusalRation(600, SystemClock())
+"""Of this process: 600 lines a minute are some 200 MB a day."""
 
 
 def audit(who: str, did: str, event: str) -> None:
@@ -103,13 +107,8 @@ def _forwarded_for() -> str | None:
 
 def trail() -> Trail:
     """That of the app that answers."""
-    found: Trail = current_app.config.get(TRAIL, _NONE) if has_app_context() else _NONE
+    found: Trail = current_app.config.get(TRAIL, NO_TRAIL) if has_app_context() else NO_TRAIL
     return found
-
-
-_NONE = NoTrail()
-_REFUSALS = RefusalRation(600, SystemClock())
-"""Of this process: 600 lines a minute are some 200 MB a day."""
 
 
 def _named(who: str) -> str:
