@@ -16,6 +16,7 @@ from flask import current_app, has_app_context, has_request_context, request
 from analytics.language.plain_text import plain
 from dashboard.access.audit_trail import NO_TRAIL, AuditError, Trail
 from dashboard.access.people import Reader
+from dashboard.access.refusal_ration import RefusalRation
 from fallow.clock import SystemClock, format_ms
 
 AUDIT = logging.getLogger(__name__)
@@ -30,12 +31,18 @@ ACTION, ANNOTATION, EXPORT, SENDING, ANSWER = "action", "annotation", "export", 
 _LONGEST = 4000
 _LONGEST_NAME = 300
 
+_REFUSALS = RefusalRation(600, SystemClock())
+"""Of this process: 600 lines a minute are some 200 MB a day."""
+
 
 def audit(who: str, did: str, event: str) -> None:
     """Writes down that somebody did something, such as `ann: signed in as planner`; that it fails is logged."""
     AUDIT.info("%s: %s", _named(who), did)
     with contextlib.suppress(OSError):
-        _write(audit_line(event, who, did))
+        if event == REFUSED:
+            _write_refusal(who, did)
+        else:
+            _write(audit_line(event, who, did))
 
 
 def audit_first(who: str, did: str, event: str) -> None:
@@ -59,7 +66,15 @@ def audit_stranger(address: str | None, did: str) -> None:
     """The same of somebody of whom only the address is known, such as `somebody at 10.0.3.7: was refused /`."""
     AUDIT.info("somebody at %s: %s", plain(address or "an unknown address"), did)
     with contextlib.suppress(OSError):
-        _write(audit_line(REFUSED, None, did))
+        _write_refusal(None, did)
+
+
+def _write_refusal(who: str | None, did: str) -> None:
+    missing = _REFUSALS.take()
+    if missing:
+        _write(audit_line(REFUSED, None, f"{missing} more were refused"))
+    if missing is not None:
+        _write(audit_line(REFUSED, who, did))
 
 
 def _write(line: str, *, sync: bool = False) -> None:

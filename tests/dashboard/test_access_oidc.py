@@ -386,7 +386,7 @@ def test_a_short_key_is_refused(client_of: Callable[..., FlaskClient], tmp_path:
 
 
 @pytest.mark.long  # servers of their own
-def test_a_session_is_good_in_every_process_and_after_a_restart(
+def test_a_session_and_its_end_are_known_in_every_process_and_after_a_restart(
     settings: dict[str, str], fleet_lake: Lake, tmp_path: Path
 ) -> None:
     (tmp_path / "key").write_text(secrets.token_hex(32))
@@ -404,6 +404,16 @@ def test_a_session_is_good_in_every_process_and_after_a_restart(
             cookies = browser.cookies.get_dict()
             answers = {requests.get(address, cookies=cookies, timeout=30).status_code for _ in range(20)}
             assert answers == {200}
+            assert requests.get(f"{address}sign-out", cookies=cookies, timeout=30).status_code == 200
+            asked = [
+                requests.get(f"{address}{path}", cookies=cookies, timeout=30, allow_redirects=False).status_code
+                for path in ("", "_dash-layout", "export/findings.csv")
+                for _ in range(10)
+            ]
+            assert set(asked) == {401}
+            browser.cookies.clear()
+            browser.get(address, headers={"Accept": "text/html"}, timeout=30)
         with serving(*flags, **variables) as (_, address):
-            cookies = browser.cookies.get_dict()
+            ended, cookies = cookies, browser.cookies.get_dict()
             assert requests.get(address, cookies=cookies, timeout=30).status_code == 200
+            assert requests.get(address, cookies=ended, timeout=30).status_code == 401

@@ -16,11 +16,13 @@ from analytics.decide.annotations import load_annotations
 from dashboard.access.audit import audit_line
 from dashboard.access.audit_trail import AuditError, FileTrail, trail_of
 from dashboard.access.people import ADMIN, Reader
+from dashboard.access.refusal_ration import RefusalRation
 from dashboard.annotations import annotate
 from fallow.errors import ConfigError
 from tests.conftest import run_python
 from tests.dashboard.acting import PLAN, VIEW_ALPHA
 from tests.dashboard.conftest import page, words
+from tests.delivery.hands import Hands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,6 +149,27 @@ def test_syslog_gets_the_lines_and_one_that_is_away_refuses(tmp_path: Path) -> N
         assert json.loads(said)["who"] == "ann"
     with pytest.raises(ConnectionRefusedError):
         trail.write("nobody listens")
+
+
+def test_refusals_without_end_do_not_fill_the_disk() -> None:
+    clock = Hands()
+    ration = RefusalRation(3, clock)
+    assert [ration.take() for _ in range(5)] == [0, 0, 0, None, None]
+    clock.sleep(60)
+    assert [ration.take() for _ in range(2)] == [2, 0]
+
+
+def test_what_was_left_out_is_counted_in_the_log(held: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Hands()
+    monkeypatch.setattr("dashboard.access.audit._REFUSALS", RefusalRation(1, clock))
+    pages = held.pages(PLAN, trail_of(str(tmp_path / "audit")))
+    for _ in range(3):
+        page(pages.client, "/settings", "?span=all")
+    clock.sleep(60)
+    page(pages.client, "/settings", "?span=all")
+    assert [(each["who"], each["did"][:16]) for each in lines(tmp_path / "audit")] == [
+        ("pia", "refused the page"), (None, "2 more were refu"), ("pia", "refused the page"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "words"), [

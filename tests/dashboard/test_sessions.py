@@ -7,6 +7,7 @@ import os
 import resource
 import sqlite3
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -186,6 +187,16 @@ def test_renewing_does_not_break_what_a_page_asks_at_once(browser: FlaskClient, 
     clock.sleep(GRACE_MS / 1000)
     assert answers(with_cookie(browser, before)) == ADMITTED  # under way when the new one came back
     assert answers(with_cookie(browser, after)) == ADMITTED
+
+
+def test_old_and_new_cookies_at_the_same_moment_are_one_session(browser: FlaskClient, clock: Hands) -> None:
+    before = cookie(browser)
+    clock.sleep(IDLE_MS / 1000 / 2)
+    browser.get("/", headers=LOCAL)
+    clients = [with_cookie(browser, each) for each in [before, cookie(browser)] * 8]
+    with ThreadPoolExecutor(16) as at_once:
+        codes = list(at_once.map(lambda each: each.get("/", headers=LOCAL).status_code, clients))
+    assert codes == [200] * 16
 
 
 def test_an_answer_that_never_arrived_ends_no_session(browser: FlaskClient, clock: Hands) -> None:
