@@ -23,4 +23,22 @@ ATTACKS = (
         "two-imports", "two imports into one lake at the same moment",
         "5 of 10 runs lost 12,000 of 24,000 rows, exit 0", "100 races give the union", on_lakes.two_imports,
     ),
+    Attack(
+        "dying-writers", "kill -9, full disk, I/O errors and short writes at moments by chance",
+        "20 of 20 kills held; faults of the disk were not tried", "nothing lost, doubled or half-written",
+        on_lakes.dying_writers,
+    ),
+    Attack(
+        "bad-files", "damaged files in the lake",
+        "one garbage file stopped the ledger; a FIFO hung it; 9.7 GB for a link", "all that was good as before, 1 GiB",
+        on_lakes.bad_files,
+    ),
+    Attack(
+        "bombs", "a few MB to import that unpack to gigabytes",
+        "4 to 6 GB, abort or over 150 s", "refused in a sentence, 1 GiB", on_lakes.bombs_to_import,
+    ),
+    Attack(
+        "damaged-inputs", "damaged files to import",
+        "800 without a traceback", "no traceback, no hang, 1 GiB", on_lakes.damaged_inputs,
+    ),
 )  # fmt: skip

@@ -1,16 +1,27 @@
-"""Attacks on what is written: two imports at the same moment."""
+"""Attacks on what is written and read: two imports at once, damaged files, bombs, writers that die."""
 
 from __future__ import annotations
 
+import os
+import resource
+import time
 from typing import TYPE_CHECKING
 
+from tests.attacks.inputs import Tried, bombs, mutated_inputs
+from tests.attacks.lake_files import mutated_files
 from tests.attacks.model import Outcome
 from tests.attacks.races import races
+from tests.attacks.test_dying_writers import tried
+from tests.attacks.writers import WRITERS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 _RACES = 100
+_MUTATIONS = int(os.environ.get("FALLOW_ATTACK_MUTATIONS", "200"))
+_MOMENTS = int(os.environ.get("FALLOW_ATTACK_MOMENTS", "20"))
+_MOST_MIB, MIB = 1024, 2**20
 
 
 def two_imports(folder: Path) -> Outcome:
@@ -19,4 +30,50 @@ def two_imports(folder: Path) -> Outcome:
     return Outcome(
         f"{seen.races} races: {seen.lost} of {seen.rows} rows lost, {seen.doubled} doubled, {len(seen.failed)} imports failed",
         holds=not (seen.lost or seen.doubled or seen.failed),
+    )
+
+
+def dying_writers(folder: Path) -> Outcome:
+    """Every writer killed, or its disk full or broken, at changes of files by chance."""
+    moments, wrong = 0, list[str]()
+    for writer in WRITERS:
+        (own := folder / writer.name).mkdir()
+        seen = tried(own, _MOMENTS, writer.name)
+        moments += sum(each for kind, each in seen["tried"][writer.name].items() if kind != "changes")
+        wrong += seen["wrong"]
+    return Outcome(
+        f"{len(WRITERS)} writers, {moments} moments: {len(wrong)} went wrong {wrong[:2] or ''}", holds=not wrong
+    )
+
+
+def bad_files(_: Path) -> Outcome:
+    """Bits flipped, pieces cut out, footers swapped in the files of one host; another host's figures must stay."""
+    began = time.monotonic()
+    seen = mutated_files(_MUTATIONS)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return Outcome(
+        f"{_MUTATIONS} files: {seen.left_out} left out, {seen.read} read, {seen.refused} refused, "
+        f"{len(seen.wrong)} changed others' figures; {time.monotonic() - began:.0f} s, at most {peak} MiB",
+        holds=not (seen.wrong or seen.refused) and peak < _MOST_MIB,
+    )
+
+
+def bombs_to_import(_: Path) -> Outcome:
+    """A few MB that would unpack to gigabytes, of every format."""
+    return _held(bombs())
+
+
+def damaged_inputs(_: Path) -> Outcome:
+    """Good files of every format with stretches replaced, moved, doubled or lost."""
+    return _held(mutated_inputs(_MUTATIONS))
+
+
+def _held(every: Iterable[Tried]) -> Outcome:
+    seen = list(every)
+    lost = [each.name for each in seen if not each.is_held]
+    peak = max(each.peak_bytes for each in seen) // MIB
+    return Outcome(
+        f"{len(seen)} files: {len(lost)} ended in a traceback or not at all {lost[:2] or ''}; "
+        f"at most {max(each.seconds for each in seen):.1f} s CPU and {peak} MiB",
+        holds=not lost and peak < _MOST_MIB,
     )
