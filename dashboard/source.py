@@ -19,7 +19,7 @@ from analytics.window import Inputs
 from dashboard.access.people import VIEWER, Reader, person
 from dashboard.query import SPANS, Query
 from dashboard.snapshot import LakeSnapshot, nobody
-from dashboard.view import Problem, View
+from dashboard.view import UNREADABLE, Problem, View, problem_of
 from fallow.clock import HOUR_MS, Clock, SystemClock
 from fallow.config import Config
 from fallow.errors import FallowError, VanishedFileError
@@ -114,14 +114,16 @@ class LakeSource:
         except TimeoutError:
             return LATE
         except FallowError as error:
-            return self.problem(error)
+            return self.problem(error, reader)
 
-    def problem(self, error: FallowError) -> Problem:
+    def problem(self, error: FallowError, reader: Reader) -> Problem:
         """What to tell of an error; after a file that is gone the lake is read again at once."""
         if not isinstance(error, VanishedFileError):
-            return Problem(error.message, error.hint)
+            return problem_of(error, reader)
         self._reader.submit(self._refresh)
-        return self._of_lake or _MOVED
+        if self._of_lake is None:
+            return _MOVED
+        return self._of_lake if reader.team is None else UNREADABLE
 
     @property
     def stale_because(self) -> Problem | None:

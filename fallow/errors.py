@@ -5,6 +5,7 @@ FallowError                 something went wrong that a person can act on (exit 
 │   └── ConfigError         the config file or an environment variable is wrong (exit 2)
 ├── LakeError               the lake cannot be read or written
 │   ├── EmptyLakeError      the lake is there and holds nothing yet for the question
+│   │   └── EmptyScopeError  nothing of it is of the pool, team or user that is asked for
 │   ├── BrokenFileError     a file in the lake is not a whole Parquet file
 │   ├── VanishedFileError   a file of the lake was replaced by another while it was read
 │   └── SchemaVersionError  a file in the lake was written by a newer fallow
@@ -50,6 +51,10 @@ class LakeError(FallowError):
 
 class EmptyLakeError(LakeError):
     """The lake is there and holds nothing yet for the question."""
+
+
+class EmptyScopeError(EmptyLakeError):
+    """Nothing of it is of the pool, team or user that is asked for."""
 
 
 class BrokenFileError(LakeError):

@@ -758,11 +758,13 @@ def _without_names(one: Opportunity) -> Opportunity:
         owner=OPERATORS,
         packing=None,
         risk=replace(one.risk, waits=None),
-        confidence=replace(one.confidence, failed=(_OF_OTHERS,) * len(one.confidence.failed)),
+        confidence=without_names(one.confidence),
     )
 
 
-_OF_OTHERS = tr("a condition that is about others as well")
+def without_names(confidence: Confidence) -> Confidence:
+    """As sure, without what its conditions say of others."""
+    return replace(confidence, failed=(tr("a condition that is about others as well"),) * len(confidence.failed))
 
 
 def _action(lead: Lead, now: Sequence[str], *, is_seen: bool) -> str:
