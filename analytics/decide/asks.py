@@ -170,7 +170,7 @@ def _ask(one: Opportunity, holder: str | None, gpus: tuple[str, ...], basis: Bas
     whole = set(gpus) == set(one.gpus)
     action = _action(one)
     # what is found about several together names the jobs of all of them
-    of_several = not of_operators and JOINER in (one.holder or "")
+    of_several = not of_operators and (JOINER in (one.holder or "") or (leading is not None and leading.beside_unknown))
     command, command_acts = _look(gpus, basis.hosts) if of_several else _command(one, evidence, gpus, basis.hosts)
     key = one.opportunity_id if leading is None else leading.finding_id
     host = JOINER.join(sorted({basis.hosts[gpu] for gpu in gpus if gpu in basis.hosts})) or one.host
@@ -215,7 +215,10 @@ def _own(one: Opportunity) -> tuple[Finding, ...]:
         *(
             each
             for each in others
-            if each.holder == first.holder and each.rule not in FAULTS and each.status not in LEFT_ALONE
+            if each.holder == first.holder
+            and not each.beside_unknown
+            and each.rule not in FAULTS
+            and each.status not in LEFT_ALONE
         ),
     )
 
