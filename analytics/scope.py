@@ -18,7 +18,7 @@ from analytics.money.priced_segments import placed, whose
 from analytics.names import JOINER, asked_name, given_name
 from analytics.states import UNALLOCATED
 from analytics.window import WindowLedger
-from fallow.errors import EmptyLakeError
+from fallow.errors import EmptyScopeError
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,14 @@ def narrow(
 ) -> WindowLedger:
     """The ledger of a window with what the scope leaves of it; `whole` stays whole.
 
-    Raises EmptyLakeError where that is nothing; with `or_empty` only for a name that nobody has in the whole ledger.
+    Raises EmptyScopeError where that is nothing; with `or_empty` only for a name that nobody has in the whole ledger.
     """
     if scope.is_all:
         return ledger
     inside = narrowed(ledger.inside, scope, costs, inventory, owners)
     known = or_empty and not narrowed(without_jobs(ledger.whole), scope, costs, inventory, owners).stretches.is_empty()
     if inside.stretches.is_empty() and not known:
-        raise EmptyLakeError(
+        raise EmptyScopeError(
             f"nothing in this window is of {scope}",
             "the names are those of `fallow ledger --by pool`, `--by model`, `--by team` and `--by holder`",
         )

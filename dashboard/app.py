@@ -115,7 +115,7 @@ def _answer(source: LakeSource, access: Access, scheme: str, path: str, search: 
         try:
             shown = _page(look, "dark" if scheme == "dark" else "light", path)
         except FallowError as error:
-            shown = [problem_panel(look.language, source.problem(error))]
+            shown = [problem_panel(look.language, source.problem(error, look.reader))]
         return [
             [*stale_data_notice(source, look), *shown],
             links(look, path, access.way_out),

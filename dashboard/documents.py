@@ -15,7 +15,7 @@ from analytics.report.weeks import Week, parse_week, week_of
 from dashboard.access.audit import audit_export
 from dashboard.error_panels import in_a_line, language_of
 from dashboard.source import LakeSource, view_of
-from dashboard.view import Problem, View
+from dashboard.view import Problem, View, problem_of
 from fallow.errors import FallowError
 
 _MOST_WEEKS = 8
@@ -108,5 +108,6 @@ def _answer(source: LakeSource, make: Callable[[View], Response]) -> Response:
             return make(look)
         said = in_a_line(language_of(source, search), look.message, look.hint)
     except FallowError as error:
-        said = str(error)
+        told = look if isinstance(look, Problem) else problem_of(error, look.reader)
+        said = in_a_line(language_of(source, search), told.message, told.hint)
     return Response(f"fallow: {said}\n", status=409, mimetype="text/plain")

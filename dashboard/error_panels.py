@@ -10,7 +10,7 @@ from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
 from dashboard.query import Query
 from dashboard.source import LakeSource
-from dashboard.view import Problem, View
+from dashboard.view import UNREADABLE, Problem, View
 from fallow.errors import FallowError
 
 
@@ -75,6 +75,8 @@ def stale_data_notice(source: LakeSource, view: View) -> list[html.Div]:
     sentence = tr(
         "The lake could not be read again; this is what it said up to {moment}.", moment=Moment(view.as_of_ms)
     )
+    if view.reader.team is not None:  # it names places of the site, and hosts that may be others'
+        found = UNREADABLE
     why = f"{view.translate(found.message)} {view.translate(found.hint)}"
     return [
         html.Div(

@@ -20,7 +20,7 @@ from dashboard.documents import chosen_week, edition
 from dashboard.error_panels import in_a_line, language_of
 from dashboard.render.panel import panel
 from dashboard.source import LakeSource, view_of
-from dashboard.view import Problem, View
+from dashboard.view import Problem, View, problem_of
 from fallow.errors import FallowError
 
 _ALL = -1
@@ -152,7 +152,8 @@ def _asked(source: LakeSource, search: str | None, carried_out: Callable[[View],
         _require(look)
         return carried_out(look)
     except FallowError as error:
-        return SendingAnswer(_wrong(in_a_line(look.language, error.message, error.hint)))
+        told = problem_of(error, look.reader)
+        return SendingAnswer(_wrong(in_a_line(look.language, told.message, told.hint)))
 
 
 def _require(view: View) -> None:

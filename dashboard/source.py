@@ -21,7 +21,7 @@ from dashboard.makers import Makers, TooManyError
 from dashboard.memory import Budget
 from dashboard.query import SPANS, Query
 from dashboard.snapshot import LakeSnapshot, nobody, seen_by
-from dashboard.view import Problem, View
+from dashboard.view import UNREADABLE, Problem, View, problem_of
 from fallow.clock import HOUR_MS, Clock, SystemClock
 from fallow.config import Config
 from fallow.errors import FallowError, VanishedFileError
@@ -123,7 +123,7 @@ class LakeSource:
         except TooManyError as error:
             return Problem(error.message, error.hint, is_passing=True)
         except FallowError as error:
-            return self.problem(error)
+            return self.problem(error, reader)
 
     def _wait_for(self, view: Future[View]) -> View:
         """What comes of it; raises TimeoutError where that takes too long, or too many wait already."""
@@ -141,12 +141,14 @@ class LakeSource:
         if self._budget is not None and generation is not None:
             self._budget.keep(generation.let_go)
 
-    def problem(self, error: FallowError) -> Problem:
+    def problem(self, error: FallowError, reader: Reader) -> Problem:
         """What to tell of an error; after a file that is gone the lake is read again at once."""
         if not isinstance(error, VanishedFileError):
-            return Problem(error.message, error.hint)
+            return problem_of(error, reader)
         self._reader.submit(self._refresh)
-        return self._of_lake or _MOVED
+        if self._of_lake is None:
+            return _MOVED
+        return self._of_lake if reader.team is None else UNREADABLE
 
     @property
     def stale_because(self) -> Problem | None:

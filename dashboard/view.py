@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -9,12 +10,24 @@ from typing import Any
 
 from analytics.decide.annotations import Annotation
 from analytics.language.language import Language
+from analytics.language.sentences import tr
 from analytics.report.model import Report, Whole
 from analytics.window import WindowLedger
 from dashboard.access.people import Reader
 from dashboard.cache import Cache
 from dashboard.query import Query
 from fallow.clock import Window
+from fallow.errors import (
+    ConfigError,
+    EmptyLakeError,
+    EmptyScopeError,
+    FallowError,
+    InputError,
+    LakeError,
+    MissingExtraError,
+)
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,3 +73,21 @@ class Problem:
     message: str
     hint: str
     is_passing: bool = False
+
+
+_OF_SITE = (LakeError, ConfigError, InputError, MissingExtraError)
+"""Errors whose words name places and files of the site."""
+
+UNREADABLE = Problem(
+    tr("The data cannot be read or written as they should."), tr("Ask who runs these pages: the log says more.")
+)
+_EMPTY = Problem(tr("There are no data in this window."), tr("Choose another one."))
+
+
+def problem_of(error: FallowError, reader: Reader) -> Problem:
+    """What to tell a reader of an error; of one team, neither where the lake lies nor of whose host a file is wrong."""
+    names_places = isinstance(error, _OF_SITE) and not isinstance(error, EmptyScopeError)
+    if reader.team is None or not names_places:
+        return Problem(error.message, error.hint)
+    _LOG.warning("said in general words to team %s: %s", reader.team, error)
+    return _EMPTY if isinstance(error, EmptyLakeError) else UNREADABLE

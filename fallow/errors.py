@@ -5,6 +5,7 @@ FallowError                 something went wrong that a person can act on (exit 
 │   └── ConfigError         the config file or an environment variable is wrong (exit 2)
 ├── LakeError               the lake cannot be read or written
 │   ├── EmptyLakeError      the lake is there and holds nothing yet for the question
+│   │   └── EmptyScopeError  nothing of it is of the pool, team or user that is asked for
 │   ├── UnusableFileError   one file in the lake cannot be used; most readers leave it out and say so
 │   │   ├── BrokenFileError       it is not a whole Parquet file of its table
 │   │   │   ├── OversizedFileError    it is larger than any file of a lake
@@ -54,6 +55,10 @@ class LakeError(FallowError):
 
 class EmptyLakeError(LakeError):
     """The lake is there and holds nothing yet for the question."""
+
+
+class EmptyScopeError(EmptyLakeError):
+    """Nothing of it is of the pool, team or user that is asked for."""
 
 
 class UnusableFileError(LakeError):

@@ -95,7 +95,9 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
         return 0
     decisions = decide(found, Deadlines.of(inputs.settings, speaks.zone), now_ms)
     asked = asks_of(opportunities_in(decisions, ledger.inside.stretches).listed, _basis(found))
-    chosen = choose(_own(asked.asks, args.holder), contacts, () if args.holder else operators, past)
+    chosen = choose(
+        _own(asked.asks, args.holder), contacts, () if args.holder else operators, past, found.context.owners
+    )
     work = _Work(inputs, journal, speaks, day, _seen_ms(found), AnswerLinks.of(inputs.settings), clock)
     if args.folder is not None:
         _write(work, chosen, Path(args.folder))

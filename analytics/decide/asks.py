@@ -22,7 +22,7 @@ from analytics.decide.claims import (
     SURPLUS,
 )
 from analytics.decide.lifecycle import broken_release
-from analytics.decide.opportunities import OPERATORS, Opportunity, Saving, is_orphan
+from analytics.decide.opportunities import OPERATORS, Opportunity, Saving, is_orphan, without_names
 from analytics.language.language import Sentence
 from analytics.language.sentences import tr
 from analytics.names import JOINER
@@ -54,7 +54,7 @@ class Ask:
     """One thing asked about some GPUs, which no other ask names.
 
     `key` is the same from day to day: the id of the finding that leads, or of the opportunity where none does. `sentence` says
-    what was found, `asked` what is asked. `evidence` are the findings behind it that the reader may see, the one that leads first.
+    what was found, `asked` what is asked. `evidence` are the findings behind it that the reader may see, the one that leads first; of what several hold together none, nor a `job`.
     `cents` and `gpu_ms` are the opportunity's wasted time in the window, of which `unconfirmed_ms` rests on point samples alone; None
     where they are of more GPUs than are asked for, or no price is known. `command` ends the work on just these GPUs or says how to ask
     for less; where `command_acts` is false it only looks at them. `broken_release_ms` is when somebody said that they were released, and they are not.
@@ -169,7 +169,9 @@ def _ask(one: Opportunity, holder: str | None, gpus: tuple[str, ...], basis: Bas
     is_share = gpus != one.gpus_now
     whole = set(gpus) == set(one.gpus)
     action = _action(one)
-    command, command_acts = _command(one, evidence, gpus, basis.hosts)
+    # what is found about several together names the jobs of all of them
+    of_several = not of_operators and (JOINER in (one.holder or "") or (leading is not None and leading.beside_unknown))
+    command, command_acts = _look(gpus, basis.hosts) if of_several else _command(one, evidence, gpus, basis.hosts)
     key = one.opportunity_id if leading is None else leading.finding_id
     host = JOINER.join(sorted({basis.hosts[gpu] for gpu in gpus if gpu in basis.hosts})) or one.host
     said = _SAID[one.kind] if leading is None else leading.sentence
@@ -189,15 +191,15 @@ def _ask(one: Opportunity, holder: str | None, gpus: tuple[str, ...], basis: Bas
         unconfirmed_ms=one.unconfirmed_ms,
         saving=one.saving if one.ranked and not is_share else None,
         since_ms=None if leading is None else leading.since_ms,
-        confidence=one.confidence,
-        evidence=evidence,
+        confidence=without_names(one.confidence) if of_several else one.confidence,
+        evidence=() if of_several else evidence,
         # an answer about a share would settle what others hold too
         finding_ids=() if leading is None or is_share else _settled(evidence, gpus),
         command=command,
         command_acts=command_acts,
         holder=holder,
         team=one.team,
-        job=None if leading is None else leading.job,
+        job=None if leading is None or of_several else leading.job,
         simulated=one.simulated or any(each.simulated for each in evidence),
         broken_release_ms=None
         if leading is None
@@ -213,7 +215,10 @@ def _own(one: Opportunity) -> tuple[Finding, ...]:
         *(
             each
             for each in others
-            if each.holder == first.holder and each.rule not in FAULTS and each.status not in LEFT_ALONE
+            if each.holder == first.holder
+            and not each.beside_unknown
+            and each.rule not in FAULTS
+            and each.status not in LEFT_ALONE
         ),
     )
 
@@ -251,6 +256,11 @@ def _command(
     first = one.next_command
     if first and not acts(first) and (one.owner == OPERATORS or set(gpus) == set(one.gpus)):
         return first, False
+    return _look(gpus, hosts)
+
+
+def _look(gpus: Sequence[str], hosts: Mapping[str, str]) -> tuple[str, bool]:
+    """A command that looks at those of them that are on the first one's host."""
     host = hosts.get(gpus[0])
     if host is None:
         return "", False

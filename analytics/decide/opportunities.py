@@ -499,7 +499,7 @@ def opportunities_in(
     rows = {row["opportunity"]: row for row in sums.iter_rows(named=True)}
     scope = _Part(decisions, claimed, stretches)
     absorbed = {each.finding_id for own in decisions.evidence.values() for each in own[1:]}
-    listed = []
+    listed: list[Opportunity] = []
     for key, lead in decisions.leads.items():
         row = rows.get(key)
         finding = lead.finding
@@ -509,7 +509,7 @@ def opportunities_in(
         if not (one.gpu_ms > 0 or one.saving is not None or stands_apart):
             continue
         own = tuple(each for each in decisions.evidence.get(key, ()) if each.finding_id in named)
-        listed.append(replace(one, evidence=own) if is_named else _without_names(one))
+        listed.append(replace(one, evidence=own) if is_named else _without_names(one, listed))
     return Opportunities(
         tuple(sorted(listed, key=_most_saved_first)),
         _waste(pieces, cents, context.costs.currency),
@@ -745,11 +745,12 @@ def _next(context: Context, finding: Finding | None, action: str, now: Sequence[
     return "" if finding is None else finding.next_command
 
 
-def _without_names(one: Opportunity) -> Opportunity:
+def _without_names(one: Opportunity, before: Sequence[Opportunity]) -> Opportunity:
     """The same without what its finding says of others: its id too is made of what is left, for that of a finding names whom it is about."""
+    alike = sum((each.kind, each.gpus, each.holder) == (one.kind, one.gpus, None) for each in before)
     return replace(
         one,
-        opportunity_id=_key(one.kind, "\0".join(one.gpus)),
+        opportunity_id=_key(one.kind, "\0".join((str(alike), *one.gpus))),
         holder=None,
         evidence=(),
         next_command="",
@@ -757,12 +758,14 @@ def _without_names(one: Opportunity) -> Opportunity:
         team=None,
         owner=OPERATORS,
         packing=None,
-        risk=replace(one.risk, waits=None),
-        confidence=replace(one.confidence, failed=(_OF_OTHERS,) * len(one.confidence.failed)),
+        risk=Risk(None, None, None, None, None, None),
+        confidence=without_names(one.confidence),
     )
 
 
-_OF_OTHERS = tr("a condition that is about others as well")
+def without_names(confidence: Confidence) -> Confidence:
+    """As sure, without what its conditions say of others."""
+    return replace(confidence, failed=(tr("a condition that is about others as well"),) * len(confidence.failed))
 
 
 def _action(lead: Lead, now: Sequence[str], *, is_seen: bool) -> str:

@@ -16,6 +16,7 @@ from analytics.delivery.journal import ABANDONED, SENDING, Journal
 from analytics.delivery.model import SENT, UNKNOWN
 from analytics.delivery.targets import Target, mail_address, mail_target
 from analytics.money.csv_tables import CsvLine, read_lines
+from analytics.money.owners import Owners
 from analytics.names import JOINER, single_name
 from fallow.clock import from_ms
 from fallow.config import Config
@@ -48,16 +49,17 @@ class Contacts:
         )
         return cls(found, silent)
 
-    def of(self, holder: str | None, team: str | None) -> dict[str, str]:
+    def of(self, holder: str | None, team: str | None, owners: Owners) -> dict[str, str]:
         """The addresses of whoever has GPUs, each with the name that led to it.
 
-        Several owners are all told. An owner without an address is reached through the team, one who opted out not at all.
+        Several owners are all told. An owner without an address is reached through the own team, one who opted out not at all.
         """
         found: dict[str, str] = {}
-        for name in (holder or "").split(JOINER):
+        names = (holder or "").split(JOINER)
+        for name in names:
             if name and not any((kind, name) in self.silent for kind in _HOLDERS):
                 own = next((self.addresses[kind, name] for kind in _HOLDERS if (kind, name) in self.addresses), ())
-                for address in own or self._team(team):
+                for address in own or self._team(team if len(names) == 1 else _own_team(name, team, owners)):
                     found.setdefault(address, name)
         return {address: name for address, name in found.items() if ("email", address.lower()) not in self.silent}
 
@@ -65,6 +67,11 @@ class Contacts:
         names = [] if team is None else team.split(JOINER)
         wanted = [name for name in names if ("team", name) not in self.silent]
         return tuple(address for name in wanted for address in self.addresses.get(("team", name), ()))
+
+
+def _own_team(name: str, joined: str | None, owners: Owners) -> str | None:
+    """That of one of several who hold a GPU together: by the owners file, else the one that all are of."""
+    return owners.team(name, None) or (None if JOINER in (joined or "") else joined)
 
 
 def _silent(line: CsvLine) -> tuple[str, str]:
@@ -184,7 +191,7 @@ class Past:
         return (SENT, SENDING) if day == self.again_on else _TOLD
 
 
-def choose(asks: Iterable[Ask], contacts: Contacts, operators: Sequence[Target], past: Past) -> Chosen:
+def choose(asks: Iterable[Ask], contacts: Contacts, operators: Sequence[Target], past: Past, owners: Owners) -> Chosen:
     """The nudges by target, those to users first; asks keep their order. What operators own goes to them alone."""
     to_tell: dict[Target, list[tuple[Ask, str]]] = defaultdict(list)
     held_back = []
@@ -192,7 +199,7 @@ def choose(asks: Iterable[Ask], contacts: Contacts, operators: Sequence[Target],
         reached = (
             dict.fromkeys(operators, "")
             if ask.to_operators
-            else {mail_target(address): name for address, name in contacts.of(ask.holder, ask.team).items()}
+            else {mail_target(address): name for address, name in contacts.of(ask.holder, ask.team, owners).items()}
         )
         shown = {target.shown for target in reached}
         fresh = {

@@ -39,7 +39,7 @@ from analytics.workloads.fading import (
     fading,
     split_holders,
 )
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import finding_of, of_nobody_else
 from analytics.workloads.ledger_rows import joined
 from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Label, Rule
 from analytics.workloads.window_end import last_rows
@@ -225,10 +225,11 @@ def _lines(context: Context, now: pl.DataFrame) -> pl.DataFrame:
 
 
 def _wind_down_look(rows: pl.DataFrame, holder: str | None) -> str:
-    jobs = rows["job"].drop_nulls()
+    own = of_nobody_else(rows, holder)
+    jobs = own["job"].drop_nulls()
     if holder and jobs.str.contains("slurm:").any():
         return f"squeue --user={quote(holder.replace('+', ','))}"
-    accounts = rows.filter(pl.col("job").str.contains("pod:"))["account"].drop_nulls()
+    accounts = own.filter(pl.col("job").str.contains("pod:"))["account"].drop_nulls()
     if not accounts.is_empty():
         return f"kubectl get pods -n {quote(str(accounts[0]))}"
     return look_command(str(rows["host"][0]))

@@ -94,7 +94,7 @@ def finding_of(
     uuids = tuple(sorted(set(stretches["gpu"].to_list()))) if gpus is None else tuple(gpus)
     seen = observe(context, uuids, stretches)
     where = joined(stretches, "host") or "" if host is None else host
-    own = _of_nobody_else(stretches, holder)
+    own = of_nobody_else(stretches, holder)
     accounts, jobs = (joined(own, name) for name in ("account", "job"))
     cost = context.costs.of(stretches)
     energy, said = _energy(context, stretches)
@@ -125,7 +125,7 @@ def finding_of(
     )
 
 
-def _of_nobody_else(stretches: pl.DataFrame, holder: str | None) -> pl.DataFrame:
+def of_nobody_else(stretches: pl.DataFrame, holder: str | None) -> pl.DataFrame:
     """The rows in which none but the holder has a part: of the others nothing says whose the job and the account are."""
     if holder is None:
         return stretches

@@ -32,7 +32,7 @@ from dashboard.render.annotations_panel import (
 )
 from dashboard.render.panel import section_panel
 from dashboard.source import LakeSource, view_of
-from dashboard.view import Problem, View
+from dashboard.view import Problem, View, problem_of
 from fallow.clock import SystemClock
 from fallow.errors import FallowError
 
@@ -82,7 +82,8 @@ def _connect_annotations(app: Any, source: LakeSource) -> None:
         try:
             said = _written(view, asked, str(text or ""), str(when or ""), str(about or ""))
         except FallowError as error:
-            return [in_a_line(view.language, error.message, error.hint), *[no_update] * 4]
+            told = problem_of(error, view.reader)
+            return [in_a_line(view.language, told.message, told.hint), *[no_update] * 4]
         source.forget()
         now = view_of(source, search)
         if isinstance(now, Problem):

@@ -24,7 +24,7 @@ from dashboard.pages.finding_table import columns, detail, rows
 from dashboard.pages.page import Page
 from dashboard.render.panel import panel
 from dashboard.source import LakeSource, view_of
-from dashboard.view import Problem, View
+from dashboard.view import Problem, View, problem_of
 from fallow.clock import SystemClock
 from fallow.errors import FallowError, UsageError
 
@@ -164,7 +164,8 @@ def _acted(source: LakeSource, search: str | None, wish: Wish) -> list[Any]:
     try:
         outcome = act(view, wish, SystemClock().now_ms())
     except FallowError as error:
-        return [in_a_line(view.language, error.message, error.hint), *[no_update] * 6]
+        told = problem_of(error, view.reader)
+        return [in_a_line(view.language, told.message, told.hint), *[no_update] * 6]
     source.forget()
     now = view_of(source, search)
     said = view.translate(outcome.said)

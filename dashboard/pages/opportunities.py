@@ -38,7 +38,7 @@ from dashboard.pages.page import Page
 from dashboard.render.panel import panel, section_panel
 from dashboard.render.tables import section_tables
 from dashboard.source import LakeSource, view_of
-from dashboard.view import Problem, View
+from dashboard.view import Problem, View, problem_of
 from fallow.clock import SystemClock
 from fallow.errors import FallowError, UsageError
 
@@ -313,7 +313,8 @@ def _acted(
     try:
         outcome = act(view, Wish(wish.kind, leading, wish.text, wish.until, wish.seen), SystemClock().now_ms())
     except FallowError as error:
-        return [in_a_line(view.language, error.message, error.hint), *[no_update] * (_TOLD - 1)]
+        told = problem_of(error, view.reader)
+        return [in_a_line(view.language, told.message, told.hint), *[no_update] * (_TOLD - 1)]
     source.forget()
     now = view_of(source, search)
     said = view.translate(outcome.said)

@@ -8,12 +8,14 @@ said what may be sent to it.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -33,6 +35,7 @@ from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import View
 from fallow import config
+from fallow.errors import FallowError
 from tests.dashboard.worlds import ONE, OTHER, OTHERS, OWN_GPU, PASSED_ON, SHARED_GPUS, SHARED_HOST, TEAM, make_world
 
 if TYPE_CHECKING:
@@ -103,9 +106,10 @@ class World:
         return json.dumps(response, sort_keys=True, indent=0)
 
     def same(self, text: str, mark: str, finding: str) -> str:
-        """An answer without the place of the site and without the names that were asked with."""
-        places = {str(self.site.config.parent): "SITE", mark: "MARK", finding: "FINDING", decision(finding): "DECISION"}
-        for name, stands_for in places.items():
+        """An answer without the names that were asked with; where the site lies is in none."""
+        assert str(self.site.config.parent) not in text
+        names = {mark: "MARK", finding: "FINDING", decision(finding): "DECISION"}
+        for name, stands_for in names.items():
             text = text.replace(name, stands_for)
         return re.sub(r'"end_id":"[^"]+"', "", text)  # dash makes one for each page that is loaded
 
@@ -340,6 +344,37 @@ def test_readers_at_once_are_answered_as_each_alone(worlds: tuple[World, World])
             assert world.mark not in answer
         if who == THEIRS:
             assert not re.search(r"\b(ann|bea)\b", answer)
+
+
+@pytest.mark.parametrize("is_read_before", [True, False])
+def test_a_broken_file_of_others_is_told_in_general_words(worlds: tuple[World, World], *, is_read_before: bool) -> None:
+    """Its path names where the lake lies, and a host that is nothing of the team's."""
+    world = worlds[0]
+    source = LakeSource(world.site.inputs)
+    app = build_app(source, world.access)
+    broken = replace(world, app=app)
+    if is_read_before:
+        source.refresh()
+    file = Path(world.site.lake.files("gpu", hosts=[f"{world.mark}-host"])[-1].url)
+    content = file.read_bytes()
+    file.write_bytes(b"PAR1")
+    try:
+        with contextlib.suppress(FallowError):
+            source.refresh()
+        name = next(each for each in app.callback_map if each.startswith("..page.children"))
+        values = _values(world, UNKNOWN, UNKNOWN_ID)
+        sent = {key: each[0] for key, each in values.items()}
+        said = {
+            who: broken.call(who, name, sent, "scheme.data") + broken.get(who, "/export/gpus.csv")
+            for who in (VIEWER, PLANNER, BOSS)
+        }
+    finally:
+        file.write_bytes(content)
+    assert file.name in said[BOSS]
+    for who in (VIEWER, PLANNER):
+        assert "The data cannot be read" in said[who]
+        assert world.mark not in said[who]
+        assert str(world.site.config.parent) not in said[who]
 
 
 def _all_the_same(one: World, other: World, ask: Any) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.delivery.nudges import Contacts
+from analytics.money.owners import Owners
 from analytics.workloads.model import Confidence, Evidence, Finding
 from fallow.errors import ConfigError
 
@@ -41,7 +42,7 @@ TABLE = "kind,name,email\nuser,ann,ann@example.org\nteam,nlp,nlp@example.org\nac
     ],
 )  # fmt: skip
 def test_who_is_reached(tmp_path: Path, holder: str | None, team: str | None, reached: dict[str, str]) -> None:
-    assert load(tmp_path, TABLE).of(holder, team) == reached
+    assert load(tmp_path, TABLE).of(holder, team, Owners.none()) == reached
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_who_is_reached(tmp_path: Path, holder: str | None, team: str | None, re
 )  # fmt: skip
 def test_who_wants_none_gets_none(tmp_path: Path, line: str, holder: str, reached: set[str]) -> None:
     contacts = load(tmp_path, TABLE, f"kind,name\n{line}\n")
-    assert set(contacts.of(holder, "nlp")) == reached
+    assert set(contacts.of(holder, "nlp", Owners.none())) == reached
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from analytics.delivery.nudges import Chosen, Nudge, Past, choose
 from analytics.delivery.payloads import payload
 from analytics.delivery.targets import parse_targets
 from analytics.language.languages import language
-from analytics.workloads.model import Confidence, Finding
+from analytics.money.owners import Owner, Owners
+from analytics.workloads.model import Confidence, Evidence, Finding
 from fallow.clock import DAY_MS, WEEK_MS
 from tests.delivery.asking import asked, found, opportunity
 from tests.delivery.hands import Hands, journal
@@ -37,7 +38,7 @@ def chosen(lake: Lake, folder: Path, *findings: Finding | Opportunity, operators
     hands = Hands()
     past = Past(load_actions(lake), journal(lake, hands), hands.now_ms() - WEEK_MS)
     made = [opportunity(each) if isinstance(each, Finding) else each for each in findings]
-    return choose(asked(*made).asks, load(folder, TABLE), parse_targets(operators), past)
+    return choose(asked(*made).asks, load(folder, TABLE), parse_targets(operators), past, Owners.none())
 
 
 def told(lake: Lake, channel: str | None) -> None:
@@ -148,10 +149,38 @@ def test_of_a_share_there_is_no_answer_that_would_settle_the_others(lake: Lake, 
     asks = asked(one, holders={"a": "ann", "b": "bob"}).asks
     links = AnswerLinks("https://gpus.example.org", b"k" * 64)
     past = Past({}, journal(lake, Hands()), 0)
-    [nudge, *_] = choose(asks, load(tmp_path, TABLE), (), past).nudges
+    [nudge, *_] = choose(asks, load(tmp_path, TABLE), (), past, Owners.none()).nudges
     made = pack_nudge(nudge, language("en", "UTC"), "2026-11-20", (0, Hands().now_ms()), links)
     assert ("/answer/" in made.text, "fallow findings" in made.text) == (False, False)
     assert made.finding_ids == (asks[0].key,)
+
+
+def test_each_of_several_teams_reads_nothing_of_the_others(lake: Lake, tmp_path: Path) -> None:
+    """Nobody has an address of their own: each is reached through the team, which must not learn who else is on the GPU."""
+    teams = {"bob": "nlp", "quinn": "vision"}
+    owners = Owners({("user", name): Owner("user", name, team) for name, team in teams.items()})
+    contacts = load(tmp_path, "kind,name,email\nteam,nlp,nlp@example.org\nteam,vision,vision@example.org\n")
+    jobs = "pod:nlp/bobs+pod:vision/quinns"
+    finding = found(
+        "held",
+        holder="bob+quinn",
+        team="nlp+vision",
+        job=jobs,
+        next_command="kubectl delete pod -n vision quinns",
+        confidence=Confidence(("pod quinns of bob may come back",)),
+        evidence=Evidence(0, 1, {"jobs": jobs}),
+    )
+    past = Past({}, journal(lake, Hands()), 0)
+    nudges = choose(asked(opportunity(finding)).asks, contacts, (), past, owners).nudges
+    assert [(each.target.address, each.names) for each in nudges] == [
+        ("nlp@example.org", ("bob",)),
+        ("vision@example.org", ("quinn",)),
+    ]
+    for nudge, other in zip(nudges, ("quinn", "bob"), strict=True):
+        made = message(nudge)
+        assert other not in made.text
+        assert other not in made.html
+        assert "GPUs: a" in made.text
 
 
 @pytest.mark.parametrize("kind", ["slack", "mattermost", "teams", "generic"])

@@ -67,6 +67,17 @@ def test_it_stays_while_the_gpus_stay_idle(lake: Lake, idle_days: float, *, at_w
     assert each.gpu_hours == pytest.approx(2 * 24 * min(float(idle), 7))  # type: ignore[arg-type]  # a number
 
 
+def test_of_who_shares_a_gpu_it_names_no_work_of_the_other(lake: Lake) -> None:
+    """Bob's work has faded, in the same pod list as Ann's, whose namespace comes first."""
+    fleet, gpus = held_by_bob(by_day(Fleet(19, interval_s=1800), 4), pod="bobs", namespace="speech")
+    fleet.run(gpus, "ann", fleet.between(-5), mem_gb=5, pod="anns", namespace="robotics")
+    theirs = [each for each in found(RULE, fleet, lake) if each.holder == "bob"]
+    assert theirs
+    for each in theirs:
+        assert "robotics" not in f"{each.job} {each.next_command} {each.evidence.numbers}"
+        assert "ann" not in f"{each.job} {each.next_command} {each.notes}"
+
+
 def test_who_is_back_after_weeks_is_not_winding_down(lake: Lake) -> None:
     grid = Fleet(36, interval_s=1800)
     fleet, _ = held_by_bob(np.where(grid.between(0, -20) | grid.between(-2), 90.0, 0.0), days=36)
