@@ -131,7 +131,7 @@ class _Unpacker:
 
 
 def _kind(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> ImportSource:
-    if not data.strip(b"\x00 \r\n\t"):
+    if _SOMETHING.search(data) is None:
         raise InputError(f"{path} is empty", "leave it out, or look at why nothing was written to it")
     if data.startswith(_PARQUET):
         return ImportSource(path, None, io.BytesIO(data), cut_off)
@@ -158,7 +158,7 @@ def _text(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> Impo
     control = sum(byte < 32 and byte not in b"\t\r\n" for byte in data[:4096])
     if control * 10 > len(data[:4096]):
         raise InputError(f"{path} is neither CSV nor Parquet", "give a text file with a header line, or Parquet")
-    if not data.lstrip(b" \t\r\n").startswith(_DOCUMENTS):
+    if _DOCUMENT.match(data) is None:
         limits.check_lines(path, data)
     try:
         _check_utf8(data)
@@ -168,7 +168,8 @@ def _text(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> Impo
     return ImportSource(path, data, None, cut_off, tuple(notes))
 
 
-_DOCUMENTS = (b"{", b"[", b"<")
+_SOMETHING = re.compile(rb"[^\x00 \r\n\t]")
+_DOCUMENT = re.compile(rb"[ \t\r\n]*[{\[<]")
 """How JSON and XML begin, which may stand on one line or on as many as they like; their readers bound each document."""
 
 
