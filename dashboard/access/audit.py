@@ -6,6 +6,7 @@ import logging
 import time
 
 from analytics.language.plain_text import plain
+from fallow.outside_text import revealed
 
 AUDIT = logging.getLogger(__name__)
 
@@ -52,7 +53,4 @@ class _Lines(logging.Formatter):
 
 def _shifted(traceback: str) -> list[str]:
     """Its lines to the right of where the log's own begin: the words of an error are often what somebody has sent."""
-    return [
-        f"    {''.join(char if char.isprintable() else '?' for char in line)[:_LONGEST]}"
-        for line in traceback.splitlines()
-    ]
+    return [f"    {revealed(line)[:_LONGEST]}" for line in traceback.splitlines()]
