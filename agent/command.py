@@ -11,6 +11,7 @@ from agent.supervise.control import AgentStatus, Blocked, ask
 from fallow import config
 from fallow.clock import SECOND_MS, format_duration, format_ms, parse_duration_ms
 from fallow.errors import FallowError
+from fallow.output import show
 from fallow.units import format_bytes
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _once(args: argparse.Namespace) -> int:
 
     loaded = config.load({}, args.config)
     look = look_once(loaded.integer("agent.call_timeout") / SECOND_MS, host_name(loaded), loaded)
-    print(json.dumps(look.as_json(), indent=2) if args.json else table_text(look))
+    show(json.dumps(look.as_json(), indent=2) if args.json else table_text(look))
     return 0
 
 
@@ -112,7 +113,7 @@ def _status(args: argparse.Namespace) -> int:
     Raises NoAgentError where none runs.
     """
     now, now_ms = _ask(_spool_folder(args), "status"), time.time_ns() // 1_000_000
-    print(json.dumps(now.as_json(), indent=2) if args.json else status_text(now, now_ms))
+    show(json.dumps(now.as_json(), indent=2) if args.json else status_text(now, now_ms))
     return 1 if is_stale(now, now_ms) else 0
 
 
@@ -132,7 +133,7 @@ def _release(args: argparse.Namespace) -> int:
         time.sleep(_POLL_S)
         now = _ask(folder, "status")
     if args.json:
-        print(json.dumps(now.as_json(), indent=2))
+        show(json.dumps(now.as_json(), indent=2))
         return 0 if _free(now) else 1
     if not _free(now):
         raise FallowError(_still_held(now, args.wait), _remedy(now))
@@ -141,7 +142,7 @@ def _release(args: argparse.Namespace) -> int:
         if now.released_until_ms is None
         else f", and the agent does so on its own at {format_ms(now.released_until_ms)}"
     )
-    print(f"The driver is free: the agent on {now.host} no longer holds any /dev/nvidia*; "
+    show(f"The driver is free: the agent on {now.host} no longer holds any /dev/nvidia*; "
           f"`fallow agent resume` uses it again{again}.")  # fmt: skip
     return 0
 
@@ -152,11 +153,11 @@ def _resume(args: argparse.Namespace) -> int:
     before = _ask(folder, "status")
     now = _ask(folder, "resume")
     if args.json:
-        print(json.dumps(now.as_json(), indent=2))
+        show(json.dumps(now.as_json(), indent=2))
     elif before.mode == "running":
-        print(f"The agent on {now.host} had not released the driver; nothing has changed.")
+        show(f"The agent on {now.host} had not released the driver; nothing has changed.")
     else:
-        print(f"The agent on {now.host} uses the driver again; "
+        show(f"The agent on {now.host} uses the driver again; "
               f"its next row is due within {format_duration(2 * now.interval_ms)}.")  # fmt: skip
     return 0
 

@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from fallow.clock import format_ms
+from fallow.outside_text import visible_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +52,7 @@ class TextFormatter(logging.Formatter):
         message = record.getMessage()
         if trace := _trace(self, record):
             message += f" [{trace}]"
-        line = message.translate(_ESCAPED)
+        line = visible_lines(message.translate(_ESCAPED))
         if self._journald:
             return f"<{_SEVERITY.get(record.levelno, 6)}>{line}"
         return f"{_time(record)} {record.levelname.lower()} {line}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from html import escape
 from typing import Any
 
 _INVISIBLE = (
@@ -95,7 +94,7 @@ def _json_notation(found: re.Match[str]) -> str:
 
 def chart_text(text: str, most: int) -> str:
     """A label of plotly, which takes some of HTML for markup of its own, links among it, and `%{...}` for a value."""
-    return escape(plain(text, most), quote=False).replace("%{", "&#37;{")
+    return _with_entities(plain(text, most)).replace("%{", "&#37;{")
 
 
 _MARKDOWN = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~&@$"})
@@ -127,7 +126,12 @@ def mattermost_text(text: str, most: int = 1000) -> str:
 
 
 def slack_text(text: str) -> str:
-    """Text outside of Slack's blocks, where it is read as markup, which begins with one of these three characters."""
+    """Text outside of Slack's blocks, where it is read as markup."""
+    return _with_entities(text)
+
+
+def _with_entities(text: str) -> str:
+    """The three characters with which markup begins, as both Slack and plotly read them."""
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(character, entity)
     return text

@@ -20,6 +20,7 @@ from agent.doctor.look import look_at_driver
 from fallow import __version__, config
 from fallow.clock import SECOND_MS
 from fallow.errors import UsageError
+from fallow.output import show
 
 if TYPE_CHECKING:
     import argparse
@@ -153,7 +154,7 @@ def run(args: argparse.Namespace) -> int:
     )
     results = examine(host, options)
     name = settings.text("agent.host") or socket.gethostname()
-    print(_as_json(name, host, results) if args.json else _as_text(name, host, results))
+    show(_as_json(name, host, results) if args.json else _as_text(name, host, results))
     counted = counts(results)
     return 1 if counted[Status.ERROR] or (args.strict and counted[Status.WARNING]) else 0
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent.top import model
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from fallow.outside_text import has_hidden
 
 if TYPE_CHECKING:
     from agent.top.model import GpuLine
@@ -78,8 +79,8 @@ def number(value: float | None, form: str = ".0f") -> str:
 
 
 def shown(text: str) -> str:
-    """A name from outside as it may stand on a terminal: control characters become `?`."""
-    return "".join(each if each.isprintable() else "?" for each in text)
+    """A name from outside as it may stand on a terminal: what nobody sees becomes `?`."""
+    return "".join("?" if has_hidden(each) else each for each in text)
 
 
 def cut(text: str, width: int, shapes: Glyphs) -> str:

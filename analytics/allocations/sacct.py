@@ -64,11 +64,9 @@ def _json_jobs(path: str, text: bytes, limits: InputLimits) -> Iterator[_Job]:
     start = at = len(text) if begin is None else begin.end()
     try:
         while text.startswith(b"{", at):
-            found = document_at(path, text, at, limits)
-            if found is None:
-                break  # what surrounds the jobs is not whole then either
-            yield _json_job(found[0])
-            at = _past(_BETWEEN, text, found[1])
+            job, end = _job_at(path, text, at, limits)
+            yield _json_job(job)
+            at = _past(_BETWEEN, text, end)
         if start + len(text) - at > limits.max_record_bytes:
             raise limits.too_long(path)
         around = json.loads(text[:start] + text[at:])
@@ -77,6 +75,13 @@ def _json_jobs(path: str, text: bytes, limits: InputLimits) -> Iterator[_Job]:
         raise InputError(f"{path} is not the JSON of sacct ({error})", "export it again with: sacct --json") from error
     for each in errors:
         raise InputError(f"{path}: sacct reported an error: {str(each)[:200]}", "export it again")
+
+
+def _job_at(path: str, text: bytes, at: int, limits: InputLimits) -> tuple[Any, int]:
+    """The job that begins there and where it ends; ValueError where none does."""
+    if (found := document_at(path, text, at, limits)) is None:
+        raise ValueError(f"the job that begins at byte {at:,} is cut off or damaged")
+    return found
 
 
 def _past(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:

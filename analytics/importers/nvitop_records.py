@@ -24,6 +24,9 @@ _READ = re.compile(
     r"|(gpu|cuda):[^/]*/(gpu_util|memory_|power_|temperature)"
 )
 """The keys that anything is made of; of a host the collector writes hundreds more."""
+
+_MOST_KEYS = 100_000
+"""In one record: a hundred for each of some GPUs, and some for each of a thousand processes."""
 _SAME_WINDOW = 0.5
 """A window that holds more than this share of the one before it goes on where that one began."""
 
@@ -56,6 +59,8 @@ def _records(path: str, source: ImportSource, limits: InputLimits, tally: Tally)
     objects = _objects(path, source.text, limits, tally) if is_json else _csv_records(path, source, tally)
     count = 0
     for each in objects:
+        if len(each) > _MOST_KEYS:
+            raise InputError(f"{path} has a record of more than {_MOST_KEYS:,} keys", "check that nvitop wrote it")
         record = _record(each)
         if record is None:
             tally.drop("no time and duration of nvitop's collector", 1)

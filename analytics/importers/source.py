@@ -6,12 +6,9 @@ import codecs
 import csv
 import io
 import re
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -20,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from analytics.importers.limits import InputLimits
+from analytics.importers.unpacked import unpacked
 from fallow.errors import InputError
 
-_GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 _OTHERS = {
     b"\x28\xb5\x2f\xfd": "zstd",
@@ -34,6 +31,7 @@ _OTHERS = {
     b"ARROW1": "Arrow IPC",
 }
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_PIECE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 _NULS = re.compile(rb"\x00+")
 
@@ -68,10 +66,7 @@ def open_source(path: str, limits: InputLimits) -> ImportSource:
             head = file.read(16)
             if head.startswith(_PARQUET):
                 return ImportSource(path, None, path)
-            pieces = chain([head], iter(partial(file.read, _PIECE), b""))
-            data, cut_off = (
-                _gunzip(path, pieces, limits) if head.startswith(_GZIP) else (_bounded(path, pieces, limits), False)
-            )
+            data, cut_off = unpacked(path, head, file, limits)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}", "check the path") from None
     except OSError as error:
@@ -79,59 +74,8 @@ def open_source(path: str, limits: InputLimits) -> ImportSource:
     return _kind(path, data, limits, cut_off=cut_off)
 
 
-_PIECE = 1 << 20
-
-
-def _bounded(path: str, pieces: Iterable[bytes], limits: InputLimits) -> bytes:
-    """The pieces as one; InputError as soon as there are more than one file may hold."""
-    parts: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        parts.append(piece)
-        size += len(piece)
-        if size > limits.max_bytes:
-            raise limits.too_large(path)
-    return b"".join(parts)
-
-
-def _gunzip(path: str, pieces: Iterable[bytes], limits: InputLimits) -> tuple[bytes, bool]:
-    """The unpacked bytes of all members and whether the last one ends too early."""
-    unpacker = _Unpacker()
-    try:
-        data = _bounded(path, unpacker.unpacked(pieces), limits)
-    except zlib.error as error:
-        raise InputError(f"{path} is a damaged gzip file ({error})", "fetch it again") from error
-    return data, not unpacker.is_whole
-
-
-class _Unpacker:
-    """Gzip as a stream: never more than a piece of it is unpacked ahead of who reads."""
-
-    def __init__(self) -> None:
-        self._member = zlib.decompressobj(wbits=31)
-
-    @property
-    def is_whole(self) -> bool:
-        return self._member.eof
-
-    def unpacked(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """What is in the members, piece by piece; NUL bytes behind one are padding, and anything else ends the stream."""
-        for piece in pieces:
-            rest = piece
-            while rest:
-                if self._member.eof:
-                    rest = rest.lstrip(b"\x00")
-                    if not rest.startswith(_GZIP[:1]):
-                        break
-                    self._member = zlib.decompressobj(wbits=31)
-                yield self._member.decompress(rest, _PIECE)
-                rest = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
-        if not self._member.eof:
-            yield self._member.flush(_PIECE)
-
-
 def _kind(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> ImportSource:
-    if not data.strip(b"\x00 \r\n\t"):
+    if _SOMETHING.search(data) is None:
         raise InputError(f"{path} is empty", "leave it out, or look at why nothing was written to it")
     if data.startswith(_PARQUET):
         return ImportSource(path, None, io.BytesIO(data), cut_off)
@@ -158,7 +102,7 @@ def _text(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> Impo
     control = sum(byte < 32 and byte not in b"\t\r\n" for byte in data[:4096])
     if control * 10 > len(data[:4096]):
         raise InputError(f"{path} is neither CSV nor Parquet", "give a text file with a header line, or Parquet")
-    if not data.lstrip(b" \t\r\n").startswith(_DOCUMENTS):
+    if _DOCUMENT.match(data) is None:
         limits.check_lines(path, data)
     try:
         _check_utf8(data)
@@ -168,7 +112,8 @@ def _text(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> Impo
     return ImportSource(path, data, None, cut_off, tuple(notes))
 
 
-_DOCUMENTS = (b"{", b"[", b"<")
+_SOMETHING = re.compile(rb"[^\x00 \r\n\t]")
+_DOCUMENT = re.compile(rb"[ \t\r\n]*[{\[<]")
 """How JSON and XML begin, which may stand on one line or on as many as they like; their readers bound each document."""
 
 

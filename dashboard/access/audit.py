@@ -18,6 +18,7 @@ from dashboard.access.audit_trail import NO_TRAIL, AuditError, Trail
 from dashboard.access.people import Reader
 from dashboard.access.refusal_ration import RefusalRation
 from fallow.clock import SystemClock, format_ms
+from fallow.outside_text import revealed
 
 AUDIT = logging.getLogger(__name__)
 _LOG = logging.getLogger(f"{__name__}.failed")
@@ -141,7 +142,4 @@ class _Lines(logging.Formatter):
 
 def _shifted(traceback: str) -> list[str]:
     """Its lines to the right of where the log's own begin: the words of an error are often what somebody has sent."""
-    return [
-        f"    {''.join(char if char.isprintable() else '?' for char in line)[:_LONGEST]}"
-        for line in traceback.splitlines()
-    ]
+    return [f"    {revealed(line)[:_LONGEST]}" for line in traceback.splitlines()]

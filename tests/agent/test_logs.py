@@ -78,7 +78,9 @@ def test_a_journal_that_is_somebody_elses_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter(journald=False), TextFormatter(journald=True)])
-@pytest.mark.parametrize("breaker", ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\x00"])
+@pytest.mark.parametrize(
+    "breaker", ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\x00", "\x9b", "\u202e", "\u200b"]
+)
 def test_no_record_is_more_than_one_line(formatter: logging.Formatter, breaker: str) -> None:
     record = logging.LogRecord("fallow.agent", logging.INFO, "", 0, f"one{breaker}two", (), None)
     line = formatter.format(record)

@@ -172,6 +172,28 @@ def test_the_table_of_prices_can_be_given_back(place: str, fallow: Run, tmp_path
             assert (one.hourly, one.date) == (two.hourly, two.date), (model, pool)
 
 
+def test_a_price_of_a_name_made_to_hurt_comes_back_as_it_was(fallow: Run, tmp_path: Path) -> None:
+    pool, source = "=HYPERLINK(1);=2\\u{1b}", "-\x1b[2J\u202e\n@order"
+    own, again = tmp_path / "own.csv", tmp_path / "again.csv"
+    own.write_text(f'model,pool,hourly,source\nL40S,{pool},0.5,"{source}"\n', encoding="utf-8")
+    printed = fallow("prices", "--csv", prices=str(own))
+    assert "\x1b" not in printed
+    assert "\u202e" not in printed
+    again.write_text(printed, encoding="utf-8")
+    given, back = (
+        PriceBook.load(str(file), "USD").hourly("NVIDIA L40S", "=HYPERLINK(1);=2\x1b") for file in (own, again)
+    )
+    assert given is not None
+    assert (given.pool, given.source) == ("=HYPERLINK(1);=2\x1b", source)
+    assert back == given
+
+
+def test_a_table_too_large_to_be_kept_by_hand_is_not_read(fallow: Run, tmp_path: Path) -> None:
+    with (tmp_path / "prices.csv").open("wb") as file:
+        file.truncate(16 * 2**20 + 1)
+    assert "is larger than 16.0 MiB" in fallow("prices", code=2, prices=str(tmp_path / "prices.csv"))
+
+
 def test_names_that_nobody_has_are_said(
     place: str, fallow: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
