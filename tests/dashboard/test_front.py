@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dashboard.front import Front, Limits
+from dashboard.health import Pulse, health_application
 from tests.attacks.slow_clients import KINDS, slow_clients
 
 if TYPE_CHECKING:
@@ -132,6 +134,17 @@ def test_health_is_answered_and_others_asked_to_wait_while_the_thread_is_held() 
             let_go.set()
     assert refused.startswith(b"HTTP/1.1 503 ")
     assert b"Retry-After: 5\r\n" in refused
+
+
+def test_health_on_its_own_port_follows_the_pulse_of_the_pages() -> None:
+    pulse = Pulse()
+    with front(health_application(pulse)) as address:
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            answer(address, "healthz")
+        pulse.beat()
+        assert answer(address, "healthz") == b"ok\n"
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            answer(address)
 
 
 def test_a_client_that_hangs_up_is_noticed_while_it_is_answered() -> None:
