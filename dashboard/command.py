@@ -39,6 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="processes, each with eight threads and the ledger in memory (default 1)",
     )  # fmt: skip
     parser.add_argument(
+        "--health-port", type=int, metavar="N",
+        help="a port that answers /healthz alone, from a process of its own, as the probes of a cluster want it (default: none)",
+    )  # fmt: skip
+    parser.add_argument(
         "--insecure", action="store_true", help="show everything to everybody who can reach the address"
     )
     add_verb(parser.add_subparsers(dest="verb", metavar="sessions", title="who is signed in"))
@@ -55,9 +59,10 @@ def run(args: argparse.Namespace) -> int:
     if (code := _lake_missing(args)) != 0:
         return code
     listening = listen(args.host, args.port)
+    health = None if args.health_port is None else listen(args.host, args.health_port)
     if args.insecure:
         say(f"--insecure: everybody who can reach {args.host} sees everything, and is not asked who they are")
-    return serve_workers(pages.make, pages.renew, pages.limits, listening, workers=args.workers)
+    return serve_workers(pages.make, pages.renew, pages.limits, listening, workers=args.workers, health=health)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class Limits:
     waiting: int = 200
     """Requests that wait for a thread."""
     held_bytes: int = 256 * 1024 * 1024
-    """Of requests that are not yet whole, in all."""
+    """Of requests that are not yet whole and answers that are not yet taken, in all."""
     header_s: float = 10.0
     request_s: float = 60.0
     idle_s: float = 30.0
@@ -105,8 +105,9 @@ class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
 
     @property
     def held_bytes(self) -> int:
-        """Of a request that is not yet whole."""
-        return self.request.body_bytes_received if self.request is not None else 0
+        """Of a request that is not yet whole, and of answers that its client has not taken."""
+        begun = self.request.body_bytes_received if self.request is not None else 0
+        return int(begun + self.total_outbufs_len)
 
     def received(self, data: bytes) -> bool:
         if self.request is None:
@@ -216,6 +217,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         if now - self._looked_after < _LOOKED_AFTER_EVERY_S:
             return
         self._looked_after = now
+        self.shed_bytes()
         for each in list(self.active_channels.values()):
             if each.is_overdue(now, self._limits):
                 each.drop()
@@ -226,7 +228,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         self._limits = replace(self._limits, idle_s=self._limits.linger_s)
 
     def shed_bytes(self) -> None:
-        """Where requests that are not whole hold too much, the largest goes."""
+        """Where requests that are not whole and answers that nobody takes hold too much, the largest goes."""
         channels = self._open()
         if sum(each.held_bytes for each in channels) > self._limits.held_bytes:
             max(channels, key=lambda each: each.held_bytes).drop()

@@ -18,6 +18,7 @@ from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
 from gunicorn.workers.base import Worker  # type: ignore[import-untyped]
 
 from dashboard.front import Front, Limits
+from dashboard.health import Pulse, serve_health
 from dashboard.serving import announce
 
 
@@ -28,6 +29,7 @@ class _Worker(Worker):  # type: ignore[misc]  # gunicorn is untyped
         front = self.app.front(self.sockets[0].sock)
         while self.alive and self.ppid == os.getppid():
             self.notify()
+            self.app.pulse.beat()
             front.turn()
         front.drain(self.cfg.graceful_timeout, self.notify)
 
@@ -51,9 +53,11 @@ class Pages(BaseApplication):  # type: ignore[misc]
         make: Callable[[], Any],
         renew: Callable[[], None],
         limits: Callable[[], Limits],
+        pulse: Pulse,
         settings: dict[str, Any],
     ) -> None:
         self._make, self._renew, self._limits, self._settings = make, renew, limits, settings
+        self.pulse = pulse
         self._warm: set[int] = set()
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
@@ -112,25 +116,30 @@ def serve_workers(
     listening: socket.socket,
     *,
     workers: int,
+    health: socket.socket | None = None,
 ) -> int:
     """Serves what `make` makes until Ctrl-C or SIGTERM, and says where as soon as it can answer; returns the exit code.
 
-    Takes the socket over.
+    `health` is a socket for `/healthz` alone. Takes the sockets over.
     """
     said = multiprocessing.get_context("fork").Value("b", 0)
     host, port = listening.getsockname()[:2]
 
     def ready(worker: Any) -> None:
+        worker.app.pulse.beat()
         worker.app.say_warm(worker.age)
         with said.get_lock():
             if not said.value:
                 announce(host, port)
                 said.value = 1
 
+    pulse = Pulse()
+    if health is not None:
+        serve_health(health, pulse, listening)
     # gunicorn closes it
     own = {"bind": f"fd://{listening.detach()}", "workers": workers, "post_worker_init": ready}
     try:
-        Pages(make, renew, limits, _FIXED | own).run()
+        Pages(make, renew, limits, pulse, _FIXED | own).run()
     except SystemExit as stop:  # in every process: how gunicorn ends
         return int(stop.code or 0)
     return 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
+import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dashboard.front import Front, Limits
+from dashboard.health import Pulse, health_application
 from tests.attacks.slow_clients import KINDS, slow_clients
 
 if TYPE_CHECKING:
@@ -112,6 +115,30 @@ def test_requests_that_are_not_whole_hold_so_much_and_no_more() -> None:
             assert small.recv(100).startswith(b"HTTP/1.1 200")
 
 
+def test_answers_that_nobody_takes_hold_so_much_and_no_more() -> None:
+    made = threading.Event()
+
+    def long(_: dict[str, Any], start: Any) -> Iterator[bytes]:
+        start("200 OK", [])
+        yield from [LONG] * 4
+        made.set()
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    running = Front(long, listening, Limits(threads=1, held_bytes=500_000))
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    with connected(address, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") as slow:
+        while not made.is_set():
+            running.turn()
+        for _ in range(4):  # a turn waits where nothing comes and nothing goes
+            running.turn()
+        taken = 0
+        with contextlib.suppress(ConnectionResetError):
+            while content := slow.recv(1_000_000):
+                taken += len(content)
+        assert 0 < taken < 4 * len(LONG)
+    running.drain(0)
+
+
 def test_health_is_answered_and_others_asked_to_wait_while_the_thread_is_held() -> None:
     held, let_go = threading.Event(), threading.Event()
 
@@ -132,6 +159,17 @@ def test_health_is_answered_and_others_asked_to_wait_while_the_thread_is_held() 
             let_go.set()
     assert refused.startswith(b"HTTP/1.1 503 ")
     assert b"Retry-After: 5\r\n" in refused
+
+
+def test_health_on_its_own_port_follows_the_pulse_of_the_pages() -> None:
+    pulse = Pulse()
+    with front(health_application(pulse)) as address:
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            answer(address, "healthz")
+        pulse.beat()
+        assert answer(address, "healthz") == b"ok\n"
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            answer(address)
 
 
 def test_a_client_that_hangs_up_is_noticed_while_it_is_answered() -> None:

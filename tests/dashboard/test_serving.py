@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import signal
 import socket
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,8 +18,6 @@ import pytest
 from tests.dashboard.servers import answer, children, serving, threads
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fallow.lake import Lake
     from tests.conftest import RunFallow
 
@@ -111,6 +111,27 @@ def test_a_reload_takes_new_processes_and_loses_no_request(fleet_lake: Lake, tmp
         errors = server.communicate(timeout=120)[1]
         assert "dashboard.proxies is set and dashboard.proxy_header is not" in errors
         assert server.returncode == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_health_on_its_own_port_is_answered_while_nothing_else_can_be(fleet_lake: Lake) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    flags = ("--lake", fleet_lake.root, "--port", "0", "--health-port", str(port))
+    with serving("dashboard", *flags) as (server, _):
+        [worker] = [each for each in children(server.pid) if "polars-0" in threads(each)]
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            assert answer(f"http://127.0.0.1:{port}/healthz") == "ok\n"
+        finally:
+            os.kill(worker, signal.SIGCONT)
+        processes = children(server.pid)
+        server.terminate()
+        assert server.communicate(timeout=120)[1] == ""
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{each}").exists() for each in processes) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [each for each in processes if Path(f"/proc/{each}").exists()]
 
 
 def test_a_connection_is_kept(fleet_lake: Lake) -> None:

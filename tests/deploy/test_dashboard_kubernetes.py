@@ -67,7 +67,7 @@ def test_the_command_asks_everybody_who_they_are(container: dict[str, Any]) -> N
     add_arguments(parser)
     args = parser.parse_args(flags)
     assert (name, args.insecure) == ("dashboard", False)
-    assert [each["containerPort"] for each in container["ports"]] == [args.port]
+    assert [each["containerPort"] for each in container["ports"]] == [args.port, args.health_port]
 
 
 def test_the_settings_of_the_map_are_a_sign_in(tmp_path: Path, pod: dict[str, Any], container: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ def test_the_settings_of_the_map_are_a_sign_in(tmp_path: Path, pod: dict[str, An
 
 def test_health_is_asked_where_it_is_answered(container: dict[str, Any]) -> None:
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert container[probe]["httpGet"] == {"path": HEALTH, "port": "http"}
+        assert container[probe]["httpGet"] == {"path": HEALTH, "port": "health"}
     patience = container["startupProbe"]["periodSeconds"] * container["startupProbe"]["failureThreshold"]
     assert patience >= 600
 
