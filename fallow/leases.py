@@ -261,10 +261,12 @@ def _wait_for_turn(queue: _Queue, lease: _Lease, what: str, tell: Callable[[str]
             others = [each for each in tickets if each.key != mine.key]
         if others and others[0].key < mine.key:
             lease.withdraw()
-        if others and clock.now_s() - began_s >= queue.times.wait_s:
+        if clock.now_s() - began_s >= queue.times.wait_s:
+            waited = format_duration(round(1000 * queue.times.wait_s))
+            if not others:
+                raise LakeError(f"{what} has waited {waited} for {queue.folder}", "look why the lake is so slow")
             raise LakeError(
-                f"{what} has waited {format_duration(round(1000 * queue.times.wait_s))} for another one {others[0].said()}",
-                "run it again when that one has ended",
+                f"{what} has waited {waited} for another one {others[0].said()}", "run it again when that one has ended"
             )
         if others and told != others[0].key and pause_s > 10 * _FIRST_PAUSE_S:
             told = others[0].key

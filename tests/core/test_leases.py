@@ -139,6 +139,12 @@ def test_a_holder_that_could_not_renew_writes_no_more(lake: Lake) -> None:
     assert Path(lake.root, FILE.key).read_bytes() == b"x"
 
 
+def test_a_store_that_is_too_slow_to_be_sure_of_is_given_up(lake: Lake) -> None:
+    with pytest.raises(LakeError, match=r"the import of h has waited 10min for \.leases/x; look why"):
+        leased(lake, "x", "the import of h", times=LeaseTimes(sure_s=0), clock=StillClock()).__enter__()
+    assert tickets(lake) == []
+
+
 def test_a_lake_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "lake").write_text("no folder")
     with pytest.raises(LakeError, match="cannot write"):
