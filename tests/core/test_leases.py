@@ -102,6 +102,16 @@ def test_what_is_no_ticket_expires_like_one(lake: Lake, name: str) -> None:
         assert name not in tickets(lake)
 
 
+def test_a_tickets_name_does_nothing_to_a_terminal(lake: Lake) -> None:
+    put_ticket(lake, name=f"001795132800000ab,%1B[2J%E2%80%AE{'a' * 90},%00h%0A,4711,99,p")
+    told: list[str] = []
+    with leased(lake, "x", "the import of h", clock=StillClock(), tell=told.append):
+        pass
+    assert told == [
+        f"fallow: the import of h waits for another one by ?[2J?{'a' * 59} on ?h? (process 4711) since 2026-11-20T00:00:00Z"
+    ]
+
+
 KILLED = """
 import os, sys
 from fallow.lake import Lake
