@@ -107,9 +107,7 @@ def test_a_tickets_name_does_nothing_to_a_terminal(lake: Lake) -> None:
     told: list[str] = []
     with leased(lake, "x", "the import of h", clock=StillClock(), tell=told.append):
         pass
-    assert told == [
-        f"fallow: the import of h waits for another one by ?[2J?{'a' * 59} on ?h? (process 4711) since 2026-11-20T00:00:00Z"
-    ]
+    assert f"by ?[2J?{'a' * 59} on ?h? (process 4711) since" in told[0]
 
 
 KILLED = """
