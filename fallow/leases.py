@@ -131,7 +131,7 @@ class _Ticket:
     def read(cls, key: str) -> _Ticket:
         """The ticket of a name; one that is no ticket's is of somebody unknown."""
         first, *rest = key.rpartition("/")[2].split(",")
-        known = [*map(unquote, rest), "", "", "", "", ""][:5]
+        known = [*map(_shown, rest), "", "", "", "", ""][:5]
         started_ms = int(first[:15]) if first[:15].isdecimal() else 0
         return cls(key, started_ms if started_ms < _FAR_OFF_MS else 0, *known)
 
@@ -236,6 +236,7 @@ class _Lease:
 class _LeasedLake(Lake):
     def __init__(self, lake: Lake, lease: _Lease) -> None:
         super().__init__(lake.store)
+        vars(self).update(vars(lake))  # what is noted about the lake is noted once
         self._lease = lease
 
     def put(self, file: LakeFile, data: bytes) -> LakeFile:
@@ -261,10 +262,12 @@ def _wait_for_turn(queue: _Queue, lease: _Lease, what: str, tell: Callable[[str]
             others = [each for each in tickets if each.key != mine.key]
         if others and others[0].key < mine.key:
             lease.withdraw()
-        if others and clock.now_s() - began_s >= queue.times.wait_s:
+        if clock.now_s() - began_s >= queue.times.wait_s:
+            waited = format_duration(round(1000 * queue.times.wait_s))
+            if not others:
+                raise LakeError(f"{what} has waited {waited} for {queue.folder}", "look why the lake is so slow")
             raise LakeError(
-                f"{what} has waited {format_duration(round(1000 * queue.times.wait_s))} for another one {others[0].said()}",
-                "run it again when that one has ended",
+                f"{what} has waited {waited} for another one {others[0].said()}", "run it again when that one has ended"
             )
         if others and told != others[0].key and pause_s > 10 * _FIRST_PAUSE_S:
             told = others[0].key
@@ -272,6 +275,11 @@ def _wait_for_turn(queue: _Queue, lease: _Lease, what: str, tell: Callable[[str]
         # whoever looks at the same moments would meet again
         clock.sleep(pause_s * random.uniform(0.5, 1))  # noqa: S311  # no secret
         pause_s = min(2 * pause_s, queue.times.pause_s)
+
+
+def _shown(part: str) -> str:
+    """A part of a ticket's name, which anybody may have put there, as a terminal can show it."""
+    return "".join(each if each.isprintable() else "?" for each in unquote(part)[:64])
 
 
 def _user() -> str:

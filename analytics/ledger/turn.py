@@ -32,6 +32,7 @@ class TurnToKeep(Lake):
 
     def __init__(self, lake: Lake, tell: Callable[[str], None] = say) -> None:
         super().__init__(lake.store)
+        vars(self).update(vars(lake))  # what is noted about the lake is noted once
         self._tell = tell
         self._leases = ExitStack()
         self._mine: Lake | None = None

@@ -14,6 +14,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import traceback
 from dataclasses import dataclass
@@ -23,12 +24,28 @@ from typing import TYPE_CHECKING, Any
 
 from fallow.errors import FallowError
 from tests.attacks.writers import WRITERS, Writer
+from tests.conftest import REPOSITORY, clean_environment
 from tests.fakes.files import KINDS, FaultyFiles
+from tests.fakes.nvml import library_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 FAULTS = KINDS[1:]
+
+
+def try_writers(folder: Path, moments: int, *writers: str) -> dict[str, Any]:
+    """What the module prints for these writers, in a process that may fail; raises NoCompilerError."""
+    faults = FaultyFiles.environment_of(folder / "page", library_folder())
+    (folder / "trials").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.attacks.dying_writers", str(folder / "trials"), str(moments), *writers],
+        capture_output=True, text=True, check=False, timeout=580 * len(writers), cwd=REPOSITORY,
+        env=clean_environment({**faults, "POLARS_MAX_THREADS": "1"}),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,14 @@ def test_what_is_no_ticket_expires_like_one(lake: Lake, name: str) -> None:
         assert name not in tickets(lake)
 
 
+def test_a_tickets_name_does_nothing_to_a_terminal(lake: Lake) -> None:
+    put_ticket(lake, name=f"001795132800000ab,%1B[2J%E2%80%AE{'a' * 90},%00h%0A,4711,99,p")
+    told: list[str] = []
+    with leased(lake, "x", "the import of h", clock=StillClock(), tell=told.append):
+        pass
+    assert f"by ?[2J?{'a' * 59} on ?h? (process 4711) since" in told[0]
+
+
 KILLED = """
 import os, sys
 from fallow.lake import Lake
@@ -135,6 +143,12 @@ def test_a_holder_that_could_not_renew_writes_no_more(lake: Lake) -> None:
             with pytest.raises(LakeError, match="lost its turn"):
                 write()
     assert Path(lake.root, FILE.key).read_bytes() == b"x"
+
+
+def test_a_store_that_is_too_slow_to_be_sure_of_is_given_up(lake: Lake) -> None:
+    with pytest.raises(LakeError, match=r"the import of h has waited 10min for \.leases/x; look why"):
+        leased(lake, "x", "the import of h", times=LeaseTimes(sure_s=0), clock=StillClock()).__enter__()
+    assert tickets(lake) == []
 
 
 def test_a_lake_that_cannot_be_written_says_so(tmp_path: Path) -> None:
