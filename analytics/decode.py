@@ -49,9 +49,11 @@ def by_host(
     return [(host, _rows_of(mine, table, columns, gpu, on_unusable)) for host, mine in hosts.items()]
 
 
-def read_days(files: Iterable[LakeFile], table: schema.Table, columns: Sequence[str]) -> pl.DataFrame:
+def read_days(
+    files: Iterable[LakeFile], table: schema.Table, columns: Sequence[str], on_unusable: OnUnusable | None = None
+) -> pl.DataFrame:
     """The named columns of files over all hosts, every timestamp as integer milliseconds; raises as `by_host` does."""
-    frames = [frame for _, frame in by_host(files, table, columns)]
+    frames = [frame for _, frame in by_host(files, table, columns, on_unusable=on_unusable)]
     rows = (
         pl.concat(frames)
         if frames

@@ -183,6 +183,7 @@ class Lake:
         self.store.delete(file.key)
 
 
+@functools.lru_cache(maxsize=16_384)
 def _host(quoted: str | None) -> str | None:
     """The host that a folder is named for; None where that is not UTF-8."""
     try:

@@ -26,7 +26,7 @@ from fallow.errors import (
 )
 from fallow.file_limits import MOST_BYTES, MOST_FOOTER_BYTES, excess_of
 from fallow.schema import SCHEMA_VERSION
-from fallow.stores.regular_files import NotRegularError, open_regular, this_user
+from fallow.stores.regular_files import NotRegularError, open_regular, read_regular, this_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -66,9 +66,7 @@ def _content(file: LakeFile) -> bytes | None:
         return None
     try:
         if not _is_object(file):
-            with open_regular(file.url, _root_of(file)) as opened:
-                content = opened.read(WHOLE_BYTES + 1)
-            return content if len(content) <= WHOLE_BYTES else None
+            return read_regular(file.url, _root_of(file), WHOLE_BYTES)
         from fallow.stores.objects import read as read_object  # a lake in a folder never pays for it
 
         return read_object(file.url)
@@ -95,7 +93,9 @@ def open_file(file: LakeFile, *, whole: bool = False) -> pq.ParquetFile:
         raise _oversized(file, f"{file.size_bytes} bytes, at most {MOST_BYTES}")
     try:
         source = _source(file)
-        content = source.read(WHOLE_BYTES + 1) if whole else b""
+        if isinstance(source, io.FileIO):  # another file may have taken the name since it was listed
+            whole = whole and os.fstat(source.fileno()).st_size <= WHOLE_BYTES
+        content = source.read() if whole else b""
         _check_footer_size(file, content[-_TAIL_BYTES:] if whole else _tail(source))
         opened = pq.ParquetFile(pa.BufferReader(content) if whole else source)
         facts = opened.metadata.metadata or {}

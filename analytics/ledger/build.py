@@ -12,6 +12,7 @@ from analytics.frames import read_frame
 from analytics.inventory import Inventory, load_inventory
 from analytics.ledger import cache as keep
 from analytics.ledger.catch_up import Days, KeptLedger, catch_up, dates_between
+from analytics.ledger.damaged_files import discarding
 from analytics.ledger.day import SOURCES, HostDay
 from analytics.ledger.demand import load_allocations
 from analytics.ledger.lifetimes import Earlier, activity, lifetimes
@@ -186,17 +187,21 @@ def _read(
     rollup_files = {
         table.name: [own[table.name] for _, own in sorted(files.items()) if table.name in own] for table in TABLES
     }
-    rollups = Rollups(rollup_files, claims=found.claims.rows)
+    rollups = Rollups(rollup_files, claims=found.claims.rows, discard=found.lake.delete)
     gpu_files = tuple(file for hosts in days.values() for day in hosts.values() for file in day.files["gpu"])
-    earlier = _earlier(found.lifetimes, min(days), max(days))
+    earlier = _earlier(found.lake, found.lifetimes, min(days), max(days))
     return Ledger(stretches, spells, gpu_files, rollups, found.inventory, earlier)
 
 
-def _earlier(kept: Sequence[LakeFile], first: str, last: str) -> Earlier:
+def _earlier(lake: Lake, kept: Sequence[LakeFile], first: str, last: str) -> Earlier:
+    damaged = discarding(lake.delete)
     before = [file for file in kept if file.date < first]
-    read = partial(read_frame, table=schema.GPU_LIFETIME)
+    read = partial(read_frame, table=schema.GPU_LIFETIME, on_unusable=damaged)
     return Earlier(
-        rows=read(before[-1:]), newest=read(kept[-1:]) if kept[-1].date > last else None, files=tuple(before)
+        rows=read(before[-1:]),
+        newest=read(kept[-1:]) if kept[-1].date > last else None,
+        files=tuple(before),
+        on_unusable=damaged,
     )
 
 

@@ -14,12 +14,14 @@ import polars as pl
 
 from analytics.decode import read_days
 from analytics.frames import arrow, digest, read_frame
+from analytics.ledger.damaged_files import discarding
 from analytics.ledger.day import PARTS
 from analytics.ledger.moved_gpus import on_several_hosts
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, utc_day
 from fallow.errors import LakeError
 from fallow.lake import ALL_HOSTS, Lake, LakeFile
+from fallow.quarantine import OnUnusable
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def recent_table(
 
 
 def kept_table(
-    table: schema.Table, files: Sequence[LakeFile], whole: str
+    table: schema.Table, files: Sequence[LakeFile], whole: str, on_unusable: OnUnusable
 ) -> tuple[pl.DataFrame, dict[str, str]] | None:
     """The rows of `ledger` or `spell` as `stitch` gives them, and by date a digest of each day's.
 
@@ -127,7 +129,7 @@ def kept_table(
     if len(contents) < len(files) or not files or facts_of(max(files)).get("whole") != _whole(whole, contents):
         return None
     try:
-        rows = read_frame(sorted(files), table).select(table.names)
+        rows = read_frame(sorted(files), table, None, on_unusable).select(table.names)
     except LakeError:
         return None
     # of what was cut to count once, nothing here tells the whole
@@ -151,7 +153,7 @@ def verified_rows(
     if len(found) < len(files) or found != {date: contents[date] for date in dates if date in contents}:
         return None
     try:
-        return read_days(files, table, table.names)
+        return read_days(files, table, table.names, discarding(lake.delete))
     except LakeError:
         return None
 

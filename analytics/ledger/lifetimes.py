@@ -17,6 +17,7 @@ from analytics.states import IN_USE, OCCUPIED, UNOCCUPIED, WITHOUT_EVIDENCE
 from fallow import schema
 from fallow.clock import DAY_MS, floor_ms, utc_day
 from fallow.lake import LakeFile
+from fallow.quarantine import OnUnusable
 
 _UNIT = ("gpu", "host")
 _SUMS = ("used_ms", "unused_ms", "util_ms", "sample_count")
@@ -32,19 +33,21 @@ class Earlier:
     """What is known of the days before those that were read, and of the end of those that were not: nothing by default.
 
     `rows` are those of `gpu_lifetime` at the end of the last day before, `newest` those at the lake's end where days after were
-    left out. The days before themselves are in `files` and, as ACTIVITY, in `days`.
+    left out. The days before themselves are in `files` and, as ACTIVITY, in `days`. A file that cannot be used is told
+    to `on_unusable`.
     """
 
     rows: pl.DataFrame = field(default_factory=lambda: empty(schema.GPU_LIFETIME))
     newest: pl.DataFrame | None = None
     files: Sequence[LakeFile] = ()
     days: pl.DataFrame | None = None
+    on_unusable: OnUnusable | None = None
 
     def activity(self, since_ms: int) -> pl.DataFrame:
         """Known and active time per GPU and day (ACTIVITY) of the days before, from one on."""
         dates = [file for file in self.files if file.date >= utc_day(since_ms)]
         names = ("gpu", "time", *_OF_THE_DAY)
-        rows = read_frame(dates, schema.GPU_LIFETIME, names).filter(pl.col("day_known_ms") > 0)
+        rows = read_frame(dates, schema.GPU_LIFETIME, names, self.on_unusable).filter(pl.col("day_known_ms") > 0)
         found = rows.select("gpu", "time", known_ms="day_known_ms", active_ms="day_active_ms")
         if self.days is None:
             return found

@@ -14,6 +14,7 @@ from analytics.frames import digest, read_frame
 from analytics.inventory import Inventory
 from analytics.ledger import cache as keep
 from analytics.ledger.cache import Kept
+from analytics.ledger.damaged_files import discarding
 from analytics.ledger.day import PARTS, SOURCES, HostDay, build_day
 from analytics.ledger.demand import HostAllocations
 from analytics.ledger.lifetimes import by_day
@@ -77,6 +78,7 @@ class MadeDays:
     def __init__(self, lake: Lake, kept: Kept, settings: LedgerSettings, warn: Callable[[str], None]) -> None:
         self._lake, self._kept, self._settings, self._warn = lake, kept, settings, warn
         self._warned = False
+        self._damaged = discarding(lake.delete)
         self.lacks_files = False
         """Whether a built day lacks a file that may be readable the next time."""
         self._building: dict[str, tuple[set[str], list[dict[str, pl.DataFrame]]]] = {}
@@ -165,7 +167,8 @@ class MadeDays:
         files = self._kept.days[date].files
         mine = pl.col("host").is_in(staying)
         frames = {
-            table.name: read_frame([files[table.name]], table).filter(mine).select(table.names) for table in PARTS
+            table.name: read_frame([files[table.name]], table, None, self._damaged).filter(mine).select(table.names)
+            for table in PARTS
         }
         if keep.still_those(self._kept.days[date]):
             return frames
@@ -174,7 +177,7 @@ class MadeDays:
     def kept_ledger(self) -> tuple[pl.DataFrame, pl.DataFrame] | None:
         """The stretches and spells as they are kept; None where they were made of anything but these parts."""
         stretches, spells = (
-            keep.kept_table(table, self._kept.files.get(table.name, ()), self._whole())
+            keep.kept_table(table, self._kept.files.get(table.name, ()), self._whole(), self._damaged)
             for table in (schema.LEDGER, schema.SPELL)
         )
         if stretches is None or spells is None:
@@ -216,14 +219,14 @@ class MadeDays:
 
     def frame(self, table: schema.Table) -> pl.DataFrame:
         """All rows of a part table."""
-        rows = read_frame(self._files[table.name], table).select(table.names)
+        rows = read_frame(self._files[table.name], table, None, self._damaged).select(table.names)
         return pl.concat([rows, *self._loose[table.name]], how="vertical_relaxed")
 
     def rollups(self, claims: pl.DataFrame) -> Rollups:
         """The tables beside the ledger."""
         names = [table.name for table in TABLES]
         files = {name: self._files[name] for name in names}
-        return Rollups(files, {name: self._loose[name] for name in names}, claims=claims)
+        return Rollups(files, {name: self._loose[name] for name in names}, claims=claims, discard=self._lake.delete)
 
     def _print(self, day: HostDay) -> str:
         key = (day.date, day.host)

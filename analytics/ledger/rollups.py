@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from analytics.decode import read_days
 from analytics.frames import empty, milliseconds
+from analytics.ledger.damaged_files import Discard, discarding
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, Window, floor_ms, utc_day
 from fallow.lake import LakeFile
+from fallow.quarantine import OnUnusable
 
 _READERS = 2
 """Days whose histograms are read at a time."""
@@ -36,19 +38,20 @@ TABLES = (schema.HOURLY, schema.PROCESS_DAY, schema.HOST_HOURLY, schema.SERVING_
 class Rollups:
     """The tables of TABLES inside a window: their kept files, and the frames of days that could not be kept.
 
-    `claims` are all claims of the lake, whatever the window: ALLOCATION_COLUMNS and `host`.
+    `claims` are all claims of the lake, whatever the window: ALLOCATION_COLUMNS and `host`. `discard` removes a kept file.
     """
 
     files: Mapping[str, Sequence[LakeFile]]
     loose: Mapping[str, Sequence[pl.DataFrame]] = field(default_factory=dict)
     window: Window = field(default_factory=Window)
     claims: pl.DataFrame = field(default_factory=lambda: empty(schema.CLAIM).with_columns(host=pl.lit("")))
+    discard: Discard | None = None
     _read: dict[tuple[str, tuple[str, ...], str], pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     def inside(self, window: Window) -> Rollups:
         """The same in a window: hours and days that begin before its end, and hours that reach into it."""
         since_ms = None if window.since_ms is None else floor_ms(window.since_ms, HOUR_MS)
-        return Rollups(self.files, self.loose, Window(since_ms, window.until_ms), self.claims, self._read)
+        return Rollups(self.files, self.loose, Window(since_ms, window.until_ms), self.claims, self.discard, self._read)
 
     def until(self, until_ms: int) -> Rollups:
         """The same without what begins at or after a moment."""
@@ -95,7 +98,7 @@ class Rollups:
         sums = {column: np.zeros((groups, BINS), np.int64) for column in columns}
 
         def of_file(file: LakeFile) -> list[_Sums]:
-            return _sums(parquet.read([file], schema.HOURLY, names), columns, of_date[file.date])
+            return _sums(parquet.read([file], schema.HOURLY, names, self._damaged), columns, of_date[file.date])
 
         kept = [file for file in self.files.get(schema.HOURLY.name, ()) if file.date in of_date]
         with ThreadPoolExecutor(_READERS) as pool:
@@ -114,11 +117,15 @@ class Rollups:
         key = (table.name, names, first)
         if key not in self._read:
             files = [file for file in self.files.get(table.name, ()) if file.date >= first]
-            kept = read_days(files, table, names)
+            kept = read_days(files, table, names, self._damaged)
             loose = [frame.select(names) for frame in self.loose.get(table.name, ())]
             by = [name for name in ("gpu", "host", "time") if name in names]
             self._read[key] = pl.concat([kept, *loose], how="vertical_relaxed").sort(by)
         return self._inside(self._read[key], max(starts, default=None))
+
+    @property
+    def _damaged(self) -> OnUnusable | None:
+        return None if self.discard is None else discarding(self.discard)
 
     def _inside(self, frame: pl.DataFrame, since_ms: int | None) -> pl.DataFrame:
         """What begins or reaches into the window. A frame that lies in it whole is not copied: most windows have no end."""

@@ -86,8 +86,9 @@ class LocalStore:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
-            if not _is_text(entry.name):
-                yield Stored(self._key(entry.path), 0, "", "no_host", "has a name that is not UTF-8")
+            if not (entry.name.isascii() or _is_text(entry.name)):
+                key = os.fsencode(self._key(entry.path)).decode(errors="backslashreplace")
+                yield Stored(key, 0, "", "no_host", "has a name that is not UTF-8")
             elif entry.is_dir(follow_symlinks=False) and not entry.name.endswith(_ENDING):
                 if depth < _DEEPEST:
                     yield from self._walk(entry.path, depth + 1)
@@ -103,12 +104,13 @@ class LocalStore:
             facts = facts if target is None else Path(target).stat()
         if not stat.S_ISREG(facts.st_mode):
             return Stored(key, 0, "", "not_regular", f"is no regular file but {kind_of(facts.st_mode)}")
-        # who may read it after all, or may no more, reads the same bytes differently
-        unread = "" if may_read(entry.path, facts) else "-unreadable"
-        return Stored(key, facts.st_size, f"{facts.st_mtime_ns}{unread}")
+        if may_read(entry.path, facts):
+            return Stored(key, facts.st_size, str(facts.st_mtime_ns))
+        # whoever may read it after all, or no more, reads the same bytes differently
+        return Stored(key, facts.st_size, f"{facts.st_mtime_ns}-unreadable")
 
     def _key(self, path: str) -> str:
-        return os.fsencode(path[len(self.root) + 1 :]).decode(errors="backslashreplace")
+        return path[len(self.root) + 1 :]
 
     @staticmethod
     def _cannot_list(path: str, error: OSError) -> LakeError:

@@ -39,7 +39,7 @@ def open_regular(path: str, root: str) -> OpenFile:
 
     It never waits for a writer of a pipe, and what is checked is the file that is read.
     """
-    descriptor = _descriptor(path, root)
+    descriptor = descriptor_of(path, root)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return OpenFile(descriptor)
@@ -47,7 +47,28 @@ def open_regular(path: str, root: str) -> OpenFile:
     raise NotRegularError(f"it is {kind_of(mode)}")
 
 
-def _descriptor(path: str, root: str) -> int:
+def read_regular(path: str, root: str, most_bytes: int) -> bytes | None:
+    """The content of a file as it was when it was opened, None where it is larger; raises as `open_regular` does.
+
+    A file object would take as long as the reading: this is called for every small file.
+    """
+    descriptor = descriptor_of(path, root)
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise NotRegularError(f"it is {kind_of(facts.st_mode)}")
+        if facts.st_size > most_bytes:
+            return None
+        content = os.read(descriptor, facts.st_size)
+        while len(content) < facts.st_size and (more := os.read(descriptor, facts.st_size - len(content))):
+            content += more
+        return content
+    finally:
+        os.close(descriptor)
+
+
+def descriptor_of(path: str, root: str) -> int:
+    """The open file, whatever it is, unless it is a link out of the root; never waits. Raises OSError."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         return os.open(path, flags | os.O_NOFOLLOW)
@@ -80,10 +101,10 @@ def inside(path: str, root: str) -> str | None:
 
 
 def may_read(path: str, facts: os.stat_result) -> bool:
-    """Whether this process may read the file; asks the system only where its mode bits do not allow it to everybody."""
-    return bool(facts.st_mode & stat.S_IROTH) or os.access(
-        path, os.R_OK, effective_ids=os.access in os.supports_effective_ids
-    )
+    """Whether this process may read the file; the system is asked only where neither everybody nor the owner may."""
+    if facts.st_mode & stat.S_IROTH or (facts.st_mode & stat.S_IRUSR and facts.st_uid == os.geteuid()):
+        return True
+    return os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def this_user() -> str:

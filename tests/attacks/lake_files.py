@@ -13,6 +13,7 @@ import socket
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,9 +117,13 @@ def _dangling_link(path: Path) -> None:
     path.symlink_to("gone")
 
 
-def _nulls(path: Path) -> None:
-    """200 million nulls in some hundred kilobytes."""
-    _write(path, pa.table({"time": pa.nulls(1, pa.timestamp("ms", tz="UTC")), "gpu": pa.nulls(1, pa.string())}), 200)
+def _nulls(tens_of_millions: int, path: Path) -> None:
+    """200 million of them are 1 MB."""
+    _write(
+        path,
+        pa.table({"time": pa.nulls(1, pa.timestamp("ms", tz="UTC")), "gpu": pa.nulls(1, pa.string())}),
+        tens_of_millions,
+    )
 
 
 def _columns(path: Path) -> None:
@@ -133,16 +138,16 @@ def _no_key(path: Path) -> None:
     _write(path, pq.read_table(path, partitioning=None).drop_columns(["gpu"]))
 
 
-def _write(path: Path, data: pa.Table, millions: int = 0) -> None:
-    """The table as a file; with `millions`, so many rows of nulls in row groups of a million."""
+def _write(path: Path, data: pa.Table, tens_of_millions: int = 0) -> None:
+    """The table as a file; with `tens_of_millions`, so many rows of nulls in row groups of ten million."""
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, data.schema, compression="zstd") as writer:
         million = (
-            pa.table([pa.nulls(1_000_000, field.type) for field in data.schema], schema=data.schema)
-            if millions
+            pa.table([pa.nulls(10_000_000, field.type) for field in data.schema], schema=data.schema)
+            if tens_of_millions
             else data
         )
-        for _ in range(millions or 1):
+        for _ in range(tens_of_millions or 1):
             writer.write_table(million)
     path.write_bytes(sink.getvalue())
 
@@ -158,7 +163,8 @@ FILE_FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "link to a device": (_link_to_device, "not_regular"),
     "link out of the lake": (_link_out, "not_regular"),
     "dangling link": (_dangling_link, "not_regular"),
-    "200 million nulls": (_nulls, "too_large"),
+    "10 million nulls": (partial(_nulls, 1), "too_large"),
+    "200 million nulls": (partial(_nulls, 20), "too_large"),
     "5,000 columns": (_columns, "too_large"),
     "other types": (_other_types, "broken"),
     "without a key": (_no_key, "broken"),
