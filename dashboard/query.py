@@ -11,7 +11,7 @@ from analytics.language.languages import CODES, time_zone
 from analytics.report.compare import window_against
 from analytics.report.day_range import day_window, days_between
 from analytics.scope import Scope
-from fallow.clock import MINUTE_MS, AskedWindow, Window, parse_window
+from fallow.clock import SECOND_MS, AskedWindow, Window, parse_window
 from fallow.errors import UsageError
 
 ALL = "all"
@@ -19,6 +19,8 @@ SPANS = ("24h", "3d", "7d", "28d", ALL)
 """Windows up to the end of the data, as `--since` takes them; `all` is all that the lake has."""
 
 DEFAULT_SPAN = "7d"
+
+_GRID_MS = 10 * SECOND_MS
 
 _LONGEST = 300
 """Characters of one value: names are not longer, and an address is no place for more."""
@@ -123,13 +125,13 @@ class Query:
     def window(self, data_end_ms: int, zone: tzinfo) -> Window:
         """The window, its spans counted back from the end of the data as `--since` counts them.
 
-        Moments are rounded outward to the minute, as fine as any chart shows: readers who mean the same share what is made of it.
+        Moments are rounded outward to the 10 s that agents sample in: readers who mean the same share what is made of it.
         """
         if self.first or self.last:
             return day_window(*days_between(self.first, self.last), zone)
         if self.since or self.until:
             asked = AskedWindow(self.since or None, self.until or None, zone)
             exact = asked.before(data_end_ms)
-            return exact if asked.counts_back else exact.rounded_out(MINUTE_MS)
+            return exact if asked.counts_back else exact.rounded_out(_GRID_MS)
         span = self.span or DEFAULT_SPAN
         return AskedWindow(None if span == ALL else span, None, zone).before(data_end_ms)

@@ -86,8 +86,8 @@ def test_days_are_whole_and_inclusive_in_the_readers_zone() -> None:
     assert Query(first="2026-10-25").on_every_page.first == "2026-10-25"
 
 
-def test_moments_are_rounded_outward_to_the_minute_so_that_readers_who_mean_the_same_share_a_window() -> None:
+def test_moments_are_rounded_outward_to_ten_seconds_so_that_readers_who_mean_the_same_share_a_window() -> None:
     end_ms = parse_day_ms("2026-11-20")
-    window = Query(since="2026-11-18T10:00:01Z", until="2026-11-18T11:59:01Z").window(end_ms, UTC)
+    window = Query(since="2026-11-18T10:00:01Z", until="2026-11-18T11:59:51Z").window(end_ms, UTC)
     assert window == Query(since="2026-11-18T10:00Z", until="2026-11-18T12:00Z").window(end_ms, UTC)
     assert Query(since="90s").window(end_ms + 1, UTC).since_ms == end_ms + 1 - 90_000  # as the commands count it
