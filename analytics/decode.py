@@ -15,7 +15,6 @@ from polars.exceptions import PanicException, PolarsError
 from analytics.frames import POLARS
 from fallow import parquet, schema
 from fallow.errors import BrokenFileError, SchemaVersionError
-from fallow.file_limits import MOST_ROWS
 from fallow.lake import LakeFile
 from fallow.quarantine import OnUnusable
 
@@ -26,6 +25,9 @@ _TYPES = POLARS | {schema.Type.TIMESTAMP: pl.Datetime("ms", "UTC")}
 
 _REFUSED = (PolarsError, PanicException, ValueError, OverflowError, BrokenFileError, SchemaVersionError)
 """What is raised for files of other types, without a key column, or damaged: read one by one, they say which it is."""
+
+_MOST_ROWS = 2_000_000
+"""Of a host's files that are decoded together, some 500 MiB of memory; where there are more, each file's footer is looked at first."""
 
 _LARGE_BYTES = 128 << 10
 """Of a smaller file all rows are decoded as quickly as one GPU's."""
@@ -93,14 +95,14 @@ def _together(
         frame = _decoded(contents, table, columns, gpu)
     except _REFUSED:
         return None
-    if frame.height > MOST_ROWS:
+    if frame.height > _MOST_ROWS:
         return None
     # a key without a value may be a column that a file lacks, and such a file has to be named
     return None if any(frame[name].null_count() for name in columns if name in table.keys) else frame
 
 
 def _decoded(contents: Sequence[bytes], table: schema.Table, columns: Sequence[str], gpu: str | None) -> pl.DataFrame:
-    """The rows, up to one more than a file can have: a few bytes may stand for any number of rows."""
+    """The rows, up to one more than are decoded together: a few bytes may stand for any number of rows."""
     kinds = {name: _TYPES[table.column(name).type] for name in columns}
     is_large = gpu is not None and max(map(len, contents), default=0) > _LARGE_BYTES
     if (
@@ -109,7 +111,7 @@ def _decoded(contents: Sequence[bytes], table: schema.Table, columns: Sequence[s
         .select(pl.len())
         .collect()
         .item()
-        > MOST_ROWS
+        > _MOST_ROWS
     ):
         raise OverflowError("too many rows")
     rows = pl.scan_parquet(
@@ -119,7 +121,7 @@ def _decoded(contents: Sequence[bytes], table: schema.Table, columns: Sequence[s
         missing_columns="insert",
         use_statistics=False,
         parallel="prefiltered" if is_large else "none",
-        n_rows=None if is_large else MOST_ROWS + 1,  # with a bound, the filter would wait for all columns
+        n_rows=None if is_large else _MOST_ROWS + 1,  # with a bound, the filter would wait for all columns
     )
     if gpu is not None:
         rows = rows.filter(pl.col("gpu") == gpu)
