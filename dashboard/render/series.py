@@ -98,7 +98,7 @@ def _figure(view: View, colours: Palette, film: PageFilm, series: PageSeries, he
         )  # fmt: skip
         figure.add_traces(list(_traces(colours, series, line, f"y{number}")))
         at_px += _LINE_PX
-    names = [chart_text(gpu, _LETTERS) for gpu in film.gpus] if len(film.gpus) > 1 else [""]
+    names = [chart_text(gpu[:_LETTERS], _LETTERS) for gpu in film.gpus] if len(film.gpus) > 1 else [""]
     since_ms, until_ms = visible(view)
     figure.update_layout(
         layout(
