@@ -76,10 +76,10 @@ class Server:
         })  # fmt: skip
         return connection
 
-    def get(self, path: str, timeout_s: float = 120) -> float:
+    def get(self, path: str, port: int | None = None) -> float:
         """Seconds until something other than a page was answered with 200; raises OSError and RuntimeError."""
         before = time.perf_counter()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
+        connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=120)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import statistics
 import threading
 import time
@@ -37,20 +38,26 @@ KNOWN = tuple((path, "?span=7d") for path in ("/", "/opportunities", "/findings"
 
 
 @contextmanager
-def site(folder: Path) -> Iterator[Server]:
-    """The pages over a simulated fleet, with a budget of memory, the known ones made."""
+def site(folder: Path) -> Iterator[tuple[Server, int]]:
+    """The pages over a simulated fleet with a budget of memory, the known ones made, and the port that probes ask."""
     lake = Lake.at(str(folder / "lake"))
     write_fleet(lake, SimulatedFleet(until_ms=_UNTIL_MS, gpus=_GPUS, days=_DAYS, seed=1))
     environment = clean_environment({"FALLOW_DASHBOARD_MEMORY": f"{_MEMORY_MIB}MiB"})
-    with served(lake.root, environment=environment) as server:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        health_port = free.getsockname()[1]
+    with served(lake.root, "--health-port", str(health_port), environment=environment) as server:
         for known in KNOWN:
             server.ask(*known)
-        yield server
+        yield server, health_port
 
 
 def many_windows(folder: Path) -> Outcome:
     """A reader who asks for one new window after another, four at a time, while somebody looks at known pages."""
-    with site(folder) as server, _watching(server) as seen, ThreadPoolExecutor(_READERS) as readers:
+    with (
+        site(folder) as (server, health_port),
+        _watching(server, health_port) as seen,
+        ThreadPoolExecutor(_READERS) as readers,
+    ):
         peak = 0
         for _ in readers.map(lambda number: server.ask("/", _new(number)), range(_WINDOWS)):
             peak = max(peak, server.largest_bytes() // MIB)
@@ -63,23 +70,24 @@ def many_windows(folder: Path) -> Outcome:
 
 def abandoned(folder: Path) -> Outcome:
     """Requests for new windows whose senders hang up at once."""
-    with site(folder) as server, _watching(server) as seen:
+    with site(folder) as (server, health_port), _watching(server, health_port) as seen:
         for number in range(_ABANDONED):
             server.request("/", _new(10_000 + number)).close()
         time.sleep(20)
-        slowest_s, known_s = max(seen.health_s), max(seen.known_s)
+        slowest_s, probe_s, known_s = max(seen.health_s), max(seen.probe_s), max(seen.known_s)
         before = time.perf_counter()
         server.ask("/", _new(20_000))
         new_s = time.perf_counter() - before
     return Outcome(
-        f"{HEALTH} at most {slowest_s * 1000:.0f} ms, known pages at most {known_s * 1000:.0f} ms, then a new window {new_s:.1f} s",
-        holds=slowest_s < 0.1 and known_s < 1 and new_s < 30,
+        f"{HEALTH} at most {probe_s * 1000:.0f} ms on the probes' port, {slowest_s * 1000:.0f} ms on the pages', "
+        f"known pages at most {known_s * 1000:.0f} ms, then a new window {new_s:.1f} s",
+        holds=probe_s < 0.1 and known_s < 1 and new_s < 30,
     )
 
 
 def slow_clients(folder: Path) -> Outcome:
     """64 slow clients of each kind, before any sign-in."""
-    with site(folder) as server:
+    with site(folder) as (server, _):
         address = f"http://127.0.0.1:{server.port}/"
         found = [slowest_answers(address, kind, Request(address)) for kind in KINDS]  # loopback
     slowest = max(found, key=lambda each: max(each.health_s, each.page_s))
@@ -101,17 +109,22 @@ class Seen:
 
     def __init__(self) -> None:
         self.health_s: list[float] = []
+        self.probe_s: list[float] = []
         self.known_s: list[float] = []
 
 
 @contextmanager
-def _watching(server: Server) -> Iterator[Seen]:
-    """Asks for the health and for a known page, each again and again on a thread of its own, until the block ends."""
+def _watching(server: Server, health_port: int) -> Iterator[Seen]:
+    """Asks for the health on both ports and for a known page, each again and again on a thread of its own, until the block ends."""
     seen, end = Seen(), threading.Event()
 
     def health() -> None:
         while not end.wait(0.05):
             seen.health_s.append(server.get(HEALTH))
+
+    def probe() -> None:
+        while not end.wait(0.05):
+            seen.probe_s.append(server.get(HEALTH, health_port))
 
     def known() -> None:
         place = 0
@@ -119,8 +132,8 @@ def _watching(server: Server) -> Iterator[Seen]:
             seen.known_s.append(server.ask(*KNOWN[place % len(KNOWN)]).spent_s)
             place += 1
 
-    with ThreadPoolExecutor(2) as watchers:
-        running = [watchers.submit(each) for each in (health, known)]
+    with ThreadPoolExecutor(3) as watchers:
+        running = [watchers.submit(each) for each in (health, probe, known)]
         try:
             yield seen
         finally:
