@@ -11,8 +11,8 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from tests.attacks.attacks import ATTACKS
 
+from tests.attacks.attacks import ATTACKS
 from tests.attacks.model import Attack, Outcome
 
 
