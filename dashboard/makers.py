@@ -7,11 +7,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from analytics.language.sentences import tr
+from analytics.time_limit import time_limit
 from dashboard.cache import Cache
 from fallow.errors import FallowError
 
@@ -25,6 +27,10 @@ _IN_ALL, _PER_READER = 32, 8
 
 _ABANDONED_AFTER_S = 30.0
 """What waits and was not asked for again for this long is not begun. A page that was told to wait asks every few seconds."""
+
+
+_MOST_S = 300.0
+"""Five times what a window of five thousand GPUs takes."""
 
 
 class TooManyError(FallowError):
@@ -91,7 +97,8 @@ class Makers:
             if is_abandoned:
                 work.give_up(_AbandonedError("nobody asked for this page any more", "ask for it again"))
             else:
-                work.run()
+                with nullcontext() if work.reader is None else time_limit(_MOST_S, self._now_s):
+                    work.run()
                 self._after()
         finally:
             with self._lock:

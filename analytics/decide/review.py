@@ -16,6 +16,7 @@ from analytics.inventory import Inventory
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.mig import MIG_PREFIX
 from analytics.rules import RULES
+from analytics.time_limit import check_time
 from analytics.window import Inputs, WindowLedger
 from analytics.workloads.context import open_context, week_before
 from analytics.workloads.ledger_rows import held_gpu_hours
@@ -151,7 +152,10 @@ def run_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding,
 
 def found_by_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
     """The same with the confidence that the rules give, whatever their record is here."""
-    found = [finding for rule in rules for finding in rule.find(context)]
+    found: list[Finding] = []
+    for rule in rules:
+        check_time()
+        found += rule.find(context)
     return _told_apart(most_first(sorted(found, key=lambda each: (each.finding_id, each.gpus))))
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.decide.review import found_by_rules
+from analytics.time_limit import TookTooLongError, check_time
 from dashboard.cache import Cache
 from dashboard.makers import Makers, TooManyError
 
@@ -71,3 +73,18 @@ def test_what_nobody_asks_for_any_more_is_not_begun(slow: Slow) -> None:
         abandoned.result(60)
     assert "abandoned" not in slow.made
     assert slow.ask("abandoned").result(60) == "abandoned"
+
+
+def test_what_takes_too_long_is_given_up_at_its_next_step(slow: Slow) -> None:
+    slow.gate.set()
+
+    def make() -> str:
+        check_time()
+        slow.now_s += 301
+        found_by_rules(None)  # type: ignore[arg-type]  # the first rule is not begun
+        return "made"
+
+    with pytest.raises(TookTooLongError) as told:
+        slow.makers.begin(slow.cache, "late", make, "ada").result(60)
+    assert told.value.hint
+    check_time()  # out there is no limit
