@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from analytics.decide.review import found_by_rules
 from analytics.evaluation.labels import gpu_names, read_labels
 from analytics.evaluation.verdicts import LabelIndex, judge_findings
+from analytics.importers.limits import InputLimits
 from analytics.inventory import load_inventory
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.context import open_context
@@ -31,7 +32,7 @@ def misses(lake: Path, config: Path, labels: Path, situations: Mapping[str, str]
     ledger = load_window_ledger(inputs)
     inventory = load_inventory(inputs.lake)
     names = gpu_names(ledger.whole.lifetimes["gpu"].unique(), inventory)
-    index, found = LabelIndex(read_labels(str(labels), "UTC", names)), Misses()
+    index, found = LabelIndex(read_labels(str(labels), "UTC", names, InputLimits.of(inputs.settings))), Misses()
     for since_ms in range(START_MS, START_MS + SEEN_DAYS * DAY_MS, WEEK_MS):
         part = replace(inputs, window=Window(since_ms, since_ms + WEEK_MS))
         context = open_context(part, load_window_ledger(part, whole=ledger.whole), inventory, since_ms + WEEK_MS)

@@ -87,6 +87,8 @@ class Front:
             self.turn()
         for each in self._server.dispatchers:
             each.set_thread_count(0)
+        for channel in list(self._server.active_channels.values()):
+            channel.handle_close()
         wasyncore.close_all(self._server._map, ignore_all=True)  # noqa: SLF001
 
 
