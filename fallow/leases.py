@@ -13,7 +13,6 @@ store its ticket for a fraction of that time writes no more.
 from __future__ import annotations
 
 import contextlib
-import getpass
 import hashlib
 import os
 import random
@@ -29,7 +28,9 @@ from urllib.parse import quote, unquote
 from fallow.clock import SystemClock, format_duration, format_ms
 from fallow.errors import LakeError
 from fallow.lake import Lake, LakeFile
+from fallow.os_user import os_user
 from fallow.output import say
+from fallow.outside_text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,7 +124,7 @@ class _Ticket:
     @classmethod
     def new(cls, folder: str) -> _Ticket:
         pid = str(os.getpid())
-        parts = (_user()[:40], (socket.gethostname() or "unnamed")[:64], pid, _born(pid) or "", _place())
+        parts = (os_user()[:40], (socket.gethostname() or "unnamed")[:64], pid, _born(pid) or "", _place())
         key = f"{SystemClock().now_ms():015d}{secrets.token_hex(4)}," + ",".join(quote(each, safe="") for each in parts)
         return cls.read(f"{folder}/{key}")
 
@@ -131,7 +132,7 @@ class _Ticket:
     def read(cls, key: str) -> _Ticket:
         """The ticket of a name; one that is no ticket's is of somebody unknown."""
         first, *rest = key.rpartition("/")[2].split(",")
-        known = [*map(_shown, rest), "", "", "", "", ""][:5]
+        known = [*(plain(unquote(each), 64) for each in rest), "", "", "", "", ""][:5]
         started_ms = int(first[:15]) if first[:15].isdecimal() else 0
         return cls(key, started_ms if started_ms < _FAR_OFF_MS else 0, *known)
 
@@ -275,18 +276,6 @@ def _wait_for_turn(queue: _Queue, lease: _Lease, what: str, tell: Callable[[str]
         # whoever looks at the same moments would meet again
         clock.sleep(pause_s * random.uniform(0.5, 1))  # noqa: S311  # no secret
         pause_s = min(2 * pause_s, queue.times.pause_s)
-
-
-def _shown(part: str) -> str:
-    """A part of a ticket's name, which anybody may have put there, as a terminal can show it."""
-    return "".join(each if each.isprintable() else "?" for each in unquote(part)[:64])
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a user id without an entry in the user directory
-        return str(os.getuid())
 
 
 def _place() -> str:

@@ -25,8 +25,9 @@ from fallow.errors import (
     VanishedFileError,
 )
 from fallow.file_limits import MOST_BYTES, MOST_FOOTER_BYTES, excess_of
+from fallow.os_user import effective_user
 from fallow.schema import SCHEMA_VERSION
-from fallow.stores.regular_files import NotRegularError, open_regular, read_regular, this_user
+from fallow.stores.regular_files import NotRegularError, open_regular, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -199,7 +200,8 @@ def unusable(file: LakeFile, error: Exception) -> LakeError:
         return VanishedFileError(f"{file.url} vanished while it was read", "run the command again")
     if isinstance(error, PermissionError):
         return UnreadableFileError(
-            f"the user {this_user()} may not read {file.url}", "give that user permission to read it and its folders"
+            f"the user {effective_user()} may not read {file.url}",
+            "give that user permission to read it and its folders",
         )
     if number is None:
         return broken(file, error)

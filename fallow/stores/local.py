@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fallow.errors import LakeError
+from fallow.os_user import effective_user
 from fallow.stores.model import Stored, not_kept
-from fallow.stores.regular_files import NotRegularError, inside, kind_of, may_read, open_regular, this_user
+from fallow.stores.regular_files import NotRegularError, inside, kind_of, may_read, open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +81,11 @@ class LocalStore:
             if depth == 0:
                 raise self._cannot_list(folder, error) from error
             yield Stored(
-                self._key(folder), 0, "", "unreadable", f"cannot be listed by the user {this_user()}: {error.strerror}"
+                self._key(folder),
+                0,
+                "",
+                "unreadable",
+                f"cannot be listed by the user {effective_user()}: {error.strerror}",
             )
             return
         for entry in entries:
@@ -117,7 +122,9 @@ class LocalStore:
         what = f"cannot list {path}: {error.strerror}"
         if not isinstance(error, PermissionError):
             return LakeError(what, "check its permissions")
-        return LakeError(f"{what} for the user {this_user()}", "give that user permission to read and enter the folder")
+        return LakeError(
+            f"{what} for the user {effective_user()}", "give that user permission to read and enter the folder"
+        )
 
     def look(self, key: str) -> Stored | None:
         """The file under the key; opened for it, because a network file system asks its server anew for an open file."""

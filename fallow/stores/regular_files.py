@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import pwd
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -105,11 +104,3 @@ def may_read(path: str, facts: os.stat_result) -> bool:
     if facts.st_mode & stat.S_IROTH or (facts.st_mode & stat.S_IRUSR and facts.st_uid == os.geteuid()):
         return True
     return os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids)
-
-
-def this_user() -> str:
-    """The name of the user that this process runs as, else the number."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())

@@ -105,7 +105,7 @@ def test_a_tickets_name_does_nothing_to_a_terminal(lake: Lake) -> None:
     told: list[str] = []
     with leased(lake, "x", "the import of h", clock=StillClock(), tell=told.append):
         pass
-    assert f"by ?[2J?{'a' * 59} on ?h? (process 4711) since" in told[0]
+    assert f"by ?[2J?{'a' * 58}… on ?h (process 4711) since" in told[0]
 
 
 KILLED = """
