@@ -21,10 +21,10 @@ from analytics.language.languages import CODES, language
 from analytics.language.sentences import tr
 from analytics.render.html.answer import DaysToChoose, answer_form, answer_recorded
 from analytics.window import Inputs
+from dashboard.access.allowances import Allowance
 from dashboard.access.audit import ANSWER, audit, audit_first, audit_stranger
 from dashboard.access.hosts import AllowedHosts
 from dashboard.access.local import NOT_THIS_NAME
-from dashboard.access.rates import Allowance
 from dashboard.access.refusal import answer as plain_answer
 from dashboard.access.refusal import refuse
 from dashboard.source import LakeSource

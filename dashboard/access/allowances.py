@@ -1,29 +1,49 @@
-"""How many refusals the audit log gets."""
+"""So many a minute: of requests under each name, and of the refusals that the audit log gets."""
 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 
 from fallow.clock import MINUTE_MS, Clock
+
+_MOST_KNOWN = 1000
+
+
+class Allowance:
+    """So many a minute under each name; forgets the names that were used the longest ago."""
+
+    def __init__(self, most: int, clock: Clock) -> None:
+        self._most, self._clock = most, clock
+        self._lock = threading.Lock()
+        self._used: OrderedDict[str, tuple[int, int]] = OrderedDict()
+
+    def take(self, name: str) -> bool:
+        """Whether there is one left in this minute; takes it."""
+        minute = self._clock.now_ms() // MINUTE_MS
+        with self._lock:
+            since, used = self._used.pop(name, (minute, 0))
+            used = used + 1 if since == minute else 1
+            self._used[name] = (minute, used)
+            while len(self._used) > _MOST_KNOWN:
+                self._used.popitem(last=False)
+        return used <= self._most
 
 
 class RefusalRation:
     """Anybody can be refused, as often as they like: without an end to it they would fill the disk, and then nobody could act."""
 
     def __init__(self, most_per_minute: int, clock: Clock) -> None:
-        self._most, self._clock = most_per_minute, clock
+        self._allowance = Allowance(most_per_minute, clock)
         self._lock = threading.Lock()
-        self._minute, self._taken, self._left_out = 0, 0, 0
+        self._left_out = 0
 
     def take(self) -> int | None:
         """How many were left out since the last one that was not; None: this one is left out too."""
-        minute = self._clock.now_ms() // MINUTE_MS
+        has_room = self._allowance.take("")
         with self._lock:
-            if minute != self._minute:
-                self._minute, self._taken = minute, 0
-            if self._taken >= self._most:
+            if not has_room:
                 self._left_out += 1
                 return None
-            self._taken += 1
             missing, self._left_out = self._left_out, 0
             return missing

@@ -14,9 +14,9 @@ import time
 from flask import current_app, has_app_context, has_request_context, request
 
 from analytics.language.plain_text import plain
+from dashboard.access.allowances import RefusalRation
 from dashboard.access.audit_trail import NO_TRAIL, AuditError, Trail
 from dashboard.access.people import Reader
-from dashboard.access.refusal_ration import RefusalRation
 from fallow.clock import SystemClock, format_ms
 from fallow.outside_text import revealed
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from flask import Request, Response
 
+from dashboard.access.allowances import Allowance
 from dashboard.access.audit import REFUSED, audit
 from dashboard.access.refusal import answer
 from fallow.clock import MINUTE_MS, Clock, SystemClock
 from fallow.config import Config
-
-_MOST_KNOWN = 1000
 
 
 @dataclass(frozen=True)
@@ -32,26 +29,6 @@ UNLIMITED = Rates(requests_per_minute=sys.maxsize, sign_ins_per_minute=sys.maxsi
 
 def rates_of(settings: Config) -> Rates:
     return Rates(settings.integer("dashboard.requests_per_minute"), settings.integer("dashboard.sign_ins_per_minute"))
-
-
-class Allowance:
-    """So many a minute under each name; forgets the names that were used the longest ago."""
-
-    def __init__(self, most: int, clock: Clock) -> None:
-        self._most, self._clock = most, clock
-        self._lock = threading.Lock()
-        self._used: OrderedDict[str, tuple[int, int]] = OrderedDict()
-
-    def take(self, name: str) -> bool:
-        """Whether there is one left in this minute; takes it."""
-        minute = self._clock.now_ms() // MINUTE_MS
-        with self._lock:
-            since, used = self._used.pop(name, (minute, 0))
-            used = used + 1 if since == minute else 1
-            self._used[name] = (minute, used)
-            while len(self._used) > _MOST_KNOWN:
-                self._used.popitem(last=False)
-        return used <= self._most
 
 
 class Gate:

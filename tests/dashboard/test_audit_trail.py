@@ -13,10 +13,10 @@ import pytest
 
 from analytics.decide.actions import load_actions
 from analytics.decide.annotations import load_annotations
+from dashboard.access.allowances import RefusalRation
 from dashboard.access.audit import audit_line
 from dashboard.access.audit_trail import AuditError, FileTrail, trail_of
 from dashboard.access.people import ADMIN, Reader
-from dashboard.access.refusal_ration import RefusalRation
 from dashboard.annotations import annotate
 from fallow.errors import ConfigError
 from tests.conftest import run_python
