@@ -28,7 +28,6 @@ _IN_ALL, _PER_READER = 32, 8
 _ABANDONED_AFTER_S = 30.0
 """What waits and was not asked for again for this long is not begun. A page that was told to wait asks every few seconds."""
 
-
 _MOST_S = 300.0
 """Five times what a window of five thousand GPUs takes."""
 

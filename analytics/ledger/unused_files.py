@@ -10,6 +10,7 @@ from analytics.ledger.day_rows import Defect
 from fallow.errors import UnreadableFileError, UnusableFileError
 from fallow.lake import Lake, LakeFile
 from fallow.quarantine import FAULTS, LeftOut
+from fallow.stores.model import NOT_PERMITTED
 
 LEFT_OUT = "file_left_out"
 """The kind of a file whose fault stays until the file is another one."""
@@ -27,7 +28,7 @@ class UnusedFiles:
     def add(self, file: LakeFile, error: UnusableFileError) -> None:
         """Takes note of one: an `OnUnusable`."""
         # a listing tells by the version whether a file may be read, but not what a failing disk or a hidden file will give
-        may_pass = isinstance(error, UnreadableFileError) and not file.version.endswith("-unreadable")
+        may_pass = isinstance(error, UnreadableFileError) and not file.version.endswith(NOT_PERMITTED)
         kind = NOT_READ if may_pass or file.hides else LEFT_OUT
         self.defects.append(Defect(file.host, None, kind, 1, f"{error.kind} {file.key}"))
 

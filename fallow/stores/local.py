@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fallow.errors import LakeError
 from fallow.os_user import effective_user
-from fallow.stores.model import Stored, not_kept
+from fallow.stores.model import NOT_PERMITTED, Stored, not_kept
 from fallow.stores.regular_files import NotRegularError, inside, kind_of, may_read, open_regular
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class LocalStore:
         if may_read(entry.path, facts):
             return Stored(key, facts.st_size, str(facts.st_mtime_ns))
         # whoever may read it after all, or no more, reads the same bytes differently
-        return Stored(key, facts.st_size, f"{facts.st_mtime_ns}-unreadable")
+        return Stored(key, facts.st_size, f"{facts.st_mtime_ns}{NOT_PERMITTED}")
 
     def _key(self, path: str) -> str:
         return path[len(self.root) + 1 :]

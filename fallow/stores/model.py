@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+NOT_PERMITTED = "-unreadable"
+"""Ends the version of a file that this process may not read."""
+
+
 @dataclass(frozen=True)
 class Stored:
     """One file in a store: its key (the path below the store's root, with `/`), its size and its version.
