@@ -13,7 +13,8 @@ ATTACKS = (
     ),
     Attack(
         "abandoned", "200 requests for new windows, hung up at once",
-        "100: /healthz silent for 175 s", "/healthz < 100 ms throughout", pages.abandoned,
+        "100: /healthz silent for 175 s", "/healthz < 100 ms on the probes' port; known pages < 1 s, then a new window < 30 s",
+        pages.abandoned,
     ),
     Attack(
         "slow-clients", "64 clients of four kinds: half-sent headers and bodies, unread answers, idle connections",

@@ -140,7 +140,7 @@ class Trial:
             return ""
         code = run.code or run.result
         if code == 0:
-            same = run.out == self.printed or not self.writer.prints_figures
+            same = run.out == self.printed or not self.writer.is_derived  # it alone prints figures
             return "" if same and run.err.count("\n") <= 1 else f"it says {run.out} {run.err}"
         one = run.err.startswith("fallow: ") and run.err.count("\n") == 1
         return "" if code == 1 and one else f"it ends with {code}: {run.err}"

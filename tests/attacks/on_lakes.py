@@ -7,11 +7,11 @@ import resource
 import time
 from typing import TYPE_CHECKING
 
+from tests.attacks.dying_writers import try_writers
 from tests.attacks.inputs import Tried, bombs, mutated_inputs
 from tests.attacks.lake_files import mutated_files
 from tests.attacks.model import Outcome
 from tests.attacks.races import races
-from tests.attacks.test_dying_writers import tried
 from tests.attacks.writers import WRITERS
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def dying_writers(folder: Path) -> Outcome:
     moments, wrong = 0, list[str]()
     for writer in WRITERS:
         (own := folder / writer.name).mkdir()
-        seen = tried(own, _MOMENTS, writer.name)
+        seen = try_writers(own, _MOMENTS, writer.name)
         moments += sum(each for kind, each in seen["tried"][writer.name].items() if kind != "changes")
         wrong += seen["wrong"]
     return Outcome(

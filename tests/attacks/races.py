@@ -26,8 +26,8 @@ from analytics.importers.values import conform
 from fallow import parquet
 from fallow.lake import Lake
 from fallow.schema import CLAIM, DEVICE, GPU
+from tests.attacks.writers import MIDNIGHT_MS
 
-MIDNIGHT_MS = 1_795_132_800_000  # 2026-11-20T00:00:00Z
 RACERS = 2
 ROWS = 300
 """Of one import in one race; two of them share a third."""

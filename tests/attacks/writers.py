@@ -31,10 +31,6 @@ class Writer:
     adds: bool = False
     """Whether each run adds something."""
 
-    @property
-    def prints_figures(self) -> bool:
-        return self.is_derived
-
     def wrong(self, before: list[list[Any]], after: list[list[Any]], seen: list[list[Any]]) -> str:
         """What a reader must not see between two runs."""
         known = {str(each) for each in (*before, *after)}
