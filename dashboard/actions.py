@@ -11,7 +11,7 @@ from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr, tr_many
-from dashboard.access.audit import ACTION, REFUSED, audit, audit_first
+from dashboard.access.audit import ACTION, REFUSED, audit, audit_first, in_role
 from dashboard.access.people import PLANNER, NotAllowedError
 from dashboard.view import View
 from fallow.clock import parse_window
@@ -64,7 +64,8 @@ def act(view: View, wish: Wish, now_ms: int) -> ActionOutcome:
         view.reader.require(PLANNER)
         ids = _own(view, wish.ids)
     except NotAllowedError:
-        audit(view.reader.name, _did(view, f"refused {wish.kind}", (plain(str(each)) for each in wish.ids)), REFUSED)
+        asked = ", ".join(plain(str(each)) for each in wish.ids)
+        audit(view.reader.name, in_role(view.reader, f"refused {wish.kind}", asked), REFUSED)
         raise
     reason, expires_ms = _reason(wish), _expires_ms(wish, now_ms)
     lake = view.whole.inputs.lake.require()
@@ -79,10 +80,11 @@ def act(view: View, wish: Wish, now_ms: int) -> ActionOutcome:
     at_ms = after_what_is_known(now_ms, ids, before)
     actor = actor_name(view.reader.name)
     for at in range(0, len(ids), _IDS_A_LINE):
-        audit_first(view.reader.name, _did(view, f"asks to {wish.kind}", ids[at : at + _IDS_A_LINE]), ACTION)
+        some = ", ".join(ids[at : at + _IDS_A_LINE])
+        audit_first(view.reader.name, in_role(view.reader, f"asks to {wish.kind}", some), ACTION)
     done = record(lake, wish.kind, ids, actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms)
     for each in done:
-        audit(view.reader.name, _did(view, each.kind, [f"{each.finding_id} ({each.action_id})"]), ACTION)
+        audit(view.reader.name, in_role(view.reader, each.kind, f"{each.finding_id} ({each.action_id})"), ACTION)
     known = _known_by_now(lake, before, done)
     return ActionOutcome(done, _told(wish, done, known), {**wish.seen, **last_of(known, ids)})
 
@@ -166,8 +168,3 @@ def _told(wish: Wish, done: Sequence[Action], known: Mapping[str, Sequence[Actio
         if wish.kind != NOTE and each > own and each.kind in (ACK, SUPPRESS, REOPEN)
     ]
     return SentenceList([first, *later], "\n")
-
-
-def _did(view: View, what: str, about: Iterable[str]) -> str:
-    """In words for the audit log."""
-    return f"{what} as {view.reader.described}: {', '.join(about)}"

@@ -7,7 +7,7 @@ from datetime import datetime
 from analytics.decide.actions import actor_name
 from analytics.decide.annotations import ALL, POOL, TEAM, Annotation, add_annotation, remove_annotation
 from analytics.language.plain_text import plain
-from dashboard.access.audit import ANNOTATION, REFUSED, audit, audit_first
+from dashboard.access.audit import ANNOTATION, REFUSED, audit, audit_first, in_role
 from dashboard.access.people import PLANNER, NotAllowedError
 from dashboard.view import View
 from fallow.clock import to_ms
@@ -52,9 +52,9 @@ def annotate(view: View, text: str, when: str, about: tuple[str, str | None], no
     lake = view.whole.inputs.lake.require()
     scope, name = about
     actor = actor_name(view.reader.name)
-    audit_first(view.reader.name, f"asks to annotate as {view.reader.described}", ANNOTATION)
+    audit_first(view.reader.name, in_role(view.reader, "asks to annotate"), ANNOTATION)
     added = add_annotation(lake, text, actor, at_ms=at_ms, now_ms=now_ms, scope=scope, name=name)
-    audit(view.reader.name, f"annotate as {view.reader.described}: {added.annotation_id}", ANNOTATION)
+    audit(view.reader.name, in_role(view.reader, "annotate", added.annotation_id), ANNOTATION)
     return added
 
 
@@ -63,13 +63,13 @@ def withdraw(view: View, annotation_id: str, now_ms: int) -> Annotation:
     _require(view, "remove annotation")
     own = {each.annotation_id for each in annotations_in_sight(view) if can_withdraw(view, each)}
     if annotation_id not in own:
-        what = f"refused remove annotation as {view.reader.described}: {plain(annotation_id)}"
+        what = in_role(view.reader, "refused remove annotation", plain(annotation_id))
         audit(view.reader.name, what, REFUSED)
         raise NotAllowedError("there is no such annotation on your page", "load the page again: it may be removed")
     actor = actor_name(view.reader.name)
-    audit_first(view.reader.name, f"asks to remove annotation as {view.reader.described}: {annotation_id}", ANNOTATION)
+    audit_first(view.reader.name, in_role(view.reader, "asks to remove annotation", annotation_id), ANNOTATION)
     gone = remove_annotation(view.whole.inputs.lake.require(), annotation_id, actor, now_ms=now_ms)
-    audit(view.reader.name, f"remove annotation as {view.reader.described}: {annotation_id}", ANNOTATION)
+    audit(view.reader.name, in_role(view.reader, "remove annotation", annotation_id), ANNOTATION)
     return gone
 
 
@@ -83,7 +83,7 @@ def _require(view: View, what: str) -> None:
     try:
         view.reader.require(PLANNER)
     except NotAllowedError:
-        audit(view.reader.name, f"refused {what} as {view.reader.described}", REFUSED)
+        audit(view.reader.name, in_role(view.reader, f"refused {what}"), REFUSED)
         raise
 
 

@@ -14,7 +14,7 @@ from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from analytics.report.model import Report
 from analytics.report.weeks import Week
-from dashboard.access.audit import REFUSED, SENDING, audit, audit_first
+from dashboard.access.audit import REFUSED, SENDING, audit, audit_first, in_role
 from dashboard.access.people import PLANNER, NotAllowedError
 from dashboard.documents import chosen_week, edition
 from dashboard.error_panels import in_a_line, language_of
@@ -130,15 +130,15 @@ def send_tried(source: LakeSource, search: str | None, tried: Mapping[str, Any])
             return SendingAnswer(html.P(view.translate(tr("Try it first: the choice has changed since."))))
         order = _order(view, targets)
         about = f"the report of {order.week}"
-        audit_first(view.reader.name, _did(view, "asks to send", f"{about} to {', '.join(targets)}"), SENDING)
+        audit_first(view.reader.name, in_role(view.reader, "asks to send", f"{about} to {', '.join(targets)}"), SENDING)
         try:
             said = send_order(view.whole.inputs, order, _maker(view))
         except FallowError as error:
-            audit(view.reader.name, _did(view, "did not send", f"{about}: {error.message}"), SENDING)
+            audit(view.reader.name, in_role(view.reader, "did not send", f"{about}: {error.message}"), SENDING)
             raise
         for each in said:
             became = ENGLISH.translate(each.sentence)
-            audit(view.reader.name, _did(view, "sending", f"{about} to {each.target}: {became}"), SENDING)
+            audit(view.reader.name, in_role(view.reader, "sending", f"{about} to {each.target}: {became}"), SENDING)
         return SendingAnswer(_list(view, said))
 
     return _asked(source, search, carried_out)
@@ -161,13 +161,8 @@ def _require(view: View) -> None:
     try:
         view.reader.require(PLANNER)
     except NotAllowedError:
-        audit(view.reader.name, _did(view, "refused sending", "a report"), REFUSED)
+        audit(view.reader.name, in_role(view.reader, "refused sending", "a report"), REFUSED)
         raise
-
-
-def _did(view: View, what: str, about: str) -> str:
-    """In words for the audit log."""
-    return f"{what} as {view.reader.described}: {about}"
 
 
 def _order(view: View, targets: Sequence[str]) -> Order:

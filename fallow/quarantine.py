@@ -38,7 +38,7 @@ FAULTS = {
     "no_host": "lies in a folder whose name is not UTF-8",
     "no_date": "lies in a folder that is named for no date",
 }
-"""The kinds of fault, and what each says of a file: without its path, for readers of a report."""
+"""The kinds of fault, and what is said of a file after its name."""
 
 
 class Quarantine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from analytics.commands.actor import add_actor_argument
 from analytics.decide.actions import actor_name
 from analytics.decide.annotations import (
     ALL,
@@ -43,12 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if name == "list":
             verb.add_argument("--json", action="store_true", help="machine-readable")
             continue
-        verb.add_argument(
-            "--as",
-            dest="actor",
-            metavar="NAME",
-            help="who you are (default: your login name, which is recorded beside it)",
-        )
+        add_actor_argument(verb)
         if name == "remove":
             verb.add_argument("ids", nargs="+", metavar="ID", help="id of an annotation, as `list` prints it")
             continue

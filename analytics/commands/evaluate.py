@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from analytics.commands.actor import add_actor_argument
 from analytics.decide.actions import actor_name
 from analytics.decide.records import RuleRecord, save_records
 from analytics.evaluation.evaluate import Evaluation, evaluate
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--save", action="store_true",
         help="keep each rule's counts in the lake: later findings of a rule that was wrong too often are graded down",
     )  # fmt: skip
-    parser.add_argument("--as", dest="actor", metavar="NAME", help="who saves it (default: the login name)")
+    add_actor_argument(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="machine-readable")
     form.add_argument("--csv", action="store_true", help="one line per proportion, with its interval")

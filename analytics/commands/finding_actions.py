@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
+from analytics.commands.actor import add_actor_argument
 from analytics.decide.actions import Action, actor_name, actor_words, after_what_is_known, load_actions, record
 from analytics.decide.lifecycle import action_sentence, status_of
 from analytics.decide.review import review
@@ -50,12 +51,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         if name == "history":
             verb.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="machine-readable")
             continue
-        verb.add_argument(
-            "--as",
-            dest="actor",
-            metavar="NAME",
-            help="who you are (default: your login name, which is recorded beside it)",
-        )
+        add_actor_argument(verb)
         verb.add_argument("--force", action="store_true", help="accept an id that is not in this window")
         if name == "suppress":
             verb.add_argument("--reason", required=True, metavar="TEXT", help="why it is hidden")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
+from analytics.commands.actor import add_actor_argument
 from analytics.decide.actions import actor_name, load_actions, record
 from analytics.decide.asks import Ask, Asks, Basis, asks_of
 from analytics.decide.deadlines import Deadlines
@@ -63,13 +64,7 @@ def add_nudge_arguments(parser: argparse.ArgumentParser) -> None:
         default=False,
         help="also a nudge of today of which it is not known whether it arrived",
     )
-    parser.add_argument(
-        "--as",
-        dest="actor",
-        default=None,
-        metavar="NAME",
-        help="who you are (default: your login name, which is recorded beside it)",
-    )
+    add_actor_argument(parser)
 
 
 def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:

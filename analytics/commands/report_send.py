@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from analytics.commands.actor import add_actor_argument
 from analytics.commands.report_edition import add_edition_arguments, format_named, open_edition
 from analytics.delivery import due
 from analytics.delivery.content import edition_name
@@ -53,13 +54,7 @@ def add_send_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", default=False, help="say what would be sent, and send nothing"
     )
-    parser.add_argument(
-        "--as",
-        dest="actor",
-        default=None,
-        metavar="NAME",
-        help="who you are (default: your login name, which is recorded beside it)",
-    )
+    add_actor_argument(parser)
 
 
 def run_send(args: argparse.Namespace, clock: Clock | None = None, sleep: Callable[[float], None] = time.sleep) -> int:

@@ -60,7 +60,12 @@ def audit_first(who: str, did: str, event: str) -> None:
 def audit_export(reader: Reader, path: str, search: str) -> None:
     """Before somebody takes a file along; raises AuditError where that cannot be written, and then they get none."""
     asked = plain(f"{path}?{search}" if search else path, 500)
-    audit_first(reader.name, f"takes {asked} as {reader.described}", EXPORT)
+    audit_first(reader.name, in_role(reader, f"takes {asked}"), EXPORT)
+
+
+def in_role(reader: Reader, what: str, about: str = "") -> str:
+    """In words what somebody did, such as `ack as planner: F-0123456789`."""
+    return f"{what} as {reader.described}{about and ': '}{about}"
 
 
 def audit_stranger(address: str | None, did: str) -> None:
