@@ -57,7 +57,7 @@ class BriefLine:
 
 @dataclass(frozen=True)
 class Brief:
-    """What a chat shows: a title, the window, sentences, the costliest findings, and how many there are beside them."""
+    """What a chat shows: a title, the window, sentences, the first decisions or asks, and how many there are beside them."""
 
     title: str
     window: str

@@ -23,23 +23,11 @@ from fallow.clock import HOUR_MS
 
 _LISTED = 4
 _REASON_MOST = 200
-_APART = "efficiency"
-"""The category that has a table of its own: nothing there is to take back."""
 
 
 def by_cost(findings: Iterable[Finding]) -> list[Finding]:
     """The costliest first; those without a price last, by GPU time."""
     return sorted(findings, key=lambda each: (each.cost is None, -(each.cost or 0.0), -each.gpu_ms, each.finding_id))
-
-
-def to_act_on(report: Report) -> list[Finding]:
-    """The findings that are about GPUs to take back or to change: what can be taken back first, then by cost."""
-    return [finding for finding in report.findings if finding.category != _APART]
-
-
-def costliest(report: Report) -> list[Finding]:
-    """Those to act on, the costliest first."""
-    return by_cost(to_act_on(report))
 
 
 def ended(report: Report) -> list[Finding]:
