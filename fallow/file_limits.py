@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
@@ -15,19 +18,37 @@ MOST_FOOTER_BYTES = 16 << 20
 MOST_ROWS = 5_000_000
 MOST_COLUMNS = 1_000
 MOST_DECODED_BYTES = 2 << 30
-"""Of all columns, as the footer states it."""
+"""Of all columns, as the footer states it; and of all texts, which a footer states once however often they repeat."""
 
-_ALL_HOSTS_FACTOR = 8
+MOST_LISTED = 100_000_000
+"""Values in lists: 100 a GPU-hour are those of a day of 41,000 GPUs."""
+
+_ALL_HOSTS_ROWS, _ALL_HOSTS_BYTES = 8, 2
 """So many times as many rows and bytes has a file over all hosts."""
 
 
 def excess_of(facts: pq.FileMetaData, *, all_hosts: bool) -> str:
     """What a footer states that is beyond the limits, such as `200000000 rows, at most 5000000`; empty where nothing is."""
-    factor = _ALL_HOSTS_FACTOR if all_hosts else 1
-    decoded = sum(facts.row_group(number).total_byte_size for number in range(facts.num_row_groups))
+    if not 0 <= facts.num_columns <= MOST_COLUMNS:
+        return f"{facts.num_columns} columns, at most {MOST_COLUMNS}"
+    groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
+    lists = [number for number in range(facts.num_columns) if facts.schema.column(number).max_repetition_level]
+    decoded = sum(group.total_byte_size for group in groups)
+    listed = sum(group.column(number).num_values for group in groups for number in lists)
     stated = (
-        (facts.num_rows, MOST_ROWS * factor, "rows"),
-        (facts.num_columns, MOST_COLUMNS, "columns"),
-        (decoded, MOST_DECODED_BYTES * factor, "bytes when decoded"),
+        (facts.num_rows, MOST_ROWS * (_ALL_HOSTS_ROWS if all_hosts else 1), "rows"),
+        (decoded, MOST_DECODED_BYTES * (_ALL_HOSTS_BYTES if all_hosts else 1), "bytes when decoded"),
+        (listed, MOST_LISTED, "values in lists"),
     )
     return next((f"{number} {what}, at most {most}" for number, most, what in stated if not 0 <= number <= most), "")
+
+
+def excess_of_texts(data: pa.Table) -> str:
+    """The same of texts that were read as dictionaries: how long they are once each row has its own."""
+    length = sum(
+        pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices).cast(pa.int64())).as_py() or 0
+        for column in data.columns
+        if pa.types.is_dictionary(column.type) and pa.types.is_string(column.type.value_type)
+        for chunk in column.chunks
+    )
+    return f"{length} bytes of text, at most {MOST_DECODED_BYTES}" if length > MOST_DECODED_BYTES else ""

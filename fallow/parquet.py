@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from fallow import __version__
 from fallow.errors import LakeError, UnusableFileError
+from fallow.file_limits import excess_of_texts
 from fallow.lake import visible
 from fallow.parquet_files import (
     CHECKSUM_KEY,
@@ -26,6 +27,7 @@ from fallow.parquet_files import (
     each,
     metadata,
     open_file,
+    oversized,
     small_contents,
     unusable,
 )
@@ -172,11 +174,14 @@ def _usable(file: LakeFile, read_one: Callable[[LakeFile], pa.Table], on_unusabl
 
 
 def _read_one(file: LakeFile, table: Table, schema: pa.Schema) -> pa.Table:
-    opened = open_file(file, whole=file.size_bytes <= WHOLE_BYTES)
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    opened = open_file(file, whole=file.size_bytes <= WHOLE_BYTES, texts=texts)
     there = set(opened.schema_arrow.names) & set(table.names)
     _check_keys(file, table, there, schema)
     try:
         data = opened.read(columns=[name for name in schema.names if name in there])
+        if excess := excess_of_texts(data):
+            raise oversized(file, excess)
         return pa.table([_filled(field, data, file, table) for field in schema], schema=schema)
     except UNREADABLE as error:
         raise unusable(file, error) from error

@@ -30,7 +30,7 @@ from fallow.schema import SCHEMA_VERSION
 from fallow.stores.regular_files import NotRegularError, open_regular, read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from fallow.lake import LakeFile
 
@@ -84,28 +84,34 @@ def each(files: Iterable[LakeFile], read_one: Callable[[LakeFile], _Read]) -> li
         return list(pool.map(read_one, wanted))
 
 
-def open_file(file: LakeFile, *, whole: bool = False) -> pq.ParquetFile:
+def open_file(file: LakeFile, *, whole: bool = False, texts: Sequence[str] = ()) -> pq.ParquetFile:
     """The file, checked to be a regular one within the limits and of a schema version that this fallow knows.
 
-    With `whole`, all of it is read, and compared with its checksum where it has one. Raises UnusableFileError,
+    With `whole`, all of it is read, and compared with its checksum where it has one. The columns `texts` are read as
+    dictionaries, in which a text that repeats is there once. Raises UnusableFileError,
     SchemaVersionError and VanishedFileError.
     """
     if file.size_bytes > MOST_BYTES:
-        raise _oversized(file, f"{file.size_bytes} bytes, at most {MOST_BYTES}")
+        raise oversized(file, f"{file.size_bytes} bytes, at most {MOST_BYTES}")
     try:
         source = _source(file)
         if isinstance(source, io.FileIO):  # another file may have taken the name since it was listed
             whole = whole and os.fstat(source.fileno()).st_size <= WHOLE_BYTES
         content = source.read() if whole else b""
         _check_footer_size(file, content[-_TAIL_BYTES:] if whole else _tail(source))
-        opened = pq.ParquetFile(pa.BufferReader(content) if whole else source)
+        readable = pa.BufferReader(content) if whole else source
+        opened = pq.ParquetFile(readable)
+        if repeating := [
+            each.name for each in opened.schema_arrow if each.name in texts and pa.types.is_string(each.type)
+        ]:
+            opened = pq.ParquetFile(readable, metadata=opened.metadata, read_dictionary=repeating)
         facts = opened.metadata.metadata or {}
         version = int(facts.get(VERSION_KEY.encode(), b"1"))
     except UNREADABLE as error:
         raise unusable(file, error) from error
     _check_version(file, version)
     if excess := excess_of(opened.metadata, all_hosts=not file.host):
-        raise _oversized(file, excess)
+        raise oversized(file, excess)
     if whole:
         _check_sum(file, content, facts.get(CHECKSUM_KEY.encode()))
     return opened
@@ -124,7 +130,7 @@ def _tail(source: BinaryIO) -> bytes:
 def _check_footer_size(file: LakeFile, tail: bytes) -> None:
     footer_bytes = int.from_bytes(tail[:4], "little")
     if tail.endswith(_MAGIC) and MOST_FOOTER_BYTES < footer_bytes < file.size_bytes:
-        raise _oversized(file, f"{footer_bytes} bytes of footer, at most {MOST_FOOTER_BYTES}")
+        raise oversized(file, f"{footer_bytes} bytes of footer, at most {MOST_FOOTER_BYTES}")
 
 
 def check(file: LakeFile, content: bytes, facts: Mapping[str, str]) -> None:
@@ -211,7 +217,7 @@ def unusable(file: LakeFile, error: Exception) -> LakeError:
     return UnreadableFileError(what, "check the disk or the mount that it is on")
 
 
-def _oversized(file: LakeFile, excess: str) -> OversizedFileError:
+def oversized(file: LakeFile, excess: str) -> OversizedFileError:
     return OversizedFileError(f"{file.url} is larger than any file of a lake: {excess}", "move it out of the lake")
 
 

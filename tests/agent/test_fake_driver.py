@@ -54,7 +54,11 @@ def test_two_compilations_at_once_agree(tmp_path: Path) -> None:
         first, second = pool.map(library_folder, [tmp_path, tmp_path])
 
     assert first == second
-    assert sorted(path.name for path in first.iterdir()) == ["libfakeclock.so", "libnvidia-ml.so.1"]
+    assert sorted(path.name for path in first.iterdir()) == [
+        "libfakeclock.so",
+        "libfaultyfiles.so",
+        "libnvidia-ml.so.1",
+    ]
 
 
 def test_no_compiler_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

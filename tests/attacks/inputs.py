@@ -34,7 +34,8 @@ for name in {run[0] for run in runs}:
 for run in runs:
     begun = time.process_time()
     code = main(run)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # not ru_maxrss, which begins with that of the process that started this one
+    [peak] = [int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")]
     print(json.dumps(["tried", code, time.process_time() - begun, peak]), file=sys.stderr, flush=True)
 """
 

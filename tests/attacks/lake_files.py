@@ -119,11 +119,20 @@ def _dangling_link(path: Path) -> None:
 
 def _nulls(tens_of_millions: int, path: Path) -> None:
     """200 million of them are 1 MB."""
-    _write(
-        path,
-        pa.table({"time": pa.nulls(1, pa.timestamp("ms", tz="UTC")), "gpu": pa.nulls(1, pa.string())}),
-        tens_of_millions,
-    )
+    nulls = {"time": pa.timestamp("ms", tz="UTC"), "gpu": pa.string()}
+    _write(path, pa.table({name: pa.nulls(10_000_000, kind) for name, kind in nulls.items()}), tens_of_millions)
+
+
+def _texts(path: Path) -> None:
+    """Three million times the same 2,000 letters: 6 GB in some kilobytes, of which a footer states the kilobytes."""
+    name = pa.DictionaryArray.from_arrays(pa.array([0] * 300_000, pa.int32()), ["x" * 2_000])
+    _write(path, pa.table({"time": pa.repeat(pa.scalar(0, pa.timestamp("ms", tz="UTC")), 300_000), "gpu": name}), 10)
+
+
+def _lists(path: Path) -> None:
+    """120 million zeros in the lists of four rows: some kilobytes."""
+    values = pa.repeat(pa.scalar(0, pa.int32()), 30_000_000)
+    _write(path, pa.table({"gpu_util_ms": pa.ListArray.from_arrays([0, 30_000_000], values)}), 4)
 
 
 def _columns(path: Path) -> None:
@@ -138,17 +147,12 @@ def _no_key(path: Path) -> None:
     _write(path, pq.read_table(path, partitioning=None).drop_columns(["gpu"]))
 
 
-def _write(path: Path, data: pa.Table, tens_of_millions: int = 0) -> None:
-    """The table as a file; with `tens_of_millions`, so many rows of nulls in row groups of ten million."""
+def _write(path: Path, data: pa.Table, times: int = 1) -> None:
+    """The table as a file, in so many row groups that are the same."""
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, data.schema, compression="zstd") as writer:
-        million = (
-            pa.table([pa.nulls(10_000_000, field.type) for field in data.schema], schema=data.schema)
-            if tens_of_millions
-            else data
-        )
-        for _ in range(tens_of_millions or 1):
-            writer.write_table(million)
+        for _ in range(times):
+            writer.write_table(data, row_group_size=data.num_rows)
     path.write_bytes(sink.getvalue())
 
 
@@ -165,6 +169,8 @@ FILE_FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "dangling link": (_dangling_link, "not_regular"),
     "10 million nulls": (partial(_nulls, 1), "too_large"),
     "200 million nulls": (partial(_nulls, 20), "too_large"),
+    "3 million long texts": (_texts, "too_large"),
+    "120 million values in lists": (_lists, "too_large"),
     "5,000 columns": (_columns, "too_large"),
     "other types": (_other_types, "broken"),
     "without a key": (_no_key, "broken"),
