@@ -10,6 +10,7 @@ def add_actor_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--as",
         dest="actor",
+        default=None,  # also where a parser leaves out what is not given
         metavar="NAME",
         help="who you are (default: your login name, which is recorded beside it)",
     )
