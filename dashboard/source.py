@@ -60,6 +60,9 @@ _REST_S, _LONGEST_REST_S = 30.0, 600.0
 _REST_SHARE = 10
 """Between two readings of the lake at least this many times what the last one took: they are for the readers, who come first."""
 
+_TOO_LONG_S = 1200.0
+"""Longer than five thousand GPUs take with all that is warmed. A network file system may wait for its server for ever."""
+
 _STILL_ASKED_MS = 3_600_000
 _WARMED = 12
 """Of what was asked for in the last hour, so much is made of a new version before anybody sees it."""
@@ -74,6 +77,10 @@ _MOVED = Problem(
     tr("The files of the lake are being put together at this moment."),
     tr("The page comes by itself as soon as they are read again."),
     is_passing=True,
+)
+_NO_END = Problem(
+    tr("The lake has been read for more than twenty minutes, and this has not ended."),
+    tr("Look whether the disk or the mount that it is on answers."),
 )
 LATE = Problem(
     tr("This takes longer than usual, and goes on being made."),
@@ -110,6 +117,7 @@ class LakeSource:
         self._waiting = threading.BoundedSemaphore(_WAITING)
         self._of_lake: Problem | None = None
         self._of_actions: Problem | None = None
+        self._reading_since_s: float | None = None
 
     def look(self, query: Query, reader: Reader) -> View | Problem:
         """What the query asks for, as far as the reader may see it, or what stands in its way."""
@@ -153,7 +161,9 @@ class LakeSource:
     @property
     def stale_because(self) -> Problem | None:
         """Why there is no newer version than the one that is shown; None where it is the newest."""
-        return self._of_lake or self._of_actions
+        since_s = self._reading_since_s
+        is_endless = since_s is not None and self._clock.monotonic_s() - since_s > _TOO_LONG_S
+        return self._of_lake or self._of_actions or (_NO_END if is_endless else None)
 
     @property
     def settings(self) -> Config | None:
@@ -213,6 +223,7 @@ class LakeSource:
             rest_s = min(max(least_s, _REST_SHARE * (time.monotonic() - before)), _LONGEST_REST_S)
 
     def _refresh(self) -> None:
+        self._reading_since_s = self._clock.monotonic_s()
         try:
             for attempt in range(_ATTEMPTS):
                 try:
@@ -231,6 +242,8 @@ class LakeSource:
             self._of_lake = Problem(tr("Something went wrong that fallow did not foresee."), tr("The log says more."))
             if self._generation is None:
                 raise
+        finally:
+            self._reading_since_s = None
 
     def _read(self) -> None:
         """The lake as it is now, if its data have changed."""

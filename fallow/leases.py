@@ -168,6 +168,8 @@ class _Queue:
         now_s = self.clock.now_s()
         seen = {}
         for stored in list(self._lake.store.list(self.folder)):
+            if stored.fault:  # a folder or a pipe is nobody's ticket
+                continue
             version, since_s = self._seen.get(stored.key, ("", now_s))
             since_s = since_s if version == stored.version else now_s
             if now_s - since_s >= self.times.expiry_s or _Ticket.read(stored.key).is_dead:

@@ -142,6 +142,11 @@ class LocalStore:
     def put(self, key: str, data: bytes) -> None:
         """Writes a hidden file beside the target, makes it durable and gives it its name in one step."""
         target = Path(self.root, key)
+        folder = key.rpartition("/")[0]
+        if instead := self._instead_of_folder(folder):
+            raise LakeError(
+                f"cannot write {target}: {self.root}/{folder} is or lies in {instead}", "move it out of the lake"
+            )
         partial = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
         try:
             folder_mode = self._folder_mode()

@@ -58,6 +58,17 @@ def test_files_grant_nothing_that_the_lakes_folder_does_not(lake: Lake, root: in
     assert (stat.S_IMODE(put.parent.stat().st_mode), stat.S_IMODE(put.stat().st_mode)) == (folder, file)
 
 
+@pytest.mark.parametrize("folder", ["gpu", "gpu/date=2026-11-20", "gpu/date=2026-11-20/host=gn001"])
+def test_a_folder_that_is_a_link_is_not_written_to(lake: Lake, tmp_path: Path, folder: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "date=2026-11-20" / "host=gn001").mkdir(parents=True)
+    Path(lake.root, folder).parent.mkdir(parents=True)
+    Path(lake.root, folder).symlink_to(elsewhere)
+    with pytest.raises(LakeError, match="is or lies in a link, which is not followed"):
+        lake.put(a_file(0, 9), b"rows")
+    assert not [path for path in elsewhere.rglob("*") if path.is_file()]
+
+
 def test_only_a_file_that_is_there_whole_is_confirmed(lake: Lake) -> None:
     put = lake.put(a_file(0, 9), b"rows")
     lake.confirm(put, b"rows")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -98,6 +99,14 @@ def test_what_is_no_ticket_expires_like_one(lake: Lake, name: str) -> None:
     put_ticket(lake, name=name)
     with leased(lake, "x", "a test", clock=StillClock(), tell=lambda _: None):
         assert name not in tickets(lake)
+
+
+def test_a_folder_or_a_pipe_among_the_tickets_keeps_nobody_waiting(lake: Lake) -> None:
+    Path(lake.root, FOLDER, "x", "folder.parquet").mkdir(parents=True)
+    os.mkfifo(Path(lake.root, FOLDER, "x", "pipe"))
+    clock = StillClock()
+    with leased(lake, "x", "a test", clock=clock):
+        assert clock.at_s == 0
 
 
 def test_a_tickets_name_does_nothing_to_a_terminal(lake: Lake) -> None:

@@ -16,12 +16,14 @@ from dashboard.access.people import ADMIN, VIEWER, Reader
 from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import Problem, View
-from fallow.clock import HOUR_MS
+from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.lake import Lake, LakeFile
 from tests.dashboard.conftest import UNTIL_MS, inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from analytics.window import Inputs
 
 ADA = Reader("ada", ADMIN)
 
@@ -176,6 +178,35 @@ def test_a_lake_that_went_away_leaves_what_was_read_of_it_and_says_so(own_lake: 
     source.refresh()
     assert source.stale_because is None
     assert viewed(source).report is first.report
+
+
+def test_a_reading_without_an_end_is_said(own_lake: Lake) -> None:
+    begun, hangs = threading.Event(), threading.Event()
+    clock, is_hung = Hands(), False
+
+    def open_inputs() -> Inputs:
+        if is_hung:
+            begun.set()
+            hangs.wait(timeout=60)
+        return inputs_of(own_lake)
+
+    source = LakeSource(open_inputs, clock)
+    first = viewed(source)
+    is_hung = True
+    reading = threading.Thread(target=source.refresh)
+    reading.start()
+    try:
+        assert begun.wait(timeout=60)
+        clock.time_ms += 20 * MINUTE_MS
+        assert source.stale_because is None
+        clock.time_ms += 1
+        assert source.stale_because is not None
+        assert "has not ended" in source.stale_because.message
+        assert viewed(source).report is first.report
+    finally:
+        hangs.set()
+        reading.join()
+    assert source.stale_because is None
 
 
 def test_an_action_that_cannot_be_read_leaves_what_was_read_and_says_so(own_lake: Lake) -> None:
