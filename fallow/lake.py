@@ -183,6 +183,14 @@ class Lake:
         self.store.delete(file.key)
 
 
+class SameLake(Lake):
+    """Another lake and what is noted about it, for a writer that does more when it puts and deletes."""
+
+    def __init__(self, lake: Lake) -> None:
+        super().__init__(lake.store)
+        vars(self).update(vars(lake))
+
+
 @functools.lru_cache(maxsize=16_384)
 def _host(quoted: str | None) -> str | None:
     """The host that a folder is named for; None where that is not UTF-8."""

@@ -27,7 +27,7 @@ from urllib.parse import quote, unquote
 
 from fallow.clock import SystemClock, format_duration, format_ms
 from fallow.errors import LakeError
-from fallow.lake import Lake, LakeFile
+from fallow.lake import Lake, LakeFile, SameLake
 from fallow.os_user import os_user
 from fallow.output import say
 from fallow.outside_text import plain
@@ -236,10 +236,9 @@ class _Lease:
             thread.join()
 
 
-class _LeasedLake(Lake):
+class _LeasedLake(SameLake):
     def __init__(self, lake: Lake, lease: _Lease) -> None:
-        super().__init__(lake.store)
-        vars(self).update(vars(lake))  # what is noted about the lake is noted once
+        super().__init__(lake)
         self._lease = lease
 
     def put(self, file: LakeFile, data: bytes) -> LakeFile:

@@ -21,7 +21,6 @@ from fallow.parquet_files import (
     CHECKSUM_KEY,
     UNREADABLE,
     VERSION_KEY,
-    WHOLE_BYTES,
     broken,
     check,
     each,
@@ -32,6 +31,7 @@ from fallow.parquet_files import (
     unusable,
 )
 from fallow.schema import SCHEMA_VERSION, Column, Table, Type
+from fallow.stores.model import WHOLE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -27,6 +27,7 @@ from fallow.errors import (
 from fallow.file_limits import MOST_BYTES, MOST_FOOTER_BYTES, excess_of
 from fallow.os_user import effective_user
 from fallow.schema import SCHEMA_VERSION
+from fallow.stores.model import WHOLE_BYTES
 from fallow.stores.regular_files import NotRegularError, open_regular, read_regular
 
 if TYPE_CHECKING:
@@ -43,9 +44,6 @@ CHECKSUM_KEY = "fallow_crc32"
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 4 + len(_MAGIC)
 """What ends a file: the length of the footer before it, and the magic bytes."""
-
-WHOLE_BYTES = 8 << 20
-"""Files up to this size are held in memory whole; of larger ones only what is decoded."""
 
 _REQUESTS = 8
 """Files of an object store that are fetched at a time: each at most a few MB in memory before it is decoded."""

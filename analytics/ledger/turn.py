@@ -10,7 +10,7 @@ from typing import Self
 
 from analytics.ledger.manifest import DERIVED
 from fallow import schema
-from fallow.lake import Lake, LakeFile
+from fallow.lake import Lake, LakeFile, SameLake
 from fallow.leases import DEFAULT_TIMES, leased
 from fallow.output import say
 
@@ -24,15 +24,14 @@ class KeptMeanwhile(Exception):  # noqa: N818  # nothing is wrong
     """Another command has kept other tables since this one looked: look again. This one has the turn by now."""
 
 
-class TurnToKeep(Lake):
+class TurnToKeep(SameLake):
     """The lake as its derived tables are kept by one command at a time; what was read is compared when the turn comes.
 
     `put` and `delete` raise KeptMeanwhile, and LakeError as `leased` does.
     """
 
     def __init__(self, lake: Lake, tell: Callable[[str], None] = say) -> None:
-        super().__init__(lake.store)
-        vars(self).update(vars(lake))  # what is noted about the lake is noted once
+        super().__init__(lake)
         self._tell = tell
         self._leases = ExitStack()
         self._mine: Lake | None = None

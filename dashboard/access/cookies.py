@@ -48,22 +48,18 @@ class Cookie:
             self._name(request, part),
             str(self._seal.dumps([self._clock.now_ms(), content])),
             max_age=max(self._lasts_ms // SECOND_MS, 1),
-            path="/",
-            secure=not is_loopback(request.host),
-            httponly=True,
-            samesite="Lax",
+            **_attributes(request),
         )
 
     def drop(self, response: Response, request: Request, part: str = "") -> None:
-        response.delete_cookie(
-            self._name(request, part),
-            path="/",
-            secure=not is_loopback(request.host),
-            httponly=True,
-            samesite="Lax",
-        )
+        response.delete_cookie(self._name(request, part), **_attributes(request))
 
     def _name(self, request: Request, part: str) -> str:
         # browsers accept `__Host-` only over TLS and from this very host: no other host can set it
         prefix = "" if is_loopback(request.host) else "__Host-"
         return f"{prefix}fallow-{self._kind}{part and '-'}{part}"
+
+
+def _attributes(request: Request) -> dict[str, Any]:
+    """What a browser compares before it replaces a cookie: the same when it is set and when it is dropped."""
+    return {"path": "/", "secure": not is_loopback(request.host), "httponly": True, "samesite": "Lax"}

@@ -15,6 +15,10 @@ NOT_PERMITTED = "-unreadable"
 """Ends the version of a file that this process may not read."""
 
 
+WHOLE_BYTES = 8 << 20
+"""Files up to this size are fetched by one request and held in memory whole; of larger ones only what is decoded."""
+
+
 @dataclass(frozen=True)
 class Stored:
     """One file in a store: its key (the path below the store's root, with `/`), its size and its version.

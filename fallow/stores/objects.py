@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from fallow import __version__
 from fallow.errors import LakeError, UsageError
 from fallow.stores.faults import guarded
-from fallow.stores.model import Stored, not_kept
+from fallow.stores.model import WHOLE_BYTES, Stored, not_kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +33,6 @@ REQUEST_TIMEOUT_S = 60
 RETRIES = 4
 RETRY_WITHIN_S = 30
 """A request that failed is sent again after 0.2 to 5 s, but no more once so long has passed since the first time."""
-
-WHOLE_BYTES = 8 << 20
-"""Files up to this size are fetched by one request; of larger ones only what is read."""
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}")
 _PLAIN_HTTP = {"s3": "AWS_ALLOW_HTTP", "gs": "GOOGLE_ALLOW_HTTP", "az": "AZURE_ALLOW_HTTP"}
