@@ -49,14 +49,14 @@ test:
 	step 'format' $(BIN)/ruff format --check .; \
 	step 'types' $(BIN)/mypy; \
 	step 'import contracts' $(BIN)/lint-imports; \
-	step 'tests' $(PYTEST) -m 'not long' $(PYTEST_ARGS); \
+	step 'tests' $(PYTEST) -m 'not long and not hypothesis' $(PYTEST_ARGS); \
 	printf '\nAll checks passed in %s s\n' $$(($$(date +%s) - start))
 
 # with `make test` every case once
 test-all:
 	@start=$$(date +%s); set -e; $(INSTALL); $(STEP); $(TEMPORARY); \
-	step 'long tests' $(PYTEST) -m long $(PYTEST_ARGS); \
-	step 'fuzz' $(PYTEST) -m hypothesis --hypothesis-profile=more $(PYTEST_ARGS); \
+	step 'long tests' $(PYTEST) -m 'long and not hypothesis' $(PYTEST_ARGS); \
+	step 'properties' $(PYTEST) -m hypothesis --hypothesis-profile=more $(PYTEST_ARGS); \
 	step 'wheel' $(BIN)/python tests/wheel/check.py; \
 	step 'known vulnerabilities' requirements/audit.sh; \
 	printf '\nAll checks passed in %s s\n' $$(($$(date +%s) - start))

@@ -45,6 +45,7 @@ def drawn(view: View, section: Section | None, **places: Any) -> Any:
     return json.loads(json.dumps(section_panel(view, LIGHT, section, **places), cls=PlotlyJSONEncoder))
 
 
+@pytest.mark.long
 def test_demand_is_bounded_by_what_there_is(planned: Planned) -> None:
     hours = gpus_by_hour(planned.view(WEEK))
     assert hours.height == 7 * 24

@@ -200,6 +200,7 @@ def test_a_team_is_shown_its_own_people_and_time_only(teams: Teams) -> None:
     assert set(told["gpus"]) == set(view.part.inside.stretches["gpu"])
 
 
+@pytest.mark.long
 def test_four_weeks_of_hours_are_no_odd_week(tmp_path: Path) -> None:
     lake = Lake.at(str(tmp_path / "lake"))
     write_fleet(lake, SimulatedFleet(until_ms=UNTIL_MS, gpus=2, days=29, seed=3, interval_ms=HOUR_MS))

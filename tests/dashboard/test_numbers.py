@@ -31,9 +31,13 @@ QUESTIONS = (
     Question("a team", {"team": "vision"}),
     Question("a team in a pool", {**DAYS.asked, "team": "language", "pool": "train"}),
 )
-EACH = pytest.mark.parametrize("asked", QUESTIONS, ids=lambda each: each.name)
+QUICK = ("everything", "a day that was not seen whole", "a team in a pool")
+"""Questions of `make test`; `make test-all` asks the others."""
+
+ASKED = [pytest.param(each, id=each.name, marks=() if each.name in QUICK else pytest.mark.long) for each in QUESTIONS]
+EACH = pytest.mark.parametrize("asked", ASKED)
 OF_GPUS = pytest.mark.parametrize(
-    "asked", [each for each in QUESTIONS if not each.is_personal], ids=lambda each: each.name
+    "asked", [each for each, question in zip(ASKED, QUESTIONS, strict=True) if not question.is_personal]
 )
 _WASTE = {
     "free": "GPUs without any user",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+pytestmark = pytest.mark.long
+
 DAYS = Question("three days", {"since": "2025-11-17", "until": "2025-11-19"})
 QUESTIONS = (
     DAYS,

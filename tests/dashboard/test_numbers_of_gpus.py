@@ -12,6 +12,8 @@ from tests.dashboard.shown import Shown, Site, priced_site
 from tests.dashboard.test_numbers import DAYS, LONG, OF_GPUS, day, moment
 from tests.dashboard.told import GIVEN, UNUSED, Question, Spent, percent, share, written
 
+pytestmark = pytest.mark.long
+
 POOL = Question("a pool", {**DAYS.asked, "pool": "train"})
 TEAM = Question("a team", {"team": "vision"})
 

@@ -15,6 +15,8 @@ from tests.dashboard.told import GIVEN, UNKNOWN, Question, Spent, money, percent
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+pytestmark = pytest.mark.long
+
 LONG = Question("everything")
 DAYS = Question("three days", {"since": "2025-11-17", "until": "2025-11-19"})
 POOL = Question("a pool", {**DAYS.asked, "pool": "train"})

@@ -54,7 +54,14 @@ def command(site: Site, tmp_path: Path, form: str, *arguments: str) -> bytes:
     return target.read_bytes()
 
 
-@pytest.mark.parametrize("form", [each.name for each in FORMATS if each.name != "pdf"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(each.name, marks=() if each.name == "json" else pytest.mark.long)
+        for each in FORMATS
+        if each.name != "pdf"
+    ],
+)
 def test_a_download_is_what_the_command_writes(site: Site, tmp_path: Path, form: str) -> None:
     answer = site.client().get(f"/report/download/{form}?start={WEEK}&lang=fr&pool=train")
     assert answer.status_code == 200
@@ -63,6 +70,7 @@ def test_a_download_is_what_the_command_writes(site: Site, tmp_path: Path, form:
     assert f"fallow-{WEEK}-pool=train-fr{suffix}" in answer.headers["Content-Disposition"]
 
 
+@pytest.mark.long
 def test_the_pdf_is_one(site: Site) -> None:
     answer = site.client().get(f"/report/download/pdf?start={WEEK}")
     assert answer.data[:5] == b"%PDF-"

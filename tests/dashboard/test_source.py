@@ -77,6 +77,7 @@ def test_a_new_file_gives_a_new_view_when_the_lake_is_read_again(own_lake: Lake)
     assert source.version() == second.version != version == first.version
 
 
+@pytest.mark.long
 def test_a_lake_that_is_followed_shows_what_comes_until_it_is_followed_no_more(own_lake: Lake) -> None:
     source = LakeSource(lambda: inputs_of(own_lake), Hands())
     end = source.follow(rest_s=0.01)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_the_process_that_starts_the_others_has_no_threads_that_a_fork_would_lose(fleet_lake: Lake) -> None:
     with serving("dashboard", "--lake", fleet_lake.root, "--port", "0") as (server, address):

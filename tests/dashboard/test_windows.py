@@ -47,7 +47,7 @@ def told(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize(("span", "days"), [("7d", 7), ("24h", 1), ("3d", 3)])
+@pytest.mark.parametrize(("span", "days"), [("7d", 7), pytest.param("24h", 1, marks=pytest.mark.long)])
 def test_a_span_ends_with_the_data_everywhere(ended: Lake, span: str, days: int) -> None:
     since_ms = ms(END) - days * DAY_MS
     view = view_of(ended, span=span)

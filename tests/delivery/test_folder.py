@@ -65,6 +65,7 @@ def test_a_long_name_keeps_its_language_and_its_suffix(tmp_path: Path) -> None:
     assert all(len(path.name) <= 120 for path in files)
 
 
+@pytest.mark.long
 def test_an_object_store(s3: S3) -> None:  # noqa: F811  # the fixture
     [target] = parse_targets([s3.location])
     assert FolderChannel(target).send(example_message(), DELIVERY, T0) == DeliveryOutcome(SENT, "2 files")
@@ -72,6 +73,7 @@ def test_an_object_store(s3: S3) -> None:  # noqa: F811  # the fixture
         assert objects.read(f"{s3.location}/2026-W46/{part.name}") == part.data
 
 
+@pytest.mark.long
 def test_an_object_store_that_is_away(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811  # the fixture
     s3.apply(monkeypatch, AWS_SECRET_ACCESS_KEY="hush-hush")  # noqa: S106  # a wrong one
     [target] = parse_targets([s3.location])

@@ -116,6 +116,7 @@ def test_what_fails_before_the_last_byte_did_not_arrive(
     assert mailbox.mails == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("answer", [DROP, HANG])
 def test_what_ends_between_the_last_byte_and_the_answer_is_not_known(mailbox: Mailbox, answer: str) -> None:
     mailbox.to_message = [answer]

@@ -97,6 +97,7 @@ def test_who_asks_for_too_long_is_asked_in_the_next_run(receiver: Receiver, hand
     assert hands.slept_s == [40.0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("answer", [DROP, HANG, DRIP, 504], ids=["drops", "hangs", "drips", "gateway"])
 def test_who_may_have_got_it_is_not_asked_again(receiver: Receiver, hands: Hands, answer: int) -> None:
     receiver.answers = [answer]

@@ -31,6 +31,7 @@ def test_every_rule_has_true_cases_and_as_many_look_alikes() -> None:
     assert {rule for rule in judged if no[rule] < yes[rule]} == set()
 
 
+@pytest.mark.long
 def test_a_tiny_fleet_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FALLOW_LEDGER_WORKERS", "1")
     found = summed([judge(1, tmp_path, ((half_used_gang, 1), (orphan, 1), (never_used, 1)))])

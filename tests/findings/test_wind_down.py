@@ -51,7 +51,7 @@ def test_a_gap_longer_than_a_weekend(lake: Lake, days: float, *, fires: bool) ->
         assert each.notes == ()
 
 
-@pytest.mark.parametrize("idle_days", [4, 14, 33])
+@pytest.mark.parametrize("idle_days", [4, 14, pytest.param(33, marks=pytest.mark.long)])
 @pytest.mark.parametrize("at_weekends", [True, False])
 def test_it_stays_while_the_gpus_stay_idle(lake: Lake, idle_days: float, *, at_weekends: bool) -> None:
     """Bob trained day and night, without a pause to compare with, and has not come back since."""

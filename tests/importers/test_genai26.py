@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 TRACES = Path(__file__).resolve().parents[2].parent / "shared" / "traces" / "genai26"
 
-pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason="the trace genai26 is not there (its licence keeps it out)")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not TRACES.is_dir(), reason="the trace genai26 is not there (its licence keeps it out)"),
+]
 
 FIGURES = """
 select count(gpu_util_pct) as duty,

@@ -149,6 +149,7 @@ class Dying(LocalStore):
         self.left -= 1
 
 
+@pytest.mark.long
 def test_a_crash_at_any_moment_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     old = [*some(5, MIDNIGHT - 20_000), *some(2, MIDNIGHT + 600_000)]
     new = [*some(40, MIDNIGHT - 100_000, value=7.0), ("b", MIDNIGHT + 5, {"gpu_util_pct": 0.0})]

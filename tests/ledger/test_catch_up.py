@@ -317,6 +317,7 @@ class Cut:
         return call
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), LakeError("full")])
 def test_dying_while_catching_up_never_leaves_a_mixture(

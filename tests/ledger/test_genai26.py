@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 TRACES = REPOSITORY.parent / "shared" / "traces" / "genai26"
 
-pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason="the trace genai26 is not there (its licence keeps it out)")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not TRACES.is_dir(), reason="the trace genai26 is not there (its licence keeps it out)"),
+]
 
 STATES = ("unknown", "unavailable", "free", "reserved", "held", "low", "active")
 

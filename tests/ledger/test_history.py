@@ -61,6 +61,7 @@ def history_ms(lake: Lake) -> int:
     return history_start_ms(inputs_of(lake).window) or 0
 
 
+@pytest.mark.long
 def test_days_outside_the_window_and_its_history_are_never_opened(lake: Lake) -> None:
     inputs = inputs_of(lake)
     built = load_window_ledger(inputs)  # of all of the lake: nothing is kept yet

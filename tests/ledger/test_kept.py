@@ -275,6 +275,7 @@ def interruptions(lake: Lake, monkeypatch: pytest.MonkeyPatch, every: int) -> It
             return
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("kept_before", "wider"), [(False, False), (True, True)])
 def test_dying_while_keeping_never_leaves_a_mixture(

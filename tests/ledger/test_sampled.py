@@ -39,6 +39,7 @@ def seen(recording: tuple[Load, ...], tmp_path_factory: pytest.TempPathFactory) 
     return {view.name: look(recording, view, tmp_path_factory.mktemp("lake")) for view in VIEWS}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
 def test_held_and_idle_time_of_a_recording_lie_inside_the_stated_bounds(seen: dict[str, Seen], view: View) -> None:
     assert seen[view.name].holds, seen[view.name]

@@ -42,8 +42,16 @@ def odd(lake: Lake, name: str) -> Lake:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_markdown_stays_the_document_that_it_is(lake: Lake, report: Callable[..., Outcome], name: str) -> None:
-    plain_lines = report(odd(lake, name), "--format", "md").out.splitlines()
+def test_a_report_stays_one_in_every_form(lake: Lake, report: Callable[..., Outcome], name: str) -> None:
+    odd(lake, name)
+    check_markdown(report(lake, "--format", "md").out.splitlines())
+    check_text(report(lake).out.splitlines())
+    content = json.loads(report(lake, "--format", "json").out)
+    assert content["findings"][0]["holder"] == name
+    assert list(content["by"]["pool"]) == [name]
+
+
+def check_markdown(plain_lines: list[str]) -> None:
     assert [line for line in plain_lines if line.startswith("#") and not line.startswith("#### ")] == HEADINGS
     assert len(plain_finding(plain_lines)) == 1
     tables = [line for line in plain_lines if line.startswith("|")]
@@ -78,10 +86,8 @@ def outside_code(lines: list[str]) -> list[str]:
     return [spans.sub("", line) for line in lines]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_text_columns_stay_in_their_places(lake: Lake, report: Callable[..., Outcome], name: str) -> None:
-    out = report(odd(lake, name)).out
-    lines = out.splitlines()
+def check_text(lines: list[str]) -> None:
+    """Columns stay in their places."""
     assert all(line.isprintable() for line in lines)
     for section, word, figures in (
         ("WHAT USERS WERE GIVEN", "held idle", "2.0 0.0 0.0 2.0 0.0 0.0 %"),
@@ -94,13 +100,6 @@ def test_text_columns_stay_in_their_places(lake: Lake, report: Callable[..., Out
         assert " ".join(row.split()).endswith(f" {figures}")
     wide = [line for line in lines if len(line) > 100 and not line.startswith("    next ")]
     assert wide == []
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_json_keeps_every_name_whole(lake: Lake, report: Callable[..., Outcome], name: str) -> None:
-    content = json.loads(report(odd(lake, name), "--format", "json").out)
-    assert content["findings"][0]["holder"] == name
-    assert list(content["by"]["pool"]) == [name]
 
 
 @pytest.mark.parametrize("text", ["a", "`a`", "``", "a `b` ``c``", "`"])
