@@ -167,7 +167,9 @@ class LocalStore:
                 raise
             raise LakeError(
                 f"cannot write {target}: {error.strerror}",
-                "check that the lake is a folder with space that this user may write",
+                "move it out of the lake"
+                if isinstance(error, IsADirectoryError)
+                else "check that the lake is a folder with space that this user may write",
             ) from error
 
     def _folder_mode(self) -> int:

@@ -79,6 +79,28 @@ def test_the_whole_lake_is_checked_and_all_is_well(lake: Lake) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{8 * 2 + 4} files, none left out\n", "")
 
 
+@pytest.mark.parametrize("place", ["hourly", "hourly/date=2026-11-20/0-0.parquet"])
+def test_what_has_the_place_of_a_derived_file_is_named_by_the_check_too(lake: Lake, place: str) -> None:
+    path = Path(lake.root, place)
+    path.mkdir(parents=True)
+    if place == "hourly":
+        path.rmdir()
+        path.write_text("no folder")
+    done = run_in_process("ledger", "--lake", lake.root)
+    assert (done.returncode, "(`fallow lake check` says more)" in done.stderr) == (0, True)
+    assert f"cannot write {path}" in done.stderr or f"{path} is or lies in a file" in done.stderr
+    assert "move it out of the lake" in done.stderr
+    done = run_in_process("lake", "check", "--lake", lake.root)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "20 files, 1 left out")
+    assert str(path) in done.stdout
+
+
+def test_a_name_cannot_forge_what_the_check_says(lake: Lake) -> None:
+    victim(lake).rename(victim(lake).with_name("x\n20 files, none left out\n.parquet"))
+    done = run_in_process("lake", "check", "--lake", lake.root)
+    assert (done.returncode, len(done.stdout.splitlines())) == (1, 2)
+
+
 @pytest.mark.parametrize("table", ["process", "device"])
 def test_a_bad_file_of_another_table_costs_what_it_says(lake: Lake, table: str) -> None:
     victim(lake, table).write_bytes(b"PAR1")
