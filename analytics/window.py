@@ -171,9 +171,9 @@ def load_window_ledger(
     return WindowLedger(whole, inside, summary, end_ms, floors, window, None if asked is None else newest_ms)
 
 
-def say_left_out(inputs: Inputs, ledger: WindowLedger) -> None:
-    """Says on standard error which files of the lake the figures are made without."""
-    if note := left_out_note(inputs.lake, ledger.inside.rollups.quality()):
+def say_left_out(lake: Lake, ledger: WindowLedger | None = None) -> None:
+    """Says on standard error which files of the lake the figures, the ledger's among them, are made without."""
+    if note := left_out_note(lake, None if ledger is None else ledger.inside.rollups.quality()):
         say(note)
 
 

@@ -170,10 +170,13 @@ class Lake:
         """Publishes one file atomically and returns it with its address; the same name again replaces it."""
         if file.host == ALL_HOSTS and not schema.table(file.table).derived:
             raise LakeError(f"{file.table} rows of {file.date} name no host", "give --host")
-        self.store.put(file.key, data)
+        self.store.put(file.key, data, self._before_put)
         return LakeFile(
             file.table, file.date, file.host, file.first_seq, file.last_seq, self.store.url(file.key), len(data)
         )
+
+    def _before_put(self) -> None:
+        """Called right before a file gets its name; LakeError keeps it from that."""
 
     def confirm(self, file: LakeFile, data: bytes) -> None:
         """Asks the store whether it holds the file that was put; LakeError where it does not."""

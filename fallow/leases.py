@@ -7,7 +7,8 @@ before. Names are never used twice, so that removing a void ticket cannot hurt a
 
 A holder stores its ticket again and again. A ticket is void once a waiting writer has seen it unchanged for the time of expiry by
 its own clock, so that clocks need not agree, or at once if its process ran on this host and is gone. A holder that could not
-store its ticket for a fraction of that time writes no more.
+store its ticket for a fraction of that time writes no more. It looks at the clock right before a file gets its name, and once
+more afterwards: a process that was stopped just between may have overwritten another's file, and says so.
 """
 
 from __future__ import annotations
@@ -216,6 +217,14 @@ class _Lease:
                 "run it again; what it has written is whole, and nothing is doubled",
             )
 
+    def require_kept(self) -> None:
+        """Raises LakeError where another may have had the lease by now, who cannot know of what was written just before."""
+        if self._clock.now_s() - self._stored_s >= self._times.expiry_s:
+            raise LakeError(
+                f"this command may have written to {self._lake.root} after it had lost its turn",
+                "run it again, and then again what has written there since: one may have overwritten the other",
+            )
+
     @contextlib.contextmanager
     def renewed(self) -> Iterator[None]:
         """Stores the ticket again and again in a thread of its own."""
@@ -242,12 +251,17 @@ class _LeasedLake(SameLake):
         self._lease = lease
 
     def put(self, file: LakeFile, data: bytes) -> LakeFile:
+        written = super().put(file, data)
+        self._lease.require_kept()
+        return written
+
+    def _before_put(self) -> None:
         self._lease.require()
-        return super().put(file, data)
 
     def delete(self, file: LakeFile) -> None:
         self._lease.require()
         super().delete(file)
+        self._lease.require_kept()
 
 
 def _wait_for_turn(queue: _Queue, lease: _Lease, what: str, tell: Callable[[str], None]) -> None:

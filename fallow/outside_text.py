@@ -25,10 +25,10 @@ _HIDDEN_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_INVIS
 _FORMULA = "=+\\-@\uff1d\uff0b\uff0d\uff20"
 """What spreadsheets take for the start of a formula; the last four are wide forms, which some take for the others."""
 
-_RISKY = re.compile(rf"^(?='*[{_FORMULA}\t\r\n])|(?<=[;\t\r\n])(?='*[=+@\uff1d\uff0b\uff20])")
+_RISKY = re.compile(rf"^(?='*[{_FORMULA}\t\r\n])|(?<=[;\t\r\n])(?='*[{_FORMULA}])")
 """Where a cell begins a formula: at its start, and where a spreadsheet whose separator is not the comma begins another cell."""
 
-_MADE_SAFE = re.compile(rf"^'(?='*[{_FORMULA}\t\r\n])|(?<=[;\t\r\n])'(?='*[=+@\uff1d\uff0b\uff20])")
+_MADE_SAFE = re.compile(rf"^'(?='*[{_FORMULA}\t\r\n])|(?<=[;\t\r\n])'(?='*[{_FORMULA}])")
 _MADE_VISIBLE = re.compile(r"\\u\{([0-9a-f]{1,6})\}")
 
 
@@ -98,14 +98,18 @@ def chart_text(text: str, most: int) -> str:
 
 
 _MARKDOWN = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~&@$"})
-_LINK = re.compile(r"(://|www\.)", re.IGNORECASE)
-"""What GitHub's Markdown turns into a link although nobody asked for one."""
+_LINK = re.compile(r"(://|www\d{0,3}\.)", re.IGNORECASE)
+"""What Markdown turns into a link although nobody asked for one."""
 
 
 def markdown_text(text: str, most: int = 400) -> str:
     """At most so many characters, on one line, that Markdown shows as they are."""
     literal = plain(text, most).translate(_MARKDOWN)
-    return _LINK.sub(lambda found: found[0][:-1] + "\\" + found[0][-1], literal)
+    return _unlinked(literal, "\\")
+
+
+def _unlinked(text: str, mark: str) -> str:
+    return _LINK.sub(lambda found: found[0][:-1] + mark + found[0][-1], text)
 
 
 def markdown_code(text: str) -> str:
@@ -120,9 +124,9 @@ _MATTERMOST = re.compile(r"([\\`*_{}\[\]()#+\-!|<>~&$])")
 
 
 def mattermost_text(text: str, most: int = 1000) -> str:
-    """On one line, without markup, links and mentions; a mark of no width parts `@` from the name behind it."""
+    """On one line, without markup, links and mentions; a mark of no width parts what would be one of these."""
     literal = _MATTERMOST.sub(r"\\\1", plain(text, most))
-    return literal.replace("@", "@\N{ZERO WIDTH SPACE}").replace("://", ":\N{ZERO WIDTH SPACE}//")
+    return _unlinked(literal.replace("@", "@\N{ZERO WIDTH SPACE}"), "\N{ZERO WIDTH SPACE}")
 
 
 def slack_text(text: str) -> str:

@@ -55,7 +55,7 @@ class _ReadOnlyStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def put(self, key: str, data: bytes) -> None:  # noqa: ARG002  # as Store has it
+    def put(self, key: str, data: bytes, before: Any = None) -> None:  # noqa: ARG002  # as Store has it
         raise LakeError(f"{key} is not written")
 
 

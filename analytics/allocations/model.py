@@ -14,6 +14,7 @@ from analytics.frames import read_frame
 from analytics.importers.model import FileReport
 from fallow import schema
 from fallow.config import Config
+from fallow.errors import UnusableFileError
 from fallow.lake import Lake, LakeFile
 from fallow.schema import CLAIM, Type
 
@@ -82,25 +83,30 @@ class KnownHosts:
     names: frozenset[str] = frozenset()
     host_of_gpu: Mapping[str, str] = field(default_factory=dict)
     in_order: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Whole GPUs of each host by the number of their device node; hosts where some GPU has none are left out."""
+    """Whole GPUs of each host by the number of their device node; hosts where some GPU has none, or a file is left out, are not in it."""
 
     @staticmethod
     def of(lake: Lake) -> KnownHosts:
         """What the newest inventory says; nothing for a lake that does not exist yet."""
         if not lake.store.exists():
             return KnownHosts()
-        frame = read_frame(
-            _newest(lake.files("device")), schema.DEVICE, ("time", "gpu", "parent_gpu", "gpu_index", "minor_number")
-        )
+        files, unsure = _newest(lake.files("device")), set[str]()
+
+        def leave_out(file: LakeFile, error: UnusableFileError) -> None:
+            lake.left_out.leave_out(file, error)
+            unsure.add(file.host)  # a GPU that is missing would move the others' positions
+
+        columns = ("time", "gpu", "parent_gpu", "gpu_index", "minor_number")
+        frame = read_frame(files, schema.DEVICE, columns, leave_out)
         newest = frame.sort("time", "host").unique("gpu", keep="last", maintain_order=True)
         whole = newest.filter(pl.col("parent_gpu").is_null()).sort("host", "minor_number", "gpu_index")
         in_order = {}
         for (host,), gpus in whole.group_by("host", maintain_order=True):
             numbers = next((gpus[name] for name in ("minor_number", "gpu_index") if not gpus[name].null_count()), None)
-            if numbers is not None and numbers.n_unique() == len(numbers):
+            if host not in unsure and numbers is not None and numbers.n_unique() == len(numbers):
                 in_order[str(host)] = gpus.sort(numbers.name)["gpu"].to_list()
         return KnownHosts(
-            frozenset(frame["host"].unique()), dict(zip(newest["gpu"], newest["host"], strict=True)), in_order
+            frozenset(file.host for file in files), dict(zip(newest["gpu"], newest["host"], strict=True)), in_order
         )
 
     def named(self, node: str, suffix: str = "") -> str:

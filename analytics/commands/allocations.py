@@ -17,7 +17,7 @@ from analytics.frames import read_frame
 from analytics.importers.kinds import add_kinds, open_lake
 from analytics.language.plain_text import folded, page_columns
 from analytics.render.csv_text import csv_text
-from analytics.window import add_common_arguments, load_window_ledger, open_inputs
+from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out
 from fallow import schema
 from fallow.clock import SystemClock, Window, format_ms
 from fallow.errors import EmptyLakeError
@@ -54,7 +54,9 @@ def run(args: argparse.Namespace) -> int:
 def _import(args: argparse.Namespace) -> int:
     """Imports; nothing is written unless everything could be read."""
     settings, lake = open_lake(args)
-    found = args.source.read(args, Surroundings(KnownHosts.of(lake), settings))
+    hosts = KnownHosts.of(lake)
+    say_left_out(lake)
+    found = args.source.read(args, Surroundings(hosts, settings))
     read, published = publish_allocations(lake, found, replace=args.replace)
     if args.json:
         show(json.dumps(summary.as_json(read, published, lake.root), indent=2))
@@ -72,10 +74,11 @@ def _list(args: argparse.Namespace) -> int:
             f"the lake at {inputs.lake.root} holds no allocations yet",
             "bring them in with `fallow allocations import`; agents on Kubernetes nodes write theirs by themselves",
         )
-    allocations = read_frame(files, schema.CLAIM)
+    allocations = read_frame(files, schema.CLAIM, None, inputs.lake.left_out.leave_out)
     measured_ms = newest_row_ms(inputs.lake) or SystemClock().now_ms()
     ledger = load_window_ledger(inputs) if args.check or inputs.back else None
     window = inputs.window if ledger is None else ledger.window
+    say_left_out(inputs.lake, ledger)
     table = listing.allocations_in(allocations, window, measured_ms)
     if not table:
         raise _nothing(inputs.lake.root, window, allocations)
@@ -106,6 +109,11 @@ def _nothing(root: str, window: Window, allocations: pl.DataFrame) -> EmptyLakeE
         "its beginning" if since_ms is None else format_ms(since_ms),
         "its end" if until_ms is None else format_ms(until_ms),
     ]
+    if allocations.is_empty():
+        return EmptyLakeError(
+            f"the claim files of the lake at {root} hold no rows",
+            "bring them in again with `fallow allocations import`; `fallow lake check` names files that are left out",
+        )
     known = allocations.select(first=pl.col("time").min(), last=pl.max_horizontal("time", "end").max()).row(0)
     return EmptyLakeError(
         f"the lake at {root} holds no allocations between {between[0]} and {between[1]}",

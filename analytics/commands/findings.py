@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     ledger = load_window_ledger(inputs)
     found = review(inputs, ledger)
     chosen = choose(found, Filters.from_args(args), with_suppressed=args.all)
-    say_left_out(inputs, ledger)
+    say_left_out(inputs.lake, ledger)
     if args.json:
         show(json.dumps(as_json(found, chosen, args.limit), indent=2))
     elif args.csv:

@@ -1,4 +1,7 @@
-"""`fallow lake check`: opens every file of the observed tables and names those that readers leave out, and why."""
+"""`fallow lake check`: opens every file of the observed tables and names what readers leave out, and why.
+
+Files of derived tables are not opened, for whoever cannot read one makes it again; what is none of them and has their place is named.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from fallow import config, parquet, schema
 from fallow.errors import LakeError, UnusableFileError
 from fallow.lake import Lake, LakeFile
 from fallow.output import show
+from fallow.outside_text import visible
 from fallow.quarantine import LeftOut
 
 
@@ -38,16 +42,17 @@ def run(args: argparse.Namespace) -> int:
         show(json.dumps({"files": len(files), "left_out": [_as_json(each) for each in found]}, indent=2))
     else:
         for each in found:
-            show(each.sentence)
+            show(visible(each.sentence))
         show(f"{len(files)} files, {len(found)} left out" if found else f"{len(files)} files, none left out")
     return int(bool(found))
 
 
 def _observed(lake: Lake) -> Iterator[LakeFile]:
-    """The files of observed tables: derived ones are made again by whoever cannot read them."""
+    """The files of observed tables; the lake takes note of what is none, in the derived ones too."""
     for table in schema.TABLES:
+        files = lake.files(table.name)
         if not table.derived:
-            yield from lake.files(table.name)
+            yield from files
 
 
 def _check(lake: Lake, file: LakeFile) -> None:

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
             *_as_text(ledger.summary, money, args.by, rows, width),
         ]
         show(folded("\n\n".join(blocks), width))
-    say_left_out(inputs, everything)
+    say_left_out(inputs.lake, everything)
     for remark in money.remarks:
         say(remark)
     if said and (args.json or args.csv):

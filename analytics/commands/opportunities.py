@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     )
     late = waiting_rules(whole.review.context)
     basis = whole.money.of(part.inside, whole.inventory).basis
-    say_left_out(inputs, whole.ledger)
+    say_left_out(inputs.lake, whole.ledger)
     if args.json:
         window = {"since": format_ms(part.summary.since_ms), "until": format_ms(part.summary.until_ms)}
         content = {

@@ -42,9 +42,10 @@ def left_out_files(quality: pl.DataFrame) -> list[LeftOut]:
     return [LeftOut(key, kind, "") for kind, _, key in named if key]
 
 
-def left_out_note(lake: Lake, quality: pl.DataFrame) -> str:
+def left_out_note(lake: Lake, quality: pl.DataFrame | None = None) -> str:
     """What a command says of the files that its figures are made without; empty where there are none."""
-    found = {each.key: each for each in (*left_out_files(quality), *lake.left_out.found, *lake.strays())}
+    kept = () if quality is None else left_out_files(quality)
+    found = {each.key: each for each in (*kept, *lake.left_out.found, *lake.strays())}
     if not found:
         return ""
     first = found[min(found)]

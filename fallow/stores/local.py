@@ -14,7 +14,7 @@ from fallow.stores.model import NOT_PERMITTED, Stored, not_kept
 from fallow.stores.regular_files import NotRegularError, inside, kind_of, may_read, open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 _ENDING = ".parquet"
@@ -139,7 +139,7 @@ class LocalStore:
             raise LakeError(f"cannot open {self.root}/{key}: {error.strerror}", "check its permissions") from error
         return Stored(key, facts.st_size, str(facts.st_mtime_ns))
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes, before: Callable[[], None] = lambda: None) -> None:
         """Writes a hidden file beside the target, makes it durable and gives it its name in one step."""
         target = Path(self.root, key)
         folder = key.rpartition("/")[0]
@@ -157,14 +157,19 @@ class LocalStore:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+            before()
             partial.replace(target)
             _sync_folder(target.parent)
-        except OSError as error:
+        except (OSError, LakeError) as error:
             with contextlib.suppress(OSError):
                 partial.unlink()
+            if isinstance(error, LakeError):
+                raise
             raise LakeError(
                 f"cannot write {target}: {error.strerror}",
-                "check that the lake is a folder with space that this user may write",
+                "move it out of the lake"
+                if isinstance(error, IsADirectoryError)
+                else "check that the lake is a folder with space that this user may write",
             ) from error
 
     def _folder_mode(self) -> int:

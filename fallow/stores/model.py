@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from fallow.errors import LakeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 NOT_PERMITTED = "-unreadable"
@@ -58,8 +58,11 @@ class Store(Protocol):
         """The file under the key; None where there is none."""
         ...
 
-    def put(self, key: str, data: bytes) -> None:
-        """Stores the bytes under the key: all of them or nothing, durable when this returns. Raises LakeError."""
+    def put(self, key: str, data: bytes, before: Callable[[], None] = lambda: None) -> None:
+        """Stores the bytes under the key: all of them or nothing, durable when this returns. Raises LakeError.
+
+        `before` is called as late as the store allows, before the key stands for these bytes; a LakeError of it stops that.
+        """
         ...
 
     def confirm(self, key: str, data: bytes) -> None:

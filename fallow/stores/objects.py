@@ -22,7 +22,7 @@ from fallow.stores.faults import guarded
 from fallow.stores.model import WHOLE_BYTES, Stored, not_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from obstore.store import ObjectStore as Client
 
@@ -84,8 +84,9 @@ class ObjectStore:
                 return None
         return Stored(key, found["size"], found["e_tag"] or str(found["last_modified"]))
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes, before: Callable[[], None] = lambda: None) -> None:
         """Stores the object by one request, whose signature covers the content's checksum."""
+        before()
         with guarded("store", self.url(key)):
             self._client.put(self._path(key), data, use_multipart=False)
 

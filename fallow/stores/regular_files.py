@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import io
 import os
 import stat
@@ -67,7 +68,32 @@ def read_regular(path: str, root: str, most_bytes: int) -> bytes | None:
 
 
 def descriptor_of(path: str, root: str) -> int:
-    """The open file, whatever it is, unless it is a link out of the root; never waits. Raises OSError."""
+    """The open file, whatever it is, unless a link leads out of the root to it; never waits. Raises OSError."""
+    descriptor = _open(path, root)
+    if _is_inside(descriptor, root):
+        return descriptor
+    os.close(descriptor)
+    raise NotRegularError("a link leads out of the lake to it")
+
+
+def _is_inside(descriptor: int, root: str) -> bool:
+    """Whether what is open lies below the root, whatever links its folders were when it was opened; also where nobody tells."""
+    try:
+        place = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115  # for every small file
+    except OSError:
+        return True
+    if not place.startswith(_real(root)):
+        _real.cache_clear()  # the root itself may be a link that leads elsewhere by now
+    return place.startswith(_real(root))
+
+
+@functools.lru_cache(maxsize=16)
+def _real(root: str) -> str:
+    """The root's own place, with a slash behind it."""
+    return os.path.join(os.path.realpath(root), "")  # noqa: PTH118  # which keeps the slash
+
+
+def _open(path: str, root: str) -> int:
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         return os.open(path, flags | os.O_NOFOLLOW)

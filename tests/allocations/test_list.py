@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -106,6 +107,21 @@ def test_a_lake_without_claims_is_told_how_they_come(claims: Callable[..., Outco
         1,
         True,
     )
+
+
+def test_a_file_that_cannot_be_used_is_left_out_and_said(claims: Callable[..., Outcome], some: Lake) -> None:
+    files = some.files("claim")
+    Path(files[-1].url).write_bytes(b"PAR1")
+    write(some, schema.GPU, samples("a", 0, HOUR), "h1")
+    for check in ((), ("--check",)):
+        done = claims("list", "--until", "2026-11-20T03:00Z", *check)
+        assert [each["claim_id"] for each in done.json["claims"]] == ["7"]
+        assert f"one file of the lake is left out: {files[-1].url} is not a whole Parquet file" in done.err
+    for file in files:
+        Path(file.url).write_bytes(b"PAR1")
+    done = claims("list")
+    assert done.code == 1
+    assert "hold no rows; bring them in again" in done.err
 
 
 def test_a_job_that_runs_is_not_counted_up_to_its_time_limit(claims: Callable[..., Outcome], lake: Lake) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from analytics.allocations.slurm_text import JobGpus, job_gpus
 from fallow import schema
+from fallow.clock import DAY_MS
 from tests.allocations.conftest import stored
 from tests.allocations.slurm_cluster import NODE, Cluster, missing, slurm_cluster
-from tests.ledger.rows import device, write
+from tests.ledger.rows import T0, device, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from fallow.lake import Lake
     from tests.allocations.conftest import Outcome
@@ -127,6 +128,21 @@ def test_what_scontrol_does_not_settle_stays_a_count(
     assert [(row.get("gpu"), row["host_gpu_count"]) for row in stored(lake)] == [(None, 2)]
     told = "the inventory of 1 hosts is not in the lake, so which GPUs jobs have there is not known: gn1"
     assert done.json["notes"] == ([told] if len(numbers) < 3 else [])
+
+
+@pytest.mark.parametrize(("host", "gpus"), [("other", ["GPU-0", "GPU-2"]), ("gn1", [None])])
+def test_a_bad_file_of_the_inventory_costs_its_own_hosts_positions_alone(
+    claims: Callable[..., Outcome], commands: Commands, lake: Lake, host: str, gpus: list[str | None]
+) -> None:
+    """With a GPU missing, the others of its host would stand in wrong places."""
+    del commands
+    inventory(lake)
+    write(lake, schema.DEVICE, [device("GPU-late", time=T0 + DAY_MS, minor_number=9)], host)
+    bad = lake.files("device", hosts=[host])[-1]
+    Path(bad.url).write_bytes(b"PAR1")
+    done = claims("import", "slurm", "--live")
+    assert [row.get("gpu") for row in stored(lake)] == gpus
+    assert f"one file of the lake is left out: {bad.url} is not a whole Parquet file" in done.err
 
 
 def test_a_scontrol_that_fails_costs_the_positions_alone(

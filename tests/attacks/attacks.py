@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.attacks import on_lakes, pages
+from tests.attacks import on_lakes, on_readers, pages
 from tests.attacks.model import Attack
 
 ATTACKS = (
@@ -30,6 +30,10 @@ ATTACKS = (
         on_lakes.dying_writers,
     ),
     Attack(
+        "other-teams", "a team's viewer asks for everything, shared GPUs and others' names included",
+        "GPU and host pages showed other teams' pods", "nothing of others in any answer", on_readers.other_teams,
+    ),
+    Attack(
         "bad-files", "damaged files in the lake",
         "one garbage file stopped the ledger; a FIFO hung it; 9.7 GB for a link", "all that was good as before, 1 GiB",
         on_lakes.bad_files,
@@ -41,5 +45,13 @@ ATTACKS = (
     Attack(
         "damaged-inputs", "damaged files to import",
         "800 without a traceback", "no traceback, no hang, 1 GiB", on_lakes.damaged_inputs,
+    ),
+    Attack(
+        "hostile-names", "names that are formulas, markup, links, controls and marks that turn text, through every command",
+        "formulas, escapes and U+202E went out raw", "nothing is run, followed or hidden", on_readers.hostile_names,
+    ),
+    Attack(
+        "signed-out", "a cookie that was saved before its owner signed out",
+        "200 for 12 h", "a sign-in page or 401", on_readers.signed_out,
     ),
 )  # fmt: skip

@@ -25,7 +25,7 @@ from analytics.importers.times import on_grid
 from analytics.importers.values import conform
 from fallow import parquet
 from fallow.lake import Lake
-from fallow.schema import CLAIM, DEVICE, GPU
+from fallow.schema import CLAIM, DEVICE, GPU, Table
 from tests.attacks.writers import MIDNIGHT_MS
 
 RACERS = 2
@@ -72,10 +72,10 @@ def _outcome(count: int, lakes: str, failed: Any, errors: list[str]) -> RaceOutc
     rows = lost = doubled = 0
     for number in range(count):
         expected = set().union(*(_rows(number, racer) for racer in range(RACERS)))
-        found = Counter(_found(_lake(lakes, number), number))
+        seen = Counter(found(_lake(lakes, number), CLAIM if number % 3 == 1 else GPU))
         rows += len(expected)
-        lost += len(expected - found.keys())
-        doubled += found.total() - len(found)
+        lost += len(expected - seen.keys())
+        doubled += seen.total() - len(seen)
     return RaceOutcome(count, rows, lost, doubled, tuple(errors))
 
 
@@ -87,7 +87,7 @@ def _race(racer: int, count: int, lakes: str, start: Any, failed: Any) -> None:
             if number % 3 == 1:
                 publish_allocations(lake, _allocations(rows), replace=False)
             else:
-                publish(lake, _samples(rows))
+                publish(lake, samples(rows))
         except Exception as error:  # noqa: BLE001  # whatever it is, the race has failed
             failed.put(f"race {number}: {type(error).__name__}: {error}")
 
@@ -103,7 +103,7 @@ def _rows(number: int, racer: int) -> set[int]:
     return {row for row in range(2 * ROWS) if row % 3 in (racer, 2)}
 
 
-def _samples(rows: set[int]) -> Imported:
+def samples(rows: set[int]) -> Imported:
     """Rows by the number of their ten seconds, over two days."""
     frame = pl.DataFrame([{"gpu": "a", "true_ms": MIDNIGHT_MS + 300_000 * row, "gpu_util_pct": 5.0} for row in rows])
     frame, _ = on_grid(frame, 10_000)
@@ -123,9 +123,8 @@ def _allocations(rows: set[int]) -> ReadAllocations:
     return ReadAllocations(frame, (), "UTC", None)
 
 
-def _found(lake: Lake, number: int) -> list[int]:
-    """The rows that a reader sees."""
-    table = CLAIM if number % 3 == 1 else GPU
+def found(lake: Lake, table: Table = GPU) -> list[int]:
+    """The rows that a reader sees, by their numbers."""
     times = pl.Series(parquet.read(lake.files(table.name), table, ["time"]).column("time"))
     return [(moment - MIDNIGHT_MS) // 300_000 for moment in times.dt.epoch("ms")]
 

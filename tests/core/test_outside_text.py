@@ -20,6 +20,8 @@ from fallow.outside_text import (
     from_csv_cell,
     json_text,
     markdown_code,
+    markdown_text,
+    mattermost_text,
     plain,
     visible,
     visible_lines,
@@ -60,12 +62,12 @@ def test_what_is_hidden_is_told_and_not_lost() -> None:
     assert json.loads(json_text({"é\x85": "\u202e\U000e0041"})) == {"é\x85": "\u202e\U000e0041"}
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@a", "\t=1", "\n=1", "\uff1d1", "a;=1", "a\t+1", "'=1"])
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@a", "\t=1", "\n=1", "\uff1d1", "a;=1", "a\t+1", "a;-1", "'=1"])
 def test_a_cell_begins_no_formula(text: str) -> None:
     cell = str(csv_cell(text))
     parts = cell.replace("\t", ";").replace("\n", ";").split(";")
-    assert not any(each.startswith(("=", "+", "@", "\uff1d")) for each in parts)
-    assert not cell.startswith(("-", "\t", "\n"))
+    assert not any(each.startswith(("=", "+", "-", "@", "\uff1d")) for each in parts)
+    assert not cell.startswith(("\t", "\n"))
     assert from_csv_cell(cell) == text
 
 
@@ -82,6 +84,12 @@ def test_numbers_stay_numbers() -> None:
 
 def test_a_label_of_a_chart_holds_no_link_and_no_value() -> None:
     assert chart_text("<a href='//x'>%{x}", 60) == "&lt;a href='//x'&gt;&#37;{x}"
+
+
+def test_a_chat_makes_no_link_of_a_name() -> None:
+    text = "https://e.vil WWW.e.vil www2.e.vil"
+    assert markdown_text(text) == r"https:/\/e.vil WWW\.e.vil www2\.e.vil"
+    assert mattermost_text(text).replace("\N{ZERO WIDTH SPACE}", "|") == "https:/|/e.vil WWW|.e.vil www2|.e.vil"
 
 
 def test_an_error_names_a_file_on_one_line_without_controls(tmp_path: Path) -> None:

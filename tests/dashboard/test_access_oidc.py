@@ -46,27 +46,34 @@ def idp() -> Iterator[Provider]:
 
 @pytest.fixture
 def settings(idp: Provider, tmp_path: Path) -> dict[str, str]:
-    (tmp_path / "secret").write_text(f"{SECRET}\n")
-    (tmp_path / "people.csv").write_text("kind,name,role,team\nuser,ann,planner,\ngroup,gpu-admins,admin,\n")
+    return settings_for(idp, tmp_path)
+
+
+def settings_for(idp: Provider, folder: Path) -> dict[str, str]:
+    """Of pages whose people sign in at this provider."""
+    (folder / "secret").write_text(f"{SECRET}\n")
+    (folder / "people.csv").write_text("kind,name,role,team\nuser,ann,planner,\ngroup,gpu-admins,admin,\n")
     return {
         "dashboard.oidc_issuer": idp.issuer,
         "dashboard.oidc_client_id": "fallow",
-        "dashboard.oidc_client_secret_file": str(tmp_path / "secret"),
-        "dashboard.people": str(tmp_path / "people.csv"),
+        "dashboard.oidc_client_secret_file": str(folder / "secret"),
+        "dashboard.people": str(folder / "people.csv"),
         "dashboard.hosts": "gpus.example.org",
     }
 
 
 @pytest.fixture
 def client_of(settings: dict[str, str], fleet_lake: Lake) -> Callable[..., FlaskClient]:
-    """The pages behind a sign-in; flags are further settings."""
+    return clients_of(settings, fleet_lake)
+
+
+def clients_of(settings: dict[str, str], lake: Lake) -> Callable[..., FlaskClient]:
+    """Makes the pages over a lake behind a sign-in; flags are further settings."""
 
     def make(clock: Clock | None = None, **changes: str) -> FlaskClient:
         loaded = config.load(settings | {f"dashboard.{name}": value for name, value in changes.items()}, None, {})
         access = access_of(loaded, address="0.0.0.0", local=False, insecure=False, clock=clock)  # noqa: S104  # not bound
-        app = build_app(
-            LakeSource(lambda: inputs_of(fleet_lake)), access, trail=trail_of(loaded.text("dashboard.audit"))
-        )
+        app = build_app(LakeSource(lambda: inputs_of(lake)), access, trail=trail_of(loaded.text("dashboard.audit")))
         client: FlaskClient = app.server.test_client()
         return client
 

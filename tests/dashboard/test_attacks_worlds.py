@@ -13,6 +13,7 @@ import io
 import itertools
 import json
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,8 +41,6 @@ from fallow.errors import FallowError
 from tests.dashboard.worlds import ONE, OTHER, OTHERS, OWN_GPU, PASSED_ON, SHARED_GPUS, SHARED_HOST, TEAM, make_world
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.dashboard.sites import Site
 
 pytestmark = pytest.mark.long
@@ -117,7 +116,11 @@ class World:
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, World]:
-    folder = tmp_path_factory.mktemp("worlds")
+    return two_worlds(tmp_path_factory.mktemp("worlds"))
+
+
+def two_worlds(folder: Path) -> tuple[World, World]:
+    """Both sites with their pages and people; those of the team are the same."""
     people = folder / "people.csv"
     people.write_text(
         f"name,role,team\n{VIEWER},viewer,{TEAM}\n{PLANNER},planner,{TEAM}\n{THEIRS},viewer,{OTHERS}\n{BOSS},admin,\n",
@@ -202,15 +205,33 @@ def test_every_route_is_decided_upon(worlds: tuple[World, World]) -> None:
 
 @pytest.mark.parametrize("path", list(itertools.chain(*ROUTES.values())))
 def test_a_route(worlds: tuple[World, World], path: str) -> None:
-    one, other = worlds
+    for answers, asked in answers_of_a_route(worlds, path):
+        hold_nothing_of_others(answers, asked, worlds)
+
+
+Answers = Iterator[tuple[list[str], object]]
+"""For each question the three answers, without the names that were asked with, and the question."""
+
+
+def answers_of_a_route(worlds: tuple[World, World], path: str) -> Answers:
+    """With every search, known by name in each world and by none."""
     more = ["?start=2026-W46", f"?start=2026-W45&team={OTHERS}"] if path.startswith("/report") else []
-    for number in range(len(searches("", "")) + len(more)):
+    ways = names_to_ask_with(worlds)
+    asked = [[*searches(*names), *more] for _, names in ways]
+    for those in zip(*asked, strict=True):
+        yield (
+            [
+                world.same(world.get(VIEWER, path + search), *names)
+                for (world, names), search in zip(ways, those, strict=True)
+            ],
+            path + those[0],
+        )
 
-        def ask(world: World, mark: str, finding: str, number: int = number) -> str:
-            search = [*searches(mark, finding), *more][number]
-            return world.get(VIEWER, path + search)
 
-        _all_the_same(one, other, ask)
+def names_to_ask_with(worlds: tuple[World, World]) -> list[tuple[World, tuple[str, str]]]:
+    """Each world with a name and a finding of its others, and the first with what nobody has."""
+    one, other = worlds
+    return [(one, (one.mark, one.finding)), (other, (other.mark, other.finding)), (one, (UNKNOWN, UNKNOWN_ID))]
 
 
 def test_what_is_asked_for_is_there(worlds: tuple[World, World]) -> None:
@@ -289,30 +310,35 @@ def _trigger(wanted: dict[str, str]) -> str:
 
 def test_every_callback(worlds: tuple[World, World]) -> None:
     """Those that the server runs; what the browser runs by itself the server does not answer for."""
-    one, other = worlds
-    on_server = [name for name, found in one.app.callback_map.items() if found.get("callback")]
-    assert on_server
-    assert {re.sub("@.*?(?=[.]|$)", "", name) for name in on_server} == {
-        re.sub("@.*?(?=[.]|$)", "", name) for name, found in other.app.callback_map.items() if found.get("callback")
-    }
-    for name in on_server:
-        found = one.app.callback_map[name]
-        is_page = any(each["id"] == "url" and each["property"] == "pathname" for each in found["inputs"])
-        for who in (VIEWER,) if is_page else (VIEWER, PLANNER):
-            asked = [
-                list(_questions(world, found, *names))
-                for world, names in ((one, (one.mark, one.finding)), (other, (other.mark, other.finding)), (one, (UNKNOWN, UNKNOWN_ID)))
-            ]  # fmt: skip
-            for first, second, third in zip(*asked, strict=True):
-                answers = [
-                    one.same(one.call(who, name, *first), one.mark, one.finding),
-                    other.same(other.call(who, name, *second), other.mark, other.finding),
-                    one.same(one.call(who, name, *third), UNKNOWN, UNKNOWN_ID),
-                ]
-                _is_same(answers, (name, who, first), (one, other))
+    one, other = (
+        {re.sub("@.*?(?=[.]|$)", "", name) for name, found in world.app.callback_map.items() if found.get("callback")}
+        for world in worlds
+    )
+    assert one == other != set()
+    for answers, asked in answers_of_callbacks(worlds):
+        hold_nothing_of_others(answers, asked, worlds)
     for world in worlds:
         assert not load_actions(world.site.lake)  # nobody has done anything to what is not theirs
         assert not load_annotations(world.site.lake)
+
+
+def answers_of_callbacks(worlds: tuple[World, World]) -> Answers:
+    """Every callback with all that may be sent to it."""
+    ways = names_to_ask_with(worlds)
+    for name, found in worlds[0].app.callback_map.items():
+        if not found.get("callback"):
+            continue
+        is_page = any(each["id"] == "url" and each["property"] == "pathname" for each in found["inputs"])
+        for who in (VIEWER,) if is_page else (VIEWER, PLANNER):
+            asked = [list(_questions(world, found, *names)) for world, names in ways]
+            for those in zip(*asked, strict=True):
+                yield (
+                    [
+                        world.same(world.call(who, name, *question), *names)
+                        for (world, names), question in zip(ways, those, strict=True)
+                    ],
+                    (name, who, those[0]),
+                )
 
 
 def test_readers_at_once_are_answered_as_each_alone(worlds: tuple[World, World]) -> None:
@@ -381,16 +407,7 @@ def test_a_file_of_others_that_needs_a_newer_fallow_is_told_in_general_words(
         assert str(world.site.config.parent) not in said[who]
 
 
-def _all_the_same(one: World, other: World, ask: Any) -> None:
-    answers = [
-        one.same(ask(one, one.mark, one.finding), one.mark, one.finding),
-        other.same(ask(other, other.mark, other.finding), other.mark, other.finding),
-        one.same(ask(one, UNKNOWN, UNKNOWN_ID), UNKNOWN, UNKNOWN_ID),
-    ]
-    _is_same(answers, ask, (one, other))
-
-
-def _is_same(answers: list[str], question: object, worlds: tuple[World, World]) -> None:
+def hold_nothing_of_others(answers: list[str], question: object, worlds: tuple[World, World]) -> None:
     first, second, third = answers
     assert third == first, question
     assert second == first, question

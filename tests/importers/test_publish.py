@@ -23,7 +23,7 @@ from fallow.stores import LocalStore
 from tests.importers.conftest import files, query
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 MIDNIGHT = 1_795_132_800_000  # 2026-11-20T00:00:00Z
 Row = tuple[str, int, dict[str, object]]
@@ -133,9 +133,9 @@ class Dying(LocalStore):
         super().__init__(root)
         self.left = changes
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes, before: Callable[[], None] = lambda: None) -> None:
         self._change(key)
-        super().put(key, data)
+        super().put(key, data, before)
 
     def delete(self, key: str) -> None:
         self._change(key)

@@ -21,7 +21,7 @@ from fallow.clock import DAY_MS, Window
 from fallow.errors import IrregularFileError, LakeError, VanishedFileError
 from fallow.lake import Lake, LakeFile
 from fallow.stores import regular_files
-from fallow.stores.regular_files import NotRegularError, open_regular
+from fallow.stores.regular_files import NotRegularError, open_regular, read_regular
 from tests.attacks.lake_files import FILE_FAULTS, good_rows, mutated_files, small_lake, victim
 from tests.in_process import run_in_process
 from tests.ledger.rows import T0, load, samples, write
@@ -77,6 +77,28 @@ def test_a_bad_file_is_left_out_and_all_others_are_read(kind: str, lake: Lake, t
 def test_the_whole_lake_is_checked_and_all_is_well(lake: Lake) -> None:
     done = run_in_process("lake", "check", "--lake", lake.root)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{8 * 2 + 4} files, none left out\n", "")
+
+
+@pytest.mark.parametrize("place", ["hourly", "hourly/date=2026-11-20/0-0.parquet"])
+def test_what_has_the_place_of_a_derived_file_is_named_by_the_check_too(lake: Lake, place: str) -> None:
+    path = Path(lake.root, place)
+    path.mkdir(parents=True)
+    if place == "hourly":
+        path.rmdir()
+        path.write_text("no folder")
+    done = run_in_process("ledger", "--lake", lake.root)
+    assert (done.returncode, "(`fallow lake check` says more)" in done.stderr) == (0, True)
+    assert f"cannot write {path}" in done.stderr or f"{path} is or lies in a file" in done.stderr
+    assert "move it out of the lake" in done.stderr
+    done = run_in_process("lake", "check", "--lake", lake.root)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "20 files, 1 left out")
+    assert str(path) in done.stdout
+
+
+def test_a_name_cannot_forge_what_the_check_says(lake: Lake) -> None:
+    victim(lake).rename(victim(lake).with_name("x\n20 files, none left out\n.parquet"))
+    done = run_in_process("lake", "check", "--lake", lake.root)
+    assert (done.returncode, len(done.stdout.splitlines())) == (1, 2)
 
 
 @pytest.mark.parametrize("table", ["process", "device"])
@@ -232,6 +254,19 @@ def test_a_disk_that_fails_leaves_nothing_kept_that_rests_on_it(lake: Lake, monk
         assert not states(lake).filter(states(lake)["host"] == "bad").equals(before.filter(before["host"] == "bad"))
     again = states(lake)
     assert again.filter(again["host"] == "bad").equals(before.filter(before["host"] == "bad"))
+
+
+def test_a_folder_that_becomes_a_link_after_the_listing_is_not_followed(lake: Lake, tmp_path: Path) -> None:
+    (file,) = [each for each in lake.files("gpu") if each.url == str(victim(lake))]
+    folder = victim(lake).parent
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    for read in (lambda: open_regular(file.url, lake.root), lambda: read_regular(file.url, lake.root, 10**6)):
+        with pytest.raises(NotRegularError, match="a link leads out of the lake"):
+            read()
+    moved = Path(lake.root).rename(tmp_path / "moved")
+    Path(lake.root).symlink_to(moved)  # a lake may itself be a link
+    assert read_regular(lake.files("gpu")[0].url, lake.root, 10**6)
 
 
 def test_what_takes_a_files_place_after_the_listing_is_not_opened(lake: Lake) -> None:
