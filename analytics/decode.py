@@ -14,7 +14,7 @@ from polars.exceptions import PanicException, PolarsError
 from analytics.frames import POLARS
 from fallow import parquet, schema
 from fallow.errors import LakeError
-from fallow.file_limits import decoded_bytes
+from fallow.file_limits import MOST_DECODED_BYTES, decoded_bytes
 from fallow.lake import LakeFile
 from fallow.quarantine import OnUnusable
 
@@ -26,8 +26,8 @@ _TYPES = POLARS | {schema.Type.TIMESTAMP: pl.Datetime("ms", "UTC")}
 _REFUSED = (PolarsError, PanicException, ValueError, LakeError)
 """What is raised for files of other types, without a key column, or damaged: read one by one, they say which it is."""
 
-_MOST_ROWS, _MOST_BYTES = 2_000_000, 512 << 20
-"""Of a host's files that are decoded together, some 500 MiB of memory, and of all that their columns say; more are read one by one."""
+_MOST_ROWS = 2_000_000
+"""Of a host's files that are decoded together, some 500 MiB of memory; where there are more, they are read one by one."""
 
 _LARGE_BYTES = 128 << 10
 """Of a smaller file all rows are decoded as quickly as one GPU's."""
@@ -91,12 +91,15 @@ def _together(
         return None
     try:
         footers = [parquet.check(file, content) for (file, _), content in zip(files, contents, strict=True)]
-        if sum(each.num_rows for each in footers) > _MOST_ROWS or sum(map(decoded_bytes, footers)) > _MOST_BYTES:
+        if sum(each.num_rows for each in footers) > _MOST_ROWS or sum(map(decoded_bytes, footers)) > MOST_DECODED_BYTES:
             return None
         frame = _decoded(contents, table, columns, gpu)
     except _REFUSED:
         return None
-    if sum(frame[name].str.len_bytes().sum() for name in columns if frame[name].dtype == pl.String) > _MOST_BYTES:
+    if (
+        sum(frame[name].str.len_bytes().sum() for name in columns if frame[name].dtype == pl.String)
+        > MOST_DECODED_BYTES
+    ):
         return None
     # a key without a value may be a column that a file lacks, and such a file has to be named
     return None if any(frame[name].null_count() for name in columns if name in table.keys) else frame

@@ -180,7 +180,7 @@ def _read_one(file: LakeFile, table: Table, schema: pa.Schema) -> pa.Table:
     try:
         data = opened.read(columns=[name for name in schema.names if name in there])
         data.validate(full=True)  # of texts the bytes, each once, for a dictionary has them
-        if excess := excess_of_texts(data):
+        if excess := excess_of_texts(data, all_hosts=not file.host):
             raise oversized(file, excess)
         return pa.table([_filled(field, data, file, table) for field in schema], schema=schema)
     except UNREADABLE as error:
