@@ -120,14 +120,14 @@ def _checked(file: LakeFile, readable: BinaryIO | pa.BufferReader, tail: bytes) 
     try:
         opened = pq.ParquetFile(readable)
         names, facts = opened.schema_arrow.names, opened.metadata
-        version = int((facts.metadata or {}).get(VERSION_KEY.encode(), b"1"))
+        _check_version(file, int((facts.metadata or {}).get(VERSION_KEY.encode(), b"1")))
+        twice = "two columns have one name" if len({*names}) < len(names) else ""
+        if contradiction := contradiction_of(facts) or twice:
+            raise broken(file, ValueError(contradiction))
+        if excess := excess_of(facts, all_hosts=not file.host):
+            raise oversized(file, excess)
     except UNREADABLE as error:
         raise unusable(file, error) from error
-    _check_version(file, version)
-    if contradiction := contradiction_of(facts) or ("two columns have one name" if len({*names}) < len(names) else ""):
-        raise broken(file, ValueError(contradiction))
-    if excess := excess_of(facts, all_hosts=not file.host):
-        raise oversized(file, excess)
     return facts
 
 
