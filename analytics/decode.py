@@ -6,7 +6,6 @@ nor says which file is broken. So whatever it does not take as it is goes throug
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
 
 import polars as pl
@@ -14,7 +13,8 @@ from polars.exceptions import PanicException, PolarsError
 
 from analytics.frames import POLARS
 from fallow import parquet, schema
-from fallow.errors import BrokenFileError, SchemaVersionError
+from fallow.errors import LakeError
+from fallow.file_limits import MOST_DECODED_BYTES, decoded_bytes
 from fallow.lake import LakeFile
 from fallow.quarantine import OnUnusable
 
@@ -23,11 +23,11 @@ File = tuple[LakeFile, bytes | None]
 
 _TYPES = POLARS | {schema.Type.TIMESTAMP: pl.Datetime("ms", "UTC")}
 
-_REFUSED = (PolarsError, PanicException, ValueError, OverflowError, BrokenFileError, SchemaVersionError)
+_REFUSED = (PolarsError, PanicException, ValueError, LakeError)
 """What is raised for files of other types, without a key column, or damaged: read one by one, they say which it is."""
 
 _MOST_ROWS = 2_000_000
-"""Of a host's files that are decoded together, some 500 MiB of memory; where there are more, each file's footer is looked at first."""
+"""Of a host's files that are decoded together, some 500 MiB of memory; where there are more, they are read one by one."""
 
 _LARGE_BYTES = 128 << 10
 """Of a smaller file all rows are decoded as quickly as one GPU's."""
@@ -90,30 +90,24 @@ def _together(
     if len(contents) < len(files):
         return None
     try:
-        for (file, _), content in zip(files, contents, strict=True):
-            parquet.check(file, content, pl.read_parquet_metadata(io.BytesIO(content)))
+        footers = [parquet.check(file, content) for (file, _), content in zip(files, contents, strict=True)]
+        if sum(each.num_rows for each in footers) > _MOST_ROWS or sum(map(decoded_bytes, footers)) > MOST_DECODED_BYTES:
+            return None
         frame = _decoded(contents, table, columns, gpu)
     except _REFUSED:
         return None
-    if frame.height > _MOST_ROWS:
+    if (
+        sum(frame[name].str.len_bytes().sum() for name in columns if frame[name].dtype == pl.String)
+        > MOST_DECODED_BYTES
+    ):
         return None
     # a key without a value may be a column that a file lacks, and such a file has to be named
     return None if any(frame[name].null_count() for name in columns if name in table.keys) else frame
 
 
 def _decoded(contents: Sequence[bytes], table: schema.Table, columns: Sequence[str], gpu: str | None) -> pl.DataFrame:
-    """The rows, up to one more than are decoded together: a few bytes may stand for any number of rows."""
     kinds = {name: _TYPES[table.column(name).type] for name in columns}
     is_large = gpu is not None and max(map(len, contents), default=0) > _LARGE_BYTES
-    if (
-        is_large
-        and pl.scan_parquet(list(contents), schema=kinds, extra_columns="ignore", missing_columns="insert")
-        .select(pl.len())
-        .collect()
-        .item()
-        > _MOST_ROWS
-    ):
-        raise OverflowError("too many rows")
     rows = pl.scan_parquet(
         list(contents),
         schema=kinds,
@@ -121,7 +115,6 @@ def _decoded(contents: Sequence[bytes], table: schema.Table, columns: Sequence[s
         missing_columns="insert",
         use_statistics=False,
         parallel="prefiltered" if is_large else "none",
-        n_rows=None if is_large else _MOST_ROWS + 1,  # with a bound, the filter would wait for all columns
     )
     if gpu is not None:
         rows = rows.filter(pl.col("gpu") == gpu)

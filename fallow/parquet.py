@@ -174,13 +174,13 @@ def _usable(file: LakeFile, read_one: Callable[[LakeFile], pa.Table], on_unusabl
 
 
 def _read_one(file: LakeFile, table: Table, schema: pa.Schema) -> pa.Table:
-    texts = [field.name for field in schema if pa.types.is_string(field.type)]
-    opened = open_file(file, whole=file.size_bytes <= WHOLE_BYTES, texts=texts)
+    opened = open_file(file, whole=file.size_bytes <= WHOLE_BYTES)
     there = set(opened.schema_arrow.names) & set(table.names)
     _check_keys(file, table, there, schema)
     try:
         data = opened.read(columns=[name for name in schema.names if name in there])
-        if excess := excess_of_texts(data):
+        data.validate(full=True)  # of texts the bytes, each once, for a dictionary has them
+        if excess := excess_of_texts(data, all_hosts=not file.host):
             raise oversized(file, excess)
         return pa.table([_filled(field, data, file, table) for field in schema], schema=schema)
     except UNREADABLE as error:

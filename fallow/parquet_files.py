@@ -24,14 +24,14 @@ from fallow.errors import (
     UnreadableFileError,
     VanishedFileError,
 )
-from fallow.file_limits import MOST_BYTES, MOST_FOOTER_BYTES, excess_of
+from fallow.file_limits import MOST_BYTES, MOST_FOOTER_BYTES, contradiction_of, excess_of
 from fallow.os_user import effective_user
 from fallow.schema import SCHEMA_VERSION
 from fallow.stores.model import WHOLE_BYTES
 from fallow.stores.regular_files import NotRegularError, open_regular, read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable
 
     from fallow.lake import LakeFile
 
@@ -82,11 +82,11 @@ def each(files: Iterable[LakeFile], read_one: Callable[[LakeFile], _Read]) -> li
         return list(pool.map(read_one, wanted))
 
 
-def open_file(file: LakeFile, *, whole: bool = False, texts: Sequence[str] = ()) -> pq.ParquetFile:
+def open_file(file: LakeFile, *, whole: bool = False) -> pq.ParquetFile:
     """The file, checked to be a regular one within the limits and of a schema version that this fallow knows.
 
-    With `whole`, all of it is read, and compared with its checksum where it has one. The columns `texts` are read as
-    dictionaries, in which a text that repeats is there once. Raises UnusableFileError,
+    With `whole`, all of it is read, and compared with its checksum where it has one. Texts, and whatever else has no
+    width of its own, are read as dictionaries, in which one that repeats is there once. Raises UnusableFileError,
     SchemaVersionError and VanishedFileError.
     """
     if file.size_bytes > MOST_BYTES:
@@ -95,24 +95,40 @@ def open_file(file: LakeFile, *, whole: bool = False, texts: Sequence[str] = ())
         source = _source(file)
         if isinstance(source, io.FileIO):  # another file may have taken the name since it was listed
             whole = whole and os.fstat(source.fileno()).st_size <= WHOLE_BYTES
-        content = source.read() if whole else b""
-        _check_footer_size(file, content[-_TAIL_BYTES:] if whole else _tail(source))
-        readable = pa.BufferReader(content) if whole else source
-        opened = pq.ParquetFile(readable)
-        if repeating := [
-            each.name for each in opened.schema_arrow if each.name in texts and pa.types.is_string(each.type)
-        ]:
-            opened = pq.ParquetFile(readable, metadata=opened.metadata, read_dictionary=repeating)
-        facts = opened.metadata.metadata or {}
-        version = int(facts.get(VERSION_KEY.encode(), b"1"))
+        if whole:
+            content = source.read()
+            facts, readable = check(file, content), pa.BufferReader(content)
+        else:
+            facts, readable = _checked(file, source, _tail(source)), source
+        columns = [facts.schema.column(number) for number in range(facts.num_columns)]
+        texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+        return pq.ParquetFile(readable, metadata=facts, read_dictionary=texts)
     except UNREADABLE as error:
         raise unusable(file, error) from error
-    _check_version(file, version)
-    if excess := excess_of(opened.metadata, all_hosts=not file.host):
-        raise oversized(file, excess)
-    if whole:
-        _check_sum(file, content, facts.get(CHECKSUM_KEY.encode()))
-    return opened
+
+
+def check(file: LakeFile, content: bytes) -> pq.FileMetaData:
+    """The footer of a file that is held whole; raises what `open_file` raises."""
+    facts = _checked(file, pa.BufferReader(content), content[-_TAIL_BYTES:])
+    _check_sum(file, content, (facts.metadata or {}).get(CHECKSUM_KEY.encode()))
+    return facts
+
+
+def _checked(file: LakeFile, readable: BinaryIO | pa.BufferReader, tail: bytes) -> pq.FileMetaData:
+    """The footer, by which nothing is decoded before it is within the limits and does not contradict itself."""
+    _check_footer_size(file, tail)
+    try:
+        opened = pq.ParquetFile(readable)
+        names, facts = opened.schema_arrow.names, opened.metadata
+        _check_version(file, int((facts.metadata or {}).get(VERSION_KEY.encode(), b"1")))
+        twice = "two columns have one name" if len({*names}) < len(names) else ""
+        if contradiction := contradiction_of(facts) or twice:
+            raise broken(file, ValueError(contradiction))
+        if excess := excess_of(facts, all_hosts=not file.host):
+            raise oversized(file, excess)
+    except UNREADABLE as error:
+        raise unusable(file, error) from error
+    return facts
 
 
 def _tail(source: BinaryIO) -> bytes:
@@ -131,20 +147,8 @@ def _check_footer_size(file: LakeFile, tail: bytes) -> None:
         raise oversized(file, f"{footer_bytes} bytes of footer, at most {MOST_FOOTER_BYTES}")
 
 
-def check(file: LakeFile, content: bytes, facts: Mapping[str, str]) -> None:
-    """Raises what `open_file` raises, by a file's key-value metadata, and BrokenFileError where its checksum is another.
-
-    Files of other writers and of an older fallow have no checksum.
-    """
-    try:
-        _check_version(file, int(facts.get(VERSION_KEY, "1")))
-    except ValueError as error:
-        raise broken(file, error) from error
-    _check_sum(file, content, facts.get(CHECKSUM_KEY))
-
-
-def _check_sum(file: LakeFile, content: bytes, stated: str | bytes | None) -> None:
-    if stated is None:
+def _check_sum(file: LakeFile, content: bytes, stated: bytes | None) -> None:
+    if stated is None:  # another writer's, or an older fallow's
         return
     footer_bytes = _TAIL_BYTES + int.from_bytes(content[-_TAIL_BYTES : -len(_MAGIC)], "little")
     try:

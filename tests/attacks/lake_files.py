@@ -123,10 +123,15 @@ def _nulls(tens_of_millions: int, path: Path) -> None:
     _write(path, pa.table({name: pa.nulls(10_000_000, kind) for name, kind in nulls.items()}), tens_of_millions)
 
 
-def _texts(path: Path) -> None:
-    """Three million times the same 2,000 letters: 6 GB in some kilobytes, of which a footer states the kilobytes."""
-    name = pa.DictionaryArray.from_arrays(pa.array([0] * 300_000, pa.int32()), ["x" * 2_000])
-    _write(path, pa.table({"time": pa.repeat(pa.scalar(0, pa.timestamp("ms", tz="UTC")), 300_000), "gpu": name}), 10)
+def _texts(path: Path, kind: pa.DataType | None = None, column: str = "gpu", *, plain: bool = False) -> None:
+    """300,000 times the same 2,000 letters: 600 MB in some kilobytes, of which a footer states the kilobytes unless they are plain."""
+    text = "x" * 2_000 if kind is None or pa.types.is_large_string(kind) else b"x" * 2_000
+    columns = {
+        "time": pa.scalar(0, pa.timestamp("ms", tz="UTC")),
+        "gpu": pa.scalar("GPU-bad-0"),
+        column: pa.scalar(text, kind),
+    }
+    _write(path, pa.table({name: pa.repeat(value, 30_000) for name, value in columns.items()}), 10, plain=plain)
 
 
 def _lists(path: Path) -> None:
@@ -147,10 +152,44 @@ def _no_key(path: Path) -> None:
     _write(path, pq.read_table(path, partitioning=None).drop_columns(["gpu"]))
 
 
-def _write(path: Path, data: pa.Table, times: int = 1) -> None:
+def _twice(path: Path) -> None:
+    data = pq.read_table(path, partitioning=None)
+    _write(path, data.append_column("gpu", data["gpu"]))
+
+
+def _no_utf8(path: Path) -> None:
+    data = pq.read_table(path, partitioning=None)
+    gpus = pa.array([b"GPU-\xff\xfe"] * data.num_rows).view(pa.string())
+    _write(path, data.set_column(data.schema.get_field_index("gpu"), "gpu", gpus))
+
+
+def _deep(path: Path) -> None:
+    """A footer of 5,000 groups, each in the one before: readers that descend into them run out of stack."""
+    name, child = b"\x18\x01a", b"\x15\x02"  # Thrift's compact protocol: the field before this one, and its type
+    leaf = b"\x15\x02\x25\x02" + name + b"\x00"
+    groups = b"\x48\x01a" + child + b"\x00" + (b"\x35\x02" + name + child + b"\x00") * 5_000
+    footer = b"\x15\x02\x19\xfc" + _varint(5_002) + groups + leaf + b"\x16\x00\x19\x0c\x00"
+    path.write_bytes(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+
+def _denied_rows(path: Path) -> None:
+    """10 million nulls, of which the footer says that the file has two rows."""
+    _nulls(1, path)
+    content, rows = path.read_bytes(), _varint(2 * 10_000_000)
+    before = b"\x16"  # a number of 64 bits
+    at = content.index(before + rows, len(content) - 8 - int.from_bytes(content[-8:-4], "little")) + len(before)
+    path.write_bytes(content[:at] + b"\x84" + b"\x80" * (len(rows) - 2) + b"\x00" + content[at + len(rows) :])
+
+
+def _varint(number: int) -> bytes:
+    """The number as Thrift writes it: seven bits a byte, the lowest first."""
+    return bytes([number & 0x7F | 0x80]) + _varint(number >> 7) if number > 0x7F else bytes([number])
+
+
+def _write(path: Path, data: pa.Table, times: int = 1, *, plain: bool = False) -> None:
     """The table as a file, in so many row groups that are the same."""
     sink = io.BytesIO()
-    with pq.ParquetWriter(sink, data.schema, compression="zstd") as writer:
+    with pq.ParquetWriter(sink, data.schema, compression="zstd", use_dictionary=not plain) as writer:
         for _ in range(times):
             writer.write_table(data, row_group_size=data.num_rows)
     path.write_bytes(sink.getvalue())
@@ -169,11 +208,20 @@ FILE_FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "dangling link": (_dangling_link, "not_regular"),
     "10 million nulls": (partial(_nulls, 1), "too_large"),
     "200 million nulls": (partial(_nulls, 20), "too_large"),
-    "3 million long texts": (_texts, "too_large"),
+    "300,000 long texts": (_texts, "too_large"),
+    "the same of another type": (partial(_texts, kind=pa.large_string()), "too_large"),
+    "the same as bytes": (partial(_texts, kind=pa.binary()), "too_large"),
+    "the same as bytes of one width": (partial(_texts, kind=pa.binary(2_000)), "too_large"),
+    "the same instead of numbers": (partial(_texts, column="interval_ms"), "too_large"),
+    "the same as often as it is there": (partial(_texts, plain=True), "too_large"),
     "120 million values in lists": (_lists, "too_large"),
     "5,000 columns": (_columns, "too_large"),
     "other types": (_other_types, "broken"),
     "without a key": (_no_key, "broken"),
+    "two columns of one name": (_twice, "broken"),
+    "text that is not UTF-8": (_no_utf8, "broken"),
+    "5,000 groups in one another": (_deep, "broken"),
+    "rows that the footer denies": (_denied_rows, "broken"),
 }
 """What befalls one file, and the kind of fault that is told of it."""
 

@@ -17,7 +17,7 @@ from analytics.inventory import load_inventory
 from analytics.quality.remarks import data_quality
 from analytics.window import Inputs, load_window_ledger
 from fallow import config, parquet, schema
-from fallow.clock import DAY_MS, Window
+from fallow.clock import DAY_MS, HOUR_MS, Window
 from fallow.errors import IrregularFileError, LakeError, VanishedFileError
 from fallow.lake import Lake, LakeFile
 from fallow.stores import regular_files
@@ -39,11 +39,11 @@ def lake(tmp_path: Path) -> Lake:
     return small_lake(tmp_path / "lake")
 
 
-def remarks(lake: Lake) -> list[str]:
+def remarks(lake: Lake, until_ms: int = T0 + 3 * DAY_MS // 2) -> list[str]:
     """What data quality says of files of the first day and a half, by what is kept and once that is read again."""
     found = []
     for _ in range(2):
-        inputs = Inputs(Lake.at(lake.root), Window(T0, T0 + 3 * DAY_MS // 2), config.load({}, None))
+        inputs = Inputs(Lake.at(lake.root), Window(T0, until_ms), config.load({}, None))
         quality = data_quality(inputs, load_window_ledger(inputs), load_inventory(inputs.lake))
         found.append([each.sentence for each in quality if each.kind == "files_left_out"])
     assert found[0] == found[1]
@@ -66,12 +66,22 @@ def test_a_bad_file_is_left_out_and_all_others_are_read(kind: str, lake: Lake, t
     assert states(lake).equals(states(without))
     (said,) = remarks(lake)
     assert said.startswith("bad: 1 file of the table gpu on 2026-11-20 is left out (")
-    assert re.search(r"\d+\.\d GPU-hours of that time are unknown \(\d+\.\d % of its time in the window\)", said)
+    assert re.search(
+        r"at most \d+\.\d GPU-hours of the GPUs known then are unknown \(\d+\.\d % of their time in the", said
+    )
     assert lake.root not in said
     checked = run_in_process("lake", "check", "--lake", lake.root, "--json")
     assert checked.returncode == 1
     (named,) = json.loads(checked.stdout)["left_out"]
     assert (named["fault"], str(bad) in named["message"]) == (fault, True)
+
+
+def test_a_gpu_of_another_day_is_not_counted_among_those_whose_time_is_unknown(lake: Lake) -> None:
+    write(lake, schema.GPU, samples("GPU-bad-2", 0, 600, every_s=60), "bad")
+    second_day = [file for file in lake.files("gpu", hosts=["bad"]) if file.date == "2026-11-21"]
+    Path(second_day[1].url).write_bytes(b"half an hour of two GPUs")
+    (said,) = remarks(lake, until_ms=T0 + DAY_MS + 2 * HOUR_MS)
+    assert "at most 0.9 GPU-hours of the GPUs known then are unknown (1.8 % of their time in the window)" in said
 
 
 def test_the_whole_lake_is_checked_and_all_is_well(lake: Lake) -> None:

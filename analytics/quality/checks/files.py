@@ -110,24 +110,28 @@ def _sentence(data: Data, host: str, table: str, kind: str, dates: Sequence[str]
 
 
 def _unknown(data: Data, host: str, dates: Sequence[str]) -> str:
-    """The GPU time of a host's days that nobody observed, of which the files are the cause, or one of them."""
+    """The time of a host's days that nobody observed, of which the files are the cause, or one of them: so it is at most that.
+
+    A day's GPUs are those with a stretch in it; where none has, all that the host has in the window.
+    """
     days = sorted({day for date in dates if (day := _day_ms(date)) is not None})
     since_ms, until_ms = data.window.since_ms or 0, data.window.until_ms or 0
     rows = data.stretches.filter(pl.col("host") == host)
-    shares = float(rows.group_by("gpu").agg(pl.col("gpu_share").max())["gpu_share"].sum())
-    whole_ms = shares * (until_ms - since_ms)
-    if not days or whole_ms <= 0:
-        return tr(_MISSING["gpu"])
-    known = rows.filter(pl.col("state") != "unknown")
-    start = pl.max_horizontal("time", pl.lit(since_ms))
+    counted: dict[str, float] = {}
     unknown_ms = 0.0
     for day_ms in days:
         first_ms, last_ms = max(day_ms, since_ms), min(day_ms + DAY_MS, until_ms)
-        overlap = pl.min_horizontal("end", pl.lit(last_ms)) - pl.max_horizontal(start, pl.lit(first_ms))
-        known_ms = known.select((overlap.clip(lower_bound=0) * pl.col("gpu_share")).sum()).item()
-        unknown_ms += max(0.0, shares * (last_ms - first_ms) - known_ms)
+        overlap = pl.min_horizontal("end", pl.lit(last_ms)) - pl.max_horizontal("time", pl.lit(first_ms))
+        seen = rows.with_columns(overlap.alias("ms")).filter(pl.col("ms") > 0)
+        shares = dict((rows if seen.is_empty() else seen).group_by("gpu").agg(pl.col("gpu_share").max()).iter_rows())
+        known_ms = seen.filter(pl.col("state") != "unknown").select((pl.col("ms") * pl.col("gpu_share")).sum()).item()
+        unknown_ms += max(0.0, sum(shares.values()) * (last_ms - first_ms) - known_ms)
+        counted |= shares
+    whole_ms = sum(counted.values()) * (until_ms - since_ms)
+    if whole_ms <= 0:
+        return tr(_MISSING["gpu"])
     return tr(
-        "{hours} GPU-hours of that time are unknown ({share} of its time in the window)",
+        "at most {hours} GPU-hours of the GPUs known then are unknown ({share} of their time in the window)",
         hours=GpuHours(unknown_ms),
-        share=Share(min(1.0, unknown_ms / whole_ms)),
+        share=Share(min(1.0, unknown_ms / whole_ms)),  # instances of a GPU may be cut otherwise on another day
     )
