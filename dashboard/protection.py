@@ -12,7 +12,7 @@ from flask import Request, Response, g, request
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.wrappers import Response as AnyResponse
 
-from dashboard.access import RETURN, Access
+from dashboard.access import Access
 from dashboard.access.people import Reader
 from dashboard.access.rates import Gate, Rates
 from dashboard.access.refusal import answer, refuse
@@ -62,11 +62,10 @@ def protect(app: Any, access: Access, rates: Rates) -> None:
         if request.path == HEALTH:
             return answer("ok\n")
         if is_foreign(request):
-            return refuse(
-                request, "this did not come from these pages; open them again", why="another site's page sent it"
-            )
+            said = "this did not come from these pages; open them again"
+            return gate.stop_stranger(request) or refuse(request, said, why="another site's page sent it")
         if request.endpoint == BY_LINK:
-            return None
+            return gate.stop_stranger(request)
         found = _admitted(access, gate)
         if not isinstance(found, Reader):
             return found
@@ -92,13 +91,9 @@ def protect(app: Any, access: Access, rates: Rates) -> None:
 
 def _admitted(access: Access, gate: Gate) -> Reader | AnyResponse:
     """Who asks, or the answer that they get instead, which is to wait where there were too many requests."""
-    returns = request.path == RETURN
-    if returns and (stopped := gate.stop_stranger(request)) is not None:
-        return stopped
     found = access.admit(request)
-    if isinstance(found, Reader):
-        return gate.stop_reader(found.name, request) or found
-    return found if returns else gate.stop_stranger(request) or found
+    stopped = gate.stop_reader(found.name, request) if found.name else gate.stop_stranger(request)
+    return stopped or (found if isinstance(found, Reader) else found.answer())
 
 
 def _no_such_script(_: DependencyException) -> Response:
