@@ -18,11 +18,11 @@ Submit = Callable[["Future[Any]", Callable[[], None], Callable[[BaseException], 
 class Cache(Generic[V]):
     """The values of the keys that were last asked for. Of several who ask for one at once, one makes it and the others wait.
 
-    A value that could not be made is not kept: whoever asks next tries again.
+    A value that could not be made is not kept: whoever asks next tries again. `after` runs whenever one has been made.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, after: Callable[[], None] = lambda: None) -> None:
+        self._most, self._after = most, after
         self._lock = threading.Lock()
         self._made: OrderedDict[Hashable, Future[V]] = OrderedDict()
 
@@ -54,13 +54,13 @@ class Cache(Generic[V]):
         with self._lock:
             self._made.pop(key, None)
 
-    def let_go(self) -> bool:
-        """Forgets what was asked for the longest ago, unless it is the last; whether there was any."""
+    def let_go(self, most: int = 1) -> bool:
+        """Forgets what was asked for the longest ago, so many at most and never the last; whether there was any."""
         with self._lock:
-            if len(self._made) < 2:
-                return False
-            self._made.popitem(last=False)
-            return True
+            goes = min(most, len(self._made) - 1)
+            for _ in range(goes):
+                self._made.popitem(last=False)
+        return goes > 0
 
     def items(self) -> dict[Hashable, V]:
         """Those that are there by now, the one that was asked for last at the end."""
@@ -84,6 +84,7 @@ class Cache(Generic[V]):
             future.set_result(make())
         except BaseException as error:  # noqa: BLE001  # handed to all who wait
             self._fail(key, future, error)
+        self._after()
 
     def _fail(self, key: Hashable, future: Future[V], error: BaseException) -> None:
         with self._lock:

@@ -14,16 +14,21 @@ from werkzeug.exceptions import HTTPException
 
 CALLBACK = "/_dash-update-component"
 
+_MOST_PARTS = 10_000
+"""Objects and lists in one request: of a few bytes each becomes some hundred. What the pages send has a few for each element."""
+
 
 def is_malformed(asked: Request, callbacks: Mapping[str, Any]) -> bool:
-    """Whether a request to a callback is none that the pages send; `callbacks` are dash's own, by what they fill."""
+    """Whether a request to a callback is none that the pages send; `callbacks` are dash's own, by what they fill.
+
+    Raises RequestEntityTooLarge.
+    """
+    content = asked.get_data()
+    if content.count(b"{") + content.count(b"[") > _MOST_PARTS:
+        return True
     try:
         body = asked.get_json()
-    except HTTPException as error:
-        if error.code == 413:
-            raise
-        return True
-    except RecursionError:  # thousands of brackets
+    except (HTTPException, RecursionError):  # no JSON, or thousands of brackets
         return True
     if not isinstance(body, dict) or not isinstance(body.get("output"), str):
         return True

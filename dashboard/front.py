@@ -44,7 +44,7 @@ class Limits:
     waiting: int = 200
     """Requests that wait for a thread."""
     held_bytes: int = 256 * 1024 * 1024
-    """Of requests that are not yet whole and answers that are not yet taken, in all."""
+    """Of requests that are not yet answered and answers that are not yet taken, in all."""
     header_s: float = 10.0
     request_s: float = 60.0
     idle_s: float = 30.0
@@ -107,9 +107,14 @@ class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
 
     @property
     def held_bytes(self) -> int:
-        """Of a request that is not yet whole, and of answers that its client has not taken."""
-        begun = self.request.body_bytes_received if self.request is not None else 0
+        """Of a request that is not yet whole, and of answers that its client has not taken: what goes when it is closed."""
+        begun = self.request.body_bytes_received if self.request is not None and not self.request.completed else 0
         return int(begun + self.total_outbufs_len)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of whole requests that wait for a thread or are being answered."""
+        return sum(each.body_bytes_received for each in list(self.requests))
 
     def received(self, data: bytes) -> bool:
         if self.request is None:
@@ -230,10 +235,12 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         self._limits = replace(self._limits, idle_s=self._limits.linger_s)
 
     def shed_bytes(self) -> None:
-        """Where requests that are not whole and answers that nobody takes hold too much, the largest goes."""
+        """Where too much is held, the largest goes of requests that are not whole and answers that nobody takes."""
         channels = self._open()
-        if sum(each.held_bytes for each in channels) > self._limits.held_bytes:
-            max(channels, key=lambda each: each.held_bytes).drop()
+        if sum(each.held_bytes + each.waiting_bytes for each in channels) > self._limits.held_bytes:
+            largest = max(channels, key=lambda each: each.held_bytes)
+            if largest.held_bytes:  # what is whole gets its answer
+                largest.drop()
 
     def _open(self) -> list[_Channel]:
         return [each for each in list(self.active_channels.values()) if not each.will_close]

@@ -51,13 +51,10 @@ class _Work:
 
 
 class Makers:
-    """Makes what a cache lacks, in the order in which it was asked for. Safe to ask from many threads.
+    """Makes what a cache lacks, in the order in which it was asked for. Safe to ask from many threads."""
 
-    `after` runs after each piece of work, in the thread that did it.
-    """
-
-    def __init__(self, after: Callable[[], None] = lambda: None, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._after, self._now_s = after, now_s
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
         self._lock = threading.Lock()
         self._open: OrderedDict[Future[Any], _Work] = OrderedDict()
         self._threads = ThreadPoolExecutor(_AT_ONCE, "view")
@@ -98,7 +95,6 @@ class Makers:
             else:
                 with nullcontext() if work.reader is None else time_limit(_MOST_S, self._now_s):
                     work.run()
-                self._after()
         finally:
             with self._lock:
                 del self._open[future]

@@ -44,7 +44,8 @@ class Budget:
         if not self.is_exceeded:
             return
         with self._turn:
-            give_back()
+            if self.is_exceeded:  # whoever had the turn before may have done enough
+                give_back()
             while self.is_exceeded and let_go():
                 give_back()
             if self.used_bytes > self.bytes and not self._has_warned:

@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 
 from dash.exceptions import DependencyException
 from flask import Request, Response, g, request
+from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.wrappers import Response as AnyResponse
 
-from dashboard.access import RETURN, Access
+from dashboard.access import Access
 from dashboard.access.people import Reader
 from dashboard.access.rates import Gate, Rates
 from dashboard.access.refusal import answer, refuse
@@ -25,8 +26,8 @@ BY_LINK = "answer_by_link"
 
 _SCRIPTS = ("/_dash-component-suites/", "/assets/")
 _LONG_BYTES = 1024
-MOST_SENT_BYTES = 16 * 1024 * 1024
-"""Of one request: all rows of a table of 10,000 findings, chosen at once, stay below it."""
+MOST_SENT_BYTES = 1024 * 1024
+"""Of one request: all rows of a table of 10,000 findings, chosen at once, stay below it. What is read of it takes up to twenty times as much."""
 _READING = ("GET", "HEAD", "OPTIONS")
 _OWN_FRAME = "frame-ancestors 'self'"
 
@@ -61,11 +62,10 @@ def protect(app: Any, access: Access, rates: Rates) -> None:
         if request.path == HEALTH:
             return answer("ok\n")
         if is_foreign(request):
-            return refuse(
-                request, "this did not come from these pages; open them again", why="another site's page sent it"
-            )
+            said = "this did not come from these pages; open them again"
+            return gate.stop_stranger(request) or refuse(request, said, why="another site's page sent it")
         if request.endpoint == BY_LINK:
-            return None
+            return gate.stop_stranger(request)
         found = _admitted(access, gate)
         if not isinstance(found, Reader):
             return found
@@ -83,6 +83,7 @@ def protect(app: Any, access: Access, rates: Rates) -> None:
 
     app.server.config["MAX_CONTENT_LENGTH"] = MOST_SENT_BYTES
     app.server.register_error_handler(DependencyException, _no_such_script)
+    app.server.register_error_handler(RequestEntityTooLarge, _too_long)
     app.server.before_request(ask_who)
     app.server.before_request(look_at_callback)
     app.server.after_request(finish)
@@ -90,18 +91,18 @@ def protect(app: Any, access: Access, rates: Rates) -> None:
 
 def _admitted(access: Access, gate: Gate) -> Reader | AnyResponse:
     """Who asks, or the answer that they get instead, which is to wait where there were too many requests."""
-    returns = request.path == RETURN
-    if returns and (stopped := gate.stop_stranger(request)) is not None:
-        return stopped
     found = access.admit(request)
-    if isinstance(found, Reader):
-        return gate.stop_reader(found.name, request) or found
-    return found if returns else gate.stop_stranger(request) or found
+    stopped = gate.stop_reader(found.name, request) if found.name else gate.stop_stranger(request)
+    return stopped or (found if isinstance(found, Reader) else found.answer())
 
 
 def _no_such_script(_: DependencyException) -> Response:
     """For dash a script that it does not have is a fault of its own; here it is one of whoever asks."""
     return answer("fallow: there is no such script\n", 404)
+
+
+def _too_long(_: RequestEntityTooLarge) -> Response:
+    return answer("fallow: too much was sent at once; choose fewer rows or write less\n", 413)
 
 
 def is_foreign(asked: Request) -> bool:
@@ -151,12 +152,15 @@ def _compressed(response: Response) -> Response:
     response.direct_passthrough = False  # files of the assets folder come as streams
     content = response.get_data()
     if len(content) >= _LONG_BYTES:
-        response.set_data(_gzip(content))
+        response.set_data((_gzip_once if request.path.startswith(_SCRIPTS) else _gzip)(content))
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Vary"] = "Accept-Encoding"
     return response
 
 
-@lru_cache(maxsize=64)
 def _gzip(content: bytes) -> bytes:
-    return gzip.compress(content, compresslevel=9, mtime=0)
+    return gzip.compress(content, compresslevel=6, mtime=0)
+
+
+_gzip_once = lru_cache(maxsize=64)(_gzip)
+"""Of scripts and styles, which are few and the same for all. What is of the lake is kept with its window alone."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -32,53 +32,74 @@ _WINDOWS, _VIEWS, _PAGES = 64, 48, 64
 """At most, whatever memory there is; views and pages are those of one window."""
 
 
-@dataclass(frozen=True, eq=False)
 class _Window:
-    """What all views of a window share. It fills itself as it is asked, which one thread does at a time.
+    """What all views of a window share. It fills itself as it is asked, which one thread does at a time (`turn`).
 
-    Whatever is made of a window is kept here, so that it goes when the window goes. `before` are the views of before somebody acted.
+    Whatever is made of a window is kept here, so that it goes when the window goes; `keep` runs after each of it. `before` are
+    the views of before somebody acted.
     """
 
-    whole: Whole
-    turn: threading.Lock = field(default_factory=threading.Lock)
-    before: Mapping[Hashable, View] = field(default_factory=dict)
-    views: Cache[View] = field(default_factory=lambda: Cache(_VIEWS))
-    pages: Cache[Any] = field(default_factory=lambda: Cache(_PAGES))
+    def __init__(self, whole: Whole, keep: Callable[[], None]) -> None:
+        self.whole, self._keep = whole, keep
+        self.turn = threading.Lock()
+        self.before: dict[Hashable, View] = {}
+        self.views: Cache[View] = Cache(_VIEWS, keep)
+        self.pages: Cache[Any] = Cache(_PAGES, keep)
 
     def after_actions(self) -> _Window:
         """The same with what people did since."""
-        return _Window(
-            self.whole.after_actions(), self.turn, dict(list({**self.before, **self.views.items()}.items())[-_VIEWS:])
-        )
+        after = _Window(self.whole.after_actions(), self._keep)
+        after.turn = self.turn
+        after.before = dict(list({**self.before, **self.views.items()}.items())[-_VIEWS:])
+        return after
+
+    def let_go(self) -> bool:
+        """Forgets of what was made of it what was asked for the longest ago; whether there was any."""
+        if self.before:
+            self.before = {}
+            return True
+        return self.pages.let_go(_PAGES // 2) or self.views.let_go(_VIEWS // 2)
 
 
 class LakeSnapshot:
     """One version of the lake: the ledger and what was made of it. Safe to ask from many threads."""
 
-    def __init__(self, inputs: Inputs, ledger: Ledger, version: str, annotations: tuple[Annotation, ...] = ()) -> None:
+    def __init__(
+        self,
+        inputs: Inputs,
+        ledger: Ledger,
+        version: str,
+        annotations: tuple[Annotation, ...],
+        keep: Callable[[], None],
+    ) -> None:
         self.inputs = inputs
         self.version = version
         self._annotations = annotations
         self._ledger = ledger
-        self._windows: Cache[_Window] = Cache(_WINDOWS)
+        self._keep = keep
+        self._windows: Cache[_Window] = Cache(_WINDOWS, keep)
         self._names: Cache[dict[str, tuple[str, ...]]] = Cache(_VIEWS)
         self._making: Cache[View] = Cache(_VIEWS)
 
     @classmethod
-    def read(cls, inputs: Inputs, version: str) -> LakeSnapshot:
-        """That of the lake as it is; raises LakeError and its kinds, and ConfigError for tables of prices, owners or goals."""
+    def read(cls, inputs: Inputs, version: str, keep: Callable[[], None]) -> LakeSnapshot:
+        """That of the lake as it is; `keep` runs whenever something has been made of it.
+
+        Raises LakeError and its kinds, and ConfigError for tables of prices, owners or goals.
+        """
         # what cannot be read is known before the ledger is made for nothing, and before anybody is shown the new version
         load_actions(inputs.lake)
         annotations = load_annotations(inputs.lake)
         open_owners(inputs.settings)
         open_prices(inputs.settings)
         open_goals(inputs.settings)
-        return cls(inputs, load_whole(inputs), version, annotations)
+        return cls(inputs, load_whole(inputs), version, annotations, keep)
 
     def after_actions(self, version: str) -> LakeSnapshot:
         """The same data after somebody acted on a finding or annotated: the ledger and what the rules found stay; raises LakeError."""
         load_actions(self.inputs.lake, strict=True)
-        after = LakeSnapshot(self.inputs, self._ledger, version, load_annotations(self.inputs.lake, strict=True))
+        annotations = load_annotations(self.inputs.lake, strict=True)
+        after = LakeSnapshot(self.inputs, self._ledger, version, annotations, self._keep)
         for key, window in self._windows.items().items():
             after._windows.of(key, window.after_actions)
         return after
@@ -101,8 +122,11 @@ class LakeSnapshot:
         return future
 
     def let_go(self) -> bool:
-        """Forgets the window that was asked for the longest ago with all that was made of it; whether it was not the last."""
-        return self._windows.let_go()
+        """Forgets the window that was asked for the longest ago with all that was made of it, of the last one only that.
+
+        Whether there was any.
+        """
+        return self._windows.let_go() or any(window.let_go() for window in self._windows.items().values())
 
     def _view(self, query: Query, reader: Reader) -> View:
         window = self._window(self._named(query))
@@ -166,7 +190,7 @@ class LakeSnapshot:
     def _window(self, window: Window, *, or_empty: bool = False) -> _Window:
         def make() -> _Window:
             own = replace(self.inputs, window=window, back=None)
-            return _Window(Whole(own, load_window_ledger(own, or_empty=or_empty, whole=self._ledger)))
+            return _Window(Whole(own, load_window_ledger(own, or_empty=or_empty, whole=self._ledger)), self._keep)
 
         return self._windows.of((window, or_empty), make)
 

@@ -113,7 +113,7 @@ class LakeSource:
         self._reader = ThreadPoolExecutor(1, "lake")
         self._lister = ThreadPoolExecutor(1, "actions")
         self._budget = budget
-        self._makers = Makers(self._keep_within_budget)
+        self._makers = Makers()
         self._waiting = threading.BoundedSemaphore(_WAITING)
         self._of_lake: Problem | None = None
         self._of_actions: Problem | None = None
@@ -254,7 +254,7 @@ class LakeSource:
         actions = _digest(inputs.lake, _ACTIONS)
         if self._generation is not None and self._generation.version.split(".")[0] == data:
             return
-        generation = LakeSnapshot.read(inputs, f"{data}.{actions}")
+        generation = LakeSnapshot.read(inputs, f"{data}.{actions}", self._keep_within_budget)
         self._warm(generation)
         with self._swap:
             self._generation, self._actions_seen_ms, self._of_actions = generation, began_ms, None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from flask import Request
-from werkzeug.wrappers import Response
 
 from dashboard.access.local import Local
 from dashboard.access.people import Reader
+from dashboard.access.refusal import Visitor
 
 RETURN = "/sign-in/return"
 """The path of the return from a provider: what comes there has the provider asked about it."""
@@ -19,8 +19,8 @@ class Access(Protocol):
 
     way_out: str
 
-    def admit(self, request: Request) -> Reader | Response:
-        """Who it is, or the answer that they get instead: a refusal, or the way to sign in."""
+    def admit(self, request: Request) -> Reader | Visitor:
+        """Who it is, or how they are answered instead; asks nobody else and writes nothing down about whoever is refused."""
         ...
 
 

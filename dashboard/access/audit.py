@@ -32,17 +32,19 @@ ACTION, ANNOTATION, EXPORT, SENDING, ANSWER = "action", "annotation", "export", 
 _LONGEST = 4000
 _LONGEST_NAME = 300
 
-_REFUSALS = RefusalRation(600, SystemClock())
-"""Of this process: 600 lines a minute are some 200 MB a day."""
+_MOST_REFUSALS = 600
+_OF_STRANGERS, _OF_NAMED = (RefusalRation(_MOST_REFUSALS, SystemClock()) for _ in range(2))
+"""Of this process: 600 lines a minute are some 200 MB a day. Strangers, of whom anybody can be many, take no line from people."""
 
 
 def audit(who: str, did: str, event: str) -> None:
     """Writes down that somebody did something, such as `ann: signed in as planner`; that it fails is logged."""
-    AUDIT.info("%s: %s", _named(who), did)
+    said = f"{_named(who)}: {did}"
     with contextlib.suppress(OSError):
         if event == REFUSED:
-            _write_refusal(who, did)
+            _write_refusal(_OF_NAMED, who, did, said)
         else:
+            AUDIT.info("%s", said)
             _write(audit_line(event, who, did))
 
 
@@ -70,17 +72,21 @@ def in_role(reader: Reader, what: str, about: str = "") -> str:
 
 def audit_stranger(address: str | None, did: str) -> None:
     """The same of somebody of whom only the address is known, such as `somebody at 10.0.3.7: was refused /`."""
-    AUDIT.info("somebody at %s: %s", plain(address or "an unknown address"), did)
+    said = f"somebody at {plain(address or 'an unknown address')}: {did}"
     with contextlib.suppress(OSError):
-        _write_refusal(None, did)
+        _write_refusal(_OF_STRANGERS, None, did, said)
 
 
-def _write_refusal(who: str | None, did: str) -> None:
-    missing = _REFUSALS.take()
+def _write_refusal(ration: RefusalRation, who: str | None, did: str, said: str) -> None:
+    missing = ration.take()
+    if missing is None:
+        return
+    AUDIT.info("%s", said)
     if missing:
-        _write(audit_line(REFUSED, None, f"{missing} more were refused"))
-    if missing is not None:
-        _write(audit_line(REFUSED, who, did))
+        left_out = f"{missing} more were refused"
+        AUDIT.info("%s", left_out)
+        _write(audit_line(REFUSED, None, left_out))
+    _write(audit_line(REFUSED, who, did))
 
 
 def _write(line: str, *, sync: bool = False) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from flask import Request, Response
+from functools import partial
+
+from flask import Request
 
 from dashboard.access.hosts import AllowedHosts, is_loopback
 from dashboard.access.people import ADMIN, Reader
-from dashboard.access.refusal import refuse
+from dashboard.access.refusal import Visitor, refuse
 from fallow.os_user import login_name
 
 
@@ -17,10 +19,10 @@ class Insecure:
         self._everybody = Reader("everybody", role)
         self._hosts = hosts
 
-    def admit(self, request: Request) -> Reader | Response:
+    def admit(self, request: Request) -> Reader | Visitor:
         """Everybody, or 403 under a name that is not these pages'."""
         if not self._hosts.allow(request.host):
-            return refuse(request, NOT_THIS_NAME)
+            return Visitor(partial(refuse, request, NOT_THIS_NAME))
         return self._everybody
 
 
@@ -32,11 +34,10 @@ class Local:
 
     way_out = ""
 
-    def admit(self, request: Request) -> Reader | Response:
+    def admit(self, request: Request) -> Reader | Visitor:
         """Who runs the pages, or 403."""
         # a foreign site can point its own name at 127.0.0.1 and read the answers: its name gives it away
         if is_loopback(request.host):
             return Reader(login_name() or "local", ADMIN)
-        return refuse(
-            request, "these pages answer to localhost only; a reverse proxy has to send the header Host: localhost"
-        )
+        said = "these pages answer to localhost only; a reverse proxy has to send the header Host: localhost"
+        return Visitor(partial(refuse, request, said))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -18,7 +20,7 @@ from dashboard.access.hosts import AllowedHosts, is_loopback
 from dashboard.access.local import NOT_THIS_NAME
 from dashboard.access.people import Reader
 from dashboard.access.provider import Provider, ProviderError
-from dashboard.access.refusal import answer, refuse
+from dashboard.access.refusal import Visitor, answer, refuse
 from dashboard.access.session_store import Session, SessionStore, SessionStoreError
 from dashboard.access.sessions import Sessions
 from fallow.clock import MINUTE_MS, Clock
@@ -63,28 +65,29 @@ class SignIn:
         self._sessions = Sessions(store, key, context, lasts_ms=lasts_ms, idle_ms=idle_ms, clock=clock)
         self._way = Cookie("sign-in", key, context, _ON_THE_WAY_MS, clock)
 
-    def admit(self, request: Request) -> Reader | AnyResponse:
-        """The person, a redirect to the provider, 401 or 403."""
+    def admit(self, request: Request) -> Reader | Visitor:
+        """The person, or whoever gets a redirect to the provider, 401 or 403."""
         if not self._hosts.allow(request.host):
-            return refuse(request, NOT_THIS_NAME)
+            return Visitor(partial(refuse, request, NOT_THIS_NAME))
+        if request.path == RETURN:
+            return Visitor(partial(_where_sessions_are_kept, request, self._returned))
         try:
-            if request.path == RETURN:
-                return self._returned(request)
-            if request.path == OUT:
-                return self._out(request)
-            session = self._sessions.current(request)
+            session = self._sessions.held(request) if request.path == OUT else self._sessions.current(request)
         except SessionStoreError as error:
-            _LOG.error("%s", error)
-            lacking = "you are still signed in" if request.path == OUT else "it is not known who is signed in"
-            return answer(f"fallow: {lacking}; try again, or ask who runs these pages\n", 503)
+            return Visitor(partial(_not_kept, request, error))
+        if request.path == OUT:
+            # a flood of strangers keeps nobody from signing out
+            out = partial(_where_sessions_are_kept, request, self._out)
+            return Visitor(out, "" if session is None else session.user)
         if session is None:
-            return self._send(request) if _is_page(request) else answer("fallow: sign in first\n", 401)
+            return Visitor(partial(self._send if _is_page(request) else _sign_in_first, request))
         return self._person(request, session)
 
-    def _person(self, request: Request, session: Session) -> Reader | AnyResponse:
+    def _person(self, request: Request, session: Session) -> Reader | Visitor:
         """Who it is by the people's file as it is now: a role that is taken away counts at once."""
-        found = self._people.person(session.user, session.groups)
-        return found or refuse(request, _no_role(session.user), who=session.user, why="no role")
+        user = session.user
+        found = self._people.person(user, session.groups)
+        return found or Visitor(partial(refuse, request, _no_role(user), who=user, why="no role"), user)
 
     def _send(self, request: Request) -> AnyResponse:
         """Redirects to the provider; state, nonce and verifier stay in a cookie until the return."""
@@ -146,6 +149,23 @@ class SignIn:
         response = answer("You are signed out of these pages. The sign-in service may still know you.\n")
         self._sessions.end(request, response)
         return response
+
+
+def _where_sessions_are_kept(request: Request, make: Callable[[Request], AnyResponse]) -> AnyResponse:
+    try:
+        return make(request)
+    except SessionStoreError as error:
+        return _not_kept(request, error)
+
+
+def _not_kept(request: Request, error: SessionStoreError) -> AnyResponse:
+    _LOG.error("%s", error)
+    lacking = "you are still signed in" if request.path == OUT else "it is not known who is signed in"
+    return answer(f"fallow: {lacking}; try again, or ask who runs these pages\n", 503)
+
+
+def _sign_in_first(_: Request) -> AnyResponse:
+    return answer("fallow: sign in first\n", 401)
 
 
 def _no_role(user: str) -> str:

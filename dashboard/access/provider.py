@@ -31,6 +31,8 @@ _KEYS_AGAIN_S = 30
 """A token with an unknown key reloads the keys, but at most this often: anybody can make up such a token."""
 _AWAY_S = 5
 """After a failure the provider is not asked again for this long, so that not every visitor waits for the timeout."""
+_AT_ONCE = 4
+"""So many threads may wait for the provider while somebody comes back from it, half of those that answer."""
 _LEEWAY_S = 60
 
 
@@ -48,7 +50,8 @@ class Provider:
         _protected(
             issuer, ConfigError("dashboard.oidc_issuer must begin with https://", "only loopback may do without")
         )
-        self._lock = threading.Lock()
+        self._asking = threading.Lock()
+        self._signing_in = threading.BoundedSemaphore(_AT_ONCE)
         self._cache: dict[str, tuple[float, dict[str, Any]]] = {}
         self._away: tuple[float, ProviderError] | None = None
 
@@ -62,6 +65,14 @@ class Provider:
 
     def claims(self, code: str, redirect: str, nonce: str, verifier: str) -> dict[str, Any]:
         """Claims of the ID token and, where the provider has one, of userinfo. Raises ProviderError."""
+        if not self._signing_in.acquire(blocking=False):
+            raise ProviderError(f"{_AT_ONCE} are signing in already, and the provider has not answered yet")
+        try:
+            return self._claims(code, redirect, nonce, verifier)
+        finally:
+            self._signing_in.release()
+
+    def _claims(self, code: str, redirect: str, nonce: str, verifier: str) -> dict[str, Any]:
         with self._session(redirect) as session:
             try:
                 token = session.fetch_token(
@@ -99,11 +110,10 @@ class Provider:
         try:
             return jwt.decode(token, self._keys(), algorithms=_ALGORITHMS)
         except (JoseError, ValueError):  # the provider may have replaced its keys
-            with self._lock:
-                read_s, _ = self._cache.get("jwks_uri", (0.0, {}))
-                if time.monotonic() - read_s < _KEYS_AGAIN_S:
-                    raise
-                self._cache.pop("jwks_uri", None)
+            read_s, _ = self._cache.get("jwks_uri", (0.0, {}))
+            if time.monotonic() - read_s < _KEYS_AGAIN_S:
+                raise
+            self._cache.pop("jwks_uri", None)
             return jwt.decode(token, self._keys(), algorithms=_ALGORITHMS)
 
     def _keys(self) -> KeySet:
@@ -134,20 +144,28 @@ class Provider:
         return found
 
     def _read(self, name: str, address: str) -> dict[str, Any]:
-        """A document of the provider, from the cache for up to _CACHE_S. Raises ProviderError."""
-        with self._lock:
-            read_s, content = self._cache.get(name, (0.0, {}))
-            if content and time.monotonic() - read_s < _CACHE_S:
-                return content
-            if self._away and time.monotonic() - self._away[0] < _AWAY_S:
-                raise self._away[1]
-            try:
-                content = self._fetched(address)
-            except ProviderError as error:
-                self._away = (time.monotonic(), error)
-                raise
-            self._cache[name] = (time.monotonic(), content)
+        """A document of the provider, from the cache for up to _CACHE_S. Raises ProviderError.
+
+        One thread asks for it, and the others do not wait: they take the one before, or say that there is none yet.
+        """
+        read_s, content = self._cache.get(name, (0.0, {}))
+        if content and time.monotonic() - read_s < _CACHE_S:
             return content
+        if self._away and time.monotonic() - self._away[0] < _AWAY_S:
+            raise self._away[1]
+        if not self._asking.acquire(blocking=False):
+            if content:
+                return content
+            raise ProviderError("the provider is being asked, and has not answered yet")
+        try:
+            content = self._fetched(address)
+            self._cache[name] = (time.monotonic(), content)
+        except ProviderError as error:
+            self._away = (time.monotonic(), error)
+            raise
+        finally:
+            self._asking.release()
+        return content
 
     def _fetched(self, address: str) -> dict[str, Any]:
         try:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import partial
 
-from flask import Request, Response
+from flask import Request
 
 from dashboard.access.audit import SIGN_IN, audit
 from dashboard.access.directory import Directory
 from dashboard.access.hosts import AllowedHosts, Proxies
 from dashboard.access.local import NOT_THIS_NAME
 from dashboard.access.people import Reader
-from dashboard.access.refusal import refuse
+from dashboard.access.refusal import Visitor, refuse
 from fallow.errors import ConfigError
 from fallow.outside_text import plain
 
@@ -39,18 +40,21 @@ class Proxy:
         self._people = people
         self._seen: set[Reader] = set()
 
-    def admit(self, request: Request) -> Reader | Response:
+    def admit(self, request: Request) -> Reader | Visitor:
         """The person whom the proxy names, or 403."""
         if request.environ.get("REMOTE_ADDR", "") not in self._proxies:
-            return refuse(request, "these pages answer to their reverse proxy only", why="not one of dashboard.proxies")
+            said = "these pages answer to their reverse proxy only"
+            return Visitor(partial(refuse, request, said, why="not one of dashboard.proxies"))
         if not self._hosts.allow(request.host):
-            return refuse(request, NOT_THIS_NAME)
+            return Visitor(partial(refuse, request, NOT_THIS_NAME))
         name = self._name(request)
         if name is None:
-            return refuse(request, f"the reverse proxy did not say in {self._header} who you are")
+            said = f"the reverse proxy did not say in {self._header} who you are"
+            return Visitor(partial(refuse, request, said))
         found = self._people.person(name)
         if found is None:
-            return refuse(request, "you have no role here; ask who runs these pages", who=name, why="no role")
+            said = "you have no role here; ask who runs these pages"
+            return Visitor(partial(refuse, request, said, who=name, why="no role"), name)
         self._note(found)
         return found
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from flask import Request, Response
 
 from dashboard.access.allowances import Allowance
-from dashboard.access.audit import REFUSED, audit
+from dashboard.access.audit import REFUSED, audit, audit_stranger
 from dashboard.access.refusal import answer
 from fallow.clock import MINUTE_MS, Clock, SystemClock
 from fallow.config import Config
+
+_TOO_OFTEN = "asks too often and is told to wait"
 
 
 @dataclass(frozen=True)
@@ -43,16 +47,16 @@ class Gate:
     def stop_reader(self, name: str, request: Request) -> Response | None:
         """429 where this person has asked too often from this address."""
         who = f"{name} at {request.remote_addr}"
-        return None if self._readers.take(who) else self._wait(who)
+        return None if self._readers.take(who) else self._wait(who, partial(audit, name, _TOO_OFTEN, REFUSED))
 
     def stop_stranger(self, request: Request) -> Response | None:
         """429 where too much has come from this address that nobody has signed in for."""
-        who = f"somebody at {request.remote_addr}"
-        return None if self._strangers.take(who) else self._wait(who)
+        who = str(request.remote_addr)
+        return None if self._strangers.take(who) else self._wait(who, partial(audit_stranger, who, _TOO_OFTEN))
 
-    def _wait(self, who: str) -> Response:
+    def _wait(self, who: str, write_down: Callable[[], None]) -> Response:
         if self._logged.take(who):
-            audit(who, "asks too often and is told to wait", REFUSED)
+            write_down()
         rest_s = math.ceil((MINUTE_MS - self._clock.now_ms() % MINUTE_MS) / 1000)
         found = answer(f"fallow: too many requests; try again in {rest_s} s\n", 429)
         found.headers["Retry-After"] = str(rest_s)

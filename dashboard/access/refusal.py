@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from flask import Request, Response
+from werkzeug.wrappers import Response as AnyResponse
 
 from analytics.delivery.links import PATH
 from dashboard.access.audit import REFUSED, audit, audit_stranger
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Whoever asks and does not get the pages, or not yet: by name where they are known.
+
+    `answer` makes what they get, a refusal or the way to sign in. It takes time and lines of the log, so that it waits for its turn.
+    """
+
+    answer: Callable[[], AnyResponse]
+    name: str = ""
 
 
 def refuse(request: Request, sentence: str, *, who: str = "", why: str = "", status: int = 403) -> Response:

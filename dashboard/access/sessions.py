@@ -84,13 +84,16 @@ class Sessions:
 
         after_this_request(put)
 
+    def held(self, request: Request) -> Session | None:
+        """The session that the cookie is of, also a cookie that has become too old. Raises SessionStoreError."""
+        held = self._cookie.read(request, however_old=True)
+        return None if held is None else self._store.find(_identity(held)[0], self._clock.now_ms())
+
     def end(self, request: Request, response: Response) -> None:
         """Signs out, also with a cookie that has become too old. Raises SessionStoreError."""
-        if (held := self._cookie.read(request, however_old=True)) is not None:
-            found = self._store.find(_identity(held)[0], self._clock.now_ms())
-            if found is not None:
-                self._store.end(found.digest)
-                audit(found.user, "signed out", SIGN_OUT)
+        if (found := self.held(request)) is not None:
+            self._store.end(found.digest)
+            audit(found.user, "signed out", SIGN_OUT)
         self.forget(request, response)
 
     def forget(self, request: Request, response: Response) -> None:

@@ -245,6 +245,8 @@
                 window.dash_ag_grid.getApiAsync(id).then(connect);
                 return window.dash_clientside.no_update;
             },
+            // Which findings are chosen.
+            choose: (rows) => (rows || []).map((row) => row.id),
             // Whether there is nothing to press a button for.
             idle: (rows) => !(rows && rows.length),
 

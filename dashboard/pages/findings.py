@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dash import ClientsideFunction, Input, Output, State, callback_context, html, no_update
+from dash import ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
 
 from analytics.decide.totals import totals
 from analytics.language.language import SentenceList
@@ -28,7 +28,7 @@ from dashboard.view import Problem, View, problem_of
 from fallow.clock import SystemClock
 from fallow.errors import FallowError, UsageError
 
-_GRID = "findings-grid"
+_GRID, _CHOSEN = "findings-grid", "findings-chosen"
 
 
 class Findings(Page):
@@ -44,6 +44,11 @@ class Findings(Page):
         app.clientside_callback(
             ClientsideFunction("findings", "show"), Input("findings-hidden", "n_clicks"), prevent_initial_call=True
         )
+        app.clientside_callback(
+            ClientsideFunction("findings", "choose"), Output(_CHOSEN, "data"), Input(_GRID, "selectedRows"),
+            prevent_initial_call=True,
+        )  # fmt: skip
+        # one of its own: whoever may not act has no buttons
         app.clientside_callback(
             ClientsideFunction("findings", "idle"), Output("acts", "disabled"), Input(_GRID, "selectedRows"),
             prevent_initial_call=True,
@@ -64,6 +69,7 @@ class Findings(Page):
                 question=view.translate(tr("What can be taken back, from whom, what to type, and who is on it?")),
                 finding=html.Span(view.translate(_words(view)), id="findings-words"),
                 body=[
+                    dcc.Store(id=_CHOSEN, data=chosen),  # their ids: ten thousand whole rows are too much to send
                     *_wrong(view, listed),
                     _tools(view),
                     grid(view.language, _GRID, title, listed, rows(view), chosen=chosen, hides=True),
@@ -128,7 +134,7 @@ def _tools(view: View) -> html.Div:
 def _connect_looking(app: Any, source: LakeSource) -> None:
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
         Output("finding-detail", "children"),
-        Input(_GRID, "selectedRows"), State("url", "search"),
+        Input(_CHOSEN, "data"), State("url", "search"),
         prevent_initial_call=True,
     )  # fmt: skip
     def look(chosen: Any, search: str | None) -> Any:
@@ -144,7 +150,7 @@ def _connect_acting(app: Any, source: LakeSource) -> None:
         *told(""),
         Output(_GRID, "rowData"), Output("finding-detail", "children", allow_duplicate=True),
         Output("version", "data", allow_duplicate=True), Output("findings-words", "children"),
-        *presses(""), State("url", "search"), State(_GRID, "selectedRows"), *fields(""),
+        *presses(""), State("url", "search"), State(_CHOSEN, "data"), *fields(""),
         prevent_initial_call=True,
     )  # fmt: skip
     def press(*values: Any) -> Any:
@@ -177,6 +183,5 @@ def _acted(source: LakeSource, search: str | None, wish: Wish) -> list[Any]:
 
 
 def _ids(chosen: Any) -> tuple[str, ...]:
-    """The ids of the rows that the browser says are chosen; whether its reader sees them is for the server to know."""
-    rows = chosen if isinstance(chosen, list) else []
-    return tuple(str(each.get("id", "")) for each in rows if isinstance(each, dict))
+    """Those that the browser says are chosen; whether its reader sees them is for the server to know."""
+    return tuple(str(each) for each in chosen) if isinstance(chosen, list) else ()

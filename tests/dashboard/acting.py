@@ -91,13 +91,13 @@ class Pages:
         """What the page shows after a button."""
         return self.call(f"act-{kind}.n_clicks", {
             f"act-{kind}.n_clicks": 1, "url.search": "?span=all", "act-text.value": text, "act-until.value": until,
-            "findings-grid.selectedRows": [{"id": each} for each in ids], "findings-seen.data": seen or {},
+            "findings-chosen.data": list(ids), "findings-seen.data": seen or {},
         })  # fmt: skip
 
     def look_at(self, *ids: str) -> Any:
         """The panel below the table after rows have been chosen."""
-        return self.call("findings-grid.selectedRows", {
-            "findings-grid.selectedRows": [{"id": each} for each in ids], "url.search": "?span=all",
+        return self.call("findings-chosen.data", {
+            "findings-chosen.data": list(ids), "url.search": "?span=all",
         })["finding-detail"]["children"]  # fmt: skip
 
 

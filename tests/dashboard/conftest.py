@@ -11,9 +11,11 @@ import pytest
 
 from analytics.simulation import SimulatedFleet, write_fleet
 from analytics.window import Inputs, open_inputs
+from dashboard.access.allowances import RefusalRation
 from dashboard.app import build_app
 from dashboard.frame import OUTPUTS
 from dashboard.source import LakeSource
+from fallow.clock import SystemClock
 from fallow.lake import Lake
 from tests.dashboard.acting import Held, held_lake
 from tests.shared_results import share_results
@@ -30,6 +32,13 @@ UNTIL_MS = 1_763_596_800_000
 
 def inputs_of(lake: Lake, since: str | None = None, until: str | None = None, config: str | None = None) -> Inputs:
     return open_inputs(argparse.Namespace(lake=lake.root, since=since, until=until, config=config))
+
+
+@pytest.fixture(autouse=True)
+def every_refusal_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of tests that are refused a thousand times a minute together."""
+    for ration in ("_OF_STRANGERS", "_OF_NAMED"):
+        monkeypatch.setattr(f"dashboard.access.audit.{ration}", RefusalRation(600, SystemClock()))
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,10 @@ import logging
 import re
 import secrets
 import shutil
+import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urljoin, urlsplit
 
@@ -17,6 +20,7 @@ from joserfc.jwk import RSAKey
 from dashboard.access.audit_trail import trail_of
 from dashboard.access.choose import access_of
 from dashboard.access.oidc import OUT, RETURN
+from dashboard.access.rates import UNLIMITED, Rates
 from dashboard.app import build_app
 from dashboard.source import LakeSource
 from fallow import config
@@ -70,10 +74,15 @@ def client_of(settings: dict[str, str], fleet_lake: Lake) -> Callable[..., Flask
 def clients_of(settings: dict[str, str], lake: Lake) -> Callable[..., FlaskClient]:
     """Makes the pages over a lake behind a sign-in; flags are further settings."""
 
-    def make(clock: Clock | None = None, **changes: str) -> FlaskClient:
+    def make(clock: Clock | None = None, rates: Rates = UNLIMITED, **changes: str) -> FlaskClient:
         loaded = config.load(settings | {f"dashboard.{name}": value for name, value in changes.items()}, None, {})
         access = access_of(loaded, address="0.0.0.0", local=False, insecure=False, clock=clock)  # noqa: S104  # not bound
-        app = build_app(LakeSource(lambda: inputs_of(lake)), access, trail=trail_of(loaded.text("dashboard.audit")))
+        app = build_app(
+            LakeSource(lambda: inputs_of(lake)),
+            access,
+            rates=rates,
+            trail=trail_of(loaded.text("dashboard.audit")),
+        )
         client: FlaskClient = app.server.test_client()
         return client
 
@@ -339,6 +348,17 @@ def test_signing_out(client_of: Callable[..., FlaskClient]) -> None:
     assert client.get("/", headers=LOCAL).status_code == 302
 
 
+def test_strangers_keep_nobody_from_signing_out(client_of: Callable[..., FlaskClient]) -> None:
+    client = client_of(rates=replace(UNLIMITED, sign_ins_per_minute=2))
+    sign_in(client)
+    stranger = client_again(client)
+    assert 429 in [stranger.get("/", headers=LOCAL).status_code for _ in range(6)]
+    assert stranger.get(OUT, headers=LOCAL).status_code in (200, 429)
+    done = client.get(OUT, headers=LOCAL)
+    assert (done.status_code, "You are signed out" in done.text) == (200, True)
+    assert client.get_cookie("fallow-session") is None
+
+
 def test_a_foreign_name_is_refused(client_of: Callable[..., FlaskClient]) -> None:
     answer = client_of().get("/", headers=NAMED | {"Host": "evil.example"})
     assert answer.status_code == 403
@@ -351,6 +371,34 @@ def test_a_provider_that_is_away_is_said(client_of: Callable[..., FlaskClient], 
     for _ in range(2):  # the second does not wait for it
         answer = client.get("/", headers=LOCAL)
         assert (answer.status_code, "cannot be reached" in answer.text) == (503, True)
+
+
+def test_nobody_waits_for_a_provider_that_hangs_but_the_one_who_asks_it(client_of: Callable[..., FlaskClient]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hangs, ThreadPoolExecutor(1) as other:
+        client = client_of(oidc_issuer=f"http://127.0.0.1:{hangs.getsockname()[1]}")
+        first = other.submit(client.get, "/", headers=LOCAL)
+        connection, _ = hangs.accept()
+        with connection:
+            second = client_again(client).get("/", headers=LOCAL)
+            assert not first.done()
+        assert (second.status_code, first.result().status_code) == (503, 503)
+
+
+def test_a_stranger_who_has_to_wait_does_not_reach_the_provider(
+    client_of: Callable[..., FlaskClient], idp: Provider
+) -> None:
+    client = client_of(rates=replace(UNLIMITED, sign_ins_per_minute=0))
+    assert client.get("/", headers=LOCAL).status_code == 429
+    assert idp.asked == []
+
+
+def test_no_more_than_so_many_threads_wait_for_the_provider(
+    client_of: Callable[..., FlaskClient], idp: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.access.provider._AT_ONCE", 0)
+    answer = sign_in(client_of())
+    assert (answer.status_code, "signing in did not work" in answer.text) == (403, True)
+    assert "/token" not in idp.asked
 
 
 def test_authorities_that_are_gone_are_a_provider_that_is_away(

@@ -245,8 +245,8 @@ def test_a_fault_that_nobody_foresaw_is_told_on_a_page_that_stays(
         raise ZeroDivisionError("a fault of the test's own")
 
     monkeypatch.setattr(pages.source, "look", broken)
-    answer = pages.answer("findings-grid.selectedRows", {
-        "findings-grid.selectedRows": [{"id": finding_id}], "url.search": search,
+    answer = pages.answer("findings-chosen.data", {
+        "findings-chosen.data": [finding_id], "url.search": search,
     })  # fmt: skip
     assert said in answer["sideUpdate"]["failed-action"]["children"]
     assert not answer["response"]

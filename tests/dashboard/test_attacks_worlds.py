@@ -245,7 +245,7 @@ def test_what_is_asked_for_is_there(worlds: tuple[World, World]) -> None:
 
 def _values(world: World, mark: str, finding: str) -> dict[tuple[str, str], list[Any]]:
     """What a browser may send by element and property, the usual first; what follows is what a forger would send."""
-    rows = [[], [{"id": finding}], [{"id": world.own_finding}, {"id": finding}], [{"id": f"GPU-{mark}-host-0"}], "x", 7]
+    rows = [[], [finding], [world.own_finding, finding], [f"GPU-{mark}-host-0"], [{"id": finding}], "x", 7]
     pressed: dict[tuple[str, str], list[Any]] = {(f"act-{kind}", "n_clicks"): [1] for kind in KINDS}
     pressed |= {(f"opportunity-act-{kind}", "n_clicks"): [1] for kind in KINDS}
     return pressed | {
@@ -266,7 +266,7 @@ def _values(world: World, mark: str, finding: str) -> dict[tuple[str, str], list
         ("again", "n_clicks"): [1],
         ("news", "n_intervals"): [1],
         ("version", "data"): ["", "x"],
-        ("findings-grid", "selectedRows"): rows,
+        ("findings-chosen", "data"): rows,
         ("findings-hidden", "n_clicks"): [0, 1],
         ("act-text", "value"): ["because"],
         ("act-until", "value"): [""],

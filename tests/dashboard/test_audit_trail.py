@@ -14,7 +14,7 @@ import pytest
 from analytics.decide.actions import load_actions
 from analytics.decide.annotations import load_annotations
 from dashboard.access.allowances import RefusalRation
-from dashboard.access.audit import audit_line
+from dashboard.access.audit import REFUSED, audit, audit_line, audit_stranger
 from dashboard.access.audit_trail import AuditError, FileTrail, trail_of
 from dashboard.access.people import ADMIN, Reader
 from dashboard.annotations import annotate
@@ -161,7 +161,7 @@ def test_refusals_without_end_do_not_fill_the_disk() -> None:
 
 def test_what_was_left_out_is_counted_in_the_log(held: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Hands()
-    monkeypatch.setattr("dashboard.access.audit._REFUSALS", RefusalRation(1, clock))
+    monkeypatch.setattr("dashboard.access.audit._OF_NAMED", RefusalRation(1, clock))
     pages = held.pages(PLAN, trail_of(str(tmp_path / "audit")))
     for _ in range(3):
         page(pages.client, "/settings", "?span=all")
@@ -170,6 +170,17 @@ def test_what_was_left_out_is_counted_in_the_log(held: Held, tmp_path: Path, mon
     assert [(each["who"], each["did"][:16]) for each in lines(tmp_path / "audit")] == [
         ("pia", "refused the page"), (None, "2 more were refu"), ("pia", "refused the page"),
     ]  # fmt: skip
+
+
+def test_strangers_take_no_line_from_people_and_standard_error_has_an_end_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dashboard.access.audit._OF_STRANGERS", RefusalRation(1, Hands()))
+    with caplog.at_level("INFO", logger="dashboard"):
+        for number in range(3):
+            audit_stranger(f"10.0.0.{number}", "was refused /")
+        audit("pia", "refused ack as viewer", REFUSED)
+    assert caplog.messages == ["somebody at 10.0.0.0: was refused /", "pia: refused ack as viewer"]
 
 
 @pytest.mark.parametrize(("name", "words"), [

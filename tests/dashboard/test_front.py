@@ -115,6 +115,29 @@ def test_requests_that_are_not_whole_hold_so_much_and_no_more() -> None:
             assert small.recv(100).startswith(b"HTTP/1.1 200")
 
 
+def test_whole_requests_that_wait_count_as_well(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dashboard.front._TURN_S", 0.01)
+    listening = socket.create_server(("127.0.0.1", 0))
+    running = Front(held.application, listening, Limits(threads=1, held_bytes=500_000, linger_s=0.1))
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    sent = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n" + bytes(299_999)
+    with connected(address, held.asked), connected(address, sent) as whole:
+        while not held.is_held.is_set():
+            running.turn()
+        for _ in range(20):  # reads what there is
+            running.turn()
+        whole.sendall(b"x")
+        with connected(address, sent) as other:
+            for _ in range(20):
+                running.turn()
+            with contextlib.suppress(ConnectionResetError):
+                assert other.recv(100) == b""
+        held.let_go.set()
+        running.turn()
+        running.drain(PATIENCE_S)
+        assert whole.recv(100).startswith(b"HTTP/1.1 200")
+
+
 def test_answers_that_nobody_takes_hold_so_much_and_no_more() -> None:
     made = threading.Event()
 
@@ -139,24 +162,37 @@ def test_answers_that_nobody_takes_hold_so_much_and_no_more() -> None:
     running.drain(0)
 
 
-def test_health_is_answered_and_others_asked_to_wait_while_the_thread_is_held() -> None:
-    held, let_go = threading.Event(), threading.Event()
-
-    def holding(environ: dict[str, Any], start: Any) -> list[bytes]:
-        if environ["PATH_INFO"] == "/held":
-            held.set()
-            let_go.wait(PATIENCE_S)
-        return pages(environ, start)
+class Held:
+    """An application whose thread is held by whoever asks for `/held`, until it is let go."""
 
     asked = b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n"
-    with front(holding, waiting=1) as address, connected(address, asked):
+
+    def __init__(self) -> None:
+        self.is_held, self.let_go = threading.Event(), threading.Event()
+
+    def application(self, environ: dict[str, Any], start: Any) -> list[bytes]:
+        if environ["PATH_INFO"] == "/held":
+            self.is_held.set()
+            self.let_go.wait(PATIENCE_S)
+        return pages(environ, start)
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    found = Held()
+    yield found
+    found.let_go.set()
+
+
+def test_health_is_answered_and_others_asked_to_wait_while_the_thread_is_held(held: Held) -> None:
+    with front(held.application, waiting=1) as address, connected(address, held.asked):
         try:
-            assert held.wait(PATIENCE_S)
-            with connected(address, asked + asked), connected(address, asked) as third:
+            assert held.is_held.wait(PATIENCE_S)
+            with connected(address, held.asked + held.asked), connected(address, held.asked) as third:
                 refused = third.recv(4096)
                 assert answer(address, "healthz") == b"a page"
         finally:
-            let_go.set()
+            held.let_go.set()
     assert refused.startswith(b"HTTP/1.1 503 ")
     assert b"Retry-After: 5\r\n" in refused
 

@@ -6,21 +6,21 @@ import logging
 from typing import TYPE_CHECKING
 
 import psutil
+import pytest
 
 from dashboard.access.people import VIEWER, Reader
+from dashboard.app import build_app
 from dashboard.cache import Cache
 from dashboard.memory import Budget, budget_bytes, limit_bytes
 from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import View
 from fallow.clock import DAY_MS, format_ms
-from tests.dashboard.conftest import UNTIL_MS, inputs_of
+from tests.dashboard.conftest import UNTIL_MS, filled, inputs_of
 from tests.dashboard.test_source import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from fallow.lake import Lake
 
@@ -97,6 +97,26 @@ def test_a_window_that_went_is_made_again_and_one_that_stayed_is_not(fleet_lake:
     used[0] = 0
     again = _views(source, windows)
     assert [each.report.summary for each in again] == [each.report.summary for each in first]
+
+
+@pytest.mark.parametrize(("path", "search"), [
+    ("/film", "?span=24h&start=2025-11-19T0{}:00Z"), ("/quality", "?span=24h&zone=Etc/GMT%2B{}"),
+    ("/report/download/json", "?span=24h&zone=Etc/GMT%2B{}"),
+])  # fmt: skip
+def test_what_is_made_of_one_window_stays_within_the_budget_too(fleet_lake: Lake, path: str, search: str) -> None:
+    """Each view and each page counts as one."""
+
+    def kept() -> int:
+        windows = source._generation._windows.items().values() if source._generation else ()  # noqa: SLF001  # nothing else tells
+        return sum(len(each.views.items()) + len(each.pages.items()) for each in windows)
+
+    source = LakeSource(lambda: inputs_of(fleet_lake), budget=Budget(4, used=kept))
+    client = build_app(source).server.test_client()
+    for number in range(1, 4):
+        asked = search.format(number)
+        answer = client.get(path + asked) if path.startswith("/report") else filled(client, path, asked)
+        assert answer
+        assert kept() <= 3
 
 
 def _views(source: LakeSource, windows: list[Query]) -> list[View]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import pytest
 from flask import Response
 
 from dashboard.access import LOCAL
+from dashboard.access.audit_trail import NO_TRAIL, trail_of
 from dashboard.access.directory import Directory
 from dashboard.access.hosts import AllowedHosts
 from dashboard.access.proxy import Proxy
@@ -21,9 +23,12 @@ from dashboard.source import LakeSource
 from tests.dashboard.conftest import inputs_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from flask.testing import FlaskClient
 
     from dashboard.access import Access
+    from dashboard.access.audit_trail import Trail
     from fallow.lake import Lake
 
 
@@ -152,8 +157,12 @@ def test_a_document_keeps_its_own_policy_and_is_framed_here_only(fleet_lake: Lak
     assert "frame-ancestors 'none'" in shown["Content-Security-Policy"]
 
 
-def limited(lake: Lake, rates: Rates, access: Access = LOCAL) -> FlaskClient:
-    return build_app(LakeSource(lambda: inputs_of(lake)), access, rates=rates).server.test_client()  # type: ignore[no-any-return]
+PROXY = Proxy("X-Forwarded-User", ["127.0.0.1"], AllowedHosts(), Directory("", "viewer"))
+
+
+def limited(lake: Lake, rates: Rates, access: Access = LOCAL, trail: Trail = NO_TRAIL) -> FlaskClient:
+    source = LakeSource(lambda: inputs_of(lake))
+    return build_app(source, access, rates=rates, trail=trail).server.test_client()  # type: ignore[no-any-return]
 
 
 def test_whoever_asks_too_often_is_told_when_to_ask_again(fleet_lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
@@ -172,7 +181,31 @@ def test_whoever_asks_too_often_is_told_when_to_ask_again(fleet_lake: Lake, capl
 
 
 def test_those_who_do_not_sign_in_are_stopped_and_those_who_have_are_not(fleet_lake: Lake) -> None:
-    access = Proxy("X-Forwarded-User", ["127.0.0.1"], AllowedHosts(), Directory("", "viewer"))
-    client = limited(fleet_lake, replace(UNLIMITED, sign_ins_per_minute=1), access)
+    client = limited(fleet_lake, replace(UNLIMITED, sign_ins_per_minute=1), PROXY)
     assert 429 in [client.get("/").status_code for _ in range(4)]
     assert client.get("/", headers={"X-Forwarded-User": "ann"}).status_code == 200
+
+
+@pytest.mark.parametrize(("method", "path", "address"), [
+    ("POST", "/_dash-update-component", "127.0.0.1"),  # from nowhere
+    ("GET", "/answer/x", "127.0.0.1"),
+    ("GET", "/", "10.0.0.9"),  # not by the proxy
+])  # fmt: skip
+def test_a_stranger_has_so_many_refusals_and_lines_of_the_log(
+    fleet_lake: Lake, caplog: pytest.LogCaptureFixture, method: str, path: str, address: str
+) -> None:
+    client = limited(fleet_lake, replace(UNLIMITED, sign_ins_per_minute=1), PROXY)
+    with caplog.at_level("INFO", logger="dashboard"):
+        asked = [client.open(path, method=method, environ_base={"REMOTE_ADDR": address}) for _ in range(9)]
+    assert [each.status_code for each in asked].count(429) >= 7  # a minute may end once between them
+    assert 2 <= len(caplog.messages) <= 4
+
+
+def test_whoever_is_told_to_wait_stands_in_the_log_by_name(fleet_lake: Lake, tmp_path: Path) -> None:
+    once = Rates(requests_per_minute=1, sign_ins_per_minute=1)
+    client = limited(fleet_lake, once, PROXY, trail_of(str(tmp_path / "audit")))
+    for _ in range(4):
+        client.get("/_dash-layout", headers={"X-Forwarded-User": "ann"})
+        client.get("/_dash-layout")
+    lines = [json.loads(each) for each in (tmp_path / "audit").read_text(encoding="ascii").splitlines()]
+    assert {each["who"] for each in lines if "asks too often" in each["did"]} == {"ann", None}
