@@ -187,7 +187,8 @@ def _mine(
     left = {teams[place] for place in kept}
     paid = [] if account is None else account.split(JOINER)
     own = [each for each in paid if (team := owners.team(None, each)) is not None and team in left]
-    is_beside = len(kept) < len(names) or (holder is None and len(own) < len(paid))
+    is_paid_by_others = scope.team is not None and any(owners.team(holder, each) != scope.team for each in paid)
+    is_beside = len(kept) < len(names) or is_paid_by_others
     return kept, JOINER.join(names[place] or "" for place in kept) or None, JOINER.join(own) or None, is_beside
 
 

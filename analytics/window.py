@@ -97,11 +97,14 @@ def load_whole(inputs: Inputs) -> Ledger:
 
 
 def history_start_ms(window: Window, history_ms: int = HISTORY_MS) -> int | None:
-    """From when on a window's history counts: so long before it, or as long as it is; None where it has no start."""
+    """From when on a window's history counts: so long before it, or as long as it is; None where it has no start.
+
+    Nothing is older than the epoch.
+    """
     if window.since_ms is None:
         return None
     length_ms = 0 if window.until_ms is None else window.until_ms - window.since_ms
-    return window.since_ms - max(history_ms, length_ms)
+    return max(0, window.since_ms - max(history_ms, length_ms))
 
 
 def _load(inputs: Inputs, window: Window, history_ms: int) -> Ledger:

@@ -8,13 +8,14 @@ from functools import partial
 from typing import Any
 
 from dash import ClientsideFunction, Dash, Input, Output, State, callback_context, no_update, set_props
-from flask import send_from_directory
+from flask import Response, request, send_from_directory
 
 from analytics.sections.palette import palette
 from dashboard.access import LOCAL, Access
 from dashboard.access.audit import REFUSED, TRAIL, audit
 from dashboard.access.audit_trail import NO_TRAIL, Trail
 from dashboard.access.rates import UNLIMITED, Rates
+from dashboard.access.refusal import answer
 from dashboard.answers import serve_answers
 from dashboard.error_panels import (
     failed_action_message,
@@ -24,6 +25,7 @@ from dashboard.error_panels import (
     problem_panel,
     stale_data_notice,
     unexpected_error_panel,
+    unforeseen_message,
 )
 from dashboard.exports import serve_exports
 from dashboard.frame import FAILED_ACTION, OUTPUTS, choices, connect_bar, frame, heading, links, no_choices
@@ -58,6 +60,7 @@ def build_app(source: LakeSource, access: Access = LOCAL, *, rates: Rates = UNLI
         on_error=partial(_failed, source),
     )
     app.server.config[TRAIL] = trail
+    app.server.register_error_handler(500, partial(_unforeseen, source))
     app.layout = frame
     _connect(app, source, access)
     connect_bar(app)
@@ -153,6 +156,13 @@ def _page(view: View, scheme: str, path: str) -> list[Any]:
     return view.made.of(  # type: ignore[no-any-return]
         ("page", view.key, scheme, path),
         lambda: [*heading(view, page.name), page.content(view, palette(scheme))],
+    )
+
+
+def _unforeseen(source: LakeSource, _: Exception) -> Response:
+    """The same of a document or a file: flask has the traceback in the log."""
+    return answer(
+        f"fallow: {unforeseen_message(language_of(source, request.query_string.decode(errors='replace')))}\n", 500
     )
 
 

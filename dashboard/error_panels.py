@@ -31,6 +31,11 @@ def failed_action_message(speaks: Language) -> str:
     )
 
 
+def unforeseen_message(speaks: Language) -> str:
+    """The same where there is no page that stays."""
+    return f"{speaks.translate(_UNFORESEEN)} {speaks.translate(_LOGGED)}"
+
+
 def unexpected_error_panel(speaks: Language) -> html.Div:
     """After a fault of fallow itself."""
     return _problem(

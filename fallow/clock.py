@@ -29,8 +29,12 @@ _UNIT_MS = {
     "d": DAY_MS,
     "w": WEEK_MS,
 }
-_LAST_MS = 253_402_300_800_000
-"""The end of the year 9999, the last that a datetime can hold."""
+_LONGEST_MS = 253_402_300_800_000
+"""From the epoch to the end of the year 9999, the last that a datetime can hold."""
+LAST_YEAR = 2199
+"""Of what may be asked for: several times as long before any such window is still a date that can be written."""
+_LAST_MS = 7_258_118_400_000
+"""Its end."""
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|sec|s|min|m|h|d|w)\s*")
 _WHOLE_DAYS = re.compile(r"\s*(?:\d+\s*[dw]\s*)+")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -75,7 +79,7 @@ def parse_duration_ms(text: str) -> int:
     while match := _DURATION.match(text, at):
         total += float(match[1]) * _UNIT_MS[match[2]]
         at = match.end()
-    if at != len(text) or not 1 <= total < _LAST_MS:
+    if at != len(text) or not 1 <= total < _LONGEST_MS:
         raise UsageError(f"'{text}' is not a duration", "write a number and a unit: 10s, 5min, 2h, 7d")
     return round(total)
 
@@ -147,7 +151,7 @@ def _is_span(text: str | None) -> bool:
 def _moment_ms(text: str, *, end: bool, anchor_ms: int, zone: tzinfo) -> int:
     moment_ms = _read_moment_ms(text, end=end, anchor_ms=anchor_ms, zone=zone)
     if not 0 <= moment_ms < _LAST_MS:
-        raise UsageError(f"'{text}' is not in the years 1970 to 9999", _WHEN_HINT)
+        raise UsageError(f"'{text}' is not in the years 1970 to {LAST_YEAR}", _WHEN_HINT)
     return moment_ms
 
 

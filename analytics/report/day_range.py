@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta, tzinfo
 
-from fallow.clock import Window, to_ms
+from fallow.clock import LAST_YEAR, Window, to_ms
 from fallow.errors import UsageError
 
 
@@ -19,11 +19,11 @@ def days_between(first: str, last: str) -> tuple[date | None, date | None]:
 def _day(text: str) -> date:
     try:
         day = date.fromisoformat(text)
-        if text == day.isoformat() and 1970 < day.year < 9999:  # what moments can be written of
+        if text == day.isoformat() and 1970 < day.year < LAST_YEAR:  # what moments may be asked for, in any zone
             return day
     except ValueError:
         pass
-    raise UsageError(f"'{text}' is not a day", "write it as 2026-11-20")
+    raise UsageError(f"'{text}' is not a day", f"write it as 2026-11-20, in the years 1971 to {LAST_YEAR - 1}")
 
 
 def day_window(first: date | None, last: date | None, zone: tzinfo) -> Window:

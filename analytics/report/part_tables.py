@@ -22,7 +22,7 @@ def all_known(whole: Whole, scope: Scope) -> Ledger:
 
 
 def listed_processes(whole: Whole, scope: Scope, spans: pl.DataFrame) -> pl.DataFrame:
-    """The rows of `process_day` of the window that were listed in some of the spans of their GPU: of people only their own.
+    """The rows of `process_day` of the window that were listed in some of the spans of their GPU: of people only their own work.
 
     Args:
         whole: the window.
@@ -35,7 +35,18 @@ def listed_processes(whole: Whole, scope: Scope, spans: pl.DataFrame) -> pl.Data
     if not scope.is_personal:
         return rows
     names = {name for holder in spans["holder"].drop_nulls() for name in holder.split(JOINER)}
-    return rows.filter(pl.col("user").is_in(list(names)))
+    rows = rows.filter(pl.col("user").is_in(list(names)))
+    return rows if scope.team is None else rows.join(_paid_by(whole, scope.team, rows), on=_PAYER, nulls_equal=True)
+
+
+_PAYER = ("user", "account")
+
+
+def _paid_by(whole: Whole, team: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """Those users and accounts of the rows of which the team is charged: its people may work for another team as well."""
+    owners = whole.money.owners
+    known = rows.select(_PAYER).unique()
+    return known.filter([owners.team(user, account) == team for user, account in known.rows()])
 
 
 def _during(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
@@ -71,8 +82,9 @@ def without_others(whole: Whole, scope: Scope, own: pl.DataFrame, rows: pl.DataF
     if not scope.is_personal:
         return rows
     key = ("gpu", "host", "time")
-    mine = own.select(*key, mine=pl.col("holder").fill_null(""), is_mine=True)
+    who = pl.concat_str(pl.col("holder", "account").fill_null(""), separator="\n")
+    mine = own.select(*key, mine=who)
     held = whole.ledger.inside.stretches.filter(of & ~pl.col("state").is_in(UNALLOCATED))
     held = held.with_columns(foreign=foreign_work(held, whole.ledger.inside.rollups)).join(mine, on=key, how="left")
-    is_theirs = pl.col("is_mine").is_null() | (pl.col("holder").fill_null("") != pl.col("mine"))
+    is_theirs = who.ne_missing(pl.col("mine"))
     return never_during(rows, held.filter(is_theirs | pl.col("foreign")))

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 
-from fallow.clock import Window, from_ms, to_ms
+from fallow.clock import LAST_YEAR, Window, from_ms, to_ms
 from fallow.errors import UsageError
 
 _LABEL = re.compile(r"(\d{4})-W(\d{1,2})")
@@ -62,7 +62,7 @@ def parse_week(text: str, zone: tzinfo, now_ms: int) -> Week:
     try:
         if match is not None:
             week = Week(date.fromisocalendar(int(match[1]), int(match[2]), 1), zone)
-            if 1970 < week.monday.year < 9999:
+            if 1970 < week.monday.year < LAST_YEAR:
                 return week
     except ValueError:
         pass

@@ -169,7 +169,7 @@ def addresses(mark: str, finding: str) -> list[tuple[str, str]]:
     about = {
         "/gpu": [f"?gpu={gpu}&span=all" for gpu in (OWN_GPU, PASSED_ON, "GPU-both-1", "GPU-both-3", *SHARED_GPUS)],
         "/host": [f"?host={host}&span=all" for host in ("own", SHARED_HOST, "shared")],
-        "/holders": ["?holder=ann", f"?holder=ann%2B{mark}-user-a"],
+        "/holders": ["?holder=ann", "?holder=cleo", f"?holder=ann%2B{mark}-user-a"],
         "/film": ["?sort=holder", "?sort=waste"],
         "/report": ["?start=2026-W46", "?start=2026-W45"],
     }
@@ -370,7 +370,7 @@ def test_readers_at_once_are_answered_as_each_alone(worlds: tuple[World, World])
         if who in (VIEWER, PLANNER) and OTHERS not in search:
             assert world.mark not in answer
         if who == THEIRS:
-            assert not re.search(r"\b(ann|bea)\b", answer)
+            assert not re.search(r"\b(ann|bea|cleo)\b", answer)
 
 
 @pytest.mark.parametrize("is_read_before", [True, False])

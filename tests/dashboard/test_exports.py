@@ -136,6 +136,23 @@ def test_what_there_is_not(held: Held, path: str, status: int) -> None:
     assert held.pages().client.get(path).status_code == status
 
 
+@pytest.mark.parametrize("path", ["/export/findings.csv", "/report/preview", "/report/download/json"])
+def test_a_fault_that_nobody_foresaw_is_a_sentence_in_the_readers_language(
+    held: Held, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    pages = held.pages()
+
+    def broken(*_: object) -> None:
+        raise OverflowError("a fault of the test's own")
+
+    monkeypatch.setattr(pages.source, "look", broken)
+    answer = pages.client.get(f"{path}?span=all&lang=fr")
+    assert (answer.status_code, answer.mimetype) == (500, "text/plain")
+    assert "avait pas prévue" in answer.text
+    assert "a fault of the test's own" not in answer.text
+    assert "a fault of the test's own" in caplog.text
+
+
 @pytest.mark.parametrize("path", ["/export/findings.csv", "/report/preview"])
 def test_what_comes_later_is_said_in_the_readers_language(
     held: Held, monkeypatch: pytest.MonkeyPatch, path: str

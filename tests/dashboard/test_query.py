@@ -47,6 +47,8 @@ def test_what_is_not_known_is_left_out() -> None:
         ("?pool=" + "x" * 301, "too long"),
         ("?first=2026-W47", "'2026-W47' is not a day"),
         ("?last=9999-01-01", "'9999-01-01' is not a day"),
+        ("?first=1971-01-02&last=9000-12-30", "'9000-12-30' is not a day"),
+        ("?since=1971-01-02&until=9000-01-01", "'9000-01-01' is not in the years"),
         ("?first=2026-11-20&last=2026-11-01", "is after the last"),
         ("?against=yesterday", "is not what a window can be compared with|is not a day"),
         ("?against=2026-11-01..", "is not what a window can be compared with"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TEAM, OTHERS = "ours", "theirs"
 OWN_GPU, SHARED_HOST, PASSED_ON = "GPU-own-0", "both", "GPU-both-2"
 """A GPU that the team alone has; a host of which others have a part; a GPU on it that others had after the team."""
-SHARED_GPUS = tuple(f"GPU-shared-{number}" for number in range(7))
+SHARED_GPUS = tuple(f"GPU-shared-{number}" for number in range(8))
 """GPUs that the team and others have at the same time."""
 
 
@@ -71,7 +71,8 @@ def make_world(folder: Path, others: Others) -> Site:
     one, two = others.users
     (folder / "owners.csv").write_text(
         "kind,name,team,organisation,quota_gpus\n"
-        f"user,ann,{TEAM},research,6\nuser,bea,{TEAM},research,\naccount,{TEAM}-account,{TEAM},research,\n"
+        f"user,ann,{TEAM},research,6\nuser,bea,{TEAM},research,\nuser,cleo,{TEAM},research,\naccount,{TEAM}-account,{TEAM},research,\n"
+        f"account,{others.mark}-account,{OTHERS},{others.mark}-organisation,\n"
         f"user,{one},{OTHERS},{others.mark}-organisation,{others.quota}\nuser,{two},{OTHERS},{others.mark}-organisation,\n",
         encoding="utf-8",
     )
@@ -174,9 +175,9 @@ def _of_both(fleet: Fleet, others: Others) -> None:
 
 
 def _of_shared_cards(fleet: Fleet, others: Others) -> None:
-    """Cards that both have at once, to the end: in pods, in jobs, without use, by turns, and without a name of the team's own."""
+    """Cards that both have at once, to the end: in pods, in jobs, without use, by turns, without a name of the team's own, and one of the team's people with work for both."""
     one, two = others.users
-    pods, jobs, idle, nameless, turns, bare, own_two = fleet.host("shared", H100, 7)
+    pods, jobs, idle, nameless, turns, bare, own_two, for_both = fleet.host("shared", H100, 8)
     own = {"pod": f"{TEAM}-pod", "namespace": TEAM}
     fleet.run(pods, "ann", util=20, mem_gb=9, **own)
     over = fleet.between(0, others.quota / 2)  # when they take turns among themselves is theirs to know
@@ -195,6 +196,9 @@ def _of_shared_cards(fleet: Fleet, others: Others) -> None:
     fleet.run(own_two, "ann", util=20, mem_gb=9, slurm_job_id="19", slurm_account=f"{TEAM}-account")
     fleet.run(own_two, "bea", util=20, mem_gb=9, slurm_job_id="20")
     fleet.run(own_two, None, fleet.between(-5), util=5, mem_gb=others.mem_gb / 8, **_pod(others, 6))
+    fleet.run(for_both, "cleo", util=20, mem_gb=9, slurm_job_id="21", slurm_account=f"{TEAM}-account")
+    paid = {"slurm_job_id": f"{others.mark}22", "slurm_account": f"{others.mark}-account"}
+    fleet.run(for_both, "cleo", util=15, mem_gb=others.mem_gb / 8, command=f"{others.mark}-command", **paid)
 
 
 def _pod(others: Others, number: int) -> dict[str, str]:

@@ -193,3 +193,28 @@ def test_work_of_unknown_people_is_not_that_of_whom_the_list_names(lake: Lake) -
 def test_a_holder_keeps_what_is_theirs_alone(lake: Lake) -> None:
     both(lake, {"user": "ann", "slurm_job_id": "1"}, {"user": "ann", "pod": "p", "namespace": "space"})
     assert left(lake, Scope(team="vision")) == [("ann", "space", "pod:space/p+slurm:1", None)]
+
+
+@pytest.mark.parametrize(
+    ("who", "theirs", "kept"),
+    [
+        ("ann", "slurm_account", ("ann", "vision-account", None, [1.0])),
+        ("ann", "namespace", ("ann", "vision-account", None, [1.0])),
+        ("eve", "slurm_account", ("ann+eve", "vision-account", None, [0.5, 0.5])),
+    ],
+)
+def test_a_joined_job_that_another_team_pays_is_not_shown(
+    lake: Lake, who: str, theirs: str, kept: tuple[object, ...]
+) -> None:
+    """Of one person, or of two of a team: alone such a job is the other team's, and not shown either."""
+    other = {"user": who, "slurm_job_id": "2", theirs: "speech-account"}
+    both(lake, {"user": "ann", "slurm_job_id": "1", "slurm_account": "vision-account"}, other)
+    lines = {
+        ("account", "vision-account"): Owner("account", "vision-account", "vision"),
+        ("account", "speech-account"): Owner("account", "speech-account", "speech"),
+    }
+    owners = Owners({**OWNERS.by_name, **lines})
+    assert left(lake, Scope(team="vision"), owners) == [kept]
+    assert "slurm:2" in str(left(lake, Scope(), owners))
+    if who == "ann":  # they are all hers
+        assert "slurm:2" in str(left(lake, Scope(holder="ann"), owners))
