@@ -76,6 +76,17 @@ def test_a_bad_file_is_left_out_and_all_others_are_read(kind: str, lake: Lake, t
     assert (named["fault"], str(bad) in named["message"]) == (fault, True)
 
 
+def test_what_two_bad_files_of_a_host_leave_unknown_is_told_once(lake: Lake) -> None:
+    bad = victim(lake)
+    bad.write_bytes(b"noise")
+    os.mkfifo(bad.with_name("1-2.parquet"))
+    (said,) = remarks(lake)
+    assert said.startswith(
+        "bad: 2 files of the table gpu on 2026-11-20 are left out (damaged, or no Parquet file of its"
+    )
+    assert " and no regular file): at most " in said
+
+
 def test_a_gpu_of_another_day_is_not_counted_among_those_whose_time_is_unknown(lake: Lake) -> None:
     write(lake, schema.GPU, samples("GPU-bad-2", 0, 600, every_s=60), "bad")
     second_day = [file for file in lake.files("gpu", hosts=["bad"]) if file.date == "2026-11-21"]

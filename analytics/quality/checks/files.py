@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from urllib.parse import unquote
 
 import polars as pl
@@ -53,23 +54,23 @@ _MISSING = {
 
 
 def left_out(data: Data) -> Iterator[Remark]:
-    """One remark per host, table and kind of fault: hosts with the most files first."""
-    groups: dict[tuple[str, str, str], list[str]] = {}
+    """One remark per host and table, so that no unknown time is told twice: hosts with the most files first."""
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for each in {each.key: each for each in (*data.left_out, *left_out_files(data.values))}.values():
         place = _place(each)
         is_of_a_day = place is not None and place[0] in _OF_THEIR_DAY and each.kind != "no_date"
         if place is not None and (not is_of_a_day or _is_inside(place[1], data)):
-            groups.setdefault((place[2], place[0], each.kind), []).append(place[1])
+            groups.setdefault((place[2], place[0]), []).append((place[1], each.kind))
     ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-    for (host, table, kind), dates in ordered[:MOST_NAMED]:
-        yield Remark("files_left_out", _sentence(data, host, table, kind, dates), len(dates), host or table)
+    for (host, table), files in ordered[:MOST_NAMED]:
+        yield Remark("files_left_out", _sentence(data, host, table, files), len(files), host or table)
     if rest := ordered[MOST_NAMED:]:
-        number = sum(len(dates) for _, dates in rest)
+        number = sum(len(files) for _, files in rest)
         sentence = tr_many(
             "{number} more file of {hosts} is left out; `fallow lake check` names it",
             "{number} more files of {hosts} are left out; `fallow lake check` names them",
             number,
-            hosts=hosts_of(len({host for (host, _, _), _ in rest})),
+            hosts=hosts_of(len({host for (host, _), _ in rest})),
         )
         yield Remark("files_left_out", sentence, number)
 
@@ -96,15 +97,17 @@ def _day_ms(date: str) -> int | None:
         return None
 
 
-def _sentence(data: Data, host: str, table: str, kind: str, dates: Sequence[str]) -> str:
+def _sentence(data: Data, host: str, table: str, files: Sequence[tuple[str, str]]) -> str:
+    dates = [date for date, _ in files]
+    faults = [tr(words) for kind, words in FAULT_WORDS.items() if kind in {kind for _, kind in files}]
     return tr_many(
         "{host}: {number} file of the table {table} on {days} is left out ({fault}): {missing}; `fallow lake check` names it",
         "{host}: {number} files of the table {table} on {days} are left out ({fault}): {missing}; `fallow lake check` names them",
-        len(dates),
+        len(files),
         host=host or tr("no host"),
         table=table,
         days=named(sorted({date or tr("no date") for date in dates}), "day"),
-        fault=tr(FAULT_WORDS[kind]),
+        fault=reduce(lambda before, fault: tr("{names} and {last}", names=before, last=fault), faults),
         missing=_unknown(data, host, dates) if table == "gpu" else tr(_MISSING.get(table, "what they say is missing")),
     )
 
