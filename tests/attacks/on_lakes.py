@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _RACES = 100
-_MUTATIONS = int(os.environ.get("FALLOW_ATTACK_MUTATIONS", "200"))
-_MOMENTS = int(os.environ.get("FALLOW_ATTACK_MOMENTS", "20"))
+_MUTATIONS = int(os.environ.get("FALLOW_ATTACK_MUTATIONS", "1000"))
+_MOMENTS = int(os.environ.get("FALLOW_ATTACK_MOMENTS", "50"))
 _MOST_MIB, MIB = 1024, 2**20
 
 
