@@ -102,13 +102,17 @@ def open_file(file: LakeFile, *, whole: bool = False) -> pq.ParquetFile:
             facts, readable = _checked(file, source, _tail(source)), source
         columns = [facts.schema.column(number) for number in range(facts.num_columns)]
         texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
-        return pq.ParquetFile(readable, metadata=facts, read_dictionary=texts)
+        opened = pq.ParquetFile(readable, metadata=facts, read_dictionary=texts)
+        names = opened.schema_arrow.names
     except UNREADABLE as error:
         raise unusable(file, error) from error
+    if len({*names}) < len(names):
+        raise broken(file, ValueError("two columns have one name"))
+    return opened
 
 
 def check(file: LakeFile, content: bytes) -> pq.FileMetaData:
-    """The footer of a file that is held whole; raises what `open_file` raises."""
+    """The footer of a file that is held whole; raises what `open_file` raises, and nothing for two columns of one name."""
     facts = _checked(file, pa.BufferReader(content), content[-_TAIL_BYTES:])
     _check_sum(file, content, (facts.metadata or {}).get(CHECKSUM_KEY.encode()))
     return facts
@@ -118,11 +122,9 @@ def _checked(file: LakeFile, readable: BinaryIO | pa.BufferReader, tail: bytes) 
     """The footer, by which nothing is decoded before it is within the limits and does not contradict itself."""
     _check_footer_size(file, tail)
     try:
-        opened = pq.ParquetFile(readable)
-        names, facts = opened.schema_arrow.names, opened.metadata
+        facts = pq.ParquetFile(readable).metadata
         _check_version(file, int((facts.metadata or {}).get(VERSION_KEY.encode(), b"1")))
-        twice = "two columns have one name" if len({*names}) < len(names) else ""
-        if contradiction := contradiction_of(facts) or twice:
+        if contradiction := contradiction_of(facts):
             raise broken(file, ValueError(contradiction))
         if excess := excess_of(facts, all_hosts=not file.host):
             raise oversized(file, excess)

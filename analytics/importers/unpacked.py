@@ -12,7 +12,8 @@ from analytics.importers.limits import InputLimits
 from fallow.errors import InputError
 
 _GZIP = b"\x1f\x8b"
-_PIECE = 1 << 20
+_PIECE = 1 << 16
+"""Small, for what follows a gzip member in its piece is copied for the next."""
 
 
 def unpacked(path: str, head: bytes, file: BinaryIO, limits: InputLimits) -> tuple[bytes, bool]:
@@ -23,26 +24,25 @@ def unpacked(path: str, head: bytes, file: BinaryIO, limits: InputLimits) -> tup
     pieces = chain([head], iter(partial(file.read, _PIECE), b""))
     if head.startswith(_GZIP):
         return _gunzip(path, pieces, limits)
-    return _bounded(path, pieces, limits), False
+    return b"".join(_bounded(path, pieces, limits)), False
 
 
-def _bounded(path: str, pieces: Iterable[bytes], limits: InputLimits) -> bytes:
-    """The pieces as one; InputError as soon as there are more than one file may hold."""
-    parts: list[bytes] = []
+def _bounded(path: str, pieces: Iterable[bytes], limits: InputLimits) -> Iterator[bytes]:
+    """The pieces; InputError as soon as there are more bytes than one file may hold."""
     size = 0
     for piece in pieces:
-        parts.append(piece)
         size += len(piece)
         if size > limits.max_bytes:
             raise limits.too_large(path)
-    return b"".join(parts)
+        yield piece
 
 
 def _gunzip(path: str, pieces: Iterable[bytes], limits: InputLimits) -> tuple[bytes, bool]:
     """The unpacked bytes of all members and whether the last one ends too early."""
     unpacker = _Unpacker()
     try:
-        data = _bounded(path, unpacker.unpacked(pieces), limits)
+        # the packed bytes are bounded as well: any number of members may be empty
+        data = b"".join(_bounded(path, unpacker.unpacked(_bounded(path, pieces, limits)), limits))
     except zlib.error as error:
         raise InputError(f"{path} is a damaged gzip file ({error})", "fetch it again") from error
     return data, not unpacker.is_whole

@@ -22,5 +22,5 @@ def test_bombs_are_held() -> None:
 def test_damaged_files_are_read_or_refused() -> None:
     tried = list(mutated_inputs(140))
     assert len(tried) == 140
-    assert [each for each in tried if not each.is_held] == []
+    assert [each for each in tried if not each.is_held or each.peak_bytes > 2**30] == []
     assert {each.code for each in tried} >= {0, 1}

@@ -30,6 +30,7 @@ XML = b"<nvidia_smi_log><timestamp>Fri Nov 20 10:00:0%d 2026</timestamp><gpu id=
     ("content", "setting"),
     [
         (gzip.compress(HEAD + b"x" * 300 + b"\n" * 60) * 20, "import.max_bytes"),
+        (gzip.compress(HEAD) + gzip.compress(b"") * 200, "import.max_bytes"),
         (HEAD + ROW % 1 + b"x" * 5000, "import.max_bytes"),
         (HEAD + b"\n" * 70, "import.max_rows"),
         (HEAD + b"\0a" * 70, "import.max_rows"),
