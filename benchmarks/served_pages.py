@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_PACKED = b"\x1f\x8b"
+
+
 @dataclass(frozen=True)
 class Answer:
     """Seconds until a page was there, its compressed bytes, and what it says."""
@@ -60,7 +63,7 @@ class Server:
         while True:
             content = self._answer(path, search)
             spent_s = time.perf_counter() - before
-            text = gzip.decompress(content)
+            text = gzip.decompress(content) if content.startswith(_PACKED) else content  # what is short comes as it is
             if b'"data-again"' in text:  # said to take longer: the page asks again, as here
                 time.sleep(0.1)
                 continue

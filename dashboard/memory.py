@@ -19,6 +19,9 @@ _LOG = logging.getLogger(__name__)
 _KEPT_SHARE = 3 / 4
 """Of the budget: the rest is for what is being made, which is measured only when it is there."""
 
+_WORTH_WHILE = 1.1
+"""Times what was left when there was nothing more to let go of."""
+
 
 class Budget:
     """Keeps a process within `bytes_` by letting go of what was used the longest ago. Safe to ask from many threads."""
@@ -27,6 +30,7 @@ class Budget:
         self.bytes = bytes_
         self._used = used or _resident_bytes
         self._turn = threading.Lock()
+        self._stays_bytes = 0
         self._has_warned = False
 
     @property
@@ -41,12 +45,16 @@ class Budget:
 
     def keep(self, let_go: Callable[[], bool]) -> None:
         """Calls `let_go`, which says whether there was anything to let go of, until the rest fits."""
-        if not self.is_exceeded:
+        # where little is left beside what stays, letting go for each page would make every page anew
+        if self.used_bytes <= max(self.bytes * _KEPT_SHARE, min(self.bytes, self._stays_bytes * _WORTH_WHILE)):
             return
         with self._turn:
             if self.is_exceeded:  # whoever had the turn before may have done enough
                 give_back()
-            while self.is_exceeded and let_go():
+            while self.is_exceeded:
+                if not let_go():
+                    self._stays_bytes = self.used_bytes
+                    break
                 give_back()
             if self.used_bytes > self.bytes and not self._has_warned:
                 self._has_warned = True

@@ -7,7 +7,7 @@ from tests.attacks.model import Attack
 
 ATTACKS = (
     Attack(
-        "many-windows", "a viewer asks for one new window after another",
+        "many-windows", "a viewer asks for one new window after another, and for ever more of one",
         "64 GPUs: 2.9 GB after 200 windows, never given back", "within dashboard.memory; known pages p95 < 300 ms",
         pages.many_windows,
     ),

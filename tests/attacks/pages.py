@@ -31,6 +31,7 @@ _DAYS = 14
 _GPUS = int(os.environ.get("FALLOW_ATTACK_GPUS", "64"))
 _WINDOWS = int(os.environ.get("FALLOW_ATTACK_WINDOWS", "60"))
 _MEMORY_MIB = int(os.environ.get("FALLOW_ATTACK_MEMORY_MIB", "900"))
+_OF_ONE = 40
 _ABANDONED = 200
 _READERS = 4
 KNOWN = tuple((path, "?span=7d") for path in ("/", "/opportunities", "/findings"))
@@ -52,18 +53,19 @@ def site(folder: Path) -> Iterator[tuple[Server, int]]:
 
 
 def many_windows(folder: Path) -> Outcome:
-    """A reader who asks for one new window after another, four at a time, while somebody looks at known pages."""
+    """A reader who asks for one new window after another, then for ever more of one, while somebody looks at known pages."""
     with (
         site(folder) as (server, health_port),
         _watching(server, health_port) as seen,
         ThreadPoolExecutor(_READERS) as readers,
     ):
         peak = 0
-        for _ in readers.map(lambda number: server.ask("/", _new(number)), range(_WINDOWS)):
+        asked = [*(("/", _new(number)) for number in range(_WINDOWS)), *map(_of_one, range(_OF_ONE))]
+        for _ in readers.map(lambda each: server.ask(*each), asked):
             peak = max(peak, server.largest_bytes() // MIB)
         p95_s = statistics.quantiles(seen.known_s, n=20)[-1]
     return Outcome(
-        f"{_GPUS} GPUs, {_WINDOWS} windows: at most {peak} of {_MEMORY_MIB} MiB resident; known pages p95 {p95_s * 1000:.0f} ms of {len(seen.known_s)}",
+        f"{_GPUS} GPUs, {_WINDOWS} windows, {_OF_ONE} pages of one: at most {peak} of {_MEMORY_MIB} MiB resident; known pages p95 {p95_s * 1000:.0f} ms of {len(seen.known_s)}",
         holds=peak <= _MEMORY_MIB and p95_s < 0.3,
     )  # fmt: skip
 
@@ -102,6 +104,14 @@ def _new(number: int) -> str:
     """A window that nobody has asked for: a few days that begin on a minute of their own."""
     since_ms = _UNTIL_MS - (3 + number % 7) * DAY_MS + number % DAY_MIN * MINUTE_MS
     return f"?since={format_ms(since_ms)}&until={format_ms(since_ms + 2 * DAY_MS)}"
+
+
+def _of_one(number: int) -> tuple[str, str]:
+    """A page of one window that nobody has asked for: a part of its time on the film, or another zone."""
+    if number % 2:
+        return "/quality", f"?span=28d&zone=Etc/GMT%2B{number // 2 % 12}"
+    since_ms = _UNTIL_MS - 10 * DAY_MS + number * MINUTE_MS
+    return "/film", f"?span=28d&start={format_ms(since_ms)}&end={format_ms(since_ms + DAY_MS)}"
 
 
 class Seen:

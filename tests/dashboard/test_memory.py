@@ -85,6 +85,18 @@ def test_it_lets_go_until_the_rest_fits_and_says_when_it_cannot(caplog: pytest.L
     assert "dashboard.memory" in warning
 
 
+@pytest.mark.usefixtures("quick")
+def test_little_more_than_what_always_stays_is_kept_and_never_more_than_the_budget() -> None:
+    kept: Cache[str] = Cache(100)
+    budget = Budget(100, used=lambda: 80 + len(kept.items()))
+    found = []
+    for number in range(20):
+        kept.of(number, lambda: "a page")
+        budget.keep(kept.let_go)
+        found.append(len(kept.items()))
+    assert found == [*range(1, 10), *range(1, 10), 1, 2]
+
+
 def test_a_window_that_went_is_made_again_and_one_that_stayed_is_not(fleet_lake: Lake) -> None:
     windows = [Query(since=format_ms(UNTIL_MS - (3 + each) * DAY_MS)) for each in range(3)]
     used = [0]
@@ -99,10 +111,17 @@ def test_a_window_that_went_is_made_again_and_one_that_stayed_is_not(fleet_lake:
     assert [each.report.summary for each in again] == [each.report.summary for each in first]
 
 
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test of what is kept does not wait for the allocators."""
+    monkeypatch.setattr("dashboard.memory.give_back", lambda: None)
+
+
 @pytest.mark.parametrize(("path", "search"), [
     ("/film", "?span=24h&start=2025-11-19T0{}:00Z"), ("/quality", "?span=24h&zone=Etc/GMT%2B{}"),
     ("/report/download/json", "?span=24h&zone=Etc/GMT%2B{}"),
 ])  # fmt: skip
+@pytest.mark.usefixtures("quick")
 def test_what_is_made_of_one_window_stays_within_the_budget_too(fleet_lake: Lake, path: str, search: str) -> None:
     """Each view and each page counts as one."""
 
