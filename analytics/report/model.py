@@ -52,6 +52,7 @@ _HOURLY_UP_TO_MS = 3 * DAY_MS
 class Report:
     """One window of one lake, or what a scope leaves of it.
 
+    `lake` is where it lies; None for readers who have no business with that, people of a scope among them.
     `week` is None where the window is no week; then there are no trends. `teams` and `holders` are those of the scope, their
     ranks those among everybody in its pool; who was given more outside the scope has none. `quality` is about the whole lake, and nothing in an edition for people: it names others.
     `known` is from when to when the lake has rows at all, `fleet_was_seen` whether it has any in the window. `seen` is how much
@@ -59,7 +60,7 @@ class Report:
     week. `weeks` are the week itself and a quarter of a year before it, the newest first; `goals` are judged by those. `floors` are what idle cards draw, where point samples make anybody ask. `groups` are totals by what they are grouped by: pool, model, day, holder; `hours` those of each hour of a short window, by its first millisecond. `opportunities` are the decisions that all of it leads to. `left_out` is how many findings such an edition does not show because they are about GPUs that others hold as well.
     """
 
-    lake: str
+    lake: str | None
     version: str
     simulated_gpus: int
     hosts: int
@@ -267,7 +268,7 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
     weeks = _weeks(whole, asked, seen, now)
     earlier = weeks[1 : 1 + WEEKS_BEFORE]
     return Report(
-        lake=inputs.lake.root,
+        lake=None if scope.is_personal else inputs.lake.root,
         version=__version__,
         simulated_gpus=inventory.count_simulated(gpus["gpu"].unique()),
         hosts=gpus["host"].n_unique(),

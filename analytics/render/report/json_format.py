@@ -68,7 +68,7 @@ def _unknown(value: object, name: str = "") -> object:
 def _content(report: Report) -> dict[str, object]:
     return {
         "fallow_version": report.version,
-        "lake": None if report.scope.is_personal else report.lake,
+        "lake": report.lake,
         "empty": report.is_empty,
         "known": {"since": _moment(report.known.since_ms), "until": _moment(report.known.until_ms)},
         "observed": _observed(report.seen),
