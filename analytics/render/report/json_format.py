@@ -47,7 +47,6 @@ _FIGURES = (
     "saving_per_year",
     "waste",
     "reclaimable_now",
-    "findings_left_out",
     "waterfall",
     "sensitivity",
 )
@@ -80,7 +79,6 @@ def _content(report: Report) -> dict[str, object]:
         "by": {by: {name: _totals(group) for name, group in groups.items()} for by, groups in report.groups.items()},
         "findings": [_finding(finding, report) for finding in report.findings],
         "notified": _notified(report),
-        "findings_left_out": report.left_out,
         "waiting": [each.as_json() for each in waiting_rules(report.review.context)],
         "week": _week(report),
         "scope": dataclasses.asdict(report.scope),
