@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from flask import Response, request
@@ -41,7 +42,8 @@ def chosen_week(view: View) -> Week:
 def edition(view: View, week: Week) -> Report:
     """The report of the week, of the view's scope; raises EmptyLakeError and its kinds."""
     asked = Asked(week, view.report.scope, view.zone)
-    return view.made.of(("edition", asked), lambda: edition_of(view.whole_of(week.window), asked))  # type: ignore[no-any-return]
+    made: Report = view.made.of(("edition", asked), lambda: edition_of(view.whole_of(week.window), asked))
+    return made if view.reader.sees_places else replace(made, lake=None)
 
 
 def file_name(view: View, week: Week, suffix: str) -> str:

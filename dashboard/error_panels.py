@@ -80,7 +80,7 @@ def stale_data_notice(source: LakeSource, view: View) -> list[html.Div]:
     sentence = tr(
         "The lake could not be read again; this is what it said up to {moment}.", moment=Moment(view.as_of_ms)
     )
-    if view.reader.team is not None:  # it names places of the site, and hosts that may be others'
+    if not view.reader.sees_places:
         found = UNREADABLE
     why = f"{view.translate(found.message)} {view.translate(found.hint)}"
     return [

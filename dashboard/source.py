@@ -156,7 +156,7 @@ class LakeSource:
         self._reader.submit(self._refresh)
         if self._of_lake is None:
             return _MOVED
-        return self._of_lake if reader.team is None else UNREADABLE
+        return self._of_lake if reader.sees_places else UNREADABLE
 
     @property
     def stale_because(self) -> Problem | None:

@@ -85,9 +85,9 @@ _EMPTY = Problem(tr("There are no data in this window."), tr("Choose another one
 
 
 def problem_of(error: FallowError, reader: Reader) -> Problem:
-    """What to tell a reader of an error; of one team, neither where the lake lies nor of whose host a file is wrong."""
+    """What to tell a reader of an error: only whoever `sees_places`, where the lake lies and of whose host a file is wrong."""
     names_places = isinstance(error, _OF_SITE) and not isinstance(error, EmptyScopeError)
-    if reader.team is None or not names_places:
+    if reader.sees_places or not names_places:
         return Problem(error.message, error.hint)
-    _LOG.warning("said in general words to team %s: %s", reader.team, error)
+    _LOG.warning("said in general words to a %s: %s", reader.described, error)
     return _EMPTY if isinstance(error, EmptyLakeError) else UNREADABLE

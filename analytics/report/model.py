@@ -52,14 +52,15 @@ _HOURLY_UP_TO_MS = 3 * DAY_MS
 class Report:
     """One window of one lake, or what a scope leaves of it.
 
+    `lake` is where it lies; None for readers who have no business with that, people of a scope among them.
     `week` is None where the window is no week; then there are no trends. `teams` and `holders` are those of the scope, their
     ranks those among everybody in its pool; who was given more outside the scope has none. `quality` is about the whole lake, and nothing in an edition for people: it names others.
     `known` is from when to when the lake has rows at all, `fleet_was_seen` whether it has any in the window. `seen` is how much
     of the window was observed, `seen_before` the same of the four weeks before, the newest first; none where the window is no
-    week. `weeks` are the week itself and a quarter of a year before it, the newest first; `goals` are judged by those. `floors` are what idle cards draw, where point samples make anybody ask. `groups` are totals by what they are grouped by: pool, model, day, holder; `hours` those of each hour of a short window, by its first millisecond. `opportunities` are the decisions that all of it leads to. `left_out` is how many findings such an edition does not show because they are about GPUs that others hold as well.
+    week. `weeks` are the week itself and a quarter of a year before it, the newest first; `goals` are judged by those. `floors` are what idle cards draw, where point samples make anybody ask. `groups` are totals by what they are grouped by: pool, model, day, holder; `hours` those of each hour of a short window, by its first millisecond. `opportunities` are the decisions that all of it leads to.
     """
 
-    lake: str
+    lake: str | None
     version: str
     simulated_gpus: int
     hosts: int
@@ -88,7 +89,6 @@ class Report:
     fleet_was_seen: bool
     seen: Seen
     seen_before: tuple[Seen, ...]
-    left_out: int
     floors: IdleFloors | None = None
     counted_back_from_ms: int | None = None
     """The end of the data, where the window was asked for as a span before it."""
@@ -261,13 +261,13 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
     everybody = _everybody(whole, scope, money).accounts
     spans = part.inside.stretches
     gpus = spans.select("gpu", "host").unique().sort("gpu")
-    found, left_out = _part_of(whole, scope, spans)
+    found = _part_of(whole, scope, spans)
     seen = whole.seen(ledger.window, part.inside, scope)
     now = Figures(part.summary.totals, money.accounts.total, seen)
     weeks = _weeks(whole, asked, seen, now)
     earlier = weeks[1 : 1 + WEEKS_BEFORE]
     return Report(
-        lake=inputs.lake.root,
+        lake=None if scope.is_personal else inputs.lake.root,
         version=__version__,
         simulated_gpus=inventory.count_simulated(gpus["gpu"].unique()),
         hosts=gpus["host"].n_unique(),
@@ -296,7 +296,6 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         fleet_was_seen=not ledger.inside.stretches.is_empty(),
         seen=seen,
         seen_before=tuple(each.seen for each in earlier),
-        left_out=left_out,
         floors=ledger.floors,
         counted_back_from_ms=ledger.counted_back_from_ms,
         made_ms=whole.made_ms,
@@ -313,23 +312,22 @@ def _weeks(whole: Whole, asked: Asked, seen: Seen, now: Figures) -> tuple[WeekFi
 
 def after_actions(report: Report, whole: Whole, part: WindowLedger) -> Report:
     """The same report after people did something about its findings; `part` is what it was made of."""
-    found, left_out = _part_of(whole, report.scope, part.inside.stretches)
+    found = _part_of(whole, report.scope, part.inside.stretches)
     groups = () if report.scope.is_personal else reclaimable(found.findings)
     decided = whole.opportunities(report.scope, part)
-    return replace(report, review=found, left_out=left_out, reclaimable=groups, opportunities=decided)
+    return replace(report, review=found, reclaimable=groups, opportunities=decided)
 
 
-def _part_of(whole: Whole, scope: Scope, spans: pl.DataFrame) -> tuple[Review, int]:
-    """The findings of the scope, and how many of them are not shown since they name others."""
+def _part_of(whole: Whole, scope: Scope, spans: pl.DataFrame) -> Review:
+    """The findings of the scope; those that also name others are left out uncounted, for their number tells of these."""
     found, inventory, owners = whole.review, whole.inventory, whole.money.owners
     if scope.is_all:
-        return found, 0
+        return found
 
     def apart(finding: Finding) -> bool:
         return scope.is_personal and names_others(finding, scope, owners)
 
-    part = found.about(lambda each: is_in_scope(each, scope, inventory) and not apart(each), spans)
-    return part, sum(is_in_scope(each, scope, inventory) and apart(each) for each in found.shown)
+    return found.about(lambda each: is_in_scope(each, scope, inventory) and not apart(each), spans)
 
 
 def _known(ledger: WindowLedger) -> Window:

@@ -38,12 +38,6 @@ def facts(report: Report, language: Language) -> list[tuple[str, str]]:
         tr("prices"): whose_prices(report.money.basis, report.money.currency),
         tr("made by"): f"fallow {report.version}",
     }  # fmt: skip
-    if report.left_out:
-        found[tr("left out")] = tr_many(
-            "{number} finding about GPUs that others hold as well",
-            "{number} findings about GPUs that others hold as well",
-            report.left_out,
-        )
     if report.is_empty:
         silent = ["silent"] if report.seen.silent else []
         found = {label: found[label] for label in ("window", "time zone", *silent, "made by")}

@@ -30,6 +30,11 @@ class Reader:
         """Role and team in words, for the log."""
         return self.role if self.team is None else f"{self.role} of team {self.team}"
 
+    @property
+    def sees_places(self) -> bool:
+        """Whether they may be told of paths of the site and of anybody's hosts: admins who see every team."""
+        return self.may(ADMIN) and self.team is None
+
     def may(self, role: str) -> bool:
         """Whether the role is theirs, or less than theirs."""
         return ROLES.index(self.role) >= ROLES.index(role)

@@ -23,7 +23,7 @@ FILE = "sessions.sqlite"
 _PATIENCE_S = 5.0
 
 _TABLE = """
-create table if not exists session (
+create table if not exists sign_in (
     digest text primary key,       -- SHA-256 of the id in the cookie: who reads this file can be nobody
     user text not null,
     groups text not null,          -- JSON
@@ -31,10 +31,13 @@ create table if not exists session (
     began_ms integer not null,
     ends_ms integer not null,
     serial integer not null,       -- of the newest cookie that came back
-    seen_ms integer not null       -- when that first came
+    seen_ms integer not null,      -- when that first came
+    before integer not null,       -- the number of the one that came back before it
+    offered integer not null,      -- the highest number that was handed out
+    offered_ms integer not null    -- when that was
 )
 """
-_COLUMNS = "digest, user, groups, address, began_ms, ends_ms, serial, seen_ms"
+_COLUMNS = "digest, user, groups, address, began_ms, ends_ms, serial, seen_ms, before, offered, offered_ms"
 
 
 class SessionStoreError(FallowError):
@@ -43,7 +46,10 @@ class SessionStoreError(FallowError):
 
 @dataclass(frozen=True)
 class Session:
-    """One sign-in of one browser. Times in ms; `seen_ms` is when the cookie of number `serial` first came back."""
+    """One sign-in of one browser. Times in ms; `seen_ms` is when the cookie of number `serial` first came back, in place of `before`.
+
+    `offered` is the highest number that was handed out.
+    """
 
     digest: str
     user: str
@@ -53,6 +59,8 @@ class Session:
     ends_ms: int
     serial: int
     seen_ms: int
+    before: int
+    offered: int
 
     @property
     def label(self) -> str:
@@ -69,16 +77,16 @@ class SessionStore:
     def begin(self, user: str, groups: tuple[str, ...], address: str, *, now_ms: int, ends_ms: int) -> str:
         """A new session; returns the id that its cookie carries. What has ended by itself is removed."""
         identity = secrets.token_urlsafe(32)
-        row = (digest_of(identity), user, json.dumps(groups), address, now_ms, ends_ms, 0, now_ms)
+        row = (digest_of(identity), user, json.dumps(groups), address, now_ms, ends_ms, 0, now_ms, 0, 0, now_ms)
         with self._open() as database:
-            database.execute("delete from session where ends_ms <= ?", (now_ms,))
-            database.execute(f"insert into session ({_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608
+            database.execute("delete from sign_in where ends_ms <= ?", (now_ms,))
+            database.execute(f"insert into sign_in ({_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608
         return identity
 
     def find(self, identity: str, now_ms: int) -> Session | None:
         """The session of an id, unless it is over."""
         with self._open() as database:
-            query = f"select {_COLUMNS} from session where digest = ? and ends_ms > ?"  # noqa: S608
+            query = f"select {_COLUMNS} from sign_in where digest = ? and ends_ms > ?"  # noqa: S608
             row = database.execute(query, (digest_of(identity), now_ms)).fetchone()
         return None if row is None else _session(row)
 
@@ -86,25 +94,38 @@ class SessionStore:
         """Writes down that the cookie of that number has come back; of several at once the first counts."""
         with self._open() as database:
             database.execute(
-                "update session set serial = ?, seen_ms = ? where digest = ? and serial = ?",
-                (serial, now_ms, digest, serial - 1),
+                "update sign_in set before = serial, serial = ?, seen_ms = ?, offered = max(offered, ?) where digest = ? and serial < ?",
+                (serial, now_ms, serial, digest, serial),
             )
+
+    def offer(self, digest: str, serial: int, number: int, now_ms: int, *, again_after_ms: int) -> bool:
+        """Whether the next number may be handed out to whoever has the newest cookie; of several at once one may.
+
+        One that has not come back is followed by another after a while: it may have been lost on the way.
+        """
+        with self._open() as database:
+            query = (
+                "update sign_in set offered = ?, offered_ms = ? where digest = ? and serial = ? and offered < ? "
+                "and (offered = serial or offered_ms <= ? or offered_ms > ?)"
+            )
+            asked = (number, now_ms, digest, serial, number, now_ms - again_after_ms, now_ms)
+            return database.execute(query, asked).rowcount == 1
 
     def end(self, digest: str) -> None:
         """Ends one session, for good."""
         with self._open() as database:
-            database.execute("delete from session where digest = ?", (digest,))
+            database.execute("delete from sign_in where digest = ?", (digest,))
 
     def end_all(self, user: str, now_ms: int) -> int:
         """Ends all sessions of a user; returns how many there were."""
         with self._open() as database:
-            query = "delete from session where user = ? and ends_ms > ?"
+            query = "delete from sign_in where user = ? and ends_ms > ?"
             return database.execute(query, (user, now_ms)).rowcount
 
     def sessions(self, now_ms: int) -> tuple[Session, ...]:
         """Those that are not over, by user and beginning."""
         with self._open() as database:
-            query = f"select {_COLUMNS} from session where ends_ms > ? order by user, began_ms"  # noqa: S608
+            query = f"select {_COLUMNS} from sign_in where ends_ms > ? order by user, began_ms"  # noqa: S608
             return tuple(map(_session, database.execute(query, (now_ms,)).fetchall()))
 
     @contextlib.contextmanager
@@ -127,9 +148,10 @@ class SessionStore:
         os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
 
 
-def _session(row: tuple[str, str, str, str, int, int, int, int]) -> Session:
-    digest, user, groups, address, began_ms, ends_ms, serial, seen_ms = row
-    return Session(digest, user, tuple(json.loads(groups)), address, began_ms, ends_ms, serial, seen_ms)
+def _session(row: tuple[str, str, str, str, int, int, int, int, int, int, int]) -> Session:
+    digest, user, groups, address, began_ms, ends_ms, serial, seen_ms, before, offered, _ = row
+    known = tuple(json.loads(groups))
+    return Session(digest, user, known, address, began_ms, ends_ms, serial, seen_ms, before, offered)
 
 
 def digest_of(identity: str) -> str:

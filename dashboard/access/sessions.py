@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from flask import Request, after_this_request
 from werkzeug.wrappers import Response
@@ -22,18 +23,20 @@ _RENEWALS = 3
 
 
 class Sessions:
-    """Cookies carry an id and a number. The one after next is never out: so a copy that comes back later gives itself away.
+    """Cookies carry an id and a number. No number is handed out twice: of two who have the same cookie one is left behind.
 
-    A renewed cookie has the next number. It counts from the moment in which the browser sends it; the one before is good for
-    GRACE_MS from then on, and one that comes later ends the session, since two people have it.
+    A renewed cookie has a higher number. It counts from the moment in which the browser sends it; the one before is good for
+    GRACE_MS from then on, and one that comes later ends the session, since two people have it. Where the answer with it was
+    lost, another is handed out after as much time.
     """
 
     def __init__(
         self, store: SessionStore, key: bytes, context: str, *, lasts_ms: int, idle_ms: int, clock: Clock
     ) -> None:
         self._store, self._clock = store, clock
-        self._lasts_ms, self._idle_ms = lasts_ms, min(idle_ms, lasts_ms)
-        self._cookie = Cookie("session", key, context, self._idle_ms, clock)
+        self._lasts_ms, idle_ms = lasts_ms, min(idle_ms, lasts_ms)
+        self._renewed_after_ms = idle_ms // _RENEWALS
+        self._cookie = Cookie("session", key, context, idle_ms, clock)
 
     def begin(self, request: Request, response: Response, user: str, groups: tuple[str, ...]) -> None:
         """A new session under a new id; what the browser had before is over. Raises SessionStoreError."""
@@ -54,31 +57,43 @@ class Sessions:
         found = self._store.find(identity, now_ms)
         if found is None:
             return None
-        if serial < found.serial and not self._was_under_way(found, serial, now_ms):
+        if serial > found.serial:
+            found = self._confirmed(found, serial, now_ms)
+        elif serial < found.serial and not self._was_under_way(found, serial, now_ms):
             self._store.end(found.digest)
             what = f"a cookie of the session {found.label} came again after it was replaced: ended"
             audit(found.user, what, REVOCATION)
             return None
-        newest = serial if serial > found.serial and self._is_confirmed(found, serial, now_ms) else found.serial
-        if serial >= newest and held.age_ms * _RENEWALS >= self._idle_ms:
-            self._renew(request, identity, newest + 1)
+        if serial >= found.serial and held.age_ms >= self._renewed_after_ms:
+            self._renew(request, identity, found, serial, now_ms)
         return found
 
     def _was_under_way(self, session: Session, serial: int, now_ms: int) -> bool:
-        return serial == session.serial - 1 and now_ms - session.seen_ms <= GRACE_MS
+        return serial >= session.before and now_ms - session.seen_ms <= GRACE_MS
 
-    def _is_confirmed(self, session: Session, serial: int, now_ms: int) -> bool:
-        """Whether it is known from now on that the cookie of this number has come back."""
+    def _confirmed(self, session: Session, serial: int, now_ms: int) -> Session:
+        """The session in which it is known that the cookie of this number has come back."""
         try:
             self._store.confirm(session.digest, serial, now_ms)
         except SessionStoreError as error:  # a full disk keeps nobody from reading, and the next request tries again
             _LOG.error("%s", error)
-            return False
-        return True
+            return session
+        offered = max(session.offered, serial)
+        return replace(session, serial=serial, seen_ms=now_ms, before=session.serial, offered=offered)
 
-    def _renew(self, request: Request, identity: str, serial: int) -> None:
+    def _renew(self, request: Request, identity: str, session: Session, serial: int, now_ms: int) -> None:
+        """Hands the next number out, unless another request has it already."""
+        number = max(session.offered, serial) + 1
+        try:
+            if not self._store.offer(
+                session.digest, session.serial, number, now_ms, again_after_ms=self._renewed_after_ms
+            ):
+                return
+        except SessionStoreError as error:  # as above
+            _LOG.error("%s", error)
+
         def put(response: Response) -> Response:
-            self._cookie.put(response, request, [identity, serial])
+            self._cookie.put(response, request, [identity, number])
             response.headers["Cache-Control"] = "no-store"  # a cache in between would hand it on
             return response
 

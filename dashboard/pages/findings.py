@@ -98,19 +98,9 @@ def _words(view: View) -> str:
         [
             with_waiting(report, first),
             *([tr_many("{number} suppressed", "{number} suppressed", hidden)] if hidden else []),
-            *([_left_out(report.left_out)] if report.left_out else []),
             *([give_back_sentence(given)] if given is not None else []),
         ]
     )
-
-
-def _left_out(number: int) -> str:
-    what = tr_many(
-        "{number} finding about GPUs that others hold as well",
-        "{number} findings about GPUs that others hold as well",
-        number,
-    )
-    return tr("left out: {what}", what=what)
 
 
 def _wrong(view: View, listed: Sequence[GridColumn]) -> list[html.P]:

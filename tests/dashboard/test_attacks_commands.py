@@ -10,7 +10,7 @@ import pytest
 
 from analytics.commands.report_nudge import add_nudge_arguments, run_nudge
 from fallow.cli import main
-from tests.dashboard.worlds import ONE, OTHER, OTHERS, TEAM, make_world
+from tests.dashboard.worlds import OF_THE_FLEET, ONE, OTHER, OTHERS, TEAM, make_world
 from tests.delivery.hands import Hands
 from tests.findings.scenarios.builder import T_END
 
@@ -48,7 +48,7 @@ def test_a_command(
         printed = capsys.readouterr()
         assert code == 0, printed.err
         assert mark not in printed.out
-        said.append(printed.out.replace(str(site.config.parent), "SITE"))
+        said.append(OF_THE_FLEET.sub("", printed.out.replace(str(site.config.parent), "SITE")))
     assert said[0] == said[1]
     assert OTHERS not in re.sub(r"\bothers?\b", "", said[0]).split()
 

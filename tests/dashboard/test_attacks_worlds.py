@@ -38,7 +38,18 @@ from dashboard.source import LakeSource
 from dashboard.view import View
 from fallow import config
 from fallow.errors import FallowError
-from tests.dashboard.worlds import ONE, OTHER, OTHERS, OWN_GPU, PASSED_ON, SHARED_GPUS, SHARED_HOST, TEAM, make_world
+from tests.dashboard.worlds import (
+    OF_THE_FLEET,
+    ONE,
+    OTHER,
+    OTHERS,
+    OWN_GPU,
+    PASSED_ON,
+    SHARED_GPUS,
+    SHARED_HOST,
+    TEAM,
+    make_world,
+)
 
 if TYPE_CHECKING:
     from tests.dashboard.sites import Site
@@ -111,6 +122,7 @@ class World:
         names = {mark: "MARK", finding: "FINDING", decision(finding): "DECISION"}
         for name, stands_for in names.items():
             text = text.replace(name, stands_for)
+        text = OF_THE_FLEET.sub("", text)
         return re.sub(r'"end_id":"[^"]+"', "", text)  # dash makes one for each page that is loaded
 
 

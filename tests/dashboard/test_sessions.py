@@ -123,7 +123,7 @@ def test_an_admin_ends_all_sessions_of_one_person(
     file.write_text(f'[dashboard]\nstate = "{tmp_path}/state"\naudit = "{tmp_path}/audit.jsonl"\n')
     # the test's clock stands in the past, where the command sees no session that lasts
     with closing(sqlite3.connect(tmp_path / "state" / FILE, isolation_level=None)) as database:
-        database.execute("update session set ends_ms = 99999999999999")
+        database.execute("update sign_in set ends_ms = 99999999999999")
     assert main(["dashboard", "sessions", "--json", "--config", str(file)]) == 0
     listed = json.loads(capsys.readouterr().out)["sessions"]
     assert [(each["user"], each["address"]) for each in listed] == [("ann", "127.0.0.1")] * 2 + [("bob", "127.0.0.1")]
@@ -179,9 +179,10 @@ def test_renewing_does_not_break_what_a_page_asks_at_once(browser: FlaskClient, 
     before = cookie(browser)
     clock.sleep(IDLE_MS / 1000 / 2)
     renewed = [with_cookie(browser, before).get("/", headers=LOCAL).headers.get("Set-Cookie") for _ in range(3)]
-    assert all(each and each.startswith(COOKIE) for each in renewed)  # none has come back yet: each of them will do
+    [one] = [each for each in renewed if each]  # a second would be for somebody who has a copy
+    after = one.partition("=")[2].partition(";")[0]
+    browser.set_cookie(COOKIE, after)
     assert browser.get("/", headers=LOCAL).status_code == 200
-    after = cookie(browser)
     assert after != before
     assert answers(with_cookie(browser, after)) == ADMITTED
     clock.sleep(GRACE_MS / 1000)
@@ -205,6 +206,20 @@ def test_an_answer_that_never_arrived_ends_no_session(browser: FlaskClient, cloc
     with_cookie(browser, before).get("/", headers=LOCAL)  # its new cookie is lost on the way
     clock.sleep(2 * GRACE_MS / 1000)
     assert answers(with_cookie(browser, before)) == ADMITTED
+    used(browser, clock, 30)  # there is another, in time
+    assert cookie(browser) != before
+
+
+def test_a_new_cookie_that_comes_late_ends_no_session(browser: FlaskClient, clock: Hands) -> None:
+    """It was slower than the one after it, and takes its place in the browser."""
+    before = cookie(browser)
+    clock.sleep(IDLE_MS / 1000 / 3)
+    late = with_cookie(browser, before)
+    late.get("/", headers=LOCAL)
+    clock.sleep(IDLE_MS / 1000 / 3)
+    used(browser, clock, 1)
+    assert cookie(browser) not in (before, cookie(late))
+    assert answers(late) == ADMITTED
 
 
 def test_a_copy_that_comes_back_after_its_renewal_ends_the_session(
@@ -216,6 +231,21 @@ def test_a_copy_that_comes_back_after_its_renewal_ends_the_session(
     assert answers(browser) == REFUSED  # nobody knows which of the two is ann
     said = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     assert [each["who"] for each in said if each["event"] == "revocation"] == ["ann"]
+
+
+@pytest.mark.parametrize("is_keeping", [True, False])
+def test_a_copy_that_goes_on_asking_ends_the_session(browser: FlaskClient, clock: Hands, *, is_keeping: bool) -> None:
+    """Whether whoever has it keeps the cookies that it is given, as a browser does, or sends the same one again and again."""
+    stolen = cookie(browser)
+    copy = with_cookie(browser, stolen)
+    for _ in range(IDLE_MS // MINUTE_MS):
+        clock.sleep(30)
+        browser.get("/", headers=LOCAL)
+        clock.sleep(30)
+        copy.get("/", headers=LOCAL)
+        if not is_keeping:
+            copy.set_cookie(COOKIE, stolen)
+    assert answers(browser) == answers(copy) == REFUSED
 
 
 def test_a_renewed_cookie_is_as_well_kept_as_the_first(browser: FlaskClient, clock: Hands) -> None:

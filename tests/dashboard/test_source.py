@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.decide.actions import record
-from dashboard.access.people import ADMIN, VIEWER, Reader
+from dashboard.access.people import ADMIN, PLANNER, VIEWER, Reader
+from dashboard.error_panels import stale_data_notice
 from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import Problem, View
@@ -271,6 +272,31 @@ def test_of_a_lake_that_is_gone_nothing_new_is_promised(own_lake: Lake, tmp_path
     assert isinstance(found, Problem)
     assert "no lake" in found.message
     assert not found.is_passing
+
+
+@pytest.mark.parametrize(
+    ("reader", "is_told"),
+    [
+        (ADA, True),
+        (Reader("vic", VIEWER), False),
+        (Reader("pia", PLANNER), False),
+        (Reader("tea", ADMIN, "no such team"), False),
+    ],
+)
+def test_where_a_lake_was_is_told_to_admins_alone(
+    own_lake: Lake, tmp_path: Path, reader: Reader, *, is_told: bool
+) -> None:
+    source = LakeSource(lambda: inputs_of(own_lake), Hands())
+    view = viewed(source)
+    Path(own_lake.root).rename(tmp_path / "elsewhere")
+    source.refresh()
+    found = look(source, Query(since="2025-11-18", until="2025-11-18"), reader)
+    assert isinstance(found, Problem)
+    assert (own_lake.root in found.message) == is_told
+    assert (own_lake.root in str(stale_data_notice(source, replace(view, reader=reader)))) == is_told
+    never = look(LakeSource(lambda: inputs_of(own_lake), Hands()), None, reader)
+    assert isinstance(never, Problem)
+    assert (own_lake.root in never.message) == is_told
 
 
 def test_a_lake_that_is_filled_later_shows_when_it_is(own_lake: Lake, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ What the team's reader is answered has to be the same in both: then nothing of t
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,10 +34,11 @@ class Others:
     cpu_pct: float
     quota: int
     price: str
+    more_users: int
 
     @property
     def users(self) -> tuple[str, str]:
-        """As many in each world: what rank the team's people have among all is theirs to know."""
+        """Those of them that most is about."""
         return f"{self.mark}-user-a", f"{self.mark}-user-b"
 
     @property
@@ -55,8 +57,11 @@ class Others:
         return f"NVIDIA {self.mark}"
 
 
-ONE = Others("quokka", 88.0, 60.0, 31.0, 4, "1.75")
-OTHER = Others("wombat", 64.0, 20.0, 77.0, 9, "0.55")
+ONE = Others("quokka", 88.0, 60.0, 31.0, 4, "1.75", 1)
+OTHER = Others("wombat", 64.0, 20.0, 77.0, 9, "0.55", 6)
+
+OF_THE_FLEET = re.compile(r'(?:"ranked": |[.]ranked,)\d+')
+"""What tells of all, and says so: how many the team's people are ranked among. docs/security.md names it with what is held constant here."""
 
 
 def make_world(folder: Path, others: Others) -> Site:
@@ -67,6 +72,7 @@ def make_world(folder: Path, others: Others) -> Site:
     _of_the_team(fleet)
     _of_others(fleet, others)
     _of_both(fleet, others)
+    _crowd(fleet, others)
     fleet.write(lake)
     one, two = others.users
     (folder / "owners.csv").write_text(
@@ -114,7 +120,8 @@ def _of_others(fleet: Fleet, others: Others) -> None:
     """Hosts of theirs alone: busy, held, reserved, broken and silent.
 
     What is said of the whole fleet to everybody is the same in both worlds: how long idle spells last, how often a finding was
-    wrong, which known cards there are, who is ahead of whom. Hence the same idle time and as many GPUs.
+    wrong, which known cards there are, who is ahead of whom. Hence the same idle time and as many GPUs; how many people there
+    are behind the team's is not the same.
     """
     one, two = others.users
     where = {"pool": f"{others.mark}-pool", "model": others.model}
@@ -141,6 +148,13 @@ def _of_others(fleet: Fleet, others: Others) -> None:
     (quiet,) = fleet.host(f"{others.mark}-quiet", H100, 1, **where)
     fleet.run(quiet, one, util=others.util, mem_gb=5)
     quiet.host.outage(fleet.between(-2))
+
+
+def _crowd(fleet: Fleet, others: Others) -> None:
+    """More of them on one card, each with less GPU time than anybody of the team."""
+    (card,) = fleet.host(f"{others.mark}-crowd", H100, 1, pool=f"{others.mark}-pool", model=others.model)
+    for number in range(others.more_users):
+        fleet.run(card, f"{others.mark}-user-{number}", util=60 / others.more_users, mem_gb=others.mem_gb / 10)
 
 
 def _of_both(fleet: Fleet, others: Others) -> None:

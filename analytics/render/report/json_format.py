@@ -47,7 +47,6 @@ _FIGURES = (
     "saving_per_year",
     "waste",
     "reclaimable_now",
-    "findings_left_out",
     "waterfall",
     "sensitivity",
 )
@@ -68,7 +67,7 @@ def _unknown(value: object, name: str = "") -> object:
 def _content(report: Report) -> dict[str, object]:
     return {
         "fallow_version": report.version,
-        "lake": None if report.scope.is_personal else report.lake,
+        "lake": report.lake,
         "empty": report.is_empty,
         "known": {"since": _moment(report.known.since_ms), "until": _moment(report.known.until_ms)},
         "observed": _observed(report.seen),
@@ -80,7 +79,6 @@ def _content(report: Report) -> dict[str, object]:
         "by": {by: {name: _totals(group) for name, group in groups.items()} for by, groups in report.groups.items()},
         "findings": [_finding(finding, report) for finding in report.findings],
         "notified": _notified(report),
-        "findings_left_out": report.left_out,
         "waiting": [each.as_json() for each in waiting_rules(report.review.context)],
         "week": _week(report),
         "scope": dataclasses.asdict(report.scope),
