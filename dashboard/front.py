@@ -20,10 +20,10 @@ from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
-from waitress.utilities import Error
+from waitress.utilities import Error, RequestEntityTooLarge
 
 from dashboard.access.hosts import Proxies, address_of
-from dashboard.protection import HEALTH, MOST_SENT_BYTES
+from dashboard.protection import HEALTH, MOST_SENT_BYTES, TOO_LONG
 from fallow.config import Config
 
 _MOST_HEADER_BYTES = 65_536
@@ -210,7 +210,10 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             if len(self.task_dispatcher.queue) < self._limits.waiting:
                 super().add_task(channel)
                 return
-            request.error = _OverloadedError()
+            said = f"fallow: too many requests are waiting; try again in {_RETRY_S} s\n"
+            request.error = _RefusedError(503, "Service Unavailable", said, ("Retry-After", str(_RETRY_S)))
+        elif isinstance(request.error, RequestEntityTooLarge):
+            request.error = _RefusedError(413, request.error.reason, TOO_LONG)
         self._light.add_task(channel)
 
     def handle_accept(self) -> None:
@@ -266,20 +269,13 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         return found is None or not found.is_loopback
 
 
-class _OverloadedError(Error):  # type: ignore[misc]
-    code = 503
-    reason = "Service Unavailable"
+class _RefusedError(Error):  # type: ignore[misc]
+    """An answer in our own words in place of waitress's."""
 
-    def __init__(self) -> None:
-        super().__init__("")
+    def __init__(self, code: int, reason: str, said: str, *headers: tuple[str, str]) -> None:
+        super().__init__(said)
+        self.code, self.reason, self._headers = code, reason, headers
 
     def to_response(self, _: str | None = None) -> tuple[str, list[tuple[str, str]], bytes]:
-        return (
-            f"{self.code} {self.reason}",
-            [
-                ("Content-Type", "text/plain; charset=utf-8"),
-                ("Retry-After", str(_RETRY_S)),
-                ("Cache-Control", "no-store"),
-            ],
-            f"fallow: too many requests are waiting; try again in {_RETRY_S} s\n".encode(),
-        )
+        plain = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")]
+        return f"{self.code} {self.reason}", [*plain, *self._headers], self.body.encode()

@@ -19,8 +19,8 @@ _LOG = logging.getLogger(__name__)
 _KEPT_SHARE = 3 / 4
 """Of the budget: the rest is for what is being made, which is measured only when it is there."""
 
-_WORTH_WHILE = 1.1
-"""Times what was left when there was nothing more to let go of."""
+_MOST_SHARE, _WORTH_WHILE = 7 / 8, 1.1
+"""Of the budget, and times what was left when there was nothing more to let go of: less than both is left as it is."""
 
 
 class Budget:
@@ -46,7 +46,9 @@ class Budget:
     def keep(self, let_go: Callable[[], bool]) -> None:
         """Calls `let_go`, which says whether there was anything to let go of, until the rest fits."""
         # where little is left beside what stays, letting go for each page would make every page anew
-        if self.used_bytes <= max(self.bytes * _KEPT_SHARE, min(self.bytes, self._stays_bytes * _WORTH_WHILE)):
+        if self.used_bytes <= max(
+            self.bytes * _KEPT_SHARE, min(self.bytes * _MOST_SHARE, self._stays_bytes * _WORTH_WHILE)
+        ):
             return
         with self._turn:
             if self.is_exceeded:  # whoever had the turn before may have done enough

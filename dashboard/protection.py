@@ -28,6 +28,7 @@ _SCRIPTS = ("/_dash-component-suites/", "/assets/")
 _LONG_BYTES = 1024
 MOST_SENT_BYTES = 1024 * 1024
 """Of one request: all rows of a table of 10,000 findings, chosen at once, stay below it. What is read of it takes up to twenty times as much."""
+TOO_LONG = "fallow: too much was sent at once; choose fewer rows or write less\n"
 _READING = ("GET", "HEAD", "OPTIONS")
 _OWN_FRAME = "frame-ancestors 'self'"
 
@@ -102,7 +103,7 @@ def _no_such_script(_: DependencyException) -> Response:
 
 
 def _too_long(_: RequestEntityTooLarge) -> Response:
-    return answer("fallow: too much was sent at once; choose fewer rows or write less\n", 413)
+    return answer(TOO_LONG, 413)
 
 
 def is_foreign(asked: Request) -> bool:

@@ -14,6 +14,7 @@ import pytest
 
 from dashboard.front import Front, Limits
 from dashboard.health import Pulse, health_application
+from dashboard.protection import MOST_SENT_BYTES, TOO_LONG
 from tests.attacks.slow_clients import KINDS, slow_clients
 
 if TYPE_CHECKING:
@@ -113,6 +114,14 @@ def test_requests_that_are_not_whole_hold_so_much_and_no_more() -> None:
             assert large.recv(100) == b""
             small.sendall(bytes(100_000))
             assert small.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_what_is_too_long_is_refused_in_words_before_it_is_read() -> None:
+    head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {MOST_SENT_BYTES + 1}\r\n\r\n".encode()
+    with front() as address, connected(address, head) as long, long.makefile("rb") as answered:
+        said = answered.read()
+    assert said.startswith(b"HTTP/1.1 413 ")
+    assert said.endswith(TOO_LONG.encode())
 
 
 def test_whole_requests_that_wait_count_as_well(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
