@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from fallow import __version__
 from fallow.errors import LakeError, UnusableFileError
-from fallow.file_limits import excess_of_texts
+from fallow.file_limits import MOST_LISTED, excess_of_texts
 from fallow.lake import visible
 from fallow.parquet_files import (
     CHECKSUM_KEY,
@@ -48,6 +48,9 @@ _HOST = pa.field("host", pa.string())
 
 ROW_GROUP_ROWS = 138_240
 """16 GPU-days of 10 s rows: large enough that pages compress, small enough to skip by GPU (docs/storage.md)."""
+
+_LISTS_ROWS = 10_000
+"""Rows that are decoded at a time where they have lists, of which each may be long."""
 
 _ARROW = {
     Type.TIMESTAMP: pa.timestamp("ms", tz="UTC"),
@@ -178,13 +181,33 @@ def _read_one(file: LakeFile, table: Table, schema: pa.Schema) -> pa.Table:
     there = set(opened.schema_arrow.names) & set(table.names)
     _check_keys(file, table, there, schema)
     try:
-        data = opened.read(columns=[name for name in schema.names if name in there])
+        data = _decoded(file, opened, [field for field in schema if field.name in there])
         data.validate(full=True)  # of texts the bytes, each once, for a dictionary has them
         if excess := excess_of_texts(data, all_hosts=not file.host):
             raise oversized(file, excess)
         return pa.table([_filled(field, data, file, table) for field in schema], schema=schema)
     except UNREADABLE as error:
         raise unusable(file, error) from error
+
+
+def _decoded(file: LakeFile, opened: pq.ParquetFile, fields: Sequence[pa.Field]) -> pa.Table:
+    """The columns of the fields, in batches: of these the footer's rows are read, of a whole file as many as each column claims."""
+    columns, kinds = [field.name for field in fields], opened.schema_arrow
+    for field in fields:
+        if pa.types.is_nested(kinds.field(field.name).type) and not pa.types.is_list(field.type):
+            raise broken(file, ValueError(f"its column {field.name} is a {kinds.field(field.name).type}"))
+    rows, listed = opened.metadata.num_rows, 0
+    batches = []
+    at_once = _LISTS_ROWS if any(pa.types.is_list(field.type) for field in fields) else max(rows, 1)
+    for batch in opened.iter_batches(at_once, columns=columns):
+        batches.append(batch)
+        listed += sum(len(each.flatten()) for each in batch.columns if pa.types.is_list(each.type))
+        if listed > MOST_LISTED:
+            raise oversized(file, f"{listed} values in lists, at most {MOST_LISTED}")
+    data = pa.Table.from_batches(batches, None if batches else pa.schema(kinds.field(name) for name in columns))
+    if data.num_rows != rows:
+        raise broken(file, ValueError(f"it has {data.num_rows} rows and says {rows}"))
+    return data
 
 
 def _check_keys(file: LakeFile, table: Table, there: Collection[str], schema: pa.Schema) -> None:

@@ -137,7 +137,9 @@ def _texts(path: Path, kind: pa.DataType | None = None, column: str = "gpu", *, 
 def _lists(path: Path) -> None:
     """120 million zeros in the lists of four rows: some kilobytes."""
     values = pa.repeat(pa.scalar(0, pa.int32()), 30_000_000)
-    _write(path, pa.table({"gpu_util_ms": pa.ListArray.from_arrays([0, 30_000_000], values)}), 4)
+    lists = pa.ListArray.from_arrays([0, 30_000_000], values)
+    time = pa.array([0], pa.timestamp("ms", tz="UTC"))
+    _write(path, pa.table({"time": time, "gpu": ["GPU-bad-0"], "interval_ms": lists}), 4)
 
 
 def _columns(path: Path) -> None:
@@ -214,7 +216,7 @@ FILE_FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "the same as bytes of one width": (partial(_texts, kind=pa.binary(2_000)), "too_large"),
     "the same instead of numbers": (partial(_texts, column="interval_ms"), "too_large"),
     "the same as often as it is there": (partial(_texts, plain=True), "too_large"),
-    "120 million values in lists": (_lists, "too_large"),
+    "120 million values in lists": (_lists, "broken"),
     "5,000 columns": (_columns, "too_large"),
     "other types": (_other_types, "broken"),
     "without a key": (_no_key, "broken"),
