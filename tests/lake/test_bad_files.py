@@ -54,8 +54,15 @@ def states(lake: Lake) -> pl.DataFrame:
     return load(Lake.at(lake.root)).stretches.sort("gpu", "time")
 
 
+QUICK = (
+    "garbage", "pipe", "link to a device", "10 million nulls", "300,000 long texts", "other types", "two columns of one name",
+    "text that is not UTF-8", "5,000 groups in one another", "rows that the footer denies",
+)  # fmt: skip
+"""Faults of `make test`, each caught in a place of its own; `make test-all` tries the others."""
+
+
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.long) if kind.startswith("200") else kind for kind in FILE_FAULTS]
+    "kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.long) for kind in FILE_FAULTS]
 )
 def test_a_bad_file_is_left_out_and_all_others_are_read(kind: str, lake: Lake, tmp_path: Path) -> None:
     without = Lake.at(str(shutil.copytree(lake.root, tmp_path / "without")))
