@@ -115,6 +115,11 @@ class Spool(SpoolFile):
             last = found.fetchone()[0]
         return None if last is None else int(last)
 
+    def newest_seq(self) -> int:
+        """The number of the newest row that the spool ever took; 0 where it never took one."""
+        with self._guarded("read"):
+            return int(self._db.execute("SELECT coalesce(max(seq), 0) FROM row").fetchone()[0])
+
     def _published_until(self) -> int:
         return int(self._db.execute("SELECT coalesce(max(batch), 0) FROM stretch").fetchone()[0])
 

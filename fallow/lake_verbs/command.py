@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import argparse
 
 VERBS: tuple[Command, ...] = (
+    Command("init", "make a lake, or give an older one its id; agents publish only where they find one",
+            "fallow lake init --lake /srv/lake", "fallow.lake_verbs.init"),
     Command("check", "name the files that readers leave out, and why; exit code 1 where there are any",
             "fallow lake check --lake /srv/lake", "analytics.commands.lake_check", "analytics"),
 )  # fmt: skip

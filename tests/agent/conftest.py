@@ -13,17 +13,18 @@ import psutil
 import pytest
 
 from agent.spool.spool import Spool
-from fallow.lake import Lake
 from tests.agent.lake_rows import rows_of
 from tests.agent.player import Player
 from tests.agent.simulation import SimulatedHost
 from tests.conftest import REPOSITORY, clean_environment
 from tests.fakes.nvml import library_folder
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from fallow.lake import Lake
     from tests.fakes.nvml import Scenario
 
 HOST = "fakehost"
@@ -44,7 +45,7 @@ class FakeHost:
 
     @property
     def lake(self) -> Lake:
-        return Lake.at(str(self.folder / "lake"))
+        return made_lake(self.folder / "lake")
 
     @property
     def spool(self) -> Path:
