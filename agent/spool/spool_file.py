@@ -152,8 +152,10 @@ class SpoolFile:
         """Size of the file at the last append, without its log."""
         with self._guarded("open"):
             self.folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-            # made here for its mode, which the log takes over: command lines and names are nobody else's business
-            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE))
+            # made here for its mode, which the log takes over: command lines and names are nobody else's business;
+            # one that is there is left alone: closing it would let go of the locks of another connection of this process
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE))
             db = sqlite3.connect(self._file, timeout=self._patience_s, isolation_level=None)
         try:
             with self._guarded("open"):
