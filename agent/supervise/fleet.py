@@ -11,7 +11,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from agent.nvml.installation import REVOKED, driver_error, in_container
+from agent.nvml.installation import REVOKED, driver_error, in_container, is_down_for_all
 from agent.supervise.known_gpus import KnownGpus, LostGpus
 from agent.supervise.workers import (
     Crashes,
@@ -22,14 +22,15 @@ from agent.supervise.workers import (
     WorkerGoneError,
     WorkerHungError,
 )
+from fallow.clock import Clock, SystemClock
 from fallow.errors import DriverError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from agent.nvml.worker_protocol import Entries, IntervalAnswer, IntervalRequest, OpenAnswer
     from agent.rows import DeviceRow, EventRow, GpuRow, HealthRow
-    from fallow.clock import Clock
+    from agent.supervise.missing_gpus import MissingGpus
 
 log = logging.getLogger("fallow.agent")
 
@@ -52,19 +53,18 @@ class HostGpus:
     def __init__(
         self,
         call_timeout_s: float,
-        known: Mapping[str, int] | None = None,
-        sys: str = "/sys",
+        missing: MissingGpus,
+        known: KnownGpus | None = None,
         alive: Callable[[], bool] = lambda: True,
         clock: Clock | None = None,
     ) -> None:
-        """`known` are positions of GPUs that an earlier run has seen, by UUID; `sys` is where the host's /sys lies.
+        """`missing` knows what should be there, `known` what an earlier run has seen.
 
         `alive` is called while the driver is waited for; where it returns False, StoppedError ends the waiting.
         """
         self._alive = alive
-        self._clock = clock
+        self._clock = clock or SystemClock()
         self.timeout_s = call_timeout_s
-        self._sys = sys
         self._worker: WorkerClient | None = None
         self._stuck = Stuck()
         self._crashes = Crashes()
@@ -81,24 +81,28 @@ class HostGpus:
         self._count = 0
         self._lost = LostGpus()
         self.released = False
-        self.known = KnownGpus(dict(known or {}))
+        self.known = known or KnownGpus()
+        self.missing = missing
 
     def start_released(self) -> None:
         """Begins without the driver, as an earlier run left it."""
         self.released = True
         self.known.assume("released")
+        self._look_for_missing()
 
     def start(self) -> None:
-        """Starts the first worker; raises DriverError where the driver cannot be used and never could.
+        """Starts the first worker; raises DriverError where the driver cannot be used and no GPU is known.
 
-        Where an earlier run has seen GPUs, a driver that is down is a state of theirs, and is tried again.
+        Where an earlier run has seen GPUs, a driver that is down is a state of theirs, and is tried again. So it is where GPUs
+        are expected and the error says that nobody can use them.
         """
         try:
             self._start()
         except DriverError as error:
-            if not self.known.indexes:
-                raise
             self.known.assume("driver_down")
+            self._look_for_missing()
+            if not self.known.indexes and not (self.missing.found and is_down_for_all(error.code)):
+                raise
             self._driver_down = True
             self._retry_in = self._backoff
             self._note("driver_down", error.message)
@@ -132,7 +136,7 @@ class HostGpus:
             self._worker = worker
             self._incidents += answer["incidents"]
             self._take_opened(answer)
-        if not self.known.uuids and not self._stuck.targets:
+        if not self.known.uuids and not self._stuck.targets and not self.missing.found:
             self.close()
             raise driver_error(0, "it is loaded and lists no GPU that can be opened")
 
@@ -162,20 +166,24 @@ class HostGpus:
         self._crashes.survived()
         self._reload_for_lost(answer["gpu"])
         self._take(answer)
+        if devices == "all":
+            self._devices += self.missing.devices(all_of_them=True)
         before_s = min(self._worker_cpu_s, answer["cpu_s"])  # a younger worker has used less than the one before it
         self._worker_cpu_s = answer["cpu_s"]
         self.worker_cpu_ms = round((answer["cpu_s"] - before_s) * 1000, 1)
         return answer
 
     def complete(self, answer: IntervalAnswer | None, start_ms: int, interval_ms: int) -> list[GpuRow]:
-        """The interval's gpu rows: the worker's, and one for each GPU or MIG instance that is known to be down."""
+        """The interval's gpu rows: the worker's, and one for each GPU or MIG instance that is known to be down or missing."""
         rows: list[GpuRow] = [] if answer is None else list(answer["gpu"])
+        for_all = "released" if self.released else "driver_down" if self._driver_down else None
+        down = [*self.known.rows_down(), *((each.name, for_all or each.health) for each in self.missing.found)]
         rows.extend(
             {
-                "gpu": uuid, "time": start_ms, "interval_ms": interval_ms, "offset_ms": 0, "health": health,
+                "gpu": name, "time": start_ms, "interval_ms": interval_ms, "offset_ms": 0, "health": health,
                 "util_source": "none",
             }
-            for uuid, health in self.known.rows_down()
+            for name, health in down
         )  # fmt: skip
         return rows
 
@@ -226,7 +234,7 @@ class HostGpus:
 
     def _new_worker(self) -> WorkerClient:
         self._worker_cpu_s = 0.0
-        return WorkerClient(self._skip(), self._sys, self._alive, self._clock)
+        return WorkerClient(self._skip(), self.missing.sys, self._alive, self._clock)
 
     def _give_up(self, worker: WorkerClient) -> None:
         worker.end(_END_PATIENCE_S)
@@ -304,8 +312,10 @@ class HostGpus:
         self._driver_down = True
 
     def _reload_for_lost(self, rows: Sequence[GpuRow]) -> None:
-        if self._lost.reload_is_due(row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")):
-            self.restart("a GPU is still lost: the driver is loaded afresh")
+        lost = [row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")]
+        missing = [*self.known.missing, *(each.name for each in self.missing.found if each.health == "missing")]
+        if self._lost.reload_is_due([*lost, *missing]):
+            self.restart(f"a GPU is still {'lost' if lost else 'missing'}: the driver is loaded afresh")
 
     def _welcome_back(self) -> None:
         """A call that was given up has returned, or a crash is long ago: the GPU is watched again, by a fresh worker."""
@@ -355,7 +365,13 @@ class HostGpus:
         return True
 
     def _take_opened(self, answer: OpenAnswer) -> None:
-        for kind, detail, uuid in self.known.opened(answer["device"], answer["gpus"], answer["missing"]):
+        watched, unopened = answer["gpus"], answer["missing"]
+        self.known.locate(answer["device"])
+        self.missing.look_at_bus()
+        gone = self.known.gone(watched, unopened)
+        others = len({*self.known.indexes, *watched} - {*gone}) + len(self._nameless(unopened))
+        kept = self.missing.still_expected(gone, self.known, watched, others, self._clock.now_ms())
+        for kind, detail, uuid in self.known.opened(answer["device"], watched, gone, kept):
             self._note(kind, detail, uuid)
         self._take(answer)
 
@@ -364,7 +380,25 @@ class HostGpus:
         self._health += answer["health"]
         self._count = answer["count"]
         self.known.place(answer["device"])
+        self.known.locate(answer["device"])
         self.known.watch(answer["gpus"], answer["missing"], answer["instances"])
+        self.missing.learn(answer["device"])
+        self._look_for_missing(answer["missing"])
+        changes = self.missing.changes(self.known, self._clock.now_ms())
+        back = {each.get("gpu") for each in changes if each["kind"] == "gpu_ok"}
+        self._incidents = [each for each in self._incidents if each["kind"] != "gpu_ok" or each.get("gpu") not in back]
+        self._incidents += changes
+
+    def _look_for_missing(self, unopened: Sequence[int] = ()) -> None:
+        """Finds who should be there and told no UUID."""
+        targets = self._stuck.targets | self._crashes.avoided()
+        blocked = self._nameless([int(target[1:]) for target in targets if target.startswith("#")])
+        self.missing.look(self.known, self._nameless(unopened), blocked)
+        self._devices += self.missing.devices(all_of_them=False)
+
+    def _nameless(self, positions: Sequence[int]) -> list[int]:
+        named = set(self.known.indexes.values())
+        return [position for position in positions if position not in named]
 
     def _note(self, kind: str, detail: str, gpu: str | None = None) -> None:
         self._incidents.append({"kind": kind, "detail": detail, "gpu": gpu})
