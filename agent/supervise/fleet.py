@@ -12,9 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from agent.nvml.installation import REVOKED, driver_error, in_container, is_down_for_all
+from agent.supervise.gpu_account import GpuAccount
 from agent.supervise.known_gpus import KnownGpus, LostGpus
+from agent.supervise.restarts import Crashes, RestartBudget
 from agent.supervise.workers import (
-    Crashes,
     DriverLostError,
     StoppedError,
     Stuck,
@@ -68,6 +69,8 @@ class HostGpus:
         self._worker: WorkerClient | None = None
         self._stuck = Stuck()
         self._crashes = Crashes()
+        self._restarts = RestartBudget()
+        self._owes_restart = self._ended = False
         self._incidents: list[EventRow] = []
         self._devices: list[DeviceRow] = []
         self._health: list[HealthRow] = []
@@ -81,14 +84,14 @@ class HostGpus:
         self._count = 0
         self._lost = LostGpus()
         self.released = False
-        self.known = known or KnownGpus()
-        self.missing = missing
+        self.account = GpuAccount(known or KnownGpus(), missing)
+        self.known = self.account.known
+        self.missing = self.account.missing
 
     def start_released(self) -> None:
         """Begins without the driver, as an earlier run left it."""
         self.released = True
-        self.known.assume("released")
-        self._look_for_missing()
+        self._devices += self.account.begin("released")
 
     def start(self) -> None:
         """Starts the first worker; raises DriverError where the driver cannot be used and no GPU is known.
@@ -99,8 +102,7 @@ class HostGpus:
         try:
             self._start()
         except DriverError as error:
-            self.known.assume("driver_down")
-            self._look_for_missing()
+            self._devices += self.account.begin("driver_down")
             if not self.known.indexes and not (self.missing.found and is_down_for_all(error.code)):
                 raise
             self._driver_down = True
@@ -126,7 +128,8 @@ class HostGpus:
                 self._quarantine(worker, hung)
                 continue
             except WorkerGoneError as gone:
-                if not self._crashed(worker, gone):
+                self._crashed(worker, gone)
+                if self._owes_restart and not self._may_restart():
                     self._give_up(worker)
                     raise driver_error(0, str(gone)) from gone
                 continue
@@ -177,15 +180,7 @@ class HostGpus:
         """The interval's gpu rows: the worker's, and one for each GPU or MIG instance that is known to be down or missing."""
         rows: list[GpuRow] = [] if answer is None else list(answer["gpu"])
         for_all = "released" if self.released else "driver_down" if self._driver_down else None
-        down = [*self.known.rows_down(), *((each.name, for_all or each.health) for each in self.missing.found)]
-        rows.extend(
-            {
-                "gpu": name, "time": start_ms, "interval_ms": interval_ms, "offset_ms": 0, "health": health,
-                "util_source": "none",
-            }
-            for name, health in down
-        )  # fmt: skip
-        return rows
+        return rows + self.account.rows(start_ms, interval_ms, for_all)
 
     def take_incidents(self) -> list[EventRow]:
         """What happened since the last call, as columns of the `event` table."""
@@ -274,17 +269,23 @@ class HostGpus:
         for uuid in self.known.uuids:
             self.known.set(uuid, "wedged")
 
-    def _crashed(self, worker: WorkerClient, gone: WorkerGoneError) -> bool:
-        """Puts a worker that has ended away; whether a GPU is left alone from now on because it was its call again."""
+    def _crashed(self, worker: WorkerClient, gone: WorkerGoneError) -> None:
+        """Puts a worker that has ended away, and leaves a GPU alone from now on if it was its call again."""
         worker.end(_END_PATIENCE_S)
-        self._worker = None
+        self._worker, self._ended = None, True
         target = self.known.target(gone.uuid)
-        if self._crashes.count(target):
+        if target and self._crashes.count(target):
             self._wedge(gone.uuid, f"{gone.call} has crashed the driver's library repeatedly")
-            return True
+            return
+        self._owes_restart = not target
         self._note("worker_restart", f"{gone}; a new one is started")
-        self._retry_in = self._crashes.pause
-        return bool(target)
+
+    def _may_restart(self) -> bool:
+        """Whether a worker may start in place of one that ended by no GPU's fault: soon, but never in a hot loop."""
+        if self._owes_restart and not self._restarts.take(self._clock.monotonic_s()):
+            return False
+        self._owes_restart = False
+        return True
 
     def _wedge(self, target: str, why: str) -> None:
         """Marks a GPU, given by UUID or as `#index`, that is not to be asked."""
@@ -313,8 +314,7 @@ class HostGpus:
 
     def _reload_for_lost(self, rows: Sequence[GpuRow]) -> None:
         lost = [row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")]
-        missing = [*self.known.missing, *(each.name for each in self.missing.found if each.health == "missing")]
-        if self._lost.reload_is_due([*lost, *missing]):
+        if self._lost.reload_is_due([*lost, *self.account.still_away()]):
             self.restart(f"a GPU is still {'lost' if lost else 'missing'}: the driver is loaded afresh")
 
     def _welcome_back(self) -> None:
@@ -337,12 +337,9 @@ class HostGpus:
 
         Returns whether there is one, or another try makes sense at once.
         """
-        if self._retry_in > 0:
-            self._retry_in -= 1
+        if not self._may_try():
             return False
-        if self._stuck.driver_blocks or self.known.all_are("wedged"):
-            return False  # nothing is left to watch, and one more blocked process helps nobody
-        avoided, self._crashes.blamed = self._skip(), False
+        avoided, self._ended = self._skip(), False
         try:
             self._worker = self._new_worker()
         except OSError as error:  # no memory, descriptors or processes left
@@ -351,8 +348,8 @@ class HostGpus:
             return False
         answer = self._ask(self._worker, partial(self._worker.open, self.timeout_s))
         if answer is None:
-            if self._skip() != avoided or self._crashes.blamed:
-                return True  # one GPU is to blame, and a next worker leaves it out
+            if self._ended or self._skip() != avoided:
+                return True  # it is replaced at once, without the GPU that is to blame
             self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
             self._retry_in = max(self._retry_in, self._backoff)
             return False
@@ -364,41 +361,28 @@ class HostGpus:
         self._take_opened(answer)
         return True
 
+    def _may_try(self) -> bool:
+        if self._retry_in > 0:
+            self._retry_in -= 1
+            return False
+        if self._stuck.driver_blocks or self.known.all_are("wedged"):
+            return False  # nothing is left to watch, and one more blocked process helps nobody
+        return self._may_restart()
+
     def _take_opened(self, answer: OpenAnswer) -> None:
-        watched, unopened = answer["gpus"], answer["missing"]
-        self.known.locate(answer["device"])
-        self.missing.look_at_bus()
-        gone = self.known.gone(watched, unopened)
-        others = len({*self.known.indexes, *watched} - {*gone}) + len(self._nameless(unopened))
-        kept = self.missing.still_expected(gone, self.known, watched, others, self._clock.now_ms())
-        for kind, detail, uuid in self.known.opened(answer["device"], watched, gone, kept):
-            self._note(kind, detail, uuid)
+        self._incidents += self.account.opened(answer, self._clock.now_ms())
         self._take(answer)
 
     def _take(self, answer: OpenAnswer) -> None:
         self._devices += answer["device"]
         self._health += answer["health"]
         self._count = answer["count"]
-        self.known.place(answer["device"])
-        self.known.locate(answer["device"])
-        self.known.watch(answer["gpus"], answer["missing"], answer["instances"])
-        self.missing.learn(answer["device"])
-        self._look_for_missing(answer["missing"])
-        changes = self.missing.changes(self.known, self._clock.now_ms())
-        back = {each.get("gpu") for each in changes if each["kind"] == "gpu_ok"}
+        blocked = self._stuck.targets | self._crashes.avoided()
+        devices, changes = self.account.take(answer, blocked, self._clock.now_ms())
+        self._devices += devices
+        back = {each.get("gpu") for each in changes if each["kind"] == "gpu_ok"}  # said once, by whoever knows more
         self._incidents = [each for each in self._incidents if each["kind"] != "gpu_ok" or each.get("gpu") not in back]
         self._incidents += changes
-
-    def _look_for_missing(self, unopened: Sequence[int] = ()) -> None:
-        """Finds who should be there and told no UUID."""
-        targets = self._stuck.targets | self._crashes.avoided()
-        blocked = self._nameless([int(target[1:]) for target in targets if target.startswith("#")])
-        self.missing.look(self.known, self._nameless(unopened), blocked)
-        self._devices += self.missing.devices(all_of_them=False)
-
-    def _nameless(self, positions: Sequence[int]) -> list[int]:
-        named = set(self.known.indexes.values())
-        return [position for position in positions if position not in named]
 
     def _note(self, kind: str, detail: str, gpu: str | None = None) -> None:
         self._incidents.append({"kind": kind, "detail": detail, "gpu": gpu})

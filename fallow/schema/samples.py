@@ -295,7 +295,7 @@ AGENT = Table(
         Column("nvml_busy_ms", Type.FLOAT, "wall time spent inside driver calls", "agent", "ms", "0.01 ms"),
         Column("nvml_slowest_ms", Type.FLOAT, "wall time of the slowest driver call", "agent", "ms", "0.01 ms"),
         Column("nvml_slowest_call", Type.STRING, "name of the slowest driver call", "agent", dictionary=True),
-        Column("missed_intervals", Type.INT32, "intervals that ended without a row since the last row", "agent", "1", "1"),
+        Column("missed_intervals", Type.INT32, "intervals since the row before in which a known GPU got no row: the agent came too late, or no NVML worker could be asked", "agent", "1", "1"),
         Column("spool_rows", Type.INT64, "rows waiting in the spool", "SQLite", "1", "1"),
         Column("spool_bytes", Type.INT64, "size of the spool on disk", "SQLite", "bytes", "1 byte"),
         Column("memory_rows", Type.INT32, "rows that a full disk holds back in memory", "agent", "1", "1"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent.nvml.installation import NvidiaDevices
 from agent.supervise.known_gpus import KnownGpus
-from agent.supervise.workers import Crashes
+from agent.supervise.restarts import BURST, EVERY_S, Crashes, RestartBudget
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,15 +78,13 @@ def test_one_crash_may_be_chance_two_are_the_gpus() -> None:
     assert longer > rests
 
 
-def test_crashes_that_are_nobodys_slow_the_restarts_down_and_an_answer_ends_that() -> None:
-    crashes = Crashes()
-    pauses = []
-    for _ in range(10):
-        assert not crashes.count("")
-        pauses.append(crashes.pause)
-    assert pauses == [0, 1, 2, 3, 4, 5, 6, 6, 6, 6]
-    crashes.survived()
-    assert crashes.pause == 0
+def test_workers_that_end_are_replaced_at_once_and_never_in_a_hot_loop() -> None:
+    budget = RestartBudget()
+    assert [budget.take(100.0) for _ in range(BURST + 2)] == [True] * BURST + [False] * 2
+    taken = [second for second in range(101, 161) if budget.take(float(second))]
+    assert len(taken) == 60 / EVERY_S
+    assert all(budget.take(1e6) for _ in range(BURST)), "a calm hour later all may be taken again"
+    assert not budget.take(1e6)
 
 
 def test_a_crash_long_ago_is_forgotten() -> None:
