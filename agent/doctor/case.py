@@ -97,6 +97,8 @@ class Options:
     pythons: tuple[str, ...] = ()
     sees_all_processes: str = "auto"
     timeout_s: float = 10.0
+    expected_gpus: int = 0
+    """How many the host should have; 0: as the PCI bus shows."""
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def test_idle_is_what_was_seen_of_it() -> None:
     assert values(scrape(blind), "fallow_gpu_idle_seconds") == []
 
 
-@pytest.mark.parametrize("health", ["lost", "reset_required", "wedged", "driver_down", "released", "asleep"])
+@pytest.mark.parametrize("health", ["lost", "missing", "reset_required", "wedged", "driver_down", "released", "asleep"])
 def test_a_gpu_that_is_not_watched_shows_its_state_and_nothing_else(health: str) -> None:
     rows = (gpu_row(BUSY, NOW_MS, gpu_util_pct=50.0), gpu_row(LOST, NOW_MS, health=health, util_source="none"))
     page = scrape(replace(snapshot(NOW_MS), gpus=rows, processes=(process_row(LOST, 1, "ada"),)))
