@@ -7,11 +7,11 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from agent.child_process import module_command
 from agent.snapshot import PublishingStatus
 from fallow.clock import MINUTE_MS, SECOND_MS, Clock, SystemClock, floor_ms, format_duration
 from fallow.errors import SpoolError
@@ -110,13 +110,13 @@ class Publishing:
         arguments = [str(self._spool.folder), settings.lake, settings.host, str(settings.keep_published_ms)]
         try:
             self._running = subprocess.Popen(
-                [sys.executable, "-P", "-m", "agent.spool.publisher", *arguments],
+                module_command("agent.spool.publisher", *arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                process_group=0,  # Ctrl-C is for the agent, which ends its publisher by itself
+                start_new_session=True,  # Ctrl-C is for the agent, which ends its publisher by itself
             )
         except OSError as error:  # no memory or no more processes, just now
             self._failed(f"no publisher can be started: {error.strerror}", is_store=False)
@@ -191,7 +191,9 @@ class Publishing:
         if self._failures:
             longest_ms = max(pause_ms, LONGEST_PAUSE_MS)
             pause_ms = min(longest_ms, pause_ms << min(self._failures - 1, 20))
-        chance = int.from_bytes(os.urandom(2)) / 0xFFFF  # the random module is memory that nothing else here needs
+        chance = (
+            int.from_bytes(os.urandom(2), "big") / 0xFFFF
+        )  # the random module is memory that nothing else here needs
         return pause_ms / SECOND_MS * (1 - _JITTER + 2 * _JITTER * chance)
 
     def _tell(self, kind: str, detail: str) -> None:

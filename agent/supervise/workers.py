@@ -8,10 +8,10 @@ import mmap
 import os
 import selectors
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from agent.child_process import module_command
 from agent.nvml.worker_protocol import PAGE_BYTES, StatusPage
 from fallow.clock import Clock, SystemClock
 
@@ -83,7 +83,7 @@ class WorkerClient:
             os.ftruncate(descriptor, PAGE_BYTES)
             self._memory = mmap.mmap(descriptor, PAGE_BYTES)
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "agent.nvml.worker", str(descriptor), sys_path, *sorted(skip)],
+                module_command("agent.nvml.worker", str(descriptor), sys_path, *sorted(skip)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
