@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
+import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,6 +17,11 @@ from typing import TYPE_CHECKING
 from fallow.clock import parse_duration_ms
 from fallow.errors import ConfigError, UsageError
 from fallow.units import parse_bytes
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

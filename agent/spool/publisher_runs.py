@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING, Protocol
 
+from agent.child_process import module_command
 from agent.own_memory import trim_memory
 from agent.spool.outcome import EXIT_KILLED, EXIT_LATE, Outcome
 
@@ -71,13 +71,13 @@ class ProcessRun:
     def __init__(self, *arguments: object) -> None:
         """Raises OSError where no process can be started."""
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "agent.spool.publisher", *map(str, arguments)],
+            module_command("agent.spool.publisher", *map(str, arguments)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            process_group=0,  # Ctrl-C is for the agent, which ends its publisher by itself
+            start_new_session=True,  # Ctrl-C is for the agent, which ends its publisher by itself
         )
 
     def is_over(self) -> bool:

@@ -194,7 +194,8 @@ class Publishing:
         if self._failures:
             longest_ms = max(pause_ms, LONGEST_PAUSE_MS)
             pause_ms = min(longest_ms, pause_ms << min(self._failures - 1, 20))
-        chance = int.from_bytes(os.urandom(2)) / 0xFFFF  # the random module is memory that nothing else here needs
+        # the random module is memory that nothing else here needs
+        chance = int.from_bytes(os.urandom(2), "big") / 0xFFFF
         return pause_ms / SECOND_MS * (1 - _JITTER + 2 * _JITTER * chance)
 
     def _tell(self, kind: str, detail: str) -> None:

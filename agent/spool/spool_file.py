@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.spool.sqlite_errors import CORRUPT, FULL, NO_ROOM_FOR_INDEX, NOT_A_DATABASE, error_code, primary_code
 from fallow.errors import SpoolError
 
 if TYPE_CHECKING:
@@ -90,15 +91,12 @@ def is_full(error: SpoolError) -> bool:
     cause = error.__cause__
     if isinstance(cause, OSError):
         return cause.errno in _FULL
-    # the shared index of the log cannot grow on a full disk: SQLite calls that an I/O error
-    code = getattr(cause, "sqlite_errorcode", 0)
-    return code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE
+    return primary_code(cause) == FULL or error_code(cause) == NO_ROOM_FOR_INDEX
 
 
 def is_damaged(error: SpoolError) -> bool:
     """Whether the file is no whole database."""
-    code = getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF
-    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return primary_code(error.__cause__) in (CORRUPT, NOT_A_DATABASE)
 
 
 class SpoolFile:

@@ -129,6 +129,7 @@ class Supervisor:
 
     def _sample_until_stopped(self) -> None:
         start_ms = self._first_interval()
+        self._note_gap(start_ms)
         span_ms = self._settings.run_for_ms
         interval_ms = self._settings.interval_ms
         last_ms = math.inf if span_ms is None else start_ms + math.ceil(span_ms / interval_ms) * interval_ms
@@ -152,13 +153,27 @@ class Supervisor:
             )
 
     def _first_interval(self) -> int:
-        """The next whole interval, and none that an earlier run has written (the clock may have been put back)."""
+        """The interval after the last one of an earlier run, where its end can still be told; else the next whole one.
+
+        So a restart costs no row: the drivers' rings hold what happened meanwhile, and the coverage says how much of it.
+        None begins before the end of what is written already (the clock may have been put back).
+        """
         interval_ms = self._settings.interval_ms
         start_ms = floor_ms(self._clock.now_ms(), interval_ms) + interval_ms
         last_ms = read_fact(self._spool, "last_row_ms", int, None)
-        if last_ms is not None and start_ms <= last_ms < start_ms + _LONGEST_PUT_BACK_MS:
-            return floor_ms(last_ms, interval_ms) + interval_ms
+        if last_ms is None or last_ms >= start_ms + _LONGEST_PUT_BACK_MS:
+            return start_ms
+        next_ms = floor_ms(last_ms, interval_ms) + interval_ms
+        if next_ms > start_ms or self._late_intervals(next_ms + interval_ms) <= 0:
+            return next_ms
         return start_ms
+
+    def _note_gap(self, start_ms: int) -> None:
+        """Says how many intervals the change from an earlier run to this one has cost."""
+        last_ms = read_fact(self._spool, "last_row_ms", int, None)
+        if last_ms is not None:
+            missed_ms = start_ms - last_ms - self._settings.interval_ms
+            self._orders.missed_at_start = max(0, -(-missed_ms // self._settings.interval_ms))
 
     def _note_killed(self) -> None:
         """Says so if the run before this one ended without a word: the gap explains itself."""
@@ -227,16 +242,20 @@ class Supervisor:
 
     def _catch_up(self, start_ms: int, end_ms: int) -> int:
         """Skips intervals that are over already (suspended machine, blocked driver): they stay unknown."""
-        interval_ms = self._settings.interval_ms
-        late = (self._clock.now_ms() - LAG_MS - end_ms) // interval_ms
-        late -= max(0, _CATCH_UP_MS - interval_ms) // interval_ms  # those can still be told from the rings
+        late = self._late_intervals(end_ms)
         if late > 0:
             self._recorder.miss(late)
             self._recorder.note(
                 "missed_intervals", f"{late} intervals from {format_ms(start_ms)} on ended without a row"
             )
-            return start_ms + late * interval_ms
+            return start_ms + late * self._settings.interval_ms
         return start_ms
+
+    def _late_intervals(self, end_ms: int) -> int:
+        """How many intervals, from the one with this end on, are over for too long to be told from the rings."""
+        interval_ms = self._settings.interval_ms
+        late = (self._clock.now_ms() - LAG_MS - end_ms) // interval_ms
+        return late - max(0, _CATCH_UP_MS - interval_ms) // interval_ms
 
     def _close_interval(self, start_ms: int, end_ms: int) -> None:
         due = self._plan.due(start_ms, end_ms)

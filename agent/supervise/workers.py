@@ -9,10 +9,10 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from agent.child_process import module_command
 from agent.nvml.worker_protocol import PAGE_BYTES, StatusPage
 from fallow.clock import Clock, SystemClock
 
@@ -85,7 +85,7 @@ class WorkerClient:
             os.ftruncate(descriptor, PAGE_BYTES)
             self._memory = mmap.mmap(descriptor, PAGE_BYTES)
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "agent.nvml.worker", str(descriptor), sys_path, *sorted(skip)],
+                module_command("agent.nvml.worker", str(descriptor), sys_path, *sorted(skip)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
