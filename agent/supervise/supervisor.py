@@ -67,7 +67,7 @@ class Supervisor:
         self._stopped_s = 0.0
         self._failure = ""
         known = read_fact(spool, "gpus", dict, {})
-        self._board = SnapshotBoard()
+        self._board = SnapshotBoard(self._settings.interval_ms)
         self._surfaces = Surfaces(loaded, self._board)
         self._fleet = HostGpus(self._settings.call_timeout_s, known, self._settings.sys, self._alive, self._clock)
         self._parts = Parts.make(loaded, self._settings, spool)
