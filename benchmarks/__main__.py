@@ -17,6 +17,7 @@ from benchmarks import (
     agent_endurance,
     agent_host_reading,
     agent_peers,
+    agent_probe,
     dashboard_cost,
     fleet_history,
     fleet_rate,
@@ -33,6 +34,7 @@ from benchmarks.measure import Figure, machine
 BENCHMARKS = {
     "agent": agent_cost.measure,
     "peers": agent_peers.measure,
+    "probe": agent_probe.measure,
     "reading": agent_host_reading.measure,
     "endurance": agent_endurance.measure,
     "import": import_rate.measure,

@@ -144,6 +144,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("agent", "log_level", _one_of("debug", "info", "warning", "error"), "info", "least severity that is logged"),
     Setting("metrics", "listen", _text, "", "address:port for /metrics and /healthz; empty: off",
             "off: nothing listens that was not asked for"),
+    Setting("metrics", "health_listen", _text, "", "address:port for /healthz alone, without token and TLS; empty: off",
+            "a kubelet asks a pod's own address, and /metrics need not be there"),
     Setting("metrics", "token_file", _text, "", "file with the bearer token that /metrics asks for; empty: none"),
     Setting("metrics", "tls_certificate", _text, "", "PEM file with the certificate; empty: no TLS"),
     Setting("metrics", "tls_key", _text, "", "PEM file with the certificate's key"),

@@ -71,7 +71,7 @@ class Supervisor:
         self._stopping = self._reloading = False
         self._stopped_s = 0.0
         self._failure = ""
-        self._board = SnapshotBoard()
+        self._board = SnapshotBoard(self._settings.interval_ms)
         self._surfaces = Surfaces(loaded, self._board)
         self._fleet = self._made_fleet()
         self._parts = Parts.make(loaded, self._settings, spool)
