@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -152,4 +153,14 @@ EXPORT int poll(struct pollfd *files, nfds_t count, int timeout_ms) {
     }
     end_wait();
     return ready;
+}
+
+/* A file that gets its name is as old as the clock that flows says: whoever asks for its age lives by that clock. */
+EXPORT int rename(const char *old, const char *new) {
+    int failed = (int)syscall(SYS_renameat2, AT_FDCWD, old, AT_FDCWD, new, 0);
+    if (failed || page == NULL || !page->flows) return failed;
+    int64_t now_us = wall_us();
+    struct timespec times[2] = {{now_us / 1000000, now_us % 1000000 * 1000}, {now_us / 1000000, now_us % 1000000 * 1000}};
+    utimensat(AT_FDCWD, new, times, 0);
+    return 0;
 }
