@@ -47,7 +47,8 @@ test:
 	@start=$$(date +%s); set -e; $(INSTALL); $(STEP); $(TEMPORARY); \
 	step 'lint' $(BIN)/ruff check .; \
 	step 'format' $(BIN)/ruff format --check .; \
-	step 'types' $(BIN)/mypy; \
+	step 'types' $(BIN)/mypy -p fallow -p analytics -p dashboard; \
+	step 'types on Python 3.10' $(BIN)/mypy --python-version 3.10 -p fallow -p agent; \
 	step 'import contracts' $(BIN)/lint-imports; \
 	step 'tests' $(PYTEST) -m 'not long and not hypothesis' $(PYTEST_ARGS); \
 	printf '\nAll checks passed in %s s\n' $$(($$(date +%s) - start))

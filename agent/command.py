@@ -7,6 +7,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+from agent.snapshot import is_silent
 from agent.supervise.control import AgentStatus, Blocked, ask
 from fallow import config
 from fallow.clock import SECOND_MS, format_duration, format_ms, parse_duration_ms
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 _CONFIG_HELP = "config file (default: /etc/fallow/fallow.toml)"
 _ANSWER_S = 10.0
 _POLL_S = 0.25
-_LONGEST_SILENCE_MS = 120_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,9 +118,9 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def is_stale(now: AgentStatus, now_ms: int) -> bool:
-    """Whether an interval should have been closed long ago: three of them, and no less than a slow driver may take."""
+    """Whether an interval should have been closed long ago; /healthz fails by the same measure."""
     newest_ms = max(now.started_ms, now.time_ms or 0)
-    return now_ms - newest_ms > max(3 * now.interval_ms, _LONGEST_SILENCE_MS)
+    return is_silent((now_ms - newest_ms) / SECOND_MS, now.interval_ms)
 
 
 def _release(args: argparse.Namespace) -> int:

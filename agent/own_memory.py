@@ -25,5 +25,10 @@ def settle_memory() -> None:
     """
     gc.collect()
     gc.freeze()
+    trim_memory()
+
+
+def trim_memory() -> None:
+    """Gives the system back what is free."""
     with contextlib.suppress(OSError, AttributeError):  # a C library without it
         ctypes.CDLL(None).malloc_trim(0)

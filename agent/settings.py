@@ -33,6 +33,8 @@ class AgentSettings:
     slow_interval_ms: int
     publish_every_ms: int
     call_timeout_s: float
+    expected_gpus: int = 0
+    """How many GPUs the host should have; 0: as the inventory and the PCI bus say."""
     spool_max_bytes: int = 2_000_000_000
     keep_published_ms: int = 3_600_000
     proc: str = "/proc"
@@ -57,6 +59,7 @@ class AgentSettings:
             slow_interval_ms=max(interval_ms, loaded.integer("agent.slow_interval")),
             publish_every_ms=loaded.integer("agent.publish_every"),
             call_timeout_s=loaded.integer("agent.call_timeout") / SECOND_MS,
+            expected_gpus=loaded.integer("agent.expected_gpus"),
             spool_max_bytes=_spool_max_bytes(loaded),
             keep_published_ms=loaded.integer("agent.keep_published"),
             proc=_proc(loaded),

@@ -21,6 +21,18 @@ Row = Mapping[str, Any]
 WATCHED = ("ok", "degraded")
 """The states of health in which a GPU's values are measured."""
 
+_LONGEST_SILENCE_S = 120.0
+
+
+def is_silent(age_s: float, interval_ms: int) -> bool:
+    """Whether an interval should have been closed long ago: three of them, and no less than a slow driver may take.
+
+    Args:
+        age_s: seconds since the newest interval ended; before the first, since the agent started.
+        interval_ms: length of an interval.
+    """
+    return age_s > max(3 * interval_ms / 1000, _LONGEST_SILENCE_S)
+
 
 @dataclass(frozen=True)
 class PublishingStatus:
@@ -96,8 +108,11 @@ class Snapshot:
 class SnapshotBoard:
     """Where the newest snapshot hangs: the sampling thread puts it up, any other thread reads it."""
 
-    def __init__(self) -> None:
+    def __init__(self, interval_ms: int = 0) -> None:
+        """`interval_ms` is the length of the first interval, by which its absence is judged."""
+        self.interval_ms = interval_ms
         self._newest: tuple[Snapshot, float] | None = None  # one reference, replaced whole: readers need no lock
+        self._made_s = time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def publish(self, snapshot: Snapshot) -> None:
         age_s = max(0.0, time.time() - snapshot.time_ms / 1000)
@@ -118,6 +133,10 @@ class SnapshotBoard:
             return None
         snapshot, ended_s = newest
         return snapshot, max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ended_s)
+
+    def age_s(self) -> float:
+        """How many seconds the board hangs there, by the same clock: since the agent started."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self._made_s
 
 
 class IdleClock:

@@ -166,7 +166,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 def load(command: Command) -> CommandModule:
-    """The module behind a command; MissingExtraError where the packages that it needs are not installed."""
+    """The module behind a command; MissingExtraError where the packages or the Python that it needs are missing."""
+    if command.extra and sys.version_info < (3, 11):
+        raise MissingExtraError(
+            f"`fallow {command.name}` needs Python 3.11 or newer, and this is {sys.version_info[0]}.{sys.version_info[1]}",
+            "run it on a host with a newer Python; only the agent, `top` and `doctor` run on 3.10",
+        )
     try:
         return cast("CommandModule", importlib.import_module(command.module))
     except ModuleNotFoundError as error:

@@ -6,9 +6,10 @@ All times inside fallow are integer milliseconds since the Unix epoch, UTC.
 from __future__ import annotations
 
 import re
+import sys
 import time
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta, timezone, tzinfo
 from typing import Protocol
 
 from fallow.errors import UsageError
@@ -38,6 +39,7 @@ _LAST_MS = 7_258_118_400_000
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|sec|s|min|m|h|d|w)\s*")
 _WHOLE_DAYS = re.compile(r"\s*(?:\d+\s*[dw]\s*)+")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_RFC_3339 = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d)?)(\.\d+)?([Zz]|[+-]\d\d:?\d\d)?")
 _WEEK = re.compile(r"(\d{4})-W(\d{1,2})")
 _WHEN_HINT = "write a day (2026-11-20), a week (2026-W47), a span back from the end of the data (7d) or RFC 3339 (2026-11-20T06:00Z)"
 
@@ -102,7 +104,7 @@ class AskedWindow:
 
     since: str | None = None
     until: str | None = None
-    zone: tzinfo = UTC
+    zone: tzinfo = timezone.utc
 
     @property
     def counts_back(self) -> bool:
@@ -114,7 +116,9 @@ class AskedWindow:
         return parse_window(self.since, self.until, end_ms, self.zone)
 
 
-def parse_window(since: str | None, until: str | None, end_ms: int | None = None, zone: tzinfo = UTC) -> Window:
+def parse_window(
+    since: str | None, until: str | None, end_ms: int | None = None, zone: tzinfo = timezone.utc
+) -> Window:
     """The window that --since and --until name.
 
     A day or week given as --until ends it inclusively (its last moment counts); a span such as `7d` as --since counts back
@@ -158,13 +162,15 @@ def _moment_ms(text: str, *, end: bool, anchor_ms: int, zone: tzinfo) -> int:
 def _read_moment_ms(text: str, *, end: bool, anchor_ms: int, zone: tzinfo) -> int:
     try:
         if _DAY.fullmatch(text):
-            return to_ms(datetime.fromisoformat(text).replace(tzinfo=UTC)) + (DAY_MS if end else 0)
+            return to_ms(datetime.fromisoformat(text).replace(tzinfo=timezone.utc)) + (DAY_MS if end else 0)
         if week := _WEEK.fullmatch(text):
-            monday = datetime.combine(date.fromisocalendar(int(week[1]), int(week[2]), 1), datetime.min.time(), UTC)
+            monday = datetime.combine(
+                date.fromisocalendar(int(week[1]), int(week[2]), 1), datetime.min.time(), timezone.utc
+            )
             return to_ms(monday) + (WEEK_MS if end else 0)
         if _DURATION.match(text):
             return _span_start_ms(anchor_ms, text, zone)
-        moment = datetime.fromisoformat(text)
+        moment = _read_rfc3339(text)
     except ValueError as error:
         raise UsageError(f"'{text}' is not a time", _WHEN_HINT) from error
     if moment.tzinfo is None:
@@ -172,14 +178,23 @@ def _read_moment_ms(text: str, *, end: bool, anchor_ms: int, zone: tzinfo) -> in
     return to_ms(moment)
 
 
+def _read_rfc3339(text: str) -> datetime:
+    """Like `datetime.fromisoformat`, which in Python 3.10 knows neither Z nor fractions of other than 3 or 6 digits."""
+    if sys.version_info < (3, 11) and (parts := _RFC_3339.fullmatch(text)):
+        seconds, fraction, offset = parts.groups()
+        zone = "+00:00" if offset in ("Z", "z") else offset or ""
+        text = f"{seconds}{(fraction or '')[:7]:0<7}{zone}" if fraction else f"{seconds}{zone}"
+    return datetime.fromisoformat(text)
+
+
 def to_ms(moment: datetime) -> int:
     """Milliseconds since the epoch of an aware datetime, exactly (no float in between)."""
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    return (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
 
 
 def from_ms(moment_ms: int) -> datetime:
     """The UTC datetime of milliseconds since the epoch."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=moment_ms)
+    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=moment_ms)
 
 
 def format_ms(moment_ms: int) -> str:
@@ -196,7 +211,7 @@ def utc_day(moment_ms: int) -> str:
 
 def parse_day_ms(day: str) -> int:
     """The start of a UTC date `YYYY-MM-DD`."""
-    return to_ms(datetime.fromisoformat(day).replace(tzinfo=UTC))
+    return to_ms(datetime.fromisoformat(day).replace(tzinfo=timezone.utc))
 
 
 def floor_ms(moment_ms: int, interval_ms: int) -> int:

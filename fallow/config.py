@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
+import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,6 +17,11 @@ from typing import TYPE_CHECKING
 from fallow.clock import parse_duration_ms
 from fallow.errors import ConfigError, UsageError
 from fallow.units import parse_bytes
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -110,6 +115,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("agent", "spool", _text, "", "folder for rows that are not yet in the lake", "no default: it is never guessed"),
     Setting("agent", "host", _text, "", "name of this host in the lake; empty: the machine's own host name"),
     Setting("agent", "pool", _text, "", "the site's name for the group of hosts that this one belongs to"),
+    Setting("agent", "expected_gpus", _count_or_auto, "auto",
+            "how many GPUs this host should have; auto: as many as the agent has seen here or the PCI bus shows",
+            "a GPU that is dead when the agent first starts would be invisible"),
     Setting("agent", "interval", parse_duration_ms, "10s", "length of one row's interval",
             "short enough for episodes of a minute, long enough to cost nothing"),
     Setting("agent", "process_interval", parse_duration_ms, "30s", "how often process lists are read",
@@ -136,6 +144,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("agent", "log_level", _one_of("debug", "info", "warning", "error"), "info", "least severity that is logged"),
     Setting("metrics", "listen", _text, "", "address:port for /metrics and /healthz; empty: off",
             "off: nothing listens that was not asked for"),
+    Setting("metrics", "health_listen", _text, "", "address:port for /healthz alone, without token and TLS; empty: off",
+            "a kubelet asks a pod's own address, and /metrics need not be there"),
     Setting("metrics", "token_file", _text, "", "file with the bearer token that /metrics asks for; empty: none"),
     Setting("metrics", "tls_certificate", _text, "", "PEM file with the certificate; empty: no TLS"),
     Setting("metrics", "tls_key", _text, "", "PEM file with the certificate's key"),

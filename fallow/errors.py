@@ -124,7 +124,11 @@ class InputError(FallowError):
 
 
 class DriverError(FallowError):
-    """The NVIDIA driver or its library cannot be used."""
+    """The NVIDIA driver or its library cannot be used; `code` is what the library's start returned, 0 where it was not that."""
+
+    def __init__(self, message: str, hint: str = "", code: int = 0) -> None:
+        super().__init__(message, hint)
+        self.code = code
 
 
 class SpoolError(FallowError):

@@ -5,22 +5,17 @@ Imports pyarrow: the resident agent processes never import this module.
 
 from __future__ import annotations
 
-import io
-import zlib
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from fallow import __version__
+from fallow import parquet_writer
 from fallow.errors import LakeError, UnusableFileError
 from fallow.file_limits import MOST_LISTED, excess_of_texts
 from fallow.lake import visible
 from fallow.parquet_files import (
-    CHECKSUM_KEY,
     UNREADABLE,
-    VERSION_KEY,
     broken,
     check,
     each,
@@ -30,11 +25,14 @@ from fallow.parquet_files import (
     small_contents,
     unusable,
 )
-from fallow.schema import SCHEMA_VERSION, Column, Table, Type
+from fallow.parquet_writer import LIST_ITEM
+from fallow.schema import Column, Table, Type
 from fallow.stores.model import WHOLE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    import pyarrow.parquet as pq
 
     from fallow.lake import LakeFile
     from fallow.quarantine import OnUnusable
@@ -45,9 +43,6 @@ __all__ = [
 ]  # fmt: skip
 
 _HOST = pa.field("host", pa.string())
-
-ROW_GROUP_ROWS = 138_240
-"""16 GPU-days of 10 s rows: large enough that pages compress, small enough to skip by GPU (docs/storage.md)."""
 
 _LISTS_ROWS = 10_000
 """Rows that are decoded at a time where they have lists, of which each may be long."""
@@ -112,33 +107,19 @@ def table_from_columns(table: Table, columns: Mapping[str, pa.Array]) -> pa.Tabl
 
 
 def encode(table: Table, data: pa.Table, metadata: Mapping[str, str] | None = None) -> bytes:
-    """The data as one Parquet file, sorted by the table's (gpu, time), with schema version and writer in its metadata.
-
-    zstd-3, dictionaries only where values repeat, deltas for what climbs (measurements: docs/storage.md).
-    """
+    """The data as one Parquet file, sorted by the table's (gpu, time), with schema version and writer in its metadata."""
     by = [name for name in ("gpu", "time") if name in table.names]
-    sorted_data = data.select(list(table.names)).cast(arrow_schema(table)).sort_by([(name, "ascending") for name in by])
-    extra = {VERSION_KEY.encode(): str(SCHEMA_VERSION), b"fallow_writer": f"fallow {__version__}"}
-    extra |= {key.encode(): value for key, value in (metadata or {}).items()}
-    # timestamps and counters climb within a GPU; the rest repeats itself and is best as a dictionary
-    delta = {
-        column.name: "DELTA_BINARY_PACKED"
+    data = data.select(list(table.names)).cast(arrow_schema(table)).sort_by([(name, "ascending") for name in by])
+    return parquet_writer.encode(table, data.cast(_written_schema(table)), metadata)
+
+
+def _written_schema(table: Table) -> pa.Schema:
+    """The table's schema with lists whose values are named as Parquet names them."""
+    named = [
+        pa.list_(pa.field(LIST_ITEM, kind.value_type)) if pa.types.is_list(kind := arrow_type(column)) else kind
         for column in table.columns
-        if column.type is Type.TIMESTAMP or (column.name == "energy_mj" and column.type is Type.INT64)
-    }
-    sink = io.BytesIO()
-    with pq.ParquetWriter(
-        sink,
-        sorted_data.schema.with_metadata(extra),
-        compression="zstd",
-        compression_level=3,
-        use_dictionary=[column.name for column in table.columns if column.name not in delta],
-        column_encoding=delta,
-        store_schema=True,
-    ) as writer:
-        writer.write_table(sorted_data.replace_schema_metadata(extra), row_group_size=ROW_GROUP_ROWS)
-        writer.add_key_value_metadata({CHECKSUM_KEY: str(zlib.crc32(sink.getbuffer()))})
-    return sink.getvalue()
+    ]
+    return pa.schema(zip(table.names, named, strict=True))
 
 
 def read(

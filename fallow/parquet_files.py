@@ -26,6 +26,7 @@ from fallow.errors import (
 )
 from fallow.file_limits import MOST_BYTES, MOST_FOOTER_BYTES, contradiction_of, excess_of
 from fallow.os_user import effective_user
+from fallow.parquet_writer import CHECKSUM_KEY, VERSION_KEY
 from fallow.schema import SCHEMA_VERSION
 from fallow.stores.model import WHOLE_BYTES
 from fallow.stores.regular_files import NotRegularError, open_regular, read_regular
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
     from fallow.lake import LakeFile
 
 _Read = TypeVar("_Read")
-
-VERSION_KEY = "fallow_schema_version"
-CHECKSUM_KEY = "fallow_crc32"
-"""CRC-32 of all before the footer: Parquet's own checksums, one a page, are read by few libraries."""
 
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 4 + len(_MAGIC)

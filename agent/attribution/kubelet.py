@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.attribution.allocations import Allocation, PodName, Sighting, match_by_gpu
 from agent.attribution.lookups import Background
 from agent.attribution.proc import printable, printable_text
+from agent.child_process import module_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -194,7 +194,7 @@ def _pods(settings: AttributionSettings) -> list[dict[str, Any]]:
     places = (settings.kubelet_url, settings.kubelet_token_file, settings.kubelet_ca_file)
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "agent.attribution.pods", *places],
+            module_command("agent.attribution.pods", *places),
             stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_PROGRAM_TIMEOUT_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from agent.doctor.catalog import Version, shown, version
@@ -20,7 +20,13 @@ Fact = str | int | float | bool | list[str] | None
 Facts = dict[str, Fact]
 
 
-class Status(StrEnum):
+class TextEnum(str, Enum):
+    """Each member is its text, also where it is formatted: StrEnum, which Python 3.10 lacks."""
+
+    __str__ = str.__str__
+
+
+class Status(TextEnum):
     """How it stands; only `error` makes the command fail."""
 
     OK = "ok"
@@ -97,6 +103,8 @@ class Options:
     pythons: tuple[str, ...] = ()
     sees_all_processes: str = "auto"
     timeout_s: float = 10.0
+    expected_gpus: int = 0
+    """How many the host should have; 0: as the PCI bus shows."""
 
 
 @dataclass(frozen=True)

@@ -151,6 +151,7 @@ def run(args: argparse.Namespace) -> int:
         pythons=pythons,
         sees_all_processes=settings.text("agent.sees_all_processes"),
         timeout_s=settings.integer("agent.call_timeout") / SECOND_MS,
+        expected_gpus=settings.integer("agent.expected_gpus"),
     )
     results = examine(host, options)
     name = settings.text("agent.host") or socket.gethostname()

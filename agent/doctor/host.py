@@ -8,7 +8,7 @@ import os
 import pwd
 import struct
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +55,7 @@ class HostFiles:
     dev: Path = Path("/dev")
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     clock: Callable[[], KernelClock | None] = kernel_clock
-    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    now: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     def at(self, path: str) -> Path:
         return self.root / path.lstrip("/")

@@ -7,24 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.doctor.catalog import Version, library_version, shown, version
-from agent.doctor.host import HostFiles, listed, read
+from agent.doctor.host import HostFiles, read
+from agent.nvml.pci_devices import PciGpu, list_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agent.doctor.host import HostFiles
-
-_NVIDIA = "0x10de"
-_DISPLAY_CLASS = "0x03"
-
-
-@dataclass(frozen=True)
-class PciGpu:
-    """A GPU as the bus shows it; `driver` is the kernel driver bound to it, empty for none; `device` is its PCI device id."""
-
-    address: str
-    driver: str
-    device: int
 
 
 @dataclass(frozen=True)
@@ -46,30 +35,7 @@ def read_kernel(host: HostFiles) -> Kernel:
     banner = read(host.proc / "driver/nvidia/version")
     line = next((each for each in (banner or "").splitlines() if each.startswith("NVRM version:")), "")
     found = version(line) or version(read(host.sys / "module/nvidia/version") or "")
-    return Kernel(found, ("Open Kernel Module" in line) if line else None, tuple(_gpus(host)))
-
-
-def _gpus(host: HostFiles) -> list[PciGpu]:
-    found = []
-    for folder in listed(host.sys / "bus/pci/devices", "*"):
-        vendor, kind = (read(folder / "vendor") or "").strip(), (read(folder / "class") or "").strip()
-        if vendor == _NVIDIA and kind.startswith(_DISPLAY_CLASS):
-            found.append(PciGpu(folder.name, _bound_driver(folder), _number(read(folder / "device"))))
-    return found
-
-
-def _number(text: str | None) -> int:
-    try:
-        return int((text or "").strip(), 16)
-    except ValueError:
-        return 0
-
-
-def _bound_driver(folder: Path) -> str:
-    try:
-        return (folder / "driver").readlink().name
-    except OSError:
-        return ""
+    return Kernel(found, ("Open Kernel Module" in line) if line else None, list_gpus(host.sys))
 
 
 _DEFAULT = (

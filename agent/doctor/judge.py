@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from agent.doctor import catalog
-from agent.doctor.case import DoctorFinding, Facts, ok, skipped
+from agent.doctor.case import DoctorFinding, Facts, TextEnum, ok, skipped
 from agent.doctor.catalog import shown
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ CudaOrMajor = tuple[int, int | None]
 _DATA_CENTER = re.compile(r"(NVIDIA )?(Tesla|DGX|HGX|[ABHLMPTVK]\d{1,3}[A-Za-z]*\b|G[BH]\d{2,3}\b)")
 
 
-class CudaFit(StrEnum):
+class CudaFit(TextEnum):
     FULL = "full"
     """The driver has everything of it."""
     MINOR = "minor-version compatibility"
@@ -31,7 +30,7 @@ class CudaFit(StrEnum):
     UNKNOWN = "not in the catalog"
 
 
-class CardSupport(StrEnum):
+class CardSupport(TextEnum):
     KNOWN = "known"
     CARD_TOO_NEW = "older than the card"
     CARD_DROPPED = "no longer knows the card"

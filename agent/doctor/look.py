@@ -10,10 +10,11 @@ import json
 import re
 import selectors
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from agent.child_process import module_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,7 +59,7 @@ def run_isolated(
     GPUs.
     """
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", module, *arguments],
+        module_command(module, *arguments),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0, env=dict(environment),
     )  # fmt: skip
     assert process.stdout is not None  # noqa: S101  # a pipe was asked for

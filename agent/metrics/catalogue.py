@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fallow.schema import HEALTH_STATES as HEALTH_STATES  # noqa: PLC0414  # every value of one of the families
+
 _MIB = 1 / 2**20
 _PERCENT = 0.01
 _MS = 0.001
 
-HEALTH_STATES = ("ok", "degraded", "lost", "reset_required", "wedged", "driver_down", "released", "asleep")
 MODES = ("running", "released")
 
 

@@ -16,8 +16,7 @@ import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from agent.metrics.collector import collect, judge
-from agent.metrics.exposition import negotiate
+from agent.metrics.health import judge
 from agent.metrics.request import BadRequestError, Request, Response, read_request, send_response
 from fallow.errors import FallowError
 
@@ -33,6 +32,7 @@ _PAUSE_S = 1.0  # after an accept that failed, as when descriptors have run out
 _PLAIN = "text/plain; charset=utf-8"
 _JSON = "application/json"
 _INDEX = b"fallow agent: /metrics for Prometheus, /healthz for health checks\n"
+_HEALTH_INDEX = b"fallow agent: /healthz for health checks\n"
 
 log = logging.getLogger("fallow.agent")
 
@@ -69,14 +69,14 @@ class MetricsServer:
         except (OSError, UnicodeError) as error:  # UnicodeError: a name that no resolver can be asked for
             self.close()
             raise FallowError(
-                f"cannot listen on {settings.host}:{settings.port} for /metrics: "
+                f"cannot listen on {settings.host}:{settings.port} for {settings.what}: "
                 f"{getattr(error, 'strerror', None) or error}",
-                "set metrics.listen to an address of this host with a free port",
+                f"set {settings.setting} to an address of this host with a free port",
             ) from error
         self._socket.setblocking(False)  # noqa: FBT003  # a client that is gone before accept() must not block it
         self._warn()
         self._thread.start()
-        log.info("/metrics and /healthz on %s", settings.url)
+        log.info("%s on %s", settings.what, settings.url)
 
     def close(self) -> None:
         """Stops listening; connections that are open end by themselves within their ten seconds."""
@@ -103,7 +103,7 @@ class MetricsServer:
 
     def _warn(self) -> None:
         settings = self._settings
-        if settings.loopback:
+        if settings.loopback or settings.health_only:
             return
         if self._token is None:
             log.warning("everybody who reaches %s can read /metrics; set metrics.token_file", settings.url)
@@ -167,17 +167,24 @@ class MetricsServer:
             send_response(connection, response, deadline_s, head_only=head_only)
 
     def _respond(self, request: Request) -> Response:
-        if request.path not in ("/", "/metrics", "/healthz"):
+        health_only = self._settings.health_only
+        if request.path not in ("/", "/healthz") + (() if health_only else ("/metrics",)):
             return _says(HTTPStatus.NOT_FOUND)
         if request.method not in ("GET", "HEAD"):
             return _says(HTTPStatus.METHOD_NOT_ALLOWED, {"Allow": "GET, HEAD"})
         if request.path == "/":
-            return Response(HTTPStatus.OK, _PLAIN, _INDEX)
+            return Response(HTTPStatus.OK, _PLAIN, _HEALTH_INDEX if health_only else _INDEX)
         if request.path == "/healthz":
-            status, answer = judge(self._board.latest_with_age())
+            status, answer = judge(self._board)
             return Response(status, _JSON, json.dumps(answer).encode() + b"\n")
         if self._token is not None and not self._token.allows(request.headers.get("authorization", "")):
             return _says(HTTPStatus.UNAUTHORIZED, {"WWW-Authenticate": 'Bearer realm="fallow"'})
+        return self._scrape(request)
+
+    def _scrape(self, request: Request) -> Response:
+        from agent.metrics.collector import collect  # a host that only answers health checks never pays for it
+        from agent.metrics.exposition import negotiate
+
         content_type = negotiate(request.headers.get("accept", ""))
         return Response(HTTPStatus.OK, content_type, collect(self._board.latest_with_age()).render(content_type))
 

@@ -25,16 +25,32 @@ class MetricsSettings:
     token_file: str = ""
     tls_certificate: str = ""
     tls_key: str = ""
+    health_only: bool = False
+    """Answers /healthz and nothing else; without token and TLS, which a kubelet does not have."""
 
     @classmethod
     def from_config(cls, config: Config) -> MetricsSettings:
         """The settings; raises ConfigError for an address that is none and for half a TLS setting."""
-        host, port = parse_listen(config.text("metrics.listen"))
+        host, port = parse_listen(config.text("metrics.listen"), "metrics.listen")
         certificate, key = config.text("metrics.tls_certificate"), config.text("metrics.tls_key")
         if bool(certificate) != bool(key):
             missing = "metrics.tls_key" if certificate else "metrics.tls_certificate"
             raise ConfigError(f"{missing} is not set", "TLS needs both metrics.tls_certificate and metrics.tls_key")
         return cls(host, port, config.text("metrics.token_file"), certificate, key)
+
+    @classmethod
+    def for_health(cls, config: Config) -> MetricsSettings:
+        """The settings of the address for /healthz alone; raises ConfigError for one that is none."""
+        return cls(*parse_listen(config.text("metrics.health_listen"), "metrics.health_listen"), health_only=True)
+
+    @property
+    def setting(self) -> str:
+        """The setting that the address comes from."""
+        return "metrics.health_listen" if self.health_only else "metrics.listen"
+
+    @property
+    def what(self) -> str:
+        return "/healthz" if self.health_only else "/metrics and /healthz"
 
     @property
     def loopback(self) -> bool:
@@ -51,12 +67,12 @@ class MetricsSettings:
         return f"{'https' if self.tls_certificate else 'http'}://{host}:{self.port}"
 
 
-def parse_listen(text: str) -> tuple[str, int]:
+def parse_listen(text: str, setting: str) -> tuple[str, int]:
     """Host and port of `9477`, `:9477` (both loopback), `0.0.0.0:9477` or `[::1]:9477`; raises ConfigError."""
     match = _LISTEN.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
         raise ConfigError(
-            f"metrics.listen is '{text}', which is not an address",
+            f"{setting} is '{text}', which is not an address",
             "write address:port, such as 127.0.0.1:9477 or [::1]:9477",
         )
     return match["v6"] or match["host"] or LOOPBACK, int(match["port"])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
+from agent.nvml.field_ids import NEWEST_CHECKED, field_numbers, parsed_version
 from agent.nvml.gpu import Announces, CallCosts, DriverGoneError, DriverGpu, GpuGoneError, Incident
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Driver:
         self._missing: list[int] = []
         self.count = 0
         """GPUs that the driver has listed."""
+        self.fields = field_numbers(None)
+        """The numbers of field values that this driver has, by column."""
         self._quiet = False
         self.budget_s = _BUDGET_S
         self._spent_s: dict[str, float] = {}
@@ -82,10 +85,20 @@ class Driver:
         except pynvml.NVMLError as error:
             raise DriverGoneError(error.value, str(error)) from error
         self.count = int(count)
+        self._number_fields()
         # a position says which GPU it is only as long as their number is the same
         skipped = [index for index in range(count) if skip & {f"#{index}", f"#{index}/{count}"}]
         found = [self._open_one(index, skip) for index in range(count) if index not in skipped]
         return [gpu for gpu in found if gpu is not None]
+
+    def _number_fields(self) -> None:
+        text = self.system(pynvml.nvmlSystemGetDriverVersion)
+        version = parsed_version(text)
+        self.fields = field_numbers(version)
+        if version is None or version[: len(NEWEST_CHECKED)] > NEWEST_CHECKED:
+            what = "has no version that is understood" if version is None else "is newer than this fallow knows"
+            detail = f"the driver ({text}) {what}: time throttled by heat or the power brake is unknown; upgrade fallow"
+            self.incidents.append(Incident("call_unsupported", detail))
 
     @property
     def missing(self) -> list[int]:
@@ -292,13 +305,14 @@ _MEMBERS = {
 }
 
 
-def read_fields(driver: Driver, gpu: DriverGpu, ids: Sequence[int]) -> dict[int, int]:
-    """The values of those fields that the GPU has, as integers in the driver's units.
+def read_fields(driver: Driver, gpu: DriverGpu, columns: Sequence[str]) -> dict[str, int]:
+    """The values of those columns' fields that driver and GPU have, as integers in the driver's units.
 
     A field that is not supported is not asked for again. Raises GpuGoneError and DriverGoneError.
     """
-    wanted = [each for each in ids if each not in gpu.fields_off] if gpu.fields_off else list(ids)
-    found = driver.ask_fields(gpu, wanted) if wanted else None
+    wanted = {driver.fields[each]: each for each in columns if each in driver.fields}
+    ids = [each for each in wanted if each not in gpu.fields_off] if gpu.fields_off else list(wanted)
+    found = driver.ask_fields(gpu, ids) if ids else None
     if found is None:
         return {}
     values = {}
@@ -306,5 +320,5 @@ def read_fields(driver: Driver, gpu: DriverGpu, ids: Sequence[int]) -> dict[int,
         if each.nvmlReturn:
             driver.judge_field(gpu, each.fieldId, each.nvmlReturn)
         elif (member := _MEMBERS.get(each.valueType)) is not None:
-            values[each.fieldId] = int(getattr(each.value, member))
+            values[wanted[each.fieldId]] = int(getattr(each.value, member))
     return values

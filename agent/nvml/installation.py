@@ -34,13 +34,30 @@ def driver_error(code: int, message: str) -> DriverError:
     what, hint = _ADVICE.get(
         code, (f"the NVIDIA driver cannot be used: {message}", "check `nvidia-smi` and the kernel log (`dmesg`)")
     )
-    return DriverError(what, hint)
+    return DriverError(what, hint, code)
+
+
+_NOBODY_CAN = (9, 18)
+_LIBRARY_NOT_FOUND = 12
+
+
+def is_down_for_all(code: int) -> bool:
+    """Whether a return code of nvmlInit says that nobody on the host can use the driver, and not just that this process cannot."""
+    return code in _NOBODY_CAN or (code == _LIBRARY_NOT_FOUND and not in_container())
 
 
 def in_container() -> bool:
     """Whether this process runs in a container of docker, podman or Kubernetes."""
     marks = ("/.dockerenv", "/run/.containerenv")
     return "KUBERNETES_SERVICE_HOST" in os.environ or any(Path(mark).exists() for mark in marks)
+
+
+def sees_all_gpus() -> bool:
+    """Whether all GPUs of the host are this process's business: outside a container, or in one that all were handed into.
+
+    A container's /sys shows the cards of the whole host, whatever was handed in.
+    """
+    return not in_container() or os.environ.get("NVIDIA_VISIBLE_DEVICES") == "all"
 
 
 class NvidiaDevices:

@@ -18,16 +18,11 @@ if TYPE_CHECKING:
     from agent.nvml.gpu import DriverGpu
     from agent.rows import GpuRow, HealthRow, ProcessRow
 
-_ENERGY = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
-_MEMORY_TEMPERATURE = pynvml.NVML_FI_DEV_MEMORY_TEMP
-_THROTTLED = {
-    pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP: "throttled_power_cap_ms",
-    pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST: "throttled_sync_boost_ms",
-    pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN: "throttled_sw_thermal_ms",
-    pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN: "throttled_hw_thermal_ms",
-    pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN: "throttled_power_brake_ms",
-}
-_FIELDS = (_ENERGY, _MEMORY_TEMPERATURE, *_THROTTLED)
+_THROTTLED = (
+    "throttled_power_cap_ms", "throttled_sync_boost_ms", "throttled_sw_thermal_ms", "throttled_hw_thermal_ms",
+    "throttled_power_brake_ms",
+)  # fmt: skip
+_FIELDS = ("energy_mj", "mem_temperature_c", *_THROTTLED)
 _NS_PER_MS = 1_000_000
 
 
@@ -53,15 +48,15 @@ class PowerCollector(GpuCollector):
     def collect(self, driver: Driver, gpu: DriverGpu, _: CollectedSpan) -> GpuRow:
         power_mw = driver.ask(gpu, pynvml.nvmlDeviceGetPowerUsage)
         fields = read_fields(driver, gpu, _FIELDS)
-        energy_mj = fields.get(_ENERGY)
+        energy_mj = fields.get("energy_mj")
         if energy_mj is None:
             energy_mj = driver.ask(gpu, pynvml.nvmlDeviceGetTotalEnergyConsumption)
         row: GpuRow = {
             "power_w": None if power_mw is None else round(power_mw / 1000, 1),
             "energy_mj": energy_mj,
-            "mem_temperature_c": fields.get(_MEMORY_TEMPERATURE),
+            "mem_temperature_c": fields.get("mem_temperature_c"),
         }
-        throttled = {column: fields[each] // _NS_PER_MS for each, column in _THROTTLED.items() if each in fields}
+        throttled = {each: fields[each] // _NS_PER_MS for each in _THROTTLED if each in fields}
         return row | cast("GpuRow", throttled)
 
 
@@ -122,21 +117,12 @@ class ProcessCollector:
         return found
 
 
-_COUNTERS = {
-    pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL: "ecc_corrected_count",
-    pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL: "ecc_uncorrected_count",
-    pynvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL: "ecc_corrected_lifetime_count",
-    pynvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL: "ecc_uncorrected_lifetime_count",
-    pynvml.NVML_FI_DEV_REMAPPED_COR: "remapped_rows_corrected_count",
-    pynvml.NVML_FI_DEV_REMAPPED_UNC: "remapped_rows_uncorrected_count",
-    pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER: "pcie_replay_count",
-}
-_FLAGS = {
-    pynvml.NVML_FI_DEV_REMAPPED_PENDING: "row_remap_pending",
-    pynvml.NVML_FI_DEV_REMAPPED_FAILURE: "row_remap_failed",
-}
-_RECOVERY = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
-_ERROR_FIELDS = (*_COUNTERS, *_FLAGS, _RECOVERY)
+_COUNTERS = (
+    "ecc_corrected_count", "ecc_uncorrected_count", "ecc_corrected_lifetime_count", "ecc_uncorrected_lifetime_count",
+    "remapped_rows_corrected_count", "remapped_rows_uncorrected_count", "pcie_replay_count",
+)  # fmt: skip
+_FLAGS = ("row_remap_pending", "row_remap_failed")
+_ERROR_FIELDS = (*_COUNTERS, *_FLAGS, "recovery_action")
 _ACTIONS = {
     pynvml.NVML_GPU_RECOVERY_ACTION_NONE: "none",
     pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET: "gpu_reset",
@@ -157,9 +143,9 @@ class ErrorCollector:
         if not fields:
             return None
         row: dict[str, int | str | None] = {"gpu": gpu.uuid}
-        row |= {column: fields.get(field) for field, column in _COUNTERS.items()}
-        row |= {column: bool(fields[field]) if field in fields else None for field, column in _FLAGS.items()}
-        action = fields.get(_RECOVERY)
+        row |= {column: fields.get(column) for column in _COUNTERS}
+        row |= {column: bool(fields[column]) if column in fields else None for column in _FLAGS}
+        action = fields.get("recovery_action")
         row["recovery_action"] = None if action is None else _ACTIONS.get(action, str(action))
         return cast("HealthRow", row)
 

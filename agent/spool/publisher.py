@@ -1,38 +1,44 @@
-"""The publisher: a short-lived process that turns spooled rows into Parquet files in the lake.
+"""The publisher: turns spooled rows into Parquet files in the lake, in the agent's process or in one of its own.
 
-Short-lived because pyarrow costs 60 MiB that the resident processes must not carry. A run of rows lands under names
-made of its sequence numbers and counts as published only after the lake has confirmed every file, so that publishing it
-twice, or dying anywhere in between, neither loses nor doubles a row. Published rows stay in the spool for a while; each
-run looks whether the lake still has them, and publishes again what it lost.
+A run of rows lands under names made of its sequence numbers and counts as published only after the lake has confirmed
+every file, so that publishing it twice, or dying anywhere in between, neither loses nor doubles a row. Published rows
+stay in the spool for a while; each run looks whether the lake still has them, and publishes again what it lost.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agent.spool.publishing import EXIT_DAMAGED, EXIT_SPOOL, LONGEST_S
-from agent.spool.spool import PublishedFile, Spool, SpooledRow
+from agent.spool.arrow_rows import arrow_rows
+from agent.spool.outcome import EXIT_DAMAGED, EXIT_SPOOL, LONGEST_S, Outcome
+from agent.spool.spool import PublishedFile, Spool, Stretch
 from agent.spool.spool_file import is_damaged
-from fallow import parquet
-from fallow.clock import DAY_MS, HOUR_MS, Clock, SystemClock, floor_ms, utc_day
-from fallow.errors import FallowError, SpoolError
+from fallow import parquet_writer
+from fallow.clock import HOUR_MS, Clock, SystemClock
+from fallow.errors import FallowError, LakeError, SpoolError
 from fallow.lake import Lake, LakeFile
 from fallow.schema import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import pyarrow as pa
+    from collections.abc import Callable, Iterable
 
     from agent.rows import EventRow
 
+BATCH_ROWS = 3_000
+"""About twenty minutes of eight GPUs and 32 processes: bounds the publisher's memory when a store was away for long."""
 
-BATCH_ROWS = 20_000
-"""About seven hours of eight GPUs: bounds the publisher's memory when a store was away for long."""
+
+class LeftError(LakeError):
+    """Nobody waits for this publisher any more: another one may be at work."""
+
+
+def _wanted() -> bool:
+    return True
 
 
 @dataclass
@@ -44,82 +50,108 @@ class Publisher:
     host: str
     keep_ms: int = HOUR_MS
     clock: Clock = field(default_factory=SystemClock)
+    in_agent: bool = False
+    """Whether this is the agent's own process: it notes that, and leaves what takes much memory to another."""
+    is_wanted: Callable[[], bool] = _wanted
+    """Asked before each step that others see."""
     misfits: Counter[str] = field(default_factory=Counter)
     """Values per column that did not fit and became null."""
+
+    def run(self) -> int:
+        """Publishes what waits, restores what the lake lost, forgets what is old; returns how many rows were published.
+
+        Raises LakeError and SpoolError.
+        """
+        count = self.publish()
+        self.repair()
+        self.forget()
+        return count
 
     def publish(self) -> int:
         """Publishes every row that waits and returns how many; raises LakeError and SpoolError."""
         count = 0
         while (last := self.spool.last_seq(BATCH_ROWS)) is not None:
-            self.spool.try_until(last)
-            published = [
-                self._put(name, day_ms, rows, last)
-                for (name, day_ms), rows in sorted(_grouped(self.spool.rows_until(last)).items())
-            ]
+            self._check_lake()
+            self.spool.try_until(last, in_agent=self.in_agent)
+            published = [self._put(stretch, last) for stretch in self.spool.stretches_until(last)]
+            self._check_lake()
             self.spool.publish_until(last, published)
             count += sum(each.row_count for each in published)
         return count
 
-    def _put(self, name: str, day_ms: int, rows: Sequence[SpooledRow], batch: int) -> PublishedFile:
-        file = LakeFile(name, utc_day(day_ms), self.host, rows[0].seq, rows[-1].seq)
-        self._store(file, rows)
+    def _check_lake(self) -> None:
+        """Raises LakeError where rows must not be put, nor be noted as published."""
+        if not self.is_wanted():
+            raise LeftError("the publisher was left")
+
+    def _put(self, stretch: Stretch, batch: int) -> PublishedFile:
+        data, _ = self.file_data(stretch, self.host)
+        self._store(_file(stretch, self.host), data)
         return PublishedFile(
             batch,
-            name,
-            day_ms,
-            file.first_seq,
-            file.last_seq,
-            len(rows),
+            stretch.table,
+            stretch.day_ms,
+            stretch.first_seq,
+            stretch.last_seq,
+            stretch.row_count,
             self.lake.root,
             self.host,
             self.clock.now_ms(),
         )
 
-    def _store(self, file: LakeFile, rows: Sequence[SpooledRow]) -> None:
-        data = parquet.encode(table(file.table), self._arrow(file.table, rows), {"host": file.host})
+    def file_data(self, stretch: Stretch, host: str) -> tuple[bytes, int]:
+        """The stretch's rows, as far as they are still in the spool, as one Parquet file of a host, and how many they are.
+
+        Counts the values that did not fit their column and had to become null.
+        """
+        of = table(stretch.table)
+        rows, misfits = arrow_rows(of, (row.body for row in self.spool.rows_of(stretch)))
+        for column, lost in misfits.items():
+            self.misfits[f"{of.name}.{column}"] += lost
+        return parquet_writer.encode(of, rows, self._metadata(host)), rows.num_rows
+
+    def _metadata(self, host: str) -> dict[str, str]:
+        """What every file says of its writer."""
+        return {"host": host}
+
+    def _store(self, file: LakeFile, data: bytes) -> None:
         self.lake.put(file, data)
         self.lake.confirm(file, data)
 
-    def _arrow(self, name: str, rows: Sequence[SpooledRow]) -> pa.Table:
-        """The rows in the table's schema; counts the values that did not fit their column and had to become null."""
-        data = parquet.table_from_rows(table(name), [row.body for row in rows])
-        for column in data.column_names:
-            lost = data.column(column).null_count - sum(row.body.get(column) is None for row in rows)
-            if lost:
-                self.misfits[f"{name}.{column}"] += lost
-        return data
-
     def repair(self) -> int:
         """Publishes again, under the same names, what the lake has confirmed and then lost; returns how many files."""
-        missing = [each for each in self._missing() if self._restore(each)]
-        if missing:
-            rows = sum(each.row_count for each in missing)
+        lost = list(self._missing())
+        with self.spool.in_agent() if lost and self.in_agent else contextlib.nullcontext():
+            restored = [each for each in lost if self._restore(each)]
+        if restored:
+            rows = sum(each.row_count for each in restored)
             event: EventRow = {
                 "time": self.clock.now_ms(), "gpu": None, "kind": "lake_repaired",
-                "detail": f"the lake had lost {len(missing)} files that it had confirmed; their {rows} rows are published again",
+                "detail": f"the lake had lost {len(restored)} files that it had confirmed; their {rows} rows are published again",
             }  # fmt: skip
             self.spool.append({"event": [event]})
-        return len(missing)
+        return len(restored)
 
     def _missing(self) -> Iterable[PublishedFile]:
         """Remembered files that the lake neither has nor covers by a wider one; one listing per table and date."""
         folders: dict[tuple[str, str, str], list[PublishedFile]] = defaultdict(list)
         for each in self.spool.published_files():
             if each.lake == self.lake.root:
-                folders[each.table, each.date, each.host].append(each)
+                folders[each.table, each.stretch.date, each.host].append(each)
         for (name, date, host), published in folders.items():
             there = self.lake.files(name, hosts=[host], dates=[date])
             keys = {file.key for file in there}
             for each in published:
-                file = _file(each)
+                file = _file(each.stretch, host)
                 if file.key not in keys and not any(other.covers(file) for other in there):
                     yield each
 
     def _restore(self, each: PublishedFile) -> bool:
-        rows = self.spool.rows_of(each)
-        if len(rows) != each.row_count:  # they left the spool meanwhile, to make room
+        self._check_lake()
+        data, row_count = self.file_data(each.stretch, each.host)
+        if row_count != each.row_count:  # they left the spool meanwhile, to make room
             return False
-        self._store(_file(each), rows)
+        self._store(_file(each.stretch, each.host), data)
         return True
 
     def forget(self) -> None:
@@ -131,46 +163,55 @@ class Publisher:
         old = [each.batch for each in published if not young or each.batch < min(young)]
         if old:
             self.spool.forget_until(max(old))
+        if not self.in_agent and self.spool.is_oversized():
             self.spool.compact()
 
 
-def _file(published: PublishedFile) -> LakeFile:
-    return LakeFile(published.table, published.date, published.host, published.first_seq, published.last_seq)
+def _file(stretch: Stretch, host: str) -> LakeFile:
+    return LakeFile(stretch.table, stretch.date, host, stretch.first_seq, stretch.last_seq)
 
 
-def _grouped(rows: Iterable[SpooledRow]) -> dict[tuple[str, int], list[SpooledRow]]:
-    groups: dict[tuple[str, int], list[SpooledRow]] = defaultdict(list)
-    for row in rows:
-        groups[row.table, floor_ms(row.time_ms, DAY_MS)].append(row)
-    return groups
-
-
-def main() -> int:
-    """`python -m agent.spool.publisher SPOOL LAKE HOST [KEEP_MS]`; prints one line, returns an exit code."""
-    folder, location, host, *keep = sys.argv[1:]
-    signal.alarm(LONGEST_S)
+def outcome_of(
+    folder: str,
+    location: str,
+    host: str,
+    keep_ms: int,
+    *,
+    in_agent: bool = False,
+    is_wanted: Callable[[], bool] = _wanted,
+) -> Outcome:
+    """One run of the publisher over a spool of its own; raises nothing."""
     try:
         spool = Spool(folder)
         try:
-            publisher = Publisher(spool, Lake.at(location), host, int(keep[0]) if keep else HOUR_MS)
-            count = publisher.publish()
-            publisher.repair()
-            publisher.forget()
+            publisher = Publisher(spool, Lake.at(location), host, keep_ms, in_agent=in_agent, is_wanted=is_wanted)
+            try:
+                publisher.run()
+            finally:
+                with contextlib.suppress(SpoolError):
+                    spool.forget_in_agent()
         finally:
             spool.close()
     except SpoolError as error:
-        print(error, file=sys.stderr)
-        return EXIT_DAMAGED if is_damaged(error) else EXIT_SPOOL
+        return Outcome(EXIT_DAMAGED if is_damaged(error) else EXIT_SPOOL, (str(error),))
     except FallowError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    except Exception as error:  # noqa: BLE001  # whatever it is, the agent logs it as one line and tries again
-        print(f"{type(error).__name__}: {error}".splitlines()[0], file=sys.stderr)
-        return 1
-    for column, lost in publisher.misfits.items():
-        print(f"{lost} values of {column} do not fit the column and are null", file=sys.stderr)
-    print(count)
-    return 0
+        return Outcome(error.exit_code, (str(error),))
+    except BaseException as error:  # noqa: BLE001  # a panic of arro3 is no Exception; told as one line and tried again
+        return Outcome(1, (f"{type(error).__name__}: {error}".splitlines()[0],))
+    said = (
+        f"{lost} values of {column} do not fit the column and are null" for column, lost in publisher.misfits.items()
+    )
+    return Outcome(0, tuple(said))
+
+
+def main() -> int:
+    """`python -m agent.spool.publisher SPOOL LAKE HOST [KEEP_MS]`; what there is to say goes to stderr, line by line."""
+    folder, location, host, *keep = sys.argv[1:]
+    signal.alarm(LONGEST_S)
+    outcome = outcome_of(folder, location, host, int(keep[0]) if keep else HOUR_MS)
+    for line in outcome.lines:
+        print(line, file=sys.stderr)
+    return outcome.exit_code
 
 
 if __name__ == "__main__":

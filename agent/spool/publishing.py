@@ -5,30 +5,21 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent.snapshot import PublishingStatus
+from agent.spool.outcome import EXIT_DAMAGED, EXIT_KILLED, EXIT_LATE, EXIT_SPOOL, LONGEST_S
+from agent.spool.publisher_runs import ProcessRun, ThreadRun
 from fallow.clock import MINUTE_MS, SECOND_MS, Clock, SystemClock, floor_ms, format_duration
 from fallow.errors import SpoolError
 
 if TYPE_CHECKING:
     from agent.rows import EventRow
     from agent.settings import AgentSettings
+    from agent.spool.publisher_runs import PublisherRun
     from agent.spool.spool import Spool
-
-EXIT_SPOOL = 3
-"""The publisher's exit code where it could not use the spool: that says nothing of the store."""
-
-EXIT_DAMAGED = 4
-"""The publisher's exit code where the spool's file is damaged."""
-
-LONGEST_S = 600
-"""After so long a publisher ends itself: it hangs in the store, and the next one goes on where it was."""
 
 LONGEST_PAUSE_MS = 15 * MINUTE_MS
 """Between two tries while the store is down; `publish_every` where that is longer."""
@@ -37,14 +28,17 @@ FINISH_S = 3.0
 """For publishing at the end of the run: an operator waits five seconds for the whole agent."""
 
 _JITTER = 0.2  # of a pause, either way: ten thousand hosts must not come back to a store at the same moment
-_PATIENCE_S = LONGEST_S + 10.0  # should it not even do that
-_ENDED_S = 0.5
+_PATIENCE_S = LONGEST_S + 10.0  # a process ends by itself before
 
 log = logging.getLogger("fallow.agent")
 
 
 class Publishing:
-    """Starts one publisher at a time."""
+    """Starts one publisher at a time: a thread where the lake is a folder, a process for an object store.
+
+    The library for object stores has threads of its own and keeps tens of megabytes. A process it is as well after an
+    agent that ended while it made files itself, so that a fault in a library cannot end one agent after another.
+    """
 
     def __init__(self, settings: AgentSettings, spool: Spool, clock: Clock | None = None) -> None:
         self.status = PublishingStatus()
@@ -52,7 +46,10 @@ class Publishing:
         self._settings = settings
         self._spool = spool
         self._clock = clock or SystemClock()
-        self._running: subprocess.Popen[str] | None = None
+        self._running: PublisherRun | None = None
+        self._left: ThreadRun | None = None
+        """One that hangs in the lake; while it does, no other is started into it."""
+        self._apart = self._ended_in_agent()
         self._next_s = 0.0
         self._started_s = 0.0
         self._failures = 0
@@ -73,25 +70,32 @@ class Publishing:
 
     def start_if_due(self, now_s: float) -> None:
         """Collects a publisher that has ended, and starts the next one when its time has come and rows wait."""
-        if self._running is not None and (self._running.poll() is not None or now_s > self._started_s + _PATIENCE_S):
+        if self._running is not None and (self._running.is_over() or now_s > self._started_s + _PATIENCE_S):
             self._collect()
             # a failed try may have taken long: the pause after it begins now
             self._next_s = (now_s if self._failures else self._started_s) + self._pause_s()
         self._look()
-        if self._running is None and self.status.waiting_rows and now_s >= self._next_s:
+        if self._running is None and self.status.waiting_rows and now_s >= self._next_s and not self._hangs():
             self._started_s = now_s
             self._next_s = now_s + self._pause_s()
             self._start()
 
+    def _hangs(self) -> bool:
+        """Whether a publisher that was left still hangs in the lake."""
+        if self._left is not None and self._left.is_over():
+            self._left = None
+        return self._left is not None and self._left.lake == self._settings.lake
+
     def finish(self, within_s: float = FINISH_S) -> bool:
         """Waits for a running publisher, then publishes the rest; False where rows stay in the spool for the next start.
 
-        Returns in time whatever the store does: a publisher that still runs then is ended, which it bears at any moment.
+        Returns in time whatever the store does: a publisher that still runs then is ended or left, which it bears at any
+        moment.
         """
         deadline_s = time.monotonic() + within_s
         self._wait(deadline_s)
         self._look()
-        if self.status.waiting_rows and time.monotonic() < deadline_s and self._start():
+        if self.status.waiting_rows and time.monotonic() < deadline_s and not self._hangs() and self._start():
             self._wait(deadline_s)
             self._look()
         if self.status.waiting_rows:
@@ -107,54 +111,53 @@ class Publishing:
 
     def _start(self) -> bool:
         settings = self._settings
-        arguments = [str(self._spool.folder), settings.lake, settings.host, str(settings.keep_published_ms)]
+        arguments = str(self._spool.folder), settings.lake, settings.host, settings.keep_published_ms
         try:
-            self._running = subprocess.Popen(
-                [sys.executable, "-P", "-m", "agent.spool.publisher", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                process_group=0,  # Ctrl-C is for the agent, which ends its publisher by itself
-            )
-        except OSError as error:  # no memory or no more processes, just now
-            self._failed(f"no publisher can be started: {error.strerror}", is_store=False)
+            self._running = ProcessRun(*arguments) if self._needs_process() else ThreadRun(*arguments)
+        except (OSError, RuntimeError) as error:  # no memory, or no more processes or threads, just now
+            self._failed(f"no publisher can be started: {getattr(error, 'strerror', None) or error}", is_store=False)
             return False
         return True
 
+    def _needs_process(self) -> bool:
+        from fallow.stores import is_folder  # with the first publishing, and not before the first row
+
+        if self._apart or not is_folder(self._settings.lake):
+            return True
+        with contextlib.suppress(SpoolError):
+            return self._spool.is_oversized()  # what compacts it takes much memory
+        return False
+
+    def _ended_in_agent(self) -> bool:
+        with contextlib.suppress(SpoolError):
+            return self._spool.ended_in_agent()
+        return False
+
     def _wait(self, deadline_s: float) -> None:
         if self._running is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._running.wait(max(0.0, deadline_s - time.monotonic()))
+            self._running.wait(max(0.0, deadline_s - time.monotonic()))
             self._collect()
 
     def _collect(self) -> None:
-        """Takes note of how the publisher ended, and ends one that still runs."""
+        """Takes note of how the publisher ended, and ends or leaves one that still runs."""
         running, self._running = self._running, None
         if running is None:
             return
-        late = running.poll() is None
-        if late:
-            running.kill()  # unlike the worker it holds no GPU
-        errors = ""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            _, errors = running.communicate(timeout=_ENDED_S)
-        lines = errors.strip().splitlines()
-        code = running.returncode
-        if code == 0:
+        outcome = running.end()
+        if isinstance(running, ThreadRun) and not running.is_over():
+            self._left = running
+        if outcome.exit_code == 0:
+            self._apart = False
             self._succeeded()
-            for line in lines:
+            for line in outcome.lines:
                 log.warning("publishing: %s", line)
-        elif late or code == -signal.SIGALRM:
-            self._failed("the store does not take the rows in time", is_store=True)
-        elif code is not None and code < 0:
-            self._failed(f"the publisher was ended by signal {-code}", is_store=False)
-        else:
-            reason = lines[-1] if lines else f"the publisher ended with exit code {code}"
-            self._failed(reason, is_store=code not in (EXIT_SPOOL, EXIT_DAMAGED))
-            if code == EXIT_DAMAGED:
-                self._replace_spool()
+            return
+        reason = outcome.lines[-1] if outcome.lines else f"the publisher ended with exit code {outcome.exit_code}"
+        if outcome.exit_code == EXIT_LATE:
+            reason = "the store does not take the rows in time"
+        self._failed(reason, is_store=outcome.exit_code not in (EXIT_SPOOL, EXIT_DAMAGED, EXIT_KILLED))
+        if outcome.exit_code == EXIT_DAMAGED:
+            self._replace_spool()
 
     def _succeeded(self) -> None:
         now_ms = self._clock.now_ms()
@@ -191,7 +194,8 @@ class Publishing:
         if self._failures:
             longest_ms = max(pause_ms, LONGEST_PAUSE_MS)
             pause_ms = min(longest_ms, pause_ms << min(self._failures - 1, 20))
-        chance = int.from_bytes(os.urandom(2)) / 0xFFFF  # the random module is memory that nothing else here needs
+        # the random module is memory that nothing else here needs
+        chance = int.from_bytes(os.urandom(2), "big") / 0xFFFF
         return pause_ms / SECOND_MS * (1 - _JITTER + 2 * _JITTER * chance)
 
     def _tell(self, kind: str, detail: str) -> None:

@@ -10,6 +10,7 @@ Rows are published oldest first, in batches. A published batch stays a while, wi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from dataclasses import astuple, dataclass
@@ -19,13 +20,15 @@ from agent.spool.spool_file import WAITING, SpoolFile
 from fallow.clock import DAY_MS, utc_day
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from agent.rows import AnyRow, Rows
 
 _TRYING = "#trying"
 """The fact that holds the last number of a batch whose publishing has begun."""
+
+_IN_AGENT = "#in_agent"
+"""The fact that the agent's own process makes files of rows: where it outlives that process, it may have ended it."""
 
 _DELETED_AT_ONCE = 500  # rows; on a full disk the log of a deletion has to fit into the ballast
 _COMPACTED_FREE_BYTES = 64_000_000
@@ -46,6 +49,21 @@ class SpooledRow:
 
 
 @dataclass(frozen=True)
+class Stretch:
+    """Rows of one table and UTC date between two numbers, which one file holds, or will."""
+
+    table: str
+    day_ms: int
+    first_seq: int
+    last_seq: int
+    row_count: int
+
+    @property
+    def date(self) -> str:
+        return utc_day(self.day_ms)
+
+
+@dataclass(frozen=True)
 class PublishedFile:
     """One file of the lake that rows became; `batch` is the number of the last row that was published with them."""
 
@@ -60,8 +78,8 @@ class PublishedFile:
     published_ms: int
 
     @property
-    def date(self) -> str:
-        return utc_day(self.day_ms)
+    def stretch(self) -> Stretch:
+        return Stretch(self.table, self.day_ms, self.first_seq, self.last_seq, self.row_count)
 
 
 def encoded(rows: Rows) -> list[EncodedRow]:
@@ -123,19 +141,46 @@ class Spool(SpoolFile):
     def _published_until(self) -> int:
         return int(self._db.execute("SELECT coalesce(max(batch), 0) FROM stretch").fetchone()[0])
 
-    def try_until(self, seq: int) -> None:
-        """Notes that rows up to a number are about to be published, under names that depend on it."""
-        self.note(_TRYING, str(seq))
+    def try_until(self, seq: int, *, in_agent: bool = False) -> None:
+        """Notes that rows up to a number are about to be published, under names that depend on it, and by which process."""
+        with self._writing():
+            self._db.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (_TRYING, str(seq)))
+            self._note_in_agent(in_agent=in_agent)
 
-    def rows_until(self, seq: int) -> Iterator[SpooledRow]:
-        """Every waiting row up to and including a number, in order."""
+    @contextlib.contextmanager
+    def in_agent(self) -> Iterator[None]:
+        """Holds the note that files are made in the agent's own process, which stays where that ends meanwhile."""
+        with self._writing():
+            self._note_in_agent(in_agent=True)
+        try:
+            yield
+        finally:
+            self.forget_in_agent()
+
+    def forget_in_agent(self) -> None:
+        if self.noted(_IN_AGENT) is not None:
+            with self._writing():
+                self._note_in_agent(in_agent=False)
+
+    def ended_in_agent(self) -> bool:
+        """Whether a process of the agent ended while it made files itself."""
+        return self.noted(_IN_AGENT) is not None
+
+    def _note_in_agent(self, *, in_agent: bool) -> None:
+        if in_agent:
+            self._db.execute("INSERT OR REPLACE INTO fact VALUES (?, 'yes')", (_IN_AGENT,))
+        else:
+            self._db.execute("DELETE FROM fact WHERE key = ?", (_IN_AGENT,))
+
+    def stretches_until(self, seq: int) -> list[Stretch]:
+        """The waiting rows up to and including a number, as the files that they become, by table and date."""
         with self._guarded("read"):
             found = self._db.execute(
-                "SELECT seq, name, time_ms, body FROM row"
-                " WHERE seq > (SELECT coalesce(max(batch), 0) FROM stretch) AND seq <= ? ORDER BY seq",
-                (seq,),
+                "SELECT name, time_ms - (time_ms % :day + :day) % :day AS day_ms, min(seq), max(seq), count(*) FROM row"
+                " WHERE seq > :mark AND seq <= :until GROUP BY name, day_ms ORDER BY name, day_ms",
+                {"day": DAY_MS, "mark": self._published_until(), "until": seq},
             )
-            yield from _spooled(found)
+            return [Stretch(*each) for each in found]
 
     def publish_until(self, seq: int, files: Iterable[PublishedFile]) -> None:
         """Notes that all rows up to a number have become these files, which the lake has confirmed.
@@ -147,7 +192,7 @@ class Spool(SpoolFile):
             if self._published_until() >= seq:
                 return
             self._db.executemany("INSERT INTO stretch VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", map(astuple, noted))
-            self._db.execute("DELETE FROM fact WHERE key = ?", (_TRYING,))
+            self._db.execute("DELETE FROM fact WHERE key IN (?, ?)", (_TRYING, _IN_AGENT))
             self._add_waiting(-sum(file.row_count for file in noted))
 
     def published_files(self) -> list[PublishedFile]:
@@ -157,15 +202,16 @@ class Spool(SpoolFile):
                 PublishedFile(*found) for found in self._db.execute("SELECT * FROM stretch ORDER BY batch, first_seq")
             ]
 
-    def rows_of(self, file: PublishedFile) -> list[SpooledRow]:
-        """The rows that became a file, in order; fewer than `row_count` where they have left the spool since."""
+    def rows_of(self, stretch: Stretch) -> Iterator[SpooledRow]:
+        """Its rows in order, one at a time; fewer than `row_count` where some have left the spool since."""
         with self._guarded("read"):
             found = self._db.execute(
                 "SELECT seq, name, time_ms, body FROM row WHERE seq >= ? AND seq <= ?"
                 " AND name = ? AND time_ms >= ? AND time_ms < ? ORDER BY seq",
-                (file.first_seq, file.last_seq, file.table, file.day_ms, file.day_ms + DAY_MS),
+                (stretch.first_seq, stretch.last_seq, stretch.table, stretch.day_ms, stretch.day_ms + DAY_MS),
             )
-            return list(_spooled(found))
+            for number, table, time_ms, body in found:
+                yield SpooledRow(number, table, time_ms, json.loads(body))
 
     def oldest_batch(self) -> int | None:
         """The oldest batch whose rows are still here although they are published; None where there is none."""
@@ -186,14 +232,17 @@ class Spool(SpoolFile):
                     self._db.execute("DELETE FROM stretch WHERE batch <= ?", (until,))
                     return
 
-    def compact(self) -> None:
-        """Gives the disk back what a long backlog took, once little of it is still in use."""
+    def is_oversized(self) -> bool:
+        """Whether `compact` would give the disk back what a long backlog took: little of it is still in use."""
         live_bytes = self.live_bytes()
-        if live_bytes < _COMPACTED_LIVE_BYTES and self.size_bytes() - live_bytes > _COMPACTED_FREE_BYTES:
-            with self._guarded("compact"):
-                self._db.execute("PRAGMA temp_store=MEMORY")  # the disk may be full, and /tmp may be read-only
-                self._db.execute("VACUUM")
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return live_bytes < _COMPACTED_LIVE_BYTES and self.size_bytes() - live_bytes > _COMPACTED_FREE_BYTES
+
+    def compact(self) -> None:
+        """Makes the file as small as its rows."""
+        with self._guarded("compact"):
+            self._db.execute("PRAGMA temp_store=MEMORY")  # the disk may be full, and /tmp may be read-only
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def note(self, key: str, value: str) -> None:
         with self._writing():
@@ -203,11 +252,6 @@ class Spool(SpoolFile):
         with self._guarded("read"):
             found = self._db.execute("SELECT value FROM fact WHERE key = ?", (key,)).fetchone()
         return None if found is None else str(found[0])
-
-
-def _spooled(found: sqlite3.Cursor) -> Iterator[SpooledRow]:
-    for number, table, time_ms, body in found:
-        yield SpooledRow(number, table, time_ms, json.loads(body))
 
 
 log = logging.getLogger("fallow.agent")

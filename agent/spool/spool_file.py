@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.spool.sqlite_errors import CORRUPT, FULL, NO_ROOM_FOR_INDEX, NOT_A_DATABASE, error_code, primary_code
 from fallow.errors import SpoolError
 
 if TYPE_CHECKING:
@@ -90,15 +91,12 @@ def is_full(error: SpoolError) -> bool:
     cause = error.__cause__
     if isinstance(cause, OSError):
         return cause.errno in _FULL
-    # the shared index of the log cannot grow on a full disk: SQLite calls that an I/O error
-    code = getattr(cause, "sqlite_errorcode", 0)
-    return code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE
+    return primary_code(cause) == FULL or error_code(cause) == NO_ROOM_FOR_INDEX
 
 
 def is_damaged(error: SpoolError) -> bool:
     """Whether the file is no whole database."""
-    code = getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF
-    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return primary_code(error.__cause__) in (CORRUPT, NOT_A_DATABASE)
 
 
 class SpoolFile:
@@ -152,8 +150,10 @@ class SpoolFile:
         """Size of the file at the last append, without its log."""
         with self._guarded("open"):
             self.folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-            # made here for its mode, which the log takes over: command lines and names are nobody else's business
-            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE))
+            # made here for its mode, which the log takes over: command lines and names are nobody else's business;
+            # one that is there is left alone: closing it would let go of the locks of another connection of this process
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE))
             db = sqlite3.connect(self._file, timeout=self._patience_s, isolation_level=None)
         try:
             with self._guarded("open"):

@@ -53,6 +53,8 @@ class AgentStatus:
     interval_ms: int
     time_ms: int | None = None
     """End of the newest closed interval; None before the first."""
+    missed_at_start: int | None = None
+    """Intervals without a row between the run before and this one; None where no run is known before this one."""
     gpus: Mapping[str, int] = field(default_factory=dict)
     """Number of GPUs and MIG instances in each state of health."""
     released_until_ms: int | None = None

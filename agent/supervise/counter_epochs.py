@@ -20,7 +20,7 @@ COUNTERS = tuple(
     column.name for column in schema.GPU.columns if column.name == "energy_mj" or column.name.startswith("throttled_")
 )
 
-_BREAKS = ("lost", "reset_required", "driver_down", "released")
+_BREAKS = ("lost", "missing", "reset_required", "driver_down", "released")
 _MOST_W = 5_000  # three times the hungriest card: mJ per ms are watts
 _SLACK = 10_000  # mJ or ms: the moments of reading differ from the grid
 

@@ -11,10 +11,11 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from agent.nvml.installation import REVOKED, driver_error, in_container
+from agent.nvml.installation import REVOKED, driver_error, in_container, is_down_for_all
+from agent.supervise.gpu_account import GpuAccount
 from agent.supervise.known_gpus import KnownGpus, LostGpus
+from agent.supervise.restarts import Crashes, RestartBudget
 from agent.supervise.workers import (
-    Crashes,
     DriverLostError,
     StoppedError,
     Stuck,
@@ -22,14 +23,15 @@ from agent.supervise.workers import (
     WorkerGoneError,
     WorkerHungError,
 )
+from fallow.clock import Clock, SystemClock
 from fallow.errors import DriverError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from agent.nvml.worker_protocol import Entries, IntervalAnswer, IntervalRequest, OpenAnswer
     from agent.rows import DeviceRow, EventRow, GpuRow, HealthRow
-    from fallow.clock import Clock
+    from agent.supervise.missing_gpus import MissingGpus
 
 log = logging.getLogger("fallow.agent")
 
@@ -52,22 +54,23 @@ class HostGpus:
     def __init__(
         self,
         call_timeout_s: float,
-        known: Mapping[str, int] | None = None,
-        sys: str = "/sys",
+        missing: MissingGpus,
+        known: KnownGpus | None = None,
         alive: Callable[[], bool] = lambda: True,
         clock: Clock | None = None,
     ) -> None:
-        """`known` are positions of GPUs that an earlier run has seen, by UUID; `sys` is where the host's /sys lies.
+        """`missing` knows what should be there, `known` what an earlier run has seen.
 
         `alive` is called while the driver is waited for; where it returns False, StoppedError ends the waiting.
         """
         self._alive = alive
-        self._clock = clock
+        self._clock = clock or SystemClock()
         self.timeout_s = call_timeout_s
-        self._sys = sys
         self._worker: WorkerClient | None = None
         self._stuck = Stuck()
         self._crashes = Crashes()
+        self._restarts = RestartBudget()
+        self._owes_restart = self._ended = False
         self._incidents: list[EventRow] = []
         self._devices: list[DeviceRow] = []
         self._health: list[HealthRow] = []
@@ -81,24 +84,27 @@ class HostGpus:
         self._count = 0
         self._lost = LostGpus()
         self.released = False
-        self.known = KnownGpus(dict(known or {}))
+        self.account = GpuAccount(known or KnownGpus(), missing)
+        self.known = self.account.known
+        self.missing = self.account.missing
 
     def start_released(self) -> None:
         """Begins without the driver, as an earlier run left it."""
         self.released = True
-        self.known.assume("released")
+        self._devices += self.account.begin("released")
 
     def start(self) -> None:
-        """Starts the first worker; raises DriverError where the driver cannot be used and never could.
+        """Starts the first worker; raises DriverError where the driver cannot be used and no GPU is known.
 
-        Where an earlier run has seen GPUs, a driver that is down is a state of theirs, and is tried again.
+        Where an earlier run has seen GPUs, a driver that is down is a state of theirs, and is tried again. So it is where GPUs
+        are expected and the error says that nobody can use them.
         """
         try:
             self._start()
         except DriverError as error:
-            if not self.known.indexes:
+            self._devices += self.account.begin("driver_down")
+            if not self.known.indexes and not (self.missing.found and is_down_for_all(error.code)):
                 raise
-            self.known.assume("driver_down")
             self._driver_down = True
             self._retry_in = self._backoff
             self._note("driver_down", error.message)
@@ -122,7 +128,8 @@ class HostGpus:
                 self._quarantine(worker, hung)
                 continue
             except WorkerGoneError as gone:
-                if not self._crashed(worker, gone):
+                self._crashed(worker, gone)
+                if self._owes_restart and not self._may_restart():
                     self._give_up(worker)
                     raise driver_error(0, str(gone)) from gone
                 continue
@@ -132,7 +139,7 @@ class HostGpus:
             self._worker = worker
             self._incidents += answer["incidents"]
             self._take_opened(answer)
-        if not self.known.uuids and not self._stuck.targets:
+        if not self.known.uuids and not self._stuck.targets and not self.missing.found:
             self.close()
             raise driver_error(0, "it is loaded and lists no GPU that can be opened")
 
@@ -162,22 +169,18 @@ class HostGpus:
         self._crashes.survived()
         self._reload_for_lost(answer["gpu"])
         self._take(answer)
+        if devices == "all":
+            self._devices += self.missing.devices(all_of_them=True)
         before_s = min(self._worker_cpu_s, answer["cpu_s"])  # a younger worker has used less than the one before it
         self._worker_cpu_s = answer["cpu_s"]
         self.worker_cpu_ms = round((answer["cpu_s"] - before_s) * 1000, 1)
         return answer
 
     def complete(self, answer: IntervalAnswer | None, start_ms: int, interval_ms: int) -> list[GpuRow]:
-        """The interval's gpu rows: the worker's, and one for each GPU or MIG instance that is known to be down."""
+        """The interval's gpu rows: the worker's, and one for each GPU or MIG instance that is known to be down or missing."""
         rows: list[GpuRow] = [] if answer is None else list(answer["gpu"])
-        rows.extend(
-            {
-                "gpu": uuid, "time": start_ms, "interval_ms": interval_ms, "offset_ms": 0, "health": health,
-                "util_source": "none",
-            }
-            for uuid, health in self.known.rows_down()
-        )  # fmt: skip
-        return rows
+        for_all = "released" if self.released else "driver_down" if self._driver_down else None
+        return rows + self.account.rows(start_ms, interval_ms, for_all)
 
     def take_incidents(self) -> list[EventRow]:
         """What happened since the last call, as columns of the `event` table."""
@@ -226,7 +229,7 @@ class HostGpus:
 
     def _new_worker(self) -> WorkerClient:
         self._worker_cpu_s = 0.0
-        return WorkerClient(self._skip(), self._sys, self._alive, self._clock)
+        return WorkerClient(self._skip(), self.missing.sys, self._alive, self._clock)
 
     def _give_up(self, worker: WorkerClient) -> None:
         worker.end(_END_PATIENCE_S)
@@ -266,17 +269,23 @@ class HostGpus:
         for uuid in self.known.uuids:
             self.known.set(uuid, "wedged")
 
-    def _crashed(self, worker: WorkerClient, gone: WorkerGoneError) -> bool:
-        """Puts a worker that has ended away; whether a GPU is left alone from now on because it was its call again."""
+    def _crashed(self, worker: WorkerClient, gone: WorkerGoneError) -> None:
+        """Puts a worker that has ended away, and leaves a GPU alone from now on if it was its call again."""
         worker.end(_END_PATIENCE_S)
-        self._worker = None
+        self._worker, self._ended = None, True
         target = self.known.target(gone.uuid)
-        if self._crashes.count(target):
+        if target and self._crashes.count(target):
             self._wedge(gone.uuid, f"{gone.call} has crashed the driver's library repeatedly")
-            return True
+            return
+        self._owes_restart = not target
         self._note("worker_restart", f"{gone}; a new one is started")
-        self._retry_in = self._crashes.pause
-        return bool(target)
+
+    def _may_restart(self) -> bool:
+        """Whether a worker may start in place of one that ended by no GPU's fault: soon, but never in a hot loop."""
+        if self._owes_restart and not self._restarts.take(self._clock.monotonic_s()):
+            return False
+        self._owes_restart = False
+        return True
 
     def _wedge(self, target: str, why: str) -> None:
         """Marks a GPU, given by UUID or as `#index`, that is not to be asked."""
@@ -304,8 +313,9 @@ class HostGpus:
         self._driver_down = True
 
     def _reload_for_lost(self, rows: Sequence[GpuRow]) -> None:
-        if self._lost.reload_is_due(row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")):
-            self.restart("a GPU is still lost: the driver is loaded afresh")
+        lost = [row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")]
+        if self._lost.reload_is_due([*lost, *self.account.still_away()]):
+            self.restart(f"a GPU is still {'lost' if lost else 'missing'}: the driver is loaded afresh")
 
     def _welcome_back(self) -> None:
         """A call that was given up has returned, or a crash is long ago: the GPU is watched again, by a fresh worker."""
@@ -327,12 +337,9 @@ class HostGpus:
 
         Returns whether there is one, or another try makes sense at once.
         """
-        if self._retry_in > 0:
-            self._retry_in -= 1
+        if not self._may_try():
             return False
-        if self._stuck.driver_blocks or self.known.all_are("wedged"):
-            return False  # nothing is left to watch, and one more blocked process helps nobody
-        avoided, self._crashes.blamed = self._skip(), False
+        avoided, self._ended = self._skip(), False
         try:
             self._worker = self._new_worker()
         except OSError as error:  # no memory, descriptors or processes left
@@ -341,8 +348,8 @@ class HostGpus:
             return False
         answer = self._ask(self._worker, partial(self._worker.open, self.timeout_s))
         if answer is None:
-            if self._skip() != avoided or self._crashes.blamed:
-                return True  # one GPU is to blame, and a next worker leaves it out
+            if self._ended or self._skip() != avoided:
+                return True  # it is replaced at once, without the GPU that is to blame
             self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
             self._retry_in = max(self._retry_in, self._backoff)
             return False
@@ -354,17 +361,28 @@ class HostGpus:
         self._take_opened(answer)
         return True
 
+    def _may_try(self) -> bool:
+        if self._retry_in > 0:
+            self._retry_in -= 1
+            return False
+        if self._stuck.driver_blocks or self.known.all_are("wedged"):
+            return False  # nothing is left to watch, and one more blocked process helps nobody
+        return self._may_restart()
+
     def _take_opened(self, answer: OpenAnswer) -> None:
-        for kind, detail, uuid in self.known.opened(answer["device"], answer["gpus"], answer["missing"]):
-            self._note(kind, detail, uuid)
+        self._incidents += self.account.opened(answer, self._clock.now_ms())
         self._take(answer)
 
     def _take(self, answer: OpenAnswer) -> None:
         self._devices += answer["device"]
         self._health += answer["health"]
         self._count = answer["count"]
-        self.known.place(answer["device"])
-        self.known.watch(answer["gpus"], answer["missing"], answer["instances"])
+        blocked = self._stuck.targets | self._crashes.avoided()
+        devices, changes = self.account.take(answer, blocked, self._clock.now_ms())
+        self._devices += devices
+        back = {each.get("gpu") for each in changes if each["kind"] == "gpu_ok"}  # said once, by whoever knows more
+        self._incidents = [each for each in self._incidents if each["kind"] != "gpu_ok" or each.get("gpu") not in back]
+        self._incidents += changes
 
     def _note(self, kind: str, detail: str, gpu: str | None = None) -> None:
         self._incidents.append({"kind": kind, "detail": detail, "gpu": gpu})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent.nvml.pci_devices import kernel_address
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from agent.rows import DeviceRow
 
@@ -17,9 +19,11 @@ _RELOADS = (30, 180, 1080)
 class KnownGpus:
     """Every GPU that was seen in this run, or that an earlier one saw and that cannot be opened now, is accounted for."""
 
-    def __init__(self, indexes: dict[str, int]) -> None:
-        self.indexes = indexes
+    def __init__(self, indexes: Mapping[str, int] | None = None, addresses: Mapping[str, str] | None = None) -> None:
+        self.indexes = dict(indexes or {})
         """Position of every GPU that was ever seen here, by UUID."""
+        self.addresses = dict(addresses or {})
+        """PCI address of those that told it, as the kernel writes it, by UUID."""
         self.uuids: tuple[str, ...] = ()
         self.down: dict[str, str] = {}
         """Health of the known GPUs that no worker watches."""
@@ -80,25 +84,47 @@ class KnownGpus:
         """Takes up the positions of inventory entries."""
         self.indexes |= _positions(devices)
 
-    def opened(
-        self, devices: Sequence[DeviceRow], watched: Sequence[str], missing: Sequence[int]
-    ) -> list[tuple[str, str, str]]:
-        """Takes up the inventory of a new worker; returns kind, detail and UUID of what has come or gone."""
-        now = _positions(devices)
-        added = [uuid for uuid in watched if uuid not in self.indexes]
-        removed = [
+    def locate(self, devices: Sequence[DeviceRow]) -> None:
+        """Takes up the PCI addresses of inventory entries."""
+        whole = [each for each in devices if each.get("parent_gpu") is None]
+        self.addresses |= {
+            each["gpu"]: kernel_address(address) for each in whole if (address := each.get("pci_bus_id"))
+        }
+
+    @property
+    def missing(self) -> list[str]:
+        """UUIDs of those that the driver no longer lists, though they should be there."""
+        return [uuid for uuid, health in self.down.items() if health == "missing"]
+
+    def gone(self, watched: Collection[str], unopened: Collection[int]) -> list[str]:
+        """UUIDs that the driver of a new worker does not list, in the order of their positions."""
+        gone = [
             uuid
             for uuid, index in self.indexes.items()
-            if uuid not in watched and index not in missing and self.down.get(uuid) != "wedged"
+            if uuid not in watched and index not in unopened and self.down.get(uuid) != "wedged"
         ]
+        return sorted(gone, key=lambda uuid: self.indexes[uuid])
+
+    def opened(
+        self, devices: Sequence[DeviceRow], watched: Sequence[str], gone: Sequence[str], kept: Collection[str]
+    ) -> list[tuple[str, str, str]]:
+        """Takes up the inventory of a new worker; returns kind, detail and UUID of what has come or gone.
+
+        Of those that are gone, `kept` are expected back and count as missing; the others are removed.
+        """
+        now = _positions(devices)
+        added = [uuid for uuid in watched if uuid not in self.indexes]
+        removed = [uuid for uuid in gone if uuid not in kept]
         changes = []
         if self.indexes or self._opened_before:
             changes += [("gpu_added", f"GPU {now.get(uuid, '?')} was not there before", uuid) for uuid in added]
             changes += [("gpu_removed", f"GPU {self.indexes[uuid]} has been removed", uuid) for uuid in removed]
         for uuid in removed:
             del self.indexes[uuid]
-            if uuid not in self.uuids:
-                self.down.pop(uuid, None)
+            self.addresses.pop(uuid, None)
+            self.down.pop(uuid, None)
+        self.uuids = tuple(sorted({*self.uuids, *kept} - {*removed}))
+        self.down |= dict.fromkeys(kept, "missing")
         self._opened_before = True
         self.indexes |= now
         return changes
@@ -111,9 +137,8 @@ class KnownGpus:
         """
         lost = {uuid for uuid, index in self.indexes.items() if index in missing and uuid not in watched}
         self.uuids = tuple(sorted({*self.uuids, *watched, *lost}))
-        self.down = {
-            uuid: "wedged" if self.down.get(uuid) == "wedged" else "lost" for uuid in self.uuids if uuid not in watched
-        }
+        lasting = {uuid: health for uuid, health in self.down.items() if health in ("wedged", "missing")}
+        self.down = {uuid: lasting.get(uuid, "lost") for uuid in self.uuids if uuid not in watched}
         for uuid in watched:
             if uuid in instances:
                 self._instances[uuid] = instances[uuid]

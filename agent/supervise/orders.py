@@ -48,6 +48,7 @@ class Orders:
         self._until_ms: int | None = None
         self._releasing = False
         self._blocked: tuple[Blocked, ...] = ()
+        self.missed_at_start: int | None = None
 
     def remember(self, spool: Spool, boot_id: str) -> bool:
         """Whether an earlier run of this boot released the driver, and it is still to be left alone."""
@@ -121,6 +122,7 @@ class Orders:
             interval_ms=self.settings.interval_ms if snapshot is None else snapshot.interval_ms,
             time_ms=None if snapshot is None else snapshot.time_ms,
             gpus=count_health(snapshot),
+            missed_at_start=self.missed_at_start,
             released_until_ms=self._until_ms,
             blocked=tuple(each for each in self._blocked if _alive(each.pid)),
         )

@@ -87,8 +87,7 @@ class Recorder:
         rows: Rows = {"gpu": self._fleet.complete(answer, start_ms, end_ms - start_ms)}
         self._incidents += self._fleet.take_incidents()  # first what happened, then what follows from it
         self._incidents += self._parts.epochs.mark(rows["gpu"])
-        if answer is None:
-            self._missed += 0 if rows["gpu"] else 1
+        self._missed += 0 if self._fleet.account.is_told(rows["gpu"]) else 1
         rows |= self._entries()
         self._collect(rows, [] if answer is None else answer["process"], start_ms, end_ms)
         self._remember(rows, end_ms)

@@ -19,6 +19,8 @@ from agent.spool.publishing import FINISH_S
 from agent.spool.spool import read_fact
 from agent.supervise.control import ControlServer
 from agent.supervise.fleet import HostGpus
+from agent.supervise.known_gpus import KnownGpus
+from agent.supervise.missing_gpus import MissingGpus
 from agent.supervise.orders import Orders
 from agent.supervise.recorder import Recorder
 from agent.supervise.schedule import Bell, LanePlan, Thinning
@@ -48,6 +50,9 @@ _ENDED_WITHIN_S = 4.5  # an operator waits five seconds
 
 _EARLIEST_MS = 1_577_836_800_000  # 2020
 
+_FLEET_FACTS = ("gpus", "gpu_addresses", "gpus_missing")
+"""What the spool remembers of the GPUs: positions and PCI addresses by UUID, and since when each missing one is."""
+
 log = logging.getLogger("fallow.agent")
 
 Load = Callable[[], tuple["Config", "AgentSettings"]]
@@ -66,10 +71,9 @@ class Supervisor:
         self._stopping = self._reloading = False
         self._stopped_s = 0.0
         self._failure = ""
-        known = read_fact(spool, "gpus", dict, {})
-        self._board = SnapshotBoard()
+        self._board = SnapshotBoard(self._settings.interval_ms)
         self._surfaces = Surfaces(loaded, self._board)
-        self._fleet = HostGpus(self._settings.call_timeout_s, known, self._settings.sys, self._alive, self._clock)
+        self._fleet = self._made_fleet()
         self._parts = Parts.make(loaded, self._settings, spool)
         self._recorder = Recorder(self._settings, self._fleet, self._parts, self._board, self._clock)
         self._orders = Orders(self._settings, self._fleet, self._board, self._bell, self._clock)
@@ -77,6 +81,13 @@ class Supervisor:
         self._plan = LanePlan(self._settings, self._clock.now_ms())
         self._thinning = Thinning(self._settings.interval_ms)
         self._devices = NvidiaDevices(self._settings.sys)
+
+    def _made_fleet(self) -> HostGpus:
+        """The host's GPUs, with what an earlier run has left in the spool about them."""
+        settings = self._settings
+        indexes, addresses, since_ms = (read_fact(self._spool, name, dict, {}) for name in _FLEET_FACTS)
+        missing = MissingGpus(settings.host, expected=settings.expected_gpus, sys=settings.sys, since_ms=since_ms)
+        return HostGpus(settings.call_timeout_s, missing, KnownGpus(indexes, addresses), self._alive, self._clock)
 
     def stop(self) -> None:
         """Asks the run to end after what it is doing; safe from a signal handler."""
@@ -118,6 +129,7 @@ class Supervisor:
 
     def _sample_until_stopped(self) -> None:
         start_ms = self._first_interval()
+        self._note_gap(start_ms)
         span_ms = self._settings.run_for_ms
         interval_ms = self._settings.interval_ms
         last_ms = math.inf if span_ms is None else start_ms + math.ceil(span_ms / interval_ms) * interval_ms
@@ -141,13 +153,27 @@ class Supervisor:
             )
 
     def _first_interval(self) -> int:
-        """The next whole interval, and none that an earlier run has written (the clock may have been put back)."""
+        """The interval after the last one of an earlier run, where its end can still be told; else the next whole one.
+
+        So a restart costs no row: the drivers' rings hold what happened meanwhile, and the coverage says how much of it.
+        None begins before the end of what is written already (the clock may have been put back).
+        """
         interval_ms = self._settings.interval_ms
         start_ms = floor_ms(self._clock.now_ms(), interval_ms) + interval_ms
         last_ms = read_fact(self._spool, "last_row_ms", int, None)
-        if last_ms is not None and start_ms <= last_ms < start_ms + _LONGEST_PUT_BACK_MS:
-            return floor_ms(last_ms, interval_ms) + interval_ms
+        if last_ms is None or last_ms >= start_ms + _LONGEST_PUT_BACK_MS:
+            return start_ms
+        next_ms = floor_ms(last_ms, interval_ms) + interval_ms
+        if next_ms > start_ms or self._late_intervals(next_ms + interval_ms) <= 0:
+            return next_ms
         return start_ms
+
+    def _note_gap(self, start_ms: int) -> None:
+        """Says how many intervals the change from an earlier run to this one has cost."""
+        last_ms = read_fact(self._spool, "last_row_ms", int, None)
+        if last_ms is not None:
+            missed_ms = start_ms - last_ms - self._settings.interval_ms
+            self._orders.missed_at_start = max(0, -(-missed_ms // self._settings.interval_ms))
 
     def _note_killed(self) -> None:
         """Says so if the run before this one ended without a word: the gap explains itself."""
@@ -158,13 +184,16 @@ class Supervisor:
 
     def _begin(self) -> None:
         settings, watched = self._settings, len(self._fleet.known.uuids)
+        missing = len(self._fleet.missing.found)
         self._control = ControlServer(settings.spool, self._orders.handle)
         self._control.start()
         if reason := self._surfaces.start():
             self._recorder.note("metrics_failed", reason)
         self._parts.host.row(0, settings.interval_ms)  # rates count from here
         self._recorder.note(
-            "agent_start", f"fallow {__version__} watches {watched} GPUs every {settings.interval_ms} ms"
+            "agent_start",
+            f"fallow {__version__} watches {watched} GPUs every {settings.interval_ms} ms"
+            + (f"; {missing} more are expected" if missing else ""),
         )
         if not self._parts.owners.sees_all_processes:
             self._recorder.note(
@@ -177,7 +206,9 @@ class Supervisor:
         self._parts.publishing.start_if_due(self._clock.monotonic_s())
 
     def _fleet_facts(self) -> dict[str, str]:
-        return {"gpus": json.dumps(self._fleet.known.indexes)}
+        fleet = self._fleet
+        facts = (fleet.known.indexes, fleet.known.addresses, fleet.missing.since_ms)
+        return {name: json.dumps(fact) for name, fact in zip(_FLEET_FACTS, facts, strict=True)}
 
     def _wait_for(self, start_ms: int, end_ms: int) -> bool:
         """Waits until an interval can be closed; False when asked to stop. The worker drains the rings meanwhile.
@@ -211,16 +242,20 @@ class Supervisor:
 
     def _catch_up(self, start_ms: int, end_ms: int) -> int:
         """Skips intervals that are over already (suspended machine, blocked driver): they stay unknown."""
-        interval_ms = self._settings.interval_ms
-        late = (self._clock.now_ms() - LAG_MS - end_ms) // interval_ms
-        late -= max(0, _CATCH_UP_MS - interval_ms) // interval_ms  # those can still be told from the rings
+        late = self._late_intervals(end_ms)
         if late > 0:
             self._recorder.miss(late)
             self._recorder.note(
                 "missed_intervals", f"{late} intervals from {format_ms(start_ms)} on ended without a row"
             )
-            return start_ms + late * interval_ms
+            return start_ms + late * self._settings.interval_ms
         return start_ms
+
+    def _late_intervals(self, end_ms: int) -> int:
+        """How many intervals, from the one with this end on, are over for too long to be told from the rings."""
+        interval_ms = self._settings.interval_ms
+        late = (self._clock.now_ms() - LAG_MS - end_ms) // interval_ms
+        return late - max(0, _CATCH_UP_MS - interval_ms) // interval_ms
 
     def _close_interval(self, start_ms: int, end_ms: int) -> None:
         due = self._plan.due(start_ms, end_ms)
@@ -229,9 +264,9 @@ class Supervisor:
                 self._fleet.restart("the kernel lists other NVIDIA devices than before")
             self._surfaces.retry()
         self._orders.obey(self._recorder, self._boot_id)
-        indexes = dict(self._fleet.known.indexes)
+        facts = self._fleet_facts()
         self._recorder.close_interval(start_ms, end_ms, due)
-        if self._fleet.known.indexes != indexes:
+        if self._fleet_facts() != facts:
             self._recorder.write_now(self._fleet_facts())
         for kind, detail in self._thinning.adapt(self._parts.backlog.pressure):
             self._recorder.note(kind, detail)
@@ -252,6 +287,7 @@ class Supervisor:
             self._parts = parts
             self._settings = self._orders.settings = settings
             self._fleet.timeout_s = settings.call_timeout_s
+            self._fleet.missing.expected = settings.expected_gpus
             self._recorder.configure(settings, self._parts)
             self._plan = LanePlan(settings, self._clock.now_ms())
             self._thinning = Thinning(settings.interval_ms)

@@ -9,12 +9,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from agent.supervise.listener import HEALTH, METRICS, Listener
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from agent.metrics import MetricsServer, MetricsSettings
     from agent.snapshot import SnapshotBoard
     from fallow.config import Config
 
@@ -86,25 +86,18 @@ def _status(text: str) -> str:
 
 class Surfaces:
     def __init__(self, loaded: Config, board: SnapshotBoard) -> None:
-        """Raises ConfigError where /metrics can never be served as the settings say; nothing listens yet."""
+        """Raises ConfigError where what is switched on can never be served as the settings say; nothing listens yet."""
         self._loaded = loaded
-        self._board = board
-        self._metrics = self._built(loaded)
-        self._serves = False
+        self._listeners = tuple(Listener(setting, loaded, board) for setting in (METRICS, HEALTH))
         self._notifier = Notifier.from_environment()
 
     def start(self) -> str | None:
-        """Serves /metrics where it is switched on.
+        """Serves /metrics and /healthz where they are switched on.
 
-        Returns why it is not served where the address cannot be had, in one sentence; `retry` tries it again.
+        Returns why they are not served where an address cannot be had, in one sentence each; `retry` tries it again.
         """
-        if self._metrics is not None and not self._serves:
-            try:
-                self._metrics.start()
-            except FallowError as error:
-                return str(error)
-            self._serves = True
-        return None
+        reasons = [reason for listener in self._listeners if (reason := listener.start())]
+        return "; ".join(reasons) or None
 
     def retry(self) -> str | None:
         """Tries again to serve what is switched on and not served; returns why it still is not, or None."""
@@ -112,9 +105,16 @@ class Surfaces:
 
     def reload(self, loaded: Config) -> None:
         """Serves as other settings say; raises FallowError where that fails, and goes on as before then."""
-        names = [name for name in loaded.values if name.startswith("metrics.")]
-        if any(loaded.values[name] != self._loaded.values[name] for name in names):
-            self._switch(loaded)
+        moved: list[Listener] = []
+        try:
+            for listener in self._listeners:
+                listener.reload(loaded)
+                moved.append(listener)
+        except FallowError:
+            for listener in moved:
+                with contextlib.suppress(FallowError):  # another program may have taken the port; `retry` asks for it
+                    listener.reload(self._loaded)
+            raise
         self._loaded = loaded
 
     def ready(self, status: str) -> None:
@@ -130,50 +130,5 @@ class Surfaces:
         self._notifier.stopping()
 
     def close(self) -> None:
-        if self._metrics is not None and self._serves:
-            self._metrics.close()
-        self._metrics, self._serves = None, False
-
-    def _switch(self, loaded: Config) -> None:
-        """The new server listens before the old one ends, except where both want one port."""
-        server = self._built(loaded)
-        blocks = self._serves and _port(loaded) == _port(self._loaded) != 0
-        if blocks:
-            self.close()
-        try:
-            if server is not None:
-                server.start()
-        except FallowError:
-            if blocks:
-                self._back()
-            raise
-        self.close()
-        self._metrics, self._serves = server, server is not None
-
-    def _back(self) -> None:
-        """Serves by the former settings again; where even that fails, `retry` is left to do it."""
-        with contextlib.suppress(FallowError):  # the former token file may be gone by now
-            self._metrics = self._built(self._loaded)
-            self.start()
-
-    def _built(self, loaded: Config) -> MetricsServer | None:
-        settings = _settings(loaded)
-        if settings is None:
-            return None
-        from agent.metrics import MetricsServer  # only where it is switched on
-
-        return MetricsServer(settings, self._board)
-
-
-def _settings(loaded: Config) -> MetricsSettings | None:
-    if not loaded.text("metrics.listen"):
-        return None
-    from agent.metrics import MetricsSettings  # only where it is switched on
-
-    return MetricsSettings.from_config(loaded)
-
-
-def _port(loaded: Config) -> int | None:
-    """The port alone decides whether two can listen at once: 0.0.0.0 takes it on every address."""
-    settings = _settings(loaded)
-    return None if settings is None else settings.port
+        for listener in self._listeners:
+            listener.close()

@@ -7,11 +7,12 @@ import json
 import mmap
 import os
 import selectors
+import signal
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from agent.child_process import module_command
 from agent.nvml.worker_protocol import PAGE_BYTES, StatusPage
 from fallow.clock import Clock, SystemClock
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _LONGEST_LOOK_S = 0.5
 _STARTING_S = 20.0
 """A process starts within a second, on a host without a free CPU within several; the driver has no part in that."""
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LOOKS = 4  # at the progress within a timeout: a call that blocks is noticed at most a quarter late
 
 
@@ -46,7 +48,7 @@ class StoppedError(Exception):
 class WorkerGoneError(Exception):
     """The process ended: a crash inside the driver's library, or somebody killed it.
 
-    Names the GPU and the driver call that was being made, as WorkerHungError does; empty where none was.
+    Names the GPU and the driver call that crashed, as WorkerHungError does; empty where none did.
     """
 
     def __init__(self, reason: str, uuid: str = "", call: str = "") -> None:
@@ -83,7 +85,7 @@ class WorkerClient:
             os.ftruncate(descriptor, PAGE_BYTES)
             self._memory = mmap.mmap(descriptor, PAGE_BYTES)
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "agent.nvml.worker", str(descriptor), sys_path, *sorted(skip)],
+                module_command("agent.nvml.worker", str(descriptor), sys_path, *sorted(skip)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
@@ -190,14 +192,13 @@ class WorkerClient:
         except subprocess.TimeoutExpired:
             return WorkerGoneError("the NVML worker closed its pipes", uuid, call)
         how = f"the NVML worker ended with {'signal' if code < 0 else 'exit code'} {abs(code)}"
+        if (
+            -code in _FROM_OUTSIDE
+        ):  # the kernel for want of memory, or a person: whatever call was being made is not to blame
+            return WorkerGoneError(how)
         return WorkerGoneError(f"{how} in {call}" if call else how, uuid, call)
 
 
-_CRASHES = 2  # in a row on one GPU: once may be chance
-_CALM = 60  # whole intervals without a crash after which nothing is held against a GPU any more
-_FIRST_REST = 6  # intervals for which such a GPU is left alone; doubled with each further crash
-_LONGEST_REST = 360
-_LONGEST_PAUSE = 6
 _SHORTEST_WAIT_S = 0.05  # a signal needs a moment to be delivered
 
 
@@ -250,48 +251,3 @@ class Stuck:
     @property
     def _blocked(self) -> frozenset[str]:
         return frozenset(target for blocked in self._workers.values() for target in blocked)
-
-
-class Crashes:
-    """Counts ends of workers by the GPU whose call was under way, so that no crash repeats at every interval."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-        self._resting: dict[str, int] = {}
-        self._rest: dict[str, int] = {}
-        self._calm = 0
-        self.blamed = False
-        """Whether the newest crash was in the call of a known GPU."""
-        self.pause = 0
-        """Intervals to wait before the next worker starts."""
-
-    def count(self, target: str) -> bool:
-        """Counts one crash; whether the GPU is to be left alone now. An empty target is nobody's call."""
-        self._calm = 0
-        self.blamed = bool(target)
-        self._counts[target] = self._counts.get(target, 0) + 1
-        if target and self._counts[target] >= _CRASHES:
-            rest = self._rest.get(target, _FIRST_REST)
-            self._resting[target] = rest
-            self._rest[target] = min(2 * rest, _LONGEST_REST)
-            self._counts[target] = _CRASHES - 1  # after the rest, a single crash suffices
-            return True
-        self.pause = min(self._counts[target] - 1, _LONGEST_PAUSE)
-        return False
-
-    def survived(self) -> None:
-        """A whole interval was answered: the next worker may start at once, and after many of them all is forgotten."""
-        self.pause, self.blamed = 0, False
-        self._calm += 1
-        if self._calm == _CALM:
-            self._counts.clear()
-            self._rest = {target: rest for target, rest in self._rest.items() if target in self._resting}
-
-    def avoided(self) -> frozenset[str]:
-        return frozenset(self._resting)
-
-    def due(self) -> frozenset[str]:
-        """Counts one interval; the GPUs whose rest is over."""
-        over = frozenset(target for target, left in self._resting.items() if left <= 1)
-        self._resting = {target: left - 1 for target, left in self._resting.items() if left > 1}
-        return over

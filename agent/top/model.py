@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.snapshot import WATCHED
-from agent.top.sources import position_of
 
 if TYPE_CHECKING:
     from agent.snapshot import Row, Snapshot
@@ -236,7 +235,7 @@ def _label(snapshot: Snapshot, gpu: str) -> str:
     device = snapshot.devices.get(gpu, {})
     parent = device.get("parent_gpu")
     if parent is None:
-        return _text(device.get("gpu_index", position_of(gpu)))
+        return _text(device.get("gpu_index"))
     parent_index = snapshot.devices.get(parent, {}).get("gpu_index")
     return f"{_text(parent_index)}:{_text(device.get('gpu_instance_id'))}"
 
@@ -244,7 +243,7 @@ def _label(snapshot: Snapshot, gpu: str) -> str:
 def _order(snapshot: Snapshot, gpu: str) -> tuple[int, int, str]:
     device = snapshot.devices.get(gpu, {})
     board = snapshot.devices.get(device.get("parent_gpu") or gpu, {})
-    index, instance = board.get("gpu_index", position_of(gpu)), device.get("gpu_instance_id")
+    index, instance = board.get("gpu_index"), device.get("gpu_instance_id")
     return (
         1 << 30 if index is None else index,
         -1 if device.get("parent_gpu") is None else instance if instance is not None else 1 << 30,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agent.attribution import AttributionSettings, ProcessOwners
 from agent.nvml.installation import driver_error
 from agent.supervise.fleet import DriverDownError, HostGpus
-from agent.top.sources import UnnamedGpus, position_of
+from agent.top.sources import expected_gpus
 from fallow.clock import format_ms
 from fallow.units import format_bytes
 
@@ -53,18 +53,15 @@ def look_once(timeout_s: float, host: str, loaded: Config) -> Look:
     Raises DriverError where the driver cannot be used.
     """
     owners = ProcessOwners(AttributionSettings.from_config(loaded))
-    fleet = HostGpus(timeout_s, sys=loaded.text("agent.sys"))
+    fleet = HostGpus(timeout_s, expected_gpus(loaded, host))
     try:
         fleet.start()
         start_ms = time.time_ns() // 1_000_000
         time.sleep(SPAN_MS / 1000 + _LAG_S)
         answer = _rows(fleet, start_ms)
         gpus, devices = fleet.complete(answer, start_ms, SPAN_MS), fleet.take_devices()
-        unnamed = UnnamedGpus()
-        unnamed.hear(fleet.take_incidents())
     finally:
         fleet.close()
-    gpus += unnamed.rows([device["gpu_index"] for device in devices], start_ms, SPAN_MS)
     owners.describe(answer["process"], start_ms + SPAN_MS)
     owners.wait(_OWNERS_WAIT_S)  # what the kubelet, Slurm or a directory service had to be asked for
     newest = list({device["gpu"]: device for device in devices}.values())  # a second worker describes them again
@@ -102,7 +99,7 @@ def _gpu_text(row: GpuRow, device: DeviceRow, processes: list[ProcessRow], healt
         f"{_shown(row.get('mem_used_bytes'), format_bytes)} of {_shown(device.get('mem_total_bytes'), format_bytes)}"
     )
     return (
-        f"{_shown(device.get('gpu_index', position_of(row['gpu']))):>3}  {_shown(device.get('model')):<24.24} "
+        f"{_shown(device.get('gpu_index')):>3}  {_shown(device.get('model')):<24.24} "
         f"{row['health']:<{health_width}} "
         f"{_shown(row.get('gpu_util_pct'), lambda pct: f'{pct:.0f} %'):>6} {memory:>21} "
         f"{_shown(row.get('power_w'), lambda watts: f'{watts:.0f} W'):>8} "

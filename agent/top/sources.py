@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import threading
 import time
@@ -12,50 +11,14 @@ from agent.attribution import AttributionSettings, ProcessOwners
 from agent.snapshot import IdleClock, Snapshot
 from agent.supervise.control import ask
 from agent.supervise.fleet import DriverDownError, HostGpus
+from agent.supervise.missing_gpus import MissingGpus
 from fallow import __version__
 from fallow.clock import SECOND_MS
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from agent.rows import DeviceRow, EventRow, GpuRow, ProcessRow
+    from agent.rows import DeviceRow, GpuRow, ProcessRow
     from fallow.config import Config
-
-_HEALTH = {"gpu_wedged": "wedged", "gpu_lost": "lost"}
-_POSITION = re.compile(r"GPU (\d+)\b")  # how the events of a GPU without a UUID begin
-
-
-class UnnamedGpus:
-    """Their positions and states, as the incidents of a Fleet tell them."""
-
-    def __init__(self) -> None:
-        self._health: dict[int, str] = {}
-
-    def hear(self, incidents: Iterable[EventRow]) -> None:
-        for incident in incidents:
-            position = _POSITION.match(incident["detail"] or "")
-            if incident.get("gpu") is None and incident["kind"] in _HEALTH and position is not None:
-                self._health[int(position[1])] = _HEALTH[incident["kind"]]
-
-    def rows(self, named: Iterable[int | None], start_ms: int, interval_ms: int) -> list[GpuRow]:
-        """One gpu row each, `#position` in place of the UUID; a position that has its name by now is left out."""
-        for position in named:
-            if position is not None:
-                self._health.pop(position, None)
-        return [
-            {
-                "gpu": f"#{position}", "time": start_ms, "interval_ms": interval_ms, "offset_ms": 0, "health": health,
-                "util_source": "none",
-            }
-            for position, health in sorted(self._health.items())
-        ]  # fmt: skip
-
-
-def position_of(gpu: str) -> int | None:
-    """The position that `#position` names; None for a UUID."""
-    return int(gpu[1:]) if gpu.startswith("#") else None
-
 
 _LAG_MS = 300
 """How long after an interval's end it is asked for: by then the driver's newest sample reaches over it."""
@@ -64,6 +27,11 @@ _FIRST_LISTS = 2  # a second one soon after the first, so that the use of CPU is
 _OWNERS_S = 0.5
 _LONGEST_CALL_S = 5.0
 """A person waits less long than the agent does before a GPU counts as wedged."""
+
+
+def expected_gpus(config: Config, host: str) -> MissingGpus:
+    """What should be on this host by setting and PCI bus: a look without a spool knows no inventory."""
+    return MissingGpus(host, expected=config.integer("agent.expected_gpus"), sys=config.text("agent.sys"))
 
 
 class DriverSource:
@@ -77,10 +45,9 @@ class DriverSource:
         self._host = config.text("agent.host") or socket.gethostname()
         self._owners = ProcessOwners(AttributionSettings.from_config(config))
         timeout_s = min(config.integer("agent.call_timeout") / SECOND_MS, _LONGEST_CALL_S)
-        self._fleet = HostGpus(timeout_s, sys=config.text("agent.sys"))
+        self._fleet = HostGpus(timeout_s, expected_gpus(config, self._host))
         self._fleet.start()
         self._idle = IdleClock()
-        self._unnamed = UnnamedGpus()
         self._devices: dict[str, DeviceRow] = {}
         self._processes: dict[str, list[ProcessRow]] = {}
         self._lists, self._listed_ms = 0, 0
@@ -112,12 +79,9 @@ class DriverSource:
         if answer is not None:
             self._take_lists(answer["process"], rows, end_ms, listed=listed)
         self._devices.update({row["gpu"]: row for row in self._fleet.take_devices()})
-        self._unnamed.hear(self._fleet.take_incidents())
+        self._fleet.take_incidents()
         self._owners.take_incidents()
         self._fleet.take_health()
-        rows += self._unnamed.rows(
-            [device.get("gpu_index") for device in self._devices.values()], start_ms, end_ms - start_ms
-        )
         return self._snapshot(rows, end_ms)
 
     def _next_interval(self, length_ms: int) -> tuple[int, int]:

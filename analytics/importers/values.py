@@ -25,7 +25,7 @@ _LARGEST: dict[Type, float] = {
     Type.DOUBLE: 1.7976931348623157e308,
 }
 _WORDS = {
-    "health": ("ok", "degraded", "lost", "reset_required", "wedged", "driver_down"),
+    "health": ("ok", "degraded", "lost", "missing", "reset_required", "wedged", "driver_down"),
     "util_source": ("gpm", "samples", "rates", "none", "import", "simulated"),
 }
 """The only values that these text columns may hold (`fallow schema gpu`)."""

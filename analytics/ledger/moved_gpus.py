@@ -13,8 +13,8 @@ from analytics.intervals import clip
 def counted_once(stretches: pl.DataFrame) -> pl.DataFrame:
     """The ledger's rows without the time of a GPU that another host's rows hold already.
 
-    What a host knows goes before what none knows (`unknown`), then the host that saw the GPU last. Sums of rows that are cut are
-    shared by time.
+    What a host knows goes before what none knows (`unknown`), then a host that has the GPU before one that misses it
+    (`unavailable`), then the host that saw the GPU last. Sums of rows that are cut are shared by time.
     """
     several = _of_several_hosts(stretches)
     if several.is_empty():
@@ -26,8 +26,9 @@ def counted_once(stretches: pl.DataFrame) -> pl.DataFrame:
 
 def _once(rows: pl.DataFrame) -> pl.DataFrame:
     last = pl.col("end").max().over("host")
-    ordered = rows.with_columns(unknown=pl.col("state") == "unknown", last=last).sort(
-        "unknown", "last", "host", "time", descending=[False, True, False, False]
+    worth = pl.col("state").replace_strict({"unknown": 2, "unavailable": 1}, default=0)
+    ordered = rows.with_columns(worth=worth, last=last).sort(
+        "worth", "last", "host", "time", descending=[False, True, False, False]
     )
     taken = Taken()
     index, starts, ends = [], [], []
@@ -37,7 +38,7 @@ def _once(rows: pl.DataFrame) -> pl.DataFrame:
             starts.append(left)
             ends.append(right)
         taken.add(start, end)
-    kept = ordered.drop("unknown", "last")[index]
+    kept = ordered.drop("worth", "last")[index]
     free = pl.DataFrame({"from_ms": starts, "to_ms": ends}, schema={"from_ms": pl.Int64, "to_ms": pl.Int64})
     return clip(pl.concat([kept, free], how="horizontal"), "from_ms", "to_ms").drop("from_ms", "to_ms")
 

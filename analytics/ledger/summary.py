@@ -19,6 +19,7 @@ from analytics.ledger.sampled import Bound, PointSamples, samples_of
 from analytics.mig import MIG_PREFIX
 from analytics.states import IN_USE, UNUSED
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS, Window, format_ms
+from fallow.gpu_names import STAND_IN
 from fallow.schema import STATES
 
 SPELLS = {"5m": 5 * MINUTE_MS, "30m": 30 * MINUTE_MS, "60m": 60 * MINUTE_MS, "120m": 120 * MINUTE_MS}
@@ -221,8 +222,8 @@ def summarise(ledger: Ledger) -> Summary:
 
 
 def stopped_gpus(spans: pl.DataFrame, until_ms: int, of: pl.Series | None = None) -> int:
-    """How many GPUs (of some) were last seen more than an hour before the end."""
-    last = spans.group_by("gpu").agg(pl.col("end").max())
+    """How many GPUs (of some) were last seen more than an hour before the end; a stand-in that ended has told its UUID."""
+    last = spans.filter(~pl.col("gpu").str.contains(STAND_IN)).group_by("gpu").agg(pl.col("end").max())
     if of is not None:
         last = last.filter(pl.col("gpu").is_in(of.unique().implode()))
     return last.filter(pl.col("end") < until_ms - SILENT_AFTER_MS).height

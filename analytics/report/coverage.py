@@ -15,6 +15,7 @@ from analytics.mig import MIG_PREFIX
 from analytics.quality.host_clocks import seen_until
 from analytics.window import WindowLedger
 from fallow.clock import WEEK_MS, Window
+from fallow.gpu_names import is_stand_in
 
 WHOLLY_OBSERVED = 0.9995
 """From here on a share is written as 100.0 %."""
@@ -80,7 +81,8 @@ class Watch:
 
     def __init__(self, ledger: WindowLedger, inventory: Inventory, now_ms: int) -> None:
         self._ledger = ledger
-        self._known = [gpu for gpu in inventory.devices if not gpu.startswith(MIG_PREFIX)]
+        # a stand-in ends when its GPU tells its UUID: that is no silence
+        self._known = [gpu for gpu in inventory.devices if not gpu.startswith(MIG_PREFIX) and not is_stand_in(gpu)]
         newest_ms = seen_until(replace(ledger, inside=ledger.whole), now_ms).until_ms
         # rows come in with some delay: that is no silence, and the same lake gives the same report
         self._latest_ms = newest_ms if now_ms - newest_ms <= SILENT_AFTER_MS else now_ms
@@ -146,7 +148,7 @@ def _rows(stretches: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame
 def _gpus(rows: pl.DataFrame, inventory: list[str]) -> pl.DataFrame:
     """Each GPU that was seen: `first`, `last`, the rows that say what it was then, its hosts, and when those were seen.
 
-    Left out are MIG instances, and names of pods without an entry in the inventory, that ended before their host did.
+    Left out are MIG instances, stand-ins, and names of pods without an entry in the inventory, that ended before their host did.
     """
     known = rows.filter(~_UNKNOWN)
     hosts = known.group_by("host").agg(host_first=pl.col("time").min(), host_last=pl.col("end").max())

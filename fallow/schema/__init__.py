@@ -41,7 +41,7 @@ from fallow.schema.samples import (
 )
 from fallow.schema.types import Column, Table, Type
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Raised when a column is added or its meaning changes; readers accept every older version."""
 
 TABLES: tuple[Table, ...] = (
@@ -56,7 +56,7 @@ UNUSED_STATES = ("free", "reserved", "held")
 STATES = ("unknown", "unavailable", *UNUSED_STATES, "low", "active")
 """The ledger's states; every millisecond of a GPU is in exactly one of them."""
 
-UNAVAILABLE_HEALTH = ("lost", "reset_required", "wedged", "driver_down")
+UNAVAILABLE_HEALTH = ("lost", "missing", "reset_required", "wedged", "driver_down")
 """The values of `gpu.health` for which nobody could have used the GPU."""
 
 HEALTH_STATES = ("ok", "degraded", *UNAVAILABLE_HEALTH, "released", "asleep")

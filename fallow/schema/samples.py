@@ -8,7 +8,8 @@ _GRID = "the agent's interval grid, or the imported file"
 
 TIME = Column("time", Type.TIMESTAMP, "start of the interval that the row describes", _GRID, "UTC", "1 ms", key=True)
 GPU_ID = Column(
-    "gpu", Type.STRING, "UUID of the GPU or MIG instance; where an import has none, host/index or host/name", "nvmlDeviceGetUUID", key=True,
+    "gpu", Type.STRING, "UUID of the GPU or MIG instance; of one that never told it host/pci-address or host/gpu-position; where an import has none, "
+    "host/index or host/name", "nvmlDeviceGetUUID", key=True,
     dictionary=True,
 )  # fmt: skip
 INTERVAL = Column("interval_ms", Type.INT32, "length of the interval", "agent setting or importer", "ms", "1 ms")
@@ -25,7 +26,8 @@ GPU = Table(
         Column("read_delay_ms", Type.INT32, "when memory, power, energy, clocks and processes were read, after the interval's end",
                "agent's clock", "ms", "1 ms"),
         Column("health", Type.STRING,
-               "ok, degraded, lost, reset_required, wedged, driver_down, released (the agent let go of the driver) or asleep",
+               "ok, degraded, lost, missing (it should be there and the driver does not list it, or cannot open it), reset_required, wedged, driver_down, "
+               "released (the agent let go of the driver) or asleep",
                "NVML return codes, agent, the kernel's runtime power status", dictionary=True),
         Column("util_source", Type.STRING, "gpm, samples, rates, none, import or simulated: where utilization is from",
                "agent or importer", dictionary=True),
@@ -73,10 +75,10 @@ GPU = Table(
         Column("throttled_sync_boost_ms", Type.INT64, "time with clocks held down by another GPU of its boost group, a counter",
                "field 76", "ms", "1 ms"),
         Column("throttled_sw_thermal_ms", Type.INT64, "time with clocks held down by the driver because of heat, a counter",
-               "field 269", "ms", "1 ms"),
+               "field 269, by drivers before 580.82 251", "ms", "1 ms"),
         Column("throttled_hw_thermal_ms", Type.INT64, "time with clocks held down by the hardware because of heat, a counter",
-               "field 270", "ms", "1 ms"),
-        Column("throttled_power_brake_ms", Type.INT64, "time with clocks held down by the power brake, a counter", "field 271",
+               "field 270, by drivers before 580.82 252", "ms", "1 ms"),
+        Column("throttled_power_brake_ms", Type.INT64, "time with clocks held down by the power brake, a counter", "field 271, by drivers before 580.82 253",
                "ms", "1 ms"),
         Column("temperature_c", Type.INT16, "GPU die temperature", "nvmlDeviceGetTemperature", "degC", "1 degC"),
         Column("mem_temperature_c", Type.INT16, "memory temperature", "field 82", "degC", "1 degC"),
@@ -201,7 +203,7 @@ DEVICE = Table(
         Column("chassis_tray", Type.INT16, "compute tray in the chassis", "nvmlDeviceGetPlatformInfo"),
         Column("chassis_module", Type.INT16, "module on its tray", "nvmlDeviceGetPlatformInfo"),
         Column("pool", Type.STRING, "the site's own name for the group of hosts", "setting agent.pool", dictionary=True),
-        Column("source", Type.STRING, "nvml, import or simulated: who says so", "writer", dictionary=True),
+        Column("source", Type.STRING, "nvml, import or simulated; of a GPU without a UUID nvml, pci or setting: who says that it should be there", "writer", dictionary=True),
     ),
 )  # fmt: skip
 
@@ -214,7 +216,7 @@ EVENT = Table(
         Column("gpu", Type.STRING, "UUID of the GPU; null when the event is the host's", "writer", dictionary=True),
         Column("kind", Type.STRING,
                "agent_start, agent_stop, agent_failed, agent_killed, part_failed, metrics_failed, config_reloaded, config_rejected, clock_stepped, missed_intervals; "
-               "driver_up, driver_down, worker_restart, released, resumed; gpu_ok, gpu_degraded, gpu_lost, gpu_reset_required, "
+               "driver_up, driver_down, worker_restart, released, resumed; gpu_ok, gpu_degraded, gpu_lost, gpu_missing, gpu_reset_required, "
                "gpu_wedged, gpu_asleep, gpu_added, gpu_removed, mig_changed, counters_restarted, call_unsupported, call_denied; "
                "xid, ecc_uncorrected, row_remap_pending, row_remap_failed, recovery_action; pid_namespace, "
                "attribution_failed, serving_failed; disk_full, spool_failed, sampling_thinned, sampling_restored, rows_dropped, store_down, "
@@ -293,7 +295,7 @@ AGENT = Table(
         Column("nvml_busy_ms", Type.FLOAT, "wall time spent inside driver calls", "agent", "ms", "0.01 ms"),
         Column("nvml_slowest_ms", Type.FLOAT, "wall time of the slowest driver call", "agent", "ms", "0.01 ms"),
         Column("nvml_slowest_call", Type.STRING, "name of the slowest driver call", "agent", dictionary=True),
-        Column("missed_intervals", Type.INT32, "intervals that ended without a row since the last row", "agent", "1", "1"),
+        Column("missed_intervals", Type.INT32, "intervals since the row before in which a known GPU got no row: the agent came too late, or no NVML worker could be asked", "agent", "1", "1"),
         Column("spool_rows", Type.INT64, "rows waiting in the spool", "SQLite", "1", "1"),
         Column("spool_bytes", Type.INT64, "size of the spool on disk", "SQLite", "bytes", "1 byte"),
         Column("memory_rows", Type.INT32, "rows that a full disk holds back in memory", "agent", "1", "1"),

@@ -87,7 +87,9 @@ def library() -> Path:
 def fake_host(tmp_path: Path, library: Path) -> Callable[[Scenario], FakeHost]:
     def make(scenario: Scenario) -> FakeHost:
         path = scenario.write(tmp_path / "scenario")
-        return FakeHost(tmp_path, clean_environment(scenario.environment(library, path)))
+        (tmp_path / "sys").mkdir()
+        own = {"FALLOW_AGENT_SYS": str(tmp_path / "sys"), "FALLOW_AGENT_HOST": HOST}
+        return FakeHost(tmp_path, clean_environment(scenario.environment(library, path) | own))
 
     return make
 

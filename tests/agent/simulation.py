@@ -112,6 +112,8 @@ class SimulatedHost:
     settings: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        (self.folder / "sys").mkdir(exist_ok=True)
+        self.monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", "all")  # also where the tests run in a container
         self.clock = FakeClock(self.folder, self.library, START_MS)
         self.play(self.scenario)
 
@@ -129,7 +131,7 @@ class SimulatedHost:
         """Runs the agent for so long, and publishes what it has spooled; raises what it raises."""
         given = {
             "lake.path": self.lake.root, "agent.spool": str(self.folder / "spool"), "agent.host": HOST,
-            "agent.interval": interval, "agent.call_timeout": f"{CALL_TIMEOUT_S * 1000:.0f}ms",
+            "agent.sys": str(self.folder / "sys"), "agent.interval": interval, "agent.call_timeout": f"{CALL_TIMEOUT_S * 1000:.0f}ms",
         }  # fmt: skip
 
         def load() -> tuple[Config, AgentSettings]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fallow import parquet, schema
 
 if TYPE_CHECKING:
+    from agent.spool.spool import Spool, SpooledRow
     from fallow.lake import Lake
 
 DAY_MS = 86_400_000
@@ -19,6 +20,12 @@ def ticks(first: int, count: int, start_ms: int = MIDNIGHT_MS) -> list[dict[str,
         {"gpu": "GPU-a", "time": start_ms + number * 10_000, "interval_ms": 10_000, "gpu_util_pct": 1.5}
         for number in range(first, first + count)
     ]
+
+
+def waiting(spool: Spool) -> list[SpooledRow]:
+    """Every row that waits to be published, in order."""
+    stretches = spool.stretches_until(spool.last_seq(1_000_000) or 0)
+    return sorted((row for stretch in stretches for row in spool.rows_of(stretch)), key=lambda row: row.seq)
 
 
 def times(lake: Lake) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,11 +13,11 @@ from tests.fakes.nvml import Gpu, Scenario, Steps, constant
 FIELDS = """
 def fields(handle, *wanted):
     found = nv.nvmlDeviceGetFieldValues(handle, list(wanted))
-    wide = {3, 4, 5, 6, 74, 76, 83, 138, 139, 269, 270, 271}
-    assert all(f.nvmlReturn or (f.valueType == (3 if f.fieldId in wide else 1)) for f in found)
+    wide = {3, 4, 5, 6, 74, 76, 83, 138, 139, 251, 252, 253, 269, 270, 271}
+    assert all(f.nvmlReturn or f.fieldId > 250 or (f.valueType == (3 if f.fieldId in wide else 1)) for f in found)
     return [(f.value.ullVal if f.fieldId in wide else f.value.uiVal) if f.nvmlReturn == 0 else -f.nvmlReturn for f in found]
 """
-ECC, REMAP, THROTTLED = (3, 4, 5, 6), (142, 143, 144, 145), (74, 76, 269, 270, 271)
+ECC, REMAP, THROTTLED = (3, 4, 5, 6), (142, 143, 144, 145), (74, 76, 251, 252, 253)
 
 
 def read(player: Player, scenario: Scenario, *wanted: Any) -> Any:
@@ -67,14 +68,32 @@ def test_throttled_time_is_exact(player: Player) -> None:
 
     expected = [2_500_000_000 + 2_345_000_000, 1_000_000, 3_000_000_000, 5_000_000_000, 1_000_000_000]
     assert read(player, scenario, *THROTTLED) == expected
+    renumbered = replace(scenario, driver_version="580.82.07")
+    assert read(player, renumbered, 74, 76, 269, 270, 271) == expected
     reasons = ("power_cap", "sync_boost", "sw_thermal", "hw_thermal", "power_brake")
     assert [scenario.throttled_ns(0, reason, 60_000) for reason in reasons] == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "old", "new"),
+    [
+        ("560.35.03", [-2, -2, -2], [-2, -2, -2]),
+        ("570.172.08", [1, 1, 1], [-2, -2, -2]),
+        ("575.51.02", [0, 50 * 10**9, 0], [1, 1, 1]),
+        ("580.82.07", [1, 1, 1], [0, 50 * 10**9, 0]),
+    ],
+)
+def test_a_number_means_something_else_to_another_driver(
+    player: Player, version: str, old: list[int], new: list[int]
+) -> None:
+    gpu = Gpu(UUID, architecture=10, throttled={"hw_thermal": Steps(((0, 1), (50, 0)))})
+    assert read(player, one(gpu, driver_version=version), 251, 252, 253, 269, 270, 271) == [*old, *new]
 
 
 def test_throttled_time_while_it_grows(player: Player) -> None:
     scenario = one(Gpu(UUID, throttled={"hw_thermal": constant(0.5)}))
     field, before, after = player.ask(
-        scenario, "before = time.time_ns(); f = nv.nvmlDeviceGetFieldValues(gpu, [270])[0]\n"
+        scenario, "before = time.time_ns(); f = nv.nvmlDeviceGetFieldValues(gpu, [252])[0]\n"
         "out = (f.value.ullVal, before, time.time_ns())",
     )  # fmt: skip
 

@@ -43,7 +43,7 @@ def healths(host: SimulatedHost, gpu: str) -> list[str]:
     found: list[str] = []
     for row in host.of(gpu):
         found += [row["health"]] if found[-1:] != [row["health"]] else []
-        if row["health"] in ("lost", "reset_required", "wedged", "driver_down"):
+        if row["health"] in ("lost", "missing", "reset_required", "wedged", "driver_down"):
             assert {row[name] for name in NUMBERS} == {None}
         elif row["gpu_util_pct"] is not None:
             assert row["gpu_util_pct"] == pytest.approx(60, abs=0.5)

@@ -86,7 +86,7 @@ def test_health_and_the_rest(serve: Serve, board: SnapshotBoard) -> None:
     server = serve()
     status, headers, body = ask(server, "/healthz?verbose")
     assert (status, headers["content-type"], json.loads(body)["status"]) == (200, "application/json", "ok")
-    board.publish(snapshot(time.time_ns() // 1_000_000 - 60_000))
+    board.publish(snapshot(time.time_ns() // 1_000_000 - 600_000))
     assert ask(server, "/healthz")[0] == 503
     assert ask(server, "/")[0] == 200
     assert ask(server, "/etc/passwd")[0] == 404
@@ -320,11 +320,12 @@ def test_tls_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path) -> None
         (":9477", "127.0.0.1", 9477),
         ("0.0.0.0:9477", "0.0.0.0", 9477),  # noqa: S104  # written out, it is meant
         ("[::1]:1", "::1", 1),
+        ("[10.0.0.7]:9478", "10.0.0.7", 9478),  # a pod's address in brackets, whatever its family
         ("gn001.example:9477", "gn001.example", 9477),
     ],
 )
 def test_addresses(text: str, host: str, port: int) -> None:
-    assert parse_listen(text) == (host, port)
+    assert parse_listen(text, "metrics.listen") == (host, port)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +333,7 @@ def test_addresses(text: str, host: str, port: int) -> None:
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"metrics\.listen"):
-        parse_listen(text)
+        parse_listen(text, "metrics.listen")
 
 
 def settings(**values: str) -> config.Config:

@@ -17,7 +17,7 @@ from agent.spool.publisher import Publisher
 from agent.spool.spool import Spool
 from fallow import parquet, schema
 from fallow.errors import LakeError
-from tests.agent.spooled import DAY_MS, MIDNIGHT_MS, ticks, times
+from tests.agent.spooled import DAY_MS, MIDNIGHT_MS, ticks, times, waiting
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:
@@ -153,8 +153,8 @@ def test_published_rows_stay_for_a_while_and_count_no_more(spool: Spool, lake: L
     run.publish()
     assert spool.count() == 0
     run.forget()
-    [stretch] = spool.published_files()
-    assert [row.time_ms for row in spool.rows_of(stretch)] == [row["time"] for row in ticks(0, 3)]
+    [file] = spool.published_files()
+    assert [row.time_ms for row in spool.rows_of(file.stretch)] == [row["time"] for row in ticks(0, 3)]
     hands.ms += 1000
     run.forget()
     assert spool.published_files() == []
@@ -211,7 +211,7 @@ def test_a_long_backlog_leaves_no_large_file_behind(spool: Spool, lake: Lake, mo
     assert spool.size_bytes() < large / 10
     assert spool.count() == 10
     spool.append({"gpu": ticks(10, 1)})
-    assert len(list(spool.rows_until(spool.last_seq(100) or 0))) == 11
+    assert len(waiting(spool)) == 11
 
 
 def test_what_the_lake_loses_is_published_again_under_the_same_name(spool: Spool, lake: Lake) -> None:
@@ -228,7 +228,7 @@ def test_what_the_lake_loses_is_published_again_under_the_same_name(spool: Spool
         lake.delete(file)
     assert run.repair() == 2
     assert {file.key: Path(file.url).read_bytes() for file in lake.files("gpu")} == before
-    [row] = list(spool.rows_until(spool.last_seq(100) or 0))
+    [row] = waiting(spool)
     assert row.body["kind"] == "lake_repaired"
     rows = sum(file.last_seq - file.first_seq + 1 for file in lost)
     assert (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent.nvml.installation import NvidiaDevices
 from agent.supervise.known_gpus import KnownGpus
-from agent.supervise.workers import Crashes
+from agent.supervise.restarts import BURST, EVERY_S, Crashes, RestartBudget
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,8 +17,8 @@ def devices(**indexes: int) -> list[dict[str, object]]:
 
 
 def test_a_gpu_that_is_not_watched_any_more_is_lost_until_it_is_back() -> None:
-    known = KnownGpus({})
-    assert known.opened(devices(a=0, b=1), ["a", "b"], []) == []
+    known = KnownGpus()
+    assert known.opened(devices(a=0, b=1), ["a", "b"], [], []) == []
     known.watch(["a", "b"], [], {"b": ["MIG-1"]})
     known.watch(["a"], [1], {})
     assert list(known.rows_down()) == [("b", "lost"), ("MIG-1", "lost")]
@@ -28,21 +28,32 @@ def test_a_gpu_that_is_not_watched_any_more_is_lost_until_it_is_back() -> None:
 
 def test_gpus_that_come_and_go_between_two_loads_of_the_driver_are_named() -> None:
     known = KnownGpus({"a": 0, "gone": 1})
-    changes = known.opened(devices(a=0, new=1), ["a", "new"], [])
+    gone = known.gone(["a", "new"], [])
+    changes = known.opened(devices(a=0, new=1), ["a", "new"], gone, [])
     assert [(kind, uuid) for kind, _, uuid in changes] == [("gpu_added", "new"), ("gpu_removed", "gone")]
     assert known.indexes == {"a": 0, "new": 1}
 
 
 def test_a_gpu_that_cannot_be_opened_has_not_gone() -> None:
     known = KnownGpus({"a": 0, "b": 1})
-    assert known.opened(devices(a=0), ["a"], [1]) == []
+    assert known.gone(["a"], [1]) == []
     known.watch(["a"], [1], {})
     assert list(known.rows_down()) == [("b", "lost")]
 
 
+def test_a_gpu_that_should_still_be_there_is_missing_until_it_is_back() -> None:
+    known = KnownGpus({"a": 0, "b": 1})
+    assert known.opened(devices(a=0), ["a"], known.gone(["a"], []), ["b"]) == []
+    known.watch(["a"], [], {})
+    assert list(known.rows_down()) == [("b", "missing")]
+    known.opened(devices(a=0, b=1), ["a", "b"], [], [])
+    known.watch(["a", "b"], [], {})
+    assert list(known.rows_down()) == []
+
+
 def test_wedged_is_worse_than_anything_that_befalls_all() -> None:
-    known = KnownGpus({})
-    known.opened(devices(a=0, b=1), ["a", "b"], [])
+    known = KnownGpus()
+    known.opened(devices(a=0, b=1), ["a", "b"], [], [])
     known.watch(["a", "b"], [], {})
     known.set("a", "wedged")
     known.set_all("driver_down")
@@ -67,15 +78,13 @@ def test_one_crash_may_be_chance_two_are_the_gpus() -> None:
     assert longer > rests
 
 
-def test_crashes_that_are_nobodys_slow_the_restarts_down_and_an_answer_ends_that() -> None:
-    crashes = Crashes()
-    pauses = []
-    for _ in range(10):
-        assert not crashes.count("")
-        pauses.append(crashes.pause)
-    assert pauses == [0, 1, 2, 3, 4, 5, 6, 6, 6, 6]
-    crashes.survived()
-    assert crashes.pause == 0
+def test_workers_that_end_are_replaced_at_once_and_never_in_a_hot_loop() -> None:
+    budget = RestartBudget()
+    assert [budget.take(100.0) for _ in range(BURST + 2)] == [True] * BURST + [False] * 2
+    taken = [second for second in range(101, 161) if budget.take(float(second))]
+    assert len(taken) == 60 / EVERY_S
+    assert all(budget.take(1e6) for _ in range(BURST)), "a calm hour later all may be taken again"
+    assert not budget.take(1e6)
 
 
 def test_a_crash_long_ago_is_forgotten() -> None:

@@ -13,7 +13,7 @@ from agent.spool import publisher
 from agent.spool.publisher import Publisher
 from agent.spool.spool import Spool
 from fallow.errors import SpoolError
-from tests.agent.spooled import MIDNIGHT_MS, ticks, times
+from tests.agent.spooled import MIDNIGHT_MS, ticks, times, waiting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 def test_rows_come_back_as_they_went_in(spool: Spool) -> None:
     spool.append({"gpu": ticks(0, 2), "event": [{"time": 5, "kind": "agent_start", "detail": "é"}]}, {"running": "yes"})
-    last = spool.last_seq(1000)
-    assert last is not None
-    rows = list(spool.rows_until(last))
+    rows = waiting(spool)
     assert [row.table for row in rows] == ["gpu", "gpu", "event"]
     assert rows[2].body["detail"] == "é"
     assert spool.noted("running") == "yes"

@@ -199,3 +199,25 @@ def test_a_gpu_that_the_kernel_lists_anew_is_taken_up(simulated: Simulated, tmp_
     assert len(host.of("GPU-b")) == 7
     assert {row["health"] for row in host.of("GPU-b")} == {"ok"}
     assert [event["gpu"] for event in host.events("gpu_added")] == ["GPU-b"]
+
+
+@pytest.mark.parametrize(
+    ("away_s", "begins", "lost"),
+    [(1.0, [10, 20, 30, 40], 0), (6.0, [10, 20, 30, 40], 0), (40.0, [10, 70, 80], 5)],
+    ids=["within an interval", "over its end", "for long"],
+)
+def test_a_restart_costs_no_row_as_long_as_the_rings_reach_back(
+    simulated: Simulated, away_s: float, begins: list[float], lost: int
+) -> None:
+    host = simulated(one_gpu())
+    host.at(26, lambda supervisor: supervisor.stop())
+    host.run(3600, "10s")
+    host.clock.sleep(away_s)
+    told: list[Any] = []
+    host.at(begins[-1] + 1, lambda _: told.append(ask(str(host.folder / "spool"), "status", 10)["missed_at_start"]))
+    host.run(begins[-1] - begins[1] + 10, "10s")
+    assert seconds_of(host) == begins
+    rows = host.of("GPU-a")
+    assert [row["gpu_util_pct"] for row in rows] == [60] * len(begins)
+    assert min(row["gpu_util_coverage_ratio"] for row in rows) > 0.7
+    assert told == [lost]

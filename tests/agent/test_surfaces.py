@@ -132,6 +132,33 @@ def test_switched_on_and_off_by_reloads(make: Make) -> None:
     assert status(port) == 0
 
 
+def test_health_checks_have_an_address_of_their_own_which_reloads_move(make: Make) -> None:
+    ports = [free_port() for _ in range(3)]
+
+    def both(metrics: int, health: int) -> config.Config:
+        return settings(metrics, health_listen=f"127.0.0.1:{health}")
+
+    surfaces = make(both(ports[0], ports[1]))
+    assert surfaces.start() is None
+    assert [status(port) for port in ports] == [200, 404, 0]
+    surfaces.reload(both(ports[0], ports[2]))
+    assert [status(port) for port in ports] == [200, 0, 404]
+    with taken() as other:  # the first of the two has moved by then: it goes back
+        with pytest.raises(FallowError, match="cannot listen"):
+            surfaces.reload(both(ports[1], int(other.getsockname()[1])))
+        assert [status(port) for port in ports] == [200, 0, 404]
+    surfaces.reload(config.load({"metrics.health_listen": f"127.0.0.1:{ports[1]}"}, environment={}))
+    assert [status(port) for port in ports] == [0, 404, 0]
+
+
+def test_of_two_addresses_that_are_taken_both_are_said(make: Make) -> None:
+    with taken() as one, taken() as two:
+        ports = [int(each.getsockname()[1]) for each in (one, two)]
+        said = make(settings(ports[0], health_listen=f"127.0.0.1:{ports[1]}")).start() or ""
+    assert f"127.0.0.1:{ports[0]} for /metrics" in said
+    assert f"127.0.0.1:{ports[1]} for /healthz" in said
+
+
 def test_a_failed_start_closes_nobody_elses_files() -> None:
     with taken() as other:
         server = MetricsServer(MetricsSettings("127.0.0.1", int(other.getsockname()[1])), SnapshotBoard())

@@ -18,7 +18,6 @@ import pytest
 from agent.snapshot import Snapshot
 from agent.supervise.control import ControlServer
 from agent.top.once import Look, table_text
-from agent.top.sources import UnnamedGpus
 from tests.agent.conftest import login_name
 from tests.agent.snapshots import BUSY, GIB, HELD, snapshot
 from tests.agent.top_terminal import PROGRAM, Terminal, line_of
@@ -93,8 +92,8 @@ def test_a_gpu_that_cannot_be_opened_is_shown_by_its_position(
     done = top(environment(two_gpus(sleeper.pid, faults=(Fault("lost", gpu=1, start_s=0),))), "--once")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[3].startswith("1 lost")
-    assert re.search(r"1  -? *lost ", line_of(lines, "1"))
+    assert lines[3].startswith("1 missing")
+    assert re.search(r"1  -? *missing ", line_of(lines, "1"))
 
 
 def test_json_is_one_object_a_line(
@@ -252,22 +251,10 @@ def test_a_gpu_that_blocks_is_wedged_and_the_others_are_shown(fake_host: MakeHos
 
 def test_a_gpu_without_a_name_goes_by_its_position(fake_host: MakeHost) -> None:
     host = fake_host(three_gpus(Fault("lost", gpu=1, start_s=0)))
-    assert healths(host) == {"GPU-a": "ok", "#1": "lost", "GPU-c": "ok"}
-    assert [line.split()[:3] for line in host.once().stdout.splitlines() if "lost" in line] == [["1", "-", "lost"]]
-
-
-def test_a_position_with_a_name_is_no_unnamed_gpu() -> None:
-    unnamed = UnnamedGpus()
-    unnamed.hear(
-        [
-            {"kind": "gpu_wedged", "gpu": None, "detail": "GPU 1: nvmlDeviceGetUUID has not returned for 5 s"},
-            {"kind": "gpu_lost", "gpu": None, "detail": "GPU 12 cannot be opened: GPU is lost"},
-            {"kind": "gpu_lost", "gpu": "GPU-c", "detail": "GPU 3 is lost"},
-            {"kind": "worker_restart", "gpu": None, "detail": "GPU 4 was there"},
-        ]
-    )
-    assert [(row["gpu"], row["health"]) for row in unnamed.rows([0], 0, 1000)] == [("#1", "wedged"), ("#12", "lost")]
-    assert [row["gpu"] for row in unnamed.rows([0, 1, None], 0, 1000)] == ["#12"]
+    assert healths(host) == {"GPU-a": "ok", "fakehost/gpu-1": "missing", "GPU-c": "ok"}
+    assert [line.split()[:3] for line in host.once().stdout.splitlines() if "missing" in line] == [
+        ["1", "-", "missing"]
+    ]
 
 
 @pytest.mark.parametrize(("users", "shown"), [(4, "u0, u1, u2, u3"), (7, "u0, u1, u2, u3 +3")])

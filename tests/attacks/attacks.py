@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.attacks import on_lakes, on_readers, pages
+from tests.attacks import on_agents, on_lakes, on_readers, pages
 from tests.attacks.model import Attack
 
 ATTACKS = (
@@ -53,5 +53,43 @@ ATTACKS = (
     Attack(
         "signed-out", "a cookie that was saved before its owner signed out",
         "200 for 12 h", "a sign-in page or 401", on_readers.signed_out,
+    ),
+    Attack(
+        "lake-away", "the lake's mount is gone for longer than published rows are kept, and comes back",
+        "the tree again on the root disk, rows counted as published, status healthy; after keep_published forgotten",
+        "nothing on the root disk, publishing failing in status, every row once", on_agents.lake_away,
+    ),
+    Attack(
+        "dead-gpu", "one of eight GPUs does not answer when the agent starts for the first time",
+        "7 ok; 7 GPUs, 100.0 % of the time observed", "rows of 8 GPUs from the start, one of them unavailable", on_agents.dead_gpu,
+    ),
+    Attack(
+        "same-name", "two hosts with one name publish into one lake",
+        "both publish, doubled rows, nobody warns", "no row doubled, and a warning", on_agents.same_name,
+    ),
+    Attack(
+        "planted-links", "links to root's files in somebody else's folder, which root gives as the spool",
+        "followed: a file of root's overwritten", "none is followed", on_agents.planted_links,
+    ),
+    Attack(
+        "throttle-ids", "drivers that number the counters of throttled time differently",
+        "ids 269-271 whatever the driver: null or wrong", "what each driver counts, else null", on_agents.throttle_ids,
+    ),
+    Attack(
+        "dying-worker", "the NVML worker is killed 15 times",
+        "rows in 24 of 93 ticks; missed_intervals stays 0", "measured in 9 of 10 ticks, the others counted", on_agents.dying_worker,
+    ),
+    Attack(
+        "rates-beside-gpm", "no sample ring, and GPM that covers 100 % of the time",
+        "rates polled every second: worker 8.9 against 4.3 ms", "no more driver calls a tick than with the ring",
+        on_agents.rates_beside_gpm,
+    ),
+    Attack(
+        "mixed-sources", "GPM and a sample ring that see work differently",
+        "mean above gpu_util_max_pct in 33 of 112 rows; zero_ratio 1.0 beside 1 %", "the values of a row agree", on_agents.mixed_sources,
+    ),
+    Attack(
+        "idle-connections", "eight connections to /metrics that say nothing",
+        "19 of 19 scrapes fail", "all are answered, in 1 s", on_agents.idle_connections,
     ),
 )  # fmt: skip

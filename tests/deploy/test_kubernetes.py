@@ -12,6 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from agent.metrics import MetricsSettings
 from fallow import config
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
@@ -126,6 +127,29 @@ def test_it_leaves_a_node_whose_driver_is_upgraded(pod: dict[str, Any]) -> None:
         [paused] = [each for each in term["matchExpressions"] if each["key"] == "nvidia.com/gpu.deploy.dcgm-exporter"]
         assert paused["operator"] == "NotIn"
         assert "paused-for-driver-upgrade" in paused["values"]
+
+
+def test_probes_start_no_program_and_ask_for_health_alone(agent: dict[str, Any]) -> None:
+    """A command costs the node 100 times what a request does, and every minute."""
+    probes = [agent[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")]
+    [port] = agent["ports"]
+    assert [each["httpGet"] for each in probes] == [{"path": "/healthz", "port": port["name"]}] * 3
+    variables = {each["name"]: each for each in agent["env"]}
+    assert variables["POD_IP"]["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
+    address = str(environment(agent)["FALLOW_METRICS_HEALTH_LISTEN"])
+    for pod_ip in ("10.244.1.7", "fd00:10:244::7"):  # Kubernetes puts it in place of $(POD_IP), without brackets
+        loaded = config.load({"metrics.health_listen": address.replace("$(POD_IP)", pod_ip)}, None, {})
+        settings = MetricsSettings.for_health(loaded)
+        assert (settings.host, settings.port) == (pod_ip, port["containerPort"])
+    order = list(variables)
+    assert order.index("POD_IP") < order.index("FALLOW_METRICS_HEALTH_LISTEN"), "what comes later is not filled in"
+
+
+def test_no_policy_opens_the_port_of_the_probes(agent: dict[str, Any]) -> None:
+    [policy] = [document for document in manifests() if document["kind"] == "NetworkPolicy"]
+    opened = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+    assert opened == {9477}
+    assert not opened & {port[key] for port in agent["ports"] for key in ("name", "containerPort")}
 
 
 def test_a_kubelet_that_restarts_is_found_again(pod: dict[str, Any], agent: dict[str, Any]) -> None:

@@ -207,6 +207,19 @@ def test_a_card_that_fell_off_the_bus_and_one_that_the_driver_dropped(healthy: T
     assert "branch 580" in dropped.remedy
 
 
+def test_cards_that_are_passed_on_are_not_missed(healthy: Tree) -> None:
+    healthy.card("0000:3b:00.0", driver="vfio-pci").card("0000:3c:00.0", driver="nouveau")
+    assert finding("driver.gpus", healthy.case()).status is Status.OK
+
+
+@pytest.mark.parametrize(("expected", "status"), [(1, Status.OK), (2, Status.ERROR)])
+def test_the_setting_says_how_many_gpus_there_should_be(healthy: Tree, expected: int, status: Status) -> None:
+    found = findings("driver.gpus", healthy.card("0000:3b:00.0").case(expected_gpus=expected))
+    assert found[0].status is status
+    if status is Status.ERROR:
+        assert found[0].found == "agent.expected_gpus is 2, the driver lists 1"
+
+
 def test_refused_calls_are_a_warning_and_unsupported_ones_a_fact(healthy: Tree) -> None:
     denied = finding("driver.calls", healthy.case(answers(replace(H100, denied=("nvmlDeviceGetSamples",)))))
     assert denied.status is Status.WARNING

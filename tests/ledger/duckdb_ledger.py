@@ -50,7 +50,7 @@ distinct_start as (
              listed_ms, interval_ms, health, covered nulls first, power_w nulls first, epoch nulls first, energy_mj nulls first
 )
 select *,
-       health in ('lost', 'reset_required', 'wedged', 'driver_down') as out_of_order,
+       health in ('lost', 'missing', 'reset_required', 'wedged', 'driver_down') as out_of_order,
        health = 'asleep' as asleep,
        (util_pct = 0 and util_max_pct is null) or (util_max_pct = 0 and util_pct < 0.5) as reads_zero
 from distinct_start

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from analytics.ledger.settings import LedgerSettings
 
 Row = dict[str, Any]
-OUT_OF_ORDER = ("lost", "reset_required", "wedged", "driver_down")
+OUT_OF_ORDER = ("lost", "missing", "reset_required", "wedged", "driver_down")
 PERCENTS = ("gpu_util_pct", "gpu_util_max_pct", "sm_active_pct")
 NEVER_NEGATIVE = ("mem_used_bytes", "power_w", "energy_mj")
 USE = (*PERCENTS, "process_count", "mem_used_bytes")

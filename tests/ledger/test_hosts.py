@@ -67,6 +67,15 @@ def test_what_one_host_knows_goes_before_what_another_does_not(lake: Lake) -> No
     assert summarise(load(lake)).totals.total_ms == 900_000
 
 
+def test_a_host_that_misses_a_gpu_hides_nothing_of_the_one_that_has_it_now(lake: Lake) -> None:
+    fill(lake, samples("a", 0, 600, **BUSY) + samples("a", 600, 1800, health="missing", gpu_util_pct=None))
+    fill(lake, samples("a", 900, 1500, **BUSY), host="h2")
+    assert spans(lake) == [
+        ("h1", "active", 0, 600), ("h1", "unavailable", 600, 900), ("h2", "active", 900, 1500),
+        ("h1", "unavailable", 1500, 1800),
+    ]  # fmt: skip
+
+
 def test_spells_of_a_gpu_on_two_hosts_never_exceed_its_time(lake: Lake) -> None:
     fill(lake, samples("a", 0, 3600))
     fill(lake, samples("a", 0, 3600), host="h2")

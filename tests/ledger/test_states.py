@@ -29,7 +29,7 @@ def test_the_last_sample_stands_for_one_interval(lake: Lake) -> None:
     assert states(fill(lake, samples("b", 0, 60, every_s=60)), "b") == [("free", 0, 60)]
 
 
-@pytest.mark.parametrize("health", ["lost", "reset_required", "wedged", "driver_down"])
+@pytest.mark.parametrize("health", ["lost", "missing", "reset_required", "wedged", "driver_down"])
 def test_a_gpu_out_of_order_is_unavailable_whatever_else_the_row_says(lake: Lake, health: str) -> None:
     rows = samples("a", 0, 60, health=health, **BUSY) + samples("a", 60, 90, health="degraded")
     fill(lake, rows, claims=[claim("a", 0, 300)])

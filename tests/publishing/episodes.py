@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.spool.backlog import Backlog
+from agent.spool.publisher_runs import ProcessRun
 from agent.spool.publishing import Publishing
 from agent.spool.spool import Spool
 from tests.publishing.proxy import FaultyProxy
@@ -51,7 +52,7 @@ class Host:
         self.in_memory = max(self.in_memory, self.backlog.memory_rows)
         self._listen()
         running = self.publishing._running  # noqa: SLF001
-        if running is not None and self.random.random() < kill:
+        if isinstance(running, ProcessRun) and self.random.random() < kill:
             running.kill()
         time.sleep(self.random.uniform(0.0, 0.1))
 

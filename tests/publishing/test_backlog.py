@@ -11,6 +11,7 @@ import pytest
 from agent.spool.backlog import Backlog
 from agent.spool.publisher import Publisher
 from agent.spool.spool import Spool
+from tests.agent.spooled import waiting
 from tests.publishing.rows import MIDNIGHT_MS, numbers, ticks
 
 if TYPE_CHECKING:
@@ -47,8 +48,7 @@ def locked(spool: Spool) -> Iterator[None]:
 
 
 def spooled(spool: Spool) -> list[int]:
-    last = spool.last_seq(1_000_000)
-    return [] if last is None else [(row.time_ms - MIDNIGHT_MS) // 10_000 for row in spool.rows_until(last)]
+    return [(row.time_ms - MIDNIGHT_MS) // 10_000 for row in waiting(spool)]
 
 
 def kinds(backlog: Backlog) -> list[str]:

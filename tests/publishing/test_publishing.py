@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.spool.publisher_runs import ProcessRun
 from agent.spool.publishing import Publishing
 from agent.spool.spool import Spool
 from fallow import parquet, schema
@@ -47,7 +48,7 @@ class Hands:
 def run_once(publishing: Publishing, now_s: float) -> None:
     """Starts the publisher that is due, and lets `publishing` take note of its end without starting another."""
     publishing.start_if_due(now_s)
-    running = publishing._running  # noqa: SLF001  # the end of a process is what has to be waited for
+    running = publishing._running  # noqa: SLF001  # its end is what has to be waited for
     assert running is not None
     running.wait(60)
     publishing.start_if_due(now_s)
@@ -150,11 +151,12 @@ def test_the_end_of_the_run_does_not_wait_for_a_store_that_hangs(
 
 def test_a_publisher_that_is_killed_says_nothing_of_the_store(spool: Spool, lake: Lake, tmp_path: Path) -> None:
     hands = Hands()
-    publishing = Publishing(settings(tmp_path, lake.root), spool, hands)
+    with spool.in_agent():
+        publishing = Publishing(settings(tmp_path, lake.root), spool, hands)
     spool.append({"gpu": ticks(0, 3)})
     publishing.start_if_due(hands.s)
     running = publishing._running  # noqa: SLF001
-    assert running is not None
+    assert isinstance(running, ProcessRun)
     running.kill()
     running.wait(60)
     publishing.start_if_due(hands.s)

@@ -194,6 +194,16 @@ def test_a_gpu_that_came_to_a_host_in_the_week_was_not_there_before(
     assert told(report(lake, "--week", THIS, "--format", "json"))["observed"]["share"] == 1.0
 
 
+def test_a_gpu_that_told_its_uuid_in_the_week_was_observed_all_of_it(
+    made: Callable[[str], Lake], report: Callable[..., Outcome]
+) -> None:
+    middle, end = MONDAY + 2 * DAY, MONDAY + WEEK_S
+    dead = of("h1/pci-0000:17:00.0", MONDAY - WEEK_S, middle, None, health="missing", gpu_util_pct=None)
+    lake = host(made("dead"), "h1", of("GPU-0", MONDAY - WEEK_S, end), dead, of("GPU-1", middle, end))
+    assert told(report(lake, "--week", THIS, "--format", "json"))["observed"]["share"] == 1.0
+    assert "silent 1 GPU" not in plain(report(lake, "--week", THIS))
+
+
 def test_a_week_in_which_the_lake_begins_was_seen_in_part(
     made: Callable[[str], Lake], report: Callable[..., Outcome]
 ) -> None:

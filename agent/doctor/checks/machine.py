@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from agent.doctor.case import NO_DRIVER, DoctorFinding, Facts, error, ok, skipped, warning
@@ -119,9 +119,9 @@ def look_at_persistence(case: Case) -> Iterator[DoctorFinding]:
         yield ok(f"persistence mode is on for {len(asked)} GPU(s)", facts)
 
 
-_NOT_BEFORE = datetime(2026, 11, 1, tzinfo=UTC)
+_NOT_BEFORE = datetime(2026, 11, 1, tzinfo=timezone.utc)
 """This software did not exist before."""
-_NOT_AFTER = datetime(2056, 1, 1, tzinfo=UTC)
+_NOT_AFTER = datetime(2056, 1, 1, tzinfo=timezone.utc)
 
 
 def look_at_clock(case: Case) -> Iterator[DoctorFinding]:

@@ -87,10 +87,23 @@ def look_at_gpus(case: Case) -> Iterator[DoctorFinding]:
 
 
 def _not_listed(case: Case) -> Iterator[DoctorFinding]:
-    """Cards on the bus that the driver leaves out: it has dropped them, or they do not start."""
-    count = case.driver.gpu_count
-    on_bus = [gpu for gpu in case.kernel.gpus if gpu.driver != "vfio-pci"]
-    if count is None or case.host.container or len(on_bus) <= count:
+    """Cards that should be there and that the driver leaves out: it has dropped them, or they do not start."""
+    count, expected = case.driver.gpu_count, case.options.expected_gpus
+    if count is None:
+        return
+    if expected:
+        if count < expected:
+            yield error(
+                f"agent.expected_gpus is {expected}, the driver lists {count}",
+                "a card failed to start or fell off the bus: read the kernel log, then power-cycle the host; or correct the setting",
+                _READ_LOG,
+                {"expected": expected, "listed": count},
+                subject="bus",
+            )
+        return
+    on_bus = [gpu for gpu in case.kernel.gpus if gpu.is_hosts_own]
+    handed_in_partly = case.host.container and case.host.environment.get("NVIDIA_VISIBLE_DEVICES") != "all"
+    if handed_in_partly or len(on_bus) <= count:
         return
     facts: Facts = {"on_bus": [gpu.address for gpu in on_bus], "listed": count}
     dropped = {gpu.address: old for gpu in on_bus if (old := _dropped(case, gpu.device)) is not None}

@@ -12,6 +12,7 @@ from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.quality.counted import gpus_of, hosts_of
 from analytics.quality.model import MOST_NAMED, Data, Remark
 from analytics.quality.timestamps import Stamp
+from fallow.gpu_names import STAND_IN
 
 _LEFT_OUT = tr("time after that is not in any sum")
 
@@ -65,7 +66,8 @@ def silent(data: Data) -> Iterator[Remark]:
         )
         yield Remark("silent", sentence, more)
     alone = gpus.join(hosts.select("host", host_last="last"), on="host")
-    gone = alone.filter(pl.col("last") < pl.col("host_last") - SILENT_AFTER_MS).sort("last", "gpu")
+    ended = pl.col("last") < pl.col("host_last") - SILENT_AFTER_MS
+    gone = alone.filter(ended, ~pl.col("gpu").str.contains(STAND_IN)).sort("last", "gpu")
     if len(gone):
         sentence = tr(
             "{gpus} on {hosts} stopped reporting before the host did; {left_out}",

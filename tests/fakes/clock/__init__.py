@@ -34,7 +34,13 @@ class _Slot(ctypes.Structure):
 
 
 class _Page(ctypes.Structure):
-    _fields_ = (("wall_us", ctypes.c_int64), ("steady_us", ctypes.c_int64), ("slots", _Slot * _SLOTS))
+    _fields_ = (
+        ("wall_us", ctypes.c_int64),
+        ("steady_us", ctypes.c_int64),
+        ("flows", ctypes.c_int64),
+        ("look_ns", ctypes.c_int64),
+        ("slots", _Slot * _SLOTS),
+    )
 
 
 class FakeClock:

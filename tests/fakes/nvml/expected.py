@@ -23,7 +23,7 @@ STATES = {
 }
 """What a fault that strikes every call of a GPU makes of it."""
 
-NO_NUMBERS = ("lost", "reset_required", "wedged", "driver_down")
+NO_NUMBERS = ("lost", "missing", "reset_required", "wedged", "driver_down")
 """States in which nothing of a GPU is known."""
 
 _NOTICED = {"unknown": 4, "timeout": 4}

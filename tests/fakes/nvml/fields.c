@@ -1,4 +1,6 @@
 /* The batched field values: errors, repairs, counters, power; each with its own status. */
+#include <stdio.h>
+
 #include "fake.h"
 
 enum { UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3 };
@@ -6,9 +8,12 @@ enum {
     ECC_CORRECTED = 3, ECC_UNCORRECTED = 4, ECC_CORRECTED_LIFETIME = 5, ECC_UNCORRECTED_LIFETIME = 6,
     THROTTLED_POWER_CAP = 74, THROTTLED_SYNC_BOOST = 76, MEMORY_TEMPERATURE = 82, TOTAL_ENERGY = 83, PCIE_REPLAY = 94,
     NVLINK_TX = 138, NVLINK_RX = 139, REMAPPED_CORRECTED = 142, REMAPPED_UNCORRECTED = 143, REMAP_PENDING = 144,
-    REMAP_FAILED = 145, POWER_AVERAGE = 185, POWER_INSTANT = 186, RECOVERY_ACTION = 230, THROTTLED_SW_THERMAL = 269,
-    THROTTLED_HW_THERMAL = 270, THROTTLED_POWER_BRAKE = 271
+    REMAP_FAILED = 145, POWER_AVERAGE = 185, POWER_INSTANT = 186, RECOVERY_ACTION = 230, RENUMBERED = 251,
+    RENUMBERED_END = 274
 };
+/* Fields 251 to 273: power smoothing has eighteen numbers, throttled time three and power balancing two, in this order from
+ * driver 580.82 on. Drivers 575.51 to 580.65 have the last two groups first, those before have power smoothing alone. */
+enum { SMOOTHING = 18, THROTTLED = 3, BLACKWELL = 10 };
 #define ALL_LINKS 0xFFFFFFFFu
 
 typedef struct {
@@ -65,6 +70,27 @@ static nvmlReturn_t read_nvlink(const struct gpu *gpu, int64_t now_us, nvmlField
     return set64(field, kib / gpu->nvlink_links);
 }
 
+static bool driver_is_before(int major, int minor) {
+    int is_major = 0, is_minor = 0;
+    if (sscanf(scenario->driver_version, "%d.%d", &is_major, &is_minor) != 2) return false;
+    return is_major < major || (is_major == major && is_minor < minor);
+}
+
+/* Cards before Blackwell have no power smoothing. */
+static nvmlReturn_t read_renumbered(const struct gpu *gpu, int64_t now_us, nvmlFieldValue_t *field) {
+    static const enum throttle_reason reasons[] = {SW_THERMAL, HW_THERMAL, POWER_BRAKE};
+    unsigned place = field->fieldId - RENUMBERED, first = SMOOTHING;
+    if (driver_is_before(575, 51)) {
+        if (place >= SMOOTHING || driver_is_before(570, 86)) return NVML_ERROR_INVALID_ARGUMENT;
+    } else {
+        if (driver_is_before(580, 82)) first = 0;
+        if (place >= first && place < first + THROTTLED) {
+            return set64(field, throttled_ns(gpu, reasons[place - first], now_us));
+        }
+    }
+    return gpu->arch >= BLACKWELL ? set32(field, 1) : NVML_ERROR_NOT_SUPPORTED;
+}
+
 static nvmlReturn_t read_field(const struct gpu *gpu, int64_t now_us, nvmlFieldValue_t *field) {
     switch (field->fieldId) {
         case ECC_CORRECTED:
@@ -79,16 +105,15 @@ static nvmlReturn_t read_field(const struct gpu *gpu, int64_t now_us, nvmlFieldV
         case NVLINK_RX: return read_nvlink(gpu, now_us, field);
         case THROTTLED_POWER_CAP: return set64(field, throttled_ns(gpu, POWER_CAP, now_us));
         case THROTTLED_SYNC_BOOST: return set64(field, throttled_ns(gpu, SYNC_BOOST, now_us));
-        case THROTTLED_SW_THERMAL: return set64(field, throttled_ns(gpu, SW_THERMAL, now_us));
-        case THROTTLED_HW_THERMAL: return set64(field, throttled_ns(gpu, HW_THERMAL, now_us));
-        case THROTTLED_POWER_BRAKE: return set64(field, throttled_ns(gpu, POWER_BRAKE, now_us));
         case MEMORY_TEMPERATURE: return set32(field, steps_at(&gpu->mem_temperature, now_us));
         case TOTAL_ENERGY: return set64(field, energy_mj(gpu, now_us));
         case PCIE_REPLAY: return set32(field, steps_at(&gpu->pcie_replay, now_us));
         case POWER_AVERAGE:
         case POWER_INSTANT: return set32(field, steps_at_milli(&gpu->power, now_us));
         case RECOVERY_ACTION: return set32(field, steps_at(&gpu->recovery_action, now_us));
-        default: return NVML_ERROR_NOT_SUPPORTED;
+        default:
+            if (field->fieldId < RENUMBERED || field->fieldId >= RENUMBERED_END) return NVML_ERROR_NOT_SUPPORTED;
+            return read_renumbered(gpu, now_us, field);
     }
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
+from agent.nvml.field_ids import field_numbers, parsed_version
 from tests.fakes.nvml.devices import Fabric, Gpu, Platform, Process, ThrottleReason
 from tests.fakes.nvml.faults import Fault, FaultKind
 from tests.fakes.nvml.scenario import Scenario
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 FIRST_PID = 4_194_305
 """Beyond the largest process id of Linux: the recording's processes are nobody's here."""
 
-_THROTTLED: dict[int, ThrottleReason] = {
-    74: "power_cap", 76: "sync_boost", 269: "sw_thermal", 270: "hw_thermal", 271: "power_brake",
-}  # fmt: skip
+_THROTTLED: tuple[ThrottleReason, ...] = ("power_cap", "sync_boost", "sw_thermal", "hw_thermal", "power_brake")
 _FAULTS: dict[int, FaultKind] = {
     3: "not_supported", 4: "no_permission", 10: "timeout", 13: "function_not_found", 15: "lost", 16: "reset_required",
     999: "unknown",
@@ -129,8 +128,10 @@ def _links(capture: Capture, index: int) -> dict[str, Any]:
 def _counters(capture: Capture, index: int) -> dict[str, Any]:
     """Field values: counters as what they gain, the others as they were; and which fields the card has not."""
     throttled, offsets = {}, {}
-    for field, reason in _THROTTLED.items():
-        share, offset_ns = _rate(capture.values(f"field({field})", index), 1e-6)
+    numbers = field_numbers(parsed_version(capture.result("nvmlSystemGetDriverVersion", None)))
+    for reason in _THROTTLED:
+        field = numbers.get(f"throttled_{reason}_ms")
+        share, offset_ns = _rate([] if field is None else capture.values(f"field({field})", index), 1e-6)
         throttled[reason], offsets[reason] = share or constant(0), offset_ns
     corrected, uncorrected = (capture.values(f"field({field})", index) for field in (3, 4))
     kept = [capture.result(f"field({field})", index, 0) for field in (5, 6)]

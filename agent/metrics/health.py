@@ -1,0 +1,39 @@
+"""What /healthz answers: whether the agent's loop goes round, and what state the GPUs are in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from agent.snapshot import WATCHED, is_silent
+
+if TYPE_CHECKING:
+    from agent.snapshot import SnapshotBoard
+
+
+def judge(board: SnapshotBoard) -> tuple[int, dict[str, Any]]:
+    """The HTTP status and the answer: 503 exactly where `fallow agent status` ends with 1, else 200.
+
+    A restart mends neither a driver that is down nor a GPU or a store that is away: these are told with 200.
+    """
+    newest = board.latest_with_age()
+    if newest is None:
+        age_s = board.age_s()
+        answer: dict[str, Any] = {"status": "starting", "reason": "no interval has been closed yet"}
+        return (503, _silent(answer, age_s)) if is_silent(age_s, board.interval_ms) else (200, answer)
+    snapshot, age_s = newest
+    health = Counter(row["health"] for row in snapshot.gpus)
+    answer = {"status": "ok", "mode": snapshot.mode, "age_seconds": round(age_s, 1), "gpus": dict(health)}
+    if is_silent(age_s, snapshot.interval_ms):
+        return 503, _silent(answer, age_s)
+    if snapshot.mode == "released":
+        return 200, answer | {"status": "released"}
+    if health["driver_down"]:
+        return 200, answer | {"status": "driver_down", "reason": "the NVIDIA driver cannot be used"}
+    if not sum(health[state] for state in WATCHED) + health["asleep"]:
+        return 200, answer | {"status": "gpus_gone", "reason": f"none of {len(snapshot.gpus)} GPUs can be watched"}
+    return 200, answer
+
+
+def _silent(answer: dict[str, Any], age_s: float) -> dict[str, Any]:
+    return answer | {"status": "stale", "reason": f"no interval was closed for {age_s:.0f} s"}

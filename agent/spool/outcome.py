@@ -1,0 +1,27 @@
+"""How a publisher's run ended, whichever process it ran in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+EXIT_SPOOL = 3
+"""Where it could not use the spool: that says nothing of the store."""
+
+EXIT_DAMAGED = 4
+"""Where the spool's file is damaged."""
+
+EXIT_LATE = 5
+"""Where it did not come to an end in time."""
+
+EXIT_KILLED = 6
+"""Where something else ended it."""
+
+LONGEST_S = 600
+"""After so long a publisher hangs in the store; the next one goes on where it was."""
+
+
+class Outcome(NamedTuple):
+    """The exit code that a process of its own ends with, and what there is to say, line by line."""
+
+    exit_code: int
+    lines: tuple[str, ...] = ()

@@ -1,0 +1,228 @@
+"""An hour of the agent by the real clock, as it is deployed: rows of 10 s, publisher, compaction at the hour's end, probes.
+
+Every process of the agent is looked at twenty times a second, so that the moments of publishing are seen and not only the
+quiet between them; the Kubernetes probes of deploy/kubernetes run as often as there. Every minute what was seen so far is
+written to `benchmarks/hour.json`, so that a run that is cut short has told what it saw. BENCH_HOUR_S is its length.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from benchmarks.agent_cost import INTERVAL_S, WARM_S
+from benchmarks.agent_processes import AgentProcesses, Memory, memory, peak_rss_mib, pss_alone_mib
+from benchmarks.gpu_host import FLEET, GPUS, MIB, gpu_host
+from benchmarks.measure import Figure, machine
+from fallow import parquet, schema
+from tests.conftest import REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.gpu_host import GpuHost
+
+LENGTH_S = float(os.environ.get("BENCH_HOUR_S", "3600"))
+SERIES = Path(__file__).parent / "hour.json"
+_LOOK_EVERY_S = 0.05
+_EXACT_EVERY_S = 5.0  # reading every mapping of every process takes milliseconds
+_MINUTE_S = 60.0
+_DAEMON_SET = REPOSITORY / "deploy" / "kubernetes" / "daemonset.yaml"
+
+
+@dataclass
+class Minute:
+    """What one minute showed: CPU by the kernel's clocks, the most memory at one moment, and what was there at its end."""
+
+    began_s: float
+    ended: str = ""
+    length_s: float = 0.0
+    cpu_ms: float = 0.0
+    probe_cpu_ms: float = 0.0
+    rss_mib: float = 0.0
+    pss_mib: float = 0.0
+    pss_alone_mib: float = 0.0
+    quiet_rss_mib: float = 0.0
+    """The least, when nothing but supervisor and worker was there."""
+    descriptors: int = 0
+    spool_mib: float = 0.0
+    by_process: dict[str, Memory] = field(default_factory=dict)
+    """At the moment with the most memory."""
+
+
+@dataclass
+class Probes:
+    """The agent's health as the kubelet asks for it: a process of its own for each question."""
+
+    command: list[str]
+    every_s: float
+    environment: dict[str, str]
+    due_s: float = 0.0
+    cpu_ms: float = 0.0
+    failed: int = 0
+    asked: int = 0
+    _running: subprocess.Popen[bytes] | None = None
+
+    def go_on(self) -> dict[int, str]:
+        """Begins or ends a question; the process that asks, while there is one."""
+        if self._running is not None:
+            pid, status, used = os.wait4(self._running.pid, os.WNOHANG)
+            if pid:
+                self.cpu_ms += (used.ru_utime + used.ru_stime) * 1000
+                self._running.returncode = os.waitstatus_to_exitcode(status)
+                self.failed += self._running.returncode != 0
+                self._running = None
+        elif time.monotonic() >= self.due_s:
+            self.due_s = time.monotonic() + self.every_s
+            self.asked += 1
+            quiet = subprocess.DEVNULL
+            self._running = subprocess.Popen(
+                self.command, env=self.environment, cwd=REPOSITORY, stdout=quiet, stderr=quiet
+            )
+        return {} if self._running is None else {self._running.pid: "probe"}
+
+
+@dataclass
+class Hour:
+    """Everything that was seen, minute by minute."""
+
+    minutes: list[Minute] = field(default_factory=list)
+    peak_rss_mib: dict[str, float] = field(default_factory=dict)
+    """Of each kind of process the most by the kernel's own mark."""
+
+
+def measure() -> Iterator[Figure]:
+    """Runs the agent for LENGTH_S and reads its processes, its lake and its own account."""
+    with gpu_host() as host:
+        hour, probes = _run(host)
+        driver_mib = host.driver_resident_mib()
+        yield from _costs(hour, probes, driver_mib)
+        yield from _kept(host, hour)
+
+
+def _run(host: GpuHost) -> tuple[Hour, Probes]:
+    hour, probes = Hour(), _probes(host)
+    with host.agent(INTERVAL_S) as agent:
+        time.sleep(WARM_S)
+        processes = AgentProcesses(agent.pid)
+        end_s = time.monotonic() + LENGTH_S
+        while time.monotonic() < end_s - 1:
+            if agent.poll() is not None:
+                raise RuntimeError(f"the agent ended with exit code {agent.returncode}")
+            _add_minute(hour, processes, probes, host, min(end_s, time.monotonic() + _MINUTE_S))
+            _store(hour, probes)
+    return hour, probes
+
+
+def _add_minute(hour: Hour, processes: AgentProcesses, probes: Probes, host: GpuHost, until_s: float) -> None:
+    minute = Minute(time.monotonic())
+    cpu_ms, probe_ms, exact_s = processes.cpu_ms(), probes.cpu_ms, 0.0
+    while (now_s := time.monotonic()) < until_s:
+        pids = processes.pids()
+        everyone = pids | probes.go_on()
+        seen = memory(everyone)
+        total = sum(seen.values(), Memory())
+        if len(pids) == 2 and set(seen) == {"supervisor", "worker"}:
+            minute.quiet_rss_mib = min(minute.quiet_rss_mib or total.rss_mib, total.rss_mib)
+        if total.pss_mib > minute.pss_mib or now_s >= exact_s:
+            minute.pss_alone_mib = max(minute.pss_alone_mib, pss_alone_mib(everyone))
+            exact_s = now_s + _EXACT_EVERY_S
+        if total.pss_mib > minute.pss_mib:
+            minute.by_process = seen
+        minute.rss_mib, minute.pss_mib = max(minute.rss_mib, total.rss_mib), max(minute.pss_mib, total.pss_mib)
+        for role, peak_mib in peak_rss_mib(pids).items():
+            hour.peak_rss_mib[role] = max(hour.peak_rss_mib.get(role, 0.0), peak_mib)
+        time.sleep(_LOOK_EVERY_S)
+    minute.cpu_ms, minute.probe_cpu_ms = processes.cpu_ms() - cpu_ms, probes.cpu_ms - probe_ms
+    minute.length_s = time.monotonic() - minute.began_s
+    minute.descriptors = processes.descriptors()
+    minute.spool_mib = sum(path.stat().st_size for path in (host.folder / "spool").glob("spool.sqlite*")) / MIB
+    minute.ended = datetime.now(UTC).isoformat(timespec="seconds")
+    hour.minutes.append(minute)
+
+
+def _probes(host: GpuHost) -> Probes:
+    """The probes that repeat, as the DaemonSet has them."""
+    (container,) = yaml.safe_load(_DAEMON_SET.read_text(encoding="utf-8"))["spec"]["template"]["spec"]["containers"]
+    repeated = [container[name] for name in ("readinessProbe", "livenessProbe") if name in container]
+    _, *words = repeated[0]["exec"]["command"]
+    command = [sys.executable, "-m", "fallow", *words]
+    environment = host.environment | {"FALLOW_AGENT_SPOOL": str(host.folder / "spool")}
+    return Probes(command, 1 / sum(1 / each["periodSeconds"] for each in repeated), environment)
+
+
+def _store(hour: Hour, probes: Probes) -> None:
+    """Writes what was seen so far, whole or not at all."""
+    seen = {
+        "taken": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "machine": machine(),
+        "host": FLEET,
+        "interval_s": INTERVAL_S,
+        "probe": {"command": shlex.join(probes.command[1:]), "every_s": probes.every_s, "failed": probes.failed},
+        "peak_rss_mib": hour.peak_rss_mib,
+        "minutes": [asdict(minute) for minute in hour.minutes],
+    }
+    rounded = json.loads(json.dumps(seen), parse_float=lambda text: round(float(text), 2))
+    partial = SERIES.with_suffix(".partial")
+    partial.write_text(json.dumps(rounded, indent=1) + "\n", encoding="utf-8")
+    partial.replace(SERIES)
+
+
+def _costs(hour: Hour, probes: Probes, driver_mib: float) -> Iterator[Figure]:
+    minutes = hour.minutes
+    ticks = sum(each.length_s for each in minutes) / INTERVAL_S
+    how = f"{len(minutes)} minutes of the real clock, rows of {INTERVAL_S} s, {FLEET}"
+    own_ms, probe_ms = sum(each.cpu_ms for each in minutes), sum(each.probe_cpu_ms for each in minutes)
+    yield Figure("hour_cpu_per_tick", (own_ms + probe_ms) / ticks, "ms", f"every process, probes included, {how}")
+    yield Figure("hour_cpu_per_tick_agent", own_ms / ticks, "ms", "supervisor, worker and all that they start")
+    yield Figure(
+        "hour_cpu_per_tick_probes", probe_ms / ticks, "ms", f"{probes.asked} questions, one every {probes.every_s:g} s"
+    )
+    yield Figure("hour_probes_failed", probes.failed, "1", "of those")
+    yield Figure("hour_rss_most", max(each.rss_mib for each in minutes), "MiB", f"every process at one moment, {how}")
+    yield Figure("hour_pss_most", max(each.pss_mib for each in minutes), "MiB", "the same, shared pages counted once")
+    most = max(each.pss_alone_mib for each in minutes)
+    yield Figure("hour_pss_alone_most", most, "MiB", "as if nobody else on the machine ran the same Python")
+    yield Figure("hour_driver_rss", driver_mib, "MiB", "the test driver's scenario, within the figures above")
+    quiet = [each.quiet_rss_mib for each in minutes if each.quiet_rss_mib]
+    first, last = _ends(quiet)
+    yield Figure("hour_quiet_rss_first", first, "MiB", "supervisor and worker, median of the first tenth")
+    yield Figure("hour_quiet_rss_last", last, "MiB", "supervisor and worker, median of the last tenth")
+    first, last = _ends([each.descriptors for each in minutes])
+    yield Figure("hour_descriptors_first", first, "1", "every process, median of the first tenth")
+    yield Figure("hour_descriptors_last", last, "1", "every process, median of the last tenth")
+    yield Figure("hour_spool_most", max(each.spool_mib for each in minutes), "MiB", "SQLite file and its log")
+    for role, peak_mib in sorted(hour.peak_rss_mib.items()):
+        yield Figure(f"hour_peak_rss_{role}", peak_mib, "MiB", "the kernel's own mark of the most resident memory")
+
+
+def _kept(host: GpuHost, hour: Hour) -> Iterator[Figure]:
+    """What reached the lake: every interval once for each GPU, in how many files."""
+    lake = host.lake
+    columns = parquet.read(lake.files("gpu"), schema.GPU).select(["gpu", "time"]).to_pylist()
+    seen = Counter((row["gpu"], row["time"]) for row in columns)
+    times = sorted({time for _, time in seen})
+    due = GPUS * (1 + round((times[-1] - times[0]).total_seconds() / INTERVAL_S))
+    yield Figure("hour_rows_missing", due - len(seen), "1", f"of {due} intervals of {GPUS} GPUs from first to last")
+    yield Figure("hour_rows_doubled", len(columns) - len(seen), "1", "rows of one GPU and one interval")
+    own: list[dict[str, Any]] = parquet.read(lake.files("agent"), schema.AGENT).to_pylist()
+    yield Figure("hour_missed_intervals", sum(row["missed_intervals"] for row in own), "1", "by the agent's account")
+    files = sum(len(lake.files(table.name)) for table in schema.TABLES)
+    yield Figure("hour_files", files, "1", f"visible files of all tables after {len(hour.minutes)} minutes")
+
+
+def _ends(values: list[float]) -> tuple[float, float]:
+    tenth = max(1, len(values) // 10)
+    return statistics.median(values[:tenth]), statistics.median(values[-tenth:])
