@@ -86,7 +86,7 @@ def list_claims(store: Store, host: str) -> dict[str, Stored]:
 
 def read_claim(store: Store, host: str, install: str) -> HostClaim | None:
     """The claim of an installation; None where there is none, or where what is there is none. Raises LakeError."""
-    content = store.read(f"{claims_folder(host)}/{install}.json", _MOST_BYTES)
+    content = store.read_small(f"{claims_folder(host)}/{install}.json", _MOST_BYTES)
     return None if content is None else _parsed(host, install, content)
 
 
@@ -98,9 +98,17 @@ def read_claims(store: Store, host: str) -> Iterator[HostClaim]:
 
 
 def _parsed(host: str, install: str, content: bytes) -> HostClaim | None:
-    """Host and installation are those of the name: nobody may claim for another."""
+    """Host and installation are those of the claim's name: nobody may claim for another."""
     try:
         found = json.loads(content)
+    except ValueError:
+        return None
+    return claim_of(host, install, found)
+
+
+def claim_of(host: str, install: str, found: Any) -> HostClaim | None:
+    """The claim whose fields these are; None where they are none."""
+    try:
         state, period_s = found["state"], float(found["period_s"])
         started_ms, count = int(found["started_ms"]), int(found["count"])
     except (ValueError, KeyError, TypeError, OverflowError):

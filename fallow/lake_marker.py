@@ -37,7 +37,7 @@ class Marker:
 
 def read_marker(store: Store) -> Marker | None:
     """The marker; None where there is none. Raises LakeError where it cannot be read, DamagedMarkerError where it is none."""
-    content = store.read(MARKER_KEY, _MOST_BYTES)
+    content = store.read_small(MARKER_KEY, _MOST_BYTES)
     return None if content is None else _parsed(store, content)
 
 

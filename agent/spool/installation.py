@@ -1,4 +1,4 @@
-"""Which installation of the agent a spool belongs to: a random id, the machine and the host that it was begun on.
+"""Which installation of the agent a spool belongs to, and which run of it: what tells two agents of one host name apart.
 
 A spool that comes to another machine is a copy, or its disk was moved. Under the same host name its rows are kept, and those that
 the lake has by then are not published again. Under another name too it is a copy, as from an image of a disk that was made
@@ -8,7 +8,8 @@ of a running host: its rows are that host's, and the whole spool is set aside.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import os
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from agent.spool.spool import read_fact
@@ -17,43 +18,52 @@ from fallow.host_identity import HostIdentity, is_install_id, new_install_id
 if TYPE_CHECKING:
     from agent.spool.spool import Spool
 
-_FACT = "install"
+_INSTALLATION = "install"
+_RUN = "run"
 
 COPIED_UNTIL = "copied_until"
 """The fact that holds the number of the last row that was in a spool when it came to another machine."""
 
 
 @dataclass(frozen=True)
-class Settled:
-    """Who this agent is, and what had to be done for it ("": nothing)."""
+class AgentRun:
+    """One run of the agent: a random id, when it began, and the boot of the machine ("": unknown)."""
 
-    identity: HostIdentity
-    done: str = ""
+    id: str
+    started_ms: int
+    boot: str
 
 
-def settle_installation(spool: Spool, host: str, machine: str) -> Settled:
-    """The identity that the spool stands for here, noted in it; a new one where it came from another machine.
+def settle_installation(spool: Spool, host: str, machine: str) -> str:
+    """Sees to it that the spool has an identity, and that it is this machine's; returns what had to be done, or "".
 
     Raises SpoolError.
     """
-    known = read_fact(spool, _FACT, dict, {})
-    install, was_host, was_machine = (str(known.get(name) or "") for name in ("id", "host", "machine"))
+    known = read_fact(spool, _INSTALLATION, dict, {})
+    install, was_host, was_machine = (str(known.get(name) or "") for name in ("install", "host", "machine"))
     if not is_install_id(install):
-        return Settled(new_installation(spool, host, machine))
+        new_installation(spool, host, machine)
+        return ""
     if not (machine and was_machine and machine != was_machine):
-        identity = HostIdentity(host, install, machine or was_machine)
-        _note(spool, identity)
-        return Settled(identity)
-    if host != was_host:
-        place = spool.set_aside("copied")
-        done = (
-            f"the spool came from the host {was_host} and is now {place}: its rows are that host's, and that host's agent "
-            "publishes them"
-        )
-    else:
+        _note(spool, HostIdentity(host, install, machine or was_machine))
+        return ""
+    if host == was_host:
         spool.note(COPIED_UNTIL, str(spool.newest_seq()))
         done = "the spool came from another machine of this name: what the lake has of its rows is not published again"
-    return Settled(new_installation(spool, host, machine), done)
+    else:
+        done = (
+            f"the spool came from the host {was_host} and is now {spool.set_aside('copied')}: its rows are that host's, whose "
+            "own agent publishes them"
+        )
+    new_installation(spool, host, machine)
+    return done
+
+
+def identity_of(spool: Spool, host: str) -> HostIdentity:
+    """The identity that the spool stands for, under a host's name; made where it has none. Raises SpoolError."""
+    known = read_fact(spool, _INSTALLATION, dict, {})
+    install, machine = (str(known.get(name) or "") for name in ("install", "machine"))
+    return HostIdentity(host, install, machine) if is_install_id(install) else new_installation(spool, host, machine)
 
 
 def new_installation(spool: Spool, host: str, machine: str) -> HostIdentity:
@@ -63,7 +73,23 @@ def new_installation(spool: Spool, host: str, machine: str) -> HostIdentity:
     return identity
 
 
+def begin_run(spool: Spool, started_ms: int, boot: str) -> AgentRun:
+    """Notes that a run of the agent begins. Raises SpoolError."""
+    run = AgentRun(os.urandom(8).hex(), started_ms, boot)
+    spool.note(_RUN, json.dumps(asdict(run)))
+    return run
+
+
+def current_run(spool: Spool) -> AgentRun:
+    """The run that was begun last; one of its own where none was. Raises SpoolError."""
+    known = read_fact(spool, _RUN, dict, {})
+    try:
+        return AgentRun(str(known["id"]), int(known["started_ms"]), str(known["boot"]))
+    except (KeyError, TypeError, ValueError):
+        return begin_run(spool, 0, "")
+
+
 def _note(spool: Spool, identity: HostIdentity) -> None:
-    known = {"id": identity.install, "host": identity.host, "machine": identity.machine}
-    if read_fact(spool, _FACT, dict, {}) != known:
-        spool.note(_FACT, json.dumps(known))
+    known = asdict(identity)
+    if read_fact(spool, _INSTALLATION, dict, {}) != known:
+        spool.note(_INSTALLATION, json.dumps(known))

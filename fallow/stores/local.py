@@ -150,7 +150,7 @@ class LocalStore:
             raise LakeError(f"cannot open {self.root}/{key}: {error.strerror}", "check its permissions") from error
         return Stored(key, facts.st_size, str(facts.st_mtime_ns))
 
-    def read(self, key: str, most_bytes: int) -> bytes | None:
+    def read_small(self, key: str, most_bytes: int) -> bytes | None:
         path = f"{self.root}/{key}"
         try:
             content = read_regular(path, self.root, most_bytes)

@@ -64,7 +64,7 @@ class Store(Protocol):
         """The file under the key; None where there is none."""
         ...
 
-    def read(self, key: str, most_bytes: int) -> bytes | None:
+    def read_small(self, key: str, most_bytes: int) -> bytes | None:
         """The content of a small file; None where there is none. Raises LakeError, also where it is larger."""
         ...
 

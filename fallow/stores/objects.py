@@ -89,7 +89,7 @@ class ObjectStore:
                 return None
         return Stored(key, found["size"], found["e_tag"] or str(found["last_modified"]))
 
-    def read(self, key: str, most_bytes: int) -> bytes | None:
+    def read_small(self, key: str, most_bytes: int) -> bytes | None:
         with guarded("read", self.url(key)):
             try:
                 found = self._client.get(self._path(key))

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.spool.admission import Admission
-from agent.spool.installation import COPIED_UNTIL, settle_installation
+from agent.spool.installation import COPIED_UNTIL, begin_run, identity_of, settle_installation
+from agent.spool.outcome import NAME_CONFLICT
+from agent.spool.publisher import Publisher
 from agent.spool.spool import Spool
 from fallow.errors import HostNameTakenError, LakeError, NoLakeError
 from fallow.host_claims import read_claims
-from fallow.lake import Lake
 from fallow.lake_marker import MARKER_KEY
 from tests.lakes import LAKE_ID, made_lake
-from tests.publishing.rows import ticks
+from tests.publishing.rows import numbers, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from fallow.lake import Lake
 
 PERIOD_S = 300.0
 OTHER_ID = "11111111-2222-4333-8444-555555555555"
@@ -36,14 +39,19 @@ class Hands:
 
 @dataclass
 class Agent:
-    """What of an agent is asked whether it may publish."""
+    """What of an agent is asked whether it may publish: each time by a publisher of its own."""
 
-    admission: Admission
     spool: Spool
     lake: Lake
+    hands: Hands
+    lake_id: str = ""
+
+    @property
+    def admission(self) -> Admission:
+        return Admission(self.spool, self.lake, "h", PERIOD_S, lake_id=self.lake_id, now_s=lambda: self.hands.s)
 
     def check(self) -> None:
-        self.admission.check(self.spool, self.lake)
+        self.admission.check()
 
     @property
     def may(self) -> bool:
@@ -54,7 +62,9 @@ class Agent:
         return True
 
     def told(self) -> list[str]:
-        return [str(each["kind"]) for each in self.admission.take_incidents()]
+        """The kinds of all events so far."""
+        rows = (row for stretch in self.spool.stretches_until(2**62) for row in self.spool.rows_of(stretch))
+        return [str(row.body["kind"]) for row in rows if row.table == "event"]
 
 
 @pytest.fixture
@@ -70,9 +80,9 @@ def start(tmp_path: Path, lake: Lake, hands: Hands) -> Iterator[Callable[..., Ag
     def begin(name: str, *, machine: str = "", started_ms: int = 0, boot: str = "boot") -> Agent:
         spool = Spool(str(tmp_path / name))
         opened.append(spool)
-        identity = settle_installation(spool, "h", machine or name).identity
-        admission = Admission(identity, started_ms or len(opened), PERIOD_S, boot=boot, now_s=lambda: hands.s)
-        return Agent(admission, spool, lake)
+        settle_installation(spool, "h", machine or name)
+        begin_run(spool, started_ms or len(opened), boot)
+        return Agent(spool, lake, hands)
 
     yield begin
     for spool in opened:
@@ -82,24 +92,21 @@ def start(tmp_path: Path, lake: Lake, hands: Hands) -> Iterator[Callable[..., Ag
 def test_a_lake_is_adopted_once(start: Callable[..., Agent], lake: Lake) -> None:
     agent = start("a")
     agent.check()
-    [adopted] = agent.admission.take_incidents()
-    assert adopted["kind"] == "lake_adopted"
-    assert LAKE_ID in adopted["detail"]
+    assert agent.told() == ["lake_adopted"]
     agent.check()
-    assert agent.told() == []
     again = start("a")
     again.check()
-    assert again.told() == [], "the spool remembers it"
+    assert again.told() == ["lake_adopted"], "the spool remembers it"
     Path(lake.root, MARKER_KEY).write_text(json.dumps({"id": OTHER_ID}))
     with pytest.raises(NoLakeError) as other:
         again.check()
     assert f"the lake at {lake.root} has the id {OTHER_ID}" in str(other.value)
     assert LAKE_ID in str(other.value)
     assert f"set lake.id to {OTHER_ID}" in other.value.hint
-    again.admission.lake_id = OTHER_ID  # what the hint says
+    again.lake_id = OTHER_ID  # what the hint says
     again.check()
-    assert again.told() == ["lake_adopted"]
-    again.admission.lake_id = ""
+    assert again.told() == ["lake_adopted", "lake_adopted"]
+    again.lake_id = ""
     again.check()
 
 
@@ -110,7 +117,7 @@ def test_a_mount_that_is_away_is_no_lake(start: Callable[..., Agent], lake: Lake
     for empty in (False, True):
         if empty:
             Path(lake.root).mkdir()
-        for check in (agent.check, lambda: agent.admission.check_again(agent.spool, lake)):
+        for check in (agent.check, agent.admission.check_again):
             with pytest.raises(NoLakeError) as gone:
                 check()
             assert str(gone.value) == (
@@ -124,7 +131,7 @@ def test_a_mount_that_is_away_is_no_lake(start: Callable[..., Agent], lake: Lake
 
 def test_the_setting_pins_the_lake_from_the_first_time(start: Callable[..., Agent], lake: Lake) -> None:
     agent = start("a")
-    agent.admission.lake_id = OTHER_ID
+    agent.lake_id = OTHER_ID
     with pytest.raises(NoLakeError, match=f"lake.id is {OTHER_ID}"):
         agent.check()
     assert not Path(lake.root, "agents").exists()
@@ -144,17 +151,17 @@ def test_the_first_of_two_keeps_the_name_and_both_say_so(start: Callable[..., Ag
     assert "another agent publishes as h: the installation" in str(taken.value)
     assert first.admission.identity.install[:12] in str(taken.value)
     assert "set agent.host" in taken.value.hint
-    first.told()
     for _ in range(4):
         hands.s += PERIOD_S
         assert (first.may, second.may) == (True, False)
-    assert first.told() == ["host_name_taken"], "told once"
-    assert second.admission.identity.install[:12] in str(first.admission.conflict)
-    second.admission.leave(second.lake)
+    assert first.told() == ["lake_adopted", "host_name_taken"], "told once"
+    assert second.told() == ["lake_adopted", "host_name_taken"]
+    assert second.admission.identity.install[:12] in str(first.spool.noted(NAME_CONFLICT))
+    second.admission.leave()
     for _ in range(3):
         hands.s += PERIOD_S
         assert first.may
-    assert first.admission.conflict is None
+    assert first.spool.noted(NAME_CONFLICT) == ""
 
 
 def test_the_later_one_takes_over_where_the_first_falls_silent(start: Callable[..., Agent], hands: Hands) -> None:
@@ -173,7 +180,7 @@ def test_the_later_one_takes_over_where_the_first_falls_silent(start: Callable[.
 def test_a_clean_stop_gives_the_name_back_at_once(start: Callable[..., Agent]) -> None:
     first, second = start("a"), start("b")
     assert (first.may, second.may) == (True, False)
-    first.admission.leave(first.lake)
+    first.admission.leave()
     assert second.may
     assert not start("a").may
 
@@ -211,7 +218,7 @@ def test_of_two_that_want_the_name_at_once_the_earlier_gets_it(
     first, second = start("a"), start("b")
     put = type(first.lake.store).put
 
-    def put_and_let_the_other_ask(store: object, key: str, data: bytes, *rest: Callable[[], None]) -> None:
+    def put_and_let_the_other_ask(_store: object, key: str, data: bytes, *rest: Callable[[], None]) -> None:
         put(first.lake.store, key, data, *rest)  # type: ignore[arg-type]
         monkeypatch.undo()
         assert not second.may, "it sees the earlier one's wish"
@@ -228,7 +235,7 @@ def test_of_two_that_want_the_name_the_earlier_waits_until_the_later_has_yielded
     put = type(later.lake.store).put
     answers: list[bool] = []
 
-    def put_and_let_the_other_ask(store: object, key: str, data: bytes, *rest: Callable[[], None]) -> None:
+    def put_and_let_the_other_ask(_store: object, key: str, data: bytes, *rest: Callable[[], None]) -> None:
         put(later.lake.store, key, data, *rest)  # type: ignore[arg-type]
         monkeypatch.undo()
         answers.append(earlier.may)
@@ -245,11 +252,19 @@ def test_a_spool_of_another_machine_is_another_installation(tmp_path: Path, star
     first.spool.append({"gpu": ticks(0, 3)})
     first.check()
     shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    newest = first.spool.newest_seq()
     copy = start("copy", machine="m2")
     assert copy.admission.identity.install != first.admission.identity.install
-    assert copy.spool.noted(COPIED_UNTIL) == str(first.spool.newest_seq())
-    assert (first.may, copy.may) == (True, False)
-    assert copy.spool.count() == 3, "nothing is lost"
+    assert copy.spool.noted(COPIED_UNTIL) == str(newest)
+    copy.spool.append({"gpu": ticks(3, 2)})
+    Publisher(first.spool, first.lake, "h").publish()
+    with pytest.raises(HostNameTakenError):
+        Publisher(copy.spool, first.lake, "h").run()
+    first.admission.leave()
+    Publisher(copy.spool, first.lake, "h").run()
+    assert numbers(first.lake) == [0, 1, 2, 3, 4], "the copied rows are there once"
+    assert copy.spool.count() == 0
+    assert copy.spool.noted(COPIED_UNTIL) is None
 
 
 def test_an_image_of_another_host_leaves_its_rows_aside(tmp_path: Path) -> None:
@@ -257,11 +272,12 @@ def test_an_image_of_another_host_leaves_its_rows_aside(tmp_path: Path) -> None:
         settle_installation(spool, "golden", "m1")
         spool.append({"gpu": ticks(0, 3)})
     with closing(Spool(str(tmp_path / "golden"))) as spool:
-        settled = settle_installation(spool, "gn001", "m2")
-        assert "the spool came from the host golden and is now" in settled.done
+        done = settle_installation(spool, "gn001", "m2")
+        assert "the spool came from the host golden and is now" in done
         assert spool.count() == 0
-        assert settle_installation(spool, "gn001", "m2").done == ""
-        assert settle_installation(spool, "gn001", "m2").identity == settled.identity
+        identity = identity_of(spool, "gn001")
+        assert settle_installation(spool, "gn001", "m2") == ""
+        assert identity_of(spool, "gn001") == identity
     [aside] = (tmp_path / "golden").glob("spool.sqlite.copied-*")
     assert aside.stat().st_size
 
