@@ -192,6 +192,8 @@ def _publishing(now: AgentStatus, now_ms: int) -> str:
     text = f"last {last}, {waiting} rows wait{size}"
     if state.failing_since_ms is not None:
         text += f"; failing since {format_ms(state.failing_since_ms)}: {state.last_error or 'no reason given'}"
+    elif state.name_conflict is not None:
+        text += f"; {state.name_conflict}"
     return text
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fallow.clock import SECOND_MS, parse_duration_ms
 from fallow.errors import UsageError
 from fallow.lake import Lake
+from fallow.lake_marker import is_lake_id
 
 if TYPE_CHECKING:
     from fallow.config import Config
@@ -37,6 +38,9 @@ class AgentSettings:
     """How many GPUs the host should have; 0: as the inventory and the PCI bus say."""
     spool_max_bytes: int = 2_000_000_000
     keep_published_ms: int = 3_600_000
+    lake_id: str = ""
+    """The id that the lake must have; empty: that which it had first."""
+    machine_id: str = "/etc/machine-id"
     proc: str = "/proc"
     sys: str = "/sys"
     run_for_ms: int | None = None
@@ -62,6 +66,8 @@ class AgentSettings:
             expected_gpus=loaded.integer("agent.expected_gpus"),
             spool_max_bytes=_spool_max_bytes(loaded),
             keep_published_ms=loaded.integer("agent.keep_published"),
+            lake_id=_lake_id(loaded),
+            machine_id=loaded.text("agent.machine_id"),
             proc=_proc(loaded),
             sys=_sys(loaded),
             run_for_ms=None if run_for is None else parse_duration_ms(run_for),
@@ -91,6 +97,16 @@ def _spool_max_bytes(loaded: Config) -> int:
             "give 16MB or more",
         )
     return most
+
+
+def _lake_id(loaded: Config) -> str:
+    lake_id = loaded.text("lake.id")
+    if lake_id and not is_lake_id(lake_id):
+        raise UsageError(
+            f"'{lake_id[:40]}' (lake.id, {loaded.origins['lake.id']}) is not the id of a lake",
+            "give the id that `fallow lake init` shows",
+        )
+    return lake_id
 
 
 def _proc(loaded: Config) -> str:

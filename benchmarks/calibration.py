@@ -31,7 +31,7 @@ from analytics.workloads.context import open_context, week_before
 from analytics.workloads.surplus import PoolSurplus, demand
 from benchmarks.measure import between_marks
 from fallow.clock import DAY_MS, utc_day
-from fallow.lake import Lake
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -187,7 +187,7 @@ def main(arguments: list[str]) -> int:
                 fleet = SimulatedFleet(
                     gpus=GPUS, days=DAYS, seed=100 * seed + len(kind), interval_ms=600_000, until_ms=UNTIL_MS, kind=kind
                 )
-                write_fleet(Lake.at(folder), fleet)
+                write_fleet(made_lake(folder), fleet)
                 for weeks_back in WEEKS_BACK:
                     for each in judged(folder, weeks_back):
                         if isinstance(each, Interval):

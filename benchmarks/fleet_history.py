@@ -19,6 +19,7 @@ from benchmarks.fleet_steps import cost_of
 from benchmarks.measure import Figure
 from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -61,7 +62,7 @@ def _figures(
 def _write_newest_again(lake: Path) -> None:
     """Puts a file of the newest day into the place of itself, as a corrected one would be."""
     file = Lake.at(str(lake)).files("gpu")[-1]
-    Lake.at(str(lake)).put(file, Path(file.url).read_bytes())
+    made_lake(lake).put(file, Path(file.url).read_bytes())
 
 
 def _lakes(folder: Path) -> dict[int, Path]:
@@ -69,7 +70,7 @@ def _lakes(folder: Path) -> dict[int, Path]:
     if not short.exists():
         shutil.rmtree(folder, ignore_errors=True)
         write_fleet(
-            Lake.at(str(long)),
+            made_lake(long),
             SimulatedFleet(gpus=GPUS, days=LONG_DAYS, seed=1, interval_ms=300_000, until_ms=UNTIL_MS),
         )
         first = f"date={utc_day(UNTIL_MS - SHORT_DAYS * DAY_MS)}"

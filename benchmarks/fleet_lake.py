@@ -23,6 +23,7 @@ from fallow import schema
 from fallow.clock import DAY_MS, MINUTE_MS, utc_day
 from fallow.lake import Lake, LakeFile
 from fallow.parquet import encode
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,11 +67,11 @@ def simulated(fleet: SimulatedFleet, *, small_files: bool = False) -> Iterator[F
         if not said.exists():
             shutil.rmtree(root, ignore_errors=True)
             root.parent.mkdir(parents=True, exist_ok=True)
-            lake = Lake.at(str(root))
+            lake = made_lake(root)
             facts = _write(lake, fleet, small_files=small_files)
             said.write_text(json.dumps(facts), encoding="utf-8")
         forget_derived(root)
-        yield FleetLake(Lake.at(str(root)), fleet, **json.loads(said.read_text(encoding="utf-8")))
+        yield FleetLake(made_lake(root), fleet, **json.loads(said.read_text(encoding="utf-8")))
 
 
 def forget_derived(root: Path) -> None:

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from fallow.lake import Lake
 from tests.conftest import REPOSITORY, clean_environment
 from tests.fakes.nvml import library_folder, ms_ago, standard_fleet
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from fallow.lake import Lake
     from tests.fakes.nvml import Steps
 
 GPUS = 8
@@ -44,7 +45,7 @@ class GpuHost:
 
     @property
     def lake(self) -> Lake:
-        return Lake.at(str(self.folder / "lake"))
+        return made_lake(self.folder / "lake")
 
     @contextlib.contextmanager
     def running(self, *command: str) -> Iterator[subprocess.Popen[bytes]]:

@@ -20,7 +20,7 @@ from analytics.workloads.persistence import ANYBODY, idle_spells
 from analytics.workloads.process_lists import SERVER
 from benchmarks.labelled_trace import import_trace, trace_folder
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
-from fallow.lake import Lake
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -104,7 +104,7 @@ def simulated(gpus: int = GPUS, kinds: Iterable[str] = tuple(KINDS)) -> Iterator
         with tempfile.TemporaryDirectory() as folder:
             seed = SEED + len(kind)
             write_fleet(
-                Lake.at(folder),
+                made_lake(folder),
                 SimulatedFleet(gpus=gpus, days=DAYS, seed=seed, interval_ms=600_000, until_ms=UNTIL_MS, kind=kind),
             )
             stretches, kinds_of_work = _known(folder)

@@ -14,6 +14,7 @@ from fallow import parquet
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
 from fallow.lake import Lake, LakeFile
 from fallow.schema import CLAIM, DEVICE, GPU, HOST, PROCESS, SERVING, Table
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +51,7 @@ def hosts_of(fleet: Sequence[Recording]) -> list[str]:
 
 def write_lake(fleet: Sequence[Recording], names: Sequence[str], hosts: Sequence[str], folder: Path) -> None:
     """The lake of what an agent on each host would have seen of the first four weeks."""
-    lake = Lake.at(str(folder))
+    lake = made_lake(folder)
     by_host: dict[str, list[int]] = defaultdict(list)
     for number, host in enumerate(hosts):
         by_host[host].append(number)

@@ -13,7 +13,7 @@ from benchmarks import fleet_steps
 from benchmarks.fleet_lake import forget_derived
 from benchmarks.measure import Figure, timed
 from fallow.clock import DAY_MS
-from fallow.lake import Lake
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ FLEET = SimulatedFleet(gpus=64, days=7, seed=1, interval_ms=10_000, until_ms=UNT
 def measure() -> Iterator[Figure]:
     """64 simulated GPUs for a week at 10 s: 3.9 million rows."""
     with tempfile.TemporaryDirectory() as folder:
-        lake = Lake.at(str(Path(folder) / "lake"))
+        lake = made_lake(Path(folder) / "lake")
         read_columns = fleet_steps.read()
         summary = write_fleet(lake, FLEET)
         rows = summary.rows["gpu"]

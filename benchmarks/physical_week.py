@@ -23,6 +23,7 @@ from fallow import parquet
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, WEEK_MS, utc_day
 from fallow.lake import Lake, LakeFile
 from fallow.schema import DEVICE, GPU
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -132,7 +133,7 @@ def _held_ticks(busy: Mask) -> int:
 
 def look(loads: tuple[Load, ...], view: View, folder: Path) -> Seen:
     """What fallow says of a recording that was seen in one way."""
-    lake = Lake.at(str(folder))
+    lake = made_lake(folder)
     for number, load in enumerate(loads):
         _write(lake, f"GPU-{number}", load, view)
     _write_devices(lake, len(loads))

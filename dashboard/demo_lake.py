@@ -16,6 +16,7 @@ from fallow import __version__
 from fallow.clock import format_ms
 from fallow.errors import FallowError
 from fallow.lake import Lake
+from fallow.lake_init import init_lake
 from fallow.schema import TABLES
 
 _MADE_BY = "fallow demo"
@@ -74,6 +75,7 @@ class DemoFolder:
         if found is not None:
             self._clear(found)
         self._record_as(Record(wanted.fallow_version, wanted.fleet, wanted.hosts, complete=False))
+        init_lake(self.lake)
         with bar(f"simulating {fleet.gpus:,} GPUs over {fleet.days:,} days") as progress:
             write_fleet(self.lake, fleet, progress)
         self._write_tables(fleet, only_missing=False)

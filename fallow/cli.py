@@ -56,8 +56,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("allocations", "import and check who was given which GPU",
             "fallow allocations import slurm jobs.txt --lake /srv/lake", "analytics.commands.allocations", "analytics",
             former_name="claims"),
-    Command("lake", "check the files of the lake",
-            "fallow lake check --lake /srv/lake", "analytics.commands.lake", "analytics"),
+    Command("lake", "make a lake, and check its files",
+            "fallow lake init --lake /srv/lake", "fallow.lake_verbs.command"),
     Command("ledger", "account for every GPU-hour by state",
             "fallow ledger --lake /srv/lake --since 7d", "analytics.commands.ledger", "analytics"),
     Command("prices", "list what a GPU-hour costs, and where each price is from",
@@ -175,13 +175,20 @@ def load(command: Command) -> CommandModule:
     try:
         return cast("CommandModule", importlib.import_module(command.module))
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if not command.extra or missing in ("fallow", "agent", "analytics", "dashboard", ""):
+        if (told := missing_extra(error, command.name, command.extra)) is None:
             raise
-        raise MissingExtraError(
-            f"`fallow {command.name}` needs the package {missing}, which the base install leaves out",
-            f"install it with: pip install 'fallow[{command.extra}]'",
-        ) from error
+        raise told from error
+
+
+def missing_extra(error: ModuleNotFoundError, command: str, extra: str) -> MissingExtraError | None:
+    """What to say where a module of an extra is not installed; None where the error is of another kind."""
+    missing = (error.name or "").partition(".")[0]
+    if not extra or missing in ("fallow", "agent", "analytics", "dashboard", ""):
+        return None
+    return MissingExtraError(
+        f"`fallow {command}` needs the package {missing}, which the base install leaves out",
+        f"install it with: pip install 'fallow[{extra}]'",
+    )
 
 
 def _overview() -> str:

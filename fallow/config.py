@@ -112,6 +112,8 @@ class Setting:
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("lake", "path", _text, "", "location of the lake: a folder or an object store", "no default: it is never guessed"),
+    Setting("lake", "id", _text, "", "the id that the lake must have for the agent to publish into it; empty: that which it had first",
+            "the agent takes note of the id at its first publication"),
     Setting("agent", "spool", _text, "", "folder for rows that are not yet in the lake", "no default: it is never guessed"),
     Setting("agent", "host", _text, "", "name of this host in the lake; empty: the machine's own host name"),
     Setting("agent", "pool", _text, "", "the site's name for the group of hosts that this one belongs to"),
@@ -138,6 +140,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("agent", "keep_published", parse_duration_ms, "1h",
             "how long published rows stay in the spool, to be published again if the lake loses them",
             "a network file system may confirm what a crash of its server then loses"),
+    Setting("agent", "machine_id", _text, "/etc/machine-id",
+            "file with the machine's id, which is hashed and tells hosts of one name apart",
+            "in a container it may be elsewhere"),
     Setting("agent", "proc", _text, "/proc", "where the host's /proc is mounted", "in a container it may be elsewhere"),
     Setting("agent", "sys", _text, "/sys", "where the host's /sys is mounted", "in a container it may be elsewhere"),
     Setting("agent", "log_format", _one_of("text", "json"), "text", "form of the log lines on standard error"),

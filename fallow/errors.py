@@ -9,8 +9,12 @@ FallowError                 something went wrong that a person can act on (exit 
 │   ├── UnusableFileError   one file in the lake cannot be used; most readers leave it out and say so
 │   │   ├── BrokenFileError       it is not a whole Parquet file of its table
 │   │   │   ├── OversizedFileError    it is larger than any file of a lake
-│   │   │   └── IrregularFileError    it is a pipe, a device, a folder, or a link out of the lake
+│   │   │   ├── IrregularFileError    it is a pipe, a device, a folder, or a link out of the lake
+│   │   │   └── ForeignFileError      it says that it is of another host than its folder
 │   │   └── UnreadableFileError   this user may not read it, or its disk does not give it
+│   ├── DamagedMarkerError  the file that says which lake this is says nothing
+│   ├── NoLakeError         there is no marker of a lake, or that of another lake than expected
+│   ├── HostNameTakenError  another agent publishes under this host's name
 │   ├── VanishedFileError   a file of the lake was replaced by another while it was read
 │   └── SchemaVersionError  a file in the lake was written by a newer fallow
 ├── InputError              a file given to an importer cannot be used
@@ -83,10 +87,28 @@ class IrregularFileError(BrokenFileError):
     kind = "not_regular"
 
 
+class ForeignFileError(BrokenFileError):
+    """A file in the lake says that it is of another host than its folder."""
+
+    kind = "foreign_host"
+
+
 class UnreadableFileError(UnusableFileError):
     """A file in the lake may not be read by this user, or its disk fails; it may pass without the file being changed."""
 
     kind = "unreadable"
+
+
+class DamagedMarkerError(LakeError):
+    """The file that says which lake this is says nothing."""
+
+
+class NoLakeError(LakeError):
+    """There is no marker of a lake, or that of another lake than expected."""
+
+
+class HostNameTakenError(LakeError):
+    """Another agent publishes under this host's name."""
 
 
 class VanishedFileError(LakeError):

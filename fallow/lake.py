@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from fallow import schema
-from fallow.errors import EmptyLakeError, LakeError
+from fallow.errors import EmptyLakeError, LakeError, NoLakeError
+from fallow.lake_marker import MARKER_KEY
 from fallow.quarantine import FAULTS, LeftOut, Quarantine
 from fallow.stores import Store, Stored, open_store
 
@@ -68,6 +69,7 @@ class Lake:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.left_out = Quarantine()
+        self._had_marker: bool | None = None
 
     @classmethod
     def at(cls, location: str) -> Lake:
@@ -83,9 +85,21 @@ class Lake:
         if not self.store.exists():
             raise LakeError(
                 f"there is no lake at {self.root}",
-                "check the address, or fill one with `fallow agent run --lake ...` or `fallow import ... --lake ...`",
+                f"check the address and the mount, or make one with `fallow lake init --lake {self.root}`",
             )
+        self._check_mounted()
         return self
+
+    def _check_mounted(self) -> None:
+        """LakeError where a marker was seen and is gone: what is written now would fill the disk below a mount that is away."""
+        if not self.store.may_vanish:
+            return
+        has_marker = self.store.look(MARKER_KEY) is not None
+        if self._had_marker and not has_marker:
+            raise NoLakeError(
+                f"the lake at {self.root} has gone: its {MARKER_KEY} is no longer there", "mount it again"
+            )
+        self._had_marker = has_marker
 
     def files(
         self, table: str, *, hosts: Iterable[str] | None = None, dates: Iterable[str] | None = None
@@ -170,6 +184,7 @@ class Lake:
         """Publishes one file atomically and returns it with its address; the same name again replaces it."""
         if file.host == ALL_HOSTS and not schema.table(file.table).derived:
             raise LakeError(f"{file.table} rows of {file.date} name no host", "give --host")
+        self._check_mounted()
         self.store.put(file.key, data, self._before_put)
         return LakeFile(
             file.table, file.date, file.host, file.first_seq, file.last_seq, self.store.url(file.key), len(data)
@@ -177,6 +192,7 @@ class Lake:
 
     def _before_put(self) -> None:
         """Called right before a file gets its name; LakeError keeps it from that."""
+        self._check_mounted()
 
     def confirm(self, file: LakeFile, data: bytes) -> None:
         """Asks the store whether it holds the file that was put; LakeError where it does not."""

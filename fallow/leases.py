@@ -256,6 +256,7 @@ class _LeasedLake(SameLake):
         return written
 
     def _before_put(self) -> None:
+        super()._before_put()
         self._lease.require()
 
     def delete(self, file: LakeFile) -> None:

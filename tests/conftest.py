@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 from hypothesis import settings
 
-from fallow.lake import Lake
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from fallow.lake import Lake
 
 # how long an example takes says more about the machine than about the code; the same examples in every run, so that a
 # change is judged by what it changed: `make test-all` tries more of them, `make fuzz` looks for new ones
@@ -63,8 +65,8 @@ def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProce
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """A lake that does not exist yet."""
-    return Lake.at(str(tmp_path / "lake"))
+    """An empty lake."""
+    return made_lake(tmp_path / "lake")
 
 
 @pytest.fixture

@@ -225,5 +225,8 @@ FAILING = Family("fallow_publish_failing", "0 or 1", "Whether the newest try to 
 FAILING_SINCE = Family(
     "fallow_publish_failing_since_timestamp_seconds", "s", "First of the failures in a row", "publisher", _MS
 )
+NAME_CONFLICT = Family(
+    "fallow_publish_host_name_conflict", "0 or 1", "Whether another agent of this host's name is there", "publisher"
+)
 SPOOL_ROWS = Family("fallow_spool_rows", "1", "Rows waiting to be published", "agent.spool_rows")
 SPOOL_BYTES = Family("fallow_spool_bytes", "bytes", "Size of the spool on disk", "agent.spool_bytes")

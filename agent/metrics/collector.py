@@ -176,6 +176,7 @@ def _publishing(samples: Samples, snapshot: Snapshot) -> None:
     samples.add(catalogue.FAILING, state.failing_since_ms is not None)
     if state.failing_since_ms is not None:
         samples.add(catalogue.FAILING_SINCE, state.failing_since_ms / 1000)
+    samples.add(catalogue.NAME_CONFLICT, state.name_conflict is not None)
     samples.add(catalogue.SPOOL_ROWS, state.waiting_rows)
     samples.add(catalogue.SPOOL_BYTES, state.spool_bytes)
 

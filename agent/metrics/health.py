@@ -6,9 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from agent.snapshot import WATCHED, is_silent
+from fallow.clock import format_ms
 
 if TYPE_CHECKING:
-    from agent.snapshot import SnapshotBoard
+    from agent.snapshot import PublishingStatus, SnapshotBoard
 
 
 def judge(board: SnapshotBoard) -> tuple[int, dict[str, Any]]:
@@ -24,6 +25,8 @@ def judge(board: SnapshotBoard) -> tuple[int, dict[str, Any]]:
     snapshot, age_s = newest
     health = Counter(row["health"] for row in snapshot.gpus)
     answer = {"status": "ok", "mode": snapshot.mode, "age_seconds": round(age_s, 1), "gpus": dict(health)}
+    if (publishing := _publishing(snapshot.publishing)) is not None:
+        answer["publishing"] = publishing
     if is_silent(age_s, snapshot.interval_ms):
         return 503, _silent(answer, age_s)
     if snapshot.mode == "released":
@@ -33,6 +36,15 @@ def judge(board: SnapshotBoard) -> tuple[int, dict[str, Any]]:
     if not sum(health[state] for state in WATCHED) + health["asleep"]:
         return 200, answer | {"status": "gpus_gone", "reason": f"none of {len(snapshot.gpus)} GPUs can be watched"}
     return 200, answer
+
+
+def _publishing(state: PublishingStatus) -> str | None:
+    """What is wrong between the spool and the lake; without addresses and names, for everybody may ask."""
+    if state.failing_since_ms is not None:
+        return f"rows wait in the spool since {format_ms(state.failing_since_ms)}: `fallow agent status` says why"
+    if state.name_conflict is not None:
+        return "another agent has this host's name: `fallow agent status` says which"
+    return None
 
 
 def _silent(answer: dict[str, Any], age_s: float) -> dict[str, Any]:

@@ -10,11 +10,17 @@ EXIT_SPOOL = 3
 EXIT_DAMAGED = 4
 """Where the spool's file is damaged."""
 
+EXIT_NAME_TAKEN = 7
+"""Where another agent publishes under this host's name: that says nothing of the store."""
+
 EXIT_LATE = 5
 """Where it did not come to an end in time."""
 
 EXIT_KILLED = 6
 """Where something else ended it."""
+
+NAME_CONFLICT = "name_conflict"
+"""The fact of the spool that says which other agent of this host's name there is; empty: none."""
 
 LONGEST_S = 600
 """After so long a publisher hangs in the store; the next one goes on where it was."""

@@ -11,16 +11,19 @@ import contextlib
 import signal
 import sys
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from agent.spool.admission import Admission
 from agent.spool.arrow_rows import arrow_rows
-from agent.spool.outcome import EXIT_DAMAGED, EXIT_SPOOL, LONGEST_S, Outcome
+from agent.spool.copied_rows import drop_published_copies
+from agent.spool.outcome import EXIT_DAMAGED, EXIT_NAME_TAKEN, EXIT_SPOOL, LONGEST_S, Outcome
+from agent.spool.publisher_arguments import PublisherArguments
 from agent.spool.spool import PublishedFile, Spool, Stretch
 from agent.spool.spool_file import is_damaged
 from fallow import parquet_writer
-from fallow.clock import HOUR_MS, Clock, SystemClock
-from fallow.errors import FallowError, LakeError, SpoolError
+from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS, Clock, SystemClock
+from fallow.errors import FallowError, HostNameTakenError, LakeError, SpoolError
 from fallow.lake import Lake, LakeFile
 from fallow.schema import table
 
@@ -49,6 +52,10 @@ class Publisher:
     lake: Lake
     host: str
     keep_ms: int = HOUR_MS
+    every_ms: int = 5 * MINUTE_MS
+    """How often publishers run."""
+    lake_id: str = ""
+    """The id that the lake must have; empty: that which it had first."""
     clock: Clock = field(default_factory=SystemClock)
     in_agent: bool = False
     """Whether this is the agent's own process: it notes that, and leaves what takes much memory to another."""
@@ -56,12 +63,31 @@ class Publisher:
     """Asked before each step that others see."""
     misfits: Counter[str] = field(default_factory=Counter)
     """Values per column that did not fit and became null."""
+    admission: Admission = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.admission = Admission(
+            self.spool, self.lake, self.host, self.every_ms / SECOND_MS, lake_id=self.lake_id, clock=self.clock
+        )
+
+    @classmethod
+    def of(
+        cls, arguments: PublisherArguments, spool: Spool, *, in_agent: bool, is_wanted: Callable[[], bool]
+    ) -> Publisher:
+        """Raises SpoolError."""
+        lake = Lake.at(arguments.lake)
+        return cls(
+            spool, lake, arguments.host, arguments.keep_ms, arguments.every_ms, arguments.lake_id, in_agent=in_agent,
+            is_wanted=is_wanted,
+        )  # fmt: skip
 
     def run(self) -> int:
         """Publishes what waits, restores what the lake lost, forgets what is old; returns how many rows were published.
 
-        Raises LakeError and SpoolError.
+        Raises LakeError, HostNameTakenError among them, and SpoolError.
         """
+        self.admission.check()
+        drop_published_copies(self.spool, self.lake, self.host)
         count = self.publish()
         self.repair()
         self.forget()
@@ -83,6 +109,7 @@ class Publisher:
         """Raises LakeError where rows must not be put, nor be noted as published."""
         if not self.is_wanted():
             raise LeftError("the publisher was left")
+        self.admission.check_again()
 
     def _put(self, stretch: Stretch, batch: int) -> PublishedFile:
         data, _ = self.file_data(stretch, self.host)
@@ -112,7 +139,7 @@ class Publisher:
 
     def _metadata(self, host: str) -> dict[str, str]:
         """What every file says of its writer."""
-        return {"host": host}
+        return {"host": host} | replace(self.admission.identity, host=host).metadata()
 
     def _store(self, file: LakeFile, data: bytes) -> None:
         self.lake.put(file, data)
@@ -172,28 +199,26 @@ def _file(stretch: Stretch, host: str) -> LakeFile:
 
 
 def outcome_of(
-    folder: str,
-    location: str,
-    host: str,
-    keep_ms: int,
-    *,
-    in_agent: bool = False,
-    is_wanted: Callable[[], bool] = _wanted,
+    arguments: PublisherArguments, *, in_agent: bool = False, is_wanted: Callable[[], bool] = _wanted
 ) -> Outcome:
-    """One run of the publisher over a spool of its own; raises nothing."""
+    """One run of the publisher over a spool of its own; the last one gives the host's name back. Raises nothing."""
     try:
-        spool = Spool(folder)
+        spool = Spool(arguments.spool)
         try:
-            publisher = Publisher(spool, Lake.at(location), host, keep_ms, in_agent=in_agent, is_wanted=is_wanted)
+            publisher = Publisher.of(arguments, spool, in_agent=in_agent, is_wanted=is_wanted)
             try:
                 publisher.run()
             finally:
                 with contextlib.suppress(SpoolError):
                     spool.forget_in_agent()
+                    if arguments.is_last:
+                        publisher.admission.leave()
         finally:
             spool.close()
     except SpoolError as error:
         return Outcome(EXIT_DAMAGED if is_damaged(error) else EXIT_SPOOL, (str(error),))
+    except HostNameTakenError as error:
+        return Outcome(EXIT_NAME_TAKEN, (str(error),))
     except FallowError as error:
         return Outcome(error.exit_code, (str(error),))
     except BaseException as error:  # noqa: BLE001  # a panic of arro3 is no Exception; told as one line and tried again
@@ -201,14 +226,13 @@ def outcome_of(
     said = (
         f"{lost} values of {column} do not fit the column and are null" for column, lost in publisher.misfits.items()
     )
-    return Outcome(0, tuple(said))
+    return Outcome(0, (*publisher.admission.said, *said))
 
 
 def main() -> int:
-    """`python -m agent.spool.publisher SPOOL LAKE HOST [KEEP_MS]`; what there is to say goes to stderr, line by line."""
-    folder, location, host, *keep = sys.argv[1:]
+    """`python -m agent.spool.publisher ARGUMENTS`, as `PublisherArguments` has them; what there is to say goes to stderr, line by line."""
     signal.alarm(LONGEST_S)
-    outcome = outcome_of(folder, location, host, int(keep[0]) if keep else HOUR_MS)
+    outcome = outcome_of(PublisherArguments.from_texts(sys.argv[1:]))
     for line in outcome.lines:
         print(line, file=sys.stderr)
     return outcome.exit_code

@@ -13,7 +13,7 @@ from agent.own_memory import trim_memory
 from agent.spool.outcome import EXIT_KILLED, EXIT_LATE, Outcome
 
 if TYPE_CHECKING:
-    from typing import Any
+    from agent.spool.publisher_arguments import PublisherArguments
 
 _ENDED_S = 0.5
 _LEFT_S = 0.2
@@ -35,20 +35,18 @@ class PublisherRun(Protocol):
 class ThreadRun:
     """In a daemon thread, for a lake in a folder: one that hangs in a mount holds up nothing, the agent's end included."""
 
-    def __init__(self, folder: str, lake: str, host: str, keep_ms: int) -> None:
+    def __init__(self, arguments: PublisherArguments) -> None:
         """Raises RuntimeError where no thread can be started."""
-        self.lake = lake
+        self.lake = arguments.lake
         self._outcome: Outcome | None = None
         self._is_wanted = True
-        self._thread = threading.Thread(
-            target=self._run, args=(folder, lake, host, keep_ms), name="publisher", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, args=(arguments,), name="publisher", daemon=True)
         self._thread.start()
 
-    def _run(self, *arguments: Any) -> None:
+    def _run(self, arguments: PublisherArguments) -> None:
         from agent.spool.publisher import outcome_of  # arro3, which nothing else needs
 
-        self._outcome = outcome_of(*arguments, in_agent=True, is_wanted=lambda: self._is_wanted)
+        self._outcome = outcome_of(arguments, in_agent=True, is_wanted=lambda: self._is_wanted)
         trim_memory()
 
     def is_over(self) -> bool:
@@ -68,10 +66,10 @@ class ThreadRun:
 class ProcessRun:
     """As `python -m agent.spool.publisher`, for an object store, and where a thread might end the agent."""
 
-    def __init__(self, *arguments: object) -> None:
+    def __init__(self, arguments: PublisherArguments) -> None:
         """Raises OSError where no process can be started."""
         self._process = subprocess.Popen(
-            module_command("agent.spool.publisher", *map(str, arguments)),
+            module_command("agent.spool.publisher", *arguments.as_texts()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -10,7 +10,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent.snapshot import PublishingStatus
-from agent.spool.outcome import EXIT_DAMAGED, EXIT_KILLED, EXIT_LATE, EXIT_SPOOL, LONGEST_S
+from agent.spool.outcome import (
+    EXIT_DAMAGED,
+    EXIT_KILLED,
+    EXIT_LATE,
+    EXIT_NAME_TAKEN,
+    EXIT_SPOOL,
+    LONGEST_S,
+    NAME_CONFLICT,
+)
+from agent.spool.publisher_arguments import PublisherArguments
 from agent.spool.publisher_runs import ProcessRun, ThreadRun
 from fallow.clock import MINUTE_MS, SECOND_MS, Clock, SystemClock, floor_ms, format_duration
 from fallow.errors import SpoolError
@@ -29,6 +38,9 @@ FINISH_S = 3.0
 
 _JITTER = 0.2  # of a pause, either way: ten thousand hosts must not come back to a store at the same moment
 _PATIENCE_S = LONGEST_S + 10.0  # a process ends by itself before
+
+_NOT_THE_STORE = (EXIT_SPOOL, EXIT_DAMAGED, EXIT_KILLED, EXIT_NAME_TAKEN)
+"""Exit codes that say nothing of the store; of a name that is taken the publisher spools an event of its own."""
 
 log = logging.getLogger("fallow.agent")
 
@@ -58,7 +70,7 @@ class Publishing:
 
     def configure(self, settings: AgentSettings) -> None:
         """Goes on with other settings; a publisher that runs finishes under the old ones, and the next starts at once."""
-        if settings.lake != self._settings.lake:
+        if (settings.lake, settings.lake_id) != (self._settings.lake, self._settings.lake_id):
             self._failures = 0
         self._settings = settings
         self._next_s = 0.0
@@ -95,7 +107,8 @@ class Publishing:
         deadline_s = time.monotonic() + within_s
         self._wait(deadline_s)
         self._look()
-        if self.status.waiting_rows and time.monotonic() < deadline_s and not self._hangs() and self._start():
+        # also where no rows wait: the last publisher gives the host's name back
+        if time.monotonic() < deadline_s and not self._hangs() and self._start(is_last=True):
             self._wait(deadline_s)
             self._look()
         if self.status.waiting_rows:
@@ -109,11 +122,14 @@ class Publishing:
             waiting = self._spool.count()
         self.status = replace(self.status, waiting_rows=waiting, spool_bytes=self._spool.size_bytes())
 
-    def _start(self) -> bool:
+    def _start(self, *, is_last: bool = False) -> bool:
         settings = self._settings
-        arguments = str(self._spool.folder), settings.lake, settings.host, settings.keep_published_ms
+        arguments = PublisherArguments(
+            str(self._spool.folder), settings.lake, settings.host, settings.keep_published_ms, settings.publish_every_ms,
+            settings.lake_id, is_last=is_last,
+        )  # fmt: skip
         try:
-            self._running = ProcessRun(*arguments) if self._needs_process() else ThreadRun(*arguments)
+            self._running = ProcessRun(arguments) if self._needs_process() else ThreadRun(arguments)
         except (OSError, RuntimeError) as error:  # no memory, or no more processes or threads, just now
             self._failed(f"no publisher can be started: {getattr(error, 'strerror', None) or error}", is_store=False)
             return False
@@ -144,6 +160,8 @@ class Publishing:
         if running is None:
             return
         outcome = running.end()
+        with contextlib.suppress(SpoolError):
+            self.status = replace(self.status, name_conflict=self._spool.noted(NAME_CONFLICT) or None)
         if isinstance(running, ThreadRun) and not running.is_over():
             self._left = running
         if outcome.exit_code == 0:
@@ -155,7 +173,7 @@ class Publishing:
         reason = outcome.lines[-1] if outcome.lines else f"the publisher ended with exit code {outcome.exit_code}"
         if outcome.exit_code == EXIT_LATE:
             reason = "the store does not take the rows in time"
-        self._failed(reason, is_store=outcome.exit_code not in (EXIT_SPOOL, EXIT_DAMAGED, EXIT_KILLED))
+        self._failed(reason, is_store=outcome.exit_code not in _NOT_THE_STORE)
         if outcome.exit_code == EXIT_DAMAGED:
             self._replace_spool()
 

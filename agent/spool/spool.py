@@ -133,6 +133,11 @@ class Spool(SpoolFile):
             last = found.fetchone()[0]
         return None if last is None else int(last)
 
+    def newest_seq(self) -> int:
+        """The number of the newest row that the spool ever took; 0 where it never took one."""
+        with self._guarded("read"):
+            return int(self._db.execute("SELECT coalesce(max(seq), 0) FROM row").fetchone()[0])
+
     def _published_until(self) -> int:
         return int(self._db.execute("SELECT coalesce(max(batch), 0) FROM stretch").fetchone()[0])
 
@@ -208,6 +213,15 @@ class Spool(SpoolFile):
             for number, table, time_ms, body in found:
                 yield SpooledRow(number, table, time_ms, json.loads(body))
 
+    def drop(self, stretch: Stretch, first_seq: int, last_seq: int) -> None:
+        """Removes its rows between two numbers, which do not wait any more."""
+        with self._writing():
+            gone = self._db.execute(
+                "DELETE FROM row WHERE seq >= ? AND seq <= ? AND name = ? AND time_ms >= ? AND time_ms < ?",
+                (first_seq, last_seq, stretch.table, stretch.day_ms, stretch.day_ms + DAY_MS),
+            )
+            self._add_waiting(-gone.rowcount)
+
     def oldest_batch(self) -> int | None:
         """The oldest batch whose rows are still here although they are published; None where there is none."""
         with self._guarded("read"):
@@ -242,6 +256,10 @@ class Spool(SpoolFile):
     def note(self, key: str, value: str) -> None:
         with self._writing():
             self._db.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (key, value))
+
+    def forget_fact(self, key: str) -> None:
+        with self._writing():
+            self._db.execute("DELETE FROM fact WHERE key = ?", (key,))
 
     def noted(self, key: str) -> str | None:
         with self._guarded("read"):

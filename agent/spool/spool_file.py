@@ -229,12 +229,24 @@ class SpoolFile:
         self._db = self._open()
         return done
 
-    def _move_aside(self) -> str:
-        aside = f"{self._file}.damaged-{time.time_ns() // 1_000_000}"
+    def set_aside(self, why: str) -> str:
+        """Keeps the file as `spool.sqlite.<why>-<time>`, begins a new one and returns the old one's place; raises SpoolError."""
+        self._db.close()
+        aside = self._rename(why)
+        self._db = self._open()
+        self._skip_to_now()
+        return aside
+
+    def _rename(self, why: str) -> str:
+        aside = f"{self._file}.{why}-{time.time_ns() // 1_000_000}"
         with self._guarded("move"):
             for suffix in ("-wal", "-shm", ""):  # the log is of no use without its file, nor under another name
                 with contextlib.suppress(FileNotFoundError):
                     Path(f"{self._file}{suffix}").rename(f"{aside}{suffix}")
+        return aside
+
+    def _move_aside(self) -> str:
+        aside = self._rename("damaged")
         return f"the spool was damaged and is now {aside}; rows in it that were not published are missing from the lake"
 
     @contextlib.contextmanager

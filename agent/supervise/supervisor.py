@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from agent.nvml.installation import NvidiaDevices
 from agent.own_memory import settle_memory
 from agent.snapshot import SnapshotBoard
+from agent.spool.installation import begin_run, settle_installation
 from agent.spool.publishing import FINISH_S
 from agent.spool.spool import read_fact
 from agent.supervise.control import ControlServer
@@ -30,6 +31,7 @@ from agent.supervise.workers import StoppedError
 from fallow import __version__
 from fallow.clock import Clock, SystemClock, floor_ms, format_ms
 from fallow.errors import FallowError
+from fallow.host_identity import machine_hash
 
 if TYPE_CHECKING:
     from agent.settings import AgentSettings
@@ -67,6 +69,8 @@ class Supervisor:
         self._clock = clock or SystemClock()
         loaded, self._settings = load()
         self._boot_id = boot_id(self._settings.proc)
+        self._copied = settle_installation(spool, self._settings.host, machine_hash(self._settings.machine_id))
+        begin_run(spool, self._clock.now_ms(), self._boot_id)
         self._bell = Bell()
         self._stopping = self._reloading = False
         self._stopped_s = 0.0
@@ -181,6 +185,8 @@ class Supervisor:
             last_ms = read_fact(self._spool, "last_row_ms", int, None)
             until = "before its first row" if last_ms is None else f"after its row of {format_ms(last_ms)}"
             self._recorder.note("agent_killed", f"the previous agent ended without notice {until}")
+        if self._copied:
+            self._recorder.note("spool_copied", self._copied)
 
     def _begin(self) -> None:
         settings, watched = self._settings, len(self._fleet.known.uuids)

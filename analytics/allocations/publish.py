@@ -9,6 +9,7 @@ from analytics.allocations.time_zone_shift import find_shifted, moved_rows
 from analytics.allocations.write import write
 from analytics.importers.publish import Published
 from fallow.lake import Lake
+from fallow.lake_init import opened_for_writing
 from fallow.leases import leased
 
 
@@ -18,6 +19,7 @@ def publish_allocations(lake: Lake, read: ReadAllocations, *, replace: bool) -> 
     Raises InputError where the lake has the allocations in another time zone and `replace` is not asked for, and LakeError: what
     is there then is whole, and the same import completes it.
     """
+    opened_for_writing(lake)
     with leased(lake, "allocations", "the import of allocations") as mine:
         shifted = find_shifted(mine, read, replace=replace)
         if shifted.pairs.height:

@@ -32,6 +32,7 @@ class FolderChannel:
         """Writes each document as `<week>/<name>`, completely or not at all."""
         try:
             store = open_store(self._target.address)
+            store.make()
             for part in message.attachments:
                 key = f"{safe(message.week)}/{safe(part.name)}"
                 store.put(key, part.data)

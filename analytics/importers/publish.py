@@ -23,6 +23,7 @@ from analytics.importers.values import conform
 from fallow import parquet
 from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake, LakeFile, visible
+from fallow.lake_init import opened_for_writing
 from fallow.leases import leased
 from fallow.schema import DEVICE, GPU, PROCESS, Table
 
@@ -57,6 +58,7 @@ class Published:
 
 def publish(lake: Lake, imported: Imported) -> tuple[Published, ...]:
     """Merges the rows into the lake. Raises LakeError; what is there then is whole, and the same import completes it."""
+    opened_for_writing(lake)
     with leased(lake, f"import-{imported.host}", f"the import of {imported.host}") as mine:
         return _publish_tables(mine, imported)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from fallow.errors import LakeError
 from fallow.os_user import effective_user
-from fallow.stores.model import NOT_PERMITTED, Stored, not_kept
-from fallow.stores.regular_files import NotRegularError, inside, kind_of, may_read, open_regular
+from fallow.stores.model import NOT_PERMITTED, Stored, not_kept, too_large
+from fallow.stores.regular_files import NotRegularError, inside, kind_of, may_read, open_regular, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,8 +26,19 @@ _DEEPEST = 6
 class LocalStore:
     """A folder on a local or network file system."""
 
+    may_vanish = True
+
     def __init__(self, root: str) -> None:
         self.root = str(Path(root.removeprefix("file://")).expanduser().absolute())
+
+    def make(self) -> None:
+        try:
+            _make_folder(Path(self.root), 0o777)
+        except OSError as error:
+            raise LakeError(
+                f"cannot make the folder {self.root}: {error.strerror}",
+                "check the path, or make the folder for this user: `install -d -o USER`",
+            ) from error
 
     def exists(self) -> bool:
         try:
@@ -139,6 +150,28 @@ class LocalStore:
             raise LakeError(f"cannot open {self.root}/{key}: {error.strerror}", "check its permissions") from error
         return Stored(key, facts.st_size, str(facts.st_mtime_ns))
 
+    def read_small(self, key: str, most_bytes: int) -> bytes | None:
+        path = f"{self.root}/{key}"
+        try:
+            content = read_regular(path, self.root, most_bytes)
+        except NotRegularError as error:
+            raise LakeError(f"{path} is no regular file: {error}", "move it out of the lake") from error
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise LakeError(
+                f"the user {effective_user()} cannot read {path}: {error.strerror}",
+                "give that user permission to read it and its folders",
+            ) from error
+        if content is None:
+            raise too_large(path, most_bytes)
+        return content
+
+    def share(self, key: str) -> None:
+        path = Path(self.root, key)
+        with contextlib.suppress(OSError):  # another user's file is theirs to share
+            path.chmod(self._folder_mode() & 0o644)
+
     def put(self, key: str, data: bytes, before: Callable[[], None] = lambda: None) -> None:
         """Writes a hidden file beside the target, makes it durable and gives it its name in one step."""
         target = Path(self.root, key)
@@ -150,7 +183,7 @@ class LocalStore:
         partial = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
         try:
             folder_mode = self._folder_mode()
-            _make_folder(target.parent, folder_mode)
+            self._make_below_root(target.parent, folder_mode)
             # 0o666: what the folders grant, less the right to enter them
             descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, folder_mode & 0o666)
             with os.fdopen(descriptor, "wb") as file:
@@ -165,12 +198,29 @@ class LocalStore:
                 partial.unlink()
             if isinstance(error, LakeError):
                 raise
+            if not self.exists():
+                raise self._gone() from error
             raise LakeError(
                 f"cannot write {target}: {error.strerror}",
                 "move it out of the lake"
                 if isinstance(error, IsADirectoryError)
                 else "check that the lake is a folder with space that this user may write",
             ) from error
+
+    def _make_below_root(self, folder: Path, mode: int) -> None:
+        """Makes a folder of the lake, and those between: the root is never made here, for it may be a mount that is away."""
+        if folder.is_dir():
+            return
+        if folder == Path(self.root):
+            raise self._gone()
+        self._make_below_root(folder.parent, mode)
+        folder.mkdir(mode, exist_ok=True)
+        _sync_folder(folder.parent)
+
+    def _gone(self) -> LakeError:
+        return LakeError(
+            f"there is no folder {self.root}", f"mount it, or make a lake with `fallow lake init --lake {self.root}`"
+        )
 
     def _folder_mode(self) -> int:
         """What new folders may grant at most, before the umask: nothing to a group or to others that the root shuts out."""

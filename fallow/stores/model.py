@@ -38,6 +38,12 @@ class Store(Protocol):
     """A place for files. Writers never share a key and need no rename and no condition."""
 
     root: str
+    may_vanish: bool
+    """Whether the place can go away and leave an empty one behind, as a folder does whose disk is not mounted."""
+
+    def make(self) -> None:
+        """Makes the root where that is fallow's to make; nothing else does. LakeError where it cannot be made."""
+        ...
 
     def exists(self) -> bool:
         """Whether the root is there; in an object store, whether anything lies below it."""
@@ -58,8 +64,18 @@ class Store(Protocol):
         """The file under the key; None where there is none."""
         ...
 
+    def read_small(self, key: str, most_bytes: int) -> bytes | None:
+        """The content of a small file; None where there is none. Raises LakeError, also where it is larger."""
+        ...
+
+    def share(self, key: str) -> None:
+        """Lets everybody read the file who may enter the store, whatever the umask says."""
+        ...
+
     def put(self, key: str, data: bytes, before: Callable[[], None] = lambda: None) -> None:
-        """Stores the bytes under the key: all of them or nothing, durable when this returns. Raises LakeError.
+        """Stores the bytes under the key: all of them or nothing, durable when this returns. Never makes the root.
+
+        Raises LakeError.
 
         `before` is called as late as the store allows, before the key stands for these bytes; a LakeError of it stops that.
         """
@@ -76,6 +92,11 @@ class Store(Protocol):
     def url(self, key: str) -> str:
         """What a Parquet reader opens."""
         ...
+
+
+def too_large(place: str, most_bytes: int) -> LakeError:
+    """The error for a small file that is none."""
+    return LakeError(f"{place} is larger than {most_bytes} bytes", "move it away: fallow has not written it")
 
 
 def not_kept(place: str, size_bytes: int, found: Stored | None) -> LakeError:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from fallow import __version__
 from fallow.errors import LakeError, UsageError
 from fallow.stores.faults import guarded
-from fallow.stores.model import WHOLE_BYTES, Stored, not_kept
+from fallow.stores.model import WHOLE_BYTES, Stored, not_kept, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,6 +47,8 @@ _MD5_LENGTH = 32
 class ObjectStore:
     """A prefix in a bucket (Azure: a container). Nothing is loaded or contacted before the first verb."""
 
+    may_vanish = False
+
     def __init__(self, location: str) -> None:
         self._scheme, self._bucket, self._prefix = _parse(location)
         self.root = "/".join(filter(None, (f"{self._scheme}://{self._bucket}", self._prefix)))
@@ -57,6 +59,9 @@ class ObjectStore:
 
     def _path(self, key: str) -> str:
         return "/".join(filter(None, (self._prefix, key)))
+
+    def make(self) -> None:
+        """A prefix is there with its first object, and a bucket is the site's to make."""
 
     def exists(self) -> bool:
         """Whether anything lies below the prefix; LakeError where the bucket is missing or may not be listed."""
@@ -83,6 +88,21 @@ class ObjectStore:
             except FileNotFoundError:
                 return None
         return Stored(key, found["size"], found["e_tag"] or str(found["last_modified"]))
+
+    def read_small(self, key: str, most_bytes: int) -> bytes | None:
+        with guarded("read", self.url(key)):
+            try:
+                found = self._client.get(self._path(key))
+            except FileNotFoundError as error:
+                if "NoSuchBucket" in str(error):
+                    raise
+                return None
+            if found.meta["size"] > most_bytes:
+                raise too_large(self.url(key), most_bytes)
+            return bytes(found.bytes())
+
+    def share(self, key: str) -> None:
+        """Who may read an object is the bucket's business."""
 
     def put(self, key: str, data: bytes, before: Callable[[], None] = lambda: None) -> None:
         """Stores the object by one request, whose signature covers the content's checksum."""

@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from agent.spool.spool import Spool
-from fallow.lake import Lake
 from tests.agent.lake_rows import rows_of
 from tests.agent.lanes import PAST_S, STEP_MS, Lanes
 from tests.agent.player import Player
@@ -21,11 +20,13 @@ from tests.agent.simulation import START_MS, SimulatedHost
 from tests.conftest import REPOSITORY, clean_environment
 from tests.fakes.clock import FakeClock
 from tests.fakes.nvml import Scenario, library_folder
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from fallow.lake import Lake
     from tests.fakes.nvml import Gpu
 
 HOST = "fakehost"
@@ -46,7 +47,7 @@ class FakeHost:
 
     @property
     def lake(self) -> Lake:
-        return Lake.at(str(self.folder / "lake"))
+        return made_lake(self.folder / "lake")
 
     @property
     def spool(self) -> Path:

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from fallow.lake import Lake
 from tests.agent.simulation import CALL_TIMEOUT_S, START_MS, SimulatedHost
 from tests.fakes.nvml import Fault, Gpu, Scenario, constant
 from tests.fakes.nvml.expected import NO_NUMBERS, Pace, expected_states, faults_of, is_silent, shown_until_s
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,7 +120,7 @@ def play(library: Path, folder: Path, faults: Sequence[Fault]) -> Story:
     )
     scenario = Scenario(gpus, START_MS - round(AGO_S * 1000), late)
     with pytest.MonkeyPatch.context() as patched:
-        host = SimulatedHost(folder, library, Lake.at(str(folder / "lake")), scenario, patched)
+        host = SimulatedHost(folder, library, made_lake(folder / "lake"), scenario, patched)
         host.run(FOR_S, f"{PACE.interval_s:g}s")
     return Story(scenario, host.rows("gpu"), host.rows("event"))
 

@@ -12,10 +12,10 @@ import pytest
 from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import totals_by
-from fallow.lake import Lake
 from tests.agent.conftest import login_name
 from tests.agent.simulation import HOST, START_MS, SimulatedHost
 from tests.fakes.nvml import GIB, Gpu, Process, Scenario, Steps, constant
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def minute(
     sleeper = subprocess.Popen(["sleep", "600"])
     scenario = Scenario(fleet(sleeper.pid), start_ms=START_MS - PAST_S * 1000)
     with pytest.MonkeyPatch.context() as patched:
-        lake = Lake.at(str(folder / "lake"))
+        lake = made_lake(folder / "lake")
         host = SimulatedHost(folder, library, lake, scenario, patched, {"agent.pool": "test"})
         yield host.run(SECONDS, f"{INTERVAL_S}s"), sleeper
     sleeper.kill()

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from analytics.decide.annotations import POOL, add_annotation
 from analytics.window import Inputs, open_inputs
-from fallow.lake import Lake
 from tests.findings.scenarios.builder import H100, L4, Fleet
 from tests.findings.scenarios.grid import T_END
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from fallow.lake import Lake
 
 HIDDEN = "\x00\x1b]0;o\x07\x9b31m\u202e\u2066\u200b\ufeff\u3164\r\n"
 """Controls that a terminal obeys, marks that turn the direction of text, and some that nobody sees."""
@@ -42,7 +44,7 @@ class HostileSite:
 
 def make_site(folder: Path) -> HostileSite:
     """Nine days of three hosts: held, reserved, busy and broken GPUs, with owners, prices, goals, contacts, notes and labels."""
-    lake = Lake.at(str(folder / "lake"))
+    lake = made_lake(folder / "lake")
     fleet = _fleet()
     fleet.write(lake)
     add_annotation(

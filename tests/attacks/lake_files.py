@@ -24,13 +24,15 @@ from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
 from fallow import schema
 from fallow.errors import FallowError
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.ledger.rows import device, processes, samples, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import polars as pl
+
+    from fallow.lake import Lake
 
 HOSTS = ("good", "bad")
 DAY_S = 86_400
@@ -39,7 +41,7 @@ _HOUR_S = 3_600
 
 def small_lake(folder: Path) -> Lake:
     """Two hosts of two GPUs, two days of two hours in four files a day each: `good` is never touched, of `bad` one file is."""
-    lake = Lake.at(str(folder))
+    lake = made_lake(folder)
     for host in HOSTS:
         gpus = [f"GPU-{host}-{number}" for number in range(2)]
         rows = [
@@ -257,7 +259,7 @@ def mutated_files(count: int, seed: int = 15) -> Mutated:
 
 
 def _judge(found: Mutated, lake: Lake, good: pl.DataFrame, name: str) -> None:
-    again = Lake.at(lake.root)
+    again = made_lake(lake.root)
     try:
         rows, quality = _ledger(again)
     except FallowError:
@@ -273,7 +275,7 @@ def _judge(found: Mutated, lake: Lake, good: pl.DataFrame, name: str) -> None:
 
 def good_rows(lake: Lake) -> pl.DataFrame:
     """The ledger of the untouched host, whatever else is in the lake."""
-    return _ledger(Lake.at(lake.root))[0]
+    return _ledger(made_lake(lake.root))[0]
 
 
 def _ledger(lake: Lake) -> tuple[pl.DataFrame, list[str]]:

@@ -9,7 +9,6 @@ import pytest
 
 from analytics.simulation import SimulatedFleet, write_fleet
 from dashboard.access.oidc import OUT
-from fallow.lake import Lake
 from tests.attacks.hostile_site import make_site
 from tests.attacks.model import Outcome
 from tests.attacks.test_hostile_names import is_harmless, printed, turn_back
@@ -24,6 +23,7 @@ from tests.dashboard.test_attacks_worlds import (
     two_worlds,
 )
 from tests.dashboard.test_sessions import ADMITTED, REFUSED, answers, cookie, with_cookie
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ def hostile_names(folder: Path) -> Outcome:
 
 def signed_out(folder: Path) -> Outcome:
     """A cookie that was saved before its owner signed out."""
-    lake = Lake.at(str(folder / "lake"))
+    lake = made_lake(folder / "lake")
     write_fleet(lake, SimulatedFleet(until_ms=UNTIL_MS, gpus=2, days=1, seed=3))
     with provider() as idp:
         browser = clients_of(settings_for(idp, folder), lake)(state=str(folder / "state"))

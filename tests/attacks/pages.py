@@ -16,10 +16,10 @@ from analytics.simulation import SimulatedFleet, write_fleet
 from benchmarks.served_pages import Server, served
 from dashboard.protection import HEALTH
 from fallow.clock import DAY_MS, MINUTE_MS, format_ms, parse_day_ms
-from fallow.lake import Lake
 from tests.attacks.model import Outcome
 from tests.attacks.slow_clients import KINDS, slowest_answers
 from tests.conftest import clean_environment
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ KNOWN = tuple((path, "?span=7d") for path in ("/", "/opportunities", "/findings"
 @contextmanager
 def site(folder: Path) -> Iterator[tuple[Server, int]]:
     """The pages over a simulated fleet with a budget of memory, the known ones made, and the port that probes ask."""
-    lake = Lake.at(str(folder / "lake"))
+    lake = made_lake(folder / "lake")
     write_fleet(lake, SimulatedFleet(until_ms=_UNTIL_MS, gpus=_GPUS, days=_DAYS, seed=1))
     environment = clean_environment({"FALLOW_DASHBOARD_MEMORY": f"{_MEMORY_MIB}MiB"})
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -24,9 +24,12 @@ from analytics.importers.publish import publish
 from analytics.importers.times import on_grid
 from analytics.importers.values import conform
 from fallow import parquet
-from fallow.lake import Lake
 from fallow.schema import CLAIM, DEVICE, GPU, Table
 from tests.attacks.writers import MIDNIGHT_MS
+from tests.lakes import made_lake
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
 
 RACERS = 2
 ROWS = 300
@@ -93,7 +96,7 @@ def _race(racer: int, count: int, lakes: str, start: Any, failed: Any) -> None:
 
 
 def _lake(lakes: str, number: int) -> Lake:
-    return Lake.at(f"{lakes}/{number}")
+    return made_lake(f"{lakes}/{number}")
 
 
 def _rows(number: int, racer: int) -> set[int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fallow.lake import Lake
 from fallow.schema import TABLES
 from fallow.stores import LocalStore
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +127,7 @@ def _fill(place: Path) -> None:
     from fallow import schema
     from tests.ledger.rows import samples, write
 
-    lake = Lake.at(str(place / "lake"))
+    lake = made_lake(place / "lake")
     write(lake, schema.GPU, samples("a", -7200, 7200, every_s=60, gpu_util_pct=0.0, process_count=1))
     with contextlib.suppress(SystemExit):
         _ledger(place)
@@ -158,7 +159,7 @@ def _publish(place: Path) -> int:
 
     spool = Spool(str(place / "spool"))
     with contextlib.closing(spool):
-        Publisher(spool, Lake.at(str(place / "lake")), "h").publish()
+        Publisher(spool, made_lake(place / "lake"), "h").publish()
     return 0
 
 

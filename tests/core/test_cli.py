@@ -15,6 +15,7 @@ import fallow
 from fallow import cli
 from fallow.cli import COMMANDS, Command
 from fallow.errors import EmptyLakeError, MissingExtraError, UsageError
+from fallow.lake_verbs.command import VERBS
 from tests.conftest import REPOSITORY, clean_environment, run_python
 from tests.in_process import run_in_process
 
@@ -71,6 +72,24 @@ def test_every_command_refuses_a_flag_that_it_lacks(command: Command) -> None:
     done = run_in_process(command.name, "--no-such-flag")
     assert (done.returncode, done.stdout) == (2, "")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_every_verb_of_a_lake_shows_an_example(verb: Command) -> None:
+    done = run_in_process("lake", verb.name, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"example: {verb.example}" in done.stdout
+    assert verb.example.startswith(f"fallow lake {verb.name} --lake ")
+    assert verb.summary in " ".join(run_in_process("lake", "--help").stdout.split())
+
+
+def test_a_verb_whose_packages_are_missing_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "analytics.progress", raising=False)
+    monkeypatch.setitem(sys.modules, "rich.progress", None)  # as in an environment without it
+    done = run_in_process("lake", "check", "--lake", "/srv/lake")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "`fallow lake check` needs the package rich, which the base install leaves out" in done.stderr
+    assert "pip install 'fallow[analytics]'" in done.stderr
 
 
 def test_a_flag_cannot_be_shortened(run_fallow: RunFallow) -> None:
@@ -160,7 +179,10 @@ def test_other_trouble_of_the_system_is_not_taken_for_the_output(monkeypatch: py
 
 
 def test_the_command_itself_loads_nothing_heavy() -> None:
-    code = "import json, sys, fallow.cli, fallow.schema.command, fallow.lake, fallow.config; print(json.dumps(list(sys.modules)))"
+    code = (
+        "import argparse, json, sys, fallow.cli, fallow.schema.command, fallow.lake, fallow.config, fallow.lake_verbs.command;"
+        "fallow.lake_verbs.command.add_arguments(argparse.ArgumentParser()); print(json.dumps(list(sys.modules)))"
+    )
     done = run_python("-c", code)
     assert done.stderr == ""
     loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from fallow.errors import EmptyLakeError, LakeError, UsageError
 from fallow.lake import Lake, LakeFile, visible
 from fallow.stores import LocalStore
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -197,7 +198,7 @@ def a_folder_of_nobodys() -> Iterator[Path]:
 
 def test_missing_permissions_are_named() -> None:
     with a_folder_of_nobodys() as folder:
-        lake = Lake.at(str(folder / "lake"))
+        lake = made_lake(folder / "lake")
         put = lake.put(a_file(0, 9), b"rows")
         partition = Path(put.url).parent
         partition.chmod(0o500)
@@ -207,7 +208,7 @@ def test_missing_permissions_are_named() -> None:
             lake.delete(put)
         assert names(lake.files("gpu")) == [(0, 9)]
         partition.chmod(0)
-        for listed in (Lake.at(lake.root), lake):
+        for listed in (made_lake(lake.root), lake):
             assert listed.files("gpu") == []
             (left_out,) = listed.left_out.found
             assert left_out.kind == "unreadable"

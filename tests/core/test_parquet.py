@@ -18,6 +18,7 @@ from fallow import parquet, schema
 from fallow.errors import BrokenFileError, LakeError, SchemaVersionError
 from fallow.lake import Lake, LakeFile
 from fallow.schema import GPU, SCHEMA_VERSION, TABLES, Column, Table, Type
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +80,7 @@ def gpu_rows(count: int = 3) -> list[Row]:
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_every_table_comes_back_sorted_with_its_nulls(table: Table, tmp_path_factory: pytest.TempPathFactory) -> None:
-    lake = Lake.at(str(tmp_path_factory.mktemp("lake")))
+    lake = made_lake(tmp_path_factory.mktemp("lake"))
 
     @settings(max_examples=10)
     @given(rows_of(table))

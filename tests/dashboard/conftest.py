@@ -16,8 +16,8 @@ from dashboard.app import build_app
 from dashboard.frame import OUTPUTS
 from dashboard.source import LakeSource
 from fallow.clock import SystemClock
-from fallow.lake import Lake
 from tests.dashboard.acting import Held, held_lake
+from tests.lakes import made_lake
 from tests.shared_results import share_results
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from flask.testing import FlaskClient
+
+    from fallow.lake import Lake
 
 UNTIL_MS = 1_763_596_800_000
 """2025-11-20T00:00Z, a midnight."""
@@ -50,7 +52,7 @@ def log_reaches_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def fleet_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Ten GPUs over two days; tests read it and never write to it."""
-    lake = Lake.at(str(tmp_path_factory.mktemp("fleet") / "lake"))
+    lake = made_lake(tmp_path_factory.mktemp("fleet") / "lake")
     write_fleet(lake, SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=2, seed=3))
     return lake
 
@@ -107,13 +109,13 @@ def words(tree: Any) -> str:
 
 def empty_folder(path: Path) -> Lake:
     path.mkdir()
-    return Lake.at(str(path))
+    return made_lake(path)
 
 
 @pytest.fixture(scope="session")
 def _held_site(tmp_path_factory: pytest.TempPathFactory) -> Held:
     folder = tmp_path_factory.mktemp("held")
-    return held_lake(Lake.at(str(folder / "lake")), folder)
+    return held_lake(made_lake(folder / "lake"), folder)
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from dashboard.app import build_app
 from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import View
-from fallow.lake import Lake
 from tests.dashboard.conftest import UNTIL_MS
 from tests.dashboard.sites import As
+from tests.lakes import made_lake
 from tests.made_once import made_once
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def planned_site(base: Path) -> Planned:
 
 def _fill(folder: Path) -> None:
     fleet = SimulatedFleet(until_ms=UNTIL_MS, gpus=24, days=15, seed=5)
-    lake = Lake.at(str(folder / "lake"))
+    lake = made_lake(folder / "lake")
     write_fleet(lake, fleet)
     (folder / "owners.csv").write_text(owners_csv(fleet), encoding="utf-8")
     (folder / "prices.csv").write_text(prices_csv(fleet), encoding="utf-8")

@@ -12,10 +12,10 @@ from analytics.simulation import SimulatedFleet, owners_csv, prices_csv, write_f
 from analytics.window import Inputs, open_inputs
 from dashboard.app import build_app
 from dashboard.source import LakeSource
-from fallow.lake import Lake
 from tests.dashboard.conftest import UNTIL_MS, components, page, words
 from tests.dashboard.sites import ADMINISTRATOR, As
 from tests.dashboard.told import Question, Told
+from tests.lakes import made_lake
 from tests.made_once import made_once
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _numbers(base: Path) -> Path:
 
 
 def _fill(folder: Path, fleet: SimulatedFleet) -> None:
-    write_fleet(Lake.at(str(folder / "lake")), fleet)
+    write_fleet(made_lake(folder / "lake"), fleet)
     (folder / "owners.csv").write_text(owners_csv(fleet), encoding="utf-8")
     (folder / "prices.csv").write_text(prices_csv(fleet), encoding="utf-8")
     _configure(folder, "fallow.toml", f'prices = "{folder}/prices.csv"')

@@ -17,13 +17,15 @@ from dashboard.app import build_app
 from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import View
-from fallow.lake import Lake
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from flask import Request
     from flask.testing import FlaskClient
+
+    from fallow.lake import Lake
 
 UNTIL_MS = 1_763_596_800_000
 """2025-11-20T00:00Z, a Thursday."""
@@ -71,7 +73,7 @@ class Site:
 
 def make_site(folder: Path, *, days: int = 4, settings: str = "") -> Site:
     """Ten GPUs, two teams, one price of the site's own; `settings` is more TOML."""
-    lake = Lake.at(str(folder / "lake"))
+    lake = made_lake(folder / "lake")
     write_fleet(lake, SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=days, seed=3))
     (folder / "owners.csv").write_text(OWNERS)
     (folder / "prices.csv").write_text(PRICES)

@@ -10,19 +10,21 @@ import pytest
 
 from dashboard.access.audit import ACTION, audit
 from dashboard.sending import send_tried
-from fallow.lake import Lake
 from tests.conftest import run_python
 from tests.dashboard.acting import PLAN, VIEW_ALPHA, held_lake
 from tests.dashboard.conftest import page, words
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dashboard.access.people import Reader
+    from fallow.lake import Lake
 
 SAYS = """
 import logging
 from dashboard.access.audit import audit, show_log
+from tests.lakes import made_lake
 show_log(); show_log()
 audit("ann\\n2026-01-01T00:00:00Z audit: eve", "did\\x1b[31m this\\u202e", "action")
 logging.getLogger("dashboard.pages").warning("odd")
@@ -70,7 +72,7 @@ def test_a_name_does_not_pass_for_what_somebody_did(who: str, said: str, caplog:
 def test_a_line_says_who_sent_a_report_and_what_became_of_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, who: Reader, target: str, lines: list[str]
 ) -> None:
-    held = held_lake(Lake.at(str(tmp_path / "lake")), tmp_path)
+    held = held_lake(made_lake(tmp_path / "lake"), tmp_path)
     out = tmp_path / "out"
     held.config.write_text(f'{held.config.read_text(encoding="utf-8")}[report]\nto = ["{out}"]\n', encoding="utf-8")
     pages = held.pages(who)

@@ -22,9 +22,9 @@ from dashboard.source import LakeSource
 from dashboard.view import View
 from dashboard.zoom import is_zoomed, visible
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
-from fallow.lake import Lake
 from tests.dashboard.conftest import UNTIL_MS, inputs_of
 from tests.dashboard.teams import ADA, HIRO, Teams, links, one, teams, text_of
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -202,7 +202,7 @@ def test_a_team_is_shown_its_own_people_and_time_only(teams: Teams) -> None:
 
 @pytest.mark.long
 def test_four_weeks_of_hours_are_no_odd_week(tmp_path: Path) -> None:
-    lake = Lake.at(str(tmp_path / "lake"))
+    lake = made_lake(tmp_path / "lake")
     write_fleet(lake, SimulatedFleet(until_ms=UNTIL_MS, gpus=2, days=29, seed=3, interval_ms=HOUR_MS))
     source = LakeSource(lambda: inputs_of(lake), patience_s=120)
     found = source.look(Query.parse("?span=24h&zone=Asia/Kolkata"), ADA)

@@ -13,9 +13,9 @@ from analytics.scope import Scope
 from analytics.sections.packed_cards import packed_cards
 from analytics.sections.packings import packing_list
 from analytics.window import load_window_ledger, open_inputs
-from fallow.lake import Lake
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from analytics.report.model import Report
@@ -29,7 +29,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     owners.write_text("kind,name,team\nuser,ann,vision\nuser,bob,speech\n", encoding="utf-8")
     config = folder / "fallow.toml"
     config.write_text(f'[money]\nowners = "{owners}"\n', encoding="utf-8")
-    lake = Lake.at(str(folder / "lake"))
+    lake = made_lake(folder / "lake")
     fleet = Fleet(3)
     for number, gpu in enumerate(fleet.host("h1", H100, 8)):
         train(fleet, gpu, "ann" if number < 6 else "bob", util=13.0, sm=11.5, mem_gb=8, job=str(number))

@@ -18,9 +18,9 @@ from dashboard.sending import SendingAnswer, send_tried, try_target
 from dashboard.source import LakeSource
 from fallow import schema
 from fallow.cli import main
-from fallow.lake import Lake
 from tests.dashboard.conftest import components, words
 from tests.dashboard.sites import Site, content, make_site
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ def sender(site: Site, tmp_path: Path) -> Site:
     shutil.copytree(site.lake.root, tmp_path / "lake")
     config = tmp_path / "fallow.toml"
     config.write_text(f'[lake]\npath = "{tmp_path}/lake"\n[report]\nto = ["{tmp_path}/one", "{tmp_path}/two"]\n')
-    return Site(Lake.at(str(tmp_path / "lake")), config)
+    return Site(made_lake(tmp_path / "lake"), config)
 
 
 def command(site: Site, tmp_path: Path, form: str, *arguments: str) -> bytes:

@@ -20,6 +20,7 @@ from dashboard.view import Problem, View
 from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.lake import Lake, LakeFile
 from tests.dashboard.conftest import UNTIL_MS, inputs_of
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +46,7 @@ class Hands:
 @pytest.fixture
 def own_lake(fleet_lake: Lake, tmp_path: Path) -> Lake:
     shutil.copytree(fleet_lake.root, tmp_path / "lake")
-    return Lake.at(str(tmp_path / "lake"))
+    return made_lake(tmp_path / "lake")
 
 
 def look(source: LakeSource, query: Query | None = None, reader: Reader = ADA) -> View | Problem:
@@ -300,7 +301,7 @@ def test_where_a_lake_was_is_told_to_admins_alone(
 
 
 def test_a_lake_that_is_filled_later_shows_when_it_is(own_lake: Lake, tmp_path: Path) -> None:
-    later = Lake.at(str(tmp_path / "later"))
+    later = made_lake(tmp_path / "later")
     source = LakeSource(lambda: inputs_of(later), Hands())
     assert isinstance(look(source), Problem)
     shutil.copytree(own_lake.root, later.root)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,10 +13,13 @@ from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import View
 from fallow.clock import DAY_MS, HOUR_MS, format_ms
-from fallow.lake import Lake
 from tests.dashboard.conftest import inputs_of
 from tests.in_process import run_in_process
+from tests.lakes import made_lake
 from tests.ledger.rows import device, fill, ms, samples
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
 
 DAY = 86_400
 END = -30 * DAY + 8 * 3600 + 330
@@ -26,7 +29,7 @@ END = -30 * DAY + 8 * 3600 + 330
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Three hosts up to END, one of which came on the fourth of the last seven days; the clock of a fourth is an hour ahead."""
-    lake = Lake.at(str(tmp_path_factory.mktemp("ended") / "lake"))
+    lake = made_lake(tmp_path_factory.mktemp("ended") / "lake")
     starts = {"h1": END - 9 * DAY, "h2": END - 9 * DAY, "h3": END - 4 * DAY, "odd": END - 9 * DAY}
     for host, start in starts.items():
         last = END + 3600 if host == "odd" else END

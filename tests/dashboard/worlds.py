@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fallow.lake import Lake
 from tests.dashboard.sites import Site
 from tests.findings.scenarios.builder import H100, L4, Fleet
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ OF_THE_FLEET = re.compile(r'(?:"ranked": |[.]ranked,)\d+')
 def make_world(folder: Path, others: Others) -> Site:
     """Twelve days of six hosts, with owners, quotas and prices."""
     folder.mkdir()
-    lake = Lake.at(str(folder / "lake"))
+    lake = made_lake(folder / "lake")
     fleet = Fleet(days=12, interval_s=900, process_interval_s=1800)
     _of_the_team(fleet)
     _of_others(fleet, others)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analytics.delivery.journal import Journal
 from analytics.delivery.model import Brief, BriefLine, Delivery, Message, MessagePart
 from fallow.clock import DAY_MS
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.ledger.rows import T0
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
 DELIVERY = Delivery("report", "2026-W46", "all/en", "mailto:lead@example.org")
@@ -59,7 +62,7 @@ def example_message(**changes: Any) -> Message:
 
 def journal(lake: Lake, clock: Hands, actor: str = "zoe") -> Journal:
     """A journal over all that the lake has of late, as another process would read it."""
-    return Journal(Lake.at(lake.root), clock, actor, clock.now_ms() - 70 * DAY_MS)
+    return Journal(made_lake(lake.root), clock, actor, clock.now_ms() - 70 * DAY_MS)
 
 
 def forget_what_was_done(lake: Lake) -> None:

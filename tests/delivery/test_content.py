@@ -12,20 +12,21 @@ from analytics.language.languages import language
 from analytics.render.report.json_format import JsonFormat
 from analytics.scope import Scope
 from fallow.clock import parse_window
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.report.conftest import everything
 from tests.report.html.reports import report_of
 
 if TYPE_CHECKING:
     from analytics.delivery.model import Message
     from analytics.report.model import Report
+    from fallow.lake import Lake
 
 WEEK = "2026-W40"
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return everything(Lake.at(str(tmp_path_factory.mktemp("packed") / "lake")))
+    return everything(made_lake(tmp_path_factory.mktemp("packed") / "lake"))
 
 
 @pytest.fixture(scope="module")

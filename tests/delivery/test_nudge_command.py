@@ -19,10 +19,10 @@ from analytics.window import Inputs, load_window_ledger
 from fallow import config
 from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS, Window
 from fallow.errors import EmptyLakeError, FallowError, UsageError
-from fallow.lake import Lake
 from tests.delivery.hands import Hands, forget_what_was_done
 from tests.delivery.mail_server import DROP
 from tests.findings.scenarios.builder import H100, Fleet
+from tests.lakes import made_lake
 from tests.ledger.rows import fill, load, ms, processes, samples, snapshot
 from tests.report.conftest import EVERY, HELD
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from email.message import EmailMessage
     from pathlib import Path
 
+    from fallow.lake import Lake
     from tests.conftest import RunFallow
     from tests.delivery.mail_server import Mailbox
 
@@ -100,7 +101,7 @@ class Nudger:
 @pytest.fixture(scope="session")
 def held(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Ann, bob and cy each hold a GPU without a kernel, from two days before noon to eight days after."""
-    lake = Lake.at(str(tmp_path_factory.mktemp("held") / "lake"))
+    lake = made_lake(tmp_path_factory.mktemp("held") / "lake")
     end_s, begin_s = 12 * 3600 + 8 * 86_400, 12 * 3600 - 2 * 86_400
     rows, lists = [], []
     for gpu, user in (("GPU-a", "ann"), ("GPU-b", "bob"), ("GPU-c", "cy")):

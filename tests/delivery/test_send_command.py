@@ -11,8 +11,8 @@ import pytest
 from analytics.commands.report_send import add_send_arguments, run_send
 from fallow.clock import HOUR_MS, WEEK_MS, parse_window
 from fallow.errors import ConfigError, FallowError, UsageError
-from fallow.lake import Lake
 from tests.delivery.hands import Hands, forget_what_was_done
+from tests.lakes import made_lake
 from tests.ledger.rows import load, snapshot
 from tests.report.conftest import everything
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from fallow.lake import Lake
     from tests.delivery.mail_server import Mailbox
     from tests.delivery.receiver import Receiver
 
@@ -30,7 +31,7 @@ MONDAY = "2026-10-05T06:00:00Z"
 @pytest.fixture(scope="session")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Two weeks of two hosts."""
-    made = everything(Lake.at(str(tmp_path_factory.mktemp("reported") / "lake")))
+    made = everything(made_lake(tmp_path_factory.mktemp("reported") / "lake"))
     load(made)  # the ledger is kept beside it, so that no test builds it again
     return made
 

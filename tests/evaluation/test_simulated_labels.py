@@ -13,8 +13,8 @@ import pytest
 from analytics.simulation import SimulatedFleet, labels_csv, plan_fleet, write_fleet
 from analytics.simulation.labels import true_spans
 from fallow.clock import DAY_MS, HOUR_MS
-from fallow.lake import Lake
 from tests.in_process import run_in_process
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def test_nobody_knows_what_comes_after_the_period() -> None:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     folder: Path = tmp_path_factory.mktemp("labelled")
-    write_fleet(Lake.at(str(folder / "lake")), FLEET)
+    write_fleet(made_lake(folder / "lake"), FLEET)
     (folder / "labels.csv").write_text(labels_csv(FLEET, 12 * HOUR_MS))
     done = run_in_process(
         "evaluate", "--lake", str(folder / "lake"), "--labels", str(folder / "labels.csv"),

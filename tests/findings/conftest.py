@@ -14,11 +14,12 @@ from analytics.simulation import FleetSummary, SimulatedFleet, write_fleet
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.context import open_context
 from fallow.clock import DAY_MS
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.shared_results import share_results
 
 if TYPE_CHECKING:
     from analytics.workloads.model import Context, Finding
+    from fallow.lake import Lake
 
 HOUR, DAY = 3600, 86_400
 IDLE = tuple(rule for rule in RULES if rule.name in ("held", "never_used"))
@@ -67,5 +68,5 @@ def _one_ledger_for_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, FleetSummary]:
     """A small simulated fleet with one of each planted situation; 2026-11-20 is its end."""
-    lake = Lake.at(str(tmp_path_factory.mktemp("simulated")))
+    lake = made_lake(tmp_path_factory.mktemp("simulated"))
     return lake, write_fleet(lake, SimulatedFleet(gpus=16, days=8, interval_ms=60_000, until_ms=20_777 * DAY_MS))

@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analytics.rules import RULES
-from fallow.lake import Lake
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, findings, idle_findings, only
+from tests.lakes import made_lake
 from tests.ledger.rows import GB, claim, device, fill, processes, samples
 
 if TYPE_CHECKING:
     from analytics.workloads.model import Finding
+    from fallow.lake import Lake
 
 
 def test_a_held_finding_keeps_its_id_while_the_window_moves_and_gpus_come_and_go(lake: Lake) -> None:
@@ -71,7 +72,7 @@ RULE_OF = {rule.name: rule for rule in RULES}
 def test_a_subject_keeps_its_id_on_however_many_hosts_it_is(before: set[str], after: set[str], util: float) -> None:
     """A user's work moves between hosts from one week to the next; a GPU of each host is held."""
     with TemporaryDirectory() as folder:
-        lake = Lake.at(folder)
+        lake = made_lake(folder)
         for host in sorted(before | after):
             rows, lists, devices = [], [], []
             for gpu, value in ((f"GPU-{host}-w", util), (f"GPU-{host}-i", 0.0)):

@@ -31,15 +31,17 @@ from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Confidence, Evidence, Finding
 from analytics.workloads.reclaimable import MARGINS, Reclaimable, reclaimable
 from fallow.clock import parse_day_ms
-from fallow.lake import Lake
 from tests.findings.conftest import FREE, HELD, reviewed
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train
 from tests.in_process import run_in_process
+from tests.lakes import made_lake
 from tests.ledger.rows import T0, device, fill, processes, samples
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from fallow.lake import Lake
 
 HOUR, DAY = 3600, 86_400
 WINDOWS = (("2026-11-13", None), ("2026-11-18", "2026-11-18"), ("2026-11-12", "2026-11-15"))
@@ -361,7 +363,7 @@ def with_surplus(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     train(fleet, first, "ann")
     train(fleet, second[:2], "ben", fleet.between(0, 1), job="1002")
     train(fleet, second[2:], "ben", fleet.between(0, 0.5), job="1003")
-    fleet.write(Lake.at(str(root)))
+    fleet.write(made_lake(root))
     return whole_of(str(root), "2026-01-01", None)
 
 

@@ -16,15 +16,16 @@ from analytics.proportions import wilson
 from analytics.states import IN_USE
 from analytics.workloads.persistence import IdleSpells, Persistence, idle_spells, outlook, spells_of
 from fallow.clock import HOUR_MS, MINUTE_MS
-from fallow.lake import Lake
 from tests.conftest import REPOSITORY, run_python
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, reviewed
+from tests.lakes import made_lake
 from tests.ledger.rows import fill, load, ms, processes, samples
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from analytics.workloads.model import Finding
+    from fallow.lake import Lake
 
 Spell = tuple[str, str, float, bool]
 """User, GPU, length in hours, and whether use ended it."""
@@ -256,7 +257,7 @@ def held_findings(lake: Lake) -> dict[str, Finding]:
 @pytest.fixture(scope="module")
 def mornings(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Four weeks of two users: ann works for an hour from 06:00 every day, bob worked on the first day and never again."""
-    lake = Lake.at(str(tmp_path_factory.mktemp("mornings") / "lake"))
+    lake = made_lake(tmp_path_factory.mktemp("mornings") / "lake")
     rows, users = [], []
     for gpu, user, days in (("a", "ann", range(28)), ("b", "bob", range(1))):
         at = 0
@@ -319,7 +320,7 @@ def test_the_published_chances_are_a_plain_count_of_runs_of_zero_rows() -> None:
 @needs_trace
 def test_what_is_promised_of_the_trace_is_kept_as_often_and_oftener_when_work_thins_out(trace_lake: Path) -> None:
     """An hour ahead, from what was known: by day as often within 4 points; in the evening, which no day before told of, oftener."""
-    stretches = load(Lake.at(str(trace_lake))).stretches
+    stretches = load(made_lake(trace_lake)).stretches
     start_ms = int(stretches["time"].min())  # type: ignore[arg-type]  # an integer column
     day, evening = (
         np.array([each for hour in hours for each in judged(stretches, start_ms + hour * HOUR_MS)])

@@ -12,10 +12,10 @@ from analytics.decide.right_sizing import right_sizing
 from analytics.decide.totals import saving_of
 from analytics.workloads.model import Confidence, Context, Evidence, Finding
 from analytics.workloads.packing import packings
-from fallow.lake import Lake
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train
+from tests.lakes import made_lake
 
 H100_HOURLY, HOURS = 6.88, 72
 
@@ -31,7 +31,7 @@ def move(holder: str, gpus: tuple[str, ...], saving: float | None, failed: int =
 @pytest.fixture(scope="module")
 def three_small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Context, tuple[str, ...]]:
     """Three H100s with work for a seventh each: one card would hold all, and two come free."""
-    lake = Lake.at(str(tmp_path_factory.mktemp("small")))
+    lake = made_lake(tmp_path_factory.mktemp("small"))
     fleet = Fleet(3)
     gpus = fleet.host("h1", H100, 3)
     for number, gpu in enumerate(gpus):

@@ -20,9 +20,9 @@ from unittest.mock import patch
 from analytics.simulation import SimulatedFleet, owners_csv, prices_csv, write_fleet
 from fallow.cli import main
 from fallow.clock import DAY_MS, SystemClock
-from fallow.lake import Lake
 from tests.findings.scenarios.grid import T_END
 from tests.findings.scenarios.suite import scenarios
+from tests.lakes import made_lake
 from tests.ledger.rows import T0
 from tests.report.conftest import everything
 
@@ -82,7 +82,7 @@ def settle(folder: Path, **settings: str) -> None:
 def demo(folder: Path) -> int:
     """24 simulated GPUs over three weeks, with owners and prices; returns the moment at which to look."""
     fleet = SimulatedFleet(until_ms=UNTIL_MS, gpus=24, days=21, seed=1)
-    write_fleet(Lake.at(str(folder / "lake")), fleet)
+    write_fleet(made_lake(folder / "lake"), fleet)
     (folder / "owners.csv").write_text(owners_csv(fleet))
     (folder / "prices.csv").write_text(prices_csv(fleet))
     settle(folder, **{"money.owners": str(folder / "owners.csv"), "money.prices": str(folder / "prices.csv")})
@@ -91,7 +91,7 @@ def demo(folder: Path) -> int:
 
 def small(folder: Path) -> int:
     """A training host, a serving host and an imported GPU, one of everything."""
-    everything(Lake.at(str(folder / "lake")))
+    everything(made_lake(folder / "lake"))
     settle(folder)
     return T0 - 46 * DAY_MS
 
@@ -109,7 +109,7 @@ def fields(folder: Path, *, prose: bool = False) -> Iterator[tuple[str, str]]:
         for scenario in scenarios()[family]:
             own = folder / f"{family}-{scenario.name}"
             own.mkdir()
-            scenario.fill(Lake.at(str(own / "lake")))
+            scenario.fill(made_lake(own / "lake"))
             files = {name: own / f"{name}.csv" for name in scenario.lists}
             for name, content in scenario.lists.items():
                 files[name].write_text(content)

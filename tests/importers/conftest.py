@@ -13,6 +13,7 @@ import pytest
 from analytics.importers.limits import InputLimits
 from fallow.cli import main
 from fallow.lake import Lake
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,7 @@ def query(place: str, sql: str, table: str = "gpu") -> list[tuple[Any, ...]]:
 
 
 def files(place: str) -> list[str]:
-    return [file.key for table in ("gpu", "device") for file in Lake.at(place).all_files(table)]
+    return [file.key for table in ("gpu", "device") for file in made_lake(place).all_files(table)]
 
 
 def at(seconds: float, start: datetime = START) -> str:

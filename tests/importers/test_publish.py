@@ -21,6 +21,7 @@ from fallow.lake import Lake, LakeFile
 from fallow.schema import DEVICE, GPU
 from fallow.stores import LocalStore
 from tests.importers.conftest import files, query
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +41,7 @@ def imported(rows: Sequence[Row], interval_ms: int = 10_000, host: str = "h") ->
 
 
 def put(place: str, rows: Sequence[Row], interval_ms: int = 10_000) -> Published:
-    return publish(Lake.at(place), imported(rows, interval_ms))[1]
+    return publish(made_lake(place), imported(rows, interval_ms))[1]
 
 
 def everything(place: str, table: str = "gpu") -> list[tuple[object, ...]]:
@@ -78,7 +79,7 @@ def test_new_values_win_unless_they_are_null(place: str) -> None:
 
 
 def test_the_agents_files_are_left_alone(place: str) -> None:
-    lake = Lake.at(place)
+    lake = made_lake(place)
     agents = LakeFile("gpu", "2026-11-20", "h", 10**15, 10**15 + 5)
     row = {"time": MIDNIGHT, "gpu": "a", "interval_ms": 10_000, "offset_ms": 0, "gpu_util_pct": 99.0}
     lake.put(agents, parquet.encode(GPU, parquet.table_from_rows(GPU, [row])))
@@ -88,7 +89,7 @@ def test_the_agents_files_are_left_alone(place: str) -> None:
 
 
 def test_a_compacted_file_that_took_an_import_in_is_merged_with(place: str) -> None:
-    lake = Lake.at(place)
+    lake = made_lake(place)
     compacted = LakeFile("gpu", "2026-11-20", "h", MIDNIGHT, 10**15 + 5)
     rows = [
         {"time": MIDNIGHT + 10_000, "gpu": gpu, "interval_ms": 10_000, "offset_ms": 0, "gpu_util_pct": 9.0}

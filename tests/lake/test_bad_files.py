@@ -24,6 +24,7 @@ from fallow.stores import regular_files
 from fallow.stores.regular_files import NotRegularError, open_regular, read_regular
 from tests.attacks.lake_files import FILE_FAULTS, good_rows, mutated_files, small_lake, victim
 from tests.in_process import run_in_process
+from tests.lakes import made_lake
 from tests.ledger.rows import T0, load, samples, write
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def remarks(lake: Lake, until_ms: int = T0 + 3 * DAY_MS // 2) -> list[str]:
     """What data quality says of files of the first day and a half, by what is kept and once that is read again."""
     found = []
     for _ in range(2):
-        inputs = Inputs(Lake.at(lake.root), Window(T0, until_ms), config.load({}, None))
+        inputs = Inputs(made_lake(lake.root), Window(T0, until_ms), config.load({}, None))
         quality = data_quality(inputs, load_window_ledger(inputs), load_inventory(inputs.lake))
         found.append([each.sentence for each in quality if each.kind == "files_left_out"])
     assert found[0] == found[1]
@@ -51,7 +52,7 @@ def remarks(lake: Lake, until_ms: int = T0 + 3 * DAY_MS // 2) -> list[str]:
 
 
 def states(lake: Lake) -> pl.DataFrame:
-    return load(Lake.at(lake.root)).stretches.sort("gpu", "time")
+    return load(made_lake(lake.root)).stretches.sort("gpu", "time")
 
 
 QUICK = (
@@ -200,7 +201,7 @@ def test_a_link_to_a_file_of_the_lake_is_followed(lake: Lake) -> None:
 
 def test_a_lake_may_be_named_by_a_link(lake: Lake, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(lake.root)
-    assert load(Lake.at(str(tmp_path / "link"))).stretches.sort("gpu", "time").equals(states(lake))
+    assert load(made_lake(tmp_path / "link")).stretches.sort("gpu", "time").equals(states(lake))
 
 
 def test_a_linked_folder_is_not_entered(lake: Lake, tmp_path: Path) -> None:
@@ -348,7 +349,7 @@ def test_a_kept_table_that_is_damaged_is_made_again(lake: Lake, table: str) -> N
 
 def hours(lake: Lake) -> list[pl.DataFrame]:
     """The ledger and every table beside it."""
-    ledger = load(Lake.at(lake.root))
+    ledger = load(made_lake(lake.root))
     rollups = ledger.rollups
     beside = [rollups.hourly(), rollups.processes(), rollups.hosts(), rollups.serving(), rollups.quality()]
     return [ledger.stretches.sort("gpu", "time"), *beside]

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from analytics.ledger.settings import LedgerSettings
 from fallow import schema
 from fallow.clock import MINUTE_MS
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.ledger.rows import GB, T0, Row, by_day, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from fallow.lake import Lake
 
 Fleet = tuple[list[Row], list[Row], list[Row]]
 """The gpu, process and claim rows of one host."""
@@ -112,7 +114,7 @@ def claim_of(draw: st.DrawFn, claim_id: str, gpus: list[str], first_s: float) ->
 def lake_of(fleet: Fleet, split: Callable[[Row], object] = by_day) -> Iterator[Lake]:
     """The fleet as a lake, for as long as it is looked at."""
     with tempfile.TemporaryDirectory() as folder, mock.patch("os.fsync"):
-        lake = Lake.at(folder)
+        lake = made_lake(folder)
         for table, rows in zip((schema.GPU, schema.PROCESS, schema.CLAIM), fleet, strict=True):
             write(lake, table, rows, split=split)
         yield lake

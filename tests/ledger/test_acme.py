@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from analytics.ledger.rollups import BINS, percentile
-from fallow.lake import Lake
 from tests.conftest import REPOSITORY, run_python
+from tests.lakes import made_lake
 from tests.ledger.rows import T0, load
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
 
 QUANTILES = REPOSITORY.parent / "shared" / "traces" / "acme" / "cdf_quantiles.parquet"
 
@@ -51,7 +54,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
         "--lake", str(folder / "lake"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return Lake.at(str(folder / "lake"))
+    return made_lake(folder / "lake")
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ from fallow import config, schema
 from fallow.clock import DAY_MS, SystemClock, Window, utc_day
 from fallow.errors import LakeError
 from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.ledger.rows import Row, ms, processes, samples, silent, snapshot, write
 from tests.ledger.test_kept import restore
 
@@ -178,7 +179,7 @@ def grow(history: list[list[Chunk]]) -> None:
         mock.patch("os.fsync"),
         mock.patch.object(SystemClock, "now_ms") as clock,
     ):
-        lake, other = (Lake.at(str(Path(folder, name))) for name in ("grown", "whole"))
+        lake, other = (made_lake(Path(folder, name)) for name in ("grown", "whole"))
         last_s = 0.0
         for number, chunks in enumerate(history):
             for host, table, rows in chunks:
@@ -248,7 +249,7 @@ def test_what_arrives_day_by_day_needs_the_newest_days_alone(inputs: Inputs, tmp
         found = load(inputs)
     assert calls["loads"] == 0
     assert calls["newest"] > 0
-    assert_as_if_new(inputs, found, Lake.at(str(tmp_path / "other")))
+    assert_as_if_new(inputs, found, made_lake(tmp_path / "other"))
     assert_finished(inputs)
     assert_finished_whole(inputs)
 
@@ -272,7 +273,7 @@ def test_what_the_newest_days_cannot_tell_is_put_together_from_all(inputs: Input
     DOUBTS[what](inputs.lake)
     since_s = 2 * DAY_S if "older" in what else NOW_S - DAY_S
     load(replace(inputs, window=Window(ms(since_s))))
-    other = Lake.at(str(tmp_path / "other"))
+    other = made_lake(tmp_path / "other")
     bring_sources(inputs.lake, other)
     mine, whole = (load_ledger(each, inputs.ledger_settings, warn=silent) for each in (inputs.lake, other))
     assert_same_rows(mine.stretches, whole.stretches)
@@ -296,7 +297,7 @@ def test_a_stretch_that_is_judged_otherwise_changes_its_older_days(
         with counted() as calls:
             ledger = load(found)
         assert calls["loads"] == loads
-        assert_as_if_new(found, ledger, Lake.at(str(tmp_path / "other")))
+        assert_as_if_new(found, ledger, made_lake(tmp_path / "other"))
 
 
 class Cut:
@@ -335,7 +336,7 @@ def test_dying_while_catching_up_never_leaves_a_mixture(
                 if not calls["loads"] and calls["newest"]:
                     break
         count += 1
-        assert_as_if_new(inputs, load(inputs), Lake.at(str(tmp_path / "other")))
+        assert_as_if_new(inputs, load(inputs), made_lake(tmp_path / "other"))
         restore(inputs.lake, start)
     assert count >= 20 // every
 
@@ -351,7 +352,7 @@ def test_a_build_with_other_settings_that_died_is_not_built_upon(
         load_ledger(inputs.lake, replace(inputs.ledger_settings, low_below_pct=90.0), warn=silent)
     write(inputs.lake, schema.GPU, ARRIVALS["the newest rows"][0])
     found = load(inputs)
-    other = Lake.at(str(tmp_path / "other"))
+    other = made_lake(tmp_path / "other")
     bring_sources(inputs.lake, other)
     whole = load_ledger(other, inputs.ledger_settings, warn=silent)
     expected = recent(whole, history_start_ms(inputs.window, HISTORY_MS) or 0)

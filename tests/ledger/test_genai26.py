@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from analytics.ledger.rollups import percentile
-from fallow.lake import Lake
 from tests.conftest import REPOSITORY, run_python
+from tests.lakes import made_lake
 from tests.ledger.rows import load
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_memory_stands_for_the_holders_and_the_report_says_so(lake: Path) -> Non
 
 def test_the_hours_have_the_samples_figures(lake: Path) -> None:
     """By time instead of by sample, so that shares differ a little from those of the rows."""
-    rollups = load(Lake.at(str(lake))).rollups
+    rollups = load(made_lake(lake)).rollups
     hours = rollups.hourly("observed_ms", "zero_ms", "gpu_util_mean_pct")
     observed_ms = int(hours["observed_ms"].cast(pl.Int64).sum())
     # an hour has what its own day's rows say: of the last ones before midnight one interval, not up to three

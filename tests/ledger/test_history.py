@@ -17,11 +17,12 @@ from analytics.ledger.lifetimes import lifetimes
 from analytics.simulation import SimulatedFleet, write_fleet
 from analytics.window import history_start_ms, load_whole, load_window_ledger, open_inputs
 from fallow.clock import DAY_MS, Window, utc_day
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.ledger.rows import fill, ms, samples
 
 if TYPE_CHECKING:
     from analytics.window import Inputs
+    from fallow.lake import Lake
 
 UNTIL_MS = 20_700 * DAY_MS
 DAYS = 46
@@ -38,7 +39,7 @@ def inputs_of(lake: Lake, *, until: str | None = None) -> Inputs:
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    found = Lake.at(str(tmp_path_factory.mktemp("history") / "lake"))
+    found = made_lake(tmp_path_factory.mktemp("history") / "lake")
     write_fleet(found, FLEET)
     return found
 
@@ -117,7 +118,7 @@ def test_a_day_in_the_history_that_changed_is_seen(lake: Lake) -> None:
 
 
 def test_days_without_samples_are_in_a_kept_ledger_as_in_a_new_one(tmp_path: Path) -> None:
-    lake = Lake.at(str(tmp_path / "lake"))
+    lake = made_lake(tmp_path / "lake")
     day_s = 86_400
     fill(lake, samples("a", 0, day_s, every_s=1200) + samples("a", 5 * day_s, 8 * day_s, every_s=1200), host="h1")
     window = Window(ms(6 * day_s), ms(8 * day_s))

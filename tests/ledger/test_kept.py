@@ -20,6 +20,7 @@ from analytics.ledger.summary import summarise
 from fallow import parquet, schema
 from fallow.errors import LakeError
 from fallow.lake import Lake, LakeFile
+from tests.lakes import made_lake
 from tests.ledger.rows import T0, claim, device, fill, load, processes, samples, snapshot, states, write
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ def test_dying_while_keeping_never_leaves_a_mixture(
     with TemporaryDirectory() as folder:  # what a build without any kept ledger gives
         shutil.copytree(Path(filled.root, "gpu"), Path(folder, "gpu"))
         shutil.copytree(Path(filled.root, "process"), Path(folder, "process"))
-        expected = [numbers(Lake.at(folder), **settings) for settings in ({}, {"idle_after_ms": 2 * 3_600_000})]
+        expected = [numbers(made_lake(folder), **settings) for settings in ({}, {"idle_after_ms": 2 * 3_600_000})]
     start = snapshot(filled)
     count = 0
     for _ in interruptions(filled, monkeypatch, every):

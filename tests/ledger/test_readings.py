@@ -15,6 +15,7 @@ from analytics.readings import READINGS, binned, gpu_readings, only_during
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
 from fallow.lake import Lake, LakeFile
+from tests.lakes import made_lake
 
 DAY = 1_763_510_400_000
 """2025-11-19T00:00Z."""
@@ -26,7 +27,7 @@ def row(at_ms: int, gpu: str = "GPU-a", **values: Any) -> dict[str, Any]:
 
 
 def lake_of(folder: Path, rows: list[dict[str, Any]], host: str = "h1", day_ms: int = DAY) -> Lake:
-    lake = Lake.at(str(folder / "lake"))
+    lake = made_lake(folder / "lake")
     data = parquet.encode(schema.GPU, parquet.table_from_rows(schema.GPU, rows))
     lake.put(LakeFile("gpu", utc_day(day_ms), host, 0, len(rows)), data)
     return lake

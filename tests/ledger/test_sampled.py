@@ -15,13 +15,14 @@ from analytics.render.ledger_text import summary_text
 from analytics.window import load_window_ledger, open_inputs
 from benchmarks.physical_week import VIEWS, Load, Seen, View, look, record
 from fallow.clock import HOUR_MS
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.ledger.rows import GB, Row, device, fill, samples
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from analytics.window import WindowLedger
+    from fallow.lake import Lake
 
 HOUR = 3600
 H100 = "NVIDIA H100 80GB HBM3"
@@ -144,7 +145,7 @@ def test_what_power_alone_confirms_is_said_to_hold_unless_work_keeps_step(lake: 
     assert "16.0 GPU-hours are confirmed by power readings alone: unless work keeps step with them" in summary_text(
         found.summary
     )
-    counter = fleet(Lake.at(str(tmp_path / "counter")), counted(samples("GPU-a", 0, 16 * HOUR, every_s=60, **HELD)))
+    counter = fleet(made_lake(tmp_path / "counter"), counted(samples("GPU-a", 0, 16 * HOUR, every_s=60, **HELD)))
     assert counter.summary.samples.by_power_ms == 0
 
 

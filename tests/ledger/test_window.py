@@ -14,7 +14,8 @@ from analytics.ledger.summary import clip_ledger, summarise, totals_by
 from fallow import parquet, schema
 from fallow.cli import main
 from fallow.clock import HOUR_MS, MINUTE_MS, Window
-from fallow.lake import Lake, LakeFile
+from fallow.lake import LakeFile
+from tests.lakes import made_lake
 from tests.ledger.rows import T0, claim, fill, load, ms, processes, samples
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ BUSY: dict[str, Any] = {"gpu_util_pct": 90.0, "process_count": 1, "power_w": 400
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Two GPUs around midnight: busy, held for two hours over midnight, busy; and one half reserved with a gap."""
-    lake = Lake.at(str(tmp_path_factory.mktemp("window")))
+    lake = made_lake(tmp_path_factory.mktemp("window"))
     rows = samples("a", -7200, -3600, **BUSY) + samples("a", -3600, 3600, **LOADED) + samples("a", 3600, 7200, **BUSY)
     rows += samples("b", -1800, 0) + samples("b", 600, 5400)
     fill(lake, rows, processes("a", *range(-7200, 7200, 30)), [claim("b", -900, 1200)])
@@ -39,7 +40,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def ledger(place: str) -> Ledger:
-    return load(Lake.at(place))
+    return load(made_lake(place))
 
 
 def summary_of(ledger: Ledger, since: int | None, until: int | None) -> Summary:
@@ -175,7 +176,7 @@ measured at zero utilization, whoever holds the GPU (share of observed time)
 
 def test_a_lake_whose_files_hold_no_rows_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
-    lake = Lake.at(str(tmp_path / "lake"))
+    lake = made_lake(tmp_path / "lake")
     lake.put(
         LakeFile("gpu", "2026-11-20", "h1", 1, 1),
         parquet.encode(schema.GPU, parquet.table_from_rows(schema.GPU, [])),

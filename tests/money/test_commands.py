@@ -12,7 +12,7 @@ import pytest
 from analytics.money.accounts import GROUPS
 from analytics.money.prices import PriceBook
 from fallow.cli import main
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.ledger.rows import claim, device, fill, processes, samples
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Run(Protocol):
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Half an hour of three GPUs: one busy, one claimed and unused, and one of a model that has no price."""
-    lake = Lake.at(str(tmp_path_factory.mktemp("money")))
+    lake = made_lake(tmp_path_factory.mktemp("money"))
     rows = samples("GPU-a", 0, 1800, gpu_util_pct=90.0, process_count=1, power_w=500.0)
     rows += samples("GPU-b", 0, 1800) + samples("GPU-c", 0, 1800)
     fill(
@@ -230,7 +230,7 @@ def test_a_copy_of_the_catalog_is_still_no_price_of_the_sites(place: str, fallow
 def test_the_default_price_of_energy_is_in_dollars(
     fallow: Run, tmp_path: Path, settings: dict[str, str], cost: float | None
 ) -> None:
-    lake = Lake.at(str(tmp_path / "lake"))
+    lake = made_lake(tmp_path / "lake")
     fill(lake, samples("GPU-a", 0, 7200, gpu_util_pct=90.0, process_count=1, power_w=1000.0), devices=[device("GPU-a")])
     found = json.loads(fallow("ledger", "--lake", lake.root, "--json", **settings))["energy"]
     assert found["kwh"] == pytest.approx(2, rel=0.01)
@@ -248,7 +248,7 @@ def test_the_default_price_of_energy_is_in_dollars(
 def test_where_the_energy_is_from_is_said(
     fallow: Run, tmp_path: Path, counters: tuple[str, ...], share: float, said: str
 ) -> None:
-    lake, rows = Lake.at(str(tmp_path / "lake")), []
+    lake, rows = made_lake(tmp_path / "lake"), []
     for gpu in ("GPU-a", "GPU-b"):
         own = samples(gpu, 0, 7200, gpu_util_pct=90.0, process_count=1, power_w=500.0)
         for number, row in enumerate(own if gpu in counters else ()):
@@ -269,7 +269,7 @@ def test_what_is_no_currency_is_refused(place: str, fallow: Run, tmp_path: Path)
 
 
 def test_groups_of_next_to_nothing_are_counted_only(fallow: Run, tmp_path: Path) -> None:
-    lake = Lake.at(str(tmp_path / "lake"))
+    lake = made_lake(tmp_path / "lake")
     rows = samples("GPU-a", 0, 7200, gpu_util_pct=90.0, process_count=1)
     users = processes("GPU-a", *range(0, 60, 30), user="eve") + processes("GPU-a", *range(60, 7200, 30), user="ann")
     fill(lake, rows, users, devices=[device("GPU-a")])

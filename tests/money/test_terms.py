@@ -16,7 +16,7 @@ from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
 from fallow.cli import main
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.ledger.rows import T0, device, fill, load, ms, samples
 from tests.money.fleet import ledger, stretch
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from analytics.ledger.build import Ledger
+    from fallow.lake import Lake
 
 PRICES = "model,pool,hourly,date\n,a,2,\n,b,4,\n"
 HOUR = 3600
@@ -37,7 +38,7 @@ def book(folder: Path, text: str) -> PriceBook:
 def lake_of(folder: Path, *entries: dict[str, Any], hours: int = 4) -> Lake:
     """One busy GPU over hours of 2026-11-20, with these inventory entries."""
     rows = samples("GPU-a", 0, hours * HOUR, every_s=60, gpu_util_pct=90.0, process_count=1)
-    return fill(Lake.at(str(folder / "lake")), rows, devices=entries)
+    return fill(made_lake(folder / "lake"), rows, devices=entries)
 
 
 def entry(at_s: float, pool: str | None, **values: object) -> dict[str, Any]:

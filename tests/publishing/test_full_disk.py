@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.publishing.rows import numbers
 from tests.publishing.small_disk import namespace, run_on_small_disk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fallow.lake import Lake
     from tests.publishing.conftest import S3
 
 
@@ -42,7 +43,7 @@ def play(disk: Path, location: str, port: str, seed: int, store: S3 | None) -> N
     seen = json.loads(
         run_on_small_disk("tests.publishing.episodes", disk, "4m", location, port, str(seed), "20", **environment)
     )
-    assert numbers(Lake.at(location)) == list(range(seen["rows"]))
+    assert numbers(made_lake(location)) == list(range(seen["rows"]))
     assert (seen["waiting"], seen["last"]) == (0, str(seen["rows"]))
     assert seen["in_memory"] > 0
     assert seen["pressure"] > 0

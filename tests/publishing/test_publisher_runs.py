@@ -18,6 +18,7 @@ from fallow.lake import Lake
 from fallow.stores import LocalStore
 from tests.agent.spooled import waiting
 from tests.conftest import REPOSITORY
+from tests.lakes import made_lake
 from tests.publishing.rows import numbers, settings, ticks
 
 if TYPE_CHECKING:
@@ -219,12 +220,14 @@ def test_the_publishers_connection_leaves_the_locks_of_the_agents_alone(tmp_path
 def test_a_process_ends_while_its_publisher_hangs(tmp_path: Path) -> None:
     code = (
         "import sys, threading, time; from agent.spool.publisher_runs import ThreadRun\n"
+        "from agent.spool.publisher_arguments import PublisherArguments\n"
         "from fallow.stores import LocalStore\n"
         "entered = threading.Event()\n"
         "LocalStore.put = lambda *_: (entered.set(), time.sleep(3600))\n"
-        "run = ThreadRun(sys.argv[1] + '/spool', sys.argv[1] + '/lake', 'h', 1000); entered.wait(60)\n"
+        "run = ThreadRun(PublisherArguments(sys.argv[1] + '/spool', sys.argv[1] + '/lake', 'h')); entered.wait(60)\n"
         "print(run.end().exit_code)"
     )
+    made_lake(tmp_path / "lake")
     with closing(Spool(str(tmp_path / "spool"))) as spool:
         spool.append({"gpu": ticks(0, 3)})
     done = subprocess.run(

@@ -16,6 +16,7 @@ from agent.spool.spool import Spool
 from fallow import parquet, schema
 from fallow.clock import MINUTE_MS
 from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.publishing.proxy import FaultyProxy
 from tests.publishing.rows import numbers, settings, ticks
 
@@ -110,7 +111,7 @@ def test_other_settings_are_followed_at_once(spool: Spool, lake: Lake, tmp_path:
     publishing = Publishing(settings(tmp_path, lake.root, 60 * MINUTE_MS), spool, hands)
     spool.append({"gpu": ticks(0, 3)})
     run_once(publishing, hands.s)
-    other = Lake.at(str(tmp_path / "other"))
+    other = made_lake(tmp_path / "other")
     publishing.configure(settings(tmp_path, other.root))
     run_once(publishing, hands.s)
     assert numbers(other) == [0, 1, 2]

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fallow.cli import main
-from fallow.lake import Lake
 from tests.in_process import run_in_process
+from tests.lakes import made_lake
 from tests.ledger.rows import GB, claim, device, fill, ms, processes, samples
 from tests.shared_results import share_results
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fallow.lake import Lake
     from tests.conftest import RunFallow
 
 DAY, HOUR = 86_400, 3600
@@ -94,4 +95,4 @@ def report(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
 @pytest.fixture(scope="session")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """The lake of `everything`; tests only read it."""
-    return everything(Lake.at(str(tmp_path_factory.mktemp("full") / "lake")))
+    return everything(made_lake(tmp_path_factory.mktemp("full") / "lake"))

@@ -21,7 +21,7 @@ from analytics.scope import Scope
 from analytics.sections.off_peak import off_peak
 from analytics.sections.surplus import surplus
 from fallow.clock import HOUR_MS
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.ledger.rows import T0, fill, processes, samples
 from tests.report.conftest import BACK_S, BUSY, DAY, FREE, HELD, everything
 from tests.report.html.reports import report_of
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from analytics.report.model import Report
     from analytics.sections.section import Section
+    from fallow.lake import Lake
     from tests.report.conftest import Outcome
 
 LONG = "n" * 200
@@ -147,7 +148,7 @@ def test_a_personal_edition_says_nothing_of_capacity(full: Lake) -> None:
 
 
 def test_gone_and_suppressed_findings_have_their_reasons(tmp_path: Path) -> None:
-    lake = everything(Lake.at(str(tmp_path / "lake")))
+    lake = everything(made_lake(tmp_path / "lake"))
     first_s, last_s = 14 * DAY - BACK_S, 21 * DAY - BACK_S
     fill(lake, samples("GPU-0", first_s, last_s, **BUSY) + samples("GPU-1", first_s, last_s, **FREE), host="train-01")
     ids = [finding.finding_id for finding in report_of(lake, "2026-W41").findings]
@@ -164,7 +165,7 @@ def test_gone_and_suppressed_findings_have_their_reasons(tmp_path: Path) -> None
 
 def test_a_finding_that_was_wrong_and_is_found_again_is_listed_as_wrong(tmp_path: Path) -> None:
     """Ann's GPU stood for the end of one week, worked for two days, and stands again: the first finding was wrong."""
-    lake = everything(Lake.at(str(tmp_path / "lake")))
+    lake = everything(made_lake(tmp_path / "lake"))
     first_s, work_s, last_s = (day * DAY - BACK_S for day in (14, 16, 21))
     fill(lake, samples("GPU-0", first_s, work_s, **BUSY) + samples("GPU-0", work_s, last_s, **HELD), host="train-01")
     lists = processes("GPU-0", *range(first_s, last_s, 300), every_s=300, slurm_job_id="4711")
@@ -179,7 +180,7 @@ def test_a_finding_that_was_wrong_and_is_found_again_is_listed_as_wrong(tmp_path
 
 
 def test_sums_of_a_week_that_is_not_over_are_not_set_against_a_whole_one(tmp_path: Path) -> None:
-    lake = Lake.at(str(tmp_path / "lake"))
+    lake = made_lake(tmp_path / "lake")
     first_s = -BACK_S
     fill(
         lake,

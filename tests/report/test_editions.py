@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.decide.actions import record
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.ledger.rows import T0, claim, device, fill, processes, samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from fallow.lake import Lake
     from tests.report.conftest import Outcome
 
 IDLE = {"gpu_util_pct": 0.0, "process_count": 1, "power_w": 61.7}
@@ -31,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lake(folder: Path) -> Lake:
-    return Lake.at(str(folder / "lake"))
+    return made_lake(folder / "lake")
 
 
 @pytest.fixture
@@ -125,7 +126,7 @@ def one_line(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def shared_lake(folder: Path) -> Lake:
-    return Lake.at(str(folder / "shared" / "lake"))
+    return made_lake(folder / "shared" / "lake")
 
 
 @pytest.fixture(scope="module")

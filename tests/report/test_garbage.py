@@ -18,6 +18,7 @@ from fallow.cli import main
 from fallow.clock import DAY_MS
 from fallow.lake import Lake, LakeFile
 from fallow.schema import Type
+from tests.lakes import made_lake
 from tests.ledger.rows import T0
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def run(*arguments: str) -> tuple[int, str]:
 @given(LAKES)
 def test_garbage_in_any_table_is_never_a_crash(command: str, tables: dict[str, list[Row]]) -> None:
     with tempfile.TemporaryDirectory() as folder, mock.patch("os.fsync"):
-        lake = Lake.at(folder)
+        lake = made_lake(folder)
         fill(lake, tables)
         for _ in range(2):  # built, and read back
             code, said = run(command, "--lake", folder)

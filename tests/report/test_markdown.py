@@ -9,8 +9,8 @@ import pytest
 from analytics.decide.actions import record
 from analytics.language.languages import language
 from analytics.render.report.markdown import MarkdownFormat
-from fallow.lake import Lake
 from fallow.outside_text import markdown_text as escape
+from tests.lakes import made_lake
 from tests.ledger.rows import T0
 from tests.report.conftest import BACK_S, everything
 from tests.report.html.reports import report_of
@@ -25,7 +25,7 @@ NOTE = "asked greta on the phone | twice"
 
 @pytest.fixture
 def week(tmp_path: Path) -> Report:
-    lake = everything(Lake.at(str(tmp_path / "lake")))
+    lake = everything(made_lake(tmp_path / "lake"))
     ids = [finding.finding_id for finding in report_of(lake, "2026-W40").findings]
     record(lake, "ack", ids, "ops", now_ms=T0 - BACK_S * 1000 + 1, reason=NOTE)
     return report_of(lake, "2026-W40")

@@ -18,6 +18,7 @@ import pytest
 from fallow import schema
 from fallow.lake import Lake
 from tests.conftest import REPOSITORY, clean_environment
+from tests.lakes import made_lake
 from tests.ledger.rows import claim, device, fill, processes, samples, write
 from tests.report.conftest import BUSY, FREE, HELD, HOUR, LOST
 
@@ -56,7 +57,7 @@ def on_terminal(columns: int, *arguments: str, **environment: str) -> str:
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Every state, long names everywhere, claims that have a state, and models whose prices are from far away."""
-    lake = Lake.at(str(tmp_path_factory.mktemp("wide") / "lake"))
+    lake = made_lake(tmp_path_factory.mktemp("wide") / "lake")
     host = "a-host-with-a-long-name-01"
     states = {"GPU-0": HELD, "GPU-1": BUSY, "GPU-2": FREE, "GPU-3": LOST, "GPU-4": FREE}
     rows = [row for gpu, values in states.items() for row in samples(gpu, 0, 300 * HOUR, **values)]

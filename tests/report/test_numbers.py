@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.ledger.rows import claim, device, fill, processes, samples
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ HOUR_S = 3600
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three GPUs in two pools over two weeks: shared, idle, reserved and free time, with prices and owners."""
     tmp_path = tmp_path_factory.mktemp("numbers")
-    lake = Lake.at(str(tmp_path / "lake"))
+    lake = made_lake(tmp_path / "lake")
     monday = 3 * 24 * HOUR_S  # T0 is a Friday
     rows = [
         *samples("a", monday - HOUR_S, monday + 2 * HOUR_S, **BUSY),

@@ -10,13 +10,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from analytics.decide.actions import record
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.ledger.rows import T0, fill, samples
 from tests.report.conftest import BACK_S, BUSY, DAY, FREE, HOUR, everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fallow.lake import Lake
     from tests.report.conftest import Outcome
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text(encoding="utf-8"))
@@ -68,7 +69,7 @@ def test_the_edition_of_a_team_is_as_the_schema_says(
 
 
 def test_suppressed_and_gone_findings_are_as_the_schema_says(tmp_path: Path, report: Callable[..., Outcome]) -> None:
-    lake = everything(Lake.at(str(tmp_path / "lake")))
+    lake = everything(made_lake(tmp_path / "lake"))
     later = {"first_s": 14 * DAY - BACK_S, "last_s": 21 * DAY - BACK_S}
     fill(lake, samples("GPU-0", **later, **BUSY) + samples("GPU-1", **later, **FREE), host="train-01")
     week = ("--format", "json", "--week", "2026-W41")

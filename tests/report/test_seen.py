@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.report.weeks import week_of
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.ledger.rows import device, fill, ms, processes, samples
 from tests.report.conftest import DAY, HOUR
 from tests.report.test_schema import faults
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from fallow.lake import Lake
     from tests.report.conftest import Outcome
 
 WEEK_S = 7 * DAY
@@ -43,7 +44,7 @@ def host(lake: Lake, name: str, *gpus: tuple[list[Any], list[Any]], pool: str = 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Lake]:
     def new(name: str) -> Lake:
-        return Lake.at(str(tmp_path_factory.mktemp(name) / "lake"))
+        return made_lake(tmp_path_factory.mktemp(name) / "lake")
 
     return new
 

@@ -18,6 +18,7 @@ from fallow.lake import Lake
 from fallow.parquet import read
 from fallow.schema import DEVICE, GPU, SERVING
 from tests.in_process import run_in_process
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +33,7 @@ FLEET = SimulatedFleet(gpus=64, days=14, until_ms=UNTIL_MS, showcase=True)
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the lake, the tables that a site keeps, and the settings that name them."""
     folder = tmp_path_factory.mktemp("showcase")
-    write_fleet(Lake.at(str(folder / "lake")), FLEET)
+    write_fleet(made_lake(folder / "lake"), FLEET)
     (folder / "owners.csv").write_text(owners_csv(FLEET))
     (folder / "prices.csv").write_text(prices_csv(FLEET))
     (folder / "fallow.toml").write_text(

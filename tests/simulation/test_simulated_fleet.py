@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 
 from analytics.simulation import FleetSummary, Planted, SimulatedFleet, write_fleet
 from fallow.clock import DAY_MS
-from fallow.lake import Lake
 from fallow.parquet import metadata, read
 from fallow.schema import TABLES, table
+from tests.lakes import made_lake
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
 
 UNTIL_MS = 20_777 * DAY_MS  # 2026-11-20
 FLEET = SimulatedFleet(gpus=48, days=3, seed=7, until_ms=UNTIL_MS)
@@ -21,7 +25,7 @@ WRITTEN = ("gpu", "process", "host", "device", "event", "agent", "serving", "cla
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, FleetSummary]:
-    lake = Lake.at(str(tmp_path_factory.mktemp("simulated")))
+    lake = made_lake(tmp_path_factory.mktemp("simulated"))
     return lake, write_fleet(lake, FLEET)
 
 
@@ -53,7 +57,7 @@ def digest(lake: Lake) -> dict[str, str]:
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(tmp_path: Path) -> None:
     fleet = SimulatedFleet(gpus=12, days=2, seed=3, interval_ms=60_000, until_ms=UNTIL_MS)
-    first, second, third = (Lake.at(str(tmp_path / name)) for name in ("first", "second", "third"))
+    first, second, third = (made_lake(tmp_path / name) for name in ("first", "second", "third"))
     summary = write_fleet(first, fleet)
     assert write_fleet(second, fleet) == summary
     write_fleet(third, SimulatedFleet(gpus=12, days=2, seed=4, interval_ms=60_000, until_ms=UNTIL_MS))

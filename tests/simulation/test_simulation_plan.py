@@ -12,7 +12,7 @@ from analytics.simulation.catalog import POOLS
 from analytics.simulation.layout import split_gpus
 from fallow.clock import DAY_MS
 from fallow.errors import UsageError
-from fallow.lake import Lake
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def test_people_work_by_day_and_rest_at_the_weekend() -> None:
 def test_a_fleet_of_any_size_is_written(tmp_path: Path, gpus: int) -> None:
     shares: list[float] = []
     fleet = SimulatedFleet(gpus=gpus, days=1, seed=gpus, interval_ms=300_000, until_ms=UNTIL_MS)
-    summary = write_fleet(Lake.at(str(tmp_path)), fleet, shares.append)
+    summary = write_fleet(made_lake(tmp_path), fleet, shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     lost_to_outage = sum(

@@ -16,10 +16,10 @@ from werkzeug.serving import make_server
 from analytics.simulation import SimulatedFleet, write_fleet
 from dashboard.app import build_app
 from dashboard.source import LATE, LakeSource
-from fallow.lake import Lake
 from tests.dashboard.browser.conftest import WAIT_MS, Surfer
 from tests.dashboard.conftest import UNTIL_MS, inputs_of, words
 from tests.dashboard.conftest import page as frame_page
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dashboard.access.people import Reader
     from dashboard.query import Query
     from dashboard.view import Problem, View
+    from fallow.lake import Lake
 
 pytestmark = pytest.mark.long
 
@@ -68,14 +69,14 @@ def opened(browser: Browser, address: str, path: str = "/", *, until: str = "") 
 @pytest.fixture(scope="module")
 def small_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """One GPU over two days; copied by whoever changes it."""
-    lake = Lake.at(str(tmp_path_factory.mktemp("small") / "lake"))
+    lake = made_lake(tmp_path_factory.mktemp("small") / "lake")
     write_fleet(lake, SimulatedFleet(until_ms=UNTIL_MS, gpus=1, days=2, seed=3))
     return lake
 
 
 def copied(lake: Lake, folder: Path) -> Lake:
     shutil.copytree(lake.root, folder / "lake")
-    return Lake.at(str(folder / "lake"))
+    return made_lake(folder / "lake")
 
 
 def without_traceback(page: Page) -> str:
@@ -90,7 +91,7 @@ def test_an_empty_lake_says_how_to_fill_it_and_shows_what_comes(
 ) -> None:
     (tmp_path / "lake").mkdir()
     with (
-        served(LakeSource(lambda: inputs_of(Lake.at(str(tmp_path / "lake"))))) as address,
+        served(LakeSource(lambda: inputs_of(made_lake(tmp_path / "lake")))) as address,
         opened(browser, address) as page,
     ):
         assert "fallow agent run" in without_traceback(page)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from analytics.decide.review import review
 from analytics.rules import RULES
 from analytics.window import load_window_ledger, open_inputs
-from fallow.lake import Lake
 from tests.findings.scenarios.grid import T_END
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -66,7 +66,7 @@ def scenarios() -> dict[str, tuple[Scenario, ...]]:
 
 def opened(scenario: Scenario, folder: Path) -> tuple[Inputs, WindowLedger]:
     """The scenario's ledger; its lake and settings are written below the folder."""
-    lake = Lake.at(str(folder / "lake"))
+    lake = made_lake(folder / "lake")
     scenario.fill(lake)
     settings = {"ledger.workers": "1", **scenario.settings}
     for name, content in scenario.lists.items():

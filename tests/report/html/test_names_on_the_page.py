@@ -15,7 +15,7 @@ from analytics.language.plain_text import plain
 from analytics.render.html import mail_body, page
 from analytics.workloads.model import Confidence
 from fallow.clock import DAY_MS
-from fallow.lake import Lake
+from tests.lakes import made_lake
 from tests.ledger.rows import device, fill, ms, processes, samples
 from tests.report.conftest import HELD, HOUR
 from tests.report.html.pages import Page
@@ -46,7 +46,7 @@ NAMES = [
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """Each name as user, command, pod, model and pool of two GPUs that are held, and as the reason of a suppressed finding."""
-    lake = Lake.at(str(tmp_path_factory.mktemp("odd") / "lake"))
+    lake = made_lake(tmp_path_factory.mktemp("odd") / "lake")
     for number, name in enumerate(NAMES):
         for gpu, host in ((f"GPU-{number}", f"h{number}"), (f"GPU-{number}-other", f"other{number}")):
             lists = processes(gpu, *range(0, 3 * HOUR, 60), every_s=60, user=name, command=name, pod=name)

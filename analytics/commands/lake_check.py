@@ -9,29 +9,25 @@ import argparse
 import json
 from collections.abc import Iterator
 
-from analytics.progress import bar
-from fallow import config, parquet, schema
+from fallow import schema
 from fallow.errors import LakeError, UnusableFileError
 from fallow.lake import Lake, LakeFile
+from fallow.lake_verbs.flags import add_lake_flags, lake_of
 from fallow.output import show
 from fallow.outside_text import visible
 from fallow.quarantine import LeftOut
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's own flags."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    check = verbs.add_parser(
-        "check", help="name the files that readers leave out, and why; exit code 1 where there are any"
-    )
-    check.add_argument("--lake", metavar="DIR", help="the lake (or FALLOW_LAKE_PATH, or lake.path in the config file)")
-    check.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
-    check.add_argument("--json", action="store_true", help="machine-readable")
+    """Adds the verb's own flags."""
+    add_lake_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints them; 1 where there are any."""
-    lake = Lake.at(config.load({"lake.path": args.lake}, args.config).require("lake.path", "--lake")).require()
+    from analytics.progress import bar
+
+    lake = lake_of(args).require()
     files = list(_observed(lake))
     with bar("files") as progress:
         for number, file in enumerate(files, 1):
@@ -57,6 +53,8 @@ def _observed(lake: Lake) -> Iterator[LakeFile]:
 
 def _check(lake: Lake, file: LakeFile) -> None:
     """Decodes the file whole, as a reader would; SchemaVersionError is of the lake, and not of the file."""
+    from fallow import parquet
+
     try:
         parquet.read([file], schema.table(file.table))
     except UnusableFileError as error:

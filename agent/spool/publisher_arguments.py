@@ -1,0 +1,40 @@
+"""What a publisher is told, in a thread or on the command line of its own process."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from fallow.clock import HOUR_MS, MINUTE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class PublisherArguments:
+    """From which spool into which lake, under which host's name."""
+
+    spool: str
+    lake: str
+    host: str
+    keep_ms: int = HOUR_MS
+    """How long published rows stay in the spool."""
+    every_ms: int = 5 * MINUTE_MS
+    """How often publishers run."""
+    lake_id: str = ""
+    """The id that the lake must have; empty: that which it had first."""
+    is_last: bool = False
+    """Whether the agent's run ends with it."""
+
+    def as_texts(self) -> list[str]:
+        return [str(int(value) if isinstance(value, bool) else value) for value in asdict(self).values()]
+
+    @classmethod
+    def from_texts(cls, texts: Sequence[str]) -> PublisherArguments:
+        """What `as_texts` wrote; what stands at the end may be missing."""
+        spool, lake, host, *rest = texts
+        keep_ms, every_ms, lake_id, is_last = [*rest, *("", "", "", "")][:4]
+        return cls(
+            spool, lake, host, int(keep_ms or HOUR_MS), int(every_ms or 5 * MINUTE_MS), lake_id, is_last=is_last == "1"
+        )

@@ -1,0 +1,101 @@
+"""Who writes a host's files, beside the host's name: the machine, and the installation of the agent on it.
+
+Every file of an agent says in its metadata which host it is of, and which installation on which machine wrote it. A
+compacted file names every installation whose rows it holds, separated by commas. Files of imports and of older agents
+say nothing of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+HOST_KEY = "fallow_host"
+INSTALL_KEY = "fallow_install"
+MACHINE_KEY = "fallow_machine"
+
+_APP_ID = bytes.fromhex("5f0c9b1ae4d84f0d9a6b7c23d1f86e94")
+"""What is hashed with a machine id, so that the id itself never leaves the host: machine-id(5) asks for that."""
+
+_BLOCK_BYTES = 64
+_MACHINE_ID = re.compile(r"[0-9a-f]{32}")
+_INSTALL_ID = re.compile(r"[0-9a-f]{32}")
+_UNSET = "0" * 32
+
+
+@dataclass(frozen=True)
+class HostIdentity:
+    """One installation of the agent: the host's name in the lake, a random id, and the machine's hash ("": unknown)."""
+
+    host: str
+    install: str
+    machine: str
+
+    def metadata(self) -> dict[str, str]:
+        """What a file that it writes says of its origin."""
+        said = {HOST_KEY: self.host, INSTALL_KEY: self.install, MACHINE_KEY: self.machine}
+        return {key: value for key, value in said.items() if value}
+
+
+def new_install_id() -> str:
+    return os.urandom(16).hex()
+
+
+def is_install_id(text: str) -> bool:
+    return _INSTALL_ID.fullmatch(text) is not None
+
+
+def merged_origin(origins: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """The origin of a file that holds the rows of several, given the metadata of each: for whoever compacts them."""
+    found: dict[str, set[str]] = {}
+    for each in origins:
+        for key in (HOST_KEY, INSTALL_KEY, MACHINE_KEY):
+            found.setdefault(key, set()).update(listed(each.get(key, "")) if key != HOST_KEY else {each.get(key, "")})
+    return {key: ",".join(sorted(values - {""})) for key, values in found.items() if values - {""}}
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The installations or machines that a file names."""
+    return tuple(each for each in text.split(",") if each)
+
+
+def machine_hash(file: str = "/etc/machine-id") -> str:
+    """What tells machines apart: the hash of the machine id as sd_id128_get_machine_app_specific() makes it, 32 hex digits.
+
+    "" where there is no machine id, as in most containers.
+    """
+    try:
+        text = Path(file).read_text(encoding="ascii").strip().replace("-", "")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    if not _MACHINE_ID.fullmatch(text) or text == _UNSET:
+        return ""
+    digest = bytearray(_hmac_sha256(bytes.fromhex(text), _APP_ID)[:16])
+    digest[6] = digest[6] & 0x0F | 0x40  # a UUID of version 4, as systemd marks it
+    digest[8] = digest[8] & 0x3F | 0x80
+    return digest.hex()
+
+
+def _hmac_sha256(key: bytes, message: bytes) -> bytes:
+    """RFC 2104 for keys up to a block."""
+    sha256, padded = _sha256(), key.ljust(_BLOCK_BYTES, b"\0")
+    inner = sha256(bytes(each ^ 0x36 for each in padded) + message).digest()
+    digest: bytes = sha256(bytes(each ^ 0x5C for each in padded) + inner).digest()
+    return digest
+
+
+def _sha256() -> Callable[[bytes], Any]:
+    """Python's own SHA-256: hashlib would load OpenSSL, 3 MB that a resident agent does not need for one hash."""
+    for name in ("_sha2", "_sha256", "hashlib"):  # since 3.12, before, and where neither was built
+        with contextlib.suppress(ImportError):
+            found: Callable[[bytes], Any] = importlib.import_module(name).sha256
+            return found
+    raise ImportError("sha256")

@@ -1,0 +1,22 @@
+"""Lakes for tests: made as `fallow lake init` makes them, but all with one id, so that two of them are the same to the byte."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fallow.lake import Lake
+from fallow.lake_marker import MARKER_KEY, Marker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAKE_ID = "0d4f7c52-6a0e-4a52-9d36-1e8a1c5f0b77"
+
+
+def made_lake(location: Path | str, lake_id: str = LAKE_ID) -> Lake:
+    """The lake at a folder or an address, with a marker unless it has one."""
+    lake = Lake.at(str(location))
+    lake.store.make()
+    if lake.store.look(MARKER_KEY) is None:
+        lake.store.put(MARKER_KEY, Marker(lake_id, "2026-01-01T00:00:00Z", "the tests").content())
+    return lake

@@ -1,0 +1,312 @@
+"""Who may publish: only into the lake that was given, and only one agent under one name, in whatever order they come."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.spool.admission import Admission
+from agent.spool.installation import COPIED_UNTIL, begin_run, identity_of, settle_installation
+from agent.spool.outcome import NAME_CONFLICT
+from agent.spool.publisher import Publisher
+from agent.spool.spool import Spool
+from fallow.errors import HostNameTakenError, LakeError, NoLakeError
+from fallow.host_claims import read_claims
+from fallow.lake_marker import MARKER_KEY
+from tests.lakes import LAKE_ID, made_lake
+from tests.publishing.rows import numbers, ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fallow.lake import Lake
+
+PERIOD_S = 300.0
+OTHER_ID = "11111111-2222-4333-8444-555555555555"
+
+
+class Hands:
+    """A clock that a test sets."""
+
+    s = 1000.0
+
+
+@dataclass
+class Agent:
+    """What of an agent is asked whether it may publish: each time by a publisher of its own."""
+
+    spool: Spool
+    lake: Lake
+    hands: Hands
+    lake_id: str = ""
+
+    @property
+    def admission(self) -> Admission:
+        return Admission(self.spool, self.lake, "h", PERIOD_S, lake_id=self.lake_id, now_s=lambda: self.hands.s)
+
+    def check(self) -> None:
+        self.admission.check()
+
+    @property
+    def may(self) -> bool:
+        try:
+            self.check()
+        except HostNameTakenError:
+            return False
+        return True
+
+    def told(self) -> list[str]:
+        """The kinds of all events so far."""
+        rows = (row for stretch in self.spool.stretches_until(2**62) for row in self.spool.rows_of(stretch))
+        return [str(row.body["kind"]) for row in rows if row.table == "event"]
+
+
+@pytest.fixture
+def hands() -> Hands:
+    return Hands()
+
+
+@pytest.fixture
+def start(tmp_path: Path, lake: Lake, hands: Hands) -> Iterator[Callable[..., Agent]]:
+    """Starts an agent on the spool of a name; the later it starts, the later it began."""
+    opened: list[Spool] = []
+
+    def begin(name: str, *, machine: str = "", started_ms: int = 0, boot: str = "boot") -> Agent:
+        spool = Spool(str(tmp_path / name))
+        opened.append(spool)
+        settle_installation(spool, "h", machine or name)
+        begin_run(spool, started_ms or len(opened), boot)
+        return Agent(spool, lake, hands)
+
+    yield begin
+    for spool in opened:
+        spool.close()
+
+
+def test_a_lake_is_adopted_once(start: Callable[..., Agent], lake: Lake) -> None:
+    agent = start("a")
+    agent.check()
+    assert agent.told() == ["lake_adopted"]
+    agent.check()
+    again = start("a")
+    again.check()
+    assert again.told() == ["lake_adopted"], "the spool remembers it"
+    Path(lake.root, MARKER_KEY).write_text(json.dumps({"id": OTHER_ID}))
+    with pytest.raises(NoLakeError) as other:
+        again.check()
+    assert f"the lake at {lake.root} has the id {OTHER_ID}" in str(other.value)
+    assert LAKE_ID in str(other.value)
+    assert f"set lake.id to {OTHER_ID}" in other.value.hint
+    again.lake_id = OTHER_ID  # what the hint says
+    again.check()
+    assert again.told() == ["lake_adopted", "lake_adopted"]
+    again.lake_id = ""
+    again.check()
+
+
+def test_a_mount_that_is_away_is_no_lake(start: Callable[..., Agent], lake: Lake) -> None:
+    agent = start("a")
+    agent.check()
+    Path(lake.root).rename(f"{lake.root}.away")
+    for empty in (False, True):
+        if empty:
+            Path(lake.root).mkdir()
+        for check in (agent.check, agent.admission.check_again):
+            with pytest.raises(NoLakeError) as gone:
+                check()
+            assert str(gone.value) == (
+                f"there is no fallow lake at {lake.root}; mount it, or make one with `fallow lake init --lake {lake.root}`"
+            )
+    assert list(Path(lake.root).iterdir()) == []
+    Path(lake.root).rmdir()
+    Path(f"{lake.root}.away").rename(lake.root)
+    agent.check()
+
+
+def test_the_setting_pins_the_lake_from_the_first_time(start: Callable[..., Agent], lake: Lake) -> None:
+    agent = start("a")
+    agent.lake_id = OTHER_ID
+    with pytest.raises(NoLakeError, match=f"lake.id is {OTHER_ID}"):
+        agent.check()
+    assert not Path(lake.root, "agents").exists()
+
+
+def test_a_marker_that_says_nothing_stops_publishing(start: Callable[..., Agent], lake: Lake) -> None:
+    Path(lake.root, MARKER_KEY).write_text("{}")
+    with pytest.raises(LakeError, match="is no marker of a lake; put it back from a backup"):
+        start("a").check()
+
+
+def test_the_first_of_two_keeps_the_name_and_both_say_so(start: Callable[..., Agent], hands: Hands) -> None:
+    first, second = start("a"), start("b")
+    assert (first.may, second.may) == (True, False)
+    with pytest.raises(HostNameTakenError) as taken:
+        second.check()
+    assert "another agent publishes as h: the installation" in str(taken.value)
+    assert first.admission.identity.install[:12] in str(taken.value)
+    assert "set agent.host" in taken.value.hint
+    for _ in range(4):
+        hands.s += PERIOD_S
+        assert (first.may, second.may) == (True, False)
+    assert first.told() == ["lake_adopted", "host_name_taken"], "told once"
+    assert second.told() == ["lake_adopted", "host_name_taken"]
+    assert second.admission.identity.install[:12] in str(first.spool.noted(NAME_CONFLICT))
+    second.admission.leave()
+    for _ in range(3):
+        hands.s += PERIOD_S
+        assert first.may
+    assert first.spool.noted(NAME_CONFLICT) == ""
+
+
+def test_the_later_one_takes_over_where_the_first_falls_silent(start: Callable[..., Agent], hands: Hands) -> None:
+    first, second = start("a"), start("b")
+    assert (first.may, second.may) == (True, False)
+    for _ in range(2):
+        hands.s += PERIOD_S
+        assert not second.may
+    hands.s += PERIOD_S
+    assert second.may, "three periods without a change"
+    assert not first.may, "it was away for so long that it has to ask"
+    hands.s += PERIOD_S
+    assert (second.may, first.may) == (True, False)
+
+
+def test_a_clean_stop_gives_the_name_back_at_once(start: Callable[..., Agent]) -> None:
+    first, second = start("a"), start("b")
+    assert (first.may, second.may) == (True, False)
+    first.admission.leave()
+    assert second.may
+    assert not start("a").may
+
+
+def test_a_killed_agent_goes_on_at_once(start: Callable[..., Agent], hands: Hands) -> None:
+    start("a").check()
+    hands.s += 5
+    again = start("a")
+    assert again.may
+    [claim] = read_claims(again.lake.store, "h")
+    assert (claim.state, claim.run != "", claim.machine) == ("holds", True, "a")
+
+
+def test_a_new_spool_waits_until_the_old_claim_is_silent_also_over_a_restart(
+    start: Callable[..., Agent], hands: Hands
+) -> None:
+    start("lost", machine="m").check()
+    assert not start("new", machine="m").may
+    hands.s += 2 * PERIOD_S
+    assert not start("new", machine="m").may
+    hands.s += PERIOD_S
+    assert start("new", machine="m").may, "what it had seen before its restart counts"
+
+
+def test_after_a_reboot_the_clock_begins_anew(start: Callable[..., Agent], hands: Hands) -> None:
+    start("lost").check()
+    assert not start("new").may
+    hands.s += 10 * PERIOD_S
+    assert not start("new", boot="another").may
+
+
+def test_of_two_that_want_the_name_at_once_the_earlier_gets_it(
+    start: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = start("a"), start("b")
+    put = type(first.lake.store).put
+
+    def put_and_let_the_other_ask(_store: object, key: str, data: bytes, *rest: Callable[[], None]) -> None:
+        put(first.lake.store, key, data, *rest)  # type: ignore[arg-type]
+        monkeypatch.undo()
+        assert not second.may, "it sees the earlier one's wish"
+
+    monkeypatch.setattr(type(first.lake.store), "put", put_and_let_the_other_ask)
+    assert first.may
+    assert not second.may
+
+
+def test_of_two_that_want_the_name_the_earlier_waits_until_the_later_has_yielded(
+    start: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later, earlier = start("a", started_ms=2), start("b", started_ms=1)
+    put = type(later.lake.store).put
+    answers: list[bool] = []
+
+    def put_and_let_the_other_ask(_store: object, key: str, data: bytes, *rest: Callable[[], None]) -> None:
+        put(later.lake.store, key, data, *rest)  # type: ignore[arg-type]
+        monkeypatch.undo()
+        answers.append(earlier.may)
+
+    monkeypatch.setattr(type(later.lake.store), "put", put_and_let_the_other_ask)
+    answers.append(later.may)
+    assert answers == [False, False], "nobody publishes before it is settled"
+    assert earlier.may
+    assert not later.may
+
+
+def test_a_spool_of_another_machine_is_another_installation(tmp_path: Path, start: Callable[..., Agent]) -> None:
+    first = start("a", machine="m1")
+    first.spool.append({"gpu": ticks(0, 3)})
+    first.check()
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    newest = first.spool.newest_seq()
+    copy = start("copy", machine="m2")
+    assert copy.admission.identity.install != first.admission.identity.install
+    assert copy.spool.noted(COPIED_UNTIL) == str(newest)
+    copy.spool.append({"gpu": ticks(3, 2)})
+    Publisher(first.spool, first.lake, "h").publish()
+    with pytest.raises(HostNameTakenError):
+        Publisher(copy.spool, first.lake, "h").run()
+    first.admission.leave()
+    Publisher(copy.spool, first.lake, "h").run()
+    assert numbers(first.lake) == [0, 1, 2, 3, 4], "the copied rows are there once"
+    assert copy.spool.count() == 0
+    assert copy.spool.noted(COPIED_UNTIL) is None
+
+
+def test_an_image_of_another_host_leaves_its_rows_aside(tmp_path: Path) -> None:
+    with closing(Spool(str(tmp_path / "golden"))) as spool:
+        settle_installation(spool, "golden", "m1")
+        spool.append({"gpu": ticks(0, 3)})
+    with closing(Spool(str(tmp_path / "golden"))) as spool:
+        done = settle_installation(spool, "gn001", "m2")
+        assert "the spool came from the host golden and is now" in done
+        assert spool.count() == 0
+        identity = identity_of(spool, "gn001")
+        assert settle_installation(spool, "gn001", "m2") == ""
+        assert identity_of(spool, "gn001") == identity
+    [aside] = (tmp_path / "golden").glob("spool.sqlite.copied-*")
+    assert aside.stat().st_size
+
+
+def test_a_whole_copy_of_a_machine_is_found_by_its_run(
+    tmp_path: Path, start: Callable[..., Agent], hands: Hands
+) -> None:
+    first = start("a", machine="m")
+    first.check()
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    copy = start("copy", machine="m")
+    assert copy.may, "until the first one's next word nothing tells them apart"
+    hands.s += PERIOD_S
+    assert (first.may, copy.may) == (True, False)
+    assert copy.admission.identity.install != first.admission.identity.install
+    assert len(list(read_claims(first.lake.store, "h"))) == 2
+    hands.s += PERIOD_S
+    assert (first.may, copy.may) == (True, False)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"state":"holds","period_s":1e999,"started_ms":0,"count":0}'])
+def test_a_claim_that_is_none_holds_nothing(start: Callable[..., Agent], lake: Lake, content: bytes) -> None:
+    lake.store.put(f"agents/host=h/{'a' * 32}.json", content)
+    lake.store.put("agents/host=h/readme.txt", b"x")
+    assert start("a").may
+
+
+def test_another_lake_has_claims_of_its_own(start: Callable[..., Agent], tmp_path: Path) -> None:
+    first, second = start("a"), start("b")
+    assert (first.may, second.may) == (True, False)
+    second.lake = made_lake(tmp_path / "other", OTHER_ID)
+    assert second.may
