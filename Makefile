@@ -36,7 +36,7 @@ demo:
 IN_MEMORY = $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 8000000 {print "-p /dev/shm"}')
 
 # a test driver is compiled: with the system's C compiler, else with the one in the ziglang package
-INSTALL = if command -v cc >/dev/null; then requirements/install.sh dev; else requirements/install.sh dev ziglang; fi
+INSTALL = if command -v cc >/dev/null; then requirements/install.sh dev; else requirements/install.sh dev ziglang; fi; $(BIN)/python -m tests.deploy.kube_tools
 STEP = step() { heading=$$1; shift; printf '\n== %s\n' "$$heading"; "$$@"; }
 TEMPORARY = temporary=$$(mktemp -d $(IN_MEMORY)); chmod 1777 "$$temporary"; trap 'rm -rf "$$temporary"' EXIT; trap 'exit 130' INT TERM
 # workers share the CPUs, so that each computes with one thread
@@ -107,6 +107,7 @@ lock:
 	$(COMPILE) -c requirements/base.txt pyproject.toml --extra all -o requirements/all.txt; \
 	$(COMPILE) -c requirements/all.txt requirements/build.in -o requirements/build.txt; \
 	$(COMPILE) -c requirements/all.txt pyproject.toml --extra all requirements/dev.in -o requirements/dev.txt; \
+	$(COMPILE) --no-deps requirements/kube-tools.in -o requirements/kube-tools.txt; \
 	$(COMPILE) requirements/ziglang.in -o requirements/ziglang.txt; \
 	$(COMPILE) requirements/audit.in -o requirements/audit.txt
 
