@@ -41,7 +41,7 @@ def test_the_agent_is_locked_for_every_python_that_it_runs_on() -> None:
     """arro3 and obstore have left Python 3.10: each has a version for it beside the newest."""
     for name in ("arro3-core", "arro3-io", "obstore"):
         markers = [marker for found, _, marker in PIN.findall(text_of("base")) if found == name]
-            assert sorted(each.split()[-2] for each in markers) == ["<", ">="], name
+        assert sorted(each.split()[-2] for each in markers) == ["<", ">="], name
 
 
 def test_what_builds_the_package_is_locked_apart_from_what_runs_it() -> None:
