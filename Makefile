@@ -36,7 +36,7 @@ demo:
 IN_MEMORY = $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 8000000 {print "-p /dev/shm"}')
 
 # a test driver is compiled: with the system's C compiler, else with the one in the ziglang package
-INSTALL = if command -v cc >/dev/null; then requirements/install.sh dev; else requirements/install.sh dev ziglang; fi
+INSTALL = if command -v cc >/dev/null; then requirements/install.sh dev; else requirements/install.sh dev ziglang; fi; $(BIN)/python -m tests.deploy.kube_tools
 STEP = step() { heading=$$1; shift; printf '\n== %s\n' "$$heading"; "$$@"; }
 TEMPORARY = temporary=$$(mktemp -d $(IN_MEMORY)); chmod 1777 "$$temporary"; trap 'rm -rf "$$temporary"' EXIT; trap 'exit 130' INT TERM
 # workers share the CPUs, so that each computes with one thread
@@ -93,9 +93,9 @@ docs:
 	@$(BIN)/python -m tests.agent.test_metrics_docs
 	@$(BIN)/python -m tests.agent.test_rows
 
-# uv asks the index that pip is set to; dev takes the versions of all
-COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-header $(UPGRADE)
+# uv asks the index that pip is set to; dev takes the versions of all; what the agent needs is locked for Python 3.10 too
+COMPILE = build/lock/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	$(UPGRADE) --python-version
 
 lock:
 	@requirements/install.sh all
@@ -103,12 +103,13 @@ lock:
 	@build/lock/bin/pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
 	@set -e; index=$$(build/lock/bin/pip config get global.index-url 2>/dev/null || true); \
 	if [ -n "$$index" ]; then export UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$index}"; fi; \
-	$(COMPILE) pyproject.toml -o requirements/base.txt; \
-	$(COMPILE) -c requirements/base.txt pyproject.toml --extra all -o requirements/all.txt; \
-	$(COMPILE) -c requirements/all.txt requirements/build.in -o requirements/build.txt; \
-	$(COMPILE) -c requirements/all.txt pyproject.toml --extra all requirements/dev.in -o requirements/dev.txt; \
-	$(COMPILE) requirements/ziglang.in -o requirements/ziglang.txt; \
-	$(COMPILE) requirements/audit.in -o requirements/audit.txt
+	$(COMPILE) 3.10 pyproject.toml -o requirements/base.txt; \
+	$(COMPILE) 3.11 -c requirements/base.txt pyproject.toml --extra all -o requirements/all.txt; \
+	$(COMPILE) 3.10 -c requirements/all.txt requirements/build.in -o requirements/build.txt; \
+	$(COMPILE) 3.11 -c requirements/all.txt pyproject.toml --extra all requirements/dev.in -o requirements/dev.txt; \
+	$(COMPILE) 3.11 --no-deps requirements/kube-tools.in -o requirements/kube-tools.txt; \
+	$(COMPILE) 3.11 requirements/ziglang.in -o requirements/ziglang.txt; \
+	$(COMPILE) 3.11 requirements/audit.in -o requirements/audit.txt
 
 clean:
 	rm -rf .venv build dist demo .mypy_cache .ruff_cache .import_linter_cache .hypothesis .pytest_cache *.egg-info

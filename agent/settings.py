@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fallow.clock import SECOND_MS, parse_duration_ms
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, parse_duration_ms
 from fallow.errors import UsageError
 from fallow.lake import Lake
 from fallow.lake_marker import is_lake_id
@@ -19,6 +19,34 @@ _LONGEST_HOST = 80  # percent-encoded, it still has to fit into a file name
 _SMALLEST_SPOOL = (
     16_000_000  # bytes: an hour of eight GPUs takes 3 MB, and what is published has to fit beside what is not
 )
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """How the agent merges its own files; see the settings of the section `compaction`."""
+
+    own: bool = True
+    grace_ms: int = HOUR_MS
+    lateness_ms: int = 15 * MINUTE_MS
+    back_days: int = 7
+
+    def as_text(self) -> str:
+        return ",".join(str(int(value)) for value in astuple(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> Compaction:
+        """What `as_text` wrote; the defaults where that is empty."""
+        own, *rest = map(int, text.split(",")) if text else astuple(cls())
+        return cls(bool(own), *rest)
+
+    @classmethod
+    def from_config(cls, loaded: Config) -> Compaction:
+        return cls(
+            own=bool(loaded.integer("compaction.own")),
+            grace_ms=loaded.integer("compaction.grace"),
+            lateness_ms=loaded.integer("compaction.lateness"),
+            back_days=loaded.integer("compaction.look_back") // DAY_MS,
+        )
 
 
 @dataclass(frozen=True)
@@ -41,6 +69,7 @@ class AgentSettings:
     lake_id: str = ""
     """The id that the lake must have; empty: that which it had first."""
     machine_id: str = "/etc/machine-id"
+    compaction: Compaction = Compaction()
     proc: str = "/proc"
     sys: str = "/sys"
     run_for_ms: int | None = None
@@ -68,6 +97,7 @@ class AgentSettings:
             keep_published_ms=loaded.integer("agent.keep_published"),
             lake_id=_lake_id(loaded),
             machine_id=loaded.text("agent.machine_id"),
+            compaction=Compaction.from_config(loaded),
             proc=_proc(loaded),
             sys=_sys(loaded),
             run_for_ms=None if run_for is None else parse_duration_ms(run_for),

@@ -33,6 +33,12 @@ _OBSERVED = frozenset(table.name for table in schema.TABLES if not table.derived
 ALL_HOSTS = ""
 """The host of a file over all hosts."""
 
+MOST_READ_BYTES = 256 << 20
+"""Of a file that is held whole: a day of 56 MIG instances at 1 s takes a quarter of it."""
+
+AGENT_FIRST_SEQ = 10**14
+"""Sequence numbers of agents begin here; importers' are below it. Files of the two are never merged."""
+
 
 @dataclass(frozen=True, order=True)
 class LakeFile:
@@ -46,6 +52,8 @@ class LakeFile:
     url: str = ""
     size_bytes: int = 0
     version: str = field(default="", compare=False)
+    modified_ms: int = field(default=0, compare=False)
+    """When it was stored, by the store's clock; 0 where that is not known."""
     hides: tuple[LakeFile, ...] = field(default=(), compare=False, repr=False)
     """The files that this one covers: what is left of it where it cannot be read."""
 
@@ -144,7 +152,17 @@ class Lake:
         if fault or match is None or host is None:
             return None
         url = self.store.url(stored.key)
-        return LakeFile(match[1], match[2], host, int(match[4]), int(match[5]), url, stored.size_bytes, stored.version)
+        return LakeFile(
+            match[1],
+            match[2],
+            host,
+            int(match[4]),
+            int(match[5]),
+            url,
+            stored.size_bytes,
+            stored.version,
+            stored.modified_ms,
+        )
 
     def _listed(self, table: str, hosts: set[str] | None, dates: set[str] | None) -> Iterator[Stored]:
         """Lists no more than is asked for: a publisher lists its own folders only."""
@@ -197,6 +215,13 @@ class Lake:
     def confirm(self, file: LakeFile, data: bytes) -> None:
         """Asks the store whether it holds the file that was put; LakeError where it does not."""
         self.store.confirm(file.key, data)
+
+    def read(self, file: LakeFile) -> bytes:
+        """The file's content; FileNotFoundError where it is gone, LakeError where it is larger than agents write or unreadable."""
+        content = self.store.read_small(file.key, MOST_READ_BYTES)
+        if content is None:
+            raise FileNotFoundError(file.url or file.key)
+        return content
 
     def delete(self, file: LakeFile) -> None:
         self.store.delete(file.key)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from fallow.errors import ConfigError
 
 if TYPE_CHECKING:
-    import socket
-
+    from agent.metrics.connections import OpenConnection
     from agent.metrics.settings import MetricsSettings
 
 log = logging.getLogger("fallow.agent")
@@ -70,10 +69,12 @@ class Certificate:
         self._stamps = [_stamp(path) for path in self._paths]
         self._context = self._load()
 
-    def wrap(self, connection: socket.socket) -> socket.socket:
-        """The connection, encrypted; its timeout bounds the handshake. Raises OSError where the client fails."""
+    def encrypt(self, connection: OpenConnection) -> None:
+        """Encrypts a connection; its timeout bounds each step of the handshake. Raises OSError where the client fails."""
         self._reload()
-        return self._context.wrap_socket(connection, server_side=True)
+        encrypted = self._context.wrap_socket(connection.socket, server_side=True, do_handshake_on_connect=False)
+        connection.socket = encrypted  # known before the handshake, so that it can be shut in the middle of it
+        encrypted.do_handshake()
 
     def _reload(self) -> None:
         stamps = [_stamp(path) for path in self._paths]

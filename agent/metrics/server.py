@@ -1,6 +1,7 @@
 """Serves /metrics and /healthz in threads of its own; nothing that a client does reaches the sampling.
 
-At most eight connections at a time, none of them longer than ten seconds, each for one request.
+At most eight connections at a time, four of one address, none of them longer than ten seconds, each for one request that has to be
+there within three. Where there are more, those that keep others out are let go (connections.py).
 """
 
 from __future__ import annotations
@@ -16,17 +17,22 @@ import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from agent.metrics.connections import Connections
 from agent.metrics.health import judge
 from agent.metrics.request import BadRequestError, Request, Response, read_request, send_response
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
     from agent.metrics.access import Certificate, Token
+    from agent.metrics.connections import OpenConnection
     from agent.metrics.settings import MetricsSettings
     from agent.snapshot import SnapshotBoard
 
-CONNECTIONS = 8
 PATIENCE_S = 10.0
+HEAD_PATIENCE_S = 3.0
+"""For the handshake and the request: a scrape sends it at once."""
+_BACKLOG = 128  # a burst of idle connections must not make a scrape's own wait for a second try of its kernel
+_FULL_S = 0.1  # between two looks for room
 _PAUSE_S = 1.0  # after an accept that failed, as when descriptors have run out
 
 _PLAIN = "text/plain; charset=utf-8"
@@ -45,7 +51,7 @@ class MetricsServer:
         self._settings = settings
         self._board = board
         self._token, self._certificate = _guards(settings)
-        self._slots = threading.BoundedSemaphore(CONNECTIONS)
+        self._connections = Connections()
         self._socket: socket.socket | None = None
         self._wake, self._waker = -1, -1
         self._thread = threading.Thread(target=self._accept_all, name="metrics", daemon=True)
@@ -62,9 +68,7 @@ class MetricsServer:
         settings = self._settings
         try:
             family, _, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
-            self._socket = socket.create_server(
-                (str(address[0]), settings.port), family=family, backlog=2 * CONNECTIONS
-            )
+            self._socket = socket.create_server((str(address[0]), settings.port), family=family, backlog=_BACKLOG)
             self._wake, self._waker = os.pipe()
         except (OSError, UnicodeError) as error:  # UnicodeError: a name that no resolver can be asked for
             self.close()
@@ -77,6 +81,10 @@ class MetricsServer:
         self._warn()
         self._thread.start()
         log.info("%s on %s", settings.what, settings.url)
+
+    @property
+    def open_connections(self) -> int:
+        return len(self._connections)
 
     def close(self) -> None:
         """Stops listening; connections that are open end by themselves within their ten seconds."""
@@ -117,8 +125,12 @@ class MetricsServer:
         while True:
             if any(descriptor == self._wake for descriptor, _ in waiting.poll()):
                 return
+            if not self._connections.has_room():  # all are being answered: whoever waits is next
+                if select.select([self._wake], [], [], _FULL_S)[0]:
+                    return
+                continue
             try:
-                connection, _ = self._listening.accept()
+                connection, peer = self._listening.accept()
             except BlockingIOError:
                 continue
             except OSError as error:
@@ -126,40 +138,41 @@ class MetricsServer:
                 if select.select([self._wake], [], [], _PAUSE_S)[0]:
                     return
                 continue
-            self._take(connection)
+            self._take(connection, str(peer[0]))
 
-    def _take(self, connection: socket.socket) -> None:
-        """Serves the connection in a thread of its own; above the limit it is closed at once."""
-        if not self._slots.acquire(blocking=False):
+    def _take(self, connection: socket.socket, address: str) -> None:
+        """Serves the connection in a thread of its own; above its address's share it is closed at once."""
+        admitted = self._connections.admit(connection, address)
+        if admitted is None:
             connection.close()
             return
         try:
-            threading.Thread(target=self._serve, args=(connection,), name="scrape", daemon=True).start()
+            threading.Thread(target=self._serve, args=(admitted,), name="scrape", daemon=True).start()
         except RuntimeError:  # no thread can be had
-            self._slots.release()
+            self._connections.end(admitted)
             connection.close()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, connection: OpenConnection) -> None:
         try:
-            with (
-                contextlib.suppress(OSError),
-                contextlib.closing(connection),
-            ):  # a client that disconnects or is too slow is dropped
+            with contextlib.suppress(OSError):  # a client that disconnects or is too slow is dropped
                 self._converse(connection)
         except Exception:
             log.exception("a request to /metrics failed")
         finally:
-            self._slots.release()
+            self._connections.end(connection)
+            connection.socket.close()
 
-    def _converse(self, connection: socket.socket) -> None:
+    def _converse(self, admitted: OpenConnection) -> None:
         deadline_s = time.monotonic() + PATIENCE_S
-        connection.settimeout(PATIENCE_S)
+        head_deadline_s = time.monotonic() + HEAD_PATIENCE_S
+        admitted.socket.settimeout(HEAD_PATIENCE_S)
         if self._certificate is not None:
-            connection = self._certificate.wrap(connection)
-        with connection:
+            self._certificate.encrypt(admitted)
+        with admitted.socket as connection:
             head_only = False
             try:
-                request = read_request(connection, deadline_s)
+                request = read_request(connection, head_deadline_s)
+                admitted.asked = True
                 head_only = request.method == "HEAD"
                 response = self._respond(request)
             except BadRequestError as bad:

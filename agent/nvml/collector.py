@@ -44,6 +44,9 @@ class GpuCollector(ABC):
     def settle(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:  # noqa: B027  # most need none
         """Prepares for the end of an interval; called before anything of it is collected."""
 
+    def hear(self, row: GpuRow) -> None:  # noqa: B027  # most do not mind
+        """Told of the whole row that it has had a part in."""
+
     def forget(self) -> None:  # noqa: B027  # most keep nothing
         """Drops what does not outlive a GPU that was lost or slept."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pynvml
 
 from agent.nvml.collector import Clocks, CollectedSpan, GpuCollector
+from agent.nvml.util_source import rounded_up
 
 if TYPE_CHECKING:
     from agent.nvml.driver import Driver
@@ -91,14 +92,11 @@ class GpmMeter(GpuCollector):
         if columns.get("gpu_util_pct") is None:
             return columns
         begun_us = self._taken[0] - span_us
-        columns |= {
+        return columns | {
             "util_source": "gpm",
             "offset_ms": (begun_us - start_us) // 1000,
             "gpu_util_coverage_ratio": round(min(1.0, span_us / length_us), 4),
         }
-        if gpu.parent is not None and columns["gpu_util_pct"] == 0:  # an average of 0 leaves no room for anything else
-            columns |= {"gpu_util_max_pct": 0, "gpu_util_p98_pct": 0, "gpu_util_zero_ratio": 1.0}
-        return columns
 
     def forget(self) -> None:
         self._taken = None
@@ -135,5 +133,5 @@ class GpmMeter(GpuCollector):
             if metric in _MIB_PER_S:
                 columns[_MIB_PER_S[metric]] = round(value * 2**20)
             elif value <= _MOST_PCT:
-                columns[_PERCENT[metric]] = round(min(value, 100.0), 2)
+                columns[_PERCENT[metric]] = rounded_up(min(value, 100.0), 2)
         return cast("GpuRow", columns)

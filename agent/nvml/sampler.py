@@ -6,6 +6,7 @@ every few intervals or when memory moves, error counters every few minutes, the 
 
 from __future__ import annotations
 
+import math
 import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -24,6 +25,7 @@ from agent.nvml.readings import (
     TemperatureCollector,
     incidents_between,
 )
+from agent.nvml.util_source import with_gpm
 from agent.nvml.utilization import UtilizationMeter
 from agent.nvml.watched_gpu import Watched, find_instances, is_split
 
@@ -42,6 +44,8 @@ COLLECTORS: tuple[type[GpuCollector], ...] = (
 Result = TypeVar("Result")
 
 _LONGEST_BACKOFF = 6  # intervals: a lost GPU is looked at again at least once a minute at 10 s rows
+_DRAIN_EVERY_S = 5.2
+_EAGER_EVERY_S = 1.0
 _DRAIN_BUDGET_S = 1.5  # of one GPU; a healthy one takes a millisecond
 _GONE = (GpuGoneError, DriverGoneError)
 
@@ -61,6 +65,7 @@ class Sampler:
         self._inventory = InventoryCollector(sys)
         self.watched = [_watched(gpu) for gpu in gpus]
         self._rows_until_retry = _LONGEST_BACKOFF
+        self._drained_s = -math.inf
 
     def devices(self, *, all_of_them: bool) -> list[DeviceRow]:
         """Inventory of GPUs and MIG instances without times: all of it, or what is new or has changed."""
@@ -120,9 +125,15 @@ class Sampler:
         return found
 
     def drain(self) -> None:
-        """Takes the new samples of every GPU that can be reached."""
+        """Takes the new samples of every GPU that can be reached; between two such rounds of those that want it every second."""
         self.driver.begin_round(_DRAIN_BUDGET_S)
+        now_s = self._clocks()[1] / 1e6
+        all_of_them = now_s - self._drained_s > _DRAIN_EVERY_S - _EAGER_EVERY_S / 2
+        if all_of_them:
+            self._drained_s = now_s
         for each in self._reachable():
+            if not (all_of_them or each.wants_every_second):
+                continue
             try:
                 for collector in each.collectors:
                     self._run(collector.name, partial(collector.drain, self.driver, each.gpu, self._clocks), None)
@@ -132,8 +143,8 @@ class Sampler:
     @property
     def drain_every_s(self) -> float:
         """How long the next drain may wait: the ring holds ten seconds, a bare rate only its own moment."""
-        eager = any(collector.wants_every_second for each in self.watched for collector in each.collectors)
-        return 1.0 if eager else 5.2
+        eager = any(each.retry_in == 0 and each.wants_every_second for each in self.watched)
+        return _EAGER_EVERY_S if eager else _DRAIN_EVERY_S
 
     def rows(self, start_ms: int, end_ms: int, *, list_processes: bool) -> Rows:
         """What happened in the interval [start_ms, end_ms) that has just ended: gpu, process and new device rows."""
@@ -206,7 +217,10 @@ class Sampler:
         row["read_delay_ms"] = (self._clocks()[0] - span.end_us) // 1000
         nothing: GpuRow = {}
         for collector in each.collectors:
-            row |= self._run(collector.name, partial(collector.collect, self.driver, each.gpu, span), nothing)
+            found = self._run(collector.name, partial(collector.collect, self.driver, each.gpu, span), nothing)
+            row = with_gpm(row, found) if found.get("util_source") == "gpm" else row | found
+        for collector in each.collectors:
+            collector.hear(row)
         return row
 
     def _find_instances(self, sampled: Rows, each: Watched) -> bool:

@@ -10,6 +10,7 @@ import pynvml
 
 from agent.nvml.collector import Clocks, CollectedSpan, GpuCollector
 from agent.nvml.ring import PERIOD_US, RING_US, Timeline
+from agent.nvml.util_source import is_whole_gpm, rounded_up
 
 if TYPE_CHECKING:
     from agent.nvml.driver import Driver
@@ -29,6 +30,8 @@ class UtilizationMeter(GpuCollector):
     mem_time: Timeline = field(default_factory=Timeline)
     source: str = "none"
     _drained: tuple[int, int] | None = None
+    _spared: bool = False
+    """Whether GPM alone told the whole interval before."""
 
     def drain(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:
         """Takes what is new; to be called at least every five seconds. Raises GpuGoneError and DriverGoneError."""
@@ -89,8 +92,14 @@ class UtilizationMeter(GpuCollector):
 
     @property
     def wants_every_second(self) -> bool:
-        """Whether only the short averages are there, which see the more the more often they are read."""
-        return self.source == "rates"
+        """Whether only the short averages are there, which see the more the more often they are read, and GPM does not see all."""
+        return self.source == "rates" and not self._spared
+
+    def hear(self, row: GpuRow) -> None:
+        self._spared = is_whole_gpm(row)
+
+    def forget(self) -> None:
+        self.source, self._spared = "none", False
 
     def collect(self, _driver: Driver, _gpu: DriverGpu, span: CollectedSpan) -> GpuRow:
         return self.take(span.start_us, span.end_us)
@@ -99,10 +108,10 @@ class UtilizationMeter(GpuCollector):
         busy, memory = self.gpu_time.take(start_us, end_us), self.mem_time.take(start_us, end_us)
         return {
             "util_source": self.source,
-            "gpu_util_pct": _rounded(busy.mean_pct, 2),
+            "gpu_util_pct": None if busy.mean_pct is None else rounded_up(busy.mean_pct, 2),
             "gpu_util_max_pct": busy.max_pct,
             "gpu_util_p98_pct": busy.p98_pct,
-            "gpu_util_zero_ratio": _rounded(busy.zero_ratio, 4),
+            "gpu_util_zero_ratio": None if busy.zero_ratio is None else _share_at_zero(busy.zero_ratio),
             "gpu_util_coverage_ratio": _rounded(busy.coverage_ratio, 4),
             "gpu_util_unsampled_ratio": _rounded(busy.unsampled_ratio, 4),
             "mem_util_pct": _rounded(memory.mean_pct, 2),
@@ -116,6 +125,11 @@ def _explain_silence(timeline: Timeline, rate: int, now_us: int, watched_us: int
             timeline.add_idle(now_us, watched_us=watched_us)
         else:
             timeline.doubt(now_us)
+
+
+def _share_at_zero(ratio: float) -> float:
+    """Rounded, and 1 only where all of it was at zero."""
+    return min(round(ratio, 4), 0.9999) if ratio < 1 else 1.0
 
 
 def _rounded(value: float | None, digits: int) -> float | None:

@@ -37,6 +37,11 @@ class Watched:
     """MIG instances by UUID."""
     _sleep_file: str | None = None
 
+    @property
+    def wants_every_second(self) -> bool:
+        """Whether one of its collectors sees the more the more often it drains."""
+        return any(collector.wants_every_second for collector in self.collectors)
+
     def may_look(self) -> bool:
         """Counts one interval; whether a lost GPU is to be asked again, after a growing number of them."""
         if self.retry_in > 0:

@@ -52,8 +52,12 @@ def arrow_rows(table: Table, rows: Iterable[Mapping[str, object]]) -> tuple[Arro
     for column in table.columns:
         values = columns.pop(column.name)
         arrays.append(_array([values[at] for at in order], column, misfits))
-    fields = [Field(column.name, _arrow_type(column), nullable=True) for column in table.columns]
-    return ArrowTable.from_arrays(arrays, schema=Schema(fields)), misfits
+    return ArrowTable.from_arrays(arrays, schema=arrow_schema(table)), misfits
+
+
+def arrow_schema(table: Table) -> Schema:
+    """The Arrow schema of a table."""
+    return Schema([Field(column.name, arrow_type(column), nullable=True) for column in table.columns])
 
 
 def _order(columns: Mapping[str, Sequence[Any]]) -> list[int]:
@@ -64,7 +68,7 @@ def _order(columns: Mapping[str, Sequence[Any]]) -> list[int]:
     return sorted(range(len(times)), key=lambda at: (gpus[at] is None, gpus[at] or "", times[at]))
 
 
-def _arrow_type(column: Column) -> DataType:
+def arrow_type(column: Column) -> DataType:
     if column.type is Type.TIMESTAMP:
         return _TIMESTAMP
     if (item := _ITEMS.get(column.type)) is not None:
@@ -105,6 +109,6 @@ def _exact(values: Sequence[Any], column: Column) -> Array:
     return list_array(
         Array(list(offsets), type=_PLAIN[Type.INT32]),
         Array(flat, type=item),
-        type=_arrow_type(column),
+        type=arrow_type(column),
         mask=Array([value is None for value in values], type=_PLAIN[Type.BOOL]),
     )

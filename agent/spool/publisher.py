@@ -14,8 +14,10 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from agent.settings import Compaction
 from agent.spool.admission import Admission
 from agent.spool.arrow_rows import arrow_rows
+from agent.spool.compaction import Compactor
 from agent.spool.copied_rows import drop_published_copies
 from agent.spool.outcome import EXIT_DAMAGED, EXIT_NAME_TAKEN, EXIT_SPOOL, LONGEST_S, Outcome
 from agent.spool.publisher_arguments import PublisherArguments
@@ -61,6 +63,9 @@ class Publisher:
     """Whether this is the agent's own process: it notes that, and leaves what takes much memory to another."""
     is_wanted: Callable[[], bool] = _wanted
     """Asked before each step that others see."""
+    compaction: Compaction | None = None
+    """How the host's own files are merged; None: not."""
+    compaction_said: tuple[str, ...] = ()
     misfits: Counter[str] = field(default_factory=Counter)
     """Values per column that did not fit and became null."""
     admission: Admission = field(init=False)
@@ -75,10 +80,10 @@ class Publisher:
         cls, arguments: PublisherArguments, spool: Spool, *, in_agent: bool, is_wanted: Callable[[], bool]
     ) -> Publisher:
         """Raises SpoolError."""
-        lake = Lake.at(arguments.lake)
+        lake, compaction = Lake.at(arguments.lake), Compaction.from_text(arguments.compaction)
         return cls(
             spool, lake, arguments.host, arguments.keep_ms, arguments.every_ms, arguments.lake_id, in_agent=in_agent,
-            is_wanted=is_wanted,
+            is_wanted=is_wanted, compaction=compaction if compaction.own and not arguments.is_last else None,
         )  # fmt: skip
 
     def run(self) -> int:
@@ -91,7 +96,19 @@ class Publisher:
         count = self.publish()
         self.repair()
         self.forget()
+        if self.compaction is not None:
+            self._compact(self.compaction)
         return count
+
+    def _compact(self, settings: Compaction) -> None:
+        """Merges the host's own files. What the store refuses of it is told; the rows are published all the same."""
+        compactor = Compactor(self.spool, self.lake, self.host, settings, self.clock, before_put=self._check_lake)
+        try:
+            with self.spool.in_agent() if self.in_agent else contextlib.nullcontext():
+                compactor.run()
+        except LakeError as error:
+            compactor.said.append(f"files are not compacted: {error}")
+        self.compaction_said = tuple(compactor.said)
 
     def publish(self) -> int:
         """Publishes every row that waits and returns how many; raises LakeError and SpoolError."""
@@ -226,7 +243,7 @@ def outcome_of(
     said = (
         f"{lost} values of {column} do not fit the column and are null" for column, lost in publisher.misfits.items()
     )
-    return Outcome(0, (*publisher.admission.said, *said))
+    return Outcome(0, (*publisher.admission.said, *publisher.compaction_said, *said))
 
 
 def main() -> int:

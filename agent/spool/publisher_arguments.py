@@ -26,6 +26,8 @@ class PublisherArguments:
     """The id that the lake must have; empty: that which it had first."""
     is_last: bool = False
     """Whether the agent's run ends with it."""
+    compaction: str = ""
+    """As `Compaction.as_text` has it."""
 
     def as_texts(self) -> list[str]:
         return [str(int(value) if isinstance(value, bool) else value) for value in asdict(self).values()]
@@ -34,7 +36,8 @@ class PublisherArguments:
     def from_texts(cls, texts: Sequence[str]) -> PublisherArguments:
         """What `as_texts` wrote; what stands at the end may be missing."""
         spool, lake, host, *rest = texts
-        keep_ms, every_ms, lake_id, is_last = [*rest, *("", "", "", "")][:4]
+        keep_ms, every_ms, lake_id, is_last, compaction = [*rest, *("", "", "", "", "")][:5]
         return cls(
-            spool, lake, host, int(keep_ms or HOUR_MS), int(every_ms or 5 * MINUTE_MS), lake_id, is_last=is_last == "1"
-        )
+            spool, lake, host, int(keep_ms or HOUR_MS), int(every_ms or 5 * MINUTE_MS), lake_id, is_last=is_last == "1",
+            compaction=compaction,
+        )  # fmt: skip

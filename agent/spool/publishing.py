@@ -126,7 +126,7 @@ class Publishing:
         settings = self._settings
         arguments = PublisherArguments(
             str(self._spool.folder), settings.lake, settings.host, settings.keep_published_ms, settings.publish_every_ms,
-            settings.lake_id, is_last=is_last,
+            settings.lake_id, is_last=is_last, compaction=settings.compaction.as_text(),
         )  # fmt: skip
         try:
             self._running = ProcessRun(arguments) if self._needs_process() else ThreadRun(arguments)

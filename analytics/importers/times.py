@@ -11,8 +11,9 @@ import polars as pl
 from analytics.importers.model import Tally
 from fallow.clock import DAY_MS, MINUTE_MS, SECOND_MS, SystemClock, format_duration, from_ms, parse_duration_ms
 from fallow.errors import InputError, UsageError
+from fallow.lake import AGENT_FIRST_SEQ
 
-LATEST_MS = 10**14
+LATEST_MS = AGENT_FIRST_SEQ
 """Imports end below this (the year 5138), so that their sequence numbers never meet an agent's."""
 
 _OFFSET = r"(Z|z|UTC|[+-]\d{2}:?\d{2})$"

@@ -50,6 +50,9 @@ TABLES: tuple[Table, ...] = (
     EVENT_DAY, GPU_LIFETIME,
 )  # fmt: skip
 
+OF_AGENTS: tuple[Table, ...] = (GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM)
+"""The tables that agents write, a file each at every publishing, and that compaction merges."""
+
 UNUSED_STATES = ("free", "reserved", "held")
 """The ledger's states in which a GPU could be used and is not."""
 
@@ -84,6 +87,7 @@ __all__ = [
     "JUDGEMENT",
     "LEDGER",
     "LEDGER_PART",
+    "OF_AGENTS",
     "PROCESS",
     "PROCESS_DAY",
     "QUALITY",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 _ENDING = ".parquet"
+_PARTIAL = ".part"
 
 _DEEPEST = 6
 """Folders below a table that are entered; a lake has two."""
@@ -121,9 +122,9 @@ class LocalStore:
         if not stat.S_ISREG(facts.st_mode):
             return Stored(key, 0, "", "not_regular", f"is no regular file but {kind_of(facts.st_mode)}")
         if may_read(entry.path, facts):
-            return Stored(key, facts.st_size, str(facts.st_mtime_ns))
+            return _stored(key, facts)
         # whoever may read it after all, or no more, reads the same bytes differently
-        return Stored(key, facts.st_size, f"{facts.st_mtime_ns}{NOT_PERMITTED}")
+        return _stored(key, facts, NOT_PERMITTED)
 
     def _key(self, path: str) -> str:
         return path[len(self.root) + 1 :]
@@ -148,7 +149,17 @@ class LocalStore:
             return None
         except OSError as error:
             raise LakeError(f"cannot open {self.root}/{key}: {error.strerror}", "check its permissions") from error
-        return Stored(key, facts.st_size, str(facts.st_mtime_ns))
+        return _stored(key, facts)
+
+    def partials(self) -> Iterator[Stored]:
+        """Hidden files of writers that were killed, or that are just writing: `put` makes them."""
+        for folder, folders, files in os.walk(self.root):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            for name in files:
+                if name.startswith(".") and name.endswith(_PARTIAL):
+                    with contextlib.suppress(OSError):  # its writer has ended meanwhile
+                        path = f"{folder}/{name}"
+                        yield _stored(self._key(path), os.lstat(path))
 
     def read_small(self, key: str, most_bytes: int) -> bytes | None:
         path = f"{self.root}/{key}"
@@ -180,7 +191,7 @@ class LocalStore:
             raise LakeError(
                 f"cannot write {target}: {self.root}/{folder} is or lies in {instead}", "move it out of the lake"
             )
-        partial = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
+        partial = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}{_PARTIAL}")
         try:
             folder_mode = self._folder_mode()
             self._make_below_root(target.parent, folder_mode)
@@ -245,6 +256,11 @@ class LocalStore:
 
     def url(self, key: str) -> str:
         return f"{self.root}/{key}"
+
+
+def _stored(key: str, facts: os.stat_result, mark: str = "") -> Stored:
+    modified_ms = facts.st_mtime_ns // 1_000_000
+    return Stored(key, facts.st_size, f"{facts.st_mtime_ns}{mark}", modified_ms=modified_ms)
 
 
 def _is_text(name: str) -> bool:

@@ -32,6 +32,8 @@ class Stored:
     version: str
     fault: str = ""
     detail: str = ""
+    modified_ms: int = 0
+    """When it was stored, by the store's clock; 0 where that is not known."""
 
 
 class Store(Protocol):
@@ -58,6 +60,10 @@ class Store(Protocol):
 
     def folders(self, prefix: str) -> tuple[str, ...]:
         """The names of the folders right below the prefix, as far as that costs next to nothing to know; LakeError as `list`."""
+        ...
+
+    def partials(self) -> Iterator[Stored]:
+        """Half-written files that no listing shows: what is left of writers that were killed. LakeError as `list`."""
         ...
 
     def look(self, key: str) -> Stored | None:

@@ -73,7 +73,11 @@ class ObjectStore:
             for batch in self._client.list(self._path(prefix) or None):
                 for found in batch:
                     key = found["path"][len(self._prefix) + 1 :] if self._prefix else found["path"]
-                    yield Stored(key, found["size"], found["e_tag"] or str(found["last_modified"]))
+                    yield _stored(key, found)
+
+    def partials(self) -> Iterator[Stored]:
+        """None: a store shows no object before it is whole, and nothing is stored in parts."""
+        return iter(())
 
     def folders(self, prefix: str) -> tuple[str, ...]:
         with guarded("list", self.url(prefix)):
@@ -87,7 +91,7 @@ class ObjectStore:
                 found = self._client.head(self._path(key))
             except FileNotFoundError:
                 return None
-        return Stored(key, found["size"], found["e_tag"] or str(found["last_modified"]))
+        return _stored(key, found)
 
     def read_small(self, key: str, most_bytes: int) -> bytes | None:
         with guarded("read", self.url(key)):
@@ -135,6 +139,11 @@ class ObjectStore:
 
     def url(self, key: str) -> str:
         return f"{self.root}/{key}" if key else self.root
+
+
+def _stored(key: str, found: Any) -> Stored:
+    modified = found["last_modified"]
+    return Stored(key, found["size"], found["e_tag"] or str(modified), modified_ms=int(1000 * modified.timestamp()))
 
 
 def read(url: str, start: int = 0, end: int | None = None) -> bytes:

@@ -14,10 +14,12 @@ import pytest
 
 from agent.spool.spool import Spool
 from tests.agent.lake_rows import rows_of
+from tests.agent.lanes import PAST_S, STEP_MS, Lanes
 from tests.agent.player import Player
-from tests.agent.simulation import SimulatedHost
+from tests.agent.simulation import START_MS, SimulatedHost
 from tests.conftest import REPOSITORY, clean_environment
-from tests.fakes.nvml import library_folder
+from tests.fakes.clock import FakeClock
+from tests.fakes.nvml import Scenario, library_folder
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fallow.lake import Lake
-    from tests.fakes.nvml import Scenario
+    from tests.fakes.nvml import Gpu
 
 HOST = "fakehost"
 
@@ -105,6 +107,25 @@ def simulated(
         return SimulatedHost(tmp_path, library, lake, scenario, monkeypatch, named)
 
     return make
+
+
+@pytest.fixture
+def lanes(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Lanes]]:
+    """Makes workers over scenarios that began PAST_S ago."""
+    started: list[Lanes] = []
+    monkeypatch.setattr("agent.supervise.workers._LONGEST_LOOK_S", 0.01)  # by the machine's clock
+
+    def make(*gpus: Gpu, sys: Path | None = None, step_ms: int = STEP_MS, **options: Any) -> Lanes:
+        scenario = Scenario(gpus, START_MS - round(PAST_S * 1000), **options)
+        for name, value in scenario.environment(library, scenario.write(tmp_path / "scenario")).items():
+            monkeypatch.setenv(name, value)
+        clock = FakeClock(tmp_path, library, START_MS)
+        started.append(Lanes(scenario, sys or tmp_path / "sys", clock, step_ms))
+        return started[-1]
+
+    yield make
+    for each in started:
+        each.worker.end(2)
 
 
 @pytest.fixture

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.supervise.workers import WorkerClient
-from tests.agent.simulation import START_MS
-from tests.fakes.clock import FakeClock
+from tests.agent.lanes import PAST_S, STEP_MS, of
 from tests.fakes.nvml import (
     GIB,
     Fabric,
@@ -18,72 +16,18 @@ from tests.fakes.nvml import (
     MigInstance,
     Platform,
     Process,
-    Scenario,
     Steps,
     Xid,
     constant,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-    from agent.nvml.worker_protocol import Entries, IntervalRequest
+    from tests.agent.lanes import Lanes
 
-    MakeLanes = Callable[..., "Lanes"]
-
-PAST_S = 30.0
-STEP_MS = 500
-
-
-class Lanes:
-    """A worker over a scenario that began PAST_S ago, asked for short intervals of the fake clock."""
-
-    def __init__(self, scenario: Scenario, sys: Path, clock: FakeClock) -> None:
-        self.clock = clock
-        with clock.for_new_processes():
-            self.worker = WorkerClient(sys_path=str(sys), alive=self._alive, clock=clock)
-        self.opened = self.worker.open(10)
-        self.scenario = scenario
-        self._next_ms = clock.now_ms() // STEP_MS * STEP_MS + STEP_MS
-
-    def skip(self, intervals: int) -> None:
-        self._next_ms += intervals * STEP_MS
-
-    def row(self, *, lists: bool = True, devices: Entries = "none", errors: Entries = "none") -> Any:
-        start_ms, self._next_ms = self._next_ms, self._next_ms + STEP_MS
-        end_ms = self._next_ms
-        self.clock.sleep((end_ms + 250 - self.clock.now_ms()) / 1000)
-        wanted: IntervalRequest = {
-            "op": "row", "start_ms": start_ms, "end_ms": end_ms, "list_processes": lists, "devices": devices,
-            "errors": errors,
-        }  # fmt: skip
-        return self.worker.interval(wanted, 10)
-
-    def _alive(self) -> bool:
-        self.clock.while_blocked(1.0)
-        return True
-
-
-@pytest.fixture
-def lanes(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeLanes]:
-    started: list[Lanes] = []
-
-    def make(*gpus: Gpu, sys: Path | None = None, **options: Any) -> Lanes:
-        scenario = Scenario(gpus, START_MS - round(PAST_S * 1000), **options)
-        for name, value in scenario.environment(library, scenario.write(tmp_path / "scenario")).items():
-            monkeypatch.setenv(name, value)
-        started.append(Lanes(scenario, sys or tmp_path / "sys", FakeClock(tmp_path, library, START_MS)))
-        return started[-1]
-
-    yield make
-    for each in started:
-        each.worker.end(2)
-
-
-def of(answer: dict[str, Any], gpu: str, table: str = "gpu") -> dict[str, Any]:
-    (row,) = [row for row in answer[table] if row["gpu"] == gpu]
-    return row
+    MakeLanes = Callable[..., Lanes]
 
 
 def kinds(answer: dict[str, Any]) -> list[str]:
@@ -96,13 +40,11 @@ def test_gpm_gives_averages_over_the_whole_interval(lanes: MakeLanes) -> None:
     gpm = {2: flicker, 3: constant(20), 5: constant(11.5), 10: constant(33), 11: constant(1), 12: constant(2), 13: constant(3),
            20: constant(1000), 21: constant(500)}  # fmt: skip
     host = lanes(Gpu("GPU-a", util=constant(60), gpm=gpm, nvlink_group=0, nvlink_tx_mib_per_s=constant(7)))
-    host.row()
+    assert "sm_active_pct" not in of(host.row(), "GPU-a"), "averages need two moments"
     row = of(host.row(), "GPU-a")
-    assert row["util_source"] == "gpm"
-    assert row["gpu_util_pct"] == pytest.approx(60, abs=0.5)
-    assert row["gpu_util_max_pct"] == 60, "the ring still says how high it went"
-    assert row["gpu_util_coverage_ratio"] >= 0.99
-    assert 0 <= row["offset_ms"] < 1000
+    assert row["util_source"] == "samples", "the ring knows the maximum as well"
+    assert row["gpu_util_pct"] == row["gpu_util_max_pct"] == row["gpu_util_p98_pct"] == 60
+    assert (row["gpu_util_coverage_ratio"], row["offset_ms"]) == (1, 0)
     assert row["sm_active_pct"] == pytest.approx(40, abs=8)
     assert (row["sm_occupancy_pct"], row["tensor_active_pct"], row["dram_active_pct"]) == (20, 11.5, 33)
     assert (row["fp64_active_pct"], row["fp32_active_pct"], row["fp16_active_pct"]) == (1, 2, 3)
@@ -115,7 +57,7 @@ def test_a_gpm_metric_that_is_nan_is_null(lanes: MakeLanes) -> None:
     host = lanes(Gpu("GPU-a", util=constant(60), gpm={2: constant(40)}, gpm_nan=(2, 3)))
     host.row()
     row = of(host.row(), "GPU-a")
-    assert row["util_source"] == "gpm"
+    assert row["gpu_util_pct"] == 60
     assert "sm_active_pct" not in row
     assert "sm_occupancy_pct" not in row
 
@@ -133,8 +75,8 @@ def test_averages_over_a_longer_gap_are_not_this_intervals(lanes: MakeLanes) -> 
     host = lanes(Gpu("GPU-a", util=constant(60), gpm={2: constant(40)}))
     host.row()
     host.skip(2)
-    assert of(host.row(), "GPU-a")["util_source"] == "samples"
-    assert of(host.row(), "GPU-a")["util_source"] == "gpm"
+    assert "sm_active_pct" not in of(host.row(), "GPU-a")
+    assert of(host.row(), "GPU-a")["sm_active_pct"] == 40
 
 
 def test_mig_instances_are_devices_of_their_own_and_power_stays_with_the_parent(lanes: MakeLanes) -> None:

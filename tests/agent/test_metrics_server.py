@@ -16,8 +16,8 @@ import pytest
 import trustme
 
 from agent.metrics import MetricsServer, MetricsSettings
+from agent.metrics.connections import MOST, SHARE, SLOW_S, Connections
 from agent.metrics.exposition import OPEN_METRICS, TEXT
-from agent.metrics.server import CONNECTIONS
 from agent.metrics.settings import parse_listen
 from agent.snapshot import SnapshotBoard
 from fallow import config
@@ -124,32 +124,99 @@ def test_a_large_body_is_not_waited_for(serve: Serve) -> None:
         assert connection.recv(4096).startswith(b"HTTP/1.1 405")
 
 
-def test_clients_that_dawdle_are_bounded(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def idle(server: MetricsServer, sent: bytes = b"", source: str = "127.0.0.1") -> socket.socket:
+    """A connection that says this much and no more."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=30, source_address=(source, 0))
+    connection.sendall(sent)
+    return connection
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nX: "], ids=["silent", "half a request"])
+def test_idle_connections_keep_no_scrape_out(serve: Serve, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr("agent.metrics.server.HEAD_PATIENCE_S", 120.0)
     monkeypatch.setattr("agent.metrics.server.PATIENCE_S", 120.0)
     server = serve()
     with contextlib.ExitStack() as stack:
-        slow = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=30))
-            for _ in range(CONNECTIONS)
+        # from the scrape's own address, and from so many others that all places are taken
+        for source in ("127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"):
+            for _ in range(MOST):
+                stack.enter_context(idle(server, sent, source))
+        assert [ask(server)[0] for _ in range(19)] == [200] * 19
+        assert ask(server, "/healthz")[0] == 200
+        assert server.open_connections <= MOST
+
+
+def test_whoever_reads_nothing_keeps_no_scrape_out(
+    serve: Serve, board: SnapshotBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.metrics.server.PATIENCE_S", 120.0)
+    monkeypatch.setattr("agent.metrics.connections.SLOW_S", 0.0)
+    board.publish(snapshot(pool="p" * 20_000_000))  # more than any buffer on the way holds
+    server = serve()
+    with contextlib.ExitStack() as stack:
+        deaf = [
+            stack.enter_context(idle(server, b"GET /metrics HTTP/1.1\r\n\r\n", source))
+            for source in ("127.0.0.2", "127.0.0.3")
+            for _ in range(SHARE)
         ]
-        for each in slow:
-            each.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
-        with (
-            socket.create_connection(("127.0.0.1", server.port), timeout=60) as extra,
-            contextlib.suppress(ConnectionError),
-        ):
-            assert extra.recv(1) == b"", "one too many"
+        for each in deaf:
+            assert each.recv(8, socket.MSG_PEEK) == b"HTTP/1.1", "it is being served"
+        board.publish(snapshot())
+        assert ask(server)[0] == 200
+        assert ask(server, "/healthz")[0] == 200
 
-    def served() -> bool:
-        with contextlib.suppress(ConnectionError, http.client.HTTPException):
-            return ask(server)[0] == 200
-        return False
 
-    wait_until(served)
+def test_an_address_closes_its_own_connections_and_not_those_of_others(serve: Serve) -> None:
+    server = serve()
+    with contextlib.ExitStack() as stack:
+        other = stack.enter_context(idle(server, b"GET /metrics HTTP/1.1\r\n", "127.0.0.2"))
+        greedy = [stack.enter_context(idle(server)) for _ in range(3 * MOST)]
+        assert greedy[0].recv(1) == b"", "its oldest"
+        other.sendall(b"\r\n")
+        assert other.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def test_a_request_has_to_come_soon(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.metrics.server.HEAD_PATIENCE_S", 0.1)
+    server = serve()
+    with idle(server) as connection:
+        assert connection.recv(1) == b""
+    wait_until(lambda: server.open_connections == 0)
+
+
+def pair(stack: contextlib.ExitStack) -> socket.socket:
+    one, other = socket.socketpair()
+    stack.enter_context(other)
+    return stack.enter_context(one)
+
+
+def test_who_goes_for_anothers_sake() -> None:
+    now_s = 0.0
+    open_now = Connections(most=3, share=2, monotonic_s=lambda: now_s)
+    with contextlib.ExitStack() as stack:
+        first, second = (open_now.admit(pair(stack), "a") for _ in range(2))
+        third = open_now.admit(pair(stack), "b")
+        assert first is not None
+        assert second is not None
+        assert third is not None
+        first.asked = second.asked = third.asked = True
+        assert not open_now.has_room(), "all are being answered, and not slowly"
+        second.asked = False
+        assert open_now.has_room()
+        assert second.let_go, "idle goes before slow, and before what is older"
+        open_now.end(second)
+        fourth = open_now.admit(pair(stack), "a")
+        assert fourth is not None
+        fourth.asked = True
+        assert open_now.admit(pair(stack), "a") is None, "its share is in use"
+        now_s = SLOW_S + 1
+        assert open_now.has_room()
+        assert first.let_go, "the slowest reader"
+        assert len(open_now) == 2
 
 
 def test_a_client_that_dawdles_is_let_go(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.metrics.server.PATIENCE_S", 0.2)
+    monkeypatch.setattr("agent.metrics.server.HEAD_PATIENCE_S", 0.2)
     server = serve()
     with contextlib.ExitStack() as stack:
         dripping, silent = (
@@ -188,7 +255,7 @@ def test_a_client_that_reads_nothing_is_let_go(
         deaf.connect(("127.0.0.1", server.port))
         deaf.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert deaf.recv(8, socket.MSG_PEEK) == b"HTTP/1.1"  # it is being served
-        wait_until(lambda: server._slots._value == CONNECTIONS)  # noqa: SLF001  # and let go
+        wait_until(lambda: server.open_connections == 0)  # and let go
         received = 0
         with contextlib.suppress(ConnectionError):
             while piece := deaf.recv(1 << 16):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import subprocess
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,12 @@ from dashboard.access.oidc import SignIn
 from dashboard.command import add_arguments
 from dashboard.protection import HEALTH
 from fallow import config
+from tests.deploy import kube_tools
+from tests.deploy.rendered import kustomized, validate
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
 VERSIONS = ("1.29", kubernetes_validate.latest_version())
 DOCUMENTS = ("config.yaml", "deployment.yaml", "service.yaml")
-
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
 
 def document(name: str) -> dict[str, Any]:
@@ -121,15 +120,9 @@ def test_it_may_do_nothing_beyond_an_ordinary_pod(pod: dict[str, Any], container
     assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
 
 
-@needs_kubectl
+@kube_tools.needs("kubectl")
 def test_what_kustomize_makes_of_it_is_accepted(tmp_path: Path) -> None:
-    folder = tmp_path / "kubernetes"
-    shutil.copytree(FOLDER, folder)
-    with (folder / "kustomization.yaml").open("a", encoding="utf-8") as file:
-        file.write("components: [dashboard]\n")
-    made = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=True, timeout=60)
-    found = list(yaml.safe_load_all(made.stdout))
-    assert {"Deployment", "Service"} <= {each["kind"] for each in found}
-    for each in found:
-        kubernetes_validate.validate(each, VERSIONS[-1], strict=True)
-    assert "image: fallow-dashboard\n" not in made.stdout
+    made = kustomized(tmp_path, ["dashboard"])
+    assert {"Deployment", "Service"} <= {each["kind"] for each in made}
+    validate(made)
+    assert '"image": "fallow-dashboard"' not in json.dumps(made)

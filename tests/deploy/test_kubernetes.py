@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,13 @@ import yaml
 
 from agent.metrics import MetricsSettings
 from fallow import config
+from tests.deploy import kube_tools
+from tests.deploy.rendered import kustomized, named, validate
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
 VERSIONS = ("1.29", kubernetes_validate.latest_version())
 COMPONENTS = ("pod-labels", "without-root")
-
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+OTHERS = ("dashboard", "metrics", "pseudonyms", "report", "upkeep")
 
 
 def documents(*paths: Path) -> list[dict[str, Any]]:
@@ -64,24 +64,43 @@ def test_the_schemas_would_not_accept_a_misspelling(pod: dict[str, Any]) -> None
 def test_kustomize_finds_every_file() -> None:
     [listed] = documents(FOLDER / "kustomization.yaml")
     assert {*listed["resources"], "kustomization.yaml"} == {path.name for path in FOLDER.glob("*.yaml")}
-    assert {path.parent.name for path in FOLDER.glob("*/kustomization.yaml")} == {*COMPONENTS, "report", "dashboard"}
+    assert {path.parent.name for path in FOLDER.glob("*/kustomization.yaml")} == {*COMPONENTS, *OTHERS}
 
 
-@needs_kubectl
+@kube_tools.needs("kubectl")
 @pytest.mark.parametrize("components", [(), COMPONENTS[:1], COMPONENTS[1:], COMPONENTS], ids=str)
 def test_what_kustomize_makes_of_it_is_accepted(tmp_path: Path, components: tuple[str, ...]) -> None:
-    folder = tmp_path / "kubernetes"
-    shutil.copytree(FOLDER, folder)
-    if components:
-        with (folder / "kustomization.yaml").open("a", encoding="utf-8") as file:
-            file.write(f"components: [{', '.join(components)}]\n")
-    made = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=True)
-    for document in yaml.safe_load_all(made.stdout):
-        kubernetes_validate.validate(document, VERSIONS[-1], strict=True)
-    assert "image: fallow-agent\n" not in made.stdout
-    assert ("pod-resources" in made.stdout) == ("without-root" not in components)
-    assert ("nodes/pods" in made.stdout) == ("pod-labels" in components)
-    assert ("automountServiceAccountToken: true" in made.stdout) == ("pod-labels" in components)
+    made = kustomized(tmp_path, components)
+    validate(made)
+    text = json.dumps(made)
+    assert '"image": "fallow-agent"' not in text
+    assert ('"pod-resources"' in text) == ("without-root" not in components)
+    assert ("nodes/pods" in text) == ("pod-labels" in components)
+    assert ('"automountServiceAccountToken": true' in text) == ("pod-labels" in components)
+
+
+@kube_tools.needs("kubectl")
+def test_prometheus_finds_the_port_and_the_token_that_the_pods_have(tmp_path: Path) -> None:
+    made = named(kustomized(tmp_path, ["metrics", "without-root"]))
+    pod = made["DaemonSet", "fallow-agent"]["spec"]["template"]
+    [endpoint] = made["PodMonitor", "fallow-agent"]["spec"]["podMetricsEndpoints"]
+    assert (
+        made["PodMonitor", "fallow-agent"]["spec"]["selector"]["matchLabels"].items()
+        <= pod["metadata"]["labels"].items()
+    )
+    [container] = pod["spec"]["containers"]
+    [port] = [each["containerPort"] for each in container["ports"] if each["name"] == endpoint["port"]]
+    variables = environment(container)
+    token_file = Path(str(variables["FALLOW_METRICS_TOKEN_FILE"]))
+    listen = str(variables["FALLOW_METRICS_LISTEN"]).replace("$(METRICS_IP)", "10.244.1.7")
+    assert MetricsSettings.from_config(config.load({"metrics.listen": listen}, None, {})).port == port == 9477
+    assert list(variables).index("METRICS_IP") < list(variables).index("FALLOW_METRICS_LISTEN")
+    [mount] = [each for each in container["volumeMounts"] if each["mountPath"] == str(token_file.parent)]
+    [volume] = [each for each in pod["spec"]["volumes"] if each["name"] == mount["name"]]
+    credentials = endpoint["authorization"]["credentials"]
+    assert (volume["secret"]["secretName"], token_file.name) == (credentials["name"], credentials["key"])
+    assert volume["secret"]["defaultMode"] == 0o440  # others shall not read it, and the agent's own group can
+    assert pod["spec"]["securityContext"]["fsGroup"] == pod["spec"]["securityContext"]["runAsGroup"]
 
 
 def test_the_agent_may_do_next_to_nothing(pod: dict[str, Any], agent: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import yaml
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
 VERSIONS = ("1.29", kubernetes_validate.latest_version())
 POLICIES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("network.yaml"))
-PODS = {"network.yaml": "daemonset.yaml", "dashboard/network.yaml": "dashboard/deployment.yaml", "report/network.yaml": "report/cronjob.yaml"}  # fmt: skip
+PODS = {"network.yaml": "daemonset.yaml", "dashboard/network.yaml": "dashboard/deployment.yaml", "report/network.yaml": "report/cronjob.yaml", "upkeep/network.yaml": "upkeep/compact.yaml"}  # fmt: skip
 NAMESPACE = "kubernetes.io/metadata.name"
 
 
@@ -69,6 +69,7 @@ def test_whom_they_let_in() -> None:
         "network.yaml": [("monitoring", 9477)],
         "dashboard/network.yaml": [("ingress-nginx", "http")],
         "report/network.yaml": [],
+        "upkeep/network.yaml": [],
     }
 
 

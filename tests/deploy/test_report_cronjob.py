@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import subprocess
+import json
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -16,11 +15,11 @@ import yaml
 from analytics.commands.report_send import add_send_arguments
 from analytics.delivery.settings import MailSettings
 from fallow import config
+from tests.deploy import kube_tools
+from tests.deploy.rendered import kustomized, validate
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
 VERSIONS = ("1.29", kubernetes_validate.latest_version())
-
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
 
 def document(name: str) -> dict[str, Any]:
@@ -106,15 +105,9 @@ def test_the_settings_of_the_map_are_valid(tmp_path: Path) -> None:
     assert (mail.host, mail.port, mail.security) == ("smtp.example.org", 587, "starttls")
 
 
-@needs_kubectl
+@kube_tools.needs("kubectl")
 def test_what_kustomize_makes_of_it_is_accepted(tmp_path: Path) -> None:
-    folder = tmp_path / "kubernetes"
-    shutil.copytree(FOLDER, folder)
-    with (folder / "kustomization.yaml").open("a", encoding="utf-8") as file:
-        file.write("components: [report]\n")
-    made = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=True, timeout=60)
-    found = list(yaml.safe_load_all(made.stdout))
-    assert "CronJob" in {each["kind"] for each in found}
-    for each in found:
-        kubernetes_validate.validate(each, VERSIONS[-1], strict=True)
-    assert "image: fallow-report\n" not in made.stdout
+    made = kustomized(tmp_path, ["report"])
+    assert "CronJob" in {each["kind"] for each in made}
+    validate(made)
+    assert '"image": "fallow-report"' not in json.dumps(made)

