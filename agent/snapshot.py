@@ -43,10 +43,10 @@ class PublishingStatus:
     failing_since_ms: int | None = None
     """When the first of the failures in a row happened; None while publishing works."""
     last_error: str | None = None
-    name_conflict: str | None = None
-    """Which other agent of this host's name there is, and what to do; None: none is known."""
     waiting_rows: int | None = None
     spool_bytes: int | None = None
+    name_conflict: str | None = None
+    """Which other agent of this host's name there is, and what to do; None: none is known."""
 
 
 @dataclass(frozen=True)

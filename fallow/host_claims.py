@@ -42,6 +42,8 @@ class HostClaim:
     host: str
     install: str
     machine: str
+    node: str
+    """The machine's own name, by which a person finds it."""
     by: str
     run: str
     """A random id of this run of the agent: two processes with one installation (a copied spool) differ in it."""
@@ -66,8 +68,8 @@ class HostClaim:
 
     def said(self) -> str:
         """Who it is, for a person who has to find it."""
-        machine = f"machine {self.machine[:12]}" if self.machine else "an unknown machine"
-        return f"the installation {self.install[:12]} on {machine}"
+        machine = f"machine {self.machine[:12]}" if self.machine else "a machine without an id"
+        return f"the installation {self.install[:12]} on {machine}, which calls itself {self.node or 'nothing'}"
 
 
 def claims_folder(host: str) -> str:
@@ -115,9 +117,9 @@ def claim_of(host: str, install: str, found: Any) -> HostClaim | None:
         return None
     if state not in _STATES or not 0 < period_s < float("inf"):
         return None
-    machine, by, run = (_text(found.get(name)) for name in ("machine", "by", "run"))
+    machine, node, by, run = (_text(found.get(name)) for name in ("machine", "node", "by", "run"))
     period_s = min(period_s, _LONGEST_PERIOD_S)
-    return HostClaim(host, install, machine, by, run, started_ms, state, count, period_s)
+    return HostClaim(host, install, machine, node, by, run, started_ms, state, count, period_s)
 
 
 def _text(value: Any) -> str:

@@ -25,6 +25,7 @@ from fallow.errors import (
     VanishedFileError,
 )
 from fallow.file_limits import MOST_BYTES, MOST_FOOTER_BYTES, contradiction_of, excess_of
+from fallow.file_origin import check_host
 from fallow.os_user import effective_user
 from fallow.parquet_writer import CHECKSUM_KEY, VERSION_KEY
 from fallow.schema import SCHEMA_VERSION
@@ -120,6 +121,7 @@ def _checked(file: LakeFile, readable: BinaryIO | pa.BufferReader, tail: bytes) 
     _check_footer_size(file, tail)
     try:
         facts = pq.ParquetFile(readable).metadata
+        check_host(file, facts.metadata or {})
         _check_version(file, int((facts.metadata or {}).get(VERSION_KEY.encode(), b"1")))
         if contradiction := contradiction_of(facts):
             raise broken(file, ValueError(contradiction))

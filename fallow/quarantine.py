@@ -34,6 +34,7 @@ FAULTS = {
     "too_large": "is larger than any file of a lake",
     "not_regular": "is no regular file",
     "unreadable": "may not be read: its reader lacks the permission (which can be given), or its disk fails",
+    "foreign_host": "says that it is of another host than its folder",
     "no_name": "has no name of a file of the lake",
     "no_host": "lies in a folder whose name is not UTF-8",
     "no_date": "lies in a folder that is named for no date",

@@ -20,3 +20,8 @@ def made_lake(location: Path | str, lake_id: str = LAKE_ID) -> Lake:
     if lake.store.look(MARKER_KEY) is None:
         lake.store.put(MARKER_KEY, Marker(lake_id, "2026-01-01T00:00:00Z", "the tests").content())
     return lake
+
+
+def holds_nothing(lake: Lake) -> bool:
+    """Whether nothing was written into the lake since it was made."""
+    return [stored.key for stored in lake.store.list("")] == [MARKER_KEY]

@@ -6,11 +6,13 @@ spool: a publisher is short-lived, and an agent that was restarted need not begi
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent.spool.spool import read_fact
+from fallow.errors import SpoolError
 from fallow.host_claims import LEFT, HostClaim, claim_of, list_claims, read_claim
 
 if TYPE_CHECKING:
@@ -66,7 +68,8 @@ class ClaimsSeen:
             install: [version, since_s, None if claim is None else asdict(claim)]
             for install, (version, since_s, claim) in self._seen.items()
         }
-        self._spool.note(_FACT, json.dumps({"boot": self._boot, "lake": self._lake.root, "seen": seen}))
+        with contextlib.suppress(SpoolError):  # on a full disk: it waits longer then
+            self._spool.note(_FACT, json.dumps({"boot": self._boot, "lake": self._lake.root, "seen": seen}))
 
     def _remembered(self) -> dict[str, _Seen]:
         fact = read_fact(self._spool, _FACT, dict, {})

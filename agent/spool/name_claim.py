@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from agent.spool.claims_seen import ClaimsSeen
 from agent.spool.installation import current_run, identity_of, new_installation
 from agent.spool.spool import read_fact
 from fallow import __version__
-from fallow.errors import HostNameTakenError, LakeError
+from fallow.errors import HostNameTakenError, LakeError, SpoolError
 from fallow.host_claims import HOLDS, LEFT, WANTS, YIELDS, HostClaim, read_claim
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class NameClaim:
         self._stored_s: float | None = known.get("stored_s")
         self._renewals = int(known.get("renewals", 0))
         self._claim = HostClaim(
-            host, self.identity.install, self.identity.machine, f"fallow {__version__}", self._run.id, self._run.started_ms,
+            host, self.identity.install, self.identity.machine, os.uname().nodename[:64], f"fallow {__version__}", self._run.id, self._run.started_ms,
             known.get("state", WANTS), int(known.get("count", 0)), period_s,
         )  # fmt: skip
 
@@ -133,4 +134,5 @@ class NameClaim:
             "lake": self._lake.root, "run": self._run.id, "stored_s": now_s, "renewals": self._renewals, "state": state,
             "count": self._claim.count,
         }  # fmt: skip
-        self._spool.note(_FACT, json.dumps(known))
+        with contextlib.suppress(SpoolError):  # on a full disk it is publishing that makes room
+            self._spool.note(_FACT, json.dumps(known))

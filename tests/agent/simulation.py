@@ -19,6 +19,7 @@ from agent.supervise.supervisor import Supervisor
 from fallow import config
 from tests.agent.lake_rows import rows_of
 from tests.fakes.clock import FakeClock
+from tests.publishing.rows import adopted
 
 if TYPE_CHECKING:
     import threading
@@ -140,8 +141,9 @@ class SimulatedHost:
 
         spool = Spool(str(self.folder / "spool"), for_agent=True)
         try:
+            adopted(spool, self.lake)
             with self.monkeypatch.context() as patched, self.clock.for_new_processes():
-                patched.setattr(Publishing, "_start", lambda _: False)
+                patched.setattr(Publishing, "_start", lambda *_, **__: False)
                 # by the machine's clock: how soon it is seen that a worker blocks
                 patched.setattr("agent.supervise.workers._LONGEST_LOOK_S", 0.01)
                 # freezing the collector's objects is for processes that live for months

@@ -13,15 +13,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.spool import publisher
+from agent.spool.installation import settle_installation
 from agent.spool.publisher import Publisher
 from agent.spool.spool import Spool
 from fallow import parquet, schema
 from fallow.errors import LakeError
 from tests.agent.spooled import DAY_MS, MIDNIGHT_MS, ticks, times, waiting
 from tests.conftest import REPOSITORY
+from tests.publishing.rows import adopted
 
 if TYPE_CHECKING:
     from fallow.lake import Lake, LakeFile
+
+
+@pytest.fixture
+def spool(spool: Spool, lake: Lake) -> Spool:
+    return adopted(spool, lake)
 
 
 def test_publishing_moves_rows_to_one_file_a_day(spool: Spool, lake: Lake) -> None:
@@ -75,7 +82,9 @@ def test_a_new_spool_never_reuses_numbers(tmp_path: Path, lake: Lake) -> None:
     for folder in ("first", "second"):
         spool = Spool(str(tmp_path / folder))
         spool.append({"gpu": ticks(0 if folder == "first" else 1, 1)})
-        Publisher(spool, lake, "h").publish()
+        publisher = Publisher(adopted(spool, lake), lake, "h")
+        publisher.publish()
+        publisher.admission.leave()
         spool.close()
     first, second = lake.files("gpu")
     assert first.last_seq < second.first_seq
@@ -133,6 +142,8 @@ def test_a_value_that_fits_no_column_keeps_nothing_back(spool: Spool, lake: Lake
 def test_a_spool_from_a_backup_never_reuses_a_number(tmp_path: Path, lake: Lake) -> None:
     spool = Spool(str(tmp_path / "spool"))
     spool.lock()
+    settle_installation(spool, "h", "m")
+    adopted(spool, lake)
     copy = tmp_path / "copy"
     shutil.copytree(tmp_path / "spool", copy)
     spool.append({"gpu": ticks(0, 3)})

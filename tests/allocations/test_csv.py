@@ -9,6 +9,7 @@ import pytest
 from analytics.allocations.csv_file import COLUMNS
 from fallow import schema
 from tests.allocations.conftest import stored
+from tests.lakes import holds_nothing
 from tests.ledger.rows import device, write
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def test_bad_rows_are_named_by_their_line_and_nothing_is_written(
     done = claims("import", "csv", good, file(text))
     assert (done.code, done.out) == (1, "")
     assert said in done.err
-    assert not lake.store.exists()
+    assert holds_nothing(lake)
 
 
 def test_a_table_without_rows_is_no_error(claims: Callable[..., Outcome], file: Callable[..., Path]) -> None:

@@ -100,7 +100,7 @@ def test_what_runs_on_is_counted_up_to_the_newest_sample(claims: Callable[..., O
 
 
 def test_a_lake_without_claims_is_told_how_they_come(claims: Callable[..., Outcome], lake: Lake) -> None:
-    assert "there is no lake" in claims("list").err
+    assert "holds no allocations yet" in claims("list").err
     write(lake, schema.GPU, samples("a", 0, 60))
     done = claims("list")
     assert (done.code, "holds no allocations yet; bring them in with `fallow allocations import`" in done.err) == (

@@ -12,6 +12,7 @@ from fallow import schema
 from fallow.clock import DAY_MS
 from tests.allocations.conftest import stored
 from tests.allocations.slurm_cluster import NODE, Cluster, missing, slurm_cluster
+from tests.lakes import holds_nothing
 from tests.ledger.rows import T0, device, write
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def test_no_slurm_is_told_with_the_remedy(
     done = claims("import", "slurm", "--live", *arguments)
     assert (done.code, done.out) == (1, "")
     assert said in done.err
-    assert not lake.store.exists()
+    assert holds_nothing(lake)
 
 
 @pytest.mark.parametrize(

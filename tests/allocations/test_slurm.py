@@ -12,6 +12,7 @@ from analytics.allocations.slurm_text import duration_ms, expand, gpu_count
 from fallow import parquet, schema
 from fallow.lake import LakeFile
 from tests.allocations.conftest import stored
+from tests.lakes import holds_nothing
 from tests.ledger.rows import claim, device, write
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ def test_what_cannot_be_used_is_named_and_nothing_is_written(
     assert said in done.err
     assert "claims.txt" in done.err
     assert "; " in done.err  # the remedy
-    assert not lake.store.exists()
+    assert holds_nothing(lake)
 
 
 def test_a_time_that_the_zone_skips_is_refused(claims: Callable[..., Outcome], file: Callable[..., Path]) -> None:

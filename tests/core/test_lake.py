@@ -49,7 +49,6 @@ def test_a_published_file_lies_where_the_layout_says(lake: Lake) -> None:
     ("root", "folder", "file"), [(0o755, 0o755, 0o644), (0o750, 0o750, 0o640), (0o700, 0o700, 0o600)]
 )
 def test_files_grant_nothing_that_the_lakes_folder_does_not(lake: Lake, root: int, folder: int, file: int) -> None:
-    Path(lake.root).mkdir()
     Path(lake.root).chmod(root)
     before = os.umask(0o022)
     try:
@@ -63,7 +62,7 @@ def test_files_grant_nothing_that_the_lakes_folder_does_not(lake: Lake, root: in
 def test_a_folder_that_is_a_link_is_not_written_to(lake: Lake, tmp_path: Path, folder: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "date=2026-11-20" / "host=gn001").mkdir(parents=True)
-    Path(lake.root, folder).parent.mkdir(parents=True)
+    Path(lake.root, folder).parent.mkdir(parents=True, exist_ok=True)
     Path(lake.root, folder).symlink_to(elsewhere)
     with pytest.raises(LakeError, match="is or lies in a link, which is not followed"):
         lake.put(a_file(0, 9), b"rows")
@@ -88,9 +87,9 @@ def test_publishing_again_replaces(lake: Lake) -> None:
     assert Path(file.url).read_bytes() == b"rows!"
 
 
-def test_a_missing_lake_and_an_empty_one_differ(lake: Lake) -> None:
+def test_a_missing_lake_and_an_empty_one_differ(lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="there is no lake at") as missing:
-        lake.require_files("gpu")
+        Lake.at(str(tmp_path / "no")).require_files("gpu")
     assert not isinstance(missing.value, EmptyLakeError)
     lake.put(a_file(0, 9), b"rows")
     with pytest.raises(EmptyLakeError, match="holds no process rows yet"):
@@ -164,13 +163,37 @@ def test_a_file_url_is_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_target_that_cannot_be_written_is_one_sentence(lake: Lake) -> None:
-    Path(lake.root).write_text("a file where the folder should be")
-    with pytest.raises(LakeError, match=r"cannot write .*0-9\.parquet: File exists; check that the lake is a folder"):
+    Path(lake.root, "gpu", f"date={DATE}").mkdir(parents=True)
+    Path(lake.root, "gpu", f"date={DATE}", "host=gn001").write_text("a file where the folder should be")
+    with pytest.raises(
+        LakeError, match=r"cannot write .*0-9\.parquet: .* is or lies in a file; move it out of the lake"
+    ):
         lake.put(a_file(0, 9), b"rows")
 
 
-def test_a_folder_that_cannot_be_listed_is_named(lake: Lake) -> None:
+@pytest.mark.parametrize("instead", ["nothing", "a file"])
+def test_a_writer_never_makes_the_lakes_own_folder(tmp_path: Path, instead: str) -> None:
+    lake = Lake.at(str(tmp_path / "lake"))
+    if instead == "a file":
+        Path(lake.root).write_text("x")
+    with pytest.raises(LakeError) as failed:
+        lake.put(a_file(0, 9), b"rows")
+    assert str(failed.value) == (
+        f"there is no folder {lake.root}; mount it, or make a lake with `fallow lake init --lake {lake.root}`"
+    )
+    assert not Path(lake.root).is_dir()
+
+
+def test_a_writer_stops_when_the_lakes_mount_goes_away(lake: Lake) -> None:
+    lake.put(a_file(0, 9), b"rows")
+    Path(lake.root).rename(f"{lake.root}.away")
     Path(lake.root).mkdir()
+    with pytest.raises(LakeError, match=r"the lake at .* has gone: its fallow-lake.json is no longer there; mount it"):
+        lake.put(a_file(10, 19), b"rows")
+    assert list(Path(lake.root).iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_listed_is_named(lake: Lake) -> None:
     loop = Path(lake.root, "gpu")
     loop.symlink_to(loop)
     with pytest.raises(LakeError, match=f"{loop} is a link, which is not followed, where the lake has a folder"):
@@ -242,7 +265,7 @@ lake.put(LakeFile("gpu", "2026-11-20", "gn001", 0, 9), b"x" * 1_000_000)
 def test_a_writer_killed_in_the_middle_leaves_nothing_to_see(lake: Lake) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED_WRITER, lake.root], check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL
-    left = [path.name for path in Path(lake.root).rglob("*") if path.is_file()]
+    left = [path.name for path in Path(lake.root, "gpu").rglob("*") if path.is_file()]
     assert len(left) == 1
     assert left[0].endswith(".part")
     assert lake.files("gpu") == []
@@ -290,7 +313,7 @@ def test_a_failed_write_leaves_no_partial_file(lake: Lake, monkeypatch: pytest.M
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(LakeError, match="No space left on device"):
         lake.put(a_file(10, 19), b"rows")
-    assert [path.name for path in Path(lake.root).rglob("*") if path.is_file()] == ["0-9.parquet"]
+    assert [path.name for path in Path(lake.root, "gpu").rglob("*") if path.is_file()] == ["0-9.parquet"]
 
 
 def test_listing_ignores_a_file_that_vanishes_meanwhile(lake: Lake) -> None:

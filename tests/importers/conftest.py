@@ -50,7 +50,7 @@ class Outcome:
 
 @pytest.fixture
 def place(tmp_path: Path) -> str:
-    return str(tmp_path / "lake")
+    return made_lake(tmp_path / "lake").root
 
 
 @pytest.fixture

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fallow.cli import main
+from fallow.lake import Lake
 from importers.test_nvidia_smi_xml import document
 from tests.importers.conftest import at, query
+from tests.lakes import holds_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -184,7 +186,7 @@ def test_compute_apps_beside_a_log_of_utilization(smi: Callable, place: str) -> 
 )  # fmt: skip
 def test_process_logs_that_cannot_be_used(smi: Callable, place: str, text: str, said: str) -> None:
     done = smi(text)
-    assert (done.code, Path(place).exists()) == (1, False)
+    assert (done.code, holds_nothing(Lake.at(place))) == (1, True)
     assert said in done.err
 
 
@@ -203,7 +205,7 @@ def test_importing_again_and_with_another_interval_is_harmless(
 def test_memory_of_a_process_above_the_cards_is_refused(fallow_import: Callable, place: str, tmp_path: Path) -> None:
     log = gpustat_log(tmp_path / "log", [[gpu(0, [process(7, mem=400 * 2**20)])]] * 6)
     done = fallow_import("gpustat", log)
-    assert (done.code, Path(place).exists()) == (1, False)
+    assert (done.code, holds_nothing(Lake.at(place))) == (1, True)
     assert "memory of processes has 6 of 6 values above the card's 79.6 GiB" in done.err
 
 

@@ -198,7 +198,7 @@ def grow(history: list[list[Chunk]]) -> None:
         if lake.all_files("gpu"):
             assert_finished_whole(inputs)
             shutil.rmtree(other.root)
-            assert_as_if_new(inputs, load(inputs), other)
+            assert_as_if_new(inputs, load(inputs), made_lake(other.root))
 
 
 @settings(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from agent.settings import AgentSettings
 from fallow import parquet, schema
+from tests.lakes import LAKE_ID
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agent.spool.spool import Spool
     from fallow.lake import Lake
 
 MIDNIGHT_MS = 20_000 * 86_400_000
@@ -35,3 +38,9 @@ def settings(folder: Path, lake: str, publish_every_ms: int = 1) -> AgentSetting
         lake=lake, spool=str(folder / "spool"), host="h", pool="", interval_ms=1000, process_interval_ms=1000,
         slow_interval_ms=1000, publish_every_ms=publish_every_ms, call_timeout_s=1,
     )  # fmt: skip
+
+
+def adopted(spool: Spool, lake: Lake) -> Spool:
+    """The spool of an agent that has published into the lake before: it says nothing of that."""
+    spool.note("lake_ids", json.dumps({lake.root: LAKE_ID}))
+    return spool

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fallow.lake import Lake
 from tests.lakes import made_lake
 from tests.publishing.rows import numbers
 from tests.publishing.small_disk import namespace, run_on_small_disk
@@ -14,7 +15,6 @@ from tests.publishing.small_disk import namespace, run_on_small_disk
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fallow.lake import Lake
     from tests.publishing.conftest import S3
 
 
@@ -40,10 +40,11 @@ def test_twenty_episodes_over_a_folder(disk: Path, lake: Lake) -> None:
 
 def play(disk: Path, location: str, port: str, seed: int, store: S3 | None) -> None:
     environment = dict(store.environment) if store is not None else {}
+    made_lake(location)
     seen = json.loads(
         run_on_small_disk("tests.publishing.episodes", disk, "4m", location, port, str(seed), "20", **environment)
     )
-    assert numbers(made_lake(location)) == list(range(seen["rows"]))
+    assert numbers(Lake.at(location)) == list(range(seen["rows"]))
     assert (seen["waiting"], seen["last"]) == (0, str(seen["rows"]))
     assert seen["in_memory"] > 0
     assert seen["pressure"] > 0

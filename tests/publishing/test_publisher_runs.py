@@ -14,24 +14,25 @@ from agent.spool.publisher_runs import ProcessRun, ThreadRun
 from agent.spool.publishing import Publishing
 from agent.spool.spool import Spool
 from fallow import parquet_writer
-from fallow.lake import Lake
 from fallow.stores import LocalStore
 from tests.agent.spooled import waiting
 from tests.conftest import REPOSITORY
 from tests.lakes import made_lake
-from tests.publishing.rows import numbers, settings, ticks
+from tests.publishing.rows import adopted, numbers, settings, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from fallow.lake import Lake
+
 _DEADLINE_S = 60.0
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Iterator[Spool]:
+def spool(tmp_path: Path, lake: Lake) -> Iterator[Spool]:
     with closing(Spool(str(tmp_path / "spool"), for_agent=True)) as made:
-        yield made
+        yield adopted(made, lake)
 
 
 class HungMount:
@@ -133,7 +134,8 @@ def test_another_lake_is_published_to_while_the_old_one_hangs(
     mount.wait_until_entered()
     assert not publishing.finish(0.0)
     hung = publishing._left  # noqa: SLF001
-    other = Lake.at(str(tmp_path / "other"))
+    other = made_lake(tmp_path / "other")
+    adopted(spool, other)
     publishing.configure(settings(tmp_path, other.root))
     publishing.start_if_due(0)
     mount.wait_until_entered()
@@ -172,11 +174,13 @@ import os, signal, sys
 from agent.spool.publishing import Publishing
 from agent.spool.spool import Spool
 from fallow import parquet_writer
-from tests.publishing.rows import settings, ticks
+from tests.lakes import made_lake
+from tests.publishing.rows import adopted, settings, ticks
 from pathlib import Path
 
 folder = Path(sys.argv[1])
-spool = Spool(str(folder / "spool"), for_agent=True)
+lake = made_lake(folder / "lake")
+spool = adopted(Spool(str(folder / "spool"), for_agent=True), lake)
 spool.append({"gpu": ticks(0, 3)})
 parquet_writer.encode = lambda *_: os.kill(os.getpid(), signal.SIGSEGV)
 publishing = Publishing(settings(folder, str(folder / "lake")), spool)
@@ -186,9 +190,9 @@ publishing.finish(60)
 
 
 def test_an_agent_that_the_library_ended_publishes_by_a_process_next(tmp_path: Path) -> None:
+    lake = made_lake(tmp_path / "lake")
     done = subprocess.run([sys.executable, "-c", DYING_AGENT, str(tmp_path)], cwd=REPOSITORY, check=False)
     assert done.returncode == -11
-    lake = Lake.at(str(tmp_path / "lake"))
     with closing(Spool(str(tmp_path / "spool"), for_agent=True)) as spool:
         publishing = Publishing(settings(tmp_path, lake.root), spool)
         assert len(waiting(spool)) == 3

@@ -18,7 +18,7 @@ from fallow.clock import MINUTE_MS
 from fallow.lake import Lake
 from tests.lakes import made_lake
 from tests.publishing.proxy import FaultyProxy
-from tests.publishing.rows import numbers, settings, ticks
+from tests.publishing.rows import adopted, numbers, settings, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Iterator[Spool]:
+def spool(tmp_path: Path, lake: Lake) -> Iterator[Spool]:
     with closing(Spool(str(tmp_path / "spool"), for_agent=True)) as made:
-        yield made
+        yield adopted(made, lake)
 
 
 class Hands:
@@ -81,7 +81,7 @@ def test_a_store_that_is_down_is_said_once_and_tried_ever_more_rarely(spool: Spo
     hands = Hands()
     publishing = Publishing(settings(tmp_path, lake.root, every_ms), spool, hands)
     spool.append({"gpu": ticks(0, 3)})
-    Path(lake.root).write_text("no folder")
+    Path(lake.root).rename(f"{lake.root}.away")
     begun_ms = hands.now_ms()
     pauses = []
     for _ in range(4):
@@ -92,11 +92,15 @@ def test_a_store_that_is_down_is_said_once_and_tried_ever_more_rarely(spool: Spo
         assert 0.8 * expected * 60 <= pause <= 1.2 * expected * 60
     [down] = publishing.take_incidents()
     assert down["kind"] == "store_down"
-    assert down["detail"].startswith(f"rows stay in the spool: cannot write {lake.root}/gpu/")
+    assert down["detail"] == (
+        f"rows stay in the spool: there is no fallow lake at {lake.root}; mount it, or make one with "
+        f"`fallow lake init --lake {lake.root}`"
+    )
     assert publishing.status.failing_since_ms == begun_ms
-    assert "File exists" in str(publishing.status.last_error)
+    assert f"rows stay in the spool: {publishing.status.last_error}" == down["detail"]
     assert spool.count() == 3
-    Path(lake.root).unlink()
+    assert not Path(lake.root).exists()
+    Path(f"{lake.root}.away").rename(lake.root)
     run_once(publishing, hands.s)
     [up] = publishing.take_incidents()
     assert up["kind"] == "store_up"
@@ -105,13 +109,13 @@ def test_a_store_that_is_down_is_said_once_and_tried_ever_more_rarely(spool: Spo
     assert numbers(lake) == [0, 1, 2]
 
 
-def test_other_settings_are_followed_at_once(spool: Spool, lake: Lake, tmp_path: Path) -> None:
+def test_other_settings_are_followed_at_once(spool: Spool, tmp_path: Path) -> None:
     hands = Hands()
-    Path(lake.root).write_text("no folder")
-    publishing = Publishing(settings(tmp_path, lake.root, 60 * MINUTE_MS), spool, hands)
+    publishing = Publishing(settings(tmp_path, str(tmp_path / "no"), 60 * MINUTE_MS), spool, hands)
     spool.append({"gpu": ticks(0, 3)})
     run_once(publishing, hands.s)
     other = made_lake(tmp_path / "other")
+    adopted(spool, other)
     publishing.configure(settings(tmp_path, other.root))
     run_once(publishing, hands.s)
     assert numbers(other) == [0, 1, 2]
@@ -232,7 +236,7 @@ def test_a_lake_in_a_folder_that_came_back_empty_is_filled_again(spool: Spool, l
     for first in (0, 3):
         spool.append({"gpu": ticks(first, 3)})
         assert publishing.finish(60)
-    shutil.rmtree(lake.root)
+    shutil.rmtree(Path(lake.root, "gpu"))
     spool.append({"gpu": ticks(6, 3)})
     publishing.finish(60)
     assert numbers(lake) == list(range(9))

@@ -35,6 +35,7 @@ FAULT_WORDS = {
     "too_large": "larger than any file of a lake",
     "not_regular": "no regular file",
     "unreadable": "its reader lacks the permission, which can be given, or its disk fails",
+    "foreign_host": "of another host than its folder, by what it says itself",
     "no_name": "without the name of a file of the lake",
     "no_host": "in a folder whose name is not UTF-8",
     "no_date": "in a folder that is named for no date",
