@@ -10,7 +10,7 @@ UPGRADE =
 export PYTHON
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all fuzz mutations attack audit bench calibrate docs lock clean
+.PHONY: help demo test test-all fuzz mutations attack audit bench calibrate docs sbom lock clean
 .DEFAULT_GOAL = help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo 'make bench   measure what the docs claim'
 	@echo 'make calibrate measure what findings promise against what became of it, and write docs/calibration.md'
 	@echo 'make docs    write the generated parts of docs/ again'
+	@echo 'make sbom    write what fallow is made of, with licences, to requirements/sbom/ (after make lock)'
 	@echo 'make lock    resolve requirements/*.txt again (UPGRADE=--upgrade: to the newest versions)'
 	@echo 'make clean   remove everything that the others made, .venv included'
 	@echo 'PYTHON=python3.12 chooses the Python that .venv is made with (3.11 to 3.13).'
@@ -92,6 +93,10 @@ docs:
 	@$(BIN)/python -m tests.core.pages
 	@$(BIN)/python -m tests.agent.test_metrics_docs
 	@$(BIN)/python -m tests.agent.test_rows
+
+sbom:
+	@requirements/install.sh dev
+	@$(BIN)/python -m tests.core.sbom
 
 # uv asks the index that pip is set to; dev takes the versions of all; what the agent needs is locked for Python 3.10 too
 COMPILE = build/lock/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \

@@ -1,4 +1,4 @@
-"""`fallow agent run|once|status|release|resume|publish`."""
+"""`fallow agent run|once|status|release|resume|publish`; `install|upgrade|uninstall` are in agent/deployment."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+from agent.deployment import arguments
 from agent.snapshot import is_silent
 from agent.supervise.control import AgentStatus, Blocked, ask
 from fallow import config
@@ -26,7 +27,7 @@ _POLL_S = 0.25
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="run|once|status|release|resume|publish")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     run_parser = verbs.add_parser("run", help="sample until stopped", epilog="example: fallow agent run --lake /srv/lake "
                                   "--spool /var/lib/fallow --interval 10s", allow_abbrev=False)  # fmt: skip
     run_parser.add_argument("--lake", metavar="DIR", help="the lake to publish to: a folder, s3://, gs:// or az://")
@@ -64,9 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     release_parser.add_argument(
         "--wait", metavar="TIME", default="60s", help="how long to wait for the driver (default 60s)"
     )
+    arguments.add_verbs(verbs)
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.verb in arguments.VERBS:
+        from agent.deployment import command  # nothing that a run needs
+
+        return command.run(args)
     verbs = {"run": _run, "once": _once, "status": _status, "release": _release, "resume": _resume, "publish": _publish}
     return verbs[args.verb](args)
 

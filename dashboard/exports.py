@@ -13,7 +13,6 @@ from flask import Response, request
 
 from analytics.decide.opportunities import Opportunity
 from analytics.render import findings_table
-from analytics.render.csv_text import csv_text
 from analytics.render.money_json import account_row
 from analytics.render.opportunities_json import COLUMNS as OPPORTUNITY_COLUMNS
 from analytics.render.opportunities_json import opportunity_row
@@ -26,6 +25,7 @@ from dashboard.error_panels import in_a_line, language_of
 from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem, View
 from fallow.clock import format_ms, from_ms, to_ms
+from fallow.csv_text import csv_text
 
 MOMENT = pl.Datetime("ms", "UTC")
 _KINDS: Mapping[type, pl.DataType] = {

@@ -77,6 +77,8 @@ COMMANDS: tuple[Command, ...] = (
             "fallow dashboard --lake /srv/lake --port 8050", "dashboard.command", "dashboard"),
     Command("demo", "simulate a fleet and show what fallow makes of it",
             "fallow demo --out demo", "dashboard.demo", "analytics"),
+    Command("pseudonym", "make the key, and pseudonyms of users",
+            "fallow pseudonym of ann --key /etc/fallow/pseudonym.key", "fallow.pseudonym_command"),
     Command("schema", "describe the lake's tables",
             "fallow schema gpu --json", "fallow.schema.command"),
 )  # fmt: skip

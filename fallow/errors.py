@@ -20,6 +20,7 @@ FallowError                 something went wrong that a person can act on (exit 
 ├── InputError              a file given to an importer cannot be used
 ├── DriverError             the NVIDIA driver or its library cannot be used
 ├── SpoolError              the agent's local spool cannot be used
+│   └── UnsafeSpoolError    others than the agent's user could swap what is in it (exit 2)
 └── MissingExtraError       a command needs packages that the base install leaves out
 
 Each carries a message (what happened, naming the file or value) and a hint (what to do next);
@@ -133,6 +134,12 @@ class DriverError(FallowError):
 
 class SpoolError(FallowError):
     """The agent's local spool cannot be used."""
+
+
+class UnsafeSpoolError(SpoolError):
+    """Others than the agent's user and root could have it write elsewhere: a setting has to change, no restart helps."""
+
+    exit_code = 2
 
 
 class MissingExtraError(FallowError):

@@ -40,6 +40,7 @@ class ProcessOwners(Collector):
         self._names = LoginNames(proc, self._failures)
         self._kubelet = Kubelet(settings, proc, self._failures)
         self._accounts = SlurmAccounts(settings.scontrol, self._failures)
+        self._pseudonyms = settings.pseudonyms
         self._now_ms = 0
 
     @property
@@ -100,6 +101,11 @@ class ProcessOwners(Collector):
             [Sighting(each.placement, each.started_ms, frozenset(each.gpus)) for each in placed]
         )
 
+    def _user(self, process: AttributedProcess) -> str | None:
+        """Whose it is: the only place where a name, or the number that stands for one, gets into a row."""
+        name = None if process.user_id is None else self._names.name(process.user_id)
+        return name if name is None or self._pseudonyms is None else self._pseudonyms.of(name)
+
     def _columns(self, process: AttributedProcess, pod: PodName | None) -> ProcessRow:
         placement, slurm = process.placement, process.slurm
         asked = self._accounts.account(slurm.job_id) if slurm.job_id is not None and slurm.account is None else None
@@ -113,7 +119,7 @@ class ProcessOwners(Collector):
         columns: ProcessRow = {
             "started": process.started_ms,
             "parent_pid": process.parent_pid,
-            "user": None if process.user_id is None else self._names.name(process.user_id),
+            "user": self._user(process),
             "command": process.command,
             "arguments": process.arguments,
             "cpu_util_pct": process.cpu_util_pct,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fallow.errors import UsageError
+from fallow.pseudonyms import Pseudonyms
 
 if TYPE_CHECKING:
     from fallow.config import Config
@@ -46,12 +47,15 @@ class AttributionSettings:
     kubelet_token_file: str = ""
     kubelet_ca_file: str = ""
     scontrol: str = "scontrol"
+    pseudonyms: Pseudonyms | None = None
+    """Stand for users' names; None: the names themselves do."""
 
     @staticmethod
     def from_config(config: Config) -> AttributionSettings:
         """The settings `agent.*`, `kubernetes.*` and `slurm.scontrol` that concern attribution.
 
-        Raises UsageError for an address of the kubelet that could not be used, or would carry a secret into messages.
+        Raises UsageError for an address of the kubelet that could not be used, or would carry a secret into messages, and
+        ConfigError where there shall be pseudonyms and no key can be had.
         """
         kubelet_url = config.text("kubernetes.kubelet_url")
         if kubelet_url and not is_kubelet_address(kubelet_url):
@@ -65,4 +69,5 @@ class AttributionSettings:
             kubelet_token_file=config.text("kubernetes.kubelet_token_file"),
             kubelet_ca_file=config.text("kubernetes.kubelet_ca_file"),
             scontrol=config.text("slurm.scontrol"),
+            pseudonyms=Pseudonyms.from_config(config),
         )

@@ -11,13 +11,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.spool.spool_folder import SpoolFolder
 from agent.spool.sqlite_errors import CORRUPT, FULL, NO_ROOM_FOR_INDEX, NOT_A_DATABASE, error_code, primary_code
-from fallow.errors import SpoolError
+from fallow.errors import SpoolError, UnsafeSpoolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BALLAST_BYTES = 1 << 20
+_BALLAST = "ballast"
 _PIECE_BYTES = 1 << 16
 
 
@@ -25,21 +27,27 @@ class Ballast:
     """The file `ballast` in a spool's folder."""
 
     def __init__(self, folder: Path, size_bytes: int = BALLAST_BYTES) -> None:
-        self._file = folder / "ballast"
+        self._folder = folder
         self._size_bytes = size_bytes
 
     def take(self) -> bool:
-        """Fills the file unless it is full already; False (and no file) where the disk has no room for it."""
+        """Fills the file unless it is full already; False (and no file) where the disk has no room for it, or the folder is unsafe."""
         try:
-            if self._file.stat().st_size == self._size_bytes:
-                return True
-        except OSError:
-            pass
+            with contextlib.closing(SpoolFolder(str(self._folder))) as folder:
+                descriptor = folder.open_file(_BALLAST, os.O_WRONLY | os.O_CREAT, _FILE_MODE)
+        except UnsafeSpoolError:
+            return False
+        except (OSError, SpoolError):
+            self.release()
+            return False
         try:
-            with self._file.open("wb", buffering=0) as file:
-                for _ in range(0, self._size_bytes, _PIECE_BYTES):
-                    # noise, for a file system may store anything else in less room than it will be asked for
-                    file.write(os.urandom(min(_PIECE_BYTES, self._size_bytes)))
+            with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123  # it is open already
+                if os.fstat(descriptor).st_size == self._size_bytes:
+                    return True
+                file.truncate(0)
+                # noise, for a file system may store anything else in less room than it will be asked for
+                pieces = range(0, self._size_bytes, _PIECE_BYTES)
+                file.writelines(os.urandom(min(_PIECE_BYTES, self._size_bytes)) for _ in pieces)
         except OSError:
             self.release()
             return False
@@ -48,11 +56,12 @@ class Ballast:
     def release(self) -> bool:
         """Gives the room back; whether there was any."""
         with contextlib.suppress(OSError):
-            self._file.unlink()
+            (self._folder / _BALLAST).unlink()
             return True
         return False
 
 
+_DATABASE = "spool.sqlite"
 _FORMAT = 2
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS row (
@@ -80,7 +89,6 @@ WAITING = "#waiting"
 
 _CACHE_KB = 256  # an append touches the last pages only
 _CHECKPOINT_PAGES = 200  # what a checkpoint may need on a full disk has to fit into the ballast
-_FOLDER_MODE = 0o750
 _FILE_MODE = 0o640
 _PATIENCE_S = 10.0  # for another process's write
 _AGENT_PATIENCE_S = 2.0  # the agent keeps rows in memory rather than an interval waiting
@@ -125,6 +133,8 @@ class SpoolFile:
         try:
             self._db = self._open()
             self._skip_to_now()
+        except UnsafeSpoolError:
+            raise
         except SpoolError as error:
             if is_damaged(error):
                 self.mended = self._move_aside()
@@ -135,10 +145,10 @@ class SpoolFile:
 
     def _enter(self, folder: str) -> None:
         self.folder = Path(folder)
-        self._file = self.folder / "spool.sqlite"
+        self._file = self.folder / _DATABASE
         try:
-            self.folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-            self._lock_fd = os.open(self.folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with contextlib.closing(SpoolFolder(folder)) as entered:
+                self._lock_fd = entered.open_file("agent.lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise SpoolError(
                 f"cannot use {folder} as a spool: {error.strerror}", "give a writable folder as --spool"
@@ -149,11 +159,7 @@ class SpoolFile:
         self.file_bytes = 0
         """Size of the file at the last append, without its log."""
         with self._guarded("open"):
-            self.folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-            # made here for its mode, which the log takes over: command lines and names are nobody else's business;
-            # one that is there is left alone: closing it would let go of the locks of another connection of this process
-            with contextlib.suppress(FileExistsError):
-                os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE))
+            self._make_file()
             db = sqlite3.connect(self._file, timeout=self._patience_s, isolation_level=None)
         try:
             with self._guarded("open"):
@@ -164,6 +170,16 @@ class SpoolFile:
             db.close()
             raise
         return db
+
+    def _make_file(self) -> None:
+        """Judges the folder and the files anew, for SQLite opens them by name and follows links; raises as `SpoolFolder` does."""
+        with contextlib.closing(SpoolFolder(str(self.folder))) as folder:
+            # made here for its mode, which the log takes over: command lines and names are nobody else's business;
+            # one that is there is left closed: closing it would let go of the locks of another connection of this process
+            with contextlib.suppress(FileExistsError):
+                os.close(folder.open_file(_DATABASE, os.O_RDWR | os.O_CREAT | os.O_EXCL, _FILE_MODE))
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                folder.judge_file(_DATABASE + suffix)
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         """Makes the tables where there are none; a spool that is there is only read, so that it opens on a full disk."""
@@ -213,7 +229,7 @@ class SpoolFile:
     def _reopen_if_replaced(self) -> None:
         """Somebody removed or replaced the file: rows written into the old one would reach nobody."""
         try:
-            found = self._file.stat()
+            found = self._file.lstat()
             self.file_bytes = found.st_size
             same = found.st_ino == self._inode
         except OSError:

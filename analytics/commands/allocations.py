@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 
 import polars as pl
@@ -15,11 +16,12 @@ from analytics.allocations.publish import publish_allocations
 from analytics.allocations.slurm import Slurm
 from analytics.frames import read_frame
 from analytics.importers.kinds import add_kinds, open_lake
+from analytics.importers.pseudonymised import pseudonyms_of, replaced
 from analytics.language.plain_text import folded, page_columns
-from analytics.render.csv_text import csv_text
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out
 from fallow import schema
 from fallow.clock import SystemClock, Window, format_ms
+from fallow.csv_text import csv_text
 from fallow.errors import EmptyLakeError
 from fallow.output import say_lines, show
 
@@ -56,7 +58,11 @@ def _import(args: argparse.Namespace) -> int:
     settings, lake = open_lake(args)
     hosts = KnownHosts.of(lake)
     say_left_out(lake)
+    pseudonyms = pseudonyms_of(args, settings)
     found = args.source.read(args, Surroundings(hosts, settings))
+    if pseudonyms is not None:
+        user = replaced(pl.col("user"), found.rows["user"], pseudonyms)
+        found = dataclasses.replace(found, rows=found.rows.with_columns(user))
     read, published = publish_allocations(lake, found, replace=args.replace)
     if args.json:
         show(json.dumps(summary.as_json(read, published, lake.root), indent=2))

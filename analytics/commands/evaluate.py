@@ -19,12 +19,12 @@ from analytics.importers.times import check_zone
 from analytics.inventory import load_inventory, simulated_text
 from analytics.language.language import ENGLISH
 from analytics.language.plain_text import count, folded, page_columns
-from analytics.render.csv_text import csv_text
 from analytics.render.report.text import for_text, section_text
 from analytics.sections.evaluation import evaluation_sections
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from analytics.workloads.confidence import JUDGED_MIN
 from fallow.clock import HOUR_MS, SystemClock, format_ms, parse_duration_ms
+from fallow.csv_text import csv_text
 from fallow.lake import Lake
 from fallow.os_user import os_user
 from fallow.output import say, show

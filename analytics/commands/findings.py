@@ -14,7 +14,6 @@ from analytics.decide.readiness import waiting_rules
 from analytics.decide.review import Review, review
 from analytics.decide.totals import totals
 from analytics.language.language import ENGLISH
-from analytics.render.csv_text import csv_of
 from analytics.render.findings_table import COLUMNS, row_of
 from analytics.render.report.text import for_text
 from analytics.render.review_text import BLOCKS, Form, review_text
@@ -23,6 +22,7 @@ from analytics.sections.data_age import data_age
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out
 from analytics.workloads.model import CATEGORIES, Finding
 from fallow.clock import SystemClock, format_ms
+from fallow.csv_text import csv_of
 from fallow.errors import UsageError
 from fallow.output import show
 

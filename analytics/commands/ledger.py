@@ -14,7 +14,6 @@ from analytics.ledger.summary import Summary
 from analytics.money.accounts import GROUPS, Account
 from analytics.money.window_money import Money, open_money
 from analytics.render.accounts_text import table_text
-from analytics.render.csv_text import csv_of
 from analytics.render.ledger_text import summary_text
 from analytics.render.money_json import account_json, account_row, energy_json, money_json
 from analytics.render.money_text import basis_lines, energy_lines, state_amounts
@@ -24,6 +23,7 @@ from analytics.scope import Scope, add_scope_arguments, narrow, narrowed
 from analytics.sections.data_age import data_age
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out
 from fallow.clock import SystemClock
+from fallow.csv_text import csv_of
 from fallow.output import say, show
 
 

@@ -13,7 +13,6 @@ from analytics.language.languages import CODES, language
 from analytics.language.plain_text import moment, plain
 from analytics.language.sentences import tr
 from analytics.names import JOINER
-from analytics.render.csv_text import csv_of
 from analytics.render.opportunities_json import COLUMNS, opportunities_json, opportunity_row
 from analytics.render.report.text import for_text, section_text
 from analytics.report.model import Whole
@@ -26,6 +25,7 @@ from analytics.sections.opportunities import opportunities, to_look_at, waste
 from analytics.sections.readiness import waiting
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out
 from fallow.clock import SystemClock, format_ms
+from fallow.csv_text import csv_of
 from fallow.errors import FallowError, UsageError
 from fallow.output import say, show
 from fallow.outside_text import json_text

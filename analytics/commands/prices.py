@@ -14,10 +14,10 @@ from analytics.money.in_force import gpus_at, in_force
 from analytics.money.prices import COLUMNS, Price, PriceBook, priced_as
 from analytics.money.unmatched import unmatched_prices
 from analytics.money.window_money import PriceBasis, newest_basis, open_prices
-from analytics.render.csv_text import csv_of
 from analytics.render.money_json import price_json
 from analytics.sections.money_basis import price_source
 from fallow import config
+from fallow.csv_text import csv_of
 from fallow.lake import Lake
 from fallow.output import say, show
 

@@ -13,6 +13,7 @@ from analytics.importers.kinds import add_kinds, open_lake
 from analytics.importers.limits import InputLimits
 from analytics.importers.model import FileReport, Imported
 from analytics.importers.overview import ImportOverview, overview_lines, overview_of
+from analytics.importers.pseudonymised import pseudonymised, pseudonyms_of
 from analytics.importers.publish import Published, publish
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import InputError
@@ -113,7 +114,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     settings, lake = open_lake(args)
-    imported = args.importer.read(args, InputLimits.of(settings))
+    pseudonyms = pseudonyms_of(args, settings)
+    imported = pseudonymised(args.importer.read(args, InputLimits.of(settings)), pseudonyms)
     overview = overview_of(imported)
     odd = doubts(imported, overview, SystemClock().now_ms())
     outcome = ImportOutcome(imported, overview, odd, None, lake.root)

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from rich.console import Console
 from rich.progress import track
 
+from analytics.importers.pseudonymised import add_key_argument
 from fallow import config
 from fallow.lake import Lake
 
@@ -58,6 +59,7 @@ def add_kinds(
         subcommand.add_argument("--lake", help="folder of the lake (default: lake.path of the config)")
         subcommand.add_argument("--config", metavar="FILE", help="config file to read instead of the usual one")
         subcommand.add_argument("--json", action="store_true", help="machine-readable summary")
+        add_key_argument(subcommand)
         yield kind, subcommand
 
 

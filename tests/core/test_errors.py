@@ -6,7 +6,7 @@ import inspect
 import re
 
 from fallow import errors
-from fallow.errors import ConfigError, FallowError, UsageError
+from fallow.errors import ConfigError, FallowError, UnsafeSpoolError, UsageError
 
 LINE = re.compile(r"^(?P<indent>[│├└─ ]*)(?P<name>\w+Error)\s{2,}\S", re.MULTILINE)
 
@@ -39,7 +39,7 @@ def test_every_error_has_its_line_of_description() -> None:
 def test_exit_codes() -> None:
     for name in real_tree():
         error = getattr(errors, name)
-        assert error.exit_code == (2 if issubclass(error, UsageError) else 1), name
+        assert error.exit_code == (2 if issubclass(error, (UsageError, UnsafeSpoolError)) else 1), name
 
 
 def test_message_and_hint_make_one_sentence() -> None:

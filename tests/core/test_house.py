@@ -138,7 +138,7 @@ def test_no_section_reads_around_what_its_reader_may_see() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    pages = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+    pages = [REPOSITORY / "README.md", REPOSITORY / "SECURITY.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
     dead = [
         f"{page.name}: {target}"
         for page in pages

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fallow.pseudonyms import Pseudonyms
 from tests.importers.conftest import files, query
 
 if TYPE_CHECKING:
@@ -82,3 +83,20 @@ def test_what_is_not_gpustats_is_refused(gpustat: Callable, place: str, text: st
     done = gpustat(text)
     assert (done.code, files(place)) in ((1, []), (2, []))
     assert done.err.count("\n") == 1
+
+
+def test_users_by_pseudonyms(gpustat: Callable, place: str, tmp_path: Path) -> None:
+    key = tmp_path / "pseudonym.key"
+    key.write_text("7" * 64)
+    key.chmod(0o640)
+    processes = [
+        {"username": "ann", "pid": 1, "gpu_memory_usage": 9},
+        {"username": None, "pid": 2, "gpu_memory_usage": 9},
+    ]
+    text = "".join(json.dumps(document(10 * tick, processes=processes)) + "\n" for tick in range(3))
+    done = gpustat(text, "--pseudonym-key", str(key))
+    assert done.summary["overview"]["users"] == 1
+    expected = [(1, Pseudonyms(b"7" * 64).of("ann")), (2, None)]
+    assert query(place, "select distinct pid, user from lake order by 1", "process") == expected
+    key.chmod(0o644)
+    assert gpustat(text, "--pseudonym-key", str(key)).code == 2

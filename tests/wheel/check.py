@@ -96,6 +96,8 @@ def check_contents(wheel: Path, sdist: Path) -> None:
     differing = sorted(code ^ shipped_files())
     expect(not differing, f"wheel and checkout differ in {', '.join(differing)}")
     expect(any(name.endswith(".dist-info/licenses/LICENSE") for name in names), "the wheel lacks the licence")
+    bills = {Path(name).name for name in names if ".dist-info/sboms/" in name}
+    expect(bills == {"fallow-base.cdx.json", "fallow-all.cdx.json"}, f"the wheel's bills of materials are {bills}")
     with tarfile.open(sdist) as archive:
         members = {name.partition("/")[2] for name in archive.getnames()}
     expect(members >= shipped_files() | {"LICENSE", "README.md", "pyproject.toml"}, "the sdist lacks files")

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 
 from analytics.language.language import Language
-from analytics.render.csv_text import csv_text
 from analytics.render.report.json_format import content
 from analytics.report.model import Report
+from fallow.csv_text import csv_text
 
 
 class CsvFormat:

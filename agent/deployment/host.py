@@ -1,0 +1,135 @@
+"""The files of a host, or of an image that is being made: what is changed, noted, and put back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fallow.errors import FallowError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PROGRAM_TIMEOUT_S = 600
+
+
+@dataclass
+class Host:
+    """Where things go, and what has been done; with `dry_run` nothing is done, and `changed` says what would be."""
+
+    root: str = "/"
+    dry_run: bool = False
+    changed: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    """What this host does not allow, each with what to do by hand."""
+    _former: dict[str, tuple[bytes, int] | None] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_image(self) -> bool:
+        """Whether files go into a folder that is not this machine's own root."""
+        return self.root != "/"
+
+    def at(self, path: str) -> Path:
+        """Where a path of the host lies on this machine."""
+        return Path(self.root, path.lstrip("/"))
+
+    def note(self, what: str) -> None:
+        self.changed.append(what)
+
+    def write(self, path: str, text: str, mode: int = 0o644) -> bool:
+        """Writes the file whole or not at all; False where it holds that already."""
+        data, file = text.encode(), self.at(path)
+        former = _read(file)
+        if former is not None and former[0] == data:
+            return False
+        self.note(f"{'wrote' if former is None else 'changed'} {path}")
+        if not self.dry_run:
+            self._former.setdefault(path, former)
+            _replace(file, data, mode)
+        return True
+
+    def folder(self, path: str, mode: int, owner: tuple[int, int] | None = None) -> None:
+        """Makes the folder where there is none; one that is there keeps its owner and mode."""
+        file = self.at(path)
+        if file.is_dir():
+            return
+        self.note(f"made {path}")
+        if self.dry_run:
+            return
+        file.mkdir(parents=True)
+        file.chmod(mode)
+        if owner is not None:
+            os.chown(file, *owner)
+
+    def remove(self, path: str) -> bool:
+        """Removes a file, a link or a whole folder; False where there is nothing."""
+        file = self.at(path)
+        if not (file.is_symlink() or file.exists()):
+            return False
+        self.note(f"removed {path}")
+        if not self.dry_run:
+            if file.is_dir() and not file.is_symlink():
+                shutil.rmtree(file)
+            else:
+                self._former.setdefault(path, _read(file))
+                file.unlink()
+        return True
+
+    def remove_if_empty(self, path: str) -> None:
+        with contextlib.suppress(OSError):
+            self.at(path).rmdir()
+
+    def put_back(self) -> None:
+        """Undoes what was done to files since the start."""
+        for path, former in self._former.items():
+            if former is None:
+                self.at(path).unlink(missing_ok=True)
+            else:
+                _replace(self.at(path), *former)
+        self._former.clear()
+
+    def run(self, command: Sequence[str], doing: str) -> str:
+        """What the program prints; raises FallowError with its last words where it fails."""
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
+                timeout=_PROGRAM_TIMEOUT_S,
+            )  # fmt: skip
+        except OSError as error:
+            raise FallowError(
+                f"{doing} failed: {command[0]}: {error.strerror}", "install it, or check the path"
+            ) from error
+        except subprocess.TimeoutExpired as error:
+            raise FallowError(f"{doing} took longer than {_PROGRAM_TIMEOUT_S} s", "try it again by hand") from error
+        if done.returncode:
+            said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()
+            raise FallowError(f"{doing} failed: {said[-1][:300]}", f"try it by hand: {' '.join(command)}"[:500])
+        return done.stdout
+
+
+def _read(file: Path) -> tuple[bytes, int] | None:
+    try:
+        return file.read_bytes(), file.stat().st_mode & 0o7777
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _replace(file: Path, data: bytes, mode: int) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    try:
+        with open(descriptor, "wb") as out:  # noqa: PTH123  # a descriptor has no path
+            os.fchmod(descriptor, mode)
+            out.write(data)
+            out.flush()
+            os.fsync(descriptor)
+        Path(temporary).replace(file)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,98 @@
+"""`fallow pseudonym new-key|of|table`: the key, the pseudonym of a name, and a site's tables with pseudonyms in them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import secrets
+from typing import TYPE_CHECKING
+
+from fallow import config
+from fallow.csv_text import csv_text
+from fallow.errors import FallowError, InputError
+from fallow.output import show
+from fallow.outside_text import from_csv_cell, plain
+from fallow.pseudonyms import KEY_FILE, Pseudonyms
+
+if TYPE_CHECKING:
+    import argparse
+
+_KEY_BYTES = 32
+_KIND, _NAME, _USER = "kind", "name", "user"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="new-key|of|table")
+    new = verbs.add_parser("new-key", help="write a new key into a file that nobody else can read", allow_abbrev=False,
+                           epilog="example: fallow pseudonym new-key /etc/fallow/pseudonym.key")  # fmt: skip
+    new.add_argument("file", metavar="FILE", help="must not be there yet")
+    names = verbs.add_parser("of", help="print the pseudonyms of names", allow_abbrev=False,
+                             epilog="example: fallow pseudonym of ann ben --key /etc/fallow/pseudonym.key")  # fmt: skip
+    names.add_argument("names", nargs="+", metavar="NAME", help="a user's login name")
+    names.add_argument("--json", action="store_true", help="machine-readable")
+    table = verbs.add_parser(
+        "table", help="print a CSV table with its users' names replaced: owners, contacts, opt-outs", allow_abbrev=False,
+        epilog="example: fallow pseudonym table owners-by-name.csv > /etc/fallow/owners.csv",
+    )  # fmt: skip
+    table.add_argument("file", metavar="FILE", help="CSV file with the columns kind and name")
+    for each in (names, table):
+        each.add_argument("--key", metavar="FILE", help=f"the key (default: {KEY_FILE})")
+        each.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
+
+
+def run(args: argparse.Namespace) -> int:
+    verbs = {"new-key": _new_key, "of": _of, "table": _table}
+    verbs[args.verb](args)
+    return 0
+
+
+def _new_key(args: argparse.Namespace) -> None:
+    try:
+        descriptor = os.open(args.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{secrets.token_hex(_KEY_BYTES)}\n")
+    except FileExistsError:
+        raise FallowError(
+            f"{args.file} is there already, and a new key would make other people of all users",
+            "use that key, or give another path",
+        ) from None
+    except OSError as error:
+        raise FallowError(f"cannot write {args.file}: {error.strerror}", "check path and permissions") from error
+    show(
+        f"{args.file} holds a new key. The agent's group has to read it: chgrp fallow {args.file} && chmod 640 {args.file}"
+    )
+
+
+def _pseudonyms(args: argparse.Namespace) -> Pseudonyms:
+    loaded = config.load({}, args.config)
+    return Pseudonyms.load(args.key or loaded.require(KEY_FILE, "--key"))
+
+
+def _of(args: argparse.Namespace) -> None:
+    pseudonyms = _pseudonyms(args)
+    found = {name: pseudonyms.of(name) for name in args.names}
+    if args.json:
+        show(json.dumps(found, indent=2))
+    else:
+        width = max(map(len, map(plain, found)))
+        show("\n".join(f"{plain(name):<{width}}  {pseudonym}" for name, pseudonym in found.items()))
+
+
+def _table(args: argparse.Namespace) -> None:
+    """Writes the table to standard output; all but the names of users as they are."""
+    pseudonyms = _pseudonyms(args)
+    try:
+        with open(args.file, encoding="utf-8-sig", newline="") as file:  # noqa: PTH123  # a path of the command line
+            rows = [[from_csv_cell(cell) for cell in row] for row in csv.reader(file, strict=True)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(f"cannot read {args.file}: {why}", "give a CSV file in UTF-8") from error
+    header = [each.strip() for each in rows[0]] if rows else []
+    if not {_KIND, _NAME} <= {*header}:
+        raise InputError(f"{args.file} lacks the columns kind and name", "its first line has to name them")
+    kind, name = header.index(_KIND), header.index(_NAME)
+    for row in rows[1:]:
+        if len(row) > max(kind, name) and row[kind].strip() == _USER and row[name].strip():
+            row[name] = pseudonyms.of(row[name].strip())
+    show(csv_text(rows[0], rows[1:]), end="")
