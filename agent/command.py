@@ -1,4 +1,4 @@
-"""`fallow agent run|once|status|release|resume`; `install|upgrade|uninstall` are in agent/deployment."""
+"""`fallow agent run|once|status|release|resume|publish`; `install|upgrade|uninstall` are in agent/deployment."""
 
 from __future__ import annotations
 
@@ -47,6 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                                       epilog="example: fallow agent release --for 2h")  # fmt: skip
     resume_parser = verbs.add_parser("resume", help="use the driver again after a release", allow_abbrev=False,
                                      epilog="example: fallow agent resume")  # fmt: skip
+    publish_parser = verbs.add_parser(
+        "publish", help="publish what waits in a spool without an agent", allow_abbrev=False,
+        epilog="example: fallow agent publish --spool /var/lib/fallow/other-name-1 --host gn017 --lake /srv/lake",
+    )  # fmt: skip
+    publish_parser.add_argument("--lake", metavar="DIR", help="the lake to publish to: a folder, s3://, gs:// or az://")
+    publish_parser.add_argument("--spool", metavar="DIR", required=True, help="the spool's folder")
+    publish_parser.add_argument("--host", metavar="NAME", required=True, help="the host's name in the lake")
+    publish_parser.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
     for each in (status_parser, release_parser, resume_parser):
         each.add_argument("--spool", metavar="DIR", help="the agent's spool folder (default: from the config)")
         each.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
@@ -65,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         from agent.deployment import command  # nothing that a run needs
 
         return command.run(args)
-    verbs = {"run": _run, "once": _once, "status": _status, "release": _release, "resume": _resume}
+    verbs = {"run": _run, "once": _once, "status": _status, "release": _release, "resume": _resume, "publish": _publish}
     return verbs[args.verb](args)
 
 
@@ -165,6 +173,20 @@ def _resume(args: argparse.Namespace) -> int:
     else:
         show(f"The agent on {now.host} uses the driver again; "
               f"its next row is due within {format_duration(2 * now.interval_ms)}.")  # fmt: skip
+    return 0
+
+
+def _publish(args: argparse.Namespace) -> int:
+    """Publishes the spool of a host that is gone, or rows that were set aside."""
+    from agent.settings import AgentSettings
+    from agent.spool.leftover import publish_leftover
+
+    flags = {"lake.path": args.lake, "agent.spool": args.spool, "agent.host": args.host}
+    settings = AgentSettings.from_config(config.load(flags, args.config))
+    count = publish_leftover(settings)
+    show(
+        f"{count:,} rows of {settings.spool} are in {settings.lake} as those of the host {settings.host}; the folder may be removed."
+    )
     return 0
 
 

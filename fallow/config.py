@@ -421,7 +421,8 @@ def _setting(name: str) -> Setting:
 
 
 def _unknown(name: str, where: str) -> ConfigError:
-    near = get_close_matches(name, [*_NAMES, *_VARIABLES], n=1, cutoff=0.5)
+    of_section = [each for each in _NAMES if each.startswith(f"{name}.")][:1]
+    near = of_section or get_close_matches(name, [*_NAMES, *_VARIABLES], n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else "docs/configuration.md lists every setting"
     return ConfigError(f"{where} sets {name}, which is not a setting", hint)
 

@@ -49,6 +49,8 @@ class HostClaim:
     """A random id of this run of the agent: two processes with one installation (a copied spool) differ in it."""
     started_ms: int
     state: str
+    held_until_ms: int
+    """By this machine's clock, until when this installation held the name, as far as it knew when it wrote this; 0: never."""
     count: int
     """Climbs with every renewal."""
     period_s: float
@@ -112,14 +114,14 @@ def claim_of(host: str, install: str, found: Any) -> HostClaim | None:
     """The claim whose fields these are; None where they are none."""
     try:
         state, period_s = found["state"], float(found["period_s"])
-        started_ms, count = int(found["started_ms"]), int(found["count"])
+        started_ms, held_until_ms, count = (int(found[name]) for name in ("started_ms", "held_until_ms", "count"))
     except (ValueError, KeyError, TypeError, OverflowError):
         return None
     if state not in _STATES or not 0 < period_s < float("inf"):
         return None
     machine, node, by, run = (_text(found.get(name)) for name in ("machine", "node", "by", "run"))
     period_s = min(period_s, _LONGEST_PERIOD_S)
-    return HostClaim(host, install, machine, node, by, run, started_ms, state, count, period_s)
+    return HostClaim(host, install, machine, node, by, run, started_ms, state, held_until_ms, count, period_s)
 
 
 def _text(value: Any) -> str:

@@ -97,6 +97,11 @@ class Options:
     """What the command line and the config say; empty texts are not set."""
 
     lake: str = ""
+    lake_id: str = ""
+    """The id that the lake must have; empty: any."""
+    host: str = ""
+    """This host's name in the lake."""
+    machine_id: str = "/etc/machine-id"
     spool: str = ""
     user: str = ""
     """The user that the agent runs as; empty: whoever asks."""

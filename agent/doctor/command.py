@@ -144,8 +144,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--user: there is no user {args.user}", f"look with: getent passwd {args.user}")
     settings = config.load({"lake.path": args.lake, "agent.spool": args.spool}, args.config)
     host = HostFiles(proc=Path(settings.text("agent.proc")), sys=Path(settings.text("agent.sys")))
+    name = settings.text("agent.host") or socket.gethostname()
     options = Options(
         lake=settings.text("lake.path"),
+        lake_id=settings.text("lake.id"),
+        host=name,
+        machine_id=settings.text("agent.machine_id"),
         spool=settings.text("agent.spool"),
         user=args.user,
         pythons=pythons,
@@ -154,7 +158,6 @@ def run(args: argparse.Namespace) -> int:
         expected_gpus=settings.integer("agent.expected_gpus"),
     )
     results = examine(host, options)
-    name = settings.text("agent.host") or socket.gethostname()
     show(_as_json(name, host, results) if args.json else _as_text(name, host, results))
     counted = counts(results)
     return 1 if counted[Status.ERROR] or (args.strict and counted[Status.WARNING]) else 0

@@ -55,7 +55,7 @@ class Admission:
         self._spool, self._lake, self._lake_id, self._clock = spool, lake, lake_id, clock or SystemClock()
         self.said: list[str] = []
         """What happened: the details of the events that were spooled."""
-        self._claim = NameClaim(spool, lake, host, period_s, now_s)
+        self._claim = NameClaim(spool, lake, host, period_s, clock=self._clock, now_s=now_s)
 
     @property
     def identity(self) -> HostIdentity:
@@ -70,6 +70,12 @@ class Admission:
         except HostNameTakenError as error:
             self._tell_conflict(str(error))
             raise
+        if self._claim.aside is not None:
+            self._tell(
+                "rows_set_aside",
+                f"this agent has the name {self.identity.host} now; {self._claim.aside.said()}: another one had it then",
+            )
+            self._claim.aside = None
         self._warn()
 
     def check_again(self) -> None:
@@ -77,6 +83,11 @@ class Admission:
         if self._lake.store.may_vanish:
             self._check_lake()
         self._claim.keep()
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether another agent had the name when this run of the agent last asked for it."""
+        return self._claim.yields
 
     def leave(self) -> None:
         """Gives the name back; never raises LakeError."""

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 SILENT_PERIODS = 3
 """After so many of its periods without a change, a claim is void."""
 
+_AT_WORK_MS = 30_000
+"""How long a publisher goes on after it has renewed its claim, at most in general: rows up to then may be in the lake."""
+
 _FACT = "claims_seen"
 
 
@@ -62,6 +65,11 @@ class ClaimsSeen:
             ),
             key=lambda claim: claim.order,
         )
+
+    def held_until_ms(self) -> int:
+        """Until when another one may have published under this name, by its own clock; 0: never. Of what `live` saw last."""
+        claims = [each.claim for each in self._seen.values() if each.claim is not None and each.claim.held_until_ms]
+        return max((each.held_until_ms + (0 if each.state == LEFT else _AT_WORK_MS) for each in claims), default=0)
 
     def _keep(self) -> None:
         seen = {

@@ -52,8 +52,8 @@ def settle_installation(spool: Spool, host: str, machine: str) -> str:
         done = "the spool came from another machine of this name: what the lake has of its rows is not published again"
     else:
         done = (
-            f"the spool came from the host {was_host} and is now {spool.set_aside('copied')}: its rows are that host's, whose "
-            "own agent publishes them"
+            f"the spool came from the host {was_host} and is now in {(place := spool.set_aside('copied'))}: its rows are that host's, "
+            f"whose own agent publishes them; else `fallow agent publish --spool {place} --host {was_host}` does"
         )
     new_installation(spool, host, machine)
     return done

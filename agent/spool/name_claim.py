@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agent.spool.claims_seen import ClaimsSeen
 from agent.spool.installation import current_run, identity_of, new_installation
+from agent.spool.rows_aside import set_rows_aside
 from agent.spool.spool import read_fact
 from fallow import __version__
 from fallow.errors import HostNameTakenError, LakeError, SpoolError
@@ -18,7 +19,9 @@ from fallow.host_claims import HOLDS, LEFT, WANTS, YIELDS, HostClaim, read_claim
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from agent.spool.rows_aside import SetAside
     from agent.spool.spool import Spool
+    from fallow.clock import Clock
     from fallow.lake import Lake
 
 _SURE_PERIODS = 2
@@ -33,12 +36,16 @@ _FACT = "claim"
 class NameClaim:
     """One agent's claim in one lake; the spool keeps it from one publisher to the next."""
 
-    def __init__(self, spool: Spool, lake: Lake, host: str, period_s: float, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, spool: Spool, lake: Lake, host: str, period_s: float, *, clock: Clock, now_s: Callable[[], float]
+    ) -> None:
         """`now_s` is a clock that nobody can set; the claim is renewed about every `period_s`. Raises SpoolError."""
+        self.aside: SetAside | None = None
+        """Rows that were set aside when the name was taken over, for they are of the time of another agent."""
         self.others: Sequence[HostClaim] = ()
         """Other live agents of this name, as far as this one has looked."""
         self.has_looked = False
-        self._spool, self._lake, self._now_s = spool, lake, now_s
+        self._spool, self._lake, self._clock, self._now_s = spool, lake, clock, now_s
         self._run = current_run(spool)
         self._seen = ClaimsSeen(spool, lake, host, self._run)
         self.identity = identity_of(spool, host)
@@ -49,7 +56,7 @@ class NameClaim:
         self._renewals = int(known.get("renewals", 0))
         self._claim = HostClaim(
             host, self.identity.install, self.identity.machine, os.uname().nodename[:64], f"fallow {__version__}", self._run.id, self._run.started_ms,
-            known.get("state", WANTS), int(known.get("count", 0)), period_s,
+            known.get("state", WANTS), int(known.get("held_until_ms", 0)), int(known.get("count", 0)), period_s,
         )  # fmt: skip
 
     def renew(self) -> None:
@@ -58,6 +65,7 @@ class NameClaim:
         Raises HostNameTakenError where another one holds it, LakeError where the lake does not answer, and SpoolError.
         """
         self._meet_double()
+        self._recall()
         if self._claim.state == HOLDS and self._age_s() < _SURE_PERIODS * self._claim.period_s:
             self._renewals += 1
             if self._renewals % _LOOKS_EVERY == 1:
@@ -68,6 +76,11 @@ class NameClaim:
             self._store(HOLDS)
         else:
             self._contend()
+
+    @property
+    def yields(self) -> bool:
+        """Whether another agent had the name when this run of the agent last asked for it."""
+        return self._claim.state == YIELDS
 
     def keep(self) -> None:
         """Renews the claim where a long run would let it fall silent; raises as `renew`."""
@@ -91,6 +104,8 @@ class NameClaim:
         if wanting := [each for each in others if each.state == WANTS]:
             raise self._taken(wanting[0])  # it has to see this claim, and yield, before anybody publishes
         self._renewals = 0
+        if (until_ms := min(self._seen.held_until_ms(), self._clock.now_ms())) > 0:
+            self.aside = set_rows_aside(self._spool, until_ms)
         self._store(HOLDS)
 
     def _before_this(self, others: Sequence[HostClaim]) -> list[HostClaim]:
@@ -114,6 +129,11 @@ class NameClaim:
         self.has_looked = True
         return self.others
 
+    def _recall(self) -> None:
+        """An earlier run of this installation may have held the name: others shall know until when."""
+        if self._stored_s is None and (found := read_claim(self._lake.store, self.identity.host, self._claim.install)):
+            self._claim = replace(self._claim, held_until_ms=found.held_until_ms)
+
     def _meet_double(self) -> None:
         """Another process writes this very claim: both run on copies of one spool. The one that began later gets a new id."""
         if self._stored_s is None:
@@ -127,12 +147,15 @@ class NameClaim:
 
     def _store(self, state: str) -> None:
         now_s = self._now_s()  # before: what was stored late is as old as the wish to store it
-        self._claim = replace(self._claim, state=state, count=self._claim.count + 1)
+        before = self._claim
+        held = state == HOLDS or (state == LEFT and before.state == HOLDS)
+        held_until_ms = self._clock.now_ms() if held else before.held_until_ms
+        self._claim = replace(before, state=state, held_until_ms=held_until_ms, count=before.count + 1)
         self._lake.store.put(self._claim.key, self._claim.content())
         self._stored_s = now_s
         known = {
             "lake": self._lake.root, "run": self._run.id, "stored_s": now_s, "renewals": self._renewals, "state": state,
-            "count": self._claim.count,
+            "count": self._claim.count, "held_until_ms": held_until_ms,
         }  # fmt: skip
         with contextlib.suppress(SpoolError):  # on a full disk it is publishing that makes room
             self._spool.note(_FACT, json.dumps(known))

@@ -224,6 +224,8 @@ def outcome_of(
         try:
             publisher = Publisher.of(arguments, spool, in_agent=in_agent, is_wanted=is_wanted)
             try:
+                if arguments.is_last and publisher.admission.is_denied:
+                    return Outcome(EXIT_NAME_TAKEN, ("an agent that ends takes over no name of another one",))
                 publisher.run()
             finally:
                 with contextlib.suppress(SpoolError):

@@ -222,6 +222,29 @@ class Spool(SpoolFile):
             )
             self._add_waiting(-gone.rowcount)
 
+    def waiting_before(self, time_ms: int, after_seq: int, most: int) -> list[tuple[int, str, int, str]]:
+        """Number, table, time and body of the oldest waiting rows behind a number whose time is before a moment."""
+        with self._guarded("read"):
+            found = self._db.execute(
+                "SELECT seq, name, time_ms, body FROM row WHERE seq > ? AND time_ms < ? ORDER BY seq LIMIT ?",
+                (max(self._published_until(), after_seq), time_ms, most),
+            )
+            return list(found)
+
+    def take(self, rows: Sequence[tuple[int, str, int, str]]) -> None:
+        """Takes rows of another spool under their own numbers; those that it has already are left as they are."""
+        with self._writing():
+            taken = self._db.executemany(
+                "INSERT OR IGNORE INTO row (seq, name, time_ms, body) VALUES (?, ?, ?, ?)", rows
+            )
+            self._add_waiting(taken.rowcount)
+
+    def drop_rows(self, numbers: Sequence[int]) -> None:
+        """Removes waiting rows, which do not wait any more."""
+        with self._writing():
+            gone = self._db.executemany("DELETE FROM row WHERE seq = ?", ((each,) for each in numbers))
+            self._add_waiting(-gone.rowcount)
+
     def oldest_batch(self) -> int | None:
         """The oldest batch whose rows are still here although they are published; None where there is none."""
         with self._guarded("read"):

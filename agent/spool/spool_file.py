@@ -246,15 +246,17 @@ class SpoolFile:
         return done
 
     def set_aside(self, why: str) -> str:
-        """Keeps the file as `spool.sqlite.<why>-<time>`, begins a new one and returns the old one's place; raises SpoolError."""
+        """Keeps the file in a folder below this one, begins a new one and returns that folder; raises SpoolError."""
+        folder = self.folder / f"{why}-{time.time_ns() // 1_000_000}"
         self._db.close()
-        aside = self._rename(why)
+        with self._guarded("move"):
+            folder.mkdir(mode=_FOLDER_MODE)
+        self._rename(str(folder / self._file.name))
         self._db = self._open()
         self._skip_to_now()
-        return aside
+        return str(folder)
 
-    def _rename(self, why: str) -> str:
-        aside = f"{self._file}.{why}-{time.time_ns() // 1_000_000}"
+    def _rename(self, aside: str) -> str:
         with self._guarded("move"):
             for suffix in ("-wal", "-shm", ""):  # the log is of no use without its file, nor under another name
                 with contextlib.suppress(FileNotFoundError):
@@ -262,7 +264,7 @@ class SpoolFile:
         return aside
 
     def _move_aside(self) -> str:
-        aside = self._rename("damaged")
+        aside = self._rename(f"{self._file}.damaged-{time.time_ns() // 1_000_000}")
         return f"the spool was damaged and is now {aside}; rows in it that were not published are missing from the lake"
 
     @contextlib.contextmanager

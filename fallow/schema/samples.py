@@ -220,7 +220,7 @@ EVENT = Table(
                "gpu_wedged, gpu_asleep, gpu_added, gpu_removed, mig_changed, counters_restarted, call_unsupported, call_denied; "
                "xid, ecc_uncorrected, row_remap_pending, row_remap_failed, recovery_action; pid_namespace, "
                "attribution_failed, serving_failed; disk_full, spool_failed, sampling_thinned, sampling_restored, rows_dropped, store_down, "
-               "store_up, lake_repaired, lake_adopted, host_name_taken or spool_copied",
+               "store_up, lake_repaired, lake_adopted, host_name_taken, rows_set_aside or spool_copied",
                "writer", dictionary=True, key=True),
         Column("code", Type.INT32, "number of the XID", "nvmlEventSetWait_v2"),
         Column("detail", Type.STRING, "one sentence: what was seen", "writer", key=True),

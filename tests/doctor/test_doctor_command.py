@@ -17,6 +17,7 @@ from agent.doctor.look import look_at_driver
 from fallow.errors import UsageError
 from tests.conftest import REPOSITORY, clean_environment
 from tests.fakes.nvml import Fault, Gpu, MigInstance, Scenario, constant, ms_ago
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +120,7 @@ def test_without_a_library_there_is_a_code(tmp_path: Path) -> None:
 
 
 def test_json_has_a_fixed_shape(fake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (fake / "lake").mkdir()
+    made_lake(fake / "lake")
     code, text = run(capsys, "--json", "--lake", str(fake / "lake"), "--spool", str(fake / "spool"))
     answer = json.loads(text)
     assert list(answer) == ["format", "fallow", "host", "time", "counts", "results"]

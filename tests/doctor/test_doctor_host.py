@@ -19,10 +19,14 @@ from agent.doctor.checks import storage as spool
 from agent.doctor.checks.storage import file_system
 from agent.doctor.host import HostFiles, KernelClock, User, kernel_clock
 from agent.doctor.look import DriverLook
+from fallow.host_claims import HostClaim
+from fallow.host_identity import machine_hash
 from tests.conftest import clean_environment, run_python
-from tests.doctor.conftest import H100, NO_LIBRARY, answers, finding
+from tests.doctor.conftest import H100, NO_LIBRARY, answers, finding, findings
+from tests.lakes import LAKE_ID, made_lake
 
 if TYPE_CHECKING:
+    from fallow.lake import Lake
     from tests.doctor.conftest import Tree
 
 NOBODY = next(name for name in ("nobody", "daemon") if pwd.getpwnam(name).pw_uid != os.geteuid())
@@ -220,21 +224,50 @@ def test_what_is_not_set_is_not_looked_at(healthy: Tree) -> None:
     assert finding("host.lake", healthy.case()).status is Status.SKIPPED
 
 
+OTHER_ID = "11111111-2222-4333-8444-555555555555"
+
+
 def test_a_lake_is_tried_and_left_as_it_was(healthy: Tree, tmp_path: Path) -> None:
     healthy.environment |= clean_environment()
-    lake = tmp_path / "lake"
-    (lake / "gpu").mkdir(parents=True)
-    found = finding("host.lake", healthy.case(lake=str(lake)))
-    assert (found.status, found.found) == (Status.OK, f"{lake} can be written, listed and cleaned")
-    assert [entry.name for entry in lake.iterdir()] == ["gpu"]
-    assert not list((lake / "gpu").iterdir())
+    lake = made_lake(tmp_path / "lake")
+    before = sorted(each.name for each in Path(lake.root).iterdir())
+    found = finding("host.lake", healthy.case(lake=lake.root, host="gn001", lake_id=LAKE_ID))
+    assert (found.status, found.found) == (Status.OK, f"{lake.root} can be written, listed and cleaned")
+    assert found.facts["lake_id"] == LAKE_ID
+    assert sorted(each.name for each in Path(lake.root).iterdir()) == before
 
 
-def test_a_lake_that_is_not_there_is_not_made(healthy: Tree, tmp_path: Path) -> None:
+def test_a_place_that_is_no_lake_is_not_written_to(healthy: Tree, tmp_path: Path) -> None:
     healthy.environment |= clean_environment()
-    found = finding("host.lake", healthy.case(lake=str(tmp_path / "a/lake")))
-    assert (found.status, found.next) == (Status.WARNING, f"findmnt -T {tmp_path}")
+    (tmp_path / "empty").mkdir()
+    for place in (tmp_path / "empty", tmp_path / "a/lake"):
+        found = finding("host.lake", healthy.case(lake=str(place), host="gn001"))
+        assert (found.status, found.next) == (Status.ERROR, f"fallow lake init --lake {place}")
+        assert found.found == f"there is no fallow lake at {place}, so an agent publishes nothing there"
     assert not (tmp_path / "a").exists()
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_another_lake_than_the_one_that_is_set_is_an_error(healthy: Tree, lake: Lake) -> None:
+    healthy.environment |= clean_environment()
+    found = finding("host.lake", healthy.case(lake=lake.root, host="gn001", lake_id=OTHER_ID))
+    assert (found.status, found.found) == (
+        Status.ERROR, f"the lake at {lake.root} has the id {LAKE_ID}, and lake.id is {OTHER_ID}",
+    )  # fmt: skip
+
+
+def test_a_name_that_another_machine_holds_is_told(healthy: Tree, lake: Lake, tmp_path: Path) -> None:
+    healthy.environment |= clean_environment()
+    (tmp_path / "machine-id").write_text("3d1219c7c4c5404aaa1f6d2a48adfda4")
+    here = machine_hash(str(tmp_path / "machine-id"))
+    for number, (machine, state) in enumerate(((here, "holds"), ("m" * 32, "yields"), ("o" * 32, "holds"))):
+        claim = HostClaim("gn001", f"{number}" * 32, machine, "gn099", "fallow", "r", 1, state, 1, 1, 300)
+        lake.store.put(claim.key, claim.content())
+    case = healthy.case(lake=lake.root, host="gn001", machine_id=str(tmp_path / "machine-id"))
+    tried, taken = findings("host.lake", case)
+    assert (tried.status, taken.status) == (Status.OK, Status.WARNING)
+    assert "another machine publishes as gn001" in taken.found
+    assert "the installation 222222222222 on machine oooooooooooo, which calls itself gn099" in taken.found
 
 
 def test_a_lake_that_cannot_be_written(healthy: Tree, tmp_path: Path) -> None:

@@ -13,14 +13,17 @@ import pytest
 
 from agent.spool.admission import Admission
 from agent.spool.installation import COPIED_UNTIL, begin_run, identity_of, settle_installation
-from agent.spool.outcome import NAME_CONFLICT
-from agent.spool.publisher import Publisher
+from agent.spool.outcome import EXIT_NAME_TAKEN, NAME_CONFLICT
+from agent.spool.publisher import Publisher, outcome_of
+from agent.spool.publisher_arguments import PublisherArguments
 from agent.spool.spool import Spool
+from fallow import parquet, schema
 from fallow.errors import HostNameTakenError, LakeError, NoLakeError
 from fallow.host_claims import read_claims
 from fallow.lake_marker import MARKER_KEY
+from tests.in_process import run_in_process
 from tests.lakes import LAKE_ID, made_lake
-from tests.publishing.rows import numbers, ticks
+from tests.publishing.rows import MIDNIGHT_MS, numbers, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,6 +39,12 @@ class Hands:
 
     s = 1000.0
 
+    def now_ms(self) -> int:
+        return MIDNIGHT_MS + int(self.s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.s
+
 
 @dataclass
 class Agent:
@@ -48,10 +57,17 @@ class Agent:
 
     @property
     def admission(self) -> Admission:
-        return Admission(self.spool, self.lake, "h", PERIOD_S, lake_id=self.lake_id, now_s=lambda: self.hands.s)
+        return Admission(
+            self.spool, self.lake, "h", PERIOD_S, lake_id=self.lake_id, clock=self.hands, now_s=lambda: self.hands.s
+        )
 
     def check(self) -> None:
         self.admission.check()
+
+    def publish(self) -> None:
+        publisher = Publisher(self.spool, self.lake, "h", clock=self.hands)
+        publisher.admission = self.admission
+        publisher.run()
 
     @property
     def may(self) -> bool:
@@ -256,15 +272,72 @@ def test_a_spool_of_another_machine_is_another_installation(tmp_path: Path, star
     copy = start("copy", machine="m2")
     assert copy.admission.identity.install != first.admission.identity.install
     assert copy.spool.noted(COPIED_UNTIL) == str(newest)
-    copy.spool.append({"gpu": ticks(3, 2)})
-    Publisher(first.spool, first.lake, "h").publish()
+    first.publish()
     with pytest.raises(HostNameTakenError):
-        Publisher(copy.spool, first.lake, "h").run()
+        copy.publish()
     first.admission.leave()
-    Publisher(copy.spool, first.lake, "h").run()
-    assert numbers(first.lake) == [0, 1, 2, 3, 4], "the copied rows are there once"
+    copy.spool.append({"gpu": ticks(200, 2)})
+    copy.publish()
+    assert numbers(first.lake) == [0, 1, 2, 200, 201], "the copied rows are there once"
     assert copy.spool.count() == 0
     assert copy.spool.noted(COPIED_UNTIL) is None
+
+
+def test_rows_of_the_time_of_another_agent_are_kept_apart(
+    tmp_path: Path, start: Callable[..., Agent], hands: Hands
+) -> None:
+    first, second = start("a"), start("b")
+    for number in (100, 130):  # 1000 s and 1300 s after midnight
+        hands.s = 10.0 * number
+        for agent in (first, second):
+            agent.spool.append({"gpu": ticks(number, 3)})
+        first.publish()
+        with pytest.raises(HostNameTakenError):
+            second.publish()
+    hands.s = 1400  # the first one is killed
+    second.spool.append({"gpu": ticks(140, 3)})
+    hands.s += 3 * PERIOD_S
+    second.publish()
+    assert numbers(first.lake) == [100, 101, 102, 130, 131, 132, 140, 141, 142]
+    [aside] = (tmp_path / "b").glob("other-name-*")
+    done = run_in_process("agent", "publish", "--spool", str(aside), "--lake", first.lake.root, "--host", "h2")
+    assert done.stdout.startswith(f"8 rows of {aside} are in {first.lake.root} as those of the host h2"), done
+    kept = first.lake.files("gpu", hosts=["h2"])
+    assert sum(parquet.read([file], schema.GPU).num_rows for file in kept) == 6
+    events = parquet.read(first.lake.files("event"), schema.EVENT, ["kind"]).to_pylist()
+    assert sorted(f"{each['host']}: {each['kind']}" for each in events) == [
+        "h2: host_name_taken", "h2: lake_adopted", "h2: lake_adopted", "h: host_name_taken", "h: lake_adopted", "h: rows_set_aside",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("spool", ["nothing", "empty"])
+def test_what_is_no_spool_is_not_published(tmp_path: Path, lake: Lake, spool: str) -> None:
+    if spool == "empty":
+        (tmp_path / spool).mkdir()
+    done = run_in_process("agent", "publish", "--spool", str(tmp_path / spool), "--lake", lake.root, "--host", "h2")
+    assert (done.returncode, "there is no spool in" in done.stderr) == (2, True)
+
+
+def test_rows_of_a_host_that_still_publishes_are_not_published_beside_it(start: Callable[..., Agent]) -> None:
+    first, second = start("a"), start("b")
+    first.check()
+    second.spool.append({"gpu": ticks(0, 3)})
+    done = run_in_process(
+        "agent", "publish", "--spool", str(second.spool.folder), "--lake", first.lake.root, "--host", "h"
+    )
+    assert (done.returncode, "another agent publishes as h" in done.stderr) == (1, True)
+
+
+def test_an_agent_that_ends_takes_over_no_name(start: Callable[..., Agent]) -> None:
+    first, second = start("a"), start("b")
+    assert (first.may, second.may) == (True, False)
+    first.admission.leave()
+    second.spool.append({"gpu": ticks(200, 3)})
+    last = PublisherArguments(str(second.spool.folder), first.lake.root, "h", is_last=True)
+    assert outcome_of(last).exit_code == EXIT_NAME_TAKEN
+    assert numbers(first.lake) == []
+    assert {claim.state for claim in read_claims(first.lake.store, "h")} == {"left"}
+    assert start("b").may
 
 
 def test_an_image_of_another_host_leaves_its_rows_aside(tmp_path: Path) -> None:
@@ -278,8 +351,10 @@ def test_an_image_of_another_host_leaves_its_rows_aside(tmp_path: Path) -> None:
         identity = identity_of(spool, "gn001")
         assert settle_installation(spool, "gn001", "m2") == ""
         assert identity_of(spool, "gn001") == identity
-    [aside] = (tmp_path / "golden").glob("spool.sqlite.copied-*")
-    assert aside.stat().st_size
+    [aside] = (tmp_path / "golden").glob("copied-*")
+    assert str(aside) in done
+    with closing(Spool(str(aside))) as kept:
+        assert kept.count() == 3
 
 
 def test_a_whole_copy_of_a_machine_is_found_by_its_run(

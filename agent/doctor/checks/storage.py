@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from agent.doctor.case import DoctorFinding, Facts, error, ok, skipped, warning
 from agent.doctor.host import exists, find_user, read
 from agent.doctor.look import LookOutcome, run_isolated
-from agent.doctor.store_probe import FOLDER
+from fallow.host_identity import machine_hash
 from fallow.units import format_bytes
 
 if TYPE_CHECKING:
@@ -117,15 +117,21 @@ _PATIENCE = 4
 
 
 def look_at_lake(case: Case) -> Iterator[DoctorFinding]:
-    """Writes, lists and deletes one tiny file, in a process that can be left behind."""
+    """Looks for the marker; writes, lists and deletes one tiny file, in a process that can be left behind."""
     lake = case.options.lake
     if not lake:
         yield skipped("no lake is set (--lake, FALLOW_LAKE_PATH or lake.path)")
         return
     timeout_s = case.options.timeout_s * _PATIENCE
-    outcome = run_isolated("agent.doctor.store_probe", [lake], case.host.environment, timeout_s)
-    facts: Facts = {"location": outcome.last("root") or _shown(lake), "exists": outcome.last("exists")}
-    yield _judge(outcome, facts, timeout_s)
+    machine = machine_hash(case.options.machine_id)
+    outcome = run_isolated(
+        "agent.doctor.store_probe", [lake, case.options.host, machine], case.host.environment, timeout_s
+    )
+    root = outcome.last("root") or _shown(lake)
+    facts: Facts = {"location": root, "exists": outcome.last("exists"), "lake_id": outcome.last("lake_id") or None}
+    yield _judge(outcome, facts, timeout_s, case.options.lake_id)
+    if outcome.last("holders"):
+        yield _name_taken(case.options.host, outcome.last("holders"))
 
 
 def _shown(lake: str) -> str:
@@ -134,7 +140,25 @@ def _shown(lake: str) -> str:
     return f"{scheme}://..." if separator else lake
 
 
-def _judge(outcome: LookOutcome, facts: Facts, timeout_s: float) -> DoctorFinding:
+def _name_taken(host: str, holders: list[str]) -> DoctorFinding:
+    return warning(
+        f"another machine publishes as {host}, or did until it was killed: {holders[0]}",
+        "set agent.host to a name of its own on one of the two; where that machine is gone, its claim falls silent within a quarter of an hour",
+        "fallow agent status",
+        {"holders": holders},
+    )
+
+
+def _no_lake(lake: str, facts: Facts) -> DoctorFinding:
+    return error(
+        f"there is no fallow lake at {lake}, so an agent publishes nothing there",
+        "mount it; or make one, once for all hosts",
+        f"fallow lake init --lake {lake}",
+        facts,
+    )
+
+
+def _judge(outcome: LookOutcome, facts: Facts, timeout_s: float, expected_id: str) -> DoctorFinding:
     lake = str(facts["location"])
     local = lake.startswith("/")
     see = f"findmnt -T {lake}" if local else f"fallow doctor --lake {lake}"
@@ -151,6 +175,23 @@ def _judge(outcome: LookOutcome, facts: Facts, timeout_s: float) -> DoctorFindin
         return error(failed["message"], failed["hint"], f"ls -ld {lake}" if local else see, facts)
     if outcome.last("nearest") is not None:
         return _not_there(lake, str(outcome.last("nearest")), writable=bool(outcome.last("writable")), facts=facts)
+    return _judge_marker(lake, see, facts, expected_id) or _judge_rights(outcome, lake, see, facts)
+
+
+def _judge_marker(lake: str, see: str, facts: Facts, expected_id: str) -> DoctorFinding | None:
+    if not facts["lake_id"]:
+        return _no_lake(lake, facts)
+    if expected_id and facts["lake_id"] != expected_id:
+        return error(
+            f"the lake at {lake} has the id {facts['lake_id']}, and lake.id is {expected_id}",
+            "mount the right one, or correct lake.id",
+            see,
+            facts,
+        )
+    return None
+
+
+def _judge_rights(outcome: LookOutcome, lake: str, see: str, facts: Facts) -> DoctorFinding:
     if not outcome.last("listed"):
         return error(
             f"{lake}: a file that was written there does not show in the listing",
@@ -161,7 +202,7 @@ def _judge(outcome: LookOutcome, facts: Facts, timeout_s: float) -> DoctorFindin
     if not outcome.last("deleted"):
         return warning(
             f"{lake} can be written and listed, not cleaned ({outcome.last('why')}); left there: {outcome.last('left')}",
-            f"the agent needs no deletes, compaction does: allow them, at least below {FOLDER}/",
+            "an agent that merges its own files deletes the small ones; else `fallow lake compact` does (docs/storage.md)",
             see,
             facts,
         )
@@ -170,12 +211,7 @@ def _judge(outcome: LookOutcome, facts: Facts, timeout_s: float) -> DoctorFindin
 
 def _not_there(lake: str, nearest: str, *, writable: bool, facts: Facts) -> DoctorFinding:
     if writable:
-        return warning(
-            f"there is no folder {lake} yet; the first publication makes it",
-            "if a file server should be mounted there, mount it first: rows would else fill the local disk",
-            f"findmnt -T {nearest}",
-            facts,
-        )
+        return _no_lake(lake, facts)
     return error(
         f"there is no folder {lake}, and this user may not make it in {nearest}",
         "make it, or mount what should be there",
