@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.spool.spool_folder import SpoolFolder
+from agent.spool.spool_folder import FOLDER_MODE, SpoolFolder
 from agent.spool.sqlite_errors import CORRUPT, FULL, NO_ROOM_FOR_INDEX, NOT_A_DATABASE, error_code, primary_code
 from fallow.errors import SpoolError, UnsafeSpoolError
 
@@ -250,7 +250,7 @@ class SpoolFile:
         folder = self.folder / f"{why}-{time.time_ns() // 1_000_000}"
         self._db.close()
         with self._guarded("move"):
-            folder.mkdir(mode=_FOLDER_MODE)
+            folder.mkdir(mode=FOLDER_MODE)
         self._rename(str(folder / self._file.name))
         self._db = self._open()
         self._skip_to_now()
