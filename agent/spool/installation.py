@@ -7,18 +7,27 @@ of a running host: its rows are that host's, and the whole spool is set aside.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from agent.spool.spool import read_fact
+from agent.spool.spool_folder import SpoolFolder
+from fallow.clock import SystemClock
+from fallow.errors import SpoolError
 from fallow.host_identity import HostIdentity, is_install_id, new_install_id
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from agent.spool.spool import Spool
 
-_INSTALLATION = "install"
+_FILE = "installation.json"
+"""Beside the spool's database, so that it outlives one that is damaged."""
+
+_MOST_BYTES = 4096
 _RUN = "run"
 
 COPIED_UNTIL = "copied_until"
@@ -39,21 +48,20 @@ def settle_installation(spool: Spool, host: str, machine: str) -> str:
 
     Raises SpoolError.
     """
-    known = read_fact(spool, _INSTALLATION, dict, {})
-    install, was_host, was_machine = (str(known.get(name) or "") for name in ("install", "host", "machine"))
-    if not is_install_id(install):
+    known = _known(spool)
+    if known is None:
         new_installation(spool, host, machine)
         return ""
-    if not (machine and was_machine and machine != was_machine):
-        _note(spool, HostIdentity(host, install, machine or was_machine))
+    if not (machine and known.machine and machine != known.machine):
+        _note(spool, replace(known, host=host, machine=machine or known.machine))
         return ""
-    if host == was_host:
+    if host == known.host:
         spool.note(COPIED_UNTIL, str(spool.newest_seq()))
         done = "the spool came from another machine of this name: what the lake has of its rows is not published again"
     else:
         done = (
-            f"the spool came from the host {was_host} and is now in {(place := spool.set_aside('copied'))}: its rows are that host's, "
-            f"whose own agent publishes them; else `fallow agent publish --spool {place} --host {was_host}` does"
+            f"the spool came from the host {known.host} and is now in {(place := spool.set_aside('copied'))}: its rows are that host's, "
+            f"whose own agent publishes them; else `fallow agent publish --spool {place} --host {known.host}` does"
         )
     new_installation(spool, host, machine)
     return done
@@ -61,9 +69,8 @@ def settle_installation(spool: Spool, host: str, machine: str) -> str:
 
 def identity_of(spool: Spool, host: str) -> HostIdentity:
     """The identity that the spool stands for, under a host's name; made where it has none. Raises SpoolError."""
-    known = read_fact(spool, _INSTALLATION, dict, {})
-    install, machine = (str(known.get(name) or "") for name in ("install", "machine"))
-    return HostIdentity(host, install, machine) if is_install_id(install) else new_installation(spool, host, machine)
+    known = _known(spool)
+    return new_installation(spool, host, "") if known is None else replace(known, host=host)
 
 
 def new_installation(spool: Spool, host: str, machine: str) -> HostIdentity:
@@ -86,10 +93,33 @@ def current_run(spool: Spool) -> AgentRun:
     try:
         return AgentRun(str(known["id"]), int(known["started_ms"]), str(known["boot"]))
     except (KeyError, TypeError, ValueError):
-        return begin_run(spool, 0, "")
+        return begin_run(spool, SystemClock().now_ms(), "")
+
+
+def _known(spool: Spool) -> HostIdentity | None:
+    """What the spool's folder says; None where it says nothing. Raises SpoolError."""
+    with _entered(spool) as folder:
+        content = folder.read(_FILE, _MOST_BYTES)
+    try:
+        found = json.loads(content or b"{}")
+        known = HostIdentity(*(str(found[name]) for name in ("host", "install", "machine")))
+    except (KeyError, TypeError, ValueError):
+        return None
+    return known if is_install_id(known.install) else None
 
 
 def _note(spool: Spool, identity: HostIdentity) -> None:
-    known = asdict(identity)
-    if read_fact(spool, _INSTALLATION, dict, {}) != known:
-        spool.note(_INSTALLATION, json.dumps(known))
+    if _known(spool) != identity:
+        with _entered(spool) as folder:
+            folder.write(_FILE, json.dumps(asdict(identity)).encode() + b"\n")
+
+
+@contextlib.contextmanager
+def _entered(spool: Spool) -> Iterator[SpoolFolder]:
+    try:
+        with contextlib.closing(SpoolFolder(str(spool.folder))) as folder:
+            yield folder
+    except OSError as error:
+        raise SpoolError(
+            f"cannot use {spool.folder / _FILE}: {error.strerror}", "check the disk and the folder's permissions"
+        ) from error

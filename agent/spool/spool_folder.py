@@ -19,6 +19,7 @@ from fallow.errors import SpoolError, UnsafeSpoolError
 
 FOLDER_MODE = 0o750
 _PARENT_MODE = 0o755
+_FILE_MODE = 0o640
 _MOST_LINKS = 40
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 _ROOT = 0
@@ -59,6 +60,27 @@ class SpoolFolder:
         with contextlib.suppress(FileNotFoundError):
             if wrong := _what_is_wrong(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)):
                 raise self._foreign(name, wrong)
+
+    def read(self, name: str, most_bytes: int) -> bytes | None:
+        """A small file's content; None where there is none. Raises OSError and UnsafeSpoolError."""
+        try:
+            descriptor = self.open_file(name, os.O_RDONLY, 0)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read(most_bytes)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Puts a small file in place, whole and durable, or leaves the one that is there. Raises OSError and UnsafeSpoolError."""
+        new = f"{name}.new"
+        with os.fdopen(self.open_file(new, os.O_WRONLY | os.O_CREAT, _FILE_MODE), "wb") as file:
+            file.truncate(0)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        self.judge_file(name)
+        os.replace(new, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+        os.fsync(self._descriptor)
 
     def close(self) -> None:
         os.close(self._descriptor)

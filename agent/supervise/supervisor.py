@@ -30,7 +30,7 @@ from agent.supervise.surfaces import Surfaces
 from agent.supervise.workers import StoppedError
 from fallow import __version__
 from fallow.clock import Clock, SystemClock, floor_ms, format_ms
-from fallow.errors import FallowError
+from fallow.errors import FallowError, SpoolError
 from fallow.host_identity import machine_hash
 
 if TYPE_CHECKING:
@@ -69,8 +69,7 @@ class Supervisor:
         self._clock = clock or SystemClock()
         loaded, self._settings = load()
         self._boot_id = boot_id(self._settings.proc)
-        self._copied = settle_installation(spool, self._settings.host, machine_hash(self._settings.machine_id))
-        begin_run(spool, self._clock.now_ms(), self._boot_id)
+        self._copied = self._begin_installation()
         self._bell = Bell()
         self._stopping = self._reloading = False
         self._stopped_s = 0.0
@@ -92,6 +91,16 @@ class Supervisor:
         indexes, addresses, since_ms = (read_fact(self._spool, name, dict, {}) for name in _FLEET_FACTS)
         missing = MissingGpus(settings.host, expected=settings.expected_gpus, sys=settings.sys, since_ms=since_ms)
         return HostGpus(settings.call_timeout_s, missing, KnownGpus(indexes, addresses), self._alive, self._clock)
+
+    def _begin_installation(self) -> str:
+        """What had to be done about a spool of another machine; on a full disk it is left to the publisher, and sampling begins."""
+        try:
+            done = settle_installation(self._spool, self._settings.host, machine_hash(self._settings.machine_id))
+            begin_run(self._spool, self._clock.now_ms(), self._boot_id)
+        except SpoolError as error:
+            log.warning("this installation could not be noted: %s", error)
+            return ""
+        return done
 
     def stop(self) -> None:
         """Asks the run to end after what it is doing; safe from a signal handler."""

@@ -237,8 +237,19 @@ def _client(scheme: str, bucket: str) -> Client:
             },
         }  # fmt: skip
         kind: Any = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}[scheme]
-        client: Client = kind(bucket, client_options=options, retry_config=retries)
+        make: Any = functools.partial(kind, bucket, client_options=options, retry_config=retries)
+        client: Client = _with_plain_deletes(make) if scheme == "s3" else make()
         return client
+
+
+def _with_plain_deletes(make: Callable[..., Client]) -> Client:
+    """One DELETE an object: for many at once, Ceph asks for rights to the whole bucket, and not to what is deleted."""
+    from obstore.exceptions import UnknownConfigurationKeyError
+
+    try:
+        return make(disable_bulk_delete=True)
+    except UnknownConfigurationKeyError:  # an older obstore, which sends no others
+        return make()
 
 
 def _check_endpoint(scheme: str) -> None:
