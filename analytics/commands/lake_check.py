@@ -1,4 +1,4 @@
-"""`fallow lake check`: opens every file of the observed tables and names what readers leave out, and why.
+"""`fallow lake check`: opens every file of the observed tables and names what readers leave out or read wrongly, and why.
 
 Files of derived tables are not opened, for whoever cannot read one makes it again; what is none of them and has their place is named.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from fallow import schema
 from fallow.errors import LakeError, UnusableFileError
@@ -17,6 +18,9 @@ from fallow.output import show
 from fallow.outside_text import visible
 from fallow.quarantine import LeftOut
 
+if TYPE_CHECKING:
+    from analytics.lake_care.inspect import Inspected
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's own flags."""
@@ -25,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints them; 1 where there are any."""
+    from analytics.lake_care.inspect import inspect
+    from analytics.lake_care.partitions import partitions
     from analytics.progress import bar
 
     lake = lake_of(args).require()
@@ -34,13 +40,14 @@ def run(args: argparse.Namespace) -> int:
             _check(lake, file)
             progress(number / len(files))
     found = [*lake.strays(), *lake.left_out.found]
-    if args.json:
-        show(json.dumps({"files": len(files), "left_out": [_as_json(each) for each in found]}, indent=2))
-    else:
-        for each in found:
-            show(visible(each.sentence))
-        show(f"{len(files)} files, {len(found)} left out" if found else f"{len(files)} files, none left out")
-    return int(bool(found))
+    with bar("hidden files and ranges") as progress:
+        inspected = inspect(lake, partitions(lake), progress)
+    show(
+        json.dumps(_as_json(len(files), found, inspected), indent=2)
+        if args.json
+        else _text(len(files), found, inspected)
+    )
+    return int(bool(found or inspected.problems))
 
 
 def _observed(lake: Lake) -> Iterator[LakeFile]:
@@ -63,5 +70,27 @@ def _check(lake: Lake, file: LakeFile) -> None:
         lake.left_out.add(LeftOut(file.key, "broken", str(error)))
 
 
-def _as_json(left_out: LeftOut) -> dict[str, str]:
-    return {"file": left_out.key, "fault": left_out.kind, "message": left_out.sentence}
+def _text(files: int, found: Sequence[LeftOut], inspected: Inspected) -> str:
+    lines = [visible(each.sentence) for each in (*found, *inspected.problems)]
+    lines.append(f"{files} files, {len(found) or 'none'} left out")
+    if inspected.problems:
+        lines.append(f"{len(inspected.problems)} faults between files: `fallow lake repair` puts them right")
+    if left := len(inspected.hidden) + len(inspected.partials):
+        lines.append(
+            f"{left} files that no reader uses: {len(inspected.hidden)} are replaced by wider ones, "
+            f"{len(inspected.partials)} were never written to their end; `fallow lake repair` removes those that are old enough"
+        )
+    return "\n".join(lines)
+
+
+def _as_json(files: int, found: Sequence[LeftOut], inspected: Inspected) -> dict[str, object]:
+    return {
+        "files": files,
+        "left_out": [{"file": each.key, "fault": each.kind, "message": each.sentence} for each in found],
+        "problems": [
+            {"files": [file.key for file in each.files], "fault": each.kind, "message": each.sentence}
+            for each in inspected.problems
+        ],
+        "hidden": [file.key for file in inspected.hidden],
+        "partial": [each.key for each in inspected.partials],
+    }
