@@ -1,5 +1,4 @@
-"""`fallow lake check`: opens every file of the observed tables and names what readers leave out or read wrongly, and why, and what
-nobody claims.
+"""`fallow lake check`: opens every file of the observed tables and names what readers leave out or read wrongly, and what nobody claims.
 
 Files of derived tables are not opened, for whoever cannot read one makes it again; what is none of them and has their place is named.
 """
@@ -95,7 +94,8 @@ class _Checked:
 
     def text(self) -> str:
         inspected = self.inspected
-        lines = [visible(each.sentence) for each in (*self.left_out, *self.unclaimed, *inspected.problems)]
+        lines = [visible(each.sentence) for each in (*self.left_out, *self.unclaimed)]
+        lines += [visible(each.sentence) for each in inspected.problems]
         lines.append(f"{self.files} files, {len(self.left_out) or 'none'} left out")
         if self.unclaimed:
             lines.append(f"{len(self.unclaimed)} of installations that never claimed their host")
