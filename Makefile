@@ -3,6 +3,7 @@
 SHELL = /bin/sh
 BIN = .venv/bin
 DEMO_ARGS =
+FLEET_ARGS =
 PYTEST_ARGS =
 NAMES =
 UPGRADE =
@@ -10,7 +11,7 @@ UPGRADE =
 export PYTHON
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all fuzz mutations attack audit bench calibrate docs sbom lock clean
+.PHONY: help demo test test-all fuzz mutations attack fleet audit bench calibrate docs sbom lock clean
 .DEFAULT_GOAL = help
 
 help:
@@ -20,6 +21,7 @@ help:
 	@echo 'make fuzz    the property tests over new random examples (PYTEST_ARGS=tests/ledger: these tests only)'
 	@echo 'make mutations breaks the code on purpose, and says whether the tests notice'
 	@echo 'make attack  tries again what once hurt, over loopback (NAMES="abandoned many-windows": these attacks only)'
+	@echo 'make fleet   runs the agents of 50 hosts through ten days, with troubles (FLEET_ARGS="--hosts 8 --store s3": otherwise)'
 	@echo 'make audit   looks the locked packages up in the databases of known vulnerabilities'
 	@echo 'make bench   measure what the docs claim'
 	@echo 'make calibrate measure what findings promise against what became of it, and write docs/calibration.md'
@@ -75,6 +77,11 @@ mutations:
 attack:
 	@$(INSTALL)
 	@$(TEMPORARY); FALLOW_ATTACK_FOLDER="$$temporary" $(BIN)/python -m tests.attacks $(NAMES)
+
+# real processes by clocks of their own; on loopback, in memory where there is room
+fleet:
+	@$(INSTALL)
+	@$(TEMPORARY); FALLOW_FLEET_FOLDER="$$temporary" $(BIN)/python -m tests.fleet $(FLEET_ARGS)
 
 audit:
 	@requirements/install.sh all

@@ -88,6 +88,9 @@ def _once(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from agent.own_memory import bound_memory
+
+    bound_memory()
     # here, so that `fallow agent status` does not load the whole agent
     from agent import logs
     from agent.settings import AgentSettings

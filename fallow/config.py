@@ -89,6 +89,23 @@ def _one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
+def _kept_at_least(least: str) -> Callable[[str], int]:
+    """0 stands for ever."""
+
+    def parse(text: str) -> int:
+        kept_ms = 0 if text.strip() in ("0", "forever") else parse_duration_ms(text)
+        if 0 < kept_ms < parse_duration_ms(least):
+            raise UsageError(
+                f"'{text}' is less than {least}, which reports look back on", f"give 0 (for ever) or {least} or more"
+            )
+        return kept_ms
+
+    return parse
+
+
+_samples, _hourly = _kept_at_least("14d"), _kept_at_least("182d")
+
+
 @dataclass(frozen=True)
 class Setting:
     """One thing that can be set: how to read it, its default as written, its meaning and why that default."""
@@ -189,6 +206,18 @@ SETTINGS: tuple[Setting, ...] = (
             "a document of a host with many processes is below 1 MB"),
     Setting("import", "max_rows", _count, "5000000", "how many rows one input file may hold",
             "as many as fit into import.max_bytes in short lines"),
+    Setting("retention", "gpu", _samples, "0", "how long `fallow lake expire` keeps rows of `gpu`; 0: for ever, else 14d or more",
+            "nothing is deleted that was not asked for; 90d keeps a quarter. Two weeks: allocations come late, and pages draw readings"),
+    Setting("retention", "process", _samples, "0", "the same for rows of `process`"),
+    Setting("retention", "host", _samples, "0", "the same for rows of `host`"),
+    Setting("retention", "serving", _samples, "0", "the same for rows of `serving`"),
+    Setting("retention", "health", _samples, "0", "the same for rows of `health`"),
+    Setting("retention", "event", _hourly, "0", "the same for rows of `event`; 182d or more", "reports name the events of their window"),
+    Setting("retention", "agent", _samples, "0", "the same for rows of `agent`"),
+    Setting("retention", "process_day", _hourly, "0", "the same for rows of `process_day`; 182d or more",
+            "reports compare 13 weeks with the 13 before"),
+    Setting("retention", "hourly", _hourly, "0", "the same for rows of `hourly`, `host_hourly` and `serving_hourly`; 182d or more",
+            "reports compare 13 weeks with the 13 before; 400 times smaller than the samples"),
     Setting("ledger", "idle_after", parse_duration_ms, "5min", "how long a user may run no kernel before its time is `held`",
             "shorter idle intervals come from input waits and checkpoints"),
     Setting("ledger", "low_below_pct", _positive, "10", "mean utilization of a segment below which it is `low`"),

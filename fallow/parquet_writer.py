@@ -13,12 +13,14 @@ from arro3.io import write_parquet
 
 from fallow import __version__
 from fallow.errors import LakeError
+from fallow.host_identity import merged_origin
 from fallow.schema import SCHEMA_VERSION, Table, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 VERSION_KEY = "fallow_schema_version"
+WRITER_KEY = "fallow_writer"
 CHECKSUM_KEY = "fallow_crc32"
 """CRC-32 of all before the footer, in ten digits: Parquet's own checksums, one a page, are read by few libraries."""
 
@@ -45,7 +47,7 @@ def encode(table: Table, rows: ArrowRows, metadata: Mapping[str, str] | None = N
     They come in the table's columns and types, sorted by (gpu, time). zstd-3, dictionaries only where values repeat,
     deltas for what climbs (measurements: docs/storage.md).
     """
-    facts = {VERSION_KEY: str(SCHEMA_VERSION), "fallow_writer": f"fallow {__version__}"}
+    facts = {VERSION_KEY: str(SCHEMA_VERSION), WRITER_KEY: f"fallow {__version__}"}
     facts |= {**(metadata or {}), CHECKSUM_KEY: _UNKNOWN_SUM}
     sink = io.BytesIO()
     write_parquet(
@@ -61,6 +63,13 @@ def encode(table: Table, rows: ArrowRows, metadata: Mapping[str, str] | None = N
     with sink.getbuffer() as content:
         _seal(content, facts)
     return sink.getvalue()
+
+
+def merged_facts(facts: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """What a file says that holds the rows of several, given what each says: what all say alike, and the origin of each."""
+    same = {key: value for key, value in facts[0].items() if all(each.get(key) == value for each in facts)}
+    own = (VERSION_KEY, CHECKSUM_KEY, WRITER_KEY, "ARROW:schema")
+    return {key: value for key, value in same.items() if key not in own} | merged_origin(facts)
 
 
 def _storage(table: Table) -> dict[str, Any]:

@@ -13,17 +13,14 @@ import sys
 from pathlib import Path
 
 import agent
-import fallow
 from fallow import __version__, config
 from fallow.errors import FallowError
 
 
 def main(config_file: str, variables_file: str) -> int:
     """The exit code; both files may be missing."""
-    for package in (fallow, agent):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.endswith("__main__"):
-                importlib.import_module(module.name)
+    for module in pkgutil.walk_packages(agent.__path__, "agent."):
+        importlib.import_module(module.name)
     try:
         file = config_file if Path(config_file).exists() else None
         loaded = config.load({}, file, service_variables(variables_file))

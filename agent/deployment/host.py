@@ -74,7 +74,9 @@ class Host:
             return False
         self.note(f"removed {path}")
         if not self.dry_run:
-            if file.is_dir() and not file.is_symlink():
+            if file.is_symlink():
+                file.unlink()
+            elif file.is_dir():
                 shutil.rmtree(file)
             else:
                 self._former.setdefault(path, _read(file))
@@ -97,20 +99,27 @@ class Host:
     def run(self, command: Sequence[str], doing: str) -> str:
         """What the program prints; raises FallowError with its last words where it fails."""
         try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
-                timeout=_PROGRAM_TIMEOUT_S,
-            )  # fmt: skip
+            # into files: a pipe would be waited for as long as an agent that the program has started holds it
+            with (
+                tempfile.TemporaryFile("w+", errors="replace") as out,
+                tempfile.TemporaryFile("w+", errors="replace") as err,
+            ):
+                code = subprocess.run(
+                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, check=False, timeout=_PROGRAM_TIMEOUT_S
+                ).returncode
+                out.seek(0)
+                err.seek(0)
+                printed, complaint = out.read(), err.read()
         except OSError as error:
             raise FallowError(
                 f"{doing} failed: {command[0]}: {error.strerror}", "install it, or check the path"
             ) from error
         except subprocess.TimeoutExpired as error:
             raise FallowError(f"{doing} took longer than {_PROGRAM_TIMEOUT_S} s", "try it again by hand") from error
-        if done.returncode:
-            said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()
+        if code:
+            said = (complaint.strip() or printed.strip() or f"exit code {code}").splitlines()
             raise FallowError(f"{doing} failed: {said[-1][:300]}", f"try it by hand: {' '.join(command)}"[:500])
-        return done.stdout
+        return printed
 
 
 def _read(file: Path) -> tuple[bytes, int] | None:

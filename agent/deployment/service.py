@@ -69,11 +69,13 @@ class Systemd:
         )
 
     def has_failed(self) -> bool:
-        return self._state("is-active") == "failed"
+        """With RestartSec= an agent that ends again and again is `auto-restart` for most of the time."""
+        shown = self._state("show", "--property=ActiveState,SubState", "--value").split()
+        return "failed" in shown or "auto-restart" in shown
 
-    def _state(self, verb: str) -> str:
-        """One word of systemd's, which ends with an exit code of its own for each."""
-        done = subprocess.run(["systemctl", verb, UNIT], capture_output=True, text=True, check=False)
+    def _state(self, *question: str) -> str:
+        """What systemd says; its exit code is another for each state."""
+        done = subprocess.run(["systemctl", *question, UNIT], capture_output=True, text=True, check=False)
         return done.stdout.strip()
 
     def _do(self, *arguments: str) -> None:

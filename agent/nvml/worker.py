@@ -21,7 +21,7 @@ from agent.nvml.gpu import CallCosts, DriverGoneError, Incident
 from agent.nvml.sampler import Sampler
 from agent.nvml.worker_protocol import PAGE_BYTES, StatusPage
 from agent.nvml.xid_events import XidWatch
-from agent.own_memory import resident_bytes, settle_memory
+from agent.own_memory import bound_memory, resident_bytes, settle_memory
 
 if TYPE_CHECKING:
     from agent.nvml.worker_protocol import (
@@ -136,6 +136,7 @@ def main() -> None:
 
     Between requests it drains the sample rings by itself, so that the supervisor sleeps through the interval.
     """
+    bound_memory()
     page_fd, sys_path, *skip = sys.argv[1:]
     # the supervisor decides when to end: a Ctrl-C in the terminal reaches the whole group
     signal.signal(signal.SIGINT, signal.SIG_IGN)

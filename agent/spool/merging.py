@@ -18,19 +18,17 @@ from arro3.io import read_parquet
 
 from agent.spool.arrow_rows import arrow_schema
 from fallow.errors import BrokenFileError, SchemaVersionError
-from fallow.host_identity import merged_origin
-from fallow.parquet_writer import CHECKSUM_KEY, VERSION_KEY, encode
+from fallow.parquet_writer import CHECKSUM_KEY, VERSION_KEY, encode, merged_facts
 from fallow.schema import SCHEMA_VERSION, Table, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
 _BATCH_ROWS = 1024
 _AT_ONCE_BYTES = 3_000_000
 """What the rows of some GPUs may take: more of them are merged in several passes over the files."""
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 8  # the length of the footer before it, and the magic bytes
-_OWN = (VERSION_KEY, CHECKSUM_KEY, "fallow_writer")
 
 
 class _Gpu(NamedTuple):
@@ -75,7 +73,7 @@ def merged(table: Table, contents: Sequence[bytes]) -> bytes:
                 gpus[gpu] += end - start
     stream = RecordBatchReader.from_batches(arrow_schema(table), _sorted(files, _groups(gpus, decoded_bytes), table))
     try:
-        data = encode(table, stream, _common([file.facts for file in files]))
+        data = encode(table, stream, merged_facts([file.facts for file in files]))
     except Exception as error:  # what a generator raises comes back through Arrow's interface as something else
         raise _unfit(str(error)) from error
     for batch, _ in _File(data, table).batches():
@@ -173,12 +171,6 @@ def _opened(content: bytes) -> RecordBatchReader:
 
 def _facts(reader: RecordBatchReader) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in reader.schema.metadata.items()}
-
-
-def _common(facts: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """What the files say of themselves, as far as all say the same, and the origin of each."""
-    same = {key: value for key, value in facts[0].items() if all(each.get(key) == value for each in facts)}
-    return {key: value for key, value in same.items() if key not in _OWN} | merged_origin(facts)
 
 
 def _conformed(reader: RecordBatchReader, table: Table) -> Iterator[RecordBatch]:

@@ -93,15 +93,17 @@ class HostGpus:
         self.released = True
         self._devices += self.account.begin("released")
 
-    def start(self) -> None:
+    def start(self, *, may_wait: bool = True) -> None:
         """Starts the first worker; raises DriverError where the driver cannot be used and no GPU is known.
 
         Where an earlier run has seen GPUs, a driver that is down is a state of theirs, and is tried again. So it is where GPUs
-        are expected and the error says that nobody can use them.
+        are expected and the error says that nobody can use them. Without `may_wait` every such error is raised.
         """
         try:
             self._start()
         except DriverError as error:
+            if not may_wait:
+                raise
             self._devices += self.account.begin("driver_down")
             if not self.known.indexes and not (self.missing.found and is_down_for_all(error.code)):
                 raise

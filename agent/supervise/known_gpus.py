@@ -35,7 +35,10 @@ class KnownGpus:
         """The UUID of a target that a worker blocked on (a UUID, or `#index`); None where it is not known."""
         if not target.startswith("#"):
             return target or None
-        return next((uuid for uuid, index in self.indexes.items() if f"#{index}" == target), None)
+        missing = self.missing  # another may sit at their position by now
+        return next(
+            (uuid for uuid, index in self.indexes.items() if f"#{index}" == target and uuid not in missing), None
+        )
 
     def target(self, announced: str) -> str:
         """The same GPU under one name, whether its UUID or its position was announced."""

@@ -59,6 +59,7 @@ class MissingGpus:
         """Where the host's /sys lies."""
         self._whole_host = sees_all_gpus()
         self._bus: tuple[PciGpu, ...] = ()
+        self._passed_on: frozenset[str] = frozenset()
         self._products: dict[tuple[str, ...], DeviceRow] = {}
         self._described: tuple[MissingGpu, ...] = ()
         self.look_at_bus()
@@ -67,6 +68,7 @@ class MissingGpus:
         """Reads the PCI bus anew; in a container only where all of the host's GPUs were handed in."""
         shown = list_gpus(Path(self.sys)) if self._whole_host else ()
         self._bus = tuple(gpu for gpu in shown if gpu.is_hosts_own)
+        self._passed_on = frozenset(gpu.address for gpu in shown if not gpu.is_hosts_own)
 
     def still_expected(
         self, gone: Sequence[str], known: KnownGpus, watched: Collection[str], others: int, now_ms: int
@@ -84,8 +86,8 @@ class MissingGpus:
         kept = []
         for uuid in gone:
             address = known.addresses.get(uuid)
-            if address in answering:
-                continue  # another card sits in its place
+            if address in answering or address in self._passed_on:
+                continue  # another card sits in its place, or a virtual machine has it
             if address in shown or now_ms - self.since_ms.get(uuid, now_ms) < REMEMBERED_MS:
                 kept.append(uuid)
         return frozenset(kept)

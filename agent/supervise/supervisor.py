@@ -208,7 +208,7 @@ class Supervisor:
         self._recorder.note(
             "agent_start",
             f"fallow {__version__} watches {watched} GPUs every {settings.interval_ms} ms"
-            + (f"; {missing} more are expected" if missing else ""),
+            + (f"; {missing} more expected" if missing else ""),
         )
         if not self._parts.owners.sees_all_processes:
             self._recorder.note(
@@ -277,6 +277,7 @@ class Supervisor:
         if due.errors != "none":
             if self._devices.changed():
                 self._fleet.restart("the kernel lists other NVIDIA devices than before")
+            self._fleet.missing.look_at_bus()
             self._surfaces.retry()
         self._orders.obey(self._recorder, self._boot_id)
         facts = self._fleet_facts()

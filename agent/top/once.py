@@ -55,7 +55,7 @@ def look_once(timeout_s: float, host: str, loaded: Config) -> Look:
     owners = ProcessOwners(AttributionSettings.from_config(loaded))
     fleet = HostGpus(timeout_s, expected_gpus(loaded, host))
     try:
-        fleet.start()
+        fleet.start(may_wait=False)
         start_ms = time.time_ns() // 1_000_000
         time.sleep(SPAN_MS / 1000 + _LAG_S)
         answer = _rows(fleet, start_ms)

@@ -46,7 +46,7 @@ class DriverSource:
         self._owners = ProcessOwners(AttributionSettings.from_config(config))
         timeout_s = min(config.integer("agent.call_timeout") / SECOND_MS, _LONGEST_CALL_S)
         self._fleet = HostGpus(timeout_s, expected_gpus(config, self._host))
-        self._fleet.start()
+        self._fleet.start(may_wait=False)
         self._idle = IdleClock()
         self._devices: dict[str, DeviceRow] = {}
         self._processes: dict[str, list[ProcessRow]] = {}

@@ -1,4 +1,4 @@
-"""`fallow lake check`: opens every file of the observed tables and names what readers leave out, and why, and what nobody claims.
+"""`fallow lake check`: opens every file of the observed tables and names what readers leave out or read wrongly, and what nobody claims.
 
 Files of derived tables are not opened, for whoever cannot read one makes it again; what is none of them and has their place is named.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fallow import schema
 from fallow.errors import LakeError, UnusableFileError
@@ -19,6 +20,9 @@ from fallow.output import show
 from fallow.outside_text import visible
 from fallow.quarantine import LeftOut
 
+if TYPE_CHECKING:
+    from analytics.lake_care.inspect import Inspected
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's own flags."""
@@ -27,29 +31,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints them; 1 where there are any."""
+    from analytics.lake_care.inspect import inspect
+    from analytics.lake_care.partitions import partitions
     from analytics.progress import bar
 
     lake = lake_of(args).require()
-    files, origins, doubts = list(_observed(lake)), Origins(lake), []
+    files, origins, unclaimed = list(_observed(lake)), Origins(lake), []
     with bar("files") as progress:
         for number, file in enumerate(files, 1):
             if _is_whole(lake, file) and (doubt := _doubt(origins, file)):
-                doubts.append(LeftOut(file.key, "unclaimed", doubt))
+                unclaimed.append(LeftOut(file.key, "unclaimed", doubt))
             progress(number / len(files))
-    found = [*lake.strays(), *lake.left_out.found]
-    if args.json:
-        answer = {"files": len(files), "left_out": found, "unclaimed": doubts}
-        show(json.dumps(answer, indent=2, default=_as_json))
-    else:
-        for each in [*found, *doubts]:
-            show(visible(each.sentence))
-        show(_summary(len(files), len(found), len(doubts)))
-    return int(bool(found or doubts))
-
-
-def _summary(files: int, left_out: int, unclaimed: int) -> str:
-    said = f"{files} files, {left_out or 'none'} left out"
-    return f"{said}; {unclaimed} more of installations that never claimed their host" if unclaimed else said
+    left_out = [*lake.strays(), *lake.left_out.found]
+    with bar("hidden files and ranges") as progress:
+        inspected = inspect(lake, partitions(lake), progress)
+    checked = _Checked(len(files), left_out, unclaimed, inspected)
+    show(json.dumps(checked.as_json(), indent=2) if args.json else checked.text())
+    return int(bool(left_out or unclaimed or inspected.problems))
 
 
 def _observed(lake: Lake) -> Iterator[LakeFile]:
@@ -85,5 +83,44 @@ def _doubt(origins: Origins, file: LakeFile) -> str:
         return ""
 
 
-def _as_json(left_out: Any) -> dict[str, str]:
+@dataclass(frozen=True)
+class _Checked:
+    """What was found in so many files."""
+
+    files: int
+    left_out: list[LeftOut]
+    unclaimed: list[LeftOut]
+    inspected: Inspected
+
+    def text(self) -> str:
+        inspected = self.inspected
+        lines = [visible(each.sentence) for each in (*self.left_out, *self.unclaimed)]
+        lines += [visible(each.sentence) for each in inspected.problems]
+        lines.append(f"{self.files} files, {len(self.left_out) or 'none'} left out")
+        if self.unclaimed:
+            lines.append(f"{len(self.unclaimed)} of installations that never claimed their host")
+        if inspected.problems:
+            lines.append(f"{len(inspected.problems)} faults between files: `fallow lake repair` puts them right")
+        if left := len(inspected.hidden) + len(inspected.partials):
+            lines.append(
+                f"{left} files that no reader uses: {len(inspected.hidden)} are replaced by wider ones, "
+                f"{len(inspected.partials)} were never written to their end; `fallow lake repair` removes those that are old enough"
+            )
+        return "\n".join(lines)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "files": self.files,
+            "left_out": [_left_out_json(each) for each in self.left_out],
+            "unclaimed": [_left_out_json(each) for each in self.unclaimed],
+            "problems": [
+                {"files": [file.key for file in each.files], "fault": each.kind, "message": each.sentence}
+                for each in self.inspected.problems
+            ],
+            "hidden": [file.key for file in self.inspected.hidden],
+            "partial": [each.key for each in self.inspected.partials],
+        }
+
+
+def _left_out_json(left_out: LeftOut) -> dict[str, str]:
     return {"file": left_out.key, "fault": left_out.kind, "message": left_out.sentence}

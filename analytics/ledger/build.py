@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -15,8 +15,9 @@ from analytics.ledger.catch_up import Days, KeptLedger, catch_up, dates_between
 from analytics.ledger.damaged_files import discarding
 from analytics.ledger.day import SOURCES, HostDay
 from analytics.ledger.demand import load_allocations
+from analytics.ledger.expired_days import expired_days
 from analytics.ledger.lifetimes import Earlier, activity, lifetimes
-from analytics.ledger.made_days import MadeDays, host_days, method_of, print_of_day
+from analytics.ledger.made_days import MadeDays, host_days, method_of
 from analytics.ledger.manifest import Manifest, files_of, sizes_of
 from analytics.ledger.moved_gpus import counted_once, spells_counted_once
 from analytics.ledger.rollups import TABLES, Rollups
@@ -101,7 +102,7 @@ def load_recent(
     of them have changed, they are made again with a few days before them. No file of other days is opened. Spells are those
     of the window alone. Raises LakeError and its kinds.
     """
-    found = _kept_ledger(lake.require(), settings)
+    found = kept_ledger(lake.require(), settings)
     if found is None:
         return None
     asked = _Asked(floor_ms(first_ms, DAY_MS), window.since_ms or 0, window.until_ms)
@@ -133,7 +134,7 @@ class _Asked:
 def _changed(kept: KeptLedger, days: Days, dates: Sequence[str]) -> str | None:
     """The first of these dates that was made of something else than the lake has now."""
     before = {date: of for date, of in kept.manifest.prints.items() if date in set(dates)}
-    now = {date: print_of_day(kept.settings, hosts) for date, hosts in days.items()}
+    now = kept.prints_of(days)
     return min((date for date in before.keys() | now.keys() if before.get(date) != now.get(date)), default=None)
 
 
@@ -161,14 +162,15 @@ def newest_kept_ms(lake: Lake) -> int | None:
     return parse_day_ms(max(dates)) if dates else None
 
 
-def _kept_ledger(lake: Lake, settings: LedgerSettings) -> KeptLedger | None:
+def kept_ledger(lake: Lake, settings: LedgerSettings) -> KeptLedger | None:
     """What the lake keeps, if it was made by these settings."""
     lifetimes = sorted(lake.all_files(schema.GPU_LIFETIME.name))
     manifest = Manifest.read(lifetimes)
     if manifest is None or manifest.method != method_of(settings):
         return None
     inventory = load_inventory(lake)
-    return KeptLedger(lake, settings, manifest, lifetimes, inventory, load_allocations(lake, inventory))
+    claims = load_allocations(lake, inventory)
+    return KeptLedger(lake, settings, manifest, lifetimes, inventory, claims, expired_days(lake))
 
 
 def _read(
@@ -235,36 +237,32 @@ def _load(
 ) -> Ledger:
     inventory = load_inventory(lake)
     claims = load_allocations(lake, inventory)
-    gpu_files = lake.require_files("gpu")
-    days = host_days(
-        inventory, claims, {"gpu": gpu_files} | {table.name: lake.files(table.name) for table in SOURCES[1:]}
-    )
+    expired = expired_days(lake)
+    gpu_files = lake.files("gpu") if expired else lake.require_files("gpu")
+    files = {"gpu": gpu_files} | {table.name: lake.files(table.name) for table in SOURCES[1:]}
+    days = host_days(inventory, claims, files, expired)
     kept = keep.kept_days(lake)
-    made = MadeDays(lake, kept, settings, warn)
+    made = MadeDays(lake, kept, settings, warn, expired)
     made.build(days, workers, progress)
-    stretches, spells = made.kept_ledger() or _put_together(made, settings, days)
+    hosts = {host for own in days.values() for host in own} | made.hosts_of_expired()
+    stretches, spells = made.kept_ledger() or _put_together(made, settings, inventory, hosts)
     made.keep_lifetimes(stretches)
-    files = tuple(file for hosts in days.values() for day in hosts.values() for file in day.files["gpu"])
-    return Ledger(stretches, spells, files, made.rollups(claims.rows), inventory)
+    used = tuple(file for own in days.values() for day in own.values() for file in day.files["gpu"])
+    return Ledger(stretches, spells, used, made.rollups(claims.rows), inventory)
 
 
 def _put_together(
-    made: MadeDays, settings: LedgerSettings, days: Mapping[str, Mapping[str, HostDay]]
+    made: MadeDays, settings: LedgerSettings, inventory: Inventory, hosts: Collection[str]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The stretches and spells of all parts, kept where the parts are."""
     parts, spell_parts = (made.frame(table) for table in (schema.LEDGER_PART, schema.SPELL_PART))
-    twice, spells_twice = stitch(parts, spell_parts, settings, _parents(days))
+    twice, spells_twice = stitch(parts, spell_parts, settings, _parents(inventory, hosts))
     stretches = counted_once(twice)
     spells = spells_counted_once(spells_twice, stretches)
     made.keep_ledger(stretches, spells)
     return stretches, spells
 
 
-def _parents(days: Mapping[str, Mapping[str, HostDay]]) -> dict[tuple[str, str], str]:
+def _parents(inventory: Inventory, hosts: Collection[str]) -> dict[tuple[str, str], str]:
     """Of every MIG instance, by host and UUID, the GPU that it is a part of."""
-    return {
-        (day.host, uuid): instance.parent
-        for hosts in days.values()
-        for day in hosts.values()
-        for uuid, instance in day.instances.items()
-    }
+    return {(host, uuid): each.parent for host in hosts for uuid, each in inventory.instances(host).items()}

@@ -45,6 +45,7 @@ class KeptLedger:
     lifetimes: Sequence[LakeFile]
     inventory: Inventory
     claims: HostAllocations
+    expired: frozenset[str] = frozenset()
 
     def again(self) -> KeptLedger | None:
         """The same with the manifest that the lake has by now."""
@@ -57,9 +58,17 @@ class KeptLedger:
         return max(parse_day_ms(self.lifetimes[-1].date), SystemClock().now_ms()) + DAY_MS
 
     def days(self, dates: Sequence[str]) -> dict[str, dict[str, HostDay]]:
-        """Some days by date and host, as the lake has them now."""
+        """Some days by date and host, as the lake has them now; expired ones without hosts, for they stay as they are kept."""
         files = {table.name: self.lake.files(table.name, dates=dates) for table in SOURCES}
-        return host_days(self.inventory, self.claims, files)
+        found = host_days(self.inventory, self.claims, files, self.expired)
+        return found | {date: {} for date in dates if date in self.expired and date in self.manifest.days}
+
+    def prints_of(self, days: Days) -> dict[str, str]:
+        """By date a digest of what each day is made from; of an expired one that of the manifest."""
+        return {
+            date: self.manifest.prints[date] if date in self.expired else print_of_day(self.settings, hosts)
+            for date, hosts in days.items()
+        }
 
     def lifetimes_before(self, moment_ms: int) -> pl.DataFrame:
         """The rows of `gpu_lifetime` of the last day before a midnight; LakeError where they cannot be read."""
@@ -118,7 +127,7 @@ class _Attempt:
     def run(self, workers: int, progress: Callable[[float], None]) -> bool | None:
         """Whether it is done; None where more days before might do it."""
         days = self.kept.days(dates_between(self.bounds.parts_ms, self.until_ms))
-        prints = {date: print_of_day(self.kept.settings, hosts) for date, hosts in days.items()}
+        prints = self.kept.prints_of(days)
         if not self._only_newest_changed(prints):
             return False
         around = self._kept_rows()
@@ -159,8 +168,12 @@ class _Attempt:
     ) -> tuple[pl.DataFrame, pl.DataFrame] | None:
         """The parts of the days, built and kept where they are not; None where that cannot be."""
         dates = dates_between(self.bounds.parts_ms, self.until_ms)
-        made = MadeDays(self.kept.lake, keep.kept_days(self.kept.lake, dates), self.kept.settings, lambda _: None)
-        made.build(days, workers, progress)
+        expired = self.kept.expired & days.keys()
+        kept = keep.kept_days(self.kept.lake, dates)
+        if not expired <= kept.days.keys():
+            return None
+        made = MadeDays(self.kept.lake, kept, self.kept.settings, lambda _: None, expired)
+        made.build({date: hosts for date, hosts in days.items() if date not in expired}, workers, progress)
         if not made.is_kept or made.lacks_files:
             return None
         return made.frame(schema.LEDGER_PART), made.frame(schema.SPELL_PART)

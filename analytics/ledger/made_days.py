@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 
@@ -32,12 +32,16 @@ METHOD = 10
 
 
 def host_days(
-    inventory: Inventory, claims: HostAllocations, files: Mapping[str, Sequence[LakeFile]]
+    inventory: Inventory,
+    claims: HostAllocations,
+    files: Mapping[str, Sequence[LakeFile]],
+    expired: Collection[str] = frozenset(),
 ) -> dict[str, dict[str, HostDay]]:
-    """Per date and host what its part is made of; only hosts and days with gpu rows."""
+    """Per date and host what its part is made of; only hosts and days with gpu rows, and no host of `expired` dates."""
     found: dict[str, dict[str, dict[str, list[LakeFile]]]] = defaultdict(dict)
     for file in files["gpu"]:
-        found[file.date].setdefault(file.host, {table.name: [] for table in SOURCES})["gpu"].append(file)
+        if file.date not in expired:
+            found[file.date].setdefault(file.host, {table.name: [] for table in SOURCES})["gpu"].append(file)
     for table in SOURCES[1:]:
         for file in files[table.name]:
             if file.host in found.get(file.date, ()):
@@ -75,8 +79,16 @@ def print_of_day(settings: LedgerSettings, hosts: Mapping[str, HostDay]) -> str:
 class MadeDays:
     """The days as they are put together: kept ones as files, built ones as files once they are kept, else as frames."""
 
-    def __init__(self, lake: Lake, kept: Kept, settings: LedgerSettings, warn: Callable[[str], None]) -> None:
-        self._lake, self._kept, self._settings, self._warn = lake, kept, settings, warn
+    def __init__(
+        self,
+        lake: Lake,
+        kept: Kept,
+        settings: LedgerSettings,
+        warn: Callable[[str], None],
+        expired: Collection[str] = frozenset(),
+    ) -> None:
+        """`expired` are the dates whose parts stay as they are kept."""
+        self._lake, self._kept, self._settings, self._warn, self._expired = lake, kept, settings, warn, expired
         self._warned = False
         self._damaged = discarding(lake.delete)
         self.lacks_files = False
@@ -94,6 +106,8 @@ class MadeDays:
 
     def build(self, days: Mapping[str, Mapping[str, HostDay]], workers: int, progress: Callable[[float], None]) -> None:
         """Makes all days, by date and host: what is kept is taken as it is, the rest is built."""
+        for date in self._expired:
+            self._take_expired(date)
         stale = {date: hosts for date, hosts in days.items() if self.stale(date, hosts)}
         wanted = [day for date, hosts in sorted(stale.items()) for day in self.changed(date, hosts)]
         done = 0
@@ -101,7 +115,22 @@ class MadeDays:
             self.add(batch, frames, stale[batch[0].date])
             done += len(batch)
             progress(done / len(wanted))
-        self.finish(stale, set(days))
+        self.finish(stale, {*days, *self._expired})
+
+    def _take_expired(self, date: str) -> None:
+        """A day that nothing could make again, as it is kept."""
+        if (day := self._kept.days.get(date)) is None:
+            self._warn(
+                f"fallow: the ledger lacks {date}: its samples have expired, and its kept files are missing or damaged; "
+                "bring them back from a backup"
+            )
+            return
+        for table, file in day.files.items():
+            self._files[table].append(file)
+        self._prints.update({(date, host): print_ for host, print_ in day.hosts.items()})
+
+    def hosts_of_expired(self) -> set[str]:
+        return {host for date in self._expired if date in self._kept.days for host in self._kept.days[date].hosts}
 
     def stale(self, date: str, hosts: Mapping[str, HostDay]) -> bool:
         """Whether a day has to be made again; a day that has not is taken as it is kept."""

@@ -42,9 +42,8 @@ def locked_for(python: str, lock: str) -> str:
 
 
 def gather(folder: Path, machine: str, pythons: tuple[str, ...]) -> None:
-    """Fills the folder."""
+    """Puts in what the agent needs, and pip."""
     folder.mkdir(parents=True, exist_ok=True)
-    run("-m", "build", "--quiet", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT))
     lock = (ROOT / "requirements" / "base.txt").read_text(encoding="utf-8")
     platforms = [f"--platform={each}" for each in PLATFORMS[machine]]
     download = ("-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "--no-deps")
@@ -64,6 +63,11 @@ def gather(folder: Path, machine: str, pythons: tuple[str, ...]) -> None:
     run(*download, f"--dest={folder}", "pip")
 
 
+def build(folder: Path) -> None:
+    """Adds this checkout's own wheel."""
+    run("-m", "build", "--quiet", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT))
+
+
 def run(*arguments: str) -> None:
     subprocess.run([sys.executable, *arguments], check=True)
 
@@ -74,6 +78,7 @@ def main() -> None:
     parser.add_argument("--machine", choices=sorted(PLATFORMS), default="x86_64")
     parser.add_argument("--python", action="append", choices=PYTHONS, help="only for this Python (default: all)")
     args = parser.parse_args()
+    build(args.folder)
     gather(args.folder, args.machine, tuple(args.python or PYTHONS))
 
 

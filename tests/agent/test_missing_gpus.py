@@ -238,6 +238,10 @@ def test_a_gpu_that_nothing_shows_any_more_is_expected_back_for_a_week(tmp_path:
     put_on_bus(tmp_path / "sys", address(1))
     seen.look_at_bus()
     assert seen.still_expected(["GPU-1"], known, ["GPU-0"], 1, 10 * REMEMBERED_MS) == {"GPU-1"}, "the bus shows it"
+    (tmp_path / "sys/bus/pci/devices" / address(1) / "driver").unlink()
+    (tmp_path / "sys/bus/pci/devices" / address(1) / "driver").symlink_to("../drivers/vfio-pci")
+    seen.look_at_bus()
+    assert seen.still_expected(["GPU-1"], known, ["GPU-0"], 1, 0) == frozenset(), "a virtual machine has it"
     known.addresses["GPU-new"] = address(1)
     assert seen.still_expected(["GPU-1"], known, ["GPU-0", "GPU-new"], 2, 0) == frozenset(), "another has its place"
 

@@ -23,6 +23,7 @@ from tests.agent.snapshots import BUSY, GIB, HELD, snapshot
 from tests.agent.top_terminal import PROGRAM, Terminal, line_of
 from tests.conftest import REPOSITORY, clean_environment
 from tests.fakes.nvml import Fault, Gpu, Process, Scenario, constant, ms_ago
+from tests.fakes.pci import put_on_bus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -255,6 +256,15 @@ def test_a_gpu_without_a_name_goes_by_its_position(fake_host: MakeHost) -> None:
     assert [line.split()[:3] for line in host.once().stdout.splitlines() if "missing" in line] == [
         ["1", "-", "missing"]
     ]
+
+
+def test_a_driver_that_is_not_loaded_is_said_and_not_waited_for(fake_host: MakeHost, tmp_path: Path) -> None:
+    host = fake_host(three_gpus(Fault("driver_not_loaded")))
+    put_on_bus(tmp_path / "sys", "0000:17:00.0")
+    host.environment["NVIDIA_VISIBLE_DEVICES"] = "all"
+    done = host.once()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "modprobe nvidia" in done.stderr
 
 
 @pytest.mark.parametrize(("users", "shown"), [(4, "u0, u1, u2, u3"), (7, "u0, u1, u2, u3 +3")])

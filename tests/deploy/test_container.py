@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fallow import __version__
+
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "deploy" / "container" / "Containerfile"
 
@@ -52,9 +54,9 @@ def test_nothing_is_fetched_but_pinned_packages() -> None:
     found = instructions()
     assert "ADD" not in {name for name, _ in found}
     [run] = [argument for name, argument in found if name == "RUN"]
-    installs = [part for part in run.split(" && ") if "pip install" in part]
+    installs = [part for part in run.split(" && ") if " pip " in part]
     assert len(installs) == 2
-    assert "--require-hashes --only-binary :all: -r /tmp/base.txt" in installs[0]
+    assert "install --no-cache-dir --require-hashes --only-binary :all: -r /tmp/lock.txt" in installs[0]
     assert "--no-index --no-deps" in installs[1]
     assert not re.search(r"\b(curl|wget|apt-get|git)\b", run)
 
@@ -64,10 +66,18 @@ def test_what_it_copies_is_there_and_the_build_may_see_it() -> None:
     assert "*" in ignored
     seen = {line[1:] for line in ignored if line.startswith("!")}
     sources = {argument.split()[0] for name, argument in instructions() if name == "COPY" and "--from" not in argument}
-    assert sources == seen
-    assert (ROOT / "requirements" / "base.txt").exists()
+    assert {each.replace("${LOCK}", lock) for each in sources for lock in ("base", "all")} == seen
+    assert all((ROOT / each).exists() for each in seen if each.endswith(".txt"))
+    assert ("ARG", "LOCK=base") in instructions()
     assert fnmatch.fnmatch("dist/fallow-0.1.0-py3-none-any.whl", "dist/fallow-*.whl")
     assert "dist/fallow-*.whl" in sources
+
+
+def test_its_labels_are_those_of_this_version() -> None:
+    assert ("ARG", f"VERSION={__version__}") in instructions()
+    labels = {word.partition("=")[0] for word in re.findall(r'[\w.]+="', last_stage()["LABEL"])}
+    wanted = ("title", "description", "version", "licenses", "base.name")
+    assert labels == {f"org.opencontainers.image.{name}" for name in wanted}
 
 
 def test_both_stages_have_the_same_python() -> None:

@@ -93,6 +93,7 @@ use = egg:swift#bulk
 use = egg:swift#s3api
 s3_acl = no
 location = us-east-1
+allowable_clock_skew = {skew_s}
 [filter:tempauth]
 use = egg:swift#tempauth
 user_test_tester = {secret} .admin
@@ -111,11 +112,11 @@ def missing() -> str:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[int]:
-    """A Swift that keeps everything in the folder; yields its S3 port."""
+def running(folder: Path, skew_s: int = 900) -> Iterator[int]:
+    """A Swift that keeps everything in the folder; yields its S3 port. Requests of another time, by `skew_s`, are refused."""
     python = Path(str(shutil.which("swift-proxy-server"))).read_text().partition("\n")[0].removeprefix("#!").split()[0]
     ports = _free_ports(len(_SERVERS) + 1)
-    _configure(folder, ports)
+    _configure(folder, ports, skew_s)
     subprocess.run([python, "-c", _RINGS, folder, *map(str, ports[:3])], check=True, timeout=60)
     memcached = ["memcached", "-u", getpass.getuser(), "-l", "127.0.0.1", "-p", str(ports[-1]), "-m", "16"]
     with (folder / "log").open("wb") as log:
@@ -132,13 +133,21 @@ def running(folder: Path) -> Iterator[int]:
                 process.wait()
 
 
-def _configure(folder: Path, ports: list[int]) -> None:
+def _configure(folder: Path, ports: list[int], skew_s: int) -> None:
     (folder / "devices" / "disk").mkdir(parents=True)
     (folder / "swift.conf").write_text(_COMMON)
     for kind, port in zip(_SERVERS, ports, strict=False):
         text = _PROXY if kind == "proxy" else _STORAGE
         (folder / f"{kind}.conf").write_text(
-            text.format(kind=kind, port=port, folder=folder, user=getpass.getuser(), memcached=ports[-1], secret=SECRET)
+            text.format(
+                kind=kind,
+                port=port,
+                folder=folder,
+                user=getpass.getuser(),
+                memcached=ports[-1],
+                secret=SECRET,
+                skew_s=skew_s,
+            )
         )
 
 

@@ -111,6 +111,8 @@ class Gpu:
     Ring: `ring_keeps_old` lets an idle GPU's sample ring keep entries older than 10 s; `ring_garbage` adds an entry
     without a time stamp and one beyond 100 % to every answer.
 
+    Bus: without a `pci_bus_id` it has an address of its own, from 0000:17:00 on.
+
     Recorded cards: `ring_recorded` are the (seconds, utilization, memory utilization) entries of a real ring with the
     time stamps that they had, played as they are together with `rates`; a value of None is an entry of the other ring
     only. `energy_power_w` is what the energy counter sums up where that is not `power_w`.
@@ -168,7 +170,7 @@ class Gpu:
     mig: tuple[MigInstance, ...] = ()
     mig_capable: bool = True
     mig_mode: Steps | None = None
-    pci_bus_id: str = "0000:17:00"
+    pci_bus_id: str | None = None
     serial: str = "1650000000001"
     minor: int | None = None
     architecture: int = 9

@@ -95,7 +95,7 @@ def _gpu_lines(index: int, gpu: Gpu) -> Iterator[str]:
     yield f"gpu {gpu.uuid}"
     yield f"name {gpu.model}"
     yield f"serial {gpu.serial}"
-    yield f"pci {gpu.pci_bus_id}"
+    yield f"pci {gpu.pci_bus_id or f'0000:{0x17 + index:02x}:00'}"
     yield f"minor {index if gpu.minor is None else gpu.minor}"
     yield f"arch {gpu.architecture}"
     yield f"cc_major {gpu.compute_capability[0]}"

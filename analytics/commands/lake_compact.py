@@ -1,0 +1,72 @@
+"""`fallow lake compact`: one file of each table, date and host of what agents left behind."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from fallow.clock import SystemClock, parse_duration_ms
+from fallow.errors import LakeError
+from fallow.lake_verbs.flags import add_lake_flags, lake_of, settings
+from fallow.output import show
+from fallow.outside_text import visible
+from fallow.units import format_bytes
+
+if TYPE_CHECKING:
+    from analytics.lake_care.compact import Compacted
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the verb's own flags."""
+    add_lake_flags(parser)
+    parser.add_argument(
+        "--older-than", metavar="TIME", default="1d", type=parse_duration_ms,
+        help="only days that ended so long ago, whose files have been at rest for as long, at most 3h (default: 1d)",
+    )  # fmt: skip
+    parser.add_argument("--derived", action="store_true", help="bring the kept ledger up to date afterwards")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints what was done; 1 where a host's day could not be merged."""
+    from analytics.lake_care.compact import Compactor
+    from analytics.ledger.build import load_ledger
+    from analytics.ledger.settings import LedgerSettings
+    from analytics.progress import bar
+
+    config = settings(args)
+    lake = lake_of(args).require()
+    grace_ms = config.integer("compaction.grace")
+    with bar("days") as progress:
+        done = Compactor(lake, SystemClock().now_ms(), args.older_than, grace_ms, args.dry_run).run(progress)
+    if args.derived and not args.dry_run:
+        with bar("ledger") as progress:
+            load_ledger(lake, LedgerSettings.from_config(config), progress=progress)
+    show(json.dumps(_as_json(done), indent=2) if args.json else _text(done, dry_run=args.dry_run))
+    if done.leftovers.refused:
+        raise LakeError(f"hidden files stay: {done.leftovers.refused}", "run it with credentials that may delete")
+    return int(bool(done.skipped))
+
+
+def _text(done: Compacted, *, dry_run: bool) -> str:
+    would = "would be " if dry_run else ""
+    lines = [f"not merged: {visible(each)}" for each in done.skipped]
+    after = "" if dry_run else f", {format_bytes(done.bytes_before)} -> {format_bytes(done.bytes_after)}"
+    lines.append(f"{done.files_before} files {would}merged into {len(done.merged)}{after}")
+    lines.append(f"{len(done.leftovers.removed)} replaced files {would}removed")
+    if done.leftovers.kept:
+        lines.append(f"{len(done.leftovers.kept)} hidden files stay: `fallow lake check` says why")
+    return "\n".join(lines)
+
+
+def _as_json(done: Compacted) -> dict[str, object]:
+    return {
+        "merged": [{"file": key, "from_files": count} for key, count in done.merged],
+        "files_before": done.files_before,
+        "bytes_before": done.bytes_before,
+        "bytes_after": done.bytes_after,
+        "removed": [file.key for file in done.leftovers.removed],
+        "kept": [file.key for file in done.leftovers.kept],
+        "not_merged": done.skipped,
+    }

@@ -1,0 +1,38 @@
+"""`fallow lake repair`: puts right what `fallow lake check` names, and removes what is left over."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from fallow.clock import SystemClock
+from fallow.lake_verbs.flags import add_lake_flags, lake_of, settings
+from fallow.output import show
+from fallow.outside_text import visible
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the verb's own flags."""
+    add_lake_flags(parser)
+    parser.add_argument("--yes", action="store_true", help="do it; without, it only says what it would do")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints each step."""
+    from analytics.lake_care.repair import Repairer
+    from analytics.progress import bar
+
+    lake = lake_of(args).require()
+    grace_ms = settings(args).integer("compaction.grace")
+    with bar("days") as progress:
+        steps = Repairer(lake, SystemClock().now_ms(), grace_ms, dry_run=not args.yes).run(progress)
+    if args.json:
+        found = [{"step": each.kind, "file": each.key, "message": each.sentence} for each in steps]
+        show(json.dumps({"done": args.yes, "steps": found}, indent=2))
+        return 0
+    for each in steps:
+        show(visible(each.sentence))
+    show(
+        f"{len(steps)} steps done" if args.yes else f"{len(steps)} steps to do{'; run it with --yes' if steps else ''}"
+    )
+    return 0

@@ -1,0 +1,1 @@
+"""What a service does for the lake: merging what agents left, mending, deleting what has expired, and counting."""

@@ -1,0 +1,120 @@
+"""How much lies in the lake: files, rows and bytes by table, host and day, what a month adds, and what compaction would remove."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from fallow import schema
+from fallow.clock import DAY_MS, utc_day
+from fallow.errors import LakeError
+from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile, visible
+from fallow.parquet import open_file
+from fallow.parquet_files import each
+
+_FORECAST_DAYS = 7
+_MONTH_DAYS = 365.25 / 12
+_AT_ONCE = 256
+
+
+@dataclass
+class Amount:
+    """Files, rows (None: not counted) and bytes; `removable` files and bytes are hidden, or would be once days are merged."""
+
+    files: int = 0
+    rows: int | None = None
+    bytes: int = 0
+    removable_files: int = 0
+    removable_bytes: int = 0
+
+    def add(self, file: LakeFile, rows: int | None) -> None:
+        self.files += 1
+        self.bytes += file.size_bytes
+        if rows is not None:
+            self.rows = (self.rows or 0) + rows
+
+
+@dataclass
+class Size:
+    """`tables` by name, `hosts` by name ("" for files over all hosts), `days` by date, and the whole.
+
+    `month_bytes` and `month_rows` are what a month adds at the pace of the newest seven days that are over, None where there
+    are none.
+    """
+
+    tables: dict[str, Amount] = field(default_factory=lambda: defaultdict(Amount))
+    hosts: dict[str, Amount] = field(default_factory=lambda: defaultdict(Amount))
+    days: dict[str, Amount] = field(default_factory=lambda: defaultdict(Amount))
+    whole: Amount = field(default_factory=Amount)
+    month_bytes: float | None = None
+    month_rows: float | None = None
+
+
+def size_of(lake: Lake, now_ms: int, *, count_rows: bool, progress: Callable[[float], None] = lambda _: None) -> Size:
+    """Raises LakeError where the lake cannot be listed. Rows are those of files that readers use, as their footers say."""
+    size = Size()
+    today = utc_day(now_ms)
+    for number, table in enumerate(schema.TABLES, 1):
+        files = lake.all_files(table.name)
+        seen = visible(files)
+        rows = _rows(seen) if count_rows else {}
+        for file in files:
+            _add(size, file, rows.get(file.key))
+        _add_removable(size, table, files, seen, today)
+        progress(number / len(schema.TABLES))
+    _forecast(size, now_ms)
+    return size
+
+
+def _rows(files: Sequence[LakeFile]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for start in range(0, len(files), _AT_ONCE):
+        for file, rows in zip(
+            files[start : start + _AT_ONCE], each(files[start : start + _AT_ONCE], _row_count), strict=True
+        ):
+            found[file.key] = rows
+    return found
+
+
+def _row_count(file: LakeFile) -> int:
+    """0 of a file that cannot be used: readers see none of its rows."""
+    try:
+        return int(open_file(file).metadata.num_rows)
+    except LakeError:
+        return 0
+
+
+def _add(size: Size, file: LakeFile, rows: int | None) -> None:
+    for amount in (size.whole, size.tables[file.table], size.hosts[file.host], size.days[file.date]):
+        amount.add(file, rows)
+
+
+def _add_removable(
+    size: Size, table: schema.Table, files: Iterable[LakeFile], seen: Sequence[LakeFile], today: str
+) -> None:
+    """Hidden files, and of each day that is over all files of one agent but one; what they take is then in that one."""
+    kept = {file.key for file in seen}
+    if table in schema.OF_AGENTS:
+        by_place: dict[tuple[str, str], list[LakeFile]] = defaultdict(list)
+        for file in seen:
+            if file.host and file.first_seq >= AGENT_FIRST_SEQ and file.date < today:
+                by_place[file.date, file.host].append(file)
+        kept -= {file.key for own in by_place.values() for file in own[1:]}
+    hidden = {file.key for file in files} - {file.key for file in seen}
+    for file in files:
+        if file.key not in kept:
+            for amount in (size.whole, size.tables[file.table], size.hosts[file.host], size.days[file.date]):
+                amount.removable_files += 1
+                amount.removable_bytes += file.size_bytes if file.key in hidden else 0
+
+
+def _forecast(size: Size, now_ms: int) -> None:
+    today = utc_day(now_ms)
+    first = utc_day(now_ms - _FORECAST_DAYS * DAY_MS)
+    over = [amount for date, amount in size.days.items() if first <= date < today]
+    if over:
+        per_month = _MONTH_DAYS / len(over)
+        size.month_bytes = per_month * sum(each.bytes - each.removable_bytes for each in over)
+        rows = [each.rows for each in over if each.rows is not None]
+        size.month_rows = per_month * sum(rows) if rows else None

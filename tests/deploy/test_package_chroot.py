@@ -1,0 +1,201 @@
+"""The packages in a bare Debian: installed, upgraded under a running agent, brought back from a bad version, removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fallow.lake import Lake
+from tests.agent.conftest import wait_until
+from tests.agent.lake_rows import rows_of
+from tests.conftest import REPOSITORY
+from tests.deploy.chroot import Chroot, reason_for_none
+from tests.deploy.wheels import DIES, other_version, wheelhouse
+from tests.fakes.nvml import Gpu, Process, Scenario, constant, ms_ago
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(290),
+    pytest.mark.skipif(bool(reason := reason_for_none()), reason=reason or "it can be made"),
+]
+
+INTERVAL_S = 4
+FALLOW = "/usr/bin/fallow"
+LAKE = "/srv/fallow/lake"
+# What a service manager does, for a Debian in which none runs: ends the agent, waits for it and starts another one.
+RESTART = """#!/bin/sh
+pid=$(cat /run/agent.pid)
+kill $pid && while kill -0 $pid 2>/dev/null; do sleep 0.05; done
+setpriv --reuid fallow --regid fallow --clear-groups fallow agent run </dev/null >/run/agent.log 2>&1 &
+echo $! >/run/agent.pid
+"""
+
+
+def build(kind: str, folder: Path, wheels: Path) -> Path:
+    done = subprocess.run(
+        ["deploy/packages/build.sh", kind, folder, wheels], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / done.stdout.strip().rsplit("/", 1)[1]
+
+
+@pytest.fixture
+def debian(tmp_path: Path) -> Iterator[Chroot]:
+    gpus = tuple(Gpu(f"GPU-{n}", util=constant(80), processes=(Process(os.getpid()),)) for n in range(8))
+    root = tmp_path / "root"
+    root.mkdir()
+    made = Chroot.unpacked(root, Scenario(gpus, ms_ago(60)))
+    yield made
+    if (pid := made.at("/run/agent.pid")).exists():
+        made.run("sh", "-c", f"kill {pid.read_text().strip()}; true")
+        wait_until(lambda: status(made) is None)
+
+
+def status(debian: Chroot) -> dict[str, Any] | None:
+    """What the agent inside says of itself; None where none runs."""
+    done = subprocess.run(debian.command(FALLOW, "agent", "status", "--json"), capture_output=True, text=True, check=False,
+                          env=debian.environment())  # fmt: skip
+    found: dict[str, Any] | None = json.loads(done.stdout) if done.returncode == 0 else None
+    return found
+
+
+def closes_intervals(debian: Chroot, version: str) -> None:
+    def does() -> bool:
+        now = status(debian)
+        return now is not None and now["version"] == version and now["time_ms"] is not None
+
+    wait_until(does, 60)
+
+
+def configure(debian: Chroot) -> None:
+    """Sets what a site has to set, and starts the agent."""
+    file = debian.at("/etc/fallow/fallow.toml")
+    text = file.read_text(encoding="utf-8").replace('# path = "', 'path = "')
+    file.write_text(text.replace('interval = "10s"', f'interval = "{INTERVAL_S}s"'), encoding="utf-8")
+    debian.run("install", "-d", "-o", "fallow", "-g", "fallow", LAKE)
+    debian.run(FALLOW, "lake", "init", "--lake", LAKE, user="fallow")
+    debian.at("/usr/local/bin/restart-agent").write_text(RESTART, encoding="utf-8")
+    debian.at("/usr/local/bin/restart-agent").chmod(0o755)
+    debian.at("/run/agent.pid").write_text("4000000\n", encoding="utf-8")  # nobody's
+    restart(debian)
+
+
+def restart(debian: Chroot) -> None:
+    debian.run("restart-agent")
+
+
+def gaps(debian: Chroot) -> list[tuple[int, int]]:
+    """Stretches without a row of GPU-0, in the lake once the agent has ended, as start and number of intervals."""
+    rows = [row for row in rows_of(Lake.at(str(debian.at(LAKE))), "gpu") if row["gpu"] == "GPU-0"]
+    times = [row["time"] for row in rows]
+    assert len(times) == len(set(times)) > 0
+    step_ms = INTERVAL_S * 1000
+    return [(early, (late - early) // step_ms - 1) for early, late in pairwise(times) if late - early > step_ms]
+
+
+def test_a_debian_package_through_its_life(debian: Chroot, tmp_path: Path) -> None:
+    before = debian.files()
+    first = debian.put(build("deb", tmp_path, wheelhouse()), "/root")
+    [version] = {wheel.name.split("-")[1] for wheel in wheelhouse().glob("fallow-*.whl")}
+    assert "start the agent" in debian.run("dpkg", "-i", first).stdout  # there is no systemd in there
+    assert status(debian) is None
+    configure(debian)
+    closes_intervals(debian, version)
+
+    # an upgrade: the agent goes on while its version is replaced, and the change costs no interval
+    debian.run("dpkg", "-i", debian.put(build("deb", tmp_path, other_version("0.2.0", tmp_path / "0.2.0")), "/root"))
+    now = status(debian)
+    assert now is not None
+    assert now["version"] == version
+    assert debian.at(f"/opt/fallow/versions/{version}-1/bin/fallow").exists()
+    assert debian.run(FALLOW, "--version").stdout == "fallow 0.2.0\n"
+    restart(debian)
+    closes_intervals(debian, "0.2.0")
+    now = status(debian)
+    assert now is not None
+    assert now["missed_at_start"] == 0
+
+    # the command with a service manager of the site's own: the same, told by itself
+    better = debian.put(other_version("0.4.0", tmp_path / "0.4.0"), "/root")
+    upgrade = (FALLOW, "agent", "upgrade", "--packaged", "--restart", "restart-agent", "--python", "/usr/bin/python3")
+    done = json.loads(debian.run(*upgrade, "--from", better, "--json").stdout)
+    assert (done["version"], done["previous"], done["restarted"], done["missed_intervals"]) == (
+        "0.4.0",
+        "0.2.0",
+        True,
+        0,
+    )
+    again = json.loads(debian.run(*upgrade, "--from", better, "--json").stdout)
+    assert (again["changed"], again["restarted"]) == ([], False)
+
+    # a bad version: the old agent runs again
+    bad = debian.put(other_version("0.5.0", tmp_path / "0.5.0", DIES), "/root")
+    failed = debian.run(*upgrade, "--from", bad, "--wait", "6s", code=1)
+    assert "fallow 0.5.0 does not work here" in failed.stderr
+    assert "fallow 0.4.0 runs again" in failed.stderr
+    assert failed.stderr.count("\n") == 1
+    closes_intervals(debian, "0.4.0")
+    assert not list(debian.at("/opt/fallow/versions").glob("0.5.0*"))
+
+    stop(debian)
+    assert len(gaps(debian)) <= 1, "only the version that does not work may cost intervals"
+    debian.run("dpkg", "-r", "fallow-agent")
+    left = {
+        path
+        for path in debian.files() - before
+        if not path.startswith(("/srv/fallow", "/var/lib/fallow", "/usr/local", "/opt/scenario"))
+    }
+    accounts = {
+        f"/etc/{name}" for name in ("passwd-", "group-", "shadow-", "gshadow-", "subuid-", "subgid-", ".pwd.lock")
+    }
+    assert left - accounts == {"/etc/fallow/fallow.toml"}
+    debian.run("dpkg", "-P", "fallow-agent")
+    assert not debian.at("/etc/fallow").exists()
+    assert not debian.at("/var/lib/fallow").exists()
+    assert debian.at(LAKE).exists()
+
+
+def stop(debian: Chroot) -> None:
+    debian.run("sh", "-c", "kill $(cat /run/agent.pid)")
+    wait_until(lambda: status(debian) is None)
+    debian.at("/run/agent.pid").unlink()
+
+
+@pytest.mark.skipif(shutil.which("rpmbuild") is None, reason="rpmbuild is not installed (Debian: apt-get install rpm)")
+def test_an_rpm_is_installed_upgraded_and_removed(debian: Chroot, tmp_path: Path) -> None:
+    before = debian.files()
+    # Debian's Python is not known to rpm
+    rpm = ["rpm", "--root", str(debian.root), "--dbpath", "/var/lib/rpm"]
+    for version, verb, folder in (("0.1.1", "-i", "one"), ("0.2.0", "-U", "two")):
+        package = build("rpm", tmp_path, other_version(version, tmp_path / folder))
+        done = subprocess.run(
+            [*rpm, "--nodeps", "--noplugins", verb, package], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert debian.run(FALLOW, "--version").stdout == f"fallow {version}\n"
+    listed = subprocess.run([*rpm, "-ql", "fallow-agent"], capture_output=True, text=True, check=True).stdout.split()
+    assert {
+        "/usr/lib/systemd/system/fallow-agent.service",
+        "/etc/fallow/fallow.toml",
+        "/usr/lib/sysusers.d/fallow.conf",
+    } <= set(listed)
+    configure(debian)
+    closes_intervals(debian, "0.2.0")
+    stop(debian)
+    assert gaps(debian) == []
+    done = subprocess.run(
+        [*rpm, "--nodeps", "--noplugins", "-e", "fallow-agent"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    left = {path for path in debian.files() - before if path.startswith(("/opt/fallow", "/usr/lib", "/usr/bin"))}
+    assert left == set()
