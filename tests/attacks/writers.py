@@ -72,6 +72,7 @@ def _read(place: Path, tables: tuple[str, ...], columns: tuple[str, ...]) -> lis
 
 
 def _put(place: Path, content: bytes) -> int:
+    (place / "lake").mkdir(exist_ok=True)
     LocalStore(str(place / "lake")).put("gpu/date=2026-11-20/host=h/1-2.parquet", content)
     return 0
 
@@ -144,10 +145,12 @@ def _kept(place: Path) -> list[list[str]]:
 
 
 def _spool(place: Path) -> None:
+    from agent.spool.installation import settle_installation
     from agent.spool.spool import Spool
-    from tests.publishing.rows import ticks
+    from tests.publishing.rows import adopted, ticks
 
-    spool = Spool(str(place / "spool"), for_agent=True)
+    spool = adopted(Spool(str(place / "spool"), for_agent=True), made_lake(place / "lake"))
+    settle_installation(spool, "h", "")
     spool.append({"gpu": ticks(0, 30)})
     spool.append({"gpu": ticks(8630, 30)})
     spool.close()
@@ -159,7 +162,7 @@ def _publish(place: Path) -> int:
 
     spool = Spool(str(place / "spool"))
     with contextlib.closing(spool):
-        Publisher(spool, made_lake(place / "lake"), "h").publish()
+        Publisher(spool, Lake.at(str(place / "lake")), "h").publish()
     return 0
 
 

@@ -301,7 +301,7 @@ def test_where_a_lake_was_is_told_to_admins_alone(
 
 
 def test_a_lake_that_is_filled_later_shows_when_it_is(own_lake: Lake, tmp_path: Path) -> None:
-    later = made_lake(tmp_path / "later")
+    later = Lake.at(str(tmp_path / "later"))
     source = LakeSource(lambda: inputs_of(later), Hands())
     assert isinstance(look(source), Problem)
     shutil.copytree(own_lake.root, later.root)

@@ -151,7 +151,6 @@ def test_a_sender_that_ended_before_it_began_leaves_nothing(lake: Lake, hands: H
 
 def test_nothing_goes_out_that_could_not_be_recorded_before(lake: Lake, hands: Hands) -> None:
     own, channel = journal(lake, hands), Counting()
-    Path(lake.root).mkdir()
     Path(lake.root, "delivery").write_text("in the way of the folder", encoding="utf-8")
     with pytest.raises(LakeError, match="cannot write"):
         deliver(own, DELIVERY, example_message(), channel, hands, sleep=hands.sleep)

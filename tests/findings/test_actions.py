@@ -241,10 +241,10 @@ def test_a_lake_without_write_permission(held: Lake, run: Callable[..., Run]) ->
     assert (code, "Permission denied" in error) == (1, True)
 
 
-def test_a_lake_that_is_not_there(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["findings", "--lake", lake.root, "ack", "F-1", "--force"]) == 1
+def test_a_lake_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["findings", "--lake", str(tmp_path / "no"), "ack", "F-1", "--force"]) == 1
     assert "there is no lake at" in capsys.readouterr().err
-    assert not Path(lake.root).exists()
+    assert not (tmp_path / "no").exists()
 
 
 def test_actions_of_one_moment_are_all_kept_and_none_hides_another(lake: Lake) -> None:

@@ -137,6 +137,7 @@ def test_the_end_of_the_run_does_not_wait_for_a_store_that_hangs(
     spool: Spool, local_s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool.append({"gpu": ticks(0, 3)})
+    adopted(spool, made_lake(local_s3.location))
     with FaultyProxy(local_s3.port) as proxy:
         local_s3.apply(monkeypatch, AWS_ENDPOINT_URL=f"http://127.0.0.1:{proxy.port}")
         publishing = Publishing(settings(tmp_path, local_s3.location), spool)
@@ -195,6 +196,7 @@ def test_a_spool_that_the_publisher_finds_damaged_is_moved_aside(spool: Spool, l
 def test_a_store_that_misbehaves_loses_and_doubles_nothing(
     spool: Spool, local_s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
+    adopted(spool, made_lake(local_s3.location))
     with FaultyProxy(local_s3.port) as proxy:
         local_s3.apply(monkeypatch, AWS_ENDPOINT_URL=f"http://127.0.0.1:{proxy.port}")
         hands = Hands()

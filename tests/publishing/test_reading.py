@@ -16,6 +16,7 @@ from fallow.errors import BrokenFileError, LakeError
 from fallow.lake import Lake, LakeFile
 from fallow.stores import objects
 from tests.conftest import REPOSITORY, clean_environment
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,7 @@ def fallow(*arguments: str, **environment: str) -> Any:
 
 
 def test_every_command_says_the_same_of_a_lake_in_a_folder_and_in_an_object_store(s3: S3, tmp_path: Path) -> None:
-    folder, store = Lake.at(str(tmp_path / "lake")), Lake.at(s3.location)
+    folder, store = made_lake(tmp_path / "lake"), made_lake(s3.location)
     for lake in (folder, store):
         write_fleet(lake, SimulatedFleet(gpus=16, days=2, interval_ms=60_000, until_ms=20_777 * DAY_MS))
     for command in (["ledger", "--json"], ["findings", "--json"], ["report", "--format", "json"]):

@@ -21,7 +21,9 @@ CHECKS: tuple[DoctorCheck, ...] = (
     DoctorCheck("host.samplers", "no other collector asks the same", machine.look_at_samplers),
     DoctorCheck("host.clock", "the clock is right and kept", machine.look_at_clock),
     DoctorCheck("host.spool", "the spool is on a local disk with room", storage.look_at_spool),
-    DoctorCheck("host.lake", "the lake can be written, listed and cleaned", storage.look_at_lake),
+    DoctorCheck(
+        "host.lake", "there is a lake, and this host can write, list and clean its own part of it", storage.look_at_lake
+    ),
     DoctorCheck("host.containers", "containers get the GPUs of this driver", machine.look_at_containers),
     DoctorCheck("cuda.driver", "which CUDA the driver runs, with its own libcuda", cuda.look_at_driver_cuda),
     DoctorCheck("cuda.visible", "no variable hides the GPUs", cuda.look_at_variables),
