@@ -41,12 +41,16 @@ class ClaimsSeen:
     def __init__(self, spool: Spool, lake: Lake, host: str, run: AgentRun) -> None:
         self._spool, self._lake, self._host, self._boot = spool, lake, host, run.boot
         self._seen = self._remembered()
+        self.listed: frozenset[str] = frozenset()
+        """The installations that have a claim, live or not, as far as `live` saw last."""
 
     def live(self, own_install: str, now_s: float) -> list[HostClaim]:
         """The others' claims that are live, by who began first. Raises LakeError and SpoolError."""
         before = self._seen
         self._seen = {}
-        for install, stored in list_claims(self._lake.store, self._host).items():
+        claims = list_claims(self._lake.store, self._host)
+        self.listed = frozenset(claims)
+        for install, stored in claims.items():
             if install == own_install:
                 continue
             known = before.get(install)

@@ -65,7 +65,6 @@ class NameClaim:
         Raises HostNameTakenError where another one holds it, LakeError where the lake does not answer, and SpoolError.
         """
         self._meet_double()
-        self._recall()
         if self._claim.state == HOLDS and self._age_s() < _SURE_PERIODS * self._claim.period_s:
             self._renewals += 1
             if self._renewals % _LOOKS_EVERY == 1:
@@ -97,7 +96,9 @@ class NameClaim:
         return float("inf") if self._stored_s is None else self._now_s() - self._stored_s
 
     def _contend(self) -> None:
-        self._give_way_to(self._before_this(self._look()))
+        others = self._look()
+        self._recall()
+        self._give_way_to(self._before_this(others))
         self._store(WANTS)
         others = self._look()
         self._give_way_to(self._before_this(others))
@@ -131,7 +132,10 @@ class NameClaim:
 
     def _recall(self) -> None:
         """An earlier run of this installation may have held the name: others shall know until when."""
-        if self._stored_s is None and (found := read_claim(self._lake.store, self.identity.host, self._claim.install)):
+        # only what was listed: a host that may list its own folder alone is told that what is missing is forbidden
+        if self._stored_s is not None or self._claim.install not in self._seen.listed:
+            return
+        if found := read_claim(self._lake.store, self.identity.host, self._claim.install):
             self._claim = replace(self._claim, held_until_ms=found.held_until_ms)
 
     def _meet_double(self) -> None:
