@@ -71,7 +71,10 @@ def _check(lake: Lake, file: LakeFile) -> None:
 
 
 def _text(files: int, found: Sequence[LeftOut], inspected: Inspected) -> str:
-    lines = [visible(each.sentence) for each in (*found, *inspected.problems)]
+    lines = [
+        visible(sentence)
+        for sentence in [each.sentence for each in found] + [each.sentence for each in inspected.problems]
+    ]
     lines.append(f"{files} files, {len(found) or 'none'} left out")
     if inspected.problems:
         lines.append(f"{len(inspected.problems)} faults between files: `fallow lake repair` puts them right")
