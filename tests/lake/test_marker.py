@@ -1,0 +1,158 @@
+"""`fallow lake init`, what commands do where there is no marker, and who wrote a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fallow import parquet, schema
+from fallow.host_claims import HOLDS, HostClaim
+from fallow.host_identity import HostIdentity
+from fallow.lake import Lake, LakeFile
+from fallow.lake_init import init_lake
+from fallow.lake_marker import MARKER_KEY, is_lake_id, read_marker
+from tests.conftest import run_python
+from tests.in_process import run_in_process
+from tests.ledger.rows import T0, samples, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fallow.lake_marker import Marker
+
+INSTALL = "a" * 32
+GPU_LOG = "timestamp, index, uuid, utilization.gpu [%]\n2026/11/20 10:00:00.000, 0, GPU-a, 5 %\n2026/11/20 10:00:10.000, 0, GPU-a, 5 %\n"
+
+
+def test_a_lake_is_made_once(tmp_path: Path) -> None:
+    place = tmp_path / "srv" / "lake"
+    first = run_in_process("lake", "init", "--lake", str(place))
+    lake_id = json.loads((place / MARKER_KEY).read_text())["id"]
+    assert is_lake_id(lake_id)
+    assert (first.returncode, first.stdout) == (0, f"{place} is a fallow lake now, with the id {lake_id}.\n")
+    assert [each.name for each in place.iterdir()] == [MARKER_KEY]
+    again = run_in_process("lake", "init", "--lake", str(place))
+    assert again.stdout == f"{place} is a fallow lake already, with the id {lake_id}; nothing has changed.\n"
+    told = json.loads(run_in_process("lake", "init", "--lake", str(place), "--json").stdout)
+    assert (told["id"], told["new"], told["lake"]) == (lake_id, False, str(place))
+
+
+def test_an_older_lake_gets_an_id_and_keeps_everything(tmp_path: Path) -> None:
+    old = tmp_path / "gpu" / "date=2026-11-20" / "host=h"
+    old.mkdir(parents=True)
+    (old / "1-2.parquet").write_bytes(b"rows")
+    assert run_in_process("lake", "init", "--lake", str(tmp_path)).returncode == 0
+    assert (old / "1-2.parquet").read_bytes() == b"rows"
+    assert read_marker(Lake.at(str(tmp_path)).store) is not None
+
+
+def test_several_at_once_end_with_one_id(tmp_path: Path) -> None:
+    found: list[tuple[Marker, bool]] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(init_lake(Lake.at(str(tmp_path / "lake"))))) for _ in range(5)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {marker for marker, _ in found} == {read_marker(Lake.at(str(tmp_path / "lake")).store)}
+    assert sorted(made for _, made in found) == [False] * 4 + [True]
+
+
+def test_whoever_may_enter_the_folder_may_read_the_marker(tmp_path: Path) -> None:
+    tmp_path.chmod(0o750)
+    before = os.umask(0o077)
+    try:
+        init_lake(Lake.at(str(tmp_path)))
+    finally:
+        os.umask(before)
+    assert (tmp_path / MARKER_KEY).stat().st_mode & 0o777 == 0o640
+
+
+def test_it_needs_the_base_install_alone(tmp_path: Path) -> None:
+    code = (
+        "import sys; from fallow.cli import main; code = main(sys.argv[1:]);"
+        "print(code, {'pyarrow', 'polars', 'duckdb', 'arro3', 'numpy'} & {name.partition('.')[0] for name in sys.modules})"
+    )
+    assert run_python("-c", code, "lake", "init", "--lake", str(tmp_path)).stdout.endswith("0 set()\n")
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"id": "x"}'])
+def test_a_damaged_marker_is_an_error_with_a_remedy(tmp_path: Path, content: str) -> None:
+    (tmp_path / MARKER_KEY).write_text(content)
+    done = run_in_process("lake", "init", "--lake", str(tmp_path))
+    assert (done.returncode, "is no marker of a lake; put it back from a backup" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_an_import_makes_a_lake_where_nothing_is_and_says_so(tmp_path: Path, there: bool) -> None:  # noqa: FBT001
+    place = tmp_path / "lake"
+    if there:
+        place.mkdir()
+    (tmp_path / "gpu.csv").write_text(GPU_LOG)
+    for number in range(2):
+        done = run_in_process("import", "nvidia-smi", str(tmp_path / "gpu.csv"), "--host", "h", "--lake", str(place))
+        assert done.returncode == 0, done
+        assert (f"made a new lake at {place} (id " in done.stderr) == (number == 0)
+    (place / MARKER_KEY).unlink()  # as an older fallow left it
+    done = run_in_process("import", "nvidia-smi", str(tmp_path / "gpu.csv"), "--host", "h", "--lake", str(place))
+    assert done.stderr == (
+        f"fallow: the lake at {place} has no id yet, so no agent publishes into it; `fallow lake init --lake {place}` gives it one\n"
+    )
+    assert not (place / MARKER_KEY).exists()
+
+
+@pytest.mark.parametrize("command", ["ledger", "findings", "report"])
+def test_a_reader_writes_nothing_into_an_empty_mount_point(tmp_path: Path, command: str) -> None:
+    done = run_in_process(command, "--lake", str(tmp_path))
+    assert (done.returncode, "holds no gpu rows yet" in done.stderr) == (1, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def put(lake: Lake, host: str, metadata: dict[str, str]) -> LakeFile:
+    data = parquet.table_from_rows(schema.GPU, [{"gpu": f"GPU-{host}", "time": T0, "interval_ms": 10_000}])
+    return lake.put(LakeFile("gpu", "2026-11-20", host, 10**15, 10**15), parquet.encode(schema.GPU, data, metadata))
+
+
+def claim(lake: Lake, host: str) -> None:
+    found = HostClaim(host, INSTALL, "m", "n", "fallow", "r", 1, HOLDS, 1, 1, 300)
+    lake.store.put(found.key, found.content())
+
+
+def test_a_file_of_another_host_than_its_folder_is_left_out(lake: Lake) -> None:
+    write(lake, schema.GPU, samples("a", 0, 60), "h1")
+    claim(lake, "h2")
+    put(lake, "h1", HostIdentity("h2", INSTALL, "m").metadata())
+    done = run_in_process("lake", "check", "--lake", lake.root, "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, [each["fault"] for each in told["left_out"]], told["unclaimed"]) == (
+        1,
+        ["foreign_host"],
+        [],
+    )
+    assert "says that it is of the host h2, and lies in the folder of h1" in told["left_out"][0]["message"]
+    done = run_in_process("ledger", "--lake", lake.root)
+    assert (done.returncode, "left out" in done.stderr) == (0, True)
+
+
+def test_a_file_of_an_installation_that_never_claimed_the_host_is_named(lake: Lake) -> None:
+    claim(lake, "h1")
+    put(lake, "h1", HostIdentity("h1", INSTALL, "m").metadata())
+    put(lake, "h2", {"fallow_source": "import"})
+    put(lake, "h3", {"host": "h3"})
+    assert run_in_process("lake", "check", "--lake", lake.root).stdout == "3 files, none left out\n"
+    forged = put(lake, "h2", HostIdentity("h2", f"{INSTALL},{'b' * 32}", "m").metadata())
+    done = run_in_process("lake", "check", "--lake", lake.root)
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        (
+            f"{forged.url} was written by the installation {INSTALL}, which never claimed the host h2; find out who put it there, and "
+            "move it out of the lake unless it is right"
+        ),
+        "3 files, none left out",
+        "1 of installations that never claimed their host",
+    ]
