@@ -44,7 +44,9 @@ def test_a_dry_run_counts_and_changes_nothing(lake: Lake) -> None:
     assert (len(planned.merged), planned.files_before, len(lake.all_files("gpu"))) == (1, 24, 24)
 
 
-@pytest.mark.parametrize("now_ms", [DAY_0_MS + DAY_MS + 3_600_000, SystemClock().now_ms()])
+@pytest.mark.parametrize(
+    "now_ms", [DAY_0_MS + DAY_MS + 3_600_000, SystemClock().now_ms()], ids=["not over", "not at rest"]
+)
 def test_a_day_that_is_not_over_or_not_at_rest_is_left_alone(lake: Lake, now_ms: int) -> None:
     put_small(lake, 3)
     assert compact(lake, now_ms).merged == []
