@@ -208,6 +208,7 @@ def play(world: World, todo: list[Step]) -> None:
         )
 
 
+@settings(max_examples=max(3, settings().max_examples // 3))  # each looks a hundred times
 @given(steps())
 def test_a_reader_sees_each_row_once_at_every_moment(todo: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder, mock.patch("os.fsync"):
