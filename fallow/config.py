@@ -159,7 +159,7 @@ SETTINGS: tuple[Setting, ...] = (
             "whether the agent's PID namespace holds every process that may use a GPU",
             "auto: yes in the host's own namespace; elsewhere the driver hides processes and their number is unknown"),
     Setting("agent", "spool_max", parse_bytes, "2GB", "how large the spool may grow; sampling thins from three quarters of it on",
-            "a week of eight GPUs without a lake takes about 0.5 GB"),
+            "a week of eight GPUs without a lake takes about 0.9 GB"),
     Setting("agent", "keep_published", parse_duration_ms, "1h",
             "how long published rows stay in the spool, to be published again if the lake loses them",
             "a network file system may confirm what a crash of its server then loses"),
