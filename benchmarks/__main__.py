@@ -29,6 +29,7 @@ from benchmarks import (
     packing,
     persistence_models,
     physical_week,
+    rollout,
 )
 from benchmarks.measure import Figure, machine
 
@@ -37,6 +38,7 @@ BENCHMARKS = {
     "peers": agent_peers.measure,
     "probe": agent_probe.measure,
     "reading": agent_host_reading.measure,
+    "rollout": rollout.measure,
     "endurance": agent_endurance.measure,
     "import": import_rate.measure,
     "ledger": ledger_rate.measure,

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
+import socket
 import statistics
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,6 @@ class Minute:
     ended: str = ""
     length_s: float = 0.0
     cpu_ms: float = 0.0
-    probe_cpu_ms: float = 0.0
     rss_mib: float = 0.0
     pss_mib: float = 0.0
     pss_alone_mib: float = 0.0
@@ -64,34 +63,31 @@ class Minute:
 
 @dataclass
 class Probes:
-    """The agent's health as the kubelet asks for it: a process of its own for each question."""
+    """The agent's health as the kubelet asks for it: what an answer costs is within the agent's own CPU."""
 
-    command: list[str]
+    address: str
+    path: str
     every_s: float
-    environment: dict[str, str]
     due_s: float = 0.0
-    cpu_ms: float = 0.0
     failed: int = 0
     asked: int = 0
-    _running: subprocess.Popen[bytes] | None = None
 
-    def go_on(self) -> dict[int, str]:
-        """Begins or ends a question; the process that asks, while there is one."""
-        if self._running is not None:
-            pid, status, used = os.wait4(self._running.pid, os.WNOHANG)
-            if pid:
-                self.cpu_ms += (used.ru_utime + used.ru_stime) * 1000
-                self._running.returncode = os.waitstatus_to_exitcode(status)
-                self.failed += self._running.returncode != 0
-                self._running = None
-        elif time.monotonic() >= self.due_s:
+    def go_on(self) -> None:
+        """Asks where it is time to."""
+        if time.monotonic() >= self.due_s:
             self.due_s = time.monotonic() + self.every_s
             self.asked += 1
-            quiet = subprocess.DEVNULL
-            self._running = subprocess.Popen(
-                self.command, env=self.environment, cwd=REPOSITORY, stdout=quiet, stderr=quiet
-            )
-        return {} if self._running is None else {self._running.pid: "probe"}
+            self.failed += not self._is_well()
+
+    def _is_well(self) -> bool:
+        asking = HTTPConnection(self.address, timeout=10)
+        try:
+            asking.request("GET", self.path)
+            return asking.getresponse().status == HTTPStatus.OK
+        except OSError:
+            return False
+        finally:
+            asking.close()
 
 
 @dataclass
@@ -128,16 +124,16 @@ def _run(host: GpuHost) -> tuple[Hour, Probes]:
 
 def _add_minute(hour: Hour, processes: AgentProcesses, probes: Probes, host: GpuHost, until_s: float) -> None:
     minute = Minute(time.monotonic())
-    cpu_ms, probe_ms, exact_s = processes.cpu_ms(), probes.cpu_ms, 0.0
+    cpu_ms, exact_s = processes.cpu_ms(), 0.0
     while (now_s := time.monotonic()) < until_s:
         pids = processes.pids()
-        everyone = pids | probes.go_on()
-        seen = memory(everyone)
+        probes.go_on()
+        seen = memory(pids)
         total = sum(seen.values(), Memory())
         if len(pids) == 2 and set(seen) == {"supervisor", "worker"}:
             minute.quiet_rss_mib = min(minute.quiet_rss_mib or total.rss_mib, total.rss_mib)
         if total.pss_mib > minute.pss_mib or now_s >= exact_s:
-            minute.pss_alone_mib = max(minute.pss_alone_mib, pss_alone_mib(everyone))
+            minute.pss_alone_mib = max(minute.pss_alone_mib, pss_alone_mib(pids))
             exact_s = now_s + _EXACT_EVERY_S
         if total.pss_mib > minute.pss_mib:
             minute.by_process = seen
@@ -145,7 +141,7 @@ def _add_minute(hour: Hour, processes: AgentProcesses, probes: Probes, host: Gpu
         for role, peak_mib in peak_rss_mib(pids).items():
             hour.peak_rss_mib[role] = max(hour.peak_rss_mib.get(role, 0.0), peak_mib)
         time.sleep(_LOOK_EVERY_S)
-    minute.cpu_ms, minute.probe_cpu_ms = processes.cpu_ms() - cpu_ms, probes.cpu_ms - probe_ms
+    minute.cpu_ms = processes.cpu_ms() - cpu_ms
     minute.length_s = time.monotonic() - minute.began_s
     minute.descriptors = processes.descriptors()
     minute.spool_mib = sum(path.stat().st_size for path in (host.folder / "spool").glob("spool.sqlite*")) / MIB
@@ -154,13 +150,13 @@ def _add_minute(hour: Hour, processes: AgentProcesses, probes: Probes, host: Gpu
 
 
 def _probes(host: GpuHost) -> Probes:
-    """The probes that repeat, as the DaemonSet has them."""
+    """The probes that repeat, as the DaemonSet has them; the agent of the host is told where to listen for them."""
     (container,) = yaml.safe_load(_DAEMON_SET.read_text(encoding="utf-8"))["spec"]["template"]["spec"]["containers"]
     repeated = [container[name] for name in ("readinessProbe", "livenessProbe") if name in container]
-    _, *words = repeated[0]["exec"]["command"]
-    command = [sys.executable, "-m", "fallow", *words]
-    environment = host.environment | {"FALLOW_AGENT_SPOOL": str(host.folder / "spool")}
-    return Probes(command, 1 / sum(1 / each["periodSeconds"] for each in repeated), environment)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    host.environment["FALLOW_METRICS_HEALTH_LISTEN"] = address
+    return Probes(address, repeated[0]["httpGet"]["path"], 1 / sum(1 / each["periodSeconds"] for each in repeated))
 
 
 def _store(hour: Hour, probes: Probes) -> None:
@@ -170,7 +166,7 @@ def _store(hour: Hour, probes: Probes) -> None:
         "machine": machine(),
         "host": FLEET,
         "interval_s": INTERVAL_S,
-        "probe": {"command": shlex.join(probes.command[1:]), "every_s": probes.every_s, "failed": probes.failed},
+        "probe": {"path": probes.path, "every_s": probes.every_s, "asked": probes.asked, "failed": probes.failed},
         "peak_rss_mib": hour.peak_rss_mib,
         "minutes": [asdict(minute) for minute in hour.minutes],
     }
@@ -184,12 +180,11 @@ def _costs(hour: Hour, probes: Probes, driver_mib: float) -> Iterator[Figure]:
     minutes = hour.minutes
     ticks = sum(each.length_s for each in minutes) / INTERVAL_S
     how = f"{len(minutes)} minutes of the real clock, rows of {INTERVAL_S} s, {FLEET}"
-    own_ms, probe_ms = sum(each.cpu_ms for each in minutes), sum(each.probe_cpu_ms for each in minutes)
-    yield Figure("hour_cpu_per_tick", (own_ms + probe_ms) / ticks, "ms", f"every process, probes included, {how}")
-    yield Figure("hour_cpu_per_tick_agent", own_ms / ticks, "ms", "supervisor, worker and all that they start")
+    own_ms = sum(each.cpu_ms for each in minutes)
     yield Figure(
-        "hour_cpu_per_tick_probes", probe_ms / ticks, "ms", f"{probes.asked} questions, one every {probes.every_s:g} s"
+        "hour_cpu_per_tick", own_ms / ticks, "ms", f"every process, publishing, compaction and probes included, {how}"
     )
+    yield Figure("hour_probes", probes.asked, "1", f"GETs of {probes.path}, one every {probes.every_s:g} s")
     yield Figure("hour_probes_failed", probes.failed, "1", "of those")
     yield Figure("hour_rss_most", max(each.rss_mib for each in minutes), "MiB", f"every process at one moment, {how}")
     yield Figure("hour_pss_most", max(each.pss_mib for each in minutes), "MiB", "the same, shared pages counted once")

@@ -56,7 +56,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("allocations", "import and check who was given which GPU",
             "fallow allocations import slurm jobs.txt --lake /srv/lake", "analytics.commands.allocations", "analytics",
             former_name="claims"),
-    Command("lake", "make a lake, and check its files",
+    Command("lake", "make a lake; check, compact, mend and expire its files",
             "fallow lake init --lake /srv/lake", "fallow.lake_verbs.command"),
     Command("ledger", "account for every GPU-hour by state",
             "fallow ledger --lake /srv/lake --since 7d", "analytics.commands.ledger", "analytics"),

@@ -5,6 +5,7 @@ Asked before a publisher stores its first file, and again before rows count as p
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from agent.spool.name_claim import NameClaim
 from agent.spool.outcome import NAME_CONFLICT
 from agent.spool.spool import read_fact
 from fallow.clock import SystemClock
-from fallow.errors import HostNameTakenError, NoLakeError
+from fallow.errors import HostNameTakenError, LakeError, NoLakeError
 from fallow.lake_marker import no_marker, read_marker
 
 if TYPE_CHECKING:
@@ -90,8 +91,10 @@ class Admission:
         return self._claim.yields
 
     def leave(self) -> None:
-        """Gives the name back; never raises LakeError."""
-        self._claim.leave()
+        """Gives the name back where the lake is still there; never raises LakeError."""
+        with contextlib.suppress(LakeError), self._lake.store.pinned():
+            self._check_lake()
+            self._claim.leave()
 
     def _check_lake(self) -> None:
         lake = self._lake

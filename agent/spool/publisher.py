@@ -91,13 +91,14 @@ class Publisher:
 
         Raises LakeError, HostNameTakenError among them, and SpoolError.
         """
-        self.admission.check()
-        drop_published_copies(self.spool, self.lake, self.host)
-        count = self.publish()
-        self.repair()
-        self.forget()
-        if self.compaction is not None:
-            self._compact(self.compaction)
+        with self.lake.store.pinned():  # a mount that goes away meanwhile gets no files where it was
+            self.admission.check()
+            drop_published_copies(self.spool, self.lake, self.host)
+            count = self.publish()
+            self.repair()
+            self.forget()
+            if self.compaction is not None:
+                self._compact(self.compaction)
         return count
 
     def _compact(self, settings: Compaction) -> None:

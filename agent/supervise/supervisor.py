@@ -43,6 +43,7 @@ LAG_MS = 250
 
 _LONGEST_SLEEP_S = 12.0  # whoever watches the agent hears from it even where intervals are minutes long
 
+_RING_MS = 10_000  # what the drivers' rings hold: of a longer interval that has ended longer ago nothing is left to be read
 _CATCH_UP_MS = 3_000  # the rings hold ten seconds, but what is read late belongs to a later moment
 
 _LONGEST_PUT_BACK_MS = 5 * 60_000
@@ -177,7 +178,8 @@ class Supervisor:
         if last_ms is None or last_ms >= start_ms + _LONGEST_PUT_BACK_MS:
             return start_ms
         next_ms = floor_ms(last_ms, interval_ms) + interval_ms
-        if next_ms > start_ms or self._late_intervals(next_ms + interval_ms) <= 0:
+        since_end_ms = self._clock.now_ms() - next_ms - interval_ms
+        if next_ms > start_ms or (since_end_ms <= _RING_MS and self._late_intervals(next_ms + interval_ms) <= 0):
             return next_ms
         return start_ms
 

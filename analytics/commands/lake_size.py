@@ -38,8 +38,13 @@ def run(args: argparse.Namespace) -> int:
     lake = lake_of(args).require()
     with bar("tables") as progress:
         size = size_of(lake, SystemClock().now_ms(), count_rows=not args.no_rows, progress=progress)
-    show(json.dumps(asdict(size), indent=2) if args.json else _text(size, args.by))
+    show(json.dumps(_as_json(size), indent=2) if args.json else _text(size, args.by))
     return 0
+
+
+def _as_json(size: Size) -> dict[str, object]:
+    amounts = {name: {key: asdict(each) for key, each in sorted(getattr(size, name).items())} for name in _BY.values()}
+    return amounts | {"whole": asdict(size.whole), "month_bytes": size.month_bytes, "month_rows": size.month_rows}
 
 
 def _text(size: Size, by: str) -> str:

@@ -31,6 +31,8 @@ class LocalStore:
 
     def __init__(self, root: str) -> None:
         self.root = str(Path(root.removeprefix("file://")).expanduser().absolute())
+        self._base = self.root
+        """Where the root is reached: by its name, or through a descriptor of the folder that had it."""
 
     def make(self) -> None:
         try:
@@ -41,9 +43,25 @@ class LocalStore:
                 "check the path, or make the folder for this user: `install -d -o USER`",
             ) from error
 
+    @contextlib.contextmanager
+    def pinned(self) -> Iterator[None]:
+        """Meanwhile all goes to the folder that has the root's name now, whatever is mounted or unmounted there."""
+        try:
+            descriptor = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise self._gone() from error
+        except OSError as error:
+            raise LakeError(f"cannot open {self.root}: {error.strerror}", "check its permissions") from error
+        self._base = f"/proc/self/fd/{descriptor}"
+        try:
+            yield
+        finally:
+            self._base = self.root
+            os.close(descriptor)
+
     def exists(self) -> bool:
         try:
-            return Path(self.root).is_dir()
+            return Path(self._base).is_dir()
         except OSError as error:
             raise LakeError(f"cannot look at {self.root}: {error.strerror}", "check its permissions") from error
 
@@ -52,7 +70,7 @@ class LocalStore:
 
         Links are followed where they lead to a file of the lake, those to folders never.
         """
-        folder = f"{self.root}/{prefix}" if prefix else self.root
+        folder = f"{self._base}/{prefix}" if prefix else self._base
         instead = self._instead_of_folder(prefix)
         if instead is None:
             yield from self._walk(folder)
@@ -63,7 +81,7 @@ class LocalStore:
         if self._instead_of_folder(prefix) is not None:
             return ()
         try:
-            with os.scandir(f"{self.root}/{prefix}") as entries:
+            with os.scandir(f"{self._base}/{prefix}") as entries:
                 found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         except OSError as error:
             raise self._cannot_list(f"{self.root}/{prefix}", error) from error
@@ -71,7 +89,7 @@ class LocalStore:
 
     def _instead_of_folder(self, prefix: str) -> str | None:
         """What a folder of the prefix is instead, empty where it is not there; None where all of them are folders."""
-        path = self.root
+        path = self._base
         for name in prefix.split("/") if prefix else ():
             path = f"{path}/{name}"
             try:
@@ -117,7 +135,7 @@ class LocalStore:
     def _look_at(self, entry: os.DirEntry[str]) -> Stored:
         key, facts = self._key(entry.path), entry.stat(follow_symlinks=False)
         if stat.S_ISLNK(facts.st_mode):
-            target = inside(entry.path, self.root)
+            target = inside(entry.path, self._base)
             facts = facts if target is None else Path(target).stat()
         if not stat.S_ISREG(facts.st_mode):
             return Stored(key, 0, "", "not_regular", f"is no regular file but {kind_of(facts.st_mode)}")
@@ -127,11 +145,10 @@ class LocalStore:
         return _stored(key, facts, NOT_PERMITTED)
 
     def _key(self, path: str) -> str:
-        return path[len(self.root) + 1 :]
+        return path[len(self._base) + 1 :]
 
-    @staticmethod
-    def _cannot_list(path: str, error: OSError) -> LakeError:
-        what = f"cannot list {path}: {error.strerror}"
+    def _cannot_list(self, path: str, error: OSError) -> LakeError:
+        what = f"cannot list {path.replace(self._base, self.root, 1)}: {error.strerror}"
         if not isinstance(error, PermissionError):
             return LakeError(what, "check its permissions")
         return LakeError(
@@ -141,7 +158,7 @@ class LocalStore:
     def look(self, key: str) -> Stored | None:
         """The file under the key; opened for it, because a network file system asks its server anew for an open file."""
         try:
-            with open_regular(f"{self.root}/{key}", self.root) as file:
+            with open_regular(f"{self._base}/{key}", self._base) as file:
                 facts = os.fstat(file.fileno())
         except NotRegularError as error:
             raise LakeError(f"{self.root}/{key} is no regular file: {error}", "move it out of the lake") from error
@@ -153,7 +170,7 @@ class LocalStore:
 
     def partials(self) -> Iterator[Stored]:
         """Hidden files of writers that were killed, or that are just writing: `put` makes them."""
-        for folder, folders, files in os.walk(self.root):
+        for folder, folders, files in os.walk(self._base):
             folders[:] = [name for name in folders if not name.startswith(".")]
             for name in files:
                 if name.startswith(".") and name.endswith(_PARTIAL):
@@ -164,7 +181,7 @@ class LocalStore:
     def read_small(self, key: str, most_bytes: int) -> bytes | None:
         path = f"{self.root}/{key}"
         try:
-            content = read_regular(path, self.root, most_bytes)
+            content = read_regular(f"{self._base}/{key}", self._base, most_bytes)
         except NotRegularError as error:
             raise LakeError(f"{path} is no regular file: {error}", "move it out of the lake") from error
         except (FileNotFoundError, NotADirectoryError):
@@ -179,17 +196,17 @@ class LocalStore:
         return content
 
     def share(self, key: str) -> None:
-        path = Path(self.root, key)
+        path = Path(self._base, key)
         with contextlib.suppress(OSError):  # another user's file is theirs to share
             path.chmod(self._folder_mode() & 0o644)
 
     def put(self, key: str, data: bytes, before: Callable[[], None] = lambda: None) -> None:
         """Writes a hidden file beside the target, makes it durable and gives it its name in one step."""
-        target = Path(self.root, key)
+        target, shown = Path(self._base, key), self.url(key)
         folder = key.rpartition("/")[0]
         if instead := self._instead_of_folder(folder):
             raise LakeError(
-                f"cannot write {target}: {self.root}/{folder} is or lies in {instead}", "move it out of the lake"
+                f"cannot write {shown}: {self.root}/{folder} is or lies in {instead}", "move it out of the lake"
             )
         partial = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}{_PARTIAL}")
         try:
@@ -212,7 +229,7 @@ class LocalStore:
             if not self.exists():
                 raise self._gone() from error
             raise LakeError(
-                f"cannot write {target}: {error.strerror}",
+                f"cannot write {shown}: {error.strerror}",
                 "move it out of the lake"
                 if isinstance(error, IsADirectoryError)
                 else "check that the lake is a folder with space that this user may write",
@@ -222,7 +239,7 @@ class LocalStore:
         """Makes a folder of the lake, and those between: the root is never made here, for it may be a mount that is away."""
         if folder.is_dir():
             return
-        if folder == Path(self.root):
+        if folder == Path(self._base):
             raise self._gone()
         self._make_below_root(folder.parent, mode)
         folder.mkdir(mode, exist_ok=True)
@@ -236,7 +253,7 @@ class LocalStore:
     def _folder_mode(self) -> int:
         """What new folders may grant at most, before the umask: nothing to a group or to others that the root shuts out."""
         try:
-            granted = Path(self.root).stat().st_mode
+            granted = Path(self._base).stat().st_mode
         except FileNotFoundError:
             return 0o777
         return 0o700 | (0o070 if granted & 0o050 else 0) | (0o007 if granted & 0o005 else 0)
@@ -248,11 +265,10 @@ class LocalStore:
             raise not_kept(f"{self.root}/{key}", len(data), found)
 
     def delete(self, key: str) -> None:
-        target = Path(self.root, key)
         try:
-            target.unlink(missing_ok=True)
+            Path(self._base, key).unlink(missing_ok=True)
         except OSError as error:
-            raise LakeError(f"cannot remove {target}: {error.strerror}", "check its folder's permissions") from error
+            raise LakeError(f"cannot remove {self.url(key)}: {error.strerror}", "check its folder's permissions") from error
 
     def url(self, key: str) -> str:
         return f"{self.root}/{key}"

@@ -9,6 +9,7 @@ from fallow.errors import LakeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 
 NOT_PERMITTED = "-unreadable"
@@ -45,6 +46,10 @@ class Store(Protocol):
 
     def make(self) -> None:
         """Makes the root where that is fallow's to make; nothing else does. LakeError where it cannot be made."""
+        ...
+
+    def pinned(self) -> AbstractContextManager[None]:
+        """Meanwhile the place stays the one that it is now: one that goes away leaves nothing behind where it was. LakeError."""
         ...
 
     def exists(self) -> bool:

@@ -7,6 +7,7 @@ know neither conditional writes nor renames.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import os
@@ -62,6 +63,10 @@ class ObjectStore:
 
     def make(self) -> None:
         """A prefix is there with its first object, and a bucket is the site's to make."""
+
+    def pinned(self) -> contextlib.AbstractContextManager[None]:
+        """A bucket's name is the bucket."""
+        return contextlib.nullcontext()
 
     def exists(self) -> bool:
         """Whether anything lies below the prefix; LakeError where the bucket is missing or may not be listed."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks import persistence_models
+from benchmarks import persistence_models, rollout_sizing
 from benchmarks.calibration import PAGE, page
 from fallow.schema import STATES
 from tests.conftest import REPOSITORY
@@ -148,7 +148,9 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert dead == []
 
 
-def test_the_page_of_calibration_has_the_stored_figures() -> None:
+def test_pages_have_the_stored_figures() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert page(text) == text, "run `make calibrate`"
+    sizes = rollout_sizing.PAGE.read_text(encoding="utf-8")
+    assert rollout_sizing.page(sizes) == sizes, "run `python -m benchmarks.rollout_sizing`"
     assert persistence_models.page(text) == text, "run `python -m benchmarks persistence`"

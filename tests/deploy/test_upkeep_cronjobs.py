@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from fallow import config
 from tests.deploy import kube_tools
 from tests.deploy.rendered import MANIFESTS, VERSIONS, kustomized, named, validate
+from tests.in_process import run_in_process
 
 FOLDER = MANIFESTS / "upkeep"
 JOBS = ("compact", "expire")
@@ -72,6 +74,19 @@ def test_the_settings_load_and_take_nothing_away(tmp_path: Any) -> None:
     loaded = config.load({}, str(file), {})
     assert loaded.text("lake.path").startswith("s3://")
     assert [name for name, origin in loaded.origins.items() if origin == str(file)] == ["lake.path"]
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_the_command_is_one_that_works_and_takes_nothing_away(job: str, lake: Any, tmp_path: Any) -> None:
+    [container] = pod_of(job)["spec"]["containers"]
+    file = tmp_path / "fallow.toml"
+    file.write_text(document("config")["data"]["fallow.toml"], encoding="utf-8")
+    before = {stored.key for stored in lake.store.list("")}
+    run = partial(run_in_process, *container["args"], FALLOW_CONFIG=str(file), FALLOW_LAKE_PATH=lake.root)
+    assert document(job)["spec"].get("suspend", False) == (run().returncode != 0), "what fails as it stands waits"
+    done = run(FALLOW_RETENTION_GPU="90d")
+    assert done.returncode == 0, done.stderr
+    assert {stored.key for stored in lake.store.list("")} == before
 
 
 @kube_tools.needs("kubectl")

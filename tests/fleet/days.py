@@ -46,7 +46,12 @@ class Size:
     seed: int = 1
     interval_min: int = 10
     publish_every: str = "30min"
-    keep_days: int = 6
+    keep_days: int = 14
+
+    @property
+    def sleep_days(self) -> int:
+        """Days for which the whole site is off, so that expiry has something to remove."""
+        return self.keep_days + 2 - self.days // 2
 
     @property
     def steps_a_day(self) -> int:
@@ -74,7 +79,7 @@ class FleetDays:
     def run(self) -> Judge:
         """All the days; what is wrong with the lake afterwards, and what there was to see, is the judge's to say."""
         size = self.size
-        self.start_ms = (time.time_ns() // 1_000_000 // DAY_MS - size.days) * DAY_MS
+        self.start_ms = (time.time_ns() // 1_000_000 // DAY_MS - size.days - size.sleep_days) * DAY_MS
         self.chance = Random(size.seed)  # noqa: S311  # nothing secret
         self.clock = FlowingClock(self.folder / "clock", library_folder(), self.start_ms, 5)
         # the server lives by the fleet's clock too: it refuses requests that are signed at another time
@@ -115,7 +120,7 @@ class FleetDays:
         began_s = time.monotonic()
         for step in range(self.size.steps):
             troubles = plan.get(step, [])
-            quiet = [each for each in troubles if each.kind in ("kill", "kill worker", "stop", "clock")]
+            quiet = [each for each in troubles if each.kind in ("kill", "kill worker", "stop", "clock", "sleep")]
             for trouble in quiet:
                 self._befall(trouble, down, step)
             self._skip()
@@ -139,6 +144,11 @@ class FleetDays:
 
     def _befall(self, trouble: Trouble, down: dict[int, list[FleetHost]], step: int) -> None:
         """What happens while all agents wait."""
+        if trouble.kind == "sleep":
+            self.told["days that the whole site was off"] += self.size.sleep_days
+            for clock in (self.clock, *(host.clock for host in self.hosts)):
+                clock.skip(self.size.sleep_days * DAY_MS / 1000)
+            return
         if trouble.kind == "clock":
             self.told["clocks set"] += 1
             for host in self.hosts if trouble.host < 0 else [self.hosts[trouble.host]]:
@@ -192,6 +202,7 @@ class FleetDays:
         """What a site's upkeep does beside the agents, once what it removes has been compared."""
         if verb == "expire":
             self.judge.before_expiry(self.clock.now_ms(), self.size.keep_days)
+            self._fallow("lake", "compact", "--derived")  # only days go whose ledger is kept
             self._fallow("lake", "expire", "--yes", FALLOW_RETENTION_GPU=f"{self.size.keep_days}d")
         else:
             self._fallow("lake", "compact")

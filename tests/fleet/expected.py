@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 LAG_MS = 250
 """How long after its end an interval is closed."""
 
+_RING_MS = 10_000
+"""What the drivers' rings hold."""
+
 _PUT_BACK_MS = 300_000
 """A clock that goes back by less repeats no interval (docs/storage.md)."""
 
@@ -29,11 +32,16 @@ class ExpectedRows:
     _put_back: bool = False
 
     def started(self, now_ms: int) -> None:
-        """An agent begins with the next whole interval; it may take up the one under way where the run before it left it."""
+        """An agent begins with the next whole interval; it may take up where the run before it ended.
+
+        That is the interval under way, or the one before it where that has ended so shortly ago that the rings still hold it.
+        """
         self.next_ms, self._put_back = self._first(now_ms), False
         under_way_ms = self.next_ms - self.interval_ms
-        if self.last_ms is None or self.last_ms < under_way_ms:
-            self.at_most[under_way_ms] = max(1, self.at_most[under_way_ms])
+        just_over = now_ms - under_way_ms <= _RING_MS
+        for start_ms in (under_way_ms, *([under_way_ms - self.interval_ms] if just_over else [])):
+            if self.last_ms is None or self.last_ms < start_ms:
+                self.at_most[start_ms] = max(1, self.at_most[start_ms])
 
     def ended(self) -> None:
         self.next_ms = None

@@ -15,6 +15,7 @@ from fallow.clock import DAY_MS, parse_day_ms, utc_day
 from fallow.errors import FallowError
 from fallow.lake import Lake, LakeFile
 from fallow.stores import objects
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     import subprocess
@@ -48,9 +49,7 @@ class Judge:
         with contextlib.suppress(FallowError):  # the lake is away
             files = self.lake.files(table.name, hosts=[host.name], dates=[date])
             for gpu, times in self._times(table, files).items():
-                self._tell(
-                    f"while it was written, {table.name} {gpu or host.name}", host, times, only=("doubled", "foreign")
-                )
+                self._tell(f"while it was written, {table.name} {gpu or host.name}", host, times, only=("doubled",))
             self.looks += 1
 
     def before_expiry(self, now_ms: int, keep_days: int) -> None:
@@ -135,11 +134,14 @@ class Judge:
         self.seen["most files of a host-day"] = most
 
     def _compare_costs(self, folder: Path) -> None:
-        """CPU to read the gpu table as it lies, and as one sorted file for each host and day; both from a local disk."""
+        """CPU to read the days of the gpu table that are over, as they lie and as one sorted file each; both from a local disk."""
+        files_there = self.lake.files("gpu")
+        last = max((file.date for file in files_there), default="")
         by_day: dict[tuple[str, str], list[LakeFile]] = defaultdict(list)
-        for file in self.lake.files("gpu"):
-            by_day[file.host, file.date].append(file)
-        as_it_lies, ideal = Lake.at(str(folder / "as-it-lies")), Lake.at(str(folder / "day-files"))
+        for file in files_there:
+            if file.date < last:
+                by_day[file.host, file.date].append(file)
+        as_it_lies, ideal = made_lake(folder / "as-it-lies"), made_lake(folder / "day-files")
         for (host, date), files in by_day.items():
             for file in files:
                 as_it_lies.store.put(file.key, _content(file))

@@ -9,7 +9,7 @@ from typing import Literal
 
 Kind = Literal[
     "kill", "kill in tick", "kill worker", "kill worker in tick", "kill publisher", "stop", "clock", "vanish", "come back",
-    "compact", "expire", "read",
+    "compact", "expire", "read", "sleep",
 ]  # fmt: skip
 
 PER_HOST_DAY: dict[Kind, float] = {
@@ -23,6 +23,8 @@ _AWAY_PER_DAY = 0.4
 _AWAY_STEPS = (3, 80)
 _DOWN_STEPS = (1, 30)
 _CLOCK_STEPS = (2, 20)
+_SLEEP_AT = 0.6
+"""How far into the run the whole site is off: so long that the days before it are old enough to expire."""
 _CALM_STEPS = 12
 """The last steps, in which all that is away has come back."""
 
@@ -51,6 +53,7 @@ def planned(seed: int, hosts: int, steps: int, steps_a_day: int) -> dict[int, li
         for _ in range(max(1, round(rate * days))):
             plan[chance.randrange(2, last)].append(Trouble(kind))
     _set_clock(plan, chance, last // 2, last, -1)
+    plan[round(_SLEEP_AT * last)].append(Trouble("sleep"))
     for day in range(1, int(days) + 1):
         if day * steps_a_day + 6 < last:
             plan[day * steps_a_day + 6].append(Trouble("expire"))

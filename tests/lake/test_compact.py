@@ -1,0 +1,105 @@
+"""`fallow lake compact`: one file of each table, date and host, and a reader sees each row once whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.lake_care.compact import Compactor
+from fallow import parquet, schema
+from fallow.clock import DAY_MS, SystemClock
+from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
+from tests.in_process import run_in_process
+from tests.lake.worlds import DAY_0_MS, LATER_MS, numbers, put, put_small, rows
+
+if TYPE_CHECKING:
+    from analytics.lake_care.compact import Compacted
+
+
+def compact(lake: Lake, now_ms: int = LATER_MS, *, dry_run: bool = False) -> Compacted:
+    return Compactor(lake, now_ms, DAY_MS, 3_600_000, dry_run).run()
+
+
+def test_a_days_files_become_one_and_the_small_ones_go_in_the_run_after_the_grace(lake: Lake) -> None:
+    put_small(lake, 48)
+    assert compact(lake).merged == [
+        (f"gpu/date=2024-10-0{day}/host=h/{AGENT_FIRST_SEQ + first}-{AGENT_FIRST_SEQ + first + 143}.parquet", 24)
+        for day, first in ((4, 0), (5, 144))
+    ]
+    assert (len(lake.files("gpu")), len(lake.all_files("gpu"))) == (2, 50)
+    assert numbers(lake) == list(range(288))
+    again = compact(lake)
+    assert (again.merged, len(again.leftovers.removed)) == ([], 48)
+    assert lake.all_files("gpu") == lake.files("gpu")
+    assert numbers(lake) == list(range(288))
+    assert compact(lake).files_before == 0
+
+
+def test_a_dry_run_counts_and_changes_nothing(lake: Lake) -> None:
+    put_small(lake, 24)
+    planned = compact(lake, dry_run=True)
+    assert (len(planned.merged), planned.files_before, len(lake.all_files("gpu"))) == (1, 24, 24)
+
+
+@pytest.mark.parametrize(
+    "now_ms", [DAY_0_MS + DAY_MS + 3_600_000, SystemClock().now_ms()], ids=["not over", "not at rest"]
+)
+def test_a_day_that_is_not_over_or_not_at_rest_is_left_alone(lake: Lake, now_ms: int) -> None:
+    put_small(lake, 3)
+    assert compact(lake, now_ms).merged == []
+
+
+def test_small_files_stay_within_the_grace(lake: Lake) -> None:
+    put_small(lake, 3)
+    compact(lake)
+    assert compact(lake, SystemClock().now_ms() + 60_000).leftovers.removed == []
+
+
+def test_a_hidden_file_with_rows_of_its_own_stays(lake: Lake) -> None:
+    put(lake, 0, 9, rows(0, 5))
+    put(lake, 3, 5, rows(100, 1))
+    assert [file.first_seq - AGENT_FIRST_SEQ for file in compact(lake).leftovers.kept] == [3]
+    assert len(lake.all_files("gpu")) == 2
+
+
+def test_a_damaged_file_keeps_its_day_from_being_merged(lake: Lake) -> None:
+    put_small(lake, 3)
+    lake.store.put(lake.files("gpu")[1].key, b"noise")
+    done = compact(lake)
+    assert (done.merged, len(done.skipped)) == ([], 1)
+    assert len(lake.all_files("gpu")) == 3
+
+
+def test_imports_are_not_merged_with_what_agents_wrote(lake: Lake) -> None:
+    put_small(lake, 2)
+    content = lake.read(lake.files("gpu")[0])
+    imported = lake.put(LakeFile("gpu", "2024-10-04", "h", DAY_0_MS, DAY_0_MS + 1), content)
+    compact(lake)
+    assert imported.key in {file.key for file in lake.files("gpu")}
+    assert len(lake.files("gpu")) == 2
+
+
+def test_a_merged_file_names_the_installations_of_its_rows(lake: Lake) -> None:
+    for number, install in enumerate("ab"):
+        data = parquet.table_from_rows(schema.GPU, rows(number, 1))
+        origin = {"host": "h", "fallow_host": "h", "fallow_install": install}
+        seq = AGENT_FIRST_SEQ + number
+        lake.put(LakeFile("gpu", "2024-10-04", "h", seq, seq), parquet.encode(schema.GPU, data, origin))
+    compact(lake)
+    facts = parquet.metadata(lake.files("gpu")[0])
+    assert (facts["host"], facts["fallow_host"], facts["fallow_install"]) == ("h", "h", "a,b")
+
+
+def test_the_command_says_what_it_did(lake: Lake) -> None:
+    put_small(lake, 3)
+    for file in lake.files("gpu"):
+        os.utime(file.url, (1, 1))
+    done = run_in_process("lake", "compact", "--lake", lake.root, "--older-than", "1d", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["merged"][0]["from_files"] == 3
+    assert run_in_process("lake", "compact", "--lake", lake.root, "--dry-run").stdout == (
+        "0 files would be merged into 0\n0 replaced files would be removed\n"
+    )

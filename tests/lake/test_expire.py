@@ -1,0 +1,200 @@
+"""`fallow lake expire`: what is older than it is kept goes, and the ledger of those days stays what it was."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.lake_care.compact import Compactor
+from analytics.lake_care.expire import carry_out, plan
+from analytics.lake_care.retention import Retention
+from analytics.ledger.build import load_ledger, load_recent
+from analytics.ledger.expired_days import expired_days, record_expiry
+from analytics.ledger.settings import LedgerSettings
+from fallow import schema
+from fallow.clock import DAY_MS, Window, utc_day
+from fallow.errors import LakeError
+from fallow.lake import AGENT_FIRST_SEQ, Lake
+from tests.in_process import run_in_process
+from tests.lake.worlds import LATER_MS
+from tests.ledger.rows import T0, ms, processes, samples, silent, write
+
+if TYPE_CHECKING:
+    from analytics.lake_care.expire import Plan
+    from analytics.ledger.build import Ledger
+
+DAY_S = 86_400
+SETTINGS = LedgerSettings()
+NOW_MS = T0 + 6 * DAY_MS
+KEPT = Retention({"gpu": 2 * DAY_MS, "process": 2 * DAY_MS})
+GONE = [utc_day(T0 + day * DAY_MS) for day in range(4)]
+
+
+def as_agents(lake: Lake) -> None:
+    """Gives every file a number as agents have them."""
+    for table in ("gpu", "process"):
+        for file in lake.files(table):
+            first, last = file.first_seq + AGENT_FIRST_SEQ, file.last_seq + AGENT_FIRST_SEQ
+            lake.put(replace(file, first_seq=first, last_seq=last), lake.read(file))
+            lake.delete(file)
+
+
+@pytest.fixture
+def filled(lake: Lake) -> Lake:
+    """Six days of two hosts, an hour a file, of one of which nothing is known of the last day."""
+    for host, days in (("h1", 6), ("h2", 5)):
+        rows = [row for day in range(days) for hour in (0, 7, 23) for row in
+                samples(f"{host}-gpu", day * DAY_S + hour * 3600, day * DAY_S + hour * 3600 + 1800, every_s=60,
+                        gpu_util_pct=40.0 * (hour == 7), process_count=1)]  # fmt: skip
+        write(lake, schema.GPU, rows, host, lambda row: row["time"] // 3_600_000)
+        write(lake, schema.PROCESS, processes(f"{host}-gpu", *range(0, days * DAY_S, 7200)), host)
+    as_agents(lake)
+    return lake
+
+
+def ledger(lake: Lake) -> Ledger:
+    return load_ledger(lake, SETTINGS, warn=silent)
+
+
+def same(found: Ledger, expected: Ledger) -> None:
+    by = ["gpu", "time", "host"]
+    assert found.stretches.sort(by).equals(expected.stretches.sort(by))
+    assert found.spells.sort(by).equals(expected.spells.sort(by))
+    assert found.lifetimes.sort("gpu").equals(expected.lifetimes.sort("gpu"))
+    assert found.rollups.hourly().equals(expected.rollups.hourly())
+
+
+def expire(lake: Lake, retention: Retention = KEPT) -> Plan:
+    planned = plan(lake, retention, SETTINGS, NOW_MS)
+    carry_out(lake, planned, NOW_MS)
+    return planned
+
+
+def test_compaction_does_not_change_the_ledger(filled: Lake) -> None:
+    before = ledger(filled)
+    for _ in range(2):
+        Compactor(filled, LATER_MS, DAY_MS, 3_600_000).run()
+    assert (len(filled.all_files("gpu")), len(filled.all_files("process"))) == (11, 11)
+    same(ledger(filled), before)
+
+
+def test_samples_go_and_their_ledger_stays(filled: Lake) -> None:
+    before = ledger(filled)
+    planned = expire(filled)
+    assert [(each.table, sorted(each.files), each.count) for each in planned.expiries] == [
+        ("gpu", GONE, 24), ("process", GONE, 8)
+    ]  # fmt: skip
+    assert min(file.date for file in filled.files("gpu")) > max(GONE)
+    assert expired_days(filled) == set(GONE)
+    same(ledger(filled), before)
+    recent = load_recent(filled, SETTINGS, Window(T0 + DAY_MS, T0 + 6 * DAY_MS), T0)
+    assert recent is not None
+    same(recent, before)
+    assert plan(filled, KEPT, SETTINGS, NOW_MS).expiries == []
+
+
+def test_the_ledger_goes_on_after_days_have_expired(filled: Lake) -> None:
+    ledger(filled)
+    expire(filled)
+    more = samples("h1-gpu", 6 * DAY_S, 6 * DAY_S + 3600, every_s=60, process_count=1)
+    write(filled, schema.GPU, more, "h1", lambda _: "later")
+    found = load_recent(filled, SETTINGS, Window(T0 + 5 * DAY_MS, None), T0 + 4 * DAY_MS)
+    expected = ledger(filled)
+    assert found is not None
+    assert found.stretches["end"].max() == expected.stretches["end"].max() == ms(6 * DAY_S + 3600)
+    assert expected.first_ms == T0
+
+
+def test_rows_that_come_for_an_expired_day_change_nothing_and_go_next_time(filled: Lake) -> None:
+    before = ledger(filled)
+    expire(filled)
+    write(filled, schema.GPU, samples("h3-gpu", 0, 600, every_s=60), "h3")
+    same(ledger(filled), before)
+    assert [each.count for each in expire(filled).expiries] == [1]
+    same(ledger(filled), before)
+
+
+def test_days_whose_ledger_is_not_kept_as_it_is_now_stay(filled: Lake) -> None:
+    planned = plan(filled, KEPT, SETTINGS, NOW_MS)
+    assert (planned.expiries, planned.held_back) == ([], set(GONE))
+    ledger(filled)
+    write(filled, schema.GPU, samples("h1-gpu", DAY_S + 40_000, DAY_S + 40_600, every_s=60), "h1", lambda _: "late")
+    assert plan(filled, KEPT, SETTINGS, NOW_MS).held_back == {GONE[1]}
+
+
+def test_a_damaged_ledger_of_an_expired_day_is_told_and_no_other_is_lost(filled: Lake) -> None:
+    before = ledger(filled)
+    expire(filled)
+    part = next(file for file in filled.files("ledger_part") if file.date == GONE[1])
+    filled.store.put(part.key, b"noise")
+    said: list[str] = []
+    found = load_ledger(filled, SETTINGS, warn=said.append)
+    assert any(f"lacks {GONE[1]}" in each for each in said)
+    kept = before.stretches.filter(before.stretches["time"] < T0 + DAY_MS)
+    assert found.stretches.filter(found.stretches["time"] < T0 + DAY_MS)["state"].to_list() == kept["state"].to_list()
+
+
+def test_an_expiry_that_was_cut_short_is_finished_by_the_next(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = ledger(filled)
+    planned = plan(filled, KEPT, SETTINGS, NOW_MS)
+    real, left = type(filled.store).delete, [5]
+
+    def delete(store: object, key: str) -> None:
+        if key.startswith("gpu/"):
+            left[0] -= 1
+            if left[0] < 0:
+                raise LakeError("the store went away")
+        real(store, key)  # type: ignore[arg-type]  # the store of the lake
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(filled.store), "delete", delete)
+        with pytest.raises(LakeError):
+            carry_out(filled, planned, NOW_MS)
+    same(ledger(filled), before)
+    expire(filled)
+    assert not [file for file in filled.all_files("gpu") if file.date in GONE]
+    same(ledger(filled), before)
+
+
+def test_hourly_rows_go_and_the_hours_by_state_stay(filled: Lake) -> None:
+    before = ledger(filled)
+    assert [(each.table, each.rows > 0) for each in expire(filled, Retention({"hourly": 2 * DAY_MS})).expiries] == [
+        ("hourly", True)
+    ]
+    found = ledger(filled)
+    assert found.stretches.equals(before.stretches)
+    assert found.rollups.hourly()["time"].min() == T0 + 4 * DAY_MS
+    assert plan(filled, Retention({"hourly": 2 * DAY_MS}), SETTINGS, NOW_MS).expiries == []
+
+
+def test_the_command_deletes_only_with_yes(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fallow.clock.SystemClock.now_ms", lambda _: T0 + 18 * DAY_MS)
+    ledger(filled)
+    files = len(filled.all_files("gpu"))
+    told = run_in_process("lake", "expire", "--lake", filled.root, FALLOW_RETENTION_GPU="14d")
+    assert told.returncode == 0
+    assert told.stdout.startswith("gpu: 24 files, 720 rows, ")
+    assert (
+        f"of {GONE[0]} to {GONE[3]} would go (kept for 14d); then the ledger of these days cannot be built again"
+        in told.stdout
+    )
+    assert len(filled.all_files("gpu")) == files
+    ran = run_in_process("lake", "expire", "--lake", filled.root, "--yes", "--json", FALLOW_RETENTION_GPU="14d")
+    done = json.loads(ran.stdout)
+    assert (done["done"], done["tables"][0]["files"]) == (True, 24)
+    assert len(filled.all_files("gpu")) == files - 24
+
+
+def test_keeping_for_less_than_reports_look_back_is_refused(lake: Lake) -> None:
+    assert run_in_process("lake", "expire", "--lake", lake.root).returncode == 2
+    told = run_in_process("lake", "expire", "--lake", lake.root, FALLOW_RETENTION_GPU="3d")
+    assert "'3d' is less than 14d, which reports look back on" in told.stderr
+
+
+def test_a_record_alone_changes_no_ledger(filled: Lake) -> None:
+    before = ledger(filled)
+    record_expiry(filled, GONE[0], {})
+    same(ledger(filled), before)

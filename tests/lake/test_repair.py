@@ -1,0 +1,133 @@
+"""`fallow lake check` names what is wrong between files, and `repair` puts it right without losing a row."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.lake_care.inspect import inspect
+from analytics.lake_care.partitions import partitions
+from analytics.lake_care.repair import Repairer
+from fallow.clock import SystemClock
+from fallow.lake import AGENT_FIRST_SEQ, Lake
+from tests.in_process import run_in_process
+from tests.lake.worlds import LATER_MS, numbers, put, put_small, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from analytics.lake_care.repair import Step
+
+
+def faults(lake: Lake) -> list[str]:
+    return [each.kind for each in inspect(lake, partitions(lake)).problems]
+
+
+def repair(lake: Lake, now_ms: int = LATER_MS, *, dry_run: bool = False) -> list[Step]:
+    return Repairer(lake, now_ms, 3_600_000, dry_run=dry_run).run()
+
+
+def overlap(lake: Lake) -> None:
+    put(lake, 0, 9, rows(0, 10))
+    put(lake, 5, 14, rows(5, 10))
+
+
+def doubled(lake: Lake) -> None:
+    put(lake, 0, 9, rows(0, 10))
+    put(lake, 10, 19, rows(5, 10))
+
+
+def not_covered(lake: Lake) -> None:
+    put(lake, 0, 14, rows(0, 10))
+    put(lake, 3, 7, rows(8, 7))
+
+
+@pytest.mark.parametrize(
+    ("harm", "named"), [(overlap, ["overlap", "doubled"]), (doubled, ["doubled"]), (not_covered, ["not_covered"])]
+)
+def test_rows_are_there_once_after_a_repair(lake: Lake, harm: Callable[[Lake], None], named: list[str]) -> None:
+    harm(lake)
+    assert faults(lake) == named
+    before = {file.key: lake.read(file) for file in lake.all_files("gpu")}
+    assert next(step.kind for step in repair(lake, dry_run=True)) == "unite"
+    assert {file.key: lake.read(file) for file in lake.all_files("gpu")} == before
+    repair(lake)
+    assert numbers(lake) == list(range(15))
+    assert faults(lake) == []
+    repair(lake)
+    (file,) = lake.all_files("gpu")
+    assert file.last_seq - file.first_seq >= 14
+    assert numbers(lake) == list(range(15))
+    assert repair(lake) == []
+
+
+def test_what_was_written_a_moment_ago_is_left_to_its_writer(lake: Lake) -> None:
+    overlap(lake)
+    assert repair(lake, SystemClock().now_ms() + 60_000) == []
+
+
+def test_rows_that_one_file_has_twice_stay_twice(lake: Lake) -> None:
+    put(lake, 0, 9, [*rows(0, 3), *rows(0, 1)])
+    put(lake, 5, 14, rows(2, 4))
+    repair(lake)
+    assert numbers(lake) == [0, 0, 1, 2, 3, 4, 5]
+
+
+def test_a_damaged_file_is_moved_aside_and_what_it_hid_is_read(lake: Lake) -> None:
+    put_small(lake, 2)
+    wide = put(lake, 0, 11, rows(0, 12))
+    lake.store.put(wide.key, lake.read(wide)[:-9])
+    assert [step.kind for step in repair(lake)] == ["quarantine"]
+    assert numbers(lake) == list(range(12))
+    assert len(lake.files("gpu")) == 2
+    assert Path(lake.root, ".quarantine", wide.key).is_file()
+    assert run_in_process("lake", "check", "--lake", lake.root).returncode == 0
+
+
+def test_half_written_files_go_after_the_grace(lake: Lake) -> None:
+    put_small(lake, 1)
+    partial = Path(lake.files("gpu")[0].url).with_name(".0-9.parquet.1.abcd.part")
+    partial.write_bytes(b"half")
+    assert repair(lake, SystemClock().now_ms() + 60_000) == []
+    assert [step.kind for step in repair(lake)] == ["remove_partial"]
+    assert not partial.exists()
+
+
+def test_two_files_of_an_import_are_nothing_to_repair(lake: Lake) -> None:
+    put(lake, -AGENT_FIRST_SEQ, 9 - AGENT_FIRST_SEQ, rows(0, 10))
+    put(lake, 5 - AGENT_FIRST_SEQ, 14 - AGENT_FIRST_SEQ, rows(5, 10))
+    assert (faults(lake), repair(lake)) == ([], [])
+
+
+def test_the_commands_name_and_mend(lake: Lake) -> None:
+    overlap(lake)
+    for file in lake.files("gpu"):
+        os.utime(file.url, (1, 1))
+    told = run_in_process("lake", "check", "--lake", lake.root)
+    assert told.returncode == 1
+    assert "overlap, and neither lies inside the other" in told.stdout
+    found = json.loads(run_in_process("lake", "check", "--lake", lake.root, "--json").stdout)
+    assert [each["fault"] for each in found["problems"]] == ["overlap", "doubled"]
+    assert run_in_process("lake", "repair", "--lake", lake.root).stdout.endswith("1 steps to do; run it with --yes\n")
+    done = json.loads(run_in_process("lake", "repair", "--lake", lake.root, "--yes", "--json").stdout)
+    assert [step["step"] for step in done["steps"]] == ["unite"]
+    after = run_in_process("lake", "check", "--lake", lake.root)
+    assert (after.returncode, numbers(lake)) == (0, list(range(15)))
+    assert "2 are replaced by wider ones" in after.stdout
+
+
+def test_size_counts_and_forecasts(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_small(lake, 48)
+    put(lake, 0, 143, rows(0, 144))
+    monkeypatch.setattr("fallow.clock.SystemClock.now_ms", lambda _: 20_002 * 86_400_000 + 1)
+    found = json.loads(run_in_process("lake", "size", "--lake", lake.root, "--json").stdout)
+    gpu = found["tables"]["gpu"]
+    assert (gpu["files"], gpu["rows"], gpu["removable_files"]) == (49, 288, 24 + 23)
+    assert found["month_rows"] == pytest.approx(144 * 365.25 / 12)
+    told = run_in_process("lake", "size", "--lake", lake.root, "--by", "day", "--no-rows").stdout
+    assert "2024-10-04" in told
+    assert "compaction would remove 47 files" in told
