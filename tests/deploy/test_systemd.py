@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 import shutil
 import subprocess
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agent.deployment.arguments import add_verbs
+from agent.deployment.environment import EnvironmentCheck
+from agent.deployment.host import Host
+from agent.deployment.layout import Layout
+from agent.deployment.unit_files import drop_in_lines
 from fallow import config
 from fallow.clock import SECOND_MS, parse_duration_ms
 from fallow.errors import UsageError
@@ -118,10 +126,29 @@ def settings() -> dict[str, list[str]]:
 
 
 def test_the_unit_fits_the_example_configuration(settings: dict[str, list[str]]) -> None:
-    loaded = config.load({}, str(SYSTEMD.parent / "fallow.toml"), {})
-    assert settings["ExecStart"] == ["/opt/fallow/bin/fallow agent run"]
-    assert settings["ReadWritePaths"] == [f"-{loaded.text('lake.path')}"]
+    example = SYSTEMD.parent / "fallow.toml"
+    loaded = config.load({}, str(example), {})
+    [proposed] = re.findall(r'^# path = "(/.*)"$', example.read_text(encoding="utf-8"), re.MULTILINE)
+    assert settings["ReadWritePaths"] == [f"-{proposed}"]
     assert [f"/var/lib/{name}" for name in settings["StateDirectory"]] == [loaded.text("agent.spool")]
+
+
+def test_the_installer_needs_no_drop_in_for_what_the_unit_says(settings: dict[str, list[str]]) -> None:
+    """Prefix, user, lake and spool are the same in the unit, the sysusers file and `fallow agent install`."""
+    defaults = argparse.ArgumentParser()
+    add_verbs(defaults.add_subparsers())
+    given = defaults.parse_args(["install"])
+    [start], [writable], [user] = settings["ExecStart"], settings["ReadWritePaths"], settings["User"]
+    assert start == f"{Layout(Host(), given.prefix).bin}/fallow agent run"
+    assert user == given.user
+    assert f"\nu     {user} " in (SYSTEMD / "fallow.sysusers.conf").read_text(encoding="utf-8")
+    usual = EnvironmentCheck("0.1.0", writable.removeprefix("-"), f"/var/lib/{settings['StateDirectory'][0]}", 10_000)
+    assert drop_in_lines(given.prefix, given.user, usual) == []
+    other = replace(usual, lake="/mnt/a lake", spool="/data/spool")
+    assert drop_in_lines("/opt/gpu%", "gpu", other) == [
+        "ExecStart=", "ExecStart=/opt/gpu%%/bin/fallow agent run", "User=gpu", "Group=",
+        'ReadWritePaths=-"/mnt/a lake"', "ReadWritePaths=-/data/spool",
+    ]  # fmt: skip
 
 
 def test_the_watchdog_outlasts_driver_calls_that_never_return(settings: dict[str, list[str]]) -> None:
