@@ -74,7 +74,7 @@ def install_ansible(debian: Chroot, folder: Path) -> None:
     )
 
 
-def play(debian: Chroot, wheels: str, **settings: str) -> tuple[int, str]:
+def play(debian: Chroot, wheels: str, *options: str, **settings: str) -> tuple[int, str]:
     """Runs the role; how much it changed, and what Ansible printed."""
     values = {
         "fallow_agent_wheels": wheels,
@@ -93,6 +93,7 @@ def play(debian: Chroot, wheels: str, **settings: str) -> tuple[int, str]:
         "-e",
         "@/root/values.json",
         "/root/ansible/playbook.yml",
+        *options,
     ]
     done = debian.run(*command)
     found = RECAP.search(done.stdout)
@@ -109,6 +110,9 @@ def test_the_role_on_a_fresh_host_again_and_with_changes(debian: Chroot, tmp_pat
     write_restart(debian)
     wheels = debian.put(other_version("0.1.1", tmp_path / "one"), "/root")
 
+    before = debian.files()
+    play(debian, wheels, "--check")
+    assert debian.files() == before, "a dry run has changed the host"
     changed, _ = play(debian, wheels)
     assert changed > 0
     closes_intervals(debian, "0.1.1")
