@@ -168,7 +168,10 @@ def _checked(change: _Change) -> EnvironmentCheck:
 
 
 def _write_unit(host: Host, wanted: InstallRequest, checked: EnvironmentCheck) -> bool:
-    ensure_user(host, wanted.user)
+    owner = ensure_user(host, wanted.user)
+    # systemd makes only /var/lib/fallow by itself, and other service managers none
+    if checked.spool.startswith("/") and (owner is not None or host.dry_run):
+        host.folder(checked.spool, 0o750, owner)
     return write_unit(host, wanted.prefix, wanted.user, checked)
 
 

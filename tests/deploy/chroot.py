@@ -26,8 +26,8 @@ def reason_for_none() -> str:
     """Why there can be no such Debian here; empty where there can."""
     if os.geteuid() != 0:
         return "only root can make and enter another root"
-    if shutil.which("debootstrap") is None:
-        return "debootstrap is not installed (Debian: apt-get install debootstrap)"
+    if shutil.which("mmdebstrap") is None:
+        return "mmdebstrap is not installed (Debian: apt-get install mmdebstrap)"
     done = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
     return "" if done.returncode == 0 else "mount namespaces are not permitted here"
 
@@ -36,21 +36,16 @@ def bare_debian() -> Path:
     """An archive with the smallest Debian that has Python, made once for all tests of a run."""
     folder = Path(tempfile.gettempdir()) / "fallow-debian"
     folder.mkdir(exist_ok=True)
-    archive = folder / f"{SUITE}.tar"
+    archive, new = folder / f"{SUITE}.tar", folder / "new.tar"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not archive.exists():
-            root = folder / "root"
-            command = ["debootstrap", "--variant=minbase", "--include=python3", SUITE, root]
-            # debootstrap mounts proc: in a namespace of its own nothing of that stays
-            done = subprocess.run(
-                ["unshare", "--mount", *command], capture_output=True, text=True, check=False, timeout=280
-            )
-            assert done.returncode == 0, done.stdout[-2000:]
-            packing = ["tar", "-C", root, "--exclude=./var/cache/apt/archives/*.deb", "--exclude=./proc/*", "-cf"]
-            subprocess.run([*packing, f"{archive}.new", "."], check=True)
-            shutil.rmtree(root)
-            Path(f"{archive}.new").rename(archive)
+            # it need not outlive a power cut
+            options = ["--quiet", "--variant=minbase", "--include=python3", "--dpkgopt=force-unsafe-io"]
+            command = ["mmdebstrap", *options, SUITE, new]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+            assert done.returncode == 0, done.stderr[-2000:]
+            new.rename(archive)
     return archive
 
 
