@@ -25,6 +25,7 @@ from tests.fakes.nvml import Gpu, Process, Scenario, library_folder, ms_ago  # n
 
 PACKAGES = ("agent", "analytics", "dashboard", "fallow")
 LIBRARY = "libnvidia-ml.so.1"
+IN_WHEEL = "agent/deployment/files"
 UUIDS = ("GPU-aaaaaaaa-0000-4000-8000-000000000001", "GPU-aaaaaaaa-0000-4000-8000-000000000002")
 READ_LAKE = """
 import json, sys
@@ -84,9 +85,12 @@ def build(folder: Path) -> tuple[Path, Path]:
 
 
 def shipped_files() -> set[str]:
-    """Every file of the four packages in the checkout."""
+    """Every file of the four packages in the checkout, and what an installation needs beside them."""
     found = [path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file()]
-    return {path.relative_to(ROOT).as_posix() for path in found if "__pycache__" not in path.parts}
+    code = {path.relative_to(ROOT).as_posix() for path in found if "__pycache__" not in path.parts}
+    units = [path for path in (ROOT / "deploy/systemd").rglob("*") if path.is_file()]
+    beside = {"fallow.toml", "requirements.txt", *(path.relative_to(ROOT / "deploy").as_posix() for path in units)}
+    return code | {f"{IN_WHEEL}/{name}" for name in beside}
 
 
 def check_contents(wheel: Path, sdist: Path) -> None:
@@ -131,6 +135,15 @@ def check_commands(installed: Installed) -> None:
     expect(done.stdout.startswith(str(installed.environment)), "the checkout is in reach", done)
 
 
+def check_installer(installed: Installed, wheel: Path) -> None:
+    """The installer has all that it writes: it says so for an image in which nothing is yet, and leaves that as it was."""
+    image = installed.work / "image"
+    image.mkdir()
+    done = installed.run("fallow", "agent", "install", "--from", str(wheel), "--root", str(image), "--dry-run")
+    written = all(each in done.stdout for each in ("/etc/fallow/fallow.toml", "fallow-agent.service", "fallow.conf"))
+    expect(done.returncode == 0 and written and not [*image.iterdir()], "fallow agent install --dry-run", done)
+
+
 def check_without_a_driver(installed: Installed) -> None:
     """No driver is one sentence. Where this machine has one, a library that cannot be loaded stands for none."""
     masked: dict[str, str] = {}
@@ -149,6 +162,8 @@ def check_agent(installed: Installed) -> Path:
     expect(done.returncode == 0, "fallow agent once", done)
     expect(all(uuid in json.dumps(json.loads(done.stdout)) for uuid in UUIDS), "agent once names every GPU", done)
     lake, spool = installed.work / "lake", installed.work / "spool"
+    done = installed.run("fallow", "lake", "init", "--lake", str(lake))
+    expect(done.returncode == 0, "fallow lake init", done)
     started = time.monotonic()
     run = ("agent", "run", "--lake", str(lake), "--spool", str(spool), "--interval", "1s", "--for", "5s")
     done = installed.run("fallow", *run, **variables)
@@ -189,6 +204,7 @@ def main() -> None:
         check_contents(wheel, sdist)
         installed = install(wheel, folder)
         check_commands(installed)
+        check_installer(installed, wheel)
         check_without_a_driver(installed)
         check_missing_extra(installed, check_agent(installed))
         print(f"{wheel.name} ({wheel.stat().st_size // 1024} KiB) works, {time.monotonic() - started:.0f} s")
