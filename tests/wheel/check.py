@@ -21,22 +21,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.fakes.nvml import Gpu, Process, Scenario, library_folder, ms_ago  # noqa: E402  # needs the line above
+from fallow import parquet, schema  # noqa: E402  # needs the line above
+from fallow.lake import Lake  # noqa: E402
+from tests.fakes.nvml import Gpu, Process, Scenario, library_folder, ms_ago  # noqa: E402
 
 PACKAGES = ("agent", "analytics", "dashboard", "fallow")
 LIBRARY = "libnvidia-ml.so.1"
 IN_WHEEL = "agent/deployment/files"
 UUIDS = ("GPU-aaaaaaaa-0000-4000-8000-000000000001", "GPU-aaaaaaaa-0000-4000-8000-000000000002")
-READ_LAKE = """
-import json, sys
-from fallow import parquet, schema
-from fallow.lake import Lake
-
-lake = Lake.at(sys.argv[1])
-print(json.dumps({
-    table.name: parquet.read(lake.files(table.name), table).to_pylist() for table in schema.TABLES
-}, default=str))
-"""
 
 
 @dataclass(frozen=True)
@@ -84,27 +76,31 @@ def build(folder: Path) -> tuple[Path, Path]:
     return wheel, sdist
 
 
-def shipped_files() -> set[str]:
-    """Every file of the four packages in the checkout, and what an installation needs beside them."""
+def code_files() -> set[str]:
+    """Every file of the four packages in the checkout."""
     found = [path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file()]
-    code = {path.relative_to(ROOT).as_posix() for path in found if "__pycache__" not in path.parts}
-    units = [path for path in (ROOT / "deploy/systemd").rglob("*") if path.is_file()]
-    beside = {"fallow.toml", "requirements.txt", *(path.relative_to(ROOT / "deploy").as_posix() for path in units)}
-    return code | {f"{IN_WHEEL}/{name}" for name in beside}
+    return {path.relative_to(ROOT).as_posix() for path in found if "__pycache__" not in path.parts}
+
+
+def installer_files() -> set[str]:
+    """Where the wheel has what `fallow agent install` writes."""
+    units = [path.relative_to(ROOT / "deploy") for path in (ROOT / "deploy/systemd").rglob("*") if path.is_file()]
+    return {f"{IN_WHEEL}/{name}" for name in ("fallow.toml", "requirements.txt", *(each.as_posix() for each in units))}
 
 
 def check_contents(wheel: Path, sdist: Path) -> None:
     """The wheel holds the four packages, the licence and nothing else; the sdist at least what the wheel is made of."""
     names = set(zipfile.ZipFile(wheel).namelist())
     code = {name for name in names if ".dist-info/" not in name}
-    differing = sorted(code ^ shipped_files())
+    differing = sorted(code ^ (code_files() | installer_files()))
     expect(not differing, f"wheel and checkout differ in {', '.join(differing)}")
     expect(any(name.endswith(".dist-info/licenses/LICENSE") for name in names), "the wheel lacks the licence")
     bills = {Path(name).name for name in names if ".dist-info/sboms/" in name}
     expect(bills == {"fallow-base.cdx.json", "fallow-all.cdx.json"}, f"the wheel's bills of materials are {bills}")
     with tarfile.open(sdist) as archive:
         members = {name.partition("/")[2] for name in archive.getnames()}
-    expect(members >= shipped_files() | {"LICENSE", "README.md", "pyproject.toml"}, "the sdist lacks files")
+    needed = code_files() | {"LICENSE", "README.md", "pyproject.toml", "deploy/fallow.toml", "requirements/base.txt"}
+    expect(members >= needed, f"the sdist lacks {', '.join(sorted(needed - members))}")
 
 
 def install(wheel: Path, folder: Path) -> Installed:
@@ -170,15 +166,14 @@ def check_agent(installed: Installed) -> Path:
     took_s = time.monotonic() - started
     expect(done.returncode == 0, "fallow agent run", done)
     expect(5 <= took_s < 20, f"agent run --for 5s took {took_s:.1f} s", done)
-    check_lake(installed, lake)
+    check_lake(lake)
     return lake
 
 
-def check_lake(installed: Installed, lake: Path) -> None:
-    """The rows of five seconds are there, of both GPUs, with what the scenario plays."""
-    done = installed.run("python", "-c", READ_LAKE, str(lake))
-    expect(done.returncode == 0, "the lake cannot be read", done)
-    tables = json.loads(done.stdout)
+def check_lake(lake: Path) -> None:
+    """The rows of five seconds are there, of both GPUs, with what the scenario plays; read here, where pyarrow is."""
+    files = Lake.at(str(lake)).files
+    tables = {table.name: parquet.read(files(table.name), table).to_pylist() for table in schema.TABLES}
     rows = {uuid: [row for row in tables["gpu"] if row["gpu"] == uuid] for uuid in UUIDS}
     counts = {name: len(found) for name, found in tables.items() if found}
     expect(all(3 <= len(found) <= 7 for found in rows.values()), f"5 s at 1 s made the rows {counts}")
