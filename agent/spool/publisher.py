@@ -83,7 +83,7 @@ class Publisher:
         lake, compaction = Lake.at(arguments.lake), Compaction.from_text(arguments.compaction)
         return cls(
             spool, lake, arguments.host, arguments.keep_ms, arguments.every_ms, arguments.lake_id, in_agent=in_agent,
-            is_wanted=is_wanted, compaction=compaction if compaction.own and not arguments.is_last else None,
+            is_wanted=is_wanted, compaction=compaction if compaction.hours and not arguments.is_last else None,
         )  # fmt: skip
 
     def run(self) -> int:
