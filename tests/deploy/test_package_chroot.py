@@ -3,42 +3,41 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from fallow.lake import Lake
-from tests.agent.conftest import wait_until
-from tests.agent.lake_rows import rows_of
 from tests.conftest import REPOSITORY
-from tests.deploy.chroot import Chroot, reason_for_none
+from tests.deploy.agent_in_chroot import (
+    INTERVAL_S,
+    LAKE,
+    closes_intervals,
+    debian,
+    gaps,
+    make_lake,
+    restart,
+    status,
+    stop,
+    write_restart,
+)
+from tests.deploy.chroot import reason_for_none
 from tests.deploy.wheels import DIES, other_version, wheelhouse
-from tests.fakes.nvml import Gpu, Process, Scenario, constant, ms_ago
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.deploy.chroot import Chroot
+
+__all__ = ["debian"]
+FALLOW = "/usr/bin/fallow"
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.timeout(290),
     pytest.mark.skipif(bool(reason := reason_for_none()), reason=reason or "it can be made"),
 ]
-
-INTERVAL_S = 4
-FALLOW = "/usr/bin/fallow"
-LAKE = "/srv/fallow/lake"
-# What a service manager does, for a Debian in which none runs: ends the agent, waits for it and starts another one.
-RESTART = """#!/bin/sh
-pid=$(cat /run/agent.pid)
-kill $pid && while kill -0 $pid 2>/dev/null; do sleep 0.05; done
-setpriv --reuid fallow --regid fallow --clear-groups fallow agent run </dev/null >/run/agent.log 2>&1 &
-echo $! >/run/agent.pid
-"""
 
 
 def build(kind: str, folder: Path, wheels: Path) -> Path:
@@ -49,58 +48,14 @@ def build(kind: str, folder: Path, wheels: Path) -> Path:
     return folder / done.stdout.strip().rsplit("/", 1)[1]
 
 
-@pytest.fixture
-def debian(tmp_path: Path) -> Iterator[Chroot]:
-    gpus = tuple(Gpu(f"GPU-{n}", util=constant(80), processes=(Process(os.getpid()),)) for n in range(8))
-    root = tmp_path / "root"
-    root.mkdir()
-    made = Chroot.unpacked(root, Scenario(gpus, ms_ago(60)))
-    yield made
-    if (pid := made.at("/run/agent.pid")).exists():
-        made.run("sh", "-c", f"kill {pid.read_text().strip()}; true")
-        wait_until(lambda: status(made) is None)
-
-
-def status(debian: Chroot) -> dict[str, Any] | None:
-    """What the agent inside says of itself; None where none runs."""
-    done = subprocess.run(debian.command(FALLOW, "agent", "status", "--json"), capture_output=True, text=True, check=False,
-                          env=debian.environment())  # fmt: skip
-    found: dict[str, Any] | None = json.loads(done.stdout) if done.returncode == 0 else None
-    return found
-
-
-def closes_intervals(debian: Chroot, version: str) -> None:
-    def does() -> bool:
-        now = status(debian)
-        return now is not None and now["version"] == version and now["time_ms"] is not None
-
-    wait_until(does, 60)
-
-
 def configure(debian: Chroot) -> None:
     """Sets what a site has to set, and starts the agent."""
     file = debian.at("/etc/fallow/fallow.toml")
     text = file.read_text(encoding="utf-8").replace('# path = "', 'path = "')
     file.write_text(text.replace('interval = "10s"', f'interval = "{INTERVAL_S}s"'), encoding="utf-8")
-    debian.run("install", "-d", "-o", "fallow", "-g", "fallow", LAKE)
-    debian.run(FALLOW, "lake", "init", "--lake", LAKE, user="fallow")
-    debian.at("/usr/local/bin/restart-agent").write_text(RESTART, encoding="utf-8")
-    debian.at("/usr/local/bin/restart-agent").chmod(0o755)
-    debian.at("/run/agent.pid").write_text("4000000\n", encoding="utf-8")  # nobody's
+    make_lake(debian)
+    write_restart(debian)
     restart(debian)
-
-
-def restart(debian: Chroot) -> None:
-    debian.run("restart-agent")
-
-
-def gaps(debian: Chroot) -> list[tuple[int, int]]:
-    """Stretches without a row of GPU-0, in the lake once the agent has ended, as start and number of intervals."""
-    rows = [row for row in rows_of(Lake.at(str(debian.at(LAKE))), "gpu") if row["gpu"] == "GPU-0"]
-    times = [row["time"] for row in rows]
-    assert len(times) == len(set(times)) > 0
-    step_ms = INTERVAL_S * 1000
-    return [(early, (late - early) // step_ms - 1) for early, late in pairwise(times) if late - early > step_ms]
 
 
 def test_a_debian_package_through_its_life(debian: Chroot, tmp_path: Path) -> None:
@@ -163,12 +118,6 @@ def test_a_debian_package_through_its_life(debian: Chroot, tmp_path: Path) -> No
     assert not debian.at("/etc/fallow").exists()
     assert not debian.at("/var/lib/fallow").exists()
     assert debian.at(LAKE).exists()
-
-
-def stop(debian: Chroot) -> None:
-    debian.run("sh", "-c", "kill $(cat /run/agent.pid)")
-    wait_until(lambda: status(debian) is None)
-    debian.at("/run/agent.pid").unlink()
 
 
 @pytest.mark.skipif(shutil.which("rpmbuild") is None, reason="rpmbuild is not installed (Debian: apt-get install rpm)")

@@ -1,0 +1,139 @@
+"""The Ansible role in a bare Debian, by Ansible itself: a fresh host, a second run, a changed setting, a new version."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.deploy.agent_in_chroot import (
+    INTERVAL_S,
+    LAKE,
+    closes_intervals,
+    debian,
+    make_lake,
+    status,
+    stop,
+    write_restart,
+)
+from tests.deploy.chroot import reason_for_none
+from tests.deploy.wheels import other_version, wheelhouse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.deploy.chroot import Chroot
+
+__all__ = ["debian"]
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(290),
+    pytest.mark.skipif(bool(reason := reason_for_none()), reason=reason or "it can be made"),
+]
+
+ANSIBLE = "ansible-core>=2.18,<2.20"  # the newest that runs on Debian 12's Python
+RECAP = re.compile(r"ok=(\d+)\s+changed=(\d+)\s+unreachable=0\s+failed=0")
+
+
+def install_ansible(debian: Chroot, folder: Path) -> None:
+    """Ansible in an environment of its own inside, from wheels: nothing in there reaches an index."""
+    wheels = folder / "ansible-wheels"
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--only-binary=:all:",
+        "--python-version=3.11",
+        "--dest",
+        wheels,
+    ]
+    done = subprocess.run([*command, ANSIBLE], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"no ansible-core from the index: {done.stderr.strip().splitlines()[-1]}")
+    place = debian.put(wheels, "/root")
+    [pip] = [path.name for path in wheelhouse().glob("pip-*.whl")]
+    debian.run("python3", "-m", "venv", "--without-pip", "/root/control")
+    debian.put(wheelhouse() / pip, "/root")
+    debian.run(
+        "/root/control/bin/python",
+        f"/root/{pip}/pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--find-links",
+        place,
+        "ansible-core",
+    )
+
+
+def play(debian: Chroot, wheels: str, **settings: str) -> tuple[int, str]:
+    """Runs the role; how much it changed, and what Ansible printed."""
+    values = {
+        "fallow_agent_wheels": wheels,
+        "fallow_agent_settings": {
+            "lake": {"path": LAKE},
+            "agent": {"spool": "/var/lib/fallow", "interval": f"{INTERVAL_S}s"} | settings,
+        },
+        "fallow_agent_restart_command": "restart-agent",
+        "fallow_agent_reload_command": "sh -c 'kill -HUP $(cat /run/agent.pid)'",
+    }
+    debian.at("/root/values.json").write_text(json.dumps(values), encoding="utf-8")
+    command = [
+        "/root/control/bin/ansible-playbook",
+        "-i",
+        "/root/inventory",
+        "-e",
+        "@/root/values.json",
+        "/root/ansible/playbook.yml",
+    ]
+    done = debian.run(*command)
+    found = RECAP.search(done.stdout)
+    assert found is not None, done.stdout
+    return int(found[2]), done.stdout
+
+
+def test_the_role_on_a_fresh_host_again_and_with_changes(debian: Chroot, tmp_path: Path) -> None:
+    install_ansible(debian, tmp_path)
+    debian.put(REPOSITORY / "deploy" / "ansible", "/root")
+    debian.at("/root/inventory").write_text(
+        "[gpu]\nlocalhost ansible_connection=local ansible_python_interpreter=/usr/bin/python3\n"
+    )
+    write_restart(debian)
+    wheels = debian.put(other_version("0.1.1", tmp_path / "one"), "/root")
+
+    changed, _ = play(debian, wheels)
+    assert changed > 0
+    closes_intervals(debian, "0.1.1")
+    make_lake(debian)
+    pid = running_pid(debian)
+
+    assert play(debian, wheels)[0] == 0, "a second run changes something"
+    assert running_pid(debian) == pid
+
+    changed, printed = play(debian, wheels, pool="train")
+    assert changed == 2, printed  # the file, and one reload
+    assert printed.count("RUNNING HANDLER") == 1
+    assert running_pid(debian) == pid
+
+    newer = debian.put(other_version("0.2.0", tmp_path / "two"), "/root")
+    play(debian, newer, pool="train")
+    closes_intervals(debian, "0.2.0")
+    assert running_pid(debian) != pid
+    now = status(debian)
+    assert now is not None
+    assert now["missed_at_start"] == 0
+    stop(debian)
+
+
+def running_pid(debian: Chroot) -> int:
+    now = status(debian)
+    assert now is not None
+    return int(now["pid"])
