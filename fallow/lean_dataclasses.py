@@ -14,7 +14,7 @@ from typing import Any
 class _Inspect(types.ModuleType):
     @staticmethod
     def get_annotations(of: type) -> dict[str, Any]:
-        return dict(of.__dict__.get("__annotations__", {}))
+        return dict(of.__dict__.get("__annotations__", {}))  # noqa: RUF063  # what this stands in for
 
     @staticmethod
     def signature(_: object) -> str:
