@@ -26,7 +26,7 @@ def waiting(host: FakeHost) -> int:
 
 @pytest.mark.long
 def test_an_agent_whose_lake_hangs_samples_on_and_ends_when_it_is_told_to(
-    fake_host: Callable[[Scenario], FakeHost], monkeypatch: pytest.MonkeyPatch
+    fake_host: Callable[[Scenario], FakeHost],
 ) -> None:
     host = fake_host(Scenario((Gpu("GPU-a", util=constant(60)),), ms_ago(20)))
     host.environment.update(FaultyFiles.environment_of(host.folder / "page", library_folder()))
