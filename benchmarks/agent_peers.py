@@ -1,4 +1,4 @@
-"""fallow's agent, gpustat and nvitop-exporter side by side: the same driver, the same GPUs, the same six minutes.
+"""fallow's agent, gpustat, nvitop-exporter and gpu-usage-audit side by side: the same driver, the same GPUs, the same six minutes.
 
 So long, because fallow's bill is whole only with a publishing in it. All look every 10 s. The first GPU works for 200 ms in every 7 s, which shows what each of them sees of the time: whoever
 reads the driver's short average sees one moment of it, 1.7 to 10 % of the time, and nothing of the rest.
@@ -17,7 +17,16 @@ from benchmarks.agent_cost import CYCLE_TICKS, INTERVAL_S, billed_agent, wait_un
 from benchmarks.agent_processes import memory
 from benchmarks.gpu_host import FLEET, cpu_ms
 from benchmarks.measure import Figure
-from benchmarks.peer_tools import PINS, Look, NoPeersError, NvitopExporter, gpustat_once, installed
+from benchmarks.peer_tools import (
+    AUDIT_PINS,
+    PINS,
+    Look,
+    NoPeersError,
+    NvitopExporter,
+    audit_installed,
+    gpustat_once,
+    installed,
+)
 from fallow import parquet, schema
 from tests.fakes.nvml import Steps
 
@@ -61,13 +70,16 @@ class Tools:
     fallow: AgentBill
     nvitop: Resident
     gpustat_loop: Resident
+    audit: Resident | None
+    """None where gpu-usage-audit cannot be installed."""
     gpustat: list[Look] = field(default_factory=list)
     scrapes: list[Look] = field(default_factory=list)
 
     def look(self) -> None:
         """Adds the interval that has just ended to each that stays."""
-        for tool in (self.fallow, self.nvitop, self.gpustat_loop):
-            tool.look()
+        for tool in (self.fallow, self.nvitop, self.gpustat_loop, self.audit):
+            if tool is not None:
+                tool.look()
 
 
 def measure() -> Iterator[Figure]:
@@ -86,11 +98,13 @@ def _side_by_side(bill: AgentBill, commands: Path) -> Iterator[Figure]:
     with ExitStack() as stack:
         nvitop = stack.enter_context(host.running(*exporter.command))
         loop = stack.enter_context(host.running(str(commands / "gpustat"), "-i", str(INTERVAL_S)))
+        audit = _started_audit(host, stack)
         wait_until_settled()
         tools = Tools(
             fallow=bill,
             nvitop=Resident(nvitop.pid),
             gpustat_loop=Resident(loop.pid),
+            audit=audit,
         )
         for number in range(CYCLE_TICKS):
             tools.look()
@@ -102,6 +116,16 @@ def _side_by_side(bill: AgentBill, commands: Path) -> Iterator[Figure]:
     yield from _seen(tools, host)
 
 
+def _started_audit(host: GpuHost, stack: ExitStack) -> Resident | None:
+    try:
+        command = audit_installed() / "gpu-usage-audit"
+    except NoPeersError as reason:
+        print(f"left out: {', '.join(AUDIT_PINS)} cannot be installed ({reason})")
+        return None
+    places = ["--db", str(host.folder / "audit.db"), "--interval", f"{INTERVAL_S}s"]
+    return Resident(stack.enter_context(host.running(str(command), "daemon", *places)).pid)
+
+
 def _costs(tools: Tools) -> Iterator[Figure]:
     fallow, nvitop, loop = tools.fallow, tools.nvitop, tools.gpustat_loop
     whole_ms = fallow.amortised_ms(fallow.publishing_extra_ms)
@@ -109,6 +133,12 @@ def _costs(tools: Tools) -> Iterator[Figure]:
     yield Figure("peers_nvitop_cpu", statistics.mean(nvitop.cpu_ms[0::2]), "ms", "nvitop-exporter, nobody scrapes it")
     yield Figure("peers_nvitop_scraped_cpu", statistics.mean(nvitop.cpu_ms[1::2]), "ms", "one scrape for each sample")
     yield Figure("peers_gpustat_loop_cpu", statistics.mean(loop.cpu_ms), "ms", "gpustat -i, one process that stays")
+    if (audit := tools.audit) is not None:
+        yield Figure("peers_audit_cpu", statistics.mean(audit.cpu_ms), "ms", "gpu-usage-audit daemon, one process")
+        yield Figure(
+            "peers_audit_rss", audit.rss_mib, "MiB", "gpu-usage-audit daemon, by another Python than the others"
+        )
+        yield Figure("peers_audit_pss", audit.pss_mib, "MiB", "gpu-usage-audit daemon, shared pages divided")
     once = [look.cpu_ms for look in tools.gpustat]
     yield Figure("peers_gpustat_json_cpu", statistics.mean(once), "ms", "gpustat --json, a process for each sample")
     yield Figure(
