@@ -13,7 +13,7 @@ from fallow.output import show
 from fallow.units import format_bytes
 
 if TYPE_CHECKING:
-    from analytics.lake_care.expire import Expiry, Plan
+    from analytics.lake_care.expire import Expiry, ExpiryPlan
     from analytics.lake_care.retention import Retention
 
 
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     return int(bool(planned.held_back))
 
 
-def _text(planned: Plan, retention: Retention, *, done: bool) -> str:
+def _text(planned: ExpiryPlan, retention: Retention, *, done: bool) -> str:
     lines = [_sentence(each, retention, done=done) for each in planned.expiries]
     if not planned.expiries:
         lines.append("nothing is older than it is kept")
@@ -74,7 +74,7 @@ def _sentence(each: Expiry, retention: Retention, *, done: bool) -> str:
     )
 
 
-def _as_json(planned: Plan, *, done: bool) -> dict[str, object]:
+def _as_json(planned: ExpiryPlan, *, done: bool) -> dict[str, object]:
     tables = [
         {
             "table": each.table, "files": each.count, "rows": each.rows, "bytes": each.bytes, "hosts": each.hosts,
