@@ -9,7 +9,6 @@ import pytest
 
 from agent.settings import Compaction
 from agent.spool.compaction import OwnFilesCompactor
-from agent.spool.outcome import Outcome
 from agent.spool.publisher import Publisher, outcome_of
 from agent.spool.publisher_arguments import PublisherArguments
 from agent.spool.spool import Spool
@@ -21,6 +20,8 @@ from tests.agent.spooled import MIDNIGHT_MS, ticks, times
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from agent.spool.outcome import Outcome
 
 DATE = "2024-10-04"
 
