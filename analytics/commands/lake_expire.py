@@ -7,9 +7,8 @@ import json
 from typing import TYPE_CHECKING
 
 from fallow.clock import SystemClock, format_duration
-from fallow.errors import UsageError
 from fallow.lake_verbs.flags import add_lake_flags, lake_of, settings
-from fallow.output import show
+from fallow.output import say, show
 from fallow.units import format_bytes
 
 if TYPE_CHECKING:
@@ -33,24 +32,26 @@ def run(args: argparse.Namespace) -> int:
     config = settings(args)
     lake, retention = lake_of(args).require(), Retention.from_config(config)
     if not retention.tables:
-        raise UsageError("everything is kept for ever", "set retention.gpu, for one, to 90d (docs/configuration.md)")
+        say("everything is kept for ever: set retention.gpu, for one, to 90d (docs/configuration.md)")
     now_ms = SystemClock().now_ms()
     with bar("tables") as progress:
         planned = plan(lake, retention, LedgerSettings.from_config(config), now_ms, progress)
     if args.yes:
         with bar("days") as progress:
             carry_out(lake, planned, now_ms, progress)
-    show(
+    text = (
         json.dumps(_as_json(planned, done=args.yes), indent=2)
         if args.json
         else _text(planned, retention, done=args.yes)
     )
+    if text:
+        show(text)
     return int(bool(planned.held_back))
 
 
 def _text(planned: ExpiryPlan, retention: Retention, *, done: bool) -> str:
     lines = [_sentence(each, retention, done=done) for each in planned.expiries]
-    if not planned.expiries:
+    if not planned.expiries and retention.tables:
         lines.append("nothing is older than it is kept")
     if planned.held_back:
         days = sorted(planned.held_back)
