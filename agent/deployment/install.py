@@ -168,7 +168,9 @@ def _checked(change: _Change) -> CheckedEnvironment:
 
 
 def _write_unit(host: Host, wanted: WantedInstall, checked: CheckedEnvironment) -> bool:
-    ensure_user(host, wanted.user)
+    owner = ensure_user(host, wanted.user)
+    if owner is not None and checked.spool:  # below /var/lib nobody but root and systemd can make it
+        host.folder(checked.spool, 0o750, owner)
     return write_unit(host, wanted.prefix, wanted.user, checked)
 
 
