@@ -10,7 +10,6 @@ import os
 import re
 import sys
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -451,6 +450,8 @@ def _setting(name: str) -> Setting:
 
 
 def _unknown(name: str, where: str) -> ConfigError:
+    from difflib import get_close_matches  # with the error, not before
+
     of_section = [each for each in _NAMES if each.startswith(f"{name}.")][:1]
     near = of_section or get_close_matches(name, [*_NAMES, *_VARIABLES], n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else "docs/configuration.md lists every setting"
