@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fallow.clock import SystemClock, format_duration
 from fallow.lake_verbs.flags import add_lake_flags, lake_of, settings
-from fallow.output import say, show
+from fallow.output import show
 from fallow.units import format_bytes
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ def run(args: argparse.Namespace) -> int:
 
     config = settings(args)
     lake, retention = lake_of(args).require(), Retention.from_config(config)
-    if not retention.tables:
-        say("everything is kept for ever: set retention.gpu, for one, to 90d (docs/configuration.md)")
     now_ms = SystemClock().now_ms()
     with bar("tables") as progress:
         planned = plan(lake, retention, LedgerSettings.from_config(config), now_ms, progress)
