@@ -37,19 +37,19 @@ def run(args: argparse.Namespace) -> int:
     if args.yes:
         with bar("days") as progress:
             carry_out(lake, planned, now_ms, progress)
-    text = (
+    show(
         json.dumps(_as_json(planned, done=args.yes), indent=2)
         if args.json
         else _text(planned, retention, done=args.yes)
     )
-    if text:
-        show(text)
     return int(bool(planned.held_back))
 
 
 def _text(planned: ExpiryPlan, retention: Retention, *, done: bool) -> str:
     lines = [_sentence(each, retention, done=done) for each in planned.expiries]
-    if not planned.expiries and retention.tables:
+    if not retention.tables:
+        lines.append("everything is kept for ever: set retention.gpu, for one, to 90d (docs/configuration.md)")
+    elif not planned.expiries:
         lines.append("nothing is older than it is kept")
     if planned.held_back:
         days = sorted(planned.held_back)
