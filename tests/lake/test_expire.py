@@ -190,7 +190,7 @@ def test_the_command_deletes_only_with_yes(filled: Lake, monkeypatch: pytest.Mon
 
 def test_keeping_for_less_than_reports_look_back_is_refused(lake: Lake) -> None:
     unset = run_in_process("lake", "expire", "--lake", lake.root, "--yes")
-    assert (unset.returncode, unset.stdout.strip()) == (0, "")
+    assert unset.returncode == 0
     assert "everything is kept for ever: set retention.gpu" in unset.stdout
     told = run_in_process("lake", "expire", "--lake", lake.root, FALLOW_RETENTION_GPU="3d")
     assert "'3d' is less than 14d, which reports look back on" in told.stderr
