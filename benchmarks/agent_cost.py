@@ -37,7 +37,8 @@ WARM_S = 1.5 * INTERVAL_S
 """Starting up, importing and the first calls are over by then."""
 
 _LOOK_EVERY_S = 0.02  # a publishing takes a tenth of a second
-_EXACT_EVERY_S = 1.0  # reading every mapping of every process takes milliseconds
+_QUIET_LOOK_EVERY_S = 2.0  # a look walks through all memory, and the agent then finds the caches cold
+_EXACT_EVERY_S = 0.1  # reading every mapping of every process takes milliseconds
 
 
 @dataclass
@@ -69,8 +70,13 @@ class AgentBill:
         self.probes.go_on()
 
     def watch_memory(self, until_s: float) -> None:
-        exact_s = 0.0
+        """Looks all the time while there are more threads or processes than in quiet moments, and else now and then."""
+        quiet, look_s, exact_s = self.processes.threads(), 0.0, 0.0
         while (now_s := time.monotonic()) < until_s:
+            time.sleep(_LOOK_EVERY_S)
+            if now_s < look_s and self.processes.threads() <= quiet:
+                continue
+            look_s = now_s + _QUIET_LOOK_EVERY_S
             pids = self.processes.pids()
             seen = memory(pids)
             total = sum(seen.values(), Memory())
@@ -80,7 +86,6 @@ class AgentBill:
                 exact_s = now_s + _EXACT_EVERY_S
             if total.pss_mib > self.pss_mib:
                 self.pss_mib, self.most = total.pss_mib, seen
-            time.sleep(_LOOK_EVERY_S)
 
     @property
     def publishing_extra_ms(self) -> float:
@@ -161,7 +166,7 @@ def _cpu(bill: AgentBill, ringless: dict[str, AgentBill], rows: dict[str, list[A
 
 def _memory(bill: AgentBill, driver_mib: float) -> Iterator[Figure]:
     split = ", ".join(f"{role} {each.pss_mib:.1f}" for role, each in sorted(bill.most.items()))
-    worst = f"all processes at the worst moment of a publishing cycle, looked at every {1000 * _LOOK_EVERY_S:g} ms"
+    worst = f"all processes at the worst moment of a publishing cycle, looked at every {1000 * _LOOK_EVERY_S:g} ms while publishing"
     yield Figure(
         "agent_pss", bill.pss_mib, "MiB", f"{worst}, shared pages once: {split}; test driver's scenario included"
     )
