@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.settings import Compaction
-from agent.spool.compaction import Compactor
+from agent.spool.compaction import OwnFilesCompactor
 from agent.spool.compaction_notes import CompactionNotes, Small
 from agent.spool.spool import Spool
 from benchmarks.measure import Figure, cpu_s
@@ -75,7 +75,7 @@ def _by_agent(place: Path, how: str) -> Iterator[Figure]:
 
 
 def _by_service(place: Path, how: str) -> Iterator[Figure]:
-    from analytics.lake_care.compact import Compactor as Service
+    from analytics.lake_care.compact import LakeCompactor as Service
 
     before = cpu_s()
     Service(Lake.at(str(place)), 10**15, DAY_MS, HOUR_MS).run()
@@ -153,7 +153,7 @@ def main() -> None:
     day_ms = parse_day_ms(date)
     with tempfile.TemporaryDirectory() as folder, closing(Spool(folder, for_agent=True)) as spool:
         clock = _Clock(day_ms)
-        compactor = Compactor(spool, lake, host, Compaction(), clock)
+        compactor = OwnFilesCompactor(spool, lake, host, Compaction(), clock)
         notes = CompactionNotes(lake.root, host, days={date: 0})
         for table in sorted({path.name for path in Path(lake.root).iterdir() if path.is_dir()}):
             for file in lake.files(table, dates=[date]):

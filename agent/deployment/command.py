@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from agent.deployment.host import Host
-from agent.deployment.install import Outcome, Wanted, go_back, install
+from agent.deployment.install import InstallOutcome, WantedInstall, go_back, install
 from agent.deployment.layout import Layout
 from agent.deployment.service import find_service
 from agent.deployment.uninstall import uninstall
@@ -57,8 +57,8 @@ def _host(args: argparse.Namespace) -> Host:
     return Host(root, args.dry_run)
 
 
-def _wanted(args: argparse.Namespace) -> Wanted:
-    return Wanted(
+def _wanted(args: argparse.Namespace) -> WantedInstall:
+    return WantedInstall(
         prefix=_prefix(args),
         user=args.user,
         source=args.source,
@@ -83,7 +83,7 @@ def _is_absent(host: Host, prefix: str) -> bool:
     return layout.current() is None and not host.at(layout.bin).is_dir()
 
 
-def outcome_text(done: Outcome) -> str:
+def outcome_text(done: InstallOutcome) -> str:
     """What was done, as lines for people."""
     head = f"fallow {done.version} is in force" if done.changed else f"fallow {done.version} is in force already"
     if done.missed_intervals is not None:

@@ -34,7 +34,7 @@ _SPREAD_MS = HOUR_MS
 
 
 @dataclass
-class Compactor:
+class OwnFilesCompactor:
     """What is due of one spool's files in one lake, under one host's name. Run by one process at a time, after publishing."""
 
     spool: Spool

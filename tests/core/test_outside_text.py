@@ -107,6 +107,7 @@ PRINTING = {
     "agent/doctor/look.py": "what a child tells its parent",
     "agent/attribution/pods.py": "what a child tells its parent",
     "agent/spool/publisher.py": "what a child tells its parent",
+    "agent/deployment/check.py": "what a child tells its parent",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections import defaultdict
@@ -118,9 +119,11 @@ def settings() -> dict[str, list[str]]:
 
 
 def test_the_unit_fits_the_example_configuration(settings: dict[str, list[str]]) -> None:
-    loaded = config.load({}, str(SYSTEMD.parent / "fallow.toml"), {})
+    example = SYSTEMD.parent / "fallow.toml"
+    loaded = config.load({}, str(example), {})
     assert settings["ExecStart"] == ["/opt/fallow/bin/fallow agent run"]
-    assert settings["ReadWritePaths"] == [f"-{loaded.text('lake.path')}"]
+    (lake,) = re.findall(r'^# path = "(/.*)"$', example.read_text(encoding="utf-8"), re.MULTILINE)
+    assert settings["ReadWritePaths"] == [f"-{lake}"]
     assert [f"/var/lib/{name}" for name in settings["StateDirectory"]] == [loaded.text("agent.spool")]
 
 

@@ -200,11 +200,11 @@ class FleetDays:
 
     def _upkeep(self, verb: str) -> None:
         """What a site's upkeep does beside the agents, once what it removes has been compared."""
-        if verb == "expire":
+        if verb == "expire" and not self.place.is_away:
             self.judge.before_expiry(self.clock.now_ms(), self.size.keep_days)
             self._fallow("lake", "compact", "--derived")  # only days go whose ledger is kept
             self._fallow("lake", "expire", "--yes", FALLOW_RETENTION_GPU=f"{self.size.keep_days}d")
-        else:
+        elif verb == "compact":
             self._fallow("lake", "compact")
 
     def _start(self, host: FleetHost) -> None:

@@ -43,13 +43,23 @@ class Judge:
     _checked_until_ms: int = 0
 
     def look(self, chance: Random, now_ms: int) -> None:
-        """A reader in the middle of everything: what is not there yet may still come, and nothing is there twice."""
+        """A reader in the middle of everything: what is not there yet may still come, and nothing is there twice.
+
+        Intervals that are just being closed are left out: what the agents do meanwhile is noted afterwards.
+        """
         host, date = chance.choice(self.hosts), utc_day(now_ms - chance.choice((0, 0, 1, 2)) * DAY_MS)
         table = chance.choice(_TABLES)
         with contextlib.suppress(FallowError):  # the lake is away
             files = self.lake.files(table.name, hosts=[host.name], dates=[date])
+            settled_ms = host.clock.now_ms() - 2 * host.expected.interval_ms
             for gpu, times in self._times(table, files).items():
-                self._tell(f"while it was written, {table.name} {gpu or host.name}", host, times, only=("doubled",))
+                self._tell(
+                    f"while it was written, {table.name} {gpu or host.name}",
+                    host,
+                    times,
+                    until_ms=settled_ms,
+                    only=("doubled",),
+                )
             self.looks += 1
 
     def before_expiry(self, now_ms: int, keep_days: int) -> None:
