@@ -25,7 +25,8 @@ _SMALLEST_SPOOL = (
 class Compaction:
     """How the agent merges its own files; see the settings of the section `compaction`."""
 
-    own: bool = True
+    hours: bool = True
+    days: bool = True
     grace_ms: int = HOUR_MS
     lateness_ms: int = 15 * MINUTE_MS
     back_days: int = 7
@@ -36,13 +37,14 @@ class Compaction:
     @classmethod
     def from_text(cls, text: str) -> Compaction:
         """What `as_text` wrote; the defaults where that is empty."""
-        own, *rest = map(int, text.split(",")) if text else astuple(cls())
-        return cls(bool(own), *rest)
+        hours, days, *rest = map(int, text.split(",")) if text else astuple(cls())
+        return cls(bool(hours), bool(days), *rest)
 
     @classmethod
     def from_config(cls, loaded: Config) -> Compaction:
         return cls(
-            own=bool(loaded.integer("compaction.own")),
+            hours=loaded.text("compaction.own") != "off",
+            days=loaded.text("compaction.own") == "days",
             grace_ms=loaded.integer("compaction.grace"),
             lateness_ms=loaded.integer("compaction.lateness"),
             back_days=loaded.integer("compaction.look_back") // DAY_MS,

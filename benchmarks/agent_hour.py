@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import statistics
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from http import HTTPStatus
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +22,7 @@ import yaml
 from benchmarks.agent_cost import INTERVAL_S, WARM_S
 from benchmarks.agent_processes import AgentProcesses, Memory, memory, peak_rss_mib, pss_alone_mib
 from benchmarks.gpu_host import FLEET, GPUS, MIB, gpu_host
+from benchmarks.health_probes import Probes, free_port
 from benchmarks.measure import Figure, machine
 from fallow import parquet, schema
 from tests.conftest import REPOSITORY
@@ -59,35 +57,6 @@ class Minute:
     spool_mib: float = 0.0
     by_process: dict[str, Memory] = field(default_factory=dict)
     """At the moment with the most memory."""
-
-
-@dataclass
-class Probes:
-    """The agent's health as the kubelet asks for it: what an answer costs is within the agent's own CPU."""
-
-    address: str
-    path: str
-    every_s: float
-    due_s: float = 0.0
-    failed: int = 0
-    asked: int = 0
-
-    def go_on(self) -> None:
-        """Asks where it is time to."""
-        if time.monotonic() >= self.due_s:
-            self.due_s = time.monotonic() + self.every_s
-            self.asked += 1
-            self.failed += not self._is_well()
-
-    def _is_well(self) -> bool:
-        asking = HTTPConnection(self.address, timeout=10)
-        try:
-            asking.request("GET", self.path)
-            return asking.getresponse().status == HTTPStatus.OK
-        except OSError:
-            return False
-        finally:
-            asking.close()
 
 
 @dataclass
@@ -153,8 +122,7 @@ def _probes(host: GpuHost) -> Probes:
     """The probes that repeat, as the DaemonSet has them; the agent of the host is told where to listen for them."""
     (container,) = yaml.safe_load(_DAEMON_SET.read_text(encoding="utf-8"))["spec"]["template"]["spec"]["containers"]
     repeated = [container[name] for name in ("readinessProbe", "livenessProbe") if name in container]
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     host.environment["FALLOW_METRICS_HEALTH_LISTEN"] = address
     return Probes(address, repeated[0]["httpGet"]["path"], 1 / sum(1 / each["periodSeconds"] for each in repeated))
 

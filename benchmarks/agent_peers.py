@@ -1,6 +1,6 @@
-"""fallow's agent, gpustat and nvitop-exporter side by side: the same driver, the same GPUs, the same two minutes.
+"""fallow's agent, gpustat, nvitop-exporter and gpu-usage-audit side by side: the same driver, the same GPUs, the same six minutes.
 
-All look every 10 s. The first GPU works for 200 ms in every 7 s, which shows what each of them sees of the time: whoever
+So long, because fallow's bill is whole only with a publishing in it. All look every 10 s. The first GPU works for 200 ms in every 7 s, which shows what each of them sees of the time: whoever
 reads the driver's short average sees one moment of it, 1.7 to 10 % of the time, and nothing of the rest.
 """
 
@@ -13,57 +13,73 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent.nvml.ring import PERIOD_US
-from benchmarks.agent_cost import INTERVAL_S, TICKS, wait_until_settled
-from benchmarks.gpu_host import FLEET, cpu_ms, gpu_host, memory_mib, resident
+from benchmarks.agent_cost import CYCLE_TICKS, INTERVAL_S, billed_agent, wait_until_settled
+from benchmarks.agent_processes import memory
+from benchmarks.gpu_host import FLEET, cpu_ms
 from benchmarks.measure import Figure
-from benchmarks.peer_tools import PINS, Look, NoPeersError, NvitopExporter, gpustat_once, installed
+from benchmarks.peer_tools import (
+    AUDIT_PINS,
+    PINS,
+    Look,
+    NoPeersError,
+    NvitopExporter,
+    audit_installed,
+    gpustat_once,
+    installed,
+)
 from fallow import parquet, schema
 from tests.fakes.nvml import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from benchmarks.agent_cost import AgentBill
     from benchmarks.gpu_host import GpuHost
 
 _BURST_S, _EVERY_S = 0.2, 7
 _BURSTS = Steps(tuple(point for n in range(200) for point in ((n * _EVERY_S, 100.0), (n * _EVERY_S + _BURST_S, 0.0))))
 _TRUE_PCT = 100 * _BURST_S / _EVERY_S
-_HOW = f"{TICKS - 1} samples, one every {INTERVAL_S} s, side by side, {FLEET}"
+_HOW = f"{CYCLE_TICKS - 1} samples, one every {INTERVAL_S} s, side by side, {FLEET}"
 
 
 @dataclass
 class Resident:
     """A tool that stays, and the CPU that it used from one look to the next."""
 
-    pids: Callable[[], Sequence[int]]
+    pid: int
     cpu_ms: list[float] = field(default_factory=list)
     rss_mib: float = 0.0
+    pss_mib: float = 0.0
     _before_ms: float = 0.0
 
     def look(self) -> None:
         """Adds the CPU since the look before; the first one only begins."""
-        now_ms = cpu_ms(self.pids())
+        now_ms = cpu_ms([self.pid])
         if self._before_ms:
             self.cpu_ms.append(now_ms - self._before_ms)
         self._before_ms = now_ms
-        self.rss_mib = max(self.rss_mib, memory_mib(self.pids())[0])
+        for now in memory({self.pid: "peer"}).values():
+            self.rss_mib, self.pss_mib = max(self.rss_mib, now.rss_mib), max(self.pss_mib, now.pss_mib)
 
 
 @dataclass
 class Tools:
     """The tools that run together, and what the short-lived looks of the others said."""
 
-    fallow: Resident
+    fallow: AgentBill
     nvitop: Resident
     gpustat_loop: Resident
+    audit: Resident | None
+    """None where gpu-usage-audit cannot be installed."""
     gpustat: list[Look] = field(default_factory=list)
     scrapes: list[Look] = field(default_factory=list)
 
     def look(self) -> None:
         """Adds the interval that has just ended to each that stays."""
-        for tool in (self.fallow, self.nvitop, self.gpustat_loop):
-            tool.look()
+        for tool in (self.fallow, self.nvitop, self.gpustat_loop, self.audit):
+            if tool is not None:
+                tool.look()
 
 
 def measure() -> Iterator[Figure]:
@@ -73,43 +89,66 @@ def measure() -> Iterator[Figure]:
     except NoPeersError as reason:
         print(f"skipped: {', '.join(PINS)} cannot be installed ({reason})")
         return
-    with gpu_host(first_gpu_util=_BURSTS) as host:
-        yield from _side_by_side(host, commands)
+    with billed_agent(first_gpu_util=_BURSTS) as bill:
+        yield from _side_by_side(bill, commands)
 
 
-def _side_by_side(host: GpuHost, commands: Path) -> Iterator[Figure]:
-    exporter = NvitopExporter(commands, INTERVAL_S)
+def _side_by_side(bill: AgentBill, commands: Path) -> Iterator[Figure]:
+    host, exporter = bill.host, NvitopExporter(commands, INTERVAL_S)
     with ExitStack() as stack:
-        agent = stack.enter_context(host.agent(INTERVAL_S))
         nvitop = stack.enter_context(host.running(*exporter.command))
         loop = stack.enter_context(host.running(str(commands / "gpustat"), "-i", str(INTERVAL_S)))
+        audit = _started_audit(host, stack)
         wait_until_settled()
         tools = Tools(
-            fallow=Resident(lambda: resident(agent)),
-            nvitop=Resident(lambda: [nvitop.pid]),
-            gpustat_loop=Resident(lambda: [loop.pid]),
+            fallow=bill,
+            nvitop=Resident(nvitop.pid),
+            gpustat_loop=Resident(loop.pid),
+            audit=audit,
         )
-        for number in range(TICKS):
+        for number in range(CYCLE_TICKS):
             tools.look()
             tools.gpustat.append(gpustat_once(commands, host.environment))
             if number % 2:
                 tools.scrapes.append(exporter.scrape())
-            time.sleep(INTERVAL_S - time.time() % INTERVAL_S + 0.3 * INTERVAL_S)
+            bill.watch_memory(time.monotonic() + INTERVAL_S - time.time() % INTERVAL_S + 0.3 * INTERVAL_S)
     yield from _costs(tools)
     yield from _seen(tools, host)
 
 
+def _started_audit(host: GpuHost, stack: ExitStack) -> Resident | None:
+    try:
+        command = audit_installed() / "gpu-usage-audit"
+    except NoPeersError as reason:
+        print(f"left out: {', '.join(AUDIT_PINS)} cannot be installed ({reason})")
+        return None
+    places = ["--db", str(host.folder / "audit.db"), "--interval", f"{INTERVAL_S}s"]
+    return Resident(stack.enter_context(host.running(str(command), "daemon", *places)).pid)
+
+
 def _costs(tools: Tools) -> Iterator[Figure]:
     fallow, nvitop, loop = tools.fallow, tools.nvitop, tools.gpustat_loop
-    yield Figure("peers_fallow_cpu", statistics.mean(fallow.cpu_ms), "ms", f"agent: supervisor + worker, {_HOW}")
+    whole_ms = fallow.amortised_ms(fallow.publishing_extra_ms)
+    yield Figure("peers_fallow_cpu", whole_ms, "ms", f"agent: all processes, publisher and probes included, {_HOW}")
     yield Figure("peers_nvitop_cpu", statistics.mean(nvitop.cpu_ms[0::2]), "ms", "nvitop-exporter, nobody scrapes it")
     yield Figure("peers_nvitop_scraped_cpu", statistics.mean(nvitop.cpu_ms[1::2]), "ms", "one scrape for each sample")
     yield Figure("peers_gpustat_loop_cpu", statistics.mean(loop.cpu_ms), "ms", "gpustat -i, one process that stays")
+    if (audit := tools.audit) is not None:
+        yield Figure("peers_audit_cpu", statistics.mean(audit.cpu_ms), "ms", "gpu-usage-audit daemon, one process")
+        yield Figure(
+            "peers_audit_rss", audit.rss_mib, "MiB", "gpu-usage-audit daemon, by another Python than the others"
+        )
+        yield Figure("peers_audit_pss", audit.pss_mib, "MiB", "gpu-usage-audit daemon, shared pages divided")
     once = [look.cpu_ms for look in tools.gpustat]
     yield Figure("peers_gpustat_json_cpu", statistics.mean(once), "ms", "gpustat --json, a process for each sample")
-    yield Figure("peers_fallow_rss", fallow.rss_mib, "MiB", "supervisor + worker, test driver included in all")
+    yield Figure(
+        "peers_fallow_rss", fallow.rss_mib, "MiB", "all processes while publishing, test driver included in all"
+    )
+    yield Figure("peers_fallow_pss", fallow.pss_mib, "MiB", "the same, shared pages divided among all that run here")
     yield Figure("peers_nvitop_rss", nvitop.rss_mib, "MiB", "nvitop-exporter")
+    yield Figure("peers_nvitop_pss", nvitop.pss_mib, "MiB", "nvitop-exporter, shared pages divided")
     yield Figure("peers_gpustat_loop_rss", loop.rss_mib, "MiB", "gpustat -i")
+    yield Figure("peers_gpustat_loop_pss", loop.pss_mib, "MiB", "gpustat -i, shared pages divided")
     most = max(look.rss_mib for look in tools.gpustat)
     yield Figure("peers_gpustat_json_rss", most, "MiB", "gpustat --json, while it runs")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.agent_cost import INTERVAL_S, wait_until_settled
 from benchmarks.gpu_host import FLEET, cpu_ms, gpu_host, memory_mib, resident
+from benchmarks.health_probes import free_port
 from benchmarks.measure import Figure, cpu_s
 from tests.conftest import REPOSITORY
 
@@ -33,7 +33,7 @@ _ENDED_S = 0.2  # the thread that answered has ended by then
 def measure() -> Iterator[Figure]:
     """Checks an agent whose ticks are 10 s in both ways in turn, and what listening adds to its memory."""
     with gpu_host() as host:
-        port = _free_port()
+        port = free_port()
         listening = replace(host, environment=host.environment | {"FALLOW_METRICS_HEALTH_LISTEN": f"127.0.0.1:{port}"})
         with listening.agent(INTERVAL_S) as agent:
             wait_until_settled()
@@ -82,8 +82,3 @@ def _request(port: int) -> None:
 def _command(host: GpuHost) -> None:
     command = [sys.executable, "-m", "fallow", "agent", "status", "--spool", str(host.folder / "spool")]
     subprocess.run(command, env=host.environment, cwd=REPOSITORY, stdout=subprocess.DEVNULL, check=True)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])

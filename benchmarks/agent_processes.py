@@ -61,6 +61,9 @@ class AgentProcesses:
                 continue
         return total
 
+    def threads(self) -> int:
+        return sum(_entries(Path("/proc", str(pid), "task")) for pid in self.pids())
+
     def descriptors(self) -> int:
         return sum(_entries(Path("/proc", str(pid), "fd")) for pid in self.pids())
 

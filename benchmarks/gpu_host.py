@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tests.conftest import REPOSITORY, clean_environment
-from tests.fakes.nvml import library_folder, ms_ago, standard_fleet
+from tests.fakes.nvml import Fault, library_folder, ms_ago, standard_fleet
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
@@ -78,15 +78,20 @@ class GpuHost:
 
 
 @contextlib.contextmanager
-def gpu_host(first_gpu_util: Steps | None = None) -> Iterator[GpuHost]:
-    """The host, with its processes alive as long as the block; `first_gpu_util` replaces the idle GPU's pattern."""
+def gpu_host(first_gpu_util: Steps | None = None, *, ring: bool = True, gpm: bool = True) -> Iterator[GpuHost]:
+    """The host, with its processes alive as long as the block; `first_gpu_util` replaces the idle GPU's pattern.
+
+    Without `ring` the driver has no samples of utilization; without `gpm` the cards do not measure it over intervals.
+    """
     for package in ("agent", "fallow"):
         compileall.compile_dir(REPOSITORY / package, quiet=1)  # as an installed package is
     holders = [subprocess.Popen(["sleep", "3600"]) for _ in range(PROCESSES)]
     try:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            fleet = standard_fleet(ms_ago(60), [holder.pid for holder in holders])
+            fleet = standard_fleet(ms_ago(60), [holder.pid for holder in holders], gpm=gpm)
+            if not ring:
+                fleet = replace(fleet, faults=(Fault("not_supported", function="nvmlDeviceGetSamples"),))
             if first_gpu_util is not None:
                 fleet = replace(fleet, gpus=(replace(fleet.gpus[0], util=first_gpu_util), *fleet.gpus[1:]))
             scenario = fleet.write(folder / "scenario")

@@ -1,4 +1,4 @@
-"""Two well-known tools that look at the same GPUs: gpustat and nvitop-exporter, installed beside fallow, never into it."""
+"""Other tools that look at the same GPUs: gpustat, nvitop-exporter and gpu-usage-audit, installed beside fallow, never into it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,7 +18,10 @@ from typing import Any
 from tests.conftest import REPOSITORY
 
 PINS = ("gpustat==1.1.1", "nvitop==1.7.2", "nvitop-exporter==1.7.2")
-_FOLDER = REPOSITORY / "build" / "bench-peers"
+AUDIT_PINS = ("gpu-usage-audit==1.8.0",)
+_AUDIT_PYTHONS = ("python3.13", "python3.12")
+"""The Pythons that it runs on."""
+_FOLDER = REPOSITORY / "build"
 _SAMPLE = re.compile(r"(?P<name>\w+)\{(?P<labels>[^}]*)\} (?P<value>\S+)")
 
 
@@ -26,19 +30,33 @@ class NoPeersError(Exception):
 
 
 def installed() -> Path:
-    """The folder with the tools' commands; makes their environment where there is none.
+    """The folder with the commands of gpustat and nvitop-exporter.
 
     Raises NoPeersError where pip cannot install them.
     """
-    stamp = _FOLDER / "installed"
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != "\n".join(PINS):
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(_FOLDER)], check=True)
-        pip = [str(_FOLDER / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        tried = subprocess.run([*pip, "--no-input", *PINS], capture_output=True, text=True, check=False)
+    return _environment(_FOLDER / "bench-peers", sys.executable, PINS)
+
+
+def audit_installed() -> Path:
+    """The folder with the command of gpu-usage-audit; raises NoPeersError as `installed`, and where no Python for it is there."""
+    found = [path for name in _AUDIT_PYTHONS if (path := shutil.which(name))]
+    python = next((path for path in found if subprocess.run([path, "-c", ""], check=False).returncode == 0), None)
+    if python is None:
+        raise NoPeersError(f"none of {', '.join(_AUDIT_PYTHONS)} is there")
+    return _environment(_FOLDER / "bench-audit", python, AUDIT_PINS)
+
+
+def _environment(folder: Path, python: str, pins: tuple[str, ...]) -> Path:
+    """The commands of an environment with these packages, which is made where it is not there."""
+    stamp = folder / "installed"
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != "\n".join(pins):
+        subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        tried = subprocess.run([*pip, "--no-input", *pins], capture_output=True, text=True, check=False)
         if tried.returncode != 0:
             raise NoPeersError(tried.stderr.strip().splitlines()[-1])
-        stamp.write_text("\n".join(PINS), encoding="utf-8")
-    return _FOLDER / "bin"
+        stamp.write_text("\n".join(pins), encoding="utf-8")
+    return folder / "bin"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import io
 import os
 import sys
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from fallow import __version__
@@ -137,6 +136,8 @@ def _run(arguments: list[str]) -> int:
         return 0
     command = next((each for each in COMMANDS if arguments[0] in (each.name, each.former_name or each.name)), None)
     if command is None:
+        from difflib import get_close_matches  # with the error, not before
+
         near = get_close_matches(arguments[0], [each.name for each in COMMANDS], n=1)
         hint = f"did you mean '{near[0]}'?" if near else "`fallow --help` lists the commands"
         say(f"there is no command '{arguments[0]}'; {hint}")
@@ -161,6 +162,8 @@ class _Parser(argparse.ArgumentParser):
     """Reports errors as one sentence with a hint; verbs inherit it."""
 
     def error(self, message: str) -> NoReturn:
+        from difflib import get_close_matches
+
         wrong = [word for word in message.split() if word.startswith("--")] if "unrecognized" in message else []
         near = [found for word in wrong for found in get_close_matches(word, self._option_string_actions, n=1)]
         hint = f"did you mean {near[0]}?" if near else f"`{self.prog} --help` shows an example"

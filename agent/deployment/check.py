@@ -1,7 +1,7 @@
 """Whether this environment can run the agent: `python -I -m agent.deployment.check CONFIG VARIABLES`.
 
 Imports every module of the agent and reads the settings as the service would. Prints one JSON object for the installer
-(`environment.EnvironmentCheck`), or one sentence on standard error with exit code 1.
+(`environment.CheckedEnvironment`), or one sentence on standard error with exit code 1.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from agent.deployment.host import Host
-from agent.deployment.install import InstallOutcome, InstallRequest, go_back, install
+from agent.deployment.install import InstallOutcome, WantedInstall, go_back, install
 from agent.deployment.layout import Layout
 from agent.deployment.service import find_service
 from agent.deployment.uninstall import uninstall
@@ -57,8 +57,8 @@ def _host(args: argparse.Namespace) -> Host:
     return Host(root, args.dry_run)
 
 
-def _wanted(args: argparse.Namespace) -> InstallRequest:
-    return InstallRequest(
+def _wanted(args: argparse.Namespace) -> WantedInstall:
+    return WantedInstall(
         prefix=_prefix(args),
         user=args.user,
         source=args.source,

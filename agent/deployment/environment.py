@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agent.deployment.layout import InstalledVersion
+from agent.deployment.layout import VersionEnvironment
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _CHECK = "agent.deployment.check"
 
 
 @dataclass(frozen=True)
-class EnvironmentCheck:
+class CheckedEnvironment:
     """What a new environment says of itself and of the settings that it would run with."""
 
     version: str
@@ -34,7 +34,7 @@ class EnvironmentCheck:
     spool: str
     interval_ms: int
 
-    def matches(self, environment: InstalledVersion) -> bool:
+    def matches(self, environment: VersionEnvironment) -> bool:
         return self.version == environment.version
 
 
@@ -55,10 +55,10 @@ def pip_of(python: str, source: Source | None = None) -> list[str]:
     return [python, "-I", "-m", "pip", *options] if wheel is None else [python, f"{wheel}/pip", *options]
 
 
-def build(layout: Layout, source: Source, python: tuple[str, str], name: str) -> InstalledVersion:
+def build(layout: Layout, source: Source, python: tuple[str, str], name: str) -> VersionEnvironment:
     """Makes the environment whole, or raises FallowError and leaves none."""
     host, folder = layout.host, layout.host.at(layout.path(name))
-    environment = InstalledVersion(name, source.version, source.sha256, f"{python[0]} {python[1]}")
+    environment = VersionEnvironment(name, source.version, source.sha256, f"{python[0]} {python[1]}")
     host.note(f"installed fallow {source.version} into {layout.path(name)}")
     if host.dry_run:
         return environment
@@ -107,7 +107,7 @@ def _use_paths_of_the_image(host: Host, folder: Path) -> None:
             file.write_bytes(text.replace(outside + b"/", b"/"))
 
 
-def check(layout: Layout, environment: InstalledVersion, config: str) -> EnvironmentCheck:
+def check(layout: Layout, environment: VersionEnvironment, config: str) -> CheckedEnvironment:
     """Has the environment import all of the agent and read the settings; raises FallowError where it cannot."""
     host = layout.host
     python = host.at(layout.path(environment.name)) / "bin/python"
@@ -116,7 +116,7 @@ def check(layout: Layout, environment: InstalledVersion, config: str) -> Environ
                     f"the check of fallow {environment.version}")  # fmt: skip
     try:
         values: dict[str, Any] = json.loads(said)
-        checked = EnvironmentCheck(**values)
+        checked = CheckedEnvironment(**values)
     except (ValueError, TypeError):
         raise FallowError(
             f"the check of fallow {environment.version} says nothing of use", "build the wheel again"

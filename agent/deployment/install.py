@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.deployment import environment as environments
-from agent.deployment.environment import EnvironmentCheck
-from agent.deployment.layout import InstalledVersion, Layout
+from agent.deployment.environment import CheckedEnvironment
+from agent.deployment.layout import Layout, VersionEnvironment
 from agent.deployment.service import UNIT, Systemd, running_agent, wait_for_interval
 from agent.deployment.source import find_source
 from agent.deployment.unit_files import CONFIG, write_config, write_unit
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class InstallRequest:
+class WantedInstall:
     """What is to be on the host."""
 
     prefix: str
@@ -63,8 +63,8 @@ class _Change:
     """One change of what is in force, with all that it takes to undo it."""
 
     layout: Layout
-    before: InstalledVersion | None
-    new: InstalledVersion
+    before: VersionEnvironment | None
+    new: VersionEnvironment
     is_fresh: bool
     """Whether the new environment was made by this change."""
     plain_venv: Path | None = None
@@ -93,7 +93,7 @@ class _Now:
     """Whether an agent answers."""
 
 
-def install(host: Host, wanted: InstallRequest, service: Service | None) -> InstallOutcome:
+def install(host: Host, wanted: WantedInstall, service: Service | None) -> InstallOutcome:
     """Brings the host to what is wanted; a second time it changes nothing.
 
     Raises FallowError where that fails; what was in force before is in force then, and the old agent runs.
@@ -106,7 +106,7 @@ def install(host: Host, wanted: InstallRequest, service: Service | None) -> Inst
         return _put_in_force(_Change(layout, before, new, is_fresh), wanted, service)
 
 
-def go_back(host: Host, wanted: InstallRequest, service: Service | None) -> InstallOutcome:
+def go_back(host: Host, wanted: WantedInstall, service: Service | None) -> InstallOutcome:
     """Puts the newest other version in force again."""
     layout = Layout(host, wanted.prefix)
     with layout.locked():
@@ -117,7 +117,7 @@ def go_back(host: Host, wanted: InstallRequest, service: Service | None) -> Inst
         return _put_in_force(_Change(layout, before, others[-1], is_fresh=False), wanted, service)
 
 
-def _environment(layout: Layout, wanted: InstallRequest, temporary: Path) -> tuple[InstalledVersion, bool]:
+def _environment(layout: Layout, wanted: WantedInstall, temporary: Path) -> tuple[VersionEnvironment, bool]:
     """The environment for what is wanted, and whether it had to be made."""
     python = environments.base_python(wanted.python, layout.host)
     source = find_source(wanted.source, wanted.version, layout.host, temporary, environments.pip_of(sys.executable))
@@ -127,7 +127,7 @@ def _environment(layout: Layout, wanted: InstallRequest, temporary: Path) -> tup
     return environments.build(layout, source, python, layout.next_name(source.version)), True
 
 
-def _put_in_force(change: _Change, wanted: InstallRequest, service: Service | None) -> InstallOutcome:
+def _put_in_force(change: _Change, wanted: WantedInstall, service: Service | None) -> InstallOutcome:
     layout, host = change.layout, change.layout.host
     try:
         if not wanted.packaged:
@@ -156,18 +156,18 @@ def _put_in_force(change: _Change, wanted: InstallRequest, service: Service | No
                    restarted, missed, host.dry_run)  # fmt: skip
 
 
-def _checked(change: _Change) -> EnvironmentCheck:
+def _checked(change: _Change) -> CheckedEnvironment:
     host = change.layout.host
     if not host.dry_run:
         return environments.check(change.layout, change.new, CONFIG)
     file = host.at(CONFIG)
     loaded = config.load({}, str(file) if file.exists() else None)
-    return EnvironmentCheck(
+    return CheckedEnvironment(
         change.new.version, loaded.text("lake.path"), loaded.text("agent.spool"), loaded.integer("agent.interval")
     )
 
 
-def _write_unit(host: Host, wanted: InstallRequest, checked: EnvironmentCheck) -> bool:
+def _write_unit(host: Host, wanted: WantedInstall, checked: CheckedEnvironment) -> bool:
     owner = ensure_user(host, wanted.user)
     # systemd makes only /var/lib/fallow by itself, and other service managers none
     if checked.spool.startswith("/") and (owner is not None or host.dry_run):
@@ -176,7 +176,7 @@ def _write_unit(host: Host, wanted: InstallRequest, checked: EnvironmentCheck) -
 
 
 def _needs_start(
-    change: _Change, service: Service | None, wanted: InstallRequest, checked: EnvironmentCheck, now: _Now
+    change: _Change, service: Service | None, wanted: WantedInstall, checked: CheckedEnvironment, now: _Now
 ) -> bool:
     """Whether the agent is to be started or restarted; where it is not, `left_out` says what to do by hand."""
     host = change.layout.host
@@ -202,7 +202,7 @@ def _needs_start(
     return now.is_changed or not now.is_running
 
 
-def _restart(change: _Change, wanted: InstallRequest, service: Service, checked: EnvironmentCheck) -> int | None:
+def _restart(change: _Change, wanted: WantedInstall, service: Service, checked: CheckedEnvironment) -> int | None:
     """Has the new agent run; intervals that were missed. On failure undoes everything and raises FallowError."""
     old = running_agent(checked.spool)
     why = _started(service, checked, None if old is None else old.pid, wanted.wait_s)
@@ -215,7 +215,7 @@ def _restart(change: _Change, wanted: InstallRequest, service: Service, checked:
         raise FallowError(f"fallow {new} is installed and started, but {why}", "`fallow doctor` says what is missing")
     change.undo()
     failed = _started(
-        service, EnvironmentCheck(old.version, checked.lake, checked.spool, checked.interval_ms), None, wanted.wait_s
+        service, CheckedEnvironment(old.version, checked.lake, checked.spool, checked.interval_ms), None, wanted.wait_s
     )
     if failed is not None:
         raise FallowError(
@@ -225,7 +225,7 @@ def _restart(change: _Change, wanted: InstallRequest, service: Service, checked:
     raise FallowError(f"fallow {new} does not work here ({why}): fallow {old.version} runs again", _log_hint(service))
 
 
-def _started(service: Service, checked: EnvironmentCheck, before_pid: int | None, wait_s: float) -> str | None:
+def _started(service: Service, checked: CheckedEnvironment, before_pid: int | None, wait_s: float) -> str | None:
     """Starts the agent and waits for an interval of it; why that did not come, None where it did."""
     try:
         service.reload_units()

@@ -25,7 +25,7 @@ _OF_A_PLAIN_VENV = ("bin", "lib", "lib64", "include", "share", "pyvenv.cfg")
 
 
 @dataclass(frozen=True)
-class InstalledVersion:
+class VersionEnvironment:
     """One installed version: written last, so that a folder without it was never finished."""
 
     name: str
@@ -67,15 +67,15 @@ class Layout:
         finally:
             os.close(descriptor)
 
-    def environments(self) -> list[InstalledVersion]:
+    def environments(self) -> list[VersionEnvironment]:
         """Every finished environment, oldest first."""
         found = []
         for record in self.host.at(self.versions).glob(f"*/{_RECORD}"):
             with contextlib.suppress(OSError, ValueError, TypeError):
-                found.append(InstalledVersion(**json.loads(record.read_text(encoding="utf-8"))))
+                found.append(VersionEnvironment(**json.loads(record.read_text(encoding="utf-8"))))
         return sorted(found, key=lambda each: each.number)
 
-    def current(self) -> InstalledVersion | None:
+    def current(self) -> VersionEnvironment | None:
         """The environment in force."""
         try:
             name = self.host.at(self.current_link).readlink().name
@@ -93,7 +93,7 @@ class Layout:
     def path(self, name: str) -> str:
         return f"{self.versions}/{name}"
 
-    def finish(self, environment: InstalledVersion) -> None:
+    def finish(self, environment: VersionEnvironment) -> None:
         """Says that the environment is whole."""
         record = self.host.at(self.path(environment.name)) / _RECORD
         record.write_text(json.dumps(asdict(environment), indent=2) + "\n", encoding="utf-8")

@@ -12,7 +12,7 @@ from agent.deployment.shipped import UNIT as UNIT_FILE
 from agent.deployment.user import DEFAULT
 
 if TYPE_CHECKING:
-    from agent.deployment.environment import EnvironmentCheck
+    from agent.deployment.environment import CheckedEnvironment
     from agent.deployment.host import Host
 
 CONFIG = "/etc/fallow/fallow.toml"
@@ -37,7 +37,7 @@ def write_config(host: Host, lake: str | None) -> None:
     host.write(CONFIG, text)
 
 
-def write_unit(host: Host, prefix: str, user: str, checked: EnvironmentCheck) -> bool:
+def write_unit(host: Host, prefix: str, user: str, checked: CheckedEnvironment) -> bool:
     """Writes the unit as it is shipped, and a drop-in where this host differs; whether either has changed."""
     changed = host.write(UNIT_PATH, shipped_text(UNIT_FILE))
     lines = drop_in_lines(prefix, user, checked)
@@ -47,7 +47,7 @@ def write_unit(host: Host, prefix: str, user: str, checked: EnvironmentCheck) ->
     return host.write(DROP_IN, text + "".join(f"{line}\n" for line in lines)) or changed
 
 
-def drop_in_lines(prefix: str, user: str, checked: EnvironmentCheck) -> list[str]:
+def drop_in_lines(prefix: str, user: str, checked: CheckedEnvironment) -> list[str]:
     """What the unit has to say otherwise for these settings."""
     lines = []
     if prefix != PREFIX:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
+from agent.container import in_container
 from fallow.errors import DriverError
 
 REVOKED = -1
@@ -44,12 +44,6 @@ _LIBRARY_NOT_FOUND = 12
 def is_down_for_all(code: int) -> bool:
     """Whether a return code of nvmlInit says that nobody on the host can use the driver, and not just that this process cannot."""
     return code in _NOBODY_CAN or (code == _LIBRARY_NOT_FOUND and not in_container())
-
-
-def in_container() -> bool:
-    """Whether this process runs in a container of docker, podman or Kubernetes."""
-    marks = ("/.dockerenv", "/run/.containerenv")
-    return "KUBERNETES_SERVICE_HOST" in os.environ or any(Path(mark).exists() for mark in marks)
 
 
 def sees_all_gpus() -> bool:

@@ -34,7 +34,7 @@ _SPREAD_MS = HOUR_MS
 
 
 @dataclass
-class Compactor:
+class OwnFilesCompactor:
     """What is due of one spool's files in one lake, under one host's name. Run by one process at a time, after publishing."""
 
     spool: Spool
@@ -54,10 +54,12 @@ class Compactor:
         self._take_note_of_published(now_ms)
         for merge in [each for each in self._notes.merges if each.done_ms is None]:
             self._finish(merge)
-        for date in self._days_due(now_ms):
+        for date in self._days_due(now_ms) if self.settings.days else ():
             self._merge_day(date)
         self._merge_hours(now_ms)
         self._delete_replaced(now_ms)
+        self._notes.forget_old_days(now_ms)
+        self._keep()
 
     def _take_note_of_published(self, now_ms: int) -> None:
         if not self._notes.days:  # the first run with this spool: what other ones left

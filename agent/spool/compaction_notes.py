@@ -96,10 +96,12 @@ class CompactionNotes:
 
     def close_day(self, date: str, now_ms: int) -> None:
         self.days[date] = now_ms
-        self.days = {
-            each: closed_ms for each, closed_ms in self.days.items() if now_ms - parse_day_ms(each) < _REMEMBERED_MS
-        } | {date: now_ms}
         self.small = {key: own for key, own in self.small.items() if key.partition("/")[2] != date}
+
+    def forget_old_days(self, now_ms: int) -> None:
+        self.days = {
+            date: closed_ms for date, closed_ms in self.days.items() if now_ms - parse_day_ms(date) < _REMEMBERED_MS
+        }
 
     def waiting_days(self) -> list[str]:
         return sorted(date for date, closed_ms in self.days.items() if not closed_ms)

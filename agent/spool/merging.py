@@ -16,6 +16,7 @@ from arro3.core import Array, DataType, RecordBatch, RecordBatchReader
 from arro3.core import Table as ArrowTable
 from arro3.io import read_parquet
 
+from agent.own_memory import trim_memory
 from agent.spool.arrow_rows import arrow_schema
 from fallow.errors import BrokenFileError, SchemaVersionError
 from fallow.parquet_writer import CHECKSUM_KEY, VERSION_KEY, encode, merged_facts
@@ -71,9 +72,10 @@ def merged(table: Table, contents: Sequence[bytes]) -> bytes:
             decoded_bytes += batch.nbytes
             for gpu, start, end in spans:
                 gpus[gpu] += end - start
+    trim_memory()
     stream = RecordBatchReader.from_batches(arrow_schema(table), _sorted(files, _groups(gpus, decoded_bytes), table))
     try:
-        data = encode(table, stream, merged_facts([file.facts for file in files]))
+        data = encode(table, stream, merged_facts([file.facts for file in files]), in_little_memory=True)
     except Exception as error:  # what a generator raises comes back through Arrow's interface as something else
         raise _unfit(str(error)) from error
     for batch, _ in _File(data, table).batches():

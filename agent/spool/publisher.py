@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from agent.settings import Compaction
 from agent.spool.admission import Admission
 from agent.spool.arrow_rows import arrow_rows
-from agent.spool.compaction import Compactor
+from agent.spool.compaction import OwnFilesCompactor
 from agent.spool.copied_rows import drop_published_copies
 from agent.spool.outcome import EXIT_DAMAGED, EXIT_NAME_TAKEN, EXIT_SPOOL, LONGEST_S, Outcome
 from agent.spool.publisher_arguments import PublisherArguments
@@ -83,7 +83,7 @@ class Publisher:
         lake, compaction = Lake.at(arguments.lake), Compaction.from_text(arguments.compaction)
         return cls(
             spool, lake, arguments.host, arguments.keep_ms, arguments.every_ms, arguments.lake_id, in_agent=in_agent,
-            is_wanted=is_wanted, compaction=compaction if compaction.own and not arguments.is_last else None,
+            is_wanted=is_wanted, compaction=compaction if compaction.hours and not arguments.is_last else None,
         )  # fmt: skip
 
     def run(self) -> int:
@@ -103,7 +103,9 @@ class Publisher:
 
     def _compact(self, settings: Compaction) -> None:
         """Merges the host's own files. What the store refuses of it is told; the rows are published all the same."""
-        compactor = Compactor(self.spool, self.lake, self.host, settings, self.clock, before_put=self._check_lake)
+        compactor = OwnFilesCompactor(
+            self.spool, self.lake, self.host, settings, self.clock, before_put=self._check_lake
+        )
         try:
             with self.spool.in_agent() if self.in_agent else contextlib.nullcontext():
                 compactor.run()

@@ -11,7 +11,8 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from agent.nvml.installation import REVOKED, driver_error, in_container, is_down_for_all
+from agent.container import in_container
+from agent.nvml.installation import REVOKED, driver_error, is_down_for_all
 from agent.supervise.gpu_account import GpuAccount
 from agent.supervise.known_gpus import KnownGpus, LostGpus
 from agent.supervise.restarts import Crashes, RestartBudget

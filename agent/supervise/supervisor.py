@@ -43,7 +43,9 @@ LAG_MS = 250
 
 _LONGEST_SLEEP_S = 12.0  # whoever watches the agent hears from it even where intervals are minutes long
 
-_RING_MS = 10_000  # what the drivers' rings hold: of a longer interval that has ended longer ago nothing is left to be read
+_RING_MS = (
+    10_000  # what the drivers' rings hold: of a longer interval that has ended longer ago nothing is left to be read
+)
 _CATCH_UP_MS = 3_000  # the rings hold ten seconds, but what is read late belongs to a later moment
 
 _LONGEST_PUT_BACK_MS = 5 * 60_000

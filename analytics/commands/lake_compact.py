@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was done; 1 where a host's day could not be merged."""
-    from analytics.lake_care.compact import Compactor
+    from analytics.lake_care.compact import LakeCompactor
     from analytics.ledger.build import load_ledger
     from analytics.ledger.settings import LedgerSettings
     from analytics.progress import bar
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     lake = lake_of(args).require()
     grace_ms = config.integer("compaction.grace")
     with bar("days") as progress:
-        done = Compactor(lake, SystemClock().now_ms(), args.older_than, grace_ms, args.dry_run).run(progress)
+        done = LakeCompactor(lake, SystemClock().now_ms(), args.older_than, grace_ms, args.dry_run).run(progress)
     if args.derived and not args.dry_run:
         with bar("ledger") as progress:
             load_ledger(lake, LedgerSettings.from_config(config), progress=progress)

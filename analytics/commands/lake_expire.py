@@ -7,13 +7,12 @@ import json
 from typing import TYPE_CHECKING
 
 from fallow.clock import SystemClock, format_duration
-from fallow.errors import UsageError
 from fallow.lake_verbs.flags import add_lake_flags, lake_of, settings
 from fallow.output import show
 from fallow.units import format_bytes
 
 if TYPE_CHECKING:
-    from analytics.lake_care.expire import Expiry, Plan
+    from analytics.lake_care.expire import Expiry, ExpiryPlan
     from analytics.lake_care.retention import Retention
 
 
@@ -32,8 +31,6 @@ def run(args: argparse.Namespace) -> int:
 
     config = settings(args)
     lake, retention = lake_of(args).require(), Retention.from_config(config)
-    if not retention.tables:
-        raise UsageError("everything is kept for ever", "set retention.gpu, for one, to 90d (docs/configuration.md)")
     now_ms = SystemClock().now_ms()
     with bar("tables") as progress:
         planned = plan(lake, retention, LedgerSettings.from_config(config), now_ms, progress)
@@ -48,9 +45,11 @@ def run(args: argparse.Namespace) -> int:
     return int(bool(planned.held_back))
 
 
-def _text(planned: Plan, retention: Retention, *, done: bool) -> str:
+def _text(planned: ExpiryPlan, retention: Retention, *, done: bool) -> str:
     lines = [_sentence(each, retention, done=done) for each in planned.expiries]
-    if not planned.expiries:
+    if not retention.tables:
+        lines.append("everything is kept for ever: set retention.gpu, for one, to 90d (docs/configuration.md)")
+    elif not planned.expiries:
         lines.append("nothing is older than it is kept")
     if planned.held_back:
         days = sorted(planned.held_back)
@@ -74,7 +73,7 @@ def _sentence(each: Expiry, retention: Retention, *, done: bool) -> str:
     )
 
 
-def _as_json(planned: Plan, *, done: bool) -> dict[str, object]:
+def _as_json(planned: ExpiryPlan, *, done: bool) -> dict[str, object]:
     tables = [
         {
             "table": each.table, "files": each.count, "rows": each.rows, "bytes": each.bytes, "hosts": each.hosts,

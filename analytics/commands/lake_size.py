@@ -16,7 +16,7 @@ from fallow.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from analytics.lake_care.size import Amount, Size
+    from analytics.lake_care.size import Size, StoredAmount
 
 _BY = {"table": "tables", "host": "hosts", "day": "days"}
 
@@ -48,7 +48,7 @@ def _as_json(size: Size) -> dict[str, object]:
 
 
 def _text(size: Size, by: str) -> str:
-    amounts: Mapping[str, Amount] = getattr(size, _BY[by])
+    amounts: Mapping[str, StoredAmount] = getattr(size, _BY[by])
     lines = [_row(by, "files", "rows", "bytes", "to remove")]
     lines += [_line(name or "(all hosts)", each) for name, each in sorted(amounts.items())]
     lines.append(_line("in all", size.whole))
@@ -62,7 +62,7 @@ def _text(size: Size, by: str) -> str:
     return "\n".join(lines)
 
 
-def _line(name: str, each: Amount) -> str:
+def _line(name: str, each: StoredAmount) -> str:
     rows = "" if each.rows is None else f"{each.rows:,}"
     return _row(visible(name), f"{each.files:,}", rows, format_bytes(each.bytes), f"{each.removable_files:,}")
 

@@ -34,7 +34,7 @@ class Compacted:
 
 
 @dataclass(frozen=True)
-class Compactor:
+class LakeCompactor:
     """Of one lake: days that ended `older_than_ms` ago, hidden files that were replaced `grace_ms` ago."""
 
     lake: Lake

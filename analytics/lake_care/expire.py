@@ -48,7 +48,7 @@ class Expiry:
 
 
 @dataclass
-class Plan:
+class ExpiryPlan:
     """What goes, and which dates stay although their time is over: the lake does not keep their ledger as it is now."""
 
     expiries: list[Expiry] = field(default_factory=list)
@@ -61,9 +61,9 @@ def plan(
     settings: LedgerSettings,
     now_ms: int,
     progress: Callable[[float], None] = lambda _: None,
-) -> Plan:
+) -> ExpiryPlan:
     """What would go now. Raises LakeError."""
-    found = Plan()
+    found = ExpiryPlan()
     due = {name: _due_files(lake, name, retention.last_day(name, now_ms)) for name in retention.tables}
     samples = {date for name, files in due.items() if name in _SOURCES for date in files}
     unready = samples - _ready(lake, settings, samples)
@@ -114,7 +114,7 @@ def _is_hidden(file: LakeFile, among: Sequence[LakeFile]) -> bool:
     return any(other.key != file.key and other.covers(file) for other in among)
 
 
-def carry_out(lake: Lake, planned: Plan, now_ms: int, progress: Callable[[float], None] = lambda _: None) -> None:
+def carry_out(lake: Lake, planned: ExpiryPlan, now_ms: int, progress: Callable[[float], None] = lambda _: None) -> None:
     """Deletes what is planned, a date at a time, the oldest first. Raises LakeError; run again, it does the rest."""
     by_date: dict[str, list[Expiry]] = defaultdict(list)
     for each in planned.expiries:

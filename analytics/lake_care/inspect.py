@@ -20,7 +20,7 @@ FAULTS = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class FileFault:
     """One fault of a partition: a kind of FAULTS, its files, and the sentence."""
 
     kind: str
@@ -32,7 +32,7 @@ class Problem:
 class Inspected:
     """`hidden` files are what compaction left for the grace, `partials` what killed writers left: neither is a fault."""
 
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[FileFault] = field(default_factory=list)
     hidden: list[LakeFile] = field(default_factory=list)
     partials: list[Stored] = field(default_factory=list)
 
@@ -48,28 +48,28 @@ def inspect(lake: Lake, found: Sequence[Partition], progress: Callable[[float], 
     return seen
 
 
-def faults(each: Partition) -> list[Problem]:
+def faults(each: Partition) -> list[FileFault]:
     """The faults of one partition."""
     return [*_overlaps(each), *_doubled(each), *_not_covered(each)]
 
 
-def _overlaps(each: Partition) -> list[Problem]:
+def _overlaps(each: Partition) -> list[FileFault]:
     return [
-        Problem("overlap", tuple(group), f"{each.name}: {_names(group)} overlap, and neither lies inside the other")
+        FileFault("overlap", tuple(group), f"{each.name}: {_names(group)} overlap, and neither lies inside the other")
         for group in each.overlaps()
     ]
 
 
-def _doubled(each: Partition) -> list[Problem]:
+def _doubled(each: Partition) -> list[FileFault]:
     files = each.visible
     try:
         count = doubled(files) if len(files) > 1 else 0
     except LakeError:  # a file that cannot be used is named by itself
         return []
-    return [Problem("doubled", tuple(files), f"{each.name}: {count} rows are in two files")] if count else []
+    return [FileFault("doubled", tuple(files), f"{each.name}: {count} rows are in two files")] if count else []
 
 
-def _not_covered(each: Partition) -> list[Problem]:
+def _not_covered(each: Partition) -> list[FileFault]:
     problems = []
     for file in each.visible:
         holder = content_of(file) if file.hides else None
@@ -77,7 +77,7 @@ def _not_covered(each: Partition) -> list[Problem]:
             content = content_of(hidden)
             if holder is not None and content is not None and (count := lacks(holder, content)):
                 sentence = f"{hidden.url}: {count} of its rows are not in {_names([file])}, which hides it"
-                problems.append(Problem("not_covered", (file, hidden), sentence))
+                problems.append(FileFault("not_covered", (file, hidden), sentence))
     return problems
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from analytics.lake_care.inspect import Problem, faults
+from analytics.lake_care.inspect import FileFault, faults
 from analytics.lake_care.leftovers import Leftovers, old_hidden, remove_hidden
 from analytics.lake_care.partitions import Partition, partitions, turn
 from analytics.lake_care.rows import content_of, lacks, put_merged, union
@@ -25,7 +25,7 @@ QUARANTINE = ".quarantine"
 
 
 @dataclass(frozen=True)
-class Step:
+class RepairStep:
     """One thing that was done, or would be: `unite`, `quarantine`, `remove_hidden` or `remove_partial`, and the sentence."""
 
     kind: str
@@ -42,7 +42,7 @@ class Repairer:
     grace_ms: int
     dry_run: bool = True
 
-    def run(self, progress: Callable[[float], None] = lambda _: None) -> list[Step]:
+    def run(self, progress: Callable[[float], None] = lambda _: None) -> list[RepairStep]:
         """Raises LakeError; what is done then stays done, and the next run does the rest."""
         steps = list(self._partials())
         by_date = [(date, list(own)) for date, own in groupby(partitions(self.lake), lambda each: each.date)]
@@ -51,26 +51,26 @@ class Repairer:
             progress(number / len(by_date))
         return steps
 
-    def _partials(self) -> Iterator[Step]:
+    def _partials(self) -> Iterator[RepairStep]:
         for each in self.lake.store.partials():
             if each.modified_ms <= self.now_ms - self.grace_ms:
                 if not self.dry_run:
                     self.lake.store.delete(each.key)
-                yield Step("remove_partial", each.key, f"{each.key} was never written to its end")
+                yield RepairStep("remove_partial", each.key, f"{each.key} was never written to its end")
 
-    def _date(self, date: str, own: Sequence[Partition]) -> list[Step]:
+    def _date(self, date: str, own: Sequence[Partition]) -> list[RepairStep]:
         planned = [step for each in own for step in self._steps(self.lake, each, dry_run=True)]
         if self.dry_run or not planned:
             return planned
         with turn(self.lake, date, "the repair") as mine:
             return [step for each in partitions(mine, dates=[date]) for step in self._steps(mine, each, dry_run=False)]
 
-    def _steps(self, lake: Lake, each: Partition, *, dry_run: bool) -> list[Step]:
+    def _steps(self, lake: Lake, each: Partition, *, dry_run: bool) -> list[RepairStep]:
         steps = []
         for file in (file for file in each.files if _is_damaged(file)):
             if not dry_run:
                 _move_aside(lake, file)
-            steps.append(Step("quarantine", file.key, f"{file.key} is damaged and goes to {QUARANTINE}/"))
+            steps.append(RepairStep("quarantine", file.key, f"{file.key} is damaged and goes to {QUARANTINE}/"))
         whole = Partition(each.table, each.date, each.host, tuple(_without(each.files, {step.key for step in steps})))
         if len(whole.files) < 2:  # nothing to compare
             return steps
@@ -82,15 +82,15 @@ class Repairer:
                 steps += self._unite(lake, problem, dry_run=dry_run)
         return steps + self._hidden(lake, whole, dry_run=dry_run)
 
-    def _unite(self, lake: Lake, problem: Problem, *, dry_run: bool) -> list[Step]:
+    def _unite(self, lake: Lake, problem: FileFault, *, dry_run: bool) -> list[RepairStep]:
         files = problem.files
         first, last = min(each.first_seq for each in files), max(each.last_seq for each in files)
         into = LakeFile(files[0].table, files[0].date, files[0].host, first, last)
         if not dry_run:
             put_merged(lake, into, union(files), files)
-        return [Step("unite", into.key, f"{problem.sentence}: they become {into.key}")]
+        return [RepairStep("unite", into.key, f"{problem.sentence}: they become {into.key}")]
 
-    def _hidden(self, lake: Lake, each: Partition, *, dry_run: bool) -> list[Step]:
+    def _hidden(self, lake: Lake, each: Partition, *, dry_run: bool) -> list[RepairStep]:
         if dry_run:
             going = [
                 hidden
@@ -103,7 +103,7 @@ class Repairer:
             found = Leftovers()
             remove_hidden(lake, each, self.now_ms, self.grace_ms, found)
             going = found.removed
-        return [Step("remove_hidden", file.key, f"{file.key} is in a wider file") for file in going]
+        return [RepairStep("remove_hidden", file.key, f"{file.key} is in a wider file") for file in going]
 
 
 def _without(files: Sequence[LakeFile], keys: set[str]) -> list[LakeFile]:

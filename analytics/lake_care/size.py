@@ -19,7 +19,7 @@ _AT_ONCE = 256
 
 
 @dataclass
-class Amount:
+class StoredAmount:
     """Files, rows (None: not counted) and bytes; `removable` files and bytes are hidden, or would be once days are merged."""
 
     files: int = 0
@@ -43,10 +43,10 @@ class Size:
     are none.
     """
 
-    tables: dict[str, Amount] = field(default_factory=lambda: defaultdict(Amount))
-    hosts: dict[str, Amount] = field(default_factory=lambda: defaultdict(Amount))
-    days: dict[str, Amount] = field(default_factory=lambda: defaultdict(Amount))
-    whole: Amount = field(default_factory=Amount)
+    tables: dict[str, StoredAmount] = field(default_factory=lambda: defaultdict(StoredAmount))
+    hosts: dict[str, StoredAmount] = field(default_factory=lambda: defaultdict(StoredAmount))
+    days: dict[str, StoredAmount] = field(default_factory=lambda: defaultdict(StoredAmount))
+    whole: StoredAmount = field(default_factory=StoredAmount)
     month_bytes: float | None = None
     month_rows: float | None = None
 

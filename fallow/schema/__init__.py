@@ -5,8 +5,6 @@ Imports nothing but this package, so that the agent and `fallow schema` pay noth
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from fallow.errors import UsageError
 from fallow.schema.derived import (
     CLAIM_DAY,
@@ -112,6 +110,8 @@ def table(name: str) -> Table:
     for candidate in TABLES:
         if candidate.name == name:
             return candidate
+    from difflib import get_close_matches  # with the error, not before
+
     names = [candidate.name for candidate in TABLES]
     near = get_close_matches(name, names, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"the tables are {', '.join(names)}"

@@ -247,7 +247,8 @@ class LocalStore:
 
     def _gone(self) -> LakeError:
         return LakeError(
-            f"there is no folder {self.root}", f"mount it, or make a lake with `fallow lake init --lake {self.root}`"
+            f"there is no fallow lake at {self.root}",
+            f"mount it, or make one with `fallow lake init --lake {self.root}`",
         )
 
     def _folder_mode(self) -> int:
@@ -268,7 +269,9 @@ class LocalStore:
         try:
             Path(self._base, key).unlink(missing_ok=True)
         except OSError as error:
-            raise LakeError(f"cannot remove {self.url(key)}: {error.strerror}", "check its folder's permissions") from error
+            raise LakeError(
+                f"cannot remove {self.url(key)}: {error.strerror}", "check its folder's permissions"
+            ) from error
 
     def url(self, key: str) -> str:
         return f"{self.root}/{key}"

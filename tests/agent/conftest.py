@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from agent.spool.spool import Spool
+from fallow.lake import Lake
 from tests.agent.lake_rows import rows_of
 from tests.agent.lanes import PAST_S, STEP_MS, Lanes
 from tests.agent.player import Player
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from fallow.lake import Lake
     from tests.fakes.nvml import Gpu
 
 HOST = "fakehost"
@@ -47,7 +47,8 @@ class FakeHost:
 
     @property
     def lake(self) -> Lake:
-        return made_lake(self.folder / "lake")
+        place = self.folder / "lake"
+        return Lake.at(str(place)) if place.is_file() else made_lake(place)
 
     @property
     def spool(self) -> Path:

@@ -14,7 +14,7 @@ from agent.spool.spool import Spool
 from agent.supervise.supervisor import Supervisor
 from fallow import config
 
-PUBLISH_EVERY_MS = 10_000  # a publisher takes a second: more often, and there would be nothing but publishers
+PUBLISH_EVERY_MS = 2_000  # often enough that the first 150 ticks have seen what a publishing needs
 
 
 def main(lake: str, spool_folder: str, interval_ms: int, ticks: int) -> None:

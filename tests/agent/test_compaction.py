@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.settings import Compaction
-from agent.spool.compaction import Compactor
-from agent.spool.publisher import Publisher
+from agent.spool.compaction import OwnFilesCompactor
+from agent.spool.publisher import Publisher, outcome_of
+from agent.spool.publisher_arguments import PublisherArguments
 from agent.spool.spool import Spool
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
@@ -19,6 +20,8 @@ from tests.agent.spooled import MIDNIGHT_MS, ticks, times
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from agent.spool.outcome import Outcome
 
 DATE = "2024-10-04"
 
@@ -52,8 +55,8 @@ class Host:
         publisher.repair()
         publisher.forget()
 
-    def compact(self, lake: Lake | None = None) -> Compactor:
-        compactor = Compactor(self.spool, lake or self.lake, "h", self.settings, self.clock)
+    def compact(self, lake: Lake | None = None) -> OwnFilesCompactor:
+        compactor = OwnFilesCompactor(self.spool, lake or self.lake, "h", self.settings, self.clock)
         compactor.run()
         return compactor
 
@@ -242,3 +245,30 @@ def test_a_run_without_anything_due_asks_the_store_nothing(host: Host) -> None:
 
     host.clock.moment_ms += 5 * MINUTE_MS
     host.compact(Silent(host.lake.store))
+
+
+def run_publisher(host: Host, **changes: Any) -> Outcome:
+    host.spool.append({"gpu": ticks(10_000 + len(times(host.lake)), 1)})
+    arguments = PublisherArguments(str(host.spool.folder), host.lake.root, "h", **changes)
+    return outcome_of(arguments)
+
+
+def test_a_publisher_compacts_after_it_has_published_unless_it_is_told_not_to(host: Host) -> None:
+    for number in range(3):
+        host.publish({"gpu": ticks(number, 1)})
+    for changes in ({"is_last": True}, {"compaction": Compaction(hours=False).as_text()}):
+        assert run_publisher(host, **changes).exit_code == 0
+        assert all(not file.hides for file in host.lake.files("gpu"))
+    spread = Compaction(lateness_ms=0, back_days=10_000)
+    assert run_publisher(host, compaction=spread.as_text()).exit_code == 0
+    assert [len(host.lake.files("gpu", dates=[date])) for date in (DATE, "2024-10-05")] == [1, 1]
+
+
+def test_rows_are_published_also_where_nothing_can_be_merged(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: OwnFilesCompactor) -> None:
+        raise LakeError("cannot list the folder")
+
+    monkeypatch.setattr(OwnFilesCompactor, "run", fail)
+    exit_code, lines = run_publisher(host)
+    assert (exit_code, lines[-1]) == (0, "files are not compacted: cannot list the folder")
+    assert host.spool.count() == 0

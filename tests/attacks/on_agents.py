@@ -36,6 +36,9 @@ _KILL_EVERY_S = 3.0
 _SCRAPES = 19
 _CLIENTS = 8
 _NVIDIA = "0x10de"
+_SPOOL_FILES = (
+    "ballast", "agent.lock", "spool.sqlite", "spool.sqlite-wal", "spool.sqlite-shm", "agent.sock", "install-id",
+)  # fmt: skip
 
 
 def two_gpus(name: str = "a", **fields: object) -> Scenario:
@@ -123,27 +126,28 @@ def same_name(folder: Path) -> Outcome:
 
 
 def planted_links(folder: Path) -> Outcome:
-    """Somebody else's folder, with links in it that lead to root's files, given as the spool to an agent that root runs by hand."""
+    """Somebody else's folder, with links in it that lead to root's files, given as the spool to an agent that root runs by hand.
+
+    The same in a folder of root's own, into which somebody could write before.
+    """
     victim, content = folder / "victim", b"root's own\n"
-    wrong = []
-    for name in (
-        "ballast",
-        "agent.lock",
-        "spool.sqlite",
-        "spool.sqlite-wal",
-        "spool.sqlite-shm",
-        "agent.sock",
-        "install-id",
-    ):
-        victim.write_bytes(content)
-        host = AttackedHost.make(folder / name, two_gpus())
-        host.spool.mkdir()
-        (host.spool / name).symlink_to(victim)
-        _give_away(host.spool)
-        host.fallow("agent", "run", "--lake", host.lake.root, "--host", "h1", "--for", "1s")
-        if victim.read_bytes() != content:
-            wrong.append(name)
-    return Outcome(f"7 links planted, {len(wrong)} followed {wrong or ''}", holds=not wrong)
+    wrong, refused = [], 0
+    for name in _SPOOL_FILES:
+        for whose in ("foreign", "own"):
+            victim.write_bytes(content)
+            host = AttackedHost.make(folder / f"{whose}-{name}", two_gpus())
+            host.spool.mkdir()
+            (host.spool / name).symlink_to(victim)
+            if whose == "foreign":
+                _give_away(host.spool)
+            answer = host.fallow("agent", "run", "--lake", host.lake.root, "--host", "h1", "--for", "1s")
+            refused += answer.returncode in (1, 2) and "Traceback" not in answer.stderr
+            if victim.read_bytes() != content:
+                wrong.append(f"{name} in {whose} folder")
+    return Outcome(
+        f"{2 * len(_SPOOL_FILES)} links planted, {len(wrong)} followed {wrong or ''}; {refused} agents refused to start",
+        holds=not wrong,
+    )
 
 
 def _give_away(spool: Path) -> None:

@@ -46,13 +46,14 @@ pytestmark = pytest.mark.long
 
 UNSEEN = frozenset(HIDDEN) - {"\n", "\t"} | set("\u3164\u115f\u2800")
 
-OF_THE_HOST = {("agent", "run"), ("agent", "once"), ("agent", "status"), ("agent", "release"), ("agent", "resume"), ("top",),
-               ("doctor",)}  # fmt: skip
+OF_THE_HOST = {("agent", "run"), ("agent", "once"), ("agent", "status"), ("agent", "release"), ("agent", "resume"), ("agent", "publish"),
+               ("agent", "install"), ("agent", "upgrade"), ("agent", "uninstall"), ("top",), ("doctor",)}  # fmt: skip
 """They look at this machine: tests/agent and tests/doctor hold them."""
 
 NOT_HERE = {("import", "gpustat"), ("import", "nvitop"), ("import", "series"), ("allocations", "import", "slurm"), ("dashboard",), ("demo",),
-            ("report", "send")}  # fmt: skip
-"""The other kinds of import tell of files as `nvidia-smi` does; pages and messages are looked at below; a demo has names of its own."""
+            ("report", "send"), ("pseudonym", "new-key"), ("pseudonym", "of"), ("pseudonym", "table")}  # fmt: skip
+"""The other kinds of import tell of files as `nvidia-smi` does; pages and messages are looked at below; a demo has names of its own;
+a pseudonym is a hash."""
 
 ARGUMENTS: dict[tuple[str, ...], list[list[str]]] = {
     ("import", "nvidia-smi"): [["{gpu_csv}", "--host", hostile("host").replace("\r\n", "").translate(dict.fromkeys(range(32))), "--yes"]],
@@ -75,6 +76,11 @@ ARGUMENTS: dict[tuple[str, ...], list[list[str]]] = {
     ("report",): [[], ["--lang", "fr"], ["--pool", hostile("pool")], ["--holder", hostile("user")]],
     ("report", "nudge"): [[]],
     ("lake", "check"): [[]],
+    ("lake", "init"): [[]],
+    ("lake", "size"): [[]],
+    ("lake", "compact"): [["--dry-run"]],
+    ("lake", "repair"): [[]],
+    ("lake", "expire"): [[]],
     ("dashboard", "sessions"): [[]],
     ("schema",): [[], [hostile("table")]],
 }  # fmt: skip

@@ -72,9 +72,13 @@ def _read(place: Path, tables: tuple[str, ...], columns: tuple[str, ...]) -> lis
 
 
 def _put(place: Path, content: bytes) -> int:
-    (place / "lake").mkdir(exist_ok=True)
     LocalStore(str(place / "lake")).put("gpu/date=2026-11-20/host=h/1-2.parquet", content)
     return 0
+
+
+def _put_first(place: Path) -> int:
+    (place / "lake").mkdir()
+    return _put(place, b"old " * 40_000)
 
 
 def _put_content(place: Path) -> list[list[str]]:
@@ -171,7 +175,7 @@ def _annotate(place: Path) -> int:
 
 
 WRITERS = (
-    Writer("store", (), lambda place: _put(place, b"old " * 40_000), lambda place: _put(place, b"new " * 50_000), _put_content),
+    Writer("store", (), _put_first, lambda place: _put(place, b"new " * 50_000), _put_content),
     Writer(
         "importer", ("analytics.importers.command", "fallow.parquet"), lambda place: _import(place, -12, 5),
         lambda place: _import(place, -8, 7), _imported,

@@ -179,7 +179,7 @@ def test_a_writer_never_makes_the_lakes_own_folder(tmp_path: Path, instead: str)
     with pytest.raises(LakeError) as failed:
         lake.put(a_file(0, 9), b"rows")
     assert str(failed.value) == (
-        f"there is no folder {lake.root}; mount it, or make a lake with `fallow lake init --lake {lake.root}`"
+        f"there is no fallow lake at {lake.root}; mount it, or make one with `fallow lake init --lake {lake.root}`"
     )
     assert not Path(lake.root).is_dir()
 

@@ -161,5 +161,5 @@ def test_a_store_that_is_too_slow_to_be_sure_of_is_given_up(lake: Lake) -> None:
 
 def test_a_lake_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "lake").write_text("no folder")
-    with pytest.raises(LakeError, match=r"there is no folder .*lake; mount it"):
+    with pytest.raises(LakeError, match=r"there is no fallow lake at .*lake; mount it"):
         leased(Lake.at(str(tmp_path / "lake")), "x", "a test").__enter__()

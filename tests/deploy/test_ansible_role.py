@@ -95,7 +95,13 @@ def play(debian: Chroot, wheels: str, *options: str, **settings: str) -> tuple[i
         "/root/ansible/playbook.yml",
         *options,
     ]
-    done = debian.run(*command)
+    try:
+        done = debian.run(*command)
+    except AssertionError as failed:
+        log = debian.at("/run/agent.log")
+        raise AssertionError(
+            f"{failed}\nthe agent: {log.read_text() if log.exists() else 'was never started'}"
+        ) from None
     found = RECAP.search(done.stdout)
     assert found is not None, done.stdout
     return int(found[2]), done.stdout

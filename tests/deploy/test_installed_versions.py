@@ -17,8 +17,8 @@ import pytest
 
 from agent.deployment.environment import base_python
 from agent.deployment.host import Host
-from agent.deployment.install import InstallRequest, go_back, install
-from agent.deployment.layout import InstalledVersion, Layout
+from agent.deployment.install import WantedInstall, go_back, install
+from agent.deployment.layout import Layout, VersionEnvironment
 from agent.deployment.uninstall import uninstall
 from agent.deployment.unit_files import CONFIG, UNIT_PATH
 from fallow import __version__
@@ -51,7 +51,7 @@ def make_version(root: Path, number: int, python: str = f"shift; exec {sys.execu
     program.write_text(f'#!/bin/sh\nPYTHONPATH={REPOSITORY}; export PYTHONPATH; {python} "$@"\n', encoding="utf-8")
     program.chmod(0o755)
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    layout.finish(InstalledVersion(name, __version__, digest, " ".join(base_python(None, layout.host))))
+    layout.finish(VersionEnvironment(name, __version__, digest, " ".join(base_python(None, layout.host))))
     return wheel
 
 
@@ -74,7 +74,7 @@ def in_force(root: Path) -> str:
 
 def put_in(root: Path, wheel: Path, *, dry_run: bool = False, lake: str | None = "/mnt/lake", keep: int = 2) -> Host:
     host = Host(str(root), dry_run)
-    install(host, InstallRequest(PREFIX, "fallow", str(wheel), lake=lake, keep=keep), None)
+    install(host, WantedInstall(PREFIX, "fallow", str(wheel), lake=lake, keep=keep), None)
     return host
 
 
@@ -96,11 +96,11 @@ def test_a_version_is_put_in_force_once_and_the_one_before_again(root: Path) -> 
 
     put_in(root, second, lake=None)
     assert in_force(root) == f"{__version__}-2"
-    go_back(Host(str(root)), InstallRequest(PREFIX, "fallow", ""), None)
+    go_back(Host(str(root)), WantedInstall(PREFIX, "fallow", ""), None)
     assert in_force(root) == f"{__version__}-1"
     put_in(root, first, lake=None, keep=0)
     with pytest.raises(FallowError, match="no other version is kept"):
-        go_back(Host(str(root)), InstallRequest(PREFIX, "fallow", ""), None)
+        go_back(Host(str(root)), WantedInstall(PREFIX, "fallow", ""), None)
 
 
 def test_a_version_that_cannot_run_leaves_all_as_it_was(root: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from agent.deployment.arguments import add_verbs
-from agent.deployment.environment import EnvironmentCheck
+from agent.deployment.environment import CheckedEnvironment
 from agent.deployment.host import Host
 from agent.deployment.layout import Layout
 from agent.deployment.unit_files import drop_in_lines
@@ -142,7 +142,7 @@ def test_the_installer_needs_no_drop_in_for_what_the_unit_says(settings: dict[st
     assert start == f"{Layout(Host(), given.prefix).bin}/fallow agent run"
     assert user == given.user
     assert f"\nu     {user} " in (SYSTEMD / "fallow.sysusers.conf").read_text(encoding="utf-8")
-    usual = EnvironmentCheck("0.1.0", writable.removeprefix("-"), f"/var/lib/{settings['StateDirectory'][0]}", 10_000)
+    usual = CheckedEnvironment("0.1.0", writable.removeprefix("-"), f"/var/lib/{settings['StateDirectory'][0]}", 10_000)
     assert drop_in_lines(given.prefix, given.user, usual) == []
     other = replace(usual, lake="/mnt/a lake", spool="/data/spool")
     assert drop_in_lines("/opt/gpu%", "gpu", other) == [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -22,6 +23,7 @@ _MOST_TOLD = 25
 def main() -> int:
     """0 where every row is there once, the lake is clean and nothing was unexpected."""
     size, kept = _asked()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that no agent is left behind
     folder = Path(kept or tempfile.mkdtemp(prefix="fallow-fleet-", dir=os.environ.get("FALLOW_FLEET_FOLDER")))
     folder.mkdir(parents=True, exist_ok=True)
     began_s = time.monotonic()

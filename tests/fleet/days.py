@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-_AFTER_END_MS = 300
-"""A tick's moment: when all agents close the interval."""
+_AFTER_END_MS = 1000
+"""A tick's moment: when all agents close the interval, by far enough that nobody is a little too early."""
 
 _IDLE_FOR_S = 0.5  # shorter waits are waited out: they are for another process
 _SETTLES_WITHIN_S = 240.0
@@ -110,7 +110,9 @@ class FleetDays:
             **self.place.environment,
         }  # fmt: skip
         name = f"h{number + 1:02}"
-        return FleetHost.make(self.folder / name, name, self.clock.now_ms(), size.interval_ms, settings)
+        host = FleetHost.make(self.folder / name, name, self.clock.now_ms(), size.interval_ms, settings)
+        host.clock.follow(self.clock)  # to the microsecond: making it took a while
+        return host
 
     def _live(self, plan: Mapping[int, list[Trouble]]) -> None:
         down: dict[int, list[FleetHost]] = defaultdict(list)
@@ -124,12 +126,14 @@ class FleetDays:
             for trouble in quiet:
                 self._befall(trouble, down, step)
             self._skip()
-            in_tick = [each for each in troubles if each not in quiet]
+            in_tick = [each for each in troubles if each not in quiet and each.kind != "read"]
             killed = self._during_tick(in_tick, down, step)
             for host in self.hosts:
                 host.expected.woke(host.clock.now_ms(), killed=host in killed)
                 if host in killed:
                     host.expected.ended()
+            for _ in (each for each in troubles if each.kind == "read"):
+                self._read()
             for host in down.pop(step, []):
                 self._start(host)
             self._settle()
@@ -183,8 +187,6 @@ class FleetDays:
                 self.place.come_back()
             elif trouble.kind in ("compact", "expire"):
                 self._upkeep(trouble.kind)
-            elif trouble.kind == "read":
-                self.judge.look(self.chance, self.clock.now_ms())
             elif (host := self.hosts[trouble.host]).agent is None:
                 continue
             elif trouble.kind == "kill in tick":
@@ -198,13 +200,18 @@ class FleetDays:
             self.told[trouble.kind] += 1
         return killed
 
+    def _read(self) -> None:
+        """Looks at a day of a host while agents publish."""
+        self.told["read"] += 1
+        self.judge.look(self.chance, self.clock.now_ms())
+
     def _upkeep(self, verb: str) -> None:
         """What a site's upkeep does beside the agents, once what it removes has been compared."""
-        if verb == "expire":
+        if verb == "expire" and not self.place.is_away:
             self.judge.before_expiry(self.clock.now_ms(), self.size.keep_days)
             self._fallow("lake", "compact", "--derived")  # only days go whose ledger is kept
             self._fallow("lake", "expire", "--yes", FALLOW_RETENTION_GPU=f"{self.size.keep_days}d")
-        else:
+        elif verb == "compact":
             self._fallow("lake", "compact")
 
     def _start(self, host: FleetHost) -> None:

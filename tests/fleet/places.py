@@ -29,6 +29,7 @@ class Place(Protocol):
     environment: Mapping[str, str]
     strays: int
     """Files that were written where the lake was not."""
+    is_away: bool
 
     def vanish(self, chance: Random) -> None: ...
 
@@ -42,12 +43,14 @@ class FolderPlace:
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     strays: int = 0
+    is_away: bool = False
 
     @property
     def location(self) -> str:  # type: ignore[override]
         return str(self.folder / "lake")
 
     def vanish(self, chance: Random) -> None:  # noqa: ARG002
+        self.is_away = True
         Path(self.location).rename(self.folder / "mounted")
         Path(self.location).mkdir()
 
@@ -55,6 +58,7 @@ class FolderPlace:
         self.strays += sum(len(files) for _, _, files in os.walk(self.location))
         Path(self.location).rename(self.folder / f"root-disk-{len(list(self.folder.iterdir()))}")
         (self.folder / "mounted").rename(self.location)
+        self.is_away = False
 
 
 @dataclass
@@ -65,12 +69,15 @@ class ServerPlace:
     environment: Mapping[str, str]
     proxy: FaultyProxy
     strays: int = 0
+    is_away: bool = False
 
     def vanish(self, chance: Random) -> None:
+        self.is_away = True
         self.proxy.behave(chance.choice(_WAYS))
 
     def come_back(self) -> None:
         self.proxy.behave("pass")
+        self.is_away = False
 
 
 @contextlib.contextmanager

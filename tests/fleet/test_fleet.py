@@ -20,7 +20,7 @@ def test_every_row_is_there_once_whatever_befalls_the_agents(tmp_path: Path, sto
     if store == "s3" and (lacking := swift.missing()):
         pytest.skip(lacking)
     days = FleetDays(
-        Size(hosts=4, days=1, store=store, seed=2, publish_every="30min" if store == "folder" else "2h"), tmp_path
+        Size(hosts=4, days=1, store=store, seed=3, publish_every="30min" if store == "folder" else "2h"), tmp_path
     )
     try:
         judge = days.run()

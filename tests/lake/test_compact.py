@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.lake_care.compact import Compactor
+from analytics.lake_care.compact import LakeCompactor
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, SystemClock
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def compact(lake: Lake, now_ms: int = LATER_MS, *, dry_run: bool = False) -> Compacted:
-    return Compactor(lake, now_ms, DAY_MS, 3_600_000, dry_run).run()
+    return LakeCompactor(lake, now_ms, DAY_MS, 3_600_000, dry_run).run()
 
 
 def test_a_days_files_become_one_and_the_small_ones_go_in_the_run_after_the_grace(lake: Lake) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.lake_care.compact import Compactor
+from analytics.lake_care.compact import LakeCompactor
 from analytics.lake_care.expire import carry_out, plan
 from analytics.lake_care.retention import Retention
 from analytics.ledger.build import load_ledger, load_recent
@@ -23,7 +23,7 @@ from tests.lake.worlds import LATER_MS
 from tests.ledger.rows import T0, ms, processes, samples, silent, write
 
 if TYPE_CHECKING:
-    from analytics.lake_care.expire import Plan
+    from analytics.lake_care.expire import ExpiryPlan
     from analytics.ledger.build import Ledger
 
 DAY_S = 86_400
@@ -67,7 +67,7 @@ def same(found: Ledger, expected: Ledger) -> None:
     assert found.rollups.hourly().equals(expected.rollups.hourly())
 
 
-def expire(lake: Lake, retention: Retention = KEPT) -> Plan:
+def expire(lake: Lake, retention: Retention = KEPT) -> ExpiryPlan:
     planned = plan(lake, retention, SETTINGS, NOW_MS)
     carry_out(lake, planned, NOW_MS)
     return planned
@@ -76,7 +76,7 @@ def expire(lake: Lake, retention: Retention = KEPT) -> Plan:
 def test_compaction_does_not_change_the_ledger(filled: Lake) -> None:
     before = ledger(filled)
     for _ in range(2):
-        Compactor(filled, LATER_MS, DAY_MS, 3_600_000).run()
+        LakeCompactor(filled, LATER_MS, DAY_MS, 3_600_000).run()
     assert (len(filled.all_files("gpu")), len(filled.all_files("process"))) == (11, 11)
     same(ledger(filled), before)
 
@@ -189,7 +189,9 @@ def test_the_command_deletes_only_with_yes(filled: Lake, monkeypatch: pytest.Mon
 
 
 def test_keeping_for_less_than_reports_look_back_is_refused(lake: Lake) -> None:
-    assert run_in_process("lake", "expire", "--lake", lake.root).returncode == 2
+    unset = run_in_process("lake", "expire", "--lake", lake.root, "--yes")
+    assert unset.returncode == 0
+    assert "everything is kept for ever: set retention.gpu" in unset.stdout
     told = run_in_process("lake", "expire", "--lake", lake.root, FALLOW_RETENTION_GPU="3d")
     assert "'3d' is less than 14d, which reports look back on" in told.stderr
 

@@ -20,14 +20,14 @@ from tests.lake.worlds import LATER_MS, numbers, put, put_small, rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from analytics.lake_care.repair import Step
+    from analytics.lake_care.repair import RepairStep
 
 
 def faults(lake: Lake) -> list[str]:
     return [each.kind for each in inspect(lake, partitions(lake)).problems]
 
 
-def repair(lake: Lake, now_ms: int = LATER_MS, *, dry_run: bool = False) -> list[Step]:
+def repair(lake: Lake, now_ms: int = LATER_MS, *, dry_run: bool = False) -> list[RepairStep]:
     return Repairer(lake, now_ms, 3_600_000, dry_run=dry_run).run()
 
 

@@ -14,6 +14,7 @@ from agent.spool.publisher_runs import ProcessRun, ThreadRun
 from agent.spool.publishing import Publishing
 from agent.spool.spool import Spool
 from fallow import parquet_writer
+from fallow.lake_marker import MARKER_KEY
 from fallow.stores import LocalStore
 from tests.agent.spooled import waiting
 from tests.conftest import REPOSITORY
@@ -43,9 +44,11 @@ class HungMount:
         put = LocalStore.put
 
         def hang(store: LocalStore, key: str, data: bytes, before: Callable[[], None] = lambda: None) -> None:
+            if key == MARKER_KEY:  # a lake is made by hand
+                return put(store, key, data, before)
             self.entered.release()
             self.left.wait(_DEADLINE_S)
-            put(store, key, data, before)
+            return put(store, key, data, before)
 
         patched.setattr(LocalStore, "put", hang)
 

@@ -30,6 +30,10 @@ class FlowingClock:
         self.environment = {"LD_PRELOAD": str(library / CLOCK), "FALLOW_FAKE_CLOCK": str(path)}
         """For processes that are to live by this clock."""
 
+    def follow(self, other: FlowingClock) -> None:
+        """Shows the other's time from now on."""
+        self._head["wall_us"] = other._head["wall_us"]
+
     def now_ms(self) -> int:
         return int(self._head["wall_us"] + time.time_ns() // 1000) // 1000
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-KINDS = ("count", "kill", "EIO", "ENOSPC", "short write")
+KINDS = ("count", "kill", "EIO", "ENOSPC", "short write", "hang")
 
 
 class _Page(ctypes.Structure):

@@ -2,7 +2,8 @@
  *
  * FALLOW_FAULTY_FILES names a file of sizeof(struct page) bytes that the test shares with its processes. While `armed`, each call
  * that changes something below `folder` is counted, over all processes; at the one numbered `at` happens what `kind` says, before
- * the call is made: the process is killed, the call fails, or writes the first half alone. A full disk stays full.
+ * the call is made: the process is killed, the call fails, or writes the first half alone. A full disk stays full. A mount that hangs lets nobody
+ * go before it is no longer armed.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,7 +24,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #define PATH_BYTES 4096
 
-enum kind { COUNT, KILL, IO_ERROR, DISK_FULL, SHORT_WRITE };
+enum kind { COUNT, KILL, IO_ERROR, DISK_FULL, SHORT_WRITE, HANG };
 
 /* `tests/fakes/files/__init__.py` has the same layout. */
 struct page {
@@ -71,6 +72,9 @@ static int fault(bool takes_room, bool *is_short) {
     case DISK_FULL:
         if (is_short != NULL && is_first) *is_short = true;
         return page->at <= number && takes_room && !(is_short != NULL && is_first) ? ENOSPC : 0;
+    case HANG:
+        while (page->armed && page->at <= number) usleep(10000);
+        return 0;
     case SHORT_WRITE:
         if (is_short != NULL && is_first) *is_short = true;
         return 0;

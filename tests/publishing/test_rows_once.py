@@ -15,10 +15,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from agent.settings import Compaction
-from agent.spool.compaction import Compactor as OwnCompactor
+from agent.spool.compaction import OwnFilesCompactor
 from agent.spool.publisher import Publisher
 from agent.spool.spool import Spool
-from analytics.lake_care.compact import Compactor
+from analytics.lake_care.compact import LakeCompactor
 from analytics.lake_care.expire import carry_out, plan
 from analytics.lake_care.repair import Repairer
 from analytics.lake_care.retention import Retention
@@ -97,10 +97,10 @@ class World:
         return utc_day(self.times[number]) <= utc_day(self.moment_ms - KEPT_MS - DAY_MS)
 
     def own(self) -> None:
-        OwnCompactor(self.spool, self.lake, "h", Compaction(), self).run()
+        OwnFilesCompactor(self.spool, self.lake, "h", Compaction(), self).run()
 
     def service(self) -> None:
-        Compactor(self.lake, self.moment_ms, HOUR_MS, HOUR_MS).run()
+        LakeCompactor(self.lake, self.moment_ms, HOUR_MS, HOUR_MS).run()
 
     def repair(self) -> None:
         Repairer(self.lake, self.moment_ms, HOUR_MS, dry_run=False).run()
