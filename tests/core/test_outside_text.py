@@ -108,7 +108,6 @@ PRINTING = {
     "agent/attribution/pods.py": "what a child tells its parent",
     "agent/deployment/check.py": "what a child tells its parent",
     "agent/spool/publisher.py": "what a child tells its parent",
-    "agent/deployment/check.py": "what a child tells its parent",
 }
 
 
