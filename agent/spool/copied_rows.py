@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.spool.installation import COPIED_UNTIL
+from agent.spool.spool import APART_UNTIL
 
 if TYPE_CHECKING:
     from agent.spool.spool import Spool
@@ -22,4 +23,5 @@ def drop_published_copies(spool: Spool, lake: Lake, host: str) -> None:
     for stretch in spool.stretches_until(int(until)):
         for file in lake.files(stretch.table, hosts=[host], dates=[stretch.date]):
             spool.drop(stretch, max(stretch.first_seq, file.first_seq), min(stretch.last_seq, file.last_seq))
+    spool.note(APART_UNTIL, until)
     spool.forget_fact(COPIED_UNTIL)

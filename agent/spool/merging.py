@@ -171,6 +171,12 @@ def _opened(content: bytes) -> RecordBatchReader:
         raise
 
 
+def facts_and_times(content: bytes, table: Table) -> tuple[dict[str, str], list[int]]:
+    """What a whole file says of itself, and the times of its rows in ms; UnfitForMergingError for one that is damaged."""
+    file = _File(content, table)
+    return file.facts, [time for batch, _ in file.batches() for time in _times(batch, table)]
+
+
 def _facts(reader: RecordBatchReader) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in reader.schema.metadata.items()}
 

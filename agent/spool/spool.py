@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
     from agent.rows import AnyRow, Rows
 
+APART_UNTIL = "#apart_until"
+"""The fact that holds the last number whose rows share no file with later ones."""
+
+_NO_LIMIT = (1 << 63) - 1
 _TRYING = "#trying"
 """The fact that holds the last number of a batch whose publishing has begun."""
 
@@ -127,11 +131,27 @@ class Spool(SpoolFile):
                 found = self._db.execute("SELECT max(seq) FROM row WHERE seq > ? AND seq <= ?", (mark, tried))
                 if (last := found.fetchone()[0]) is not None:
                     return int(last)
-            found = self._db.execute(
-                "SELECT max(seq) FROM (SELECT seq FROM row WHERE seq > ? ORDER BY seq LIMIT ?)", (mark, most)
-            )
-            last = found.fetchone()[0]
-        return None if last is None else int(last)
+            # a file over rows of before and of now would hide what others have published under the name in between
+            last = self._last_of(mark, int(self._fact(APART_UNTIL) or 0), most)
+            return self._last_of(mark, _NO_LIMIT, most) if last is None else last
+
+    def span_ms(self, stretch: Stretch) -> tuple[int, int]:
+        """The first and the last time of the stretch's rows."""
+        with self._guarded("read"):
+            first, last = self._db.execute(
+                "SELECT min(time_ms), max(time_ms) FROM row"
+                " WHERE seq >= ? AND seq <= ? AND name = ? AND time_ms >= ? AND time_ms < ?",
+                (stretch.first_seq, stretch.last_seq, stretch.table, stretch.day_ms, stretch.day_ms + DAY_MS),
+            ).fetchone()
+        return int(first), int(last)
+
+    def _last_of(self, mark: int, until: int, most: int) -> int | None:
+        found = self._db.execute(
+            "SELECT max(seq) FROM (SELECT seq FROM row WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?)",
+            (mark, until, most),
+        )
+        last: int | None = found.fetchone()[0]
+        return last
 
     def newest_seq(self) -> int:
         """The number of the newest row that the spool ever took; 0 where it never took one."""
@@ -286,7 +306,10 @@ class Spool(SpoolFile):
 
     def noted(self, key: str) -> str | None:
         with self._guarded("read"):
-            found = self._db.execute("SELECT value FROM fact WHERE key = ?", (key,)).fetchone()
+            return self._fact(key)
+
+    def _fact(self, key: str) -> str | None:
+        found = self._db.execute("SELECT value FROM fact WHERE key = ?", (key,)).fetchone()
         return None if found is None else str(found[0])
 
 

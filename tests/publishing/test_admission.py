@@ -300,6 +300,9 @@ def test_rows_of_the_time_of_another_agent_are_kept_apart(
     second.publish()
     assert numbers(first.lake) == [100, 101, 102, 130, 131, 132, 140, 141, 142]
     [aside] = (tmp_path / "b").glob("other-name-*")
+    refused = run_in_process("agent", "publish", "--spool", str(aside), "--lake", first.lake.root, "--host", "h")
+    assert (refused.returncode, "another agent has published as h" in refused.stderr) == (1, True), refused
+    assert numbers(first.lake) == [100, 101, 102, 130, 131, 132, 140, 141, 142]
     done = run_in_process("agent", "publish", "--spool", str(aside), "--lake", first.lake.root, "--host", "h2")
     assert done.stdout.startswith(f"8 rows of {aside} are in {first.lake.root} as those of the host h2"), done
     kept = first.lake.files("gpu", hosts=["h2"])
