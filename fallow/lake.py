@@ -98,6 +98,17 @@ class Lake:
         self._check_mounted()
         return self
 
+    def require_known(self) -> Lake:
+        """This lake, with a marker or a table in it: an empty place is no lake, and all would be well in it. LakeError otherwise."""
+        self.require()
+        tables = {table.name for table in schema.TABLES}
+        if self.store.look(MARKER_KEY) is None and not tables & {*self.store.folders("")}:
+            raise LakeError(
+                f"there is no fallow lake at {self.root}",
+                f"check the address and the mount, or make one with `fallow lake init --lake {self.root}`",
+            )
+        return self
+
     def _check_mounted(self) -> None:
         """LakeError where a marker was seen and is gone: what is written now would fill the disk below a mount that is away."""
         if not self.store.may_vanish:

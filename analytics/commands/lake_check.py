@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from analytics.lake_care.partitions import partitions
     from analytics.progress import bar
 
-    lake = lake_of(args).require()
+    lake = lake_of(args).require_known()
     files, origins, unclaimed = list(_observed(lake)), Origins(lake), []
     with bar("files") as progress:
         for number, file in enumerate(files, 1):
@@ -100,7 +100,11 @@ class _Checked:
         if self.unclaimed:
             lines.append(f"{len(self.unclaimed)} of installations that never claimed their host")
         if inspected.problems:
-            lines.append(f"{len(inspected.problems)} faults between files: `fallow lake repair` puts them right")
+            count = sum(each.kind != "two_writers" for each in inspected.problems)
+            if count:
+                lines.append(
+                    f"{count} fault{'s' if count > 1 else ''} between files: `fallow lake repair` puts right what has rested"
+                )
         if left := len(inspected.hidden) + len(inspected.partials):
             lines.append(
                 f"{left} files that no reader uses: {len(inspected.hidden)} are replaced by wider ones, "

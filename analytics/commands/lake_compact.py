@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from analytics.progress import bar
 
     config = settings(args)
-    lake = lake_of(args).require()
+    lake = lake_of(args).require_known()
     grace_ms = config.integer("compaction.grace")
     with bar("days") as progress:
         done = LakeCompactor(lake, SystemClock().now_ms(), args.older_than, grace_ms, args.dry_run).run(progress)

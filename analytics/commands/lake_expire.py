@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from analytics.progress import bar
 
     config = settings(args)
-    lake, retention = lake_of(args).require(), Retention.from_config(config)
+    lake, retention = lake_of(args).require_known(), Retention.from_config(config)
     now_ms = SystemClock().now_ms()
     with bar("tables") as progress:
         planned = plan(lake, retention, LedgerSettings.from_config(config), now_ms, progress)

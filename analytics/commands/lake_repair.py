@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from fallow.clock import SystemClock
+from fallow.clock import SystemClock, format_duration
 from fallow.lake_verbs.flags import add_lake_flags, lake_of, settings
 from fallow.output import show
 from fallow.outside_text import visible
@@ -18,21 +18,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints each step."""
+    """Prints each step; 1 where some have to wait."""
     from analytics.lake_care.repair import Repairer
     from analytics.progress import bar
 
-    lake = lake_of(args).require()
+    lake = lake_of(args).require_known()
     grace_ms = settings(args).integer("compaction.grace")
     with bar("days") as progress:
         steps = Repairer(lake, SystemClock().now_ms(), grace_ms, dry_run=not args.yes).run(progress)
+    waiting = sum(each.kind == "wait" for each in steps)
     if args.json:
         found = [{"step": each.kind, "file": each.key, "message": each.sentence} for each in steps]
         show(json.dumps({"done": args.yes, "steps": found}, indent=2))
-        return 0
+        return int(waiting > 0)
     for each in steps:
         show(visible(each.sentence))
-    show(
-        f"{len(steps)} steps done" if args.yes else f"{len(steps)} steps to do{'; run it with --yes' if steps else ''}"
-    )
-    return 0
+    count = len(steps) - waiting
+    text = f"{count} steps done" if args.yes else f"{count} steps to do{'; run it with --yes' if count else ''}"
+    if waiting:
+        text += f"; {waiting} wait: their files changed less than {format_duration(grace_ms)} ago (compaction.grace)"
+    show(text)
+    return int(waiting > 0)

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from analytics.lake_care.size import size_of
     from analytics.progress import bar
 
-    lake = lake_of(args).require()
+    lake = lake_of(args).require_known()
     with bar("tables") as progress:
         size = size_of(lake, SystemClock().now_ms(), count_rows=not args.no_rows, progress=progress)
     show(json.dumps(_as_json(size), indent=2) if args.json else _text(size, args.by))

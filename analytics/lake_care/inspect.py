@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import polars as pl
+
 from analytics.lake_care.partitions import Partition
-from analytics.lake_care.rows import content_of, doubled, lacks
+from analytics.lake_care.rows import content_of, doubled, keyed, lacks
+from fallow import parquet, schema
 from fallow.errors import LakeError
+from fallow.host_identity import INSTALL_KEY
 from fallow.lake import Lake, LakeFile, visible
 from fallow.stores import Stored
 
 FAULTS = {
     "overlap": "ranges of files overlap, and neither lies inside the other",
     "doubled": "rows are in two files that readers use",
+    "two_writers": "two installations have written rows of the same moments",
     "not_covered": "a hidden file holds rows that the file over it lacks",
 }
 """The kinds of fault, beside those of a file that cannot be used (`fallow.quarantine.FAULTS`)."""
+
+
+_OF_MOMENTS = (schema.GPU.name, schema.HOST.name, schema.AGENT.name)
+"""The tables with one row of each thing for each interval."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ def inspect(lake: Lake, found: Sequence[Partition], progress: Callable[[float], 
 
 def faults(each: Partition) -> list[FileFault]:
     """The faults of one partition."""
-    return [*_overlaps(each), *_doubled(each), *_not_covered(each)]
+    return [*_overlaps(each), *_doubled(each), *_two_writers(each), *_not_covered(each)]
 
 
 def _overlaps(each: Partition) -> list[FileFault]:
@@ -67,6 +76,28 @@ def _doubled(each: Partition) -> list[FileFault]:
     except LakeError:  # a file that cannot be used is named by itself
         return []
     return [FileFault("doubled", tuple(files), f"{each.name}: {count} rows are in two files")] if count else []
+
+
+def _two_writers(each: Partition) -> list[FileFault]:
+    """Of one installation the same key may come again, where its clock was put back; of two it is one moment told twice."""
+    keys: dict[str, pl.DataFrame] = {}
+    files: dict[str, list[LakeFile]] = {}
+    try:
+        for file in each.visible if len(each.visible) > 1 else ():
+            if install := parquet.metadata(file).get(INSTALL_KEY):
+                files.setdefault(install, []).append(file)
+        if len(files) < 2 or each.table not in _OF_MOMENTS:
+            return []
+        for install, own in files.items():
+            keys[install] = pl.concat([keyed(file) for file in own]).unique()
+    except LakeError:  # a file that cannot be used is named by itself
+        return []
+    every = pl.concat(list(keys.values()))
+    count = every.height - every.unique().height
+    if not count:
+        return []
+    sentence = f"{each.name}: {count} rows are of moments that another installation has rows of too; remove the files of one of them"
+    return [FileFault("two_writers", tuple(each.visible), sentence)]
 
 
 def _not_covered(each: Partition) -> list[FileFault]:

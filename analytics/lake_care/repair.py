@@ -26,7 +26,7 @@ QUARANTINE = ".quarantine"
 
 @dataclass(frozen=True)
 class RepairStep:
-    """One thing that was done, or would be: `unite`, `quarantine`, `remove_hidden` or `remove_partial`, and the sentence."""
+    """One thing that was done, or would be: `unite`, `quarantine`, `remove_hidden`, `remove_partial` or `wait`, and the sentence."""
 
     kind: str
     key: str
@@ -75,7 +75,15 @@ class Repairer:
         if len(whole.files) < 2:  # nothing to compare
             return steps
         rests = all(file.modified_ms <= self.now_ms - self.grace_ms for file in whole.files)
-        problems = faults(whole) if rests else []  # its agent may be at it
+        problems = [
+            each for each in faults(whole) if each.kind != "two_writers"
+        ]  # which of them is right nobody here knows
+        if not rests:  # its agent may be at it
+            steps += [
+                RepairStep("wait", each.files[0].key, f"{each.sentence}: waits until its files have rested")
+                for each in problems
+            ]
+            problems = []
         overlap = any(each.kind == "overlap" for each in problems)
         for problem in problems:
             if problem.kind != "doubled" or not overlap:  # rows of an overlap are doubled because of it

@@ -47,6 +47,11 @@ def doubled(files: Sequence[LakeFile]) -> int:
     return int(every.group_by("row").agg(pl.col("count").sum() - pl.col("count").max())["count"].sum())
 
 
+def keyed(file: LakeFile) -> pl.DataFrame:
+    """The keys of a file's rows, each once. Raises as `rows_of` does."""
+    return rows_of([file]).select(schema.table(file.table).keys).unique()
+
+
 def union(files: Sequence[LakeFile]) -> pl.DataFrame:
     """The rows of files of which some are in several: each as often as it is in the file that has it most often."""
     parts = []

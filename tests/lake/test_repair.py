@@ -67,7 +67,25 @@ def test_rows_are_there_once_after_a_repair(lake: Lake, harm: Callable[[Lake], N
 
 def test_what_was_written_a_moment_ago_is_left_to_its_writer(lake: Lake) -> None:
     overlap(lake)
-    assert repair(lake, SystemClock().now_ms() + 60_000) == []
+    before = numbers(lake)
+    assert {each.kind for each in repair(lake, SystemClock().now_ms() + 60_000)} == {"wait"}
+    assert numbers(lake) == before
+
+
+def test_moments_that_two_installations_tell_of_are_named_and_left_alone(lake: Lake) -> None:
+    put(lake, 0, 9, rows(0, 5), install="a" * 32)
+    put(lake, 20, 29, [row | {"gpu_util_pct": 1.0} for row in rows(3, 5)], install="b" * 32)
+    put(lake, 40, 49, rows(20, 2), install="b" * 32)
+    [problem] = inspect(lake, partitions(lake)).problems
+    assert problem.kind == "two_writers"
+    assert ": 2 rows are of moments" in problem.sentence
+    assert repair(lake) == []
+
+
+@pytest.mark.parametrize("verb", ["check", "compact", "expire", "repair", "size"])
+def test_an_empty_place_is_no_lake(tmp_path: Path, verb: str) -> None:
+    done = run_in_process("lake", verb, "--lake", str(tmp_path), FALLOW_RETENTION_GPU="90d")
+    assert (done.returncode, "there is no fallow lake" in done.stderr) == (1, True)
 
 
 def test_rows_that_one_file_has_twice_stay_twice(lake: Lake) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, utc_day
+from fallow.host_identity import INSTALL_KEY
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
 
 if TYPE_CHECKING:
@@ -31,10 +32,13 @@ def rows(first: int, count: int, gpu: str = "GPU-a") -> list[dict[str, Any]]:
     ]
 
 
-def put(lake: Lake, first: int, last: int, own: Iterable[dict[str, Any]], host: str = "h") -> LakeFile:
-    """A file of an agent's sequence numbers with some rows."""
+def put(
+    lake: Lake, first: int, last: int, own: Iterable[dict[str, Any]], host: str = "h", *, install: str = ""
+) -> LakeFile:
+    """A file of an agent's sequence numbers with some rows, of an installation where one is given."""
     found = list(own)
-    data = parquet.encode(schema.GPU, parquet.table_from_rows(schema.GPU, found), {"host": host})
+    said = {"host": host} | ({INSTALL_KEY: install} if install else {})
+    data = parquet.encode(schema.GPU, parquet.table_from_rows(schema.GPU, found), said)
     date = utc_day(found[0]["time"])
     return lake.put(LakeFile("gpu", date, host, AGENT_FIRST_SEQ + first, AGENT_FIRST_SEQ + last), data)
 
