@@ -187,6 +187,9 @@ def _publish(args: argparse.Namespace) -> int:
     flags = {"lake.path": args.lake, "agent.spool": args.spool, "agent.host": args.host}
     settings = AgentSettings.from_config(config.load(flags, args.config))
     count = publish_leftover(settings)
+    if not count:
+        show(f"nothing waits in {settings.spool}")
+        return 0
     show(
         f"{count:,} rows of {settings.spool} are in {settings.lake} as those of the host {settings.host}; the folder may be removed."
     )
@@ -219,8 +222,8 @@ def _publishing(now: AgentStatus, now_ms: int) -> str:
     state = now.publishing
     waiting = "-" if state.waiting_rows is None else f"{state.waiting_rows:,}"
     size = "" if state.spool_bytes is None else f" in {format_bytes(state.spool_bytes)}"
-    last = "never yet" if state.last_success_ms is None else f"{_rough(now_ms - state.last_success_ms)} ago"
-    text = f"last {last}, {waiting} rows wait{size}"
+    last = "nothing yet" if state.last_success_ms is None else f"last {_rough(now_ms - state.last_success_ms)} ago"
+    text = f"{last}, {waiting} rows wait{size}"
     if state.failing_since_ms is not None:
         text += f"; failing since {format_ms(state.failing_since_ms)}: {state.last_error or 'no reason given'}"
     elif state.name_conflict is not None:

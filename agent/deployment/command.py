@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,16 @@ from agent.deployment.service import find_service
 from agent.deployment.uninstall import uninstall
 from fallow.clock import SECOND_MS, parse_duration_ms
 from fallow.errors import FallowError, UsageError
+from fallow.lake import Lake
 from fallow.output import show
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+
+
+_USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
+"""What useradd takes, and the names of directories beside it."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,13 +64,20 @@ def _host(args: argparse.Namespace) -> Host:
 
 
 def _wanted(args: argparse.Namespace) -> WantedInstall:
+    lake = getattr(args, "lake", None)
+    if lake is not None:
+        Lake.at(lake)  # UsageError for an address that is none
+    if args.keep < 0:
+        raise UsageError(f"--keep {args.keep} is less than no version", "give 0 or more")
+    if not _USER.fullmatch(args.user):
+        raise UsageError(f"--user {args.user!r} is no name that a system user can have", "give one such as fallow")
     return WantedInstall(
         prefix=_prefix(args),
         user=args.user,
         source=args.source,
         version=args.version,
         python=args.python,
-        lake=getattr(args, "lake", None),
+        lake=lake,
         keep=args.keep,
         wait_s=parse_duration_ms(args.wait) / SECOND_MS,
         packaged=args.packaged,

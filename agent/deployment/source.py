@@ -57,7 +57,12 @@ def find_source(given: str, version: str | None, host: Host, temporary: Path, pi
         return _read(max(found, key=_by_version), path)
     if not path.is_file():
         raise UsageError(f"--from {given}: there is no such file or folder", _HINT)
-    return _read(path, None)
+    source = _read(path, None)
+    if version not in (None, source.version):
+        raise UsageError(
+            f"{given} is version {source.version}, not {version}", "leave --version out, or give another wheel"
+        )
+    return source
 
 
 def _from_index(version: str | None, host: Host, temporary: Path, pip: list[str]) -> Source:

@@ -24,6 +24,7 @@ from agent.deployment.unit_files import CONFIG, UNIT_PATH
 from fallow import __version__
 from fallow.errors import FallowError
 from tests.conftest import REPOSITORY
+from tests.in_process import run_in_process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,3 +148,10 @@ def test_a_wheel_that_is_none_is_named(root: Path, tmp_path: Path) -> None:
     with pytest.raises(FallowError, match="cannot be read"):
         put_in(root, wheel)
     assert json.dumps(sorted(files(root))) == json.dumps(["etc/passwd"])
+
+
+@pytest.mark.parametrize("wrong", [("--keep", "-1"), ("--user", "bad user"), ("--lake", "nonsense://x")])
+def test_what_cannot_be_is_refused_before_anything_is_touched(root: Path, wrong: tuple[str, str]) -> None:
+    done = run_in_process("agent", "install", "--root", str(root), *wrong)
+    assert done.returncode == 2, done
+    assert not (root / "opt").exists()
