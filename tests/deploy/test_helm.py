@@ -156,16 +156,6 @@ def test_every_setting_reaches_the_file_as_it_was_meant(tmp_path: Path) -> None:
     assert found["fallow-report"].text("mail.from") == "GPU team <gpu@example.org>"
 
 
-def test_nothing_expires_before_settings_say_what(tmp_path: Path) -> None:
-    def waits(*layers: Document) -> bool:
-        made = named(charted(tmp_path, merged(on("upkeep"), *layers)))
-        assert "suspend" not in made["CronJob", "fallow-compact"]["spec"]
-        return bool(made["CronJob", "fallow-expire"]["spec"]["suspend"])
-
-    kept = {"settings": {"retention": {"gpu": "90d"}}}
-    assert [waits(), waits(kept), waits({"upkeep": kept})] == [True, False, False]
-
-
 def test_variables_are_filled_in_from_those_before_them(tmp_path: Path) -> None:
     daemon_set = named(charted(tmp_path, EVERYTHING))["DaemonSet", "fallow-agent"]
     [container] = daemon_set["spec"]["template"]["spec"]["containers"]
