@@ -230,6 +230,12 @@ class ClaimRow(TypedDict, total=False):
     state: str | None
     submitted: int | None
     planned_end: int | None
+    eligible: int | None
+    time_limit_s: int | None
+    priority: int | None
+    project: str | None
+    host_count: int | None
+    gpu_model: str | None
 
 
 class Rows(TypedDict, total=False):

@@ -65,6 +65,8 @@ COMMANDS: tuple[Command, ...] = (
             "fallow findings --lake /srv/lake --json", "analytics.commands.findings", "analytics"),
     Command("opportunities", "say what to give back, what it saves, who acts",
             "fallow opportunities --lake /srv/lake --since 7d", "analytics.commands.opportunities", "analytics"),
+    Command("plan", "say who waits and why, who gets what, and when to order",
+            "fallow plan waits --lake /srv/lake", "analytics.commands.plan", "analytics"),
     Command("annotations", "note what happened when, for the charts",
             "fallow annotations add 'driver 580' --at 2026-11-20T09:00Z --lake /srv/lake", "analytics.commands.annotations",
             "analytics"),

@@ -56,7 +56,7 @@ class AllocationSource(Protocol):
         ...
 
 
-_TYPES = {Type.TIMESTAMP: pl.Int64(), Type.INT32: pl.Int32(), Type.STRING: pl.String()}
+_TYPES = {Type.TIMESTAMP: pl.Int64(), Type.INT32: pl.Int32(), Type.INT64: pl.Int64(), Type.STRING: pl.String()}
 
 ROW_SCHEMA: dict[str, pl.DataType] = {
     "host": pl.String(),

@@ -25,6 +25,7 @@ from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import Summary, Totals, clip_ledger, totals_by
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money, open_money
+from analytics.plan.jobs import load_jobs
 from analytics.quality.model import Remark
 from analytics.quality.remarks import data_quality
 from analytics.report import people
@@ -189,6 +190,11 @@ class Whole:
         ]
         decided = self.decisions_for_people if scope.is_personal else self.decisions
         return opportunities_in(decided, part.inside.stretches, about=named)
+
+    @cached_property
+    def jobs(self) -> pl.DataFrame:
+        """Every job of the lake as the queue knows it: `analytics.plan.jobs.JOB_SCHEMA`."""
+        return self._first.jobs if self._first is not self else load_jobs(self.inputs.lake)
 
     @cached_property
     def quality(self) -> tuple[Remark, ...]:

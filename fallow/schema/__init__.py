@@ -35,15 +35,16 @@ from fallow.schema.samples import (
     HOST,
     JUDGEMENT,
     PROCESS,
+    REQUEST,
     SERVING,
 )
 from fallow.schema.types import Column, Table, Type
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Raised when a column is added or its meaning changes; readers accept every older version."""
 
 TABLES: tuple[Table, ...] = (
-    GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM, ACTION, ANNOTATION, DELIVERY, JUDGEMENT, LEDGER, SPELL, HOURLY, PROCESS_DAY,
+    GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM, REQUEST, ACTION, ANNOTATION, DELIVERY, JUDGEMENT, LEDGER, SPELL, HOURLY, PROCESS_DAY,
     HOST_HOURLY, SERVING_HOURLY, QUALITY, FINDING, LEDGER_PART, SPELL_PART, DEVICE_DAY, CLAIM_DAY,
     EVENT_DAY, GPU_LIFETIME,
 )  # fmt: skip
@@ -89,6 +90,7 @@ __all__ = [
     "PROCESS",
     "PROCESS_DAY",
     "QUALITY",
+    "REQUEST",
     "SCHEMA_VERSION",
     "SERVING",
     "SERVING_HOURLY",

@@ -304,6 +304,16 @@ AGENT = Table(
     ),
 )  # fmt: skip
 
+_QUEUE = (
+    Column("eligible", Type.TIMESTAMP, "from when on it could have begun, dependencies and holds being over", "scheduler", "UTC", "1 s"),
+    Column("time_limit_s", Type.INT64, "how long it may run; null where nothing limits it", "scheduler", "s", "1 s"),
+    Column("priority", Type.INT64, "rank in the queue, the larger the sooner; comparable within one scheduler", "scheduler", "1", "1"),
+    Column("project", Type.STRING, "project that it is for, where that is not the account", "scheduler", dictionary=True),
+    Column("host_count", Type.INT32, "hosts that it wants or has", "scheduler", "1", "1"),
+    Column("gpu_model", Type.STRING, "kind of GPU that it asked for, in the scheduler's words; null: any", "scheduler", dictionary=True),
+)  # fmt: skip
+"""What the queue says of a job: columns of both tables, of what was given and of what is waited for."""
+
 CLAIM = Table(
     "claim",
     "one GPU that was given to somebody for a time",
@@ -325,6 +335,29 @@ CLAIM = Table(
         Column("state", Type.STRING, "the scheduler's word for how it stands or ended", "scheduler", dictionary=True),
         Column("submitted", Type.TIMESTAMP, "when it was asked for", "scheduler", "UTC", "1 s"),
         Column("planned_end", Type.TIMESTAMP, "when its time limit ends it at the latest", "scheduler", "UTC", "1 s"),
+        *_QUEUE,
+    ),
+)  # fmt: skip
+
+REQUEST = Table(
+    "request",
+    "one job that waits for GPUs, or never got any, as its source last saw it; rows are only ever added",
+    derived=False,
+    columns=(
+        Column("time", Type.TIMESTAMP, "when it was asked for", "scheduler", "UTC", "1 s", key=True),
+        Column("as_of", Type.TIMESTAMP, "when the source saw it so", "scheduler", "UTC", "1 s", key=True),
+        Column("claim_id", Type.STRING, "the scheduler's own id, that of its claims once it has some", "scheduler", key=True),
+        Column("scheduler", Type.STRING, "slurm, kubernetes, csv or simulated", "writer", key=True, dictionary=True),
+        Column("user", Type.STRING, "who asked for it", "scheduler", dictionary=True),
+        Column("account", Type.STRING, "account or namespace that it would be charged to", "scheduler", dictionary=True),
+        Column("name", Type.STRING, "the job's own name", "scheduler", dictionary=True),
+        Column("gpu_count", Type.INT32, "GPUs that it wants at once", "scheduler", "1", "1"),
+        Column("partition", Type.STRING, "partition or queue that it waits in", "scheduler", dictionary=True),
+        Column("qos", Type.STRING, "quality of service or priority class", "scheduler", dictionary=True),
+        Column("state", Type.STRING, "the scheduler's word for how it stands or ended", "scheduler", dictionary=True),
+        Column("reason", Type.STRING, "why it waits, in the scheduler's words", "scheduler", dictionary=True),
+        Column("withdrawn", Type.TIMESTAMP, "when it stopped waiting without any GPU; null while it waits", "scheduler", "UTC", "1 s"),
+        *_QUEUE,
     ),
 )  # fmt: skip
 

@@ -197,6 +197,8 @@ def test_duckdb_and_polars_read_every_observed_table_with_its_partitions(table: 
         "kind": "compute",
         "detail": "x",
         "claim_id": "42",
+        "as_of": START_MS,
+        "scheduler": "slurm",
         "action_id": "a1",
         "annotation_id": "N-1",
         "evaluation_id": "E-1",

@@ -67,6 +67,7 @@ def test_derived_tables_are_computed_and_the_others_observed() -> None:
         "event",
         "agent",
         "claim",
+        "request",
         "action",
         "annotation",
         "delivery",

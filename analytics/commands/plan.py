@@ -1,0 +1,28 @@
+"""`fallow plan VERB`: the table of verbs. A verb is one entry in VERBS and one module, with a command's two functions."""
+
+from __future__ import annotations
+
+import argparse
+
+from fallow.cli import Command, load
+
+VERBS: tuple[Command, ...] = (
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds every verb with its own flags."""
+    verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
+    for verb in VERBS:
+        module = load(verb)
+        verb_parser = verbs.add_parser(
+            verb.name, help=verb.summary, epilog=f"example: {verb.example}", allow_abbrev=False
+        )
+        module.add_arguments(verb_parser)
+        verb_parser.set_defaults(run_verb=module.run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the verb."""
+    code: int = args.run_verb(args)
+    return code
