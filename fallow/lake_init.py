@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fallow import __version__, schema
 from fallow.clock import SystemClock, format_ms
+from fallow.errors import LakeError
 from fallow.lake_marker import MARKER_KEY, Marker, no_marker, read_marker
 from fallow.leases import FOLDER, leased
 from fallow.output import say
@@ -40,6 +41,24 @@ def init_lake(lake: Lake, clock: Clock | None = None) -> tuple[Marker, bool]:
     if lake.store.may_vanish:
         _remove_if_empty(Path(lake.root, FOLDER, "init"))  # whoever makes a lake is mostly not who writes to it
     return made, True
+
+
+def refuse_other_folder(lake: Lake) -> None:
+    """Raises LakeError where a folder lies inside another lake, or holds something that is none of a lake's; a made lake is fine."""
+    if not lake.store.may_vanish or read_marker(lake.store) is not None:
+        return
+    folder = Path(lake.root).absolute()
+    around = next((each for each in folder.parents if (each / MARKER_KEY).is_file()), None)
+    if around is not None:
+        raise LakeError(f"{folder} lies inside the lake {around}", "name that lake, or a folder outside it")
+    known = {table.name for table in schema.TABLES}
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+        for each in sorted(folder.iterdir()):
+            if each.name not in known and not each.name.startswith((".", "_")) and each.name != "lost+found":
+                raise LakeError(
+                    f"{folder} holds {each.name}, which is no table of a lake",
+                    "give a new or empty folder: a lake shares its own with nothing",
+                )
 
 
 def _remove_if_empty(folder: Path) -> None:

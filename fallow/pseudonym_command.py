@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fallow import config
 from fallow.csv_text import csv_text
-from fallow.errors import FallowError, InputError
+from fallow.errors import FallowError, InputError, UsageError
 from fallow.output import show
 from fallow.outside_text import from_csv_cell, plain
 from fallow.pseudonyms import KEY_FILE, Pseudonyms
@@ -70,6 +70,8 @@ def _pseudonyms(args: argparse.Namespace) -> Pseudonyms:
 
 
 def _of(args: argparse.Namespace) -> None:
+    if not all(name.strip() for name in args.names):
+        raise UsageError("an empty name is nobody's", "give the login names of users")
     pseudonyms = _pseudonyms(args)
     found = {name: pseudonyms.of(name) for name in args.names}
     if args.json:

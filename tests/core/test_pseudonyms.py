@@ -92,6 +92,8 @@ def test_names_on_the_command_line(key_file: Path) -> None:
     done = run_in_process("pseudonym", "of", "ann", "benjamin", FALLOW_AGENT_PSEUDONYM_KEY_FILE=str(key_file))
     assert done.stdout == f"ann       {by_hand('ann')}\nbenjamin  {by_hand('benjamin')}\n"
     assert run_in_process("pseudonym", "of", "ann").returncode == 2
+    nobody = run_in_process("pseudonym", "of", "ann", " ", FALLOW_AGENT_PSEUDONYM_KEY_FILE=str(key_file))
+    assert (nobody.returncode, nobody.stdout) == (2, "")
 
 
 def test_a_table_keeps_all_but_the_names_of_users(tmp_path: Path, key_file: Path) -> None:

@@ -85,7 +85,7 @@ class Chroot:
         """Runs a program inside to its end, which has to have this exit code."""
         done = subprocess.run(
             self.command(*arguments, user=user), capture_output=True, text=True, check=False, timeout=200,
-            env=self.environment(),
+            env=self.environment(), stdin=subprocess.DEVNULL,  # that of the tests may be a pipe, which Ansible refuses
         )  # fmt: skip
         assert done.returncode == code, f"{' '.join(arguments)}\n{done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

@@ -165,6 +165,7 @@ def test_it_holds_the_agent_and_its_bill_of_materials_and_no_more(image: Image) 
 def test_the_agent_runs_in_it_and_writes_nothing_but_spool_and_lake(image: Image, tmp_path: Path) -> None:
     lake, spool, driver = (tmp_path / name for name in ("lake", "spool", "driver"))
     shutil.copytree(library_folder(), driver)
+    driver.chmod(0o755)  # the tests' own is for nobody else
     for folder in (lake, spool):
         folder.mkdir()
         os.chown(folder, USER, USER)

@@ -50,6 +50,18 @@ def test_an_older_lake_gets_an_id_and_keeps_everything(tmp_path: Path) -> None:
     assert read_marker(Lake.at(str(tmp_path)).store) is not None
 
 
+def test_a_folder_of_something_else_becomes_no_lake(tmp_path: Path) -> None:
+    (tmp_path / "home" / "thesis").mkdir(parents=True)
+    other = run_in_process("lake", "init", "--lake", str(tmp_path / "home"))
+    assert (other.returncode, "holds thesis, which is no table of a lake" in other.stderr) == (1, True)
+    mount = tmp_path / "mount"
+    (mount / "lost+found").mkdir(parents=True)
+    assert run_in_process("lake", "init", "--lake", str(mount)).returncode == 0
+    inside = run_in_process("lake", "init", "--lake", str(mount / "gpu" / "lake"))
+    assert (inside.returncode, f"lies inside the lake {mount};" in inside.stderr) == (1, True)
+    assert sorted(each.name for each in mount.iterdir()) == [MARKER_KEY, "lost+found"]
+
+
 def test_several_at_once_end_with_one_id(tmp_path: Path) -> None:
     found: list[tuple[Marker, bool]] = []
     threads = [
