@@ -173,7 +173,7 @@ def test_a_panic_of_the_library_is_told_in_a_line_and_tried_again(
 
 
 DYING_AGENT = """
-import os, signal, sys
+import signal, sys
 from agent.spool.publishing import Publishing
 from agent.spool.spool import Spool
 from fallow import parquet_writer
@@ -185,7 +185,7 @@ folder = Path(sys.argv[1])
 lake = made_lake(folder / "lake")
 spool = adopted(Spool(str(folder / "spool"), for_agent=True), lake)
 spool.append({"gpu": ticks(0, 3)})
-parquet_writer.encode = lambda *_: os.kill(os.getpid(), signal.SIGSEGV)
+parquet_writer.encode = lambda *_: signal.raise_signal(signal.SIGSEGV)  # in this thread, as a fault would be
 publishing = Publishing(settings(folder, str(folder / "lake")), spool)
 publishing.start_if_due(0)
 publishing.finish(60)
