@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 def init_lake(lake: Lake, clock: Clock | None = None) -> tuple[Marker, bool]:
     """The lake's marker, made where there is none, and whether it was made now. Of several at once, one makes it.
 
-    The folder of a lake is made too; a bucket has to be there. Raises LakeError where the lake cannot be written.
+    The folder of a lake is made too; a bucket has to be there. Raises LakeError where the lake cannot be written, or its folder is
+    another lake's or something else's.
     """
     if (found := read_marker(lake.store)) is not None:
         return found, False
+    if lake.store.may_vanish:
+        _refuse_other_folder(lake.root)
     lake.store.make()
     with leased(lake, "init", f"the making of {lake.root}"):
         if (found := read_marker(lake.store)) is not None:
@@ -43,22 +46,21 @@ def init_lake(lake: Lake, clock: Clock | None = None) -> tuple[Marker, bool]:
     return made, True
 
 
-def refuse_other_folder(lake: Lake) -> None:
-    """Raises LakeError where a folder lies inside another lake, or holds something that is none of a lake's; a made lake is fine."""
-    if not lake.store.may_vanish or read_marker(lake.store) is not None:
-        return
-    folder = Path(lake.root).absolute()
-    around = next((each for each in folder.parents if (each / MARKER_KEY).is_file()), None)
+def _refuse_other_folder(root: str) -> None:
+    """Raises LakeError where a folder lies inside a lake, or holds something that is none of a lake's."""
+    folder = Path(root).resolve()
+    own = {MARKER_KEY, "lost+found", *(table.name for table in schema.TABLES)}
+    around, others = None, []
+    with contextlib.suppress(OSError):  # what cannot be looked at cannot be made a lake either, and the store says why
+        around = next((each for each in folder.parents if (each / MARKER_KEY).is_file()), None)
+        others = sorted(each.name for each in folder.iterdir() if each.name not in own and each.name[0] != ".")
     if around is not None:
         raise LakeError(f"{folder} lies inside the lake {around}", "name that lake, or a folder outside it")
-    known = {table.name for table in schema.TABLES}
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-        for each in sorted(folder.iterdir()):
-            if each.name not in known and not each.name.startswith((".", "_")) and each.name != "lost+found":
-                raise LakeError(
-                    f"{folder} holds {each.name}, which is no table of a lake",
-                    "give a new or empty folder: a lake shares its own with nothing",
-                )
+    if others:
+        raise LakeError(
+            f"{folder} holds {others[0]}, which is no table of a lake",
+            "give a new or empty folder: a lake shares its own with nothing",
+        )
 
 
 def _remove_if_empty(folder: Path) -> None:

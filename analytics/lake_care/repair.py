@@ -75,9 +75,8 @@ class Repairer:
         if len(whole.files) < 2:  # nothing to compare
             return steps
         rests = all(file.modified_ms <= self.now_ms - self.grace_ms for file in whole.files)
-        problems = [
-            each for each in faults(whole) if each.kind != "two_writers"
-        ]  # which of them is right nobody here knows
+        # which of two writers is right nobody here knows
+        problems = [each for each in faults(whole) if each.kind != "two_writers"]
         if not rests:  # its agent may be at it
             steps += [
                 RepairStep("wait", each.files[0].key, f"{each.sentence}: waits until its files have rested")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from fallow.lake_init import init_lake, refuse_other_folder
+from fallow.lake_init import init_lake
 from fallow.lake_verbs.flags import add_lake_flags, lake_of
 from fallow.output import show
 
@@ -21,7 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Says what the lake's id is, and whether it was made now."""
     lake = lake_of(args)
-    refuse_other_folder(lake)
     marker, made = init_lake(lake)
     if args.json:
         show(

@@ -40,6 +40,7 @@ def test_every_file_of_deploy_is_on_the_page() -> None:
         path
         for path in DEPLOY.rglob("*")
         if path.is_file()
+        and path.parent.name != "__pycache__"
         and not {"kubernetes", "helm"} & {*path.relative_to(DEPLOY).parts[:-2]}
         and not str(path.relative_to(ROOT)).startswith(BY_FOLDER)
     ]

@@ -52,8 +52,12 @@ def test_an_older_lake_gets_an_id_and_keeps_everything(tmp_path: Path) -> None:
 
 def test_a_folder_of_something_else_becomes_no_lake(tmp_path: Path) -> None:
     (tmp_path / "home" / "thesis").mkdir(parents=True)
-    other = run_in_process("lake", "init", "--lake", str(tmp_path / "home"))
-    assert (other.returncode, "holds thesis, which is no table of a lake" in other.stderr) == (1, True)
+    (tmp_path / "gpu.csv").write_text(GPU_LOG)
+    importing = ("import", "nvidia-smi", str(tmp_path / "gpu.csv"), "--host", "h")
+    for command in (("lake", "init"), importing):
+        other = run_in_process(*command, "--lake", str(tmp_path / "home"))
+        assert (other.returncode, "holds thesis, which is no table of a lake" in other.stderr) == (1, True)
+    assert [each.name for each in (tmp_path / "home").iterdir()] == ["thesis"]
     mount = tmp_path / "mount"
     (mount / "lost+found").mkdir(parents=True)
     assert run_in_process("lake", "init", "--lake", str(mount)).returncode == 0

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +24,6 @@ from tests.publishing.rows import adopted, numbers, settings, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from fallow.lake import Lake
 
@@ -37,14 +37,14 @@ def spool(tmp_path: Path, lake: Lake) -> Iterator[Spool]:
 
 
 class HungMount:
-    """While it hangs, whoever stores a file waits in the store."""
+    """While it hangs, whoever stores a file below a folder waits in the store; a publisher that another test left does not."""
 
-    def __init__(self, patched: pytest.MonkeyPatch) -> None:
+    def __init__(self, patched: pytest.MonkeyPatch, folder: Path) -> None:
         self.entered, self.left = threading.Semaphore(0), threading.Event()
         put = LocalStore.put
 
         def hang(store: LocalStore, key: str, data: bytes, before: Callable[[], None] = lambda: None) -> None:
-            if key == MARKER_KEY:  # a lake is made by hand
+            if key == MARKER_KEY or Path(store.root).parent != folder:  # a lake is made by hand
                 return put(store, key, data, before)
             self.entered.release()
             self.left.wait(_DEADLINE_S)
@@ -66,8 +66,8 @@ def run_of(publishing: Publishing) -> ThreadRun | ProcessRun:
 
 
 @pytest.fixture
-def mount(monkeypatch: pytest.MonkeyPatch) -> Iterator[HungMount]:
-    hung = HungMount(monkeypatch)
+def mount(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HungMount]:
+    hung = HungMount(monkeypatch, tmp_path)
     yield hung
     hung.left.set()
 
@@ -173,7 +173,7 @@ def test_a_panic_of_the_library_is_told_in_a_line_and_tried_again(
 
 
 DYING_AGENT = """
-import os, signal, sys
+import signal, sys
 from agent.spool.publishing import Publishing
 from agent.spool.spool import Spool
 from fallow import parquet_writer
@@ -185,7 +185,7 @@ folder = Path(sys.argv[1])
 lake = made_lake(folder / "lake")
 spool = adopted(Spool(str(folder / "spool"), for_agent=True), lake)
 spool.append({"gpu": ticks(0, 3)})
-parquet_writer.encode = lambda *_: os.kill(os.getpid(), signal.SIGSEGV)
+parquet_writer.encode = lambda *_: signal.raise_signal(signal.SIGSEGV)  # in this thread, as a fault would be
 publishing = Publishing(settings(folder, str(folder / "lake")), spool)
 publishing.start_if_due(0)
 publishing.finish(60)
