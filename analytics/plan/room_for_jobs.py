@@ -1,0 +1,194 @@
+"""Whether a job on several GPUs could start, in each pool: now, over the window, and what would make room for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from analytics.capacity.gangs import SIZES_LEAST, Gang, free_levels, gangs, starting
+from analytics.intervals import clip
+from analytics.plan.fragmentation import FreeRoom, JobShape, fragments
+from analytics.plan.moves import Moves, moves_for
+from analytics.plan.occupants import OccupiedHost, occupied_hosts
+from fallow.clock import MINUTE_MS
+
+ASKED_SIZES = (1, 2, 4, 8, 16, 32, 64)
+AT_ONCE_MS = 5 * MINUTE_MS
+"""A job that begins within this time after it could have did not wait: schedulers look at their queue every minute or less often."""
+
+
+@dataclass(frozen=True)
+class RoomFor:
+    """Room for one job of `gang.size` GPUs in a pool; `moves` make some where there is none now, None where none do.
+
+    `short` is how many GPUs there are too few of, those counted that are free or idle in somebody's hands.
+    """
+
+    gang: Gang
+    moves: Moves | None
+    short: int
+
+
+@dataclass(frozen=True)
+class Fragmentation:
+    """The share of free GPUs that jobs could not use, at the end of the window and in its mean; None where none was free.
+
+    `pieces` is how many pieces of jobs on one host say what jobs want; where there are none, the sizes of SIZES_LEAST count alike.
+    """
+
+    now: float | None
+    mean: float | None
+    pieces: int
+
+
+@dataclass(frozen=True)
+class PoolRoom:
+    """The GPUs of one model in one pool that are in sight at the end of the window, on hosts of up to `width`."""
+
+    pool: str
+    model: str
+    gpus: int
+    free: int
+    width: int
+    sizes: tuple[RoomFor, ...]
+    fragmentation: Fragmentation
+
+
+@dataclass(frozen=True)
+class RoomCheck:
+    """Jobs that came in the window, by whether the ledger says that there was room: how many began at once, and how many waited."""
+
+    at_once_with_room: int = 0
+    waited_with_room: int = 0
+    at_once_without: int = 0
+    waited_without: int = 0
+
+    @property
+    def jobs(self) -> int:
+        """All of them."""
+        return self.at_once_with_room + self.waited_with_room + self.at_once_without + self.waited_without
+
+
+def pool_rooms(
+    placed: pl.DataFrame,
+    jobs: pl.DataFrame,
+    window: tuple[int, int],
+    idle_min_ms: int,
+    sizes: Sequence[int] = ASKED_SIZES,
+) -> tuple[PoolRoom, ...]:
+    """The room in each pool and model that has whole GPUs at the end of the window.
+
+    Args:
+        placed: the ledger's rows of the window with `pool` and `model`.
+        jobs: those of the lake, with JOB_SCHEMA.
+        window: its start and end.
+        idle_min_ms: how long a GPU has to be without work before its holder is asked for it.
+        sizes: GPUs per job; those larger than a pool are left out.
+    """
+    hosts = occupied_hosts(placed, window[1], idle_min_ms)
+    pieces = _pieces(jobs, placed, window)
+    return tuple(
+        _pool_room(there, _of(placed, key), _of(pieces, key), window, sizes) for key, there in sorted(hosts.items())
+    )
+
+
+def _of(rows: pl.DataFrame, key: tuple[object, ...]) -> pl.DataFrame:
+    """The rows of one pool and model."""
+    return rows.filter(pl.col("pool") == key[0], pl.col("model") == key[1])
+
+
+def _pool_room(
+    hosts: list[OccupiedHost], rows: pl.DataFrame, pieces: pl.DataFrame, window: tuple[int, int], sizes: Sequence[int]
+) -> PoolRoom:
+    gpus = sum(host.width for host in hosts)
+    found = gangs(rows, *window, [size for size in sizes if size <= gpus])
+    return PoolRoom(
+        rows["pool"][0], rows["model"][0], gpus, sum(host.free for host in hosts), max(host.width for host in hosts),
+        tuple(_room_for(gang, hosts) for gang in found), _fragmentation(rows, pieces, window),
+    )  # fmt: skip
+
+
+def _room_for(gang: Gang, hosts: list[OccupiedHost]) -> RoomFor:
+    at_hand = sum(host.free for host in hosts)
+    at_hand += sum(each.gpus for host in hosts for each in host.occupants if each.is_idle and each.is_movable)
+    moves = None if gang.now or at_hand < gang.size else moves_for(hosts, gang.size)
+    return RoomFor(gang, moves, max(0, gang.size - at_hand))
+
+
+def _pieces(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:
+    """Pieces of jobs in the window on one host each: pool, model, gpus and how many; a job over several hosts wants the same of each."""
+    since_ms, until_ms = window
+    places = placed.group_by("host").agg(pl.col("pool", "model").first(), kinds=pl.struct("pool", "model").n_unique())
+    ran = jobs.filter(
+        pl.col("start") < until_ms, pl.col("end").is_null() | (pl.col("end") > since_ms), pl.col("gpus") > 0
+    )
+    on_each = (pl.col("gpus") + pl.col("hosts").list.len() - 1) // pl.col("hosts").list.len()
+    spread = ran.filter(pl.col("hosts").list.len() > 0).select("hosts", gpus=on_each).explode("hosts")
+    here = spread.join(places.filter(pl.col("kinds") == 1), left_on="hosts", right_on="host")
+    return here.group_by("pool", "model", "gpus").len("pieces")
+
+
+def _fragmentation(rows: pl.DataFrame, pieces: pl.DataFrame, window: tuple[int, int]) -> Fragmentation:
+    since_ms, until_ms = window
+    count = int(pieces["pieces"].sum())
+    known = [JobShape(gpus, each / count) for gpus, each in pieces.select("gpus", "pieces").sort("gpus").iter_rows()]
+    shapes = known or [JobShape(size, 1 / len(SIZES_LEAST)) for size in SIZES_LEAST]
+    inside = clip(rows.filter(pl.col("gpu_share") == 1), since_ms, until_ms)
+    free = free_levels(inside, ("free",))
+    widest = int(free["level"].max() or 0)  # type: ignore[arg-type]  # a count
+    lost = [fragments(FreeRoom((1.0,) * level), shapes) for level in range(widest + 1)]
+    lasting = pl.col("time").shift(-1).over("host").fill_null(until_ms) - pl.col("time")
+    spans = free.sort("host", "time").with_columns(
+        lasting=lasting, fragment=pl.col("level").replace_strict(range(widest + 1), lost, return_dtype=pl.Float64)
+    )
+    last = spans.filter(pl.col("time") + pl.col("lasting") >= until_ms)
+    return Fragmentation(
+        _share(last, pl.col("fragment"), pl.col("level")),
+        _share(spans, pl.col("fragment") * pl.col("lasting"), pl.col("level") * pl.col("lasting")),
+        count,
+    )
+
+
+def _share(spans: pl.DataFrame, part: pl.Expr, whole: pl.Expr) -> float | None:
+    parts, wholes = spans.select(part.sum(), whole.sum().alias("whole")).row(0)
+    return parts / wholes if wholes else None
+
+
+def room_check(placed: pl.DataFrame, jobs: pl.DataFrame, window: tuple[int, int]) -> RoomCheck:
+    """Did jobs begin at once when the ledger says that there was room? Those that began in the window, on hosts of one pool and model."""
+    since_ms, until_ms = window
+    places = placed.group_by("host").agg(
+        place=pl.struct("pool", "model").first(), kinds=pl.struct("pool", "model").n_unique()
+    )
+    came = pl.coalesce("eligible", "submitted")
+    asked = (
+        jobs.filter(came >= since_ms, pl.col("start") < until_ms, pl.col("gpus") > 0)
+        .select("gpus", "hosts", came=came, waited=(pl.col("start") - came) > AT_ONCE_MS)
+        .with_row_index("job")
+        .explode("hosts")
+        .join(places.filter(pl.col("kinds") == 1), left_on="hosts", right_on="host")
+        .group_by("job")
+        .agg(pl.col("gpus", "came", "waited", "place").first(), places=pl.col("place").n_unique())
+        .filter(pl.col("places") == 1)
+        .unnest("place")
+    )
+    inside = clip(placed.filter(pl.col("gpu_share") == 1), since_ms, until_ms)
+    parts = [
+        _with_room(inside, key, mine) for key, mine in asked.group_by("pool", "model", "gpus", maintain_order=True)
+    ]
+    if not parts:
+        return RoomCheck()
+    counts = {
+        (has_room, waited): number
+        for has_room, waited, number in pl.concat(parts).group_by("has_room", "waited").len().iter_rows()
+    }
+    return RoomCheck(*(counts.get(each, 0) for each in ((True, False), (True, True), (False, False), (False, True))))
+
+
+def _with_room(inside: pl.DataFrame, key: tuple[object, ...], asked: pl.DataFrame) -> pl.DataFrame:
+    """Jobs of one size in one pool, with `has_room`: whether one could have started just before it came."""
+    levels = starting(free_levels(_of(inside, key), ("free",)), int(str(key[2]))).sort("time")
+    met = asked.sort("came").join_asof(levels, left_on="came", right_on="time", allow_exact_matches=False)
+    return met.select(has_room=pl.col("level").fill_null(0) >= 1, waited="waited")
