@@ -7,6 +7,8 @@ import argparse
 from fallow.cli import Command, load
 
 VERBS: tuple[Command, ...] = (
+    Command("defrag", "which jobs on several GPUs could start, and what makes room",
+            "fallow plan defrag --lake /srv/lake --gpus 8", "analytics.commands.plan_defrag", "analytics"),
 )  # fmt: skip
 
 

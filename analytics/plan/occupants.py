@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.states import IDLE_ALLOCATED, IN_USE
+from analytics.states import ALLOCATED, IDLE_ALLOCATED
+from fallow.clock import HOUR_MS
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Occupant:
 
     `is_idle` is whether none of them has computed for long, `is_movable` whether it can be asked or started again elsewhere: it is known who
     it is, all of it is on this host and it is no part of a card. `ran_ms` is the GPU time since it began, as far as the window and
-    the stretch before it show.
+    the stretch before it show; `ran_cost` what that costs, None where a price is missing.
     """
 
     host: str
@@ -25,6 +26,7 @@ class Occupant:
     is_idle: bool
     is_movable: bool
     ran_ms: int
+    ran_cost: float | None = None
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def occupied_hosts(placed: pl.DataFrame, until_ms: int, idle_min_ms: int) -> dic
     """The hosts of each pool and model at the end of the window.
 
     Args:
-        placed: the ledger's rows of the window with `pool` and `model`.
+        placed: the ledger's rows of the window with `pool`, `model` and `rate` (a GPU-hour's price, null where it has none).
         until_ms: its end.
         idle_min_ms: how long a GPU has to be without work before its holder is asked for it.
     """
@@ -67,7 +69,7 @@ def occupied_hosts(placed: pl.DataFrame, until_ms: int, idle_min_ms: int) -> dic
 def _pieces(
     placed: pl.DataFrame, now: pl.DataFrame, until_ms: int, idle_min_ms: int
 ) -> dict[tuple[str, str, str], list[Occupant]]:
-    taken = now.filter(pl.col("state").is_in((*IDLE_ALLOCATED, *IN_USE)))
+    taken = now.filter(pl.col("state").is_in(ALLOCATED))
     began = placed.group_by("gpu", "job", "holder").agg(began=pl.col("stretch_start").min())
     spread = taken.filter(pl.col("job").is_not_null()).group_by("job").agg(job_hosts=pl.col("host").n_unique())
     found = (
@@ -80,6 +82,8 @@ def _pieces(
             is_part=pl.col("is_part").any(),
             job_hosts=pl.col("job_hosts").max(),
             ran_ms=(until_ms - pl.col("began")).sum(),
+            ran_cost=((until_ms - pl.col("began")) / HOUR_MS * pl.col("rate")).sum(),
+            is_priced=pl.col("rate").is_not_null().all(),
         )
         .sort("pool", "model", *_PIECE, nulls_last=True)
     )
@@ -91,6 +95,7 @@ def _pieces(
             Occupant(
                 row["host"], row["holder"], row["job"], row["gpus"], row["is_idle"],
                 is_movable=is_known and on_one_host and not row["is_part"], ran_ms=row["ran_ms"],
+                ran_cost=row["ran_cost"] if row["is_priced"] else None,
             )
         )  # fmt: skip
     return pieces

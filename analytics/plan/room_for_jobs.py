@@ -81,7 +81,7 @@ def pool_rooms(
     """The room in each pool and model that has whole GPUs at the end of the window.
 
     Args:
-        placed: the ledger's rows of the window with `pool` and `model`.
+        placed: the ledger's rows of the window with `pool`, `model` and `rate` (a GPU-hour's price, null where it has none).
         jobs: those of the lake, with JOB_SCHEMA.
         window: its start and end.
         idle_min_ms: how long a GPU has to be without work before its holder is asked for it.
