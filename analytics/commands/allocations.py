@@ -61,8 +61,11 @@ def _import(args: argparse.Namespace) -> int:
     pseudonyms = pseudonyms_of(args, settings)
     found = args.source.read(args, Surroundings(hosts, settings))
     if pseudonyms is not None:
-        user = replaced(pl.col("user"), found.rows["user"], pseudonyms)
-        found = dataclasses.replace(found, rows=found.rows.with_columns(user))
+        rows, requests = (
+            frame.with_columns(replaced(pl.col("user"), frame["user"], pseudonyms))
+            for frame in (found.rows, found.requests)
+        )
+        found = dataclasses.replace(found, rows=rows, requests=requests)
     read, published = publish_allocations(lake, found, replace=args.replace)
     if args.json:
         show(json.dumps(summary.as_json(read, published, lake.root), indent=2))
