@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+import polars as pl
+
+from analytics.allocations.agent_rows import on_seen_gpus
 from analytics.allocations.model import ReadAllocations
 from analytics.allocations.requests import add_requests
 from analytics.allocations.time_zone_shift import find_shifted, moved_rows
@@ -32,5 +35,8 @@ def publish_allocations(
             read = dataclasses.replace(
                 read, rows=rows, notes=(*read.notes, f"{shifted.said()}: these are in their place now")
             )
-        claims = write(mine, read, shifted.removed, newest_first=shifted.forward)
+        rows, stood_for = on_seen_gpus(mine, read.rows)
+        read = dataclasses.replace(read, rows=rows)
+        removed = pl.concat([shifted.removed, stood_for], how="diagonal")
+        claims = write(mine, read, removed, newest_first=shifted.forward or not stood_for.is_empty())
         return read, (claims, add_requests(mine, read.requests))

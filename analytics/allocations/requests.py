@@ -14,7 +14,7 @@ from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake, LakeFile
 from fallow.schema import REQUEST
 
-_REQUEST = ("scheduler", "claim_id", "time")
+_JOB = ("scheduler", "claim_id")
 _CONTENT = [name for name in REQUEST.names if name != "as_of"]
 _NUMBERS_PER_MS = 1_000
 
@@ -23,7 +23,7 @@ def add_requests(lake: Lake, requests: pl.DataFrame) -> Published:
     """Adds what the lake does not say yet, with REQUEST's columns; only one import at a time may. Raises LakeError."""
     there = lake.files(REQUEST.name, hosts=set(requests["scheduler"]))
     known = typed(read_frame(there, REQUEST), REQUEST)
-    asked = _without_unasked(requests, known)
+    asked = _of_what_waited(requests, known)
     days = _news(asked, known).with_columns(day=pl.col("as_of") // DAY_MS)
     files = days.partition_by("scheduler", "day", as_dict=True)
     for (scheduler, day), rows in sorted(files.items()):
@@ -31,15 +31,17 @@ def add_requests(lake: Lake, requests: pl.DataFrame) -> Published:
         taken = max((each.last_seq for each in there if (each.date, each.host) == (date, host)), default=0)
         number = max(taken + 1, _NUMBERS_PER_MS * int(str(rows["as_of"].max())))
         file = LakeFile(REQUEST.name, date, host, number, number)
-        data = parquet.encode(REQUEST, arrow(rows.sort(*_REQUEST, "as_of"), REQUEST), {"fallow_source": "requests"})
+        data = parquet.encode(REQUEST, arrow(rows.sort(*_JOB, "time", "as_of"), REQUEST), {"fallow_source": "requests"})
         lake.confirm(lake.put(file, data), data)
     return Published(REQUEST.name, days.height, asked.height - days.height, 0, len(files))
 
 
-def _without_unasked(requests: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """Leaves out what was granted under other ids and never seen to wait: its claims say it all."""
-    granted = pl.col("granted").is_not_null()
-    return pl.concat([requests.filter(~granted), requests.filter(granted).join(known, on=_REQUEST, how="semi")])
+def _of_what_waited(requests: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """What was granted under other ids closes what of it was seen to wait; where nothing was, its claims say it all."""
+    waited = known.filter(pl.col("withdrawn").is_null()).select(*_JOB, waited="time").unique()
+    granted = requests.filter(pl.col("granted").is_not_null()).join(waited, on=_JOB)
+    closed = granted.filter(pl.col("waited") <= pl.col("granted")).with_columns(time="waited").drop("waited")
+    return pl.concat([requests.filter(pl.col("granted").is_null()), closed])
 
 
 def _news(requests: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:

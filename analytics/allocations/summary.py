@@ -57,7 +57,7 @@ def _written(each: Published) -> str:
 
 def _file(report: FileReport) -> list[str]:
     return [
-        f"{report.path}: {report.lines_read:,} lines read, {report.rows_kept:,} kept",
+        f"{report.path}: {report.lines_read:,} read, {report.rows_kept:,} kept",
         *(f"  {each.count:,} left out: {each.reason}" for each in report.dropped),
         *(f"  {note}" for note in report.notes),
     ]

@@ -10,6 +10,7 @@ import polars as pl
 
 from analytics.allocations import check, listing, summary
 from analytics.allocations.csv_file import CsvFile
+from analytics.allocations.kubernetes import Kubernetes
 from analytics.allocations.model import AllocationSource, KnownHosts, Surroundings
 from analytics.allocations.newest_row import newest_row_ms
 from analytics.allocations.publish import publish_allocations
@@ -25,7 +26,7 @@ from fallow.csv_text import csv_text
 from fallow.errors import EmptyLakeError
 from fallow.output import say_lines, show
 
-SOURCES: tuple[AllocationSource, ...] = (Slurm(), CsvFile())
+SOURCES: tuple[AllocationSource, ...] = (Slurm(), Kubernetes(), CsvFile())
 """Every source, in the order in which `fallow allocations import --help` lists them."""
 
 
