@@ -123,7 +123,7 @@ def _allocations(rows: set[int]) -> ReadAllocations:
         ],
         schema=ROW_SCHEMA,
     )  # fmt: skip
-    return ReadAllocations(frame, (), "UTC", None)
+    return ReadAllocations(frame, empty(REQUEST), (), "UTC", None)
 
 
 def found(lake: Lake, table: Table = GPU) -> list[int]:
