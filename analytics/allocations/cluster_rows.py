@@ -12,6 +12,7 @@ import polars as pl
 from analytics.allocations.kubernetes_objects import ClusterObject, KueueWorkload, Pod
 from analytics.allocations.model import ROW_SCHEMA, KnownHosts, conform
 from analytics.frames import POLARS, typed
+from analytics.names import single_names
 from fallow.clock import MINUTE_MS, SECOND_MS
 from fallow.schema import REQUEST
 
@@ -38,7 +39,8 @@ class ClusterRows:
             [row for each in found for row in each.requests],
             schema={column.name: POLARS[column.type] for column in REQUEST.columns},
         )
-        return conform(claims), typed(requests, REQUEST)
+        named = single_names("account")
+        return conform(claims.with_columns(named)), typed(requests.with_columns(named), REQUEST)
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from analytics.allocations.csv_file import COLUMNS
 from fallow import schema
+from fallow.pseudonyms import Pseudonyms
 from tests.allocations.conftest import requested, stored
 from tests.lakes import holds_nothing
 from tests.ledger.rows import device, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from fallow.lake import Lake
     from tests.allocations.conftest import Outcome
@@ -80,6 +81,17 @@ def test_a_line_without_a_start_is_a_request(
         shared | {"claim_id": "r3", "time": START + HOUR, "as_of": START + 25 * HOUR, "gpu_count": 1},
     ]  # fmt: skip
     assert claims("import", "csv", file(text)).counts_of("request") == (0, 3, 0)
+
+
+def test_users_of_requests_are_pseudonyms_too(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    key = str(file("0123456789abcdef" * 4 + "\n", "key"))
+    Path(key).chmod(0o600)
+    text = table("submitted=2026-11-20T10:00Z|gpu_count=16|claim_id=r1|user=ann")
+    assert claims("import", "csv", file(text), "--pseudonym-key", key).counts_of("request") == (1, 0, 0)
+    [row] = requested(lake)
+    assert row["user"] == Pseudonyms.load(key).of("ann")
 
 
 def test_a_row_that_came_again_with_its_end_replaces(
