@@ -82,6 +82,7 @@ def gpu_count(tres: str) -> int | None:
     return (typed if whole is None else whole) or None
 
 
+@lru_cache(maxsize=65_536)
 def gpu_model(tres: str) -> str | None:
     """The one type of GPU that a TRES string names; None where it names none, or several."""
     models = {
