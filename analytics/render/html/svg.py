@@ -46,6 +46,16 @@ def band(x: float, width: float, look: Mapping[str, str]) -> Markup:
     return Markup('<path d="M{} 0h{}v10H{}z"{}/>').format(number(x), number(width), number(x), attributes(look))
 
 
+def columns(corners: Iterable[tuple[float, float, float]], width: float, look: Mapping[str, str]) -> Markup:
+    """Bars of one width and look as one shape, each given as (left, top, height); nothing where none has a height."""
+    path = "".join(
+        f"M{number(x)} {number(y)}h{number(width)}v{number(max(height, 0.5))}H{number(x)}z"
+        for x, y, height in corners
+        if height > 0
+    )
+    return Markup('<path d="{}"{}/>').format(path, attributes(look)) if path else Markup()
+
+
 def group(shapes: Iterable[Markup], look: Mapping[str, str]) -> Markup:
     """Shapes of one look; nothing where there is none."""
     inside = Markup().join(shapes)
