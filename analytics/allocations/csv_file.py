@@ -39,7 +39,7 @@ COLUMNS = {
     "eligible": "from when on it could have begun",
     "time_limit": "how long it may run, such as 36h or 7d",
     "planned_end": "when it ends at the latest; empty: start and time_limit",
-    "as_of": "until when a request is known to wait; empty: the latest `submitted` of the file",
+    "as_of": "until when a request is known to wait; empty: the latest `submitted` or withdrawal in the file",
 }
 """The columns that a file may have, and what they mean."""
 
@@ -60,6 +60,7 @@ _HAS_GPU, _HAS_HOST, _HAS_COUNT = (pl.col(name).is_not_null() for name in ("gpu"
 _WRONG = {
     "it ends before it starts": (pl.col("end") <= pl.col("time")).fill_null(value=False),
     "it is withdrawn before it was submitted": _IS_REQUEST & (pl.col("end") < pl.col("submitted")).fill_null(value=False),
+    "as_of is before it was submitted": (pl.col("as_of") < pl.col("submitted")).fill_null(value=False),
     "neither gpu, nor host and gpu_count": ~_IS_REQUEST & ~_HAS_GPU & ~(_HAS_HOST & _HAS_COUNT),
     "a request (it has no start) needs gpu_count and claim_id, and no gpu": (
         _IS_REQUEST & (_HAS_GPU | ~_HAS_COUNT | pl.col("claim_id").is_null())
@@ -121,7 +122,8 @@ def read_file(
         scheduler=pl.lit("csv"), is_request=moments["start"].absent & ~moments["submitted"].absent,
     )  # fmt: skip
     _refuse(path, rows, moments)
-    rows = rows.with_columns(priority="rank")
+    seen = pl.max_horizontal(pl.col("submitted").max(), pl.col("end").filter("is_request").max())
+    rows = rows.with_columns(priority="rank", as_of=pl.coalesce("as_of", seen))
     requests = _requests(rows.filter("is_request"), tally)
     claims = _claims(path, rows.filter(~pl.col("is_request")), tally)
     _remark_hosts(claims, hosts, tally)
@@ -139,10 +141,7 @@ def _requests(rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     """Lines that say what is waited for; of one request the last line counts."""
     last = rows.unique(["claim_id", "submitted"], keep="last", maintain_order=True)
     tally.drop("the same request as a later line, which counts", rows.height - last.height)
-    seen = pl.coalesce("as_of", pl.max_horizontal(pl.col("submitted", "end").max()))
-    return typed(
-        last.with_columns(time="submitted", as_of=seen, withdrawn="end", gpu_count="count", task_count=1), REQUEST
-    )
+    return typed(last.with_columns(time="submitted", withdrawn="end", gpu_count="count", task_count=1), REQUEST)
 
 
 def _claims(path: str, rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:

@@ -13,7 +13,8 @@ from analytics.language.plain_text import PAGE_COLUMNS, count, fitted_lines, fol
 from fallow.clock import HOUR_MS, SECOND_MS, Window, format_ms
 
 _TIMES = ("submitted", "eligible", "withdrawn", "as_of")
-_SHRINKING = (("request", 10), ("user", 8), ("state", 8))
+_SHRINKING = (("request", 10), ("reason", 6), ("queue", 6), ("user", 6), ("state", 6))
+"""Columns that shrink where the page is narrow, in this order, and their least width."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,8 @@ def as_text(table: Sequence[ListedRequest], width: int = PAGE_COLUMNS) -> str:
     withdrawn = sum(request.tasks for request in table) - jobs
     if withdrawn:
         head += f"; {withdrawn:,} {'was' if withdrawn == 1 else 'were'} withdrawn without any GPU"
-    names = ("submitted (UTC)", "waited", "GPUs", "state", "reason", "user", "request", "queue")
-    lines = fitted_lines([names, *map(_cells, table)], width, _SHRINKING, right=("waited", "GPUs"))
+    names = ("submitted (UTC)", "hours ", "GPUs", "state", "reason", "user", "request", "queue")
+    lines = fitted_lines([names, *map(_cells, table)], width, _SHRINKING, right=("hours ", "GPUs"))
     return "\n".join([folded(head, width), "", *lines])
 
 
@@ -108,7 +109,7 @@ def _cells(request: ListedRequest) -> tuple[str, ...]:
     size = "?" if request.gpus is None else str(request.gpus)
     return (
         moment(request.submitted).removesuffix(" UTC"),
-        f"{request.waited_ms / HOUR_MS:,.1f} h" + ("+" if request.withdrawn is None else " "),
+        f"{request.waited_ms / HOUR_MS:,.1f}" + ("+" if request.withdrawn is None else " "),
         size if request.tasks == 1 else f"{request.tasks} x {size}",
         plain(request.state or request.standing, 10),
         plain(request.reason or "-", 16),

@@ -125,6 +125,7 @@ def test_a_row_that_came_again_with_its_end_replaces(
             "submitted,gpu_count,claim_id,end\n2026-11-20,2,r,2026-11-19\n",
             "line 2: it is withdrawn before it was submitted",
         ),
+        ("submitted,gpu_count,claim_id,as_of\n2026-11-20,2,r,2026-11-19\n", "line 2: as_of is before it was submitted"),
         ("start,gpu,host,priority\n2026-11-20,a,h,high\n", "line 2: priority is not a whole number"),
         ("start,gpu,host,time_limit\n2026-11-20,a,h,7\n", "line 2: time_limit is not a duration such as 36h or 7d"),
         ("start,gpu\n1,2,3\n", "line 2: 3 fields where the header names 2"),

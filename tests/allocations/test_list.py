@@ -184,7 +184,7 @@ def test_what_waits_and_what_was_withdrawn_is_listed_beside(
     head = lines.index(
         "1 job waits for 8 GPUs, as of 2026-11-20 02:30 UTC at the latest; 1 was withdrawn without any GPU"
     )
-    assert lines[head + 3].split() == ["2026-11-20", "00:00", "2.5", "h+", "8", "waiting", "-", "ann", "r1", "-"]
+    assert lines[head + 3].split() == ["2026-11-20", "00:00", "2.5+", "8", "waiting", "-", "ann", "r1", "-"]
 
 
 def test_a_lake_of_requests_alone_lists_them_and_an_array_is_one_line(
