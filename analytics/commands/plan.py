@@ -7,6 +7,8 @@ import argparse
 from fallow.cli import Command, load
 
 VERBS: tuple[Command, ...] = (
+    Command("forecast", "say when each pool is full, and until when to order",
+            "fallow plan forecast --lake /srv/lake --lead-time 12w", "analytics.commands.plan_forecast", "analytics"),
 )  # fmt: skip
 
 
