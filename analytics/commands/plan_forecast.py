@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.csv:
         show(csv_of(_COLUMNS, (row for each in found for row in _rows(each))), end="")
     else:
-        show_plan(plan, [order_dates(found, is_drawn=False)])
+        show_plan(plan, [order_dates(found)])
     return 0
 
 

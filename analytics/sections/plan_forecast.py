@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 
 from analytics.language.quantities import Date, Number, Share
@@ -12,24 +13,26 @@ from analytics.plan.order_date import PoolOutlook, of_scope
 from analytics.report.model import Report
 from analytics.sections.basis import PageBasis
 from analytics.sections.names import card_name, place_name
-from analytics.sections.plan_forecast_chart import DRAWN, demand_chart
+from analytics.sections.plan_forecast_chart import demand_chart
 from analytics.sections.section import Cell, Section, SectionColumn
+
+_ON_PAGE = 6
 
 
 def orders_ahead(basis: PageBasis) -> Section | None:
     """Of a page, with its chart; None for people, who have no pools."""
     scope = basis.report.scope
-    return None if scope.is_personal else order_dates(of_scope(basis.whole.outlooks, scope), is_drawn=True)
+    return None if scope.is_personal else order_dates(of_scope(basis.whole.outlooks, scope), _ON_PAGE)
 
 
 def orders_in_report(report: Report) -> Section | None:
-    """Of a report on a week, in which it stands without its chart; None where there is no pool to order for."""
-    return order_dates(report.outlooks, is_drawn=False) if report.outlooks else None
+    """Of a report on a week, which has little room: what it rests on stands on the page. None where there is no pool."""
+    return replace(order_dates(report.outlooks), lines=(), notes=()) if report.outlooks else None
 
 
-def order_dates(found: Sequence[PoolOutlook], *, is_drawn: bool) -> Section:
-    """A row for each pool and model, who is full first before the others."""
-    chart = demand_chart(found) if is_drawn else None
+def order_dates(found: Sequence[PoolOutlook], drawn: int = 0) -> Section:
+    """A row for each pool and model, who is full first before the others; so many of them are drawn."""
+    chart = demand_chart(found, drawn)
     return Section(
         name="forecast",
         title=tr("When new GPUs have to be ordered"),
@@ -49,8 +52,8 @@ def order_dates(found: Sequence[PoolOutlook], *, is_drawn: bool) -> Section:
         rows=tuple(_row(each) for each in found),
         lines=tuple(_rests_on(each) for each in found),
         chart=chart,
-        chart_note=tr("The chart shows the first {shown} of {number} pools; the table lists all.", shown=Number(DRAWN), number=Number(len(found)))
-        if chart is not None and len(found) > DRAWN else "",
+        chart_note=tr("{shown} of {number} pools are drawn; the table lists all.", shown=Number(drawn), number=Number(len(found)))
+        if chart is not None and len(found) > drawn else "",
         notes=tuple(_notes(found)),
     )  # fmt: skip
 

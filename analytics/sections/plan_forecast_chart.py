@@ -12,12 +12,10 @@ from analytics.plan.order_date import PoolOutlook
 from analytics.sections.line_chart import GoalLine, Line, LineBand, LineChart, LinePanel
 from analytics.sections.names import card_name, place_name
 
-DRAWN = 6
 
-
-def demand_chart(found: Sequence[PoolOutlook]) -> LineChart | None:
-    """A panel for each of the first pools that have a forecast; None where none has."""
-    drawn = [each for each in found if each.forecast.fan is not None][:DRAWN]
+def demand_chart(found: Sequence[PoolOutlook], most: int) -> LineChart | None:
+    """A panel for each of the first pools that have a forecast, at most so many; None where none has."""
+    drawn = [each for each in found if each.forecast.fan is not None][:most]
     if not drawn:
         return None
     first = min(each.series.first_day for each in drawn)
@@ -41,15 +39,15 @@ def _panel(pool: PoolOutlook, fan: Fan, days: Sequence[date]) -> LinePanel:
         for middle, low, high in zip(fan.middle, fan.low[BAND], fan.high[BAND], strict=True)
     ]
     return LinePanel(
-        tr("{pool}, {model}", pool=place_name(series.pool), model=card_name(series.model)),
+        tr("{pool}, {model}: {gpus} GPUs there", pool=place_name(series.pool), model=card_name(series.model), gpus=Number(series.capacity)),
         "count",
         (
             Line(tr("allocated or in use"), "held", (*before, *series.gpus, *rest), (*(("",) * len(before)), *(("" if each is None else Number(each, 1)) for each in series.gpus), *(("",) * len(rest)))),
             Line(tr("forecast"), "", (*ahead, *fan.middle), (*(("",) * len(ahead)), *told)),
         ),
-        (GoalLine(tr("{number} GPUs there", number=Number(series.capacity)), "held", series.capacity, is_reached=True),),
+        (GoalLine("", "held", series.capacity, is_reached=True),),
         tuple(
-            LineBand(tr("{level} % of the days", level=Number(level)), "held", (*ahead, *fan.low[level]), (*ahead, *fan.high[level]))
+            LineBand(tr("{level} % band", level=Number(level)), "held", (*ahead, *fan.low[level]), (*ahead, *fan.high[level]))
             for level in reversed(LEVELS)
         ),
     )  # fmt: skip

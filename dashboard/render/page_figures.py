@@ -44,6 +44,12 @@ def chart_legend(view: View, colours: Palette, chart: Chart) -> list[html.Ul]:
             for each in (line for panel in chart.panels for line in panel.lines):
                 names.setdefault(each.state, []).append(each.name)
             signs = [("━━" if state else "╍╍", colours.state.get(state, colours.muted), SentenceList(own, ", ")) for state, own in names.items()]  # fmt: skip
+            bands = chart.panels[0].bands if chart.panels else ()
+            signs += (
+                [("▒", colours.state[bands[0].state], SentenceList((each.name for each in bands), ", "))]
+                if bands
+                else []
+            )
             return [sign_legend(view, signs, tr("Lines"))]
         case CardFit():
             there = {mark.kind for mark in chart.marks}
