@@ -21,6 +21,7 @@ from analytics.window import Inputs, WindowLedger
 from analytics.workloads.context import open_context, week_before
 from analytics.workloads.ledger_rows import held_gpu_hours
 from analytics.workloads.model import Context, Finding, Rule
+from fallow.clock import SystemClock
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def review(
     inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
 ) -> Review:
     """Every finding of the window, and what became of those of one week before; `now_ms` is the wall clock's time."""
-    return with_actions(find_in_window(open_context(inputs, ledger, inventory, now_ms)))
+    return with_actions(find_in_window(inputs, ledger, inventory, now_ms))
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,16 @@ class RuleFindings:
     as_of_ms: int
 
 
-def find_in_window(context: Context) -> RuleFindings:
+def find_in_window(
+    inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
+) -> RuleFindings:
     """Runs the rules over the window and over the week before; raises LakeError and ConfigError."""
-    end_ms = context.window.until_ms
-    as_of_ms = context.now_ms if end_ms is None else min(end_ms, context.now_ms)
+    now_ms = SystemClock().now_ms() if now_ms is None else now_ms
+    context = open_context(inputs, ledger, inventory, now_ms)
+    end_ms = ledger.window.until_ms
+    as_of_ms = now_ms if end_ms is None else min(end_ms, now_ms)
     sensitivity = held_gpu_hours(context.inside.stretches)
-    if context.inside.stretches.is_empty():
+    if ledger.inside.stretches.is_empty():
         # whose work ended and whose was only not seen cannot be told apart
         return RuleFindings(context, (), (), None, sensitivity, as_of_ms)
     before = week_before(context)

@@ -152,13 +152,15 @@ class Whole:
         """What the rules found, whatever people did about it."""
         if self._first is not self:
             return self._first.found
-        return find_in_window(self.context)
+        return find_in_window(self.inputs, self.ledger, self.inventory, self.made_ms)
 
     @cached_property
     def context(self) -> Context:
         """What was known at the end of the window: enough for whoever needs no findings."""
         if self._first is not self:
             return self._first.context
+        if "found" in self.__dict__:
+            return self.found.context
         return open_context(self.inputs, self.ledger, self.inventory, self.made_ms)
 
     @cached_property
