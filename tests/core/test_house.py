@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks import persistence_models, rollout_sizing
+from benchmarks import demand_forecast, persistence_models, rollout_sizing
 from benchmarks.calibration import PAGE, page
 from fallow.schema import STATES
 from tests.conftest import REPOSITORY
@@ -157,3 +157,5 @@ def test_pages_have_the_stored_figures() -> None:
     sizes = rollout_sizing.PAGE.read_text(encoding="utf-8")
     assert rollout_sizing.page(sizes) == sizes, "run `python -m benchmarks.rollout_sizing`"
     assert persistence_models.page(text) == text, "run `python -m benchmarks persistence`"
+    planning = demand_forecast.PAGE.read_text(encoding="utf-8")
+    assert demand_forecast.page(planning) == planning, "run `python -m benchmarks forecast PATH...`"

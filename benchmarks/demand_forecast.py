@@ -1,0 +1,154 @@
+"""`python -m benchmarks forecast PATH...`: forecasts of demand on published traces against last week again, out of sample.
+
+PATH are CSV files of the traces, which their licences keep out of this repository; docs/planning.md says where they are from. At the end
+of each day with enough days before it every method forecasts the days after it. The error is the mean absolute scaled error (Hyndman &
+Koehler 2006, doi:10.1016/j.ijforecast.2006.03.001): over that of last week again within the days that were learnt from. `fallow` is whichever
+of theta and last week again was nearer in its own test before. The model was chosen on the one trace, and is out of sample on the others.
+Stored in benchmarks/forecast.json; docs/planning.md has it as a table.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections import defaultdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analytics.plan.forecast import (
+    BAND,
+    LEVELS,
+    MODEL_MIN_DAYS,
+    NAIVE_MIN_DAYS,
+    SEASON_DAYS,
+    filled,
+    predicted,
+    rolling_test,
+)
+from benchmarks.demand_traces import series_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from analytics.plan.forecast import Days, Method
+
+    Answer = tuple[Days, Days, Days]
+    """The middle, and the lower and upper edge of the 80 % band."""
+
+STORED = Path(__file__).parent / "forecast.json"
+PAGE = Path(__file__).parent.parent / "docs" / "planning.md"
+HORIZONS = (7, 14, 28)
+CHOSEN_ON = "Helios Earth, one virtual cluster"
+FALLOW, THETA, NAIVE = "fallow", "theta", "last week again"
+_LEAST_SCALE = 0.5
+"""Half a GPU: what never changed has no error to scale by."""
+
+
+def main(paths: list[str]) -> int:
+    """Measures, prints and stores."""
+    if not paths:
+        print("name the CSV files of traces: python -m benchmarks forecast PATH...", file=sys.stderr)
+        return 2
+    series = series_of([Path(each) for each in paths])
+    stored = {
+        "versions": {"statsforecast": version("statsforecast")},
+        "traces": {name: _measured(own) for name, own in sorted(series.items())},
+    }
+    STORED.write_text(json.dumps(stored, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    print(_tables(stored))
+    return 0
+
+
+def page(text: str) -> str:
+    """The page with the stored figures between its marks."""
+    before, rest = text.split("<!-- forecasts -->\n", 1)
+    _, after = rest.split("<!-- forecasts end -->", 1)
+    stored = json.loads(STORED.read_text(encoding="utf-8"))
+    return f"{before}<!-- forecasts -->\n\n{_tables(stored)}\n<!-- forecasts end -->{after}"
+
+
+def _measured(series: list[Days]) -> dict[str, Any]:
+    """Days, and by horizon and method the mean over all series and origins."""
+    horizons: dict[str, Any] = {}
+    for horizon in HORIZONS:
+        scores: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for each in series:
+            for name, score in _scores(each, horizon):
+                scores[name].append(score)
+        if scores:
+            horizons[str(horizon)] = {
+                name: {
+                    "forecasts": len(own),
+                    "mase": round(float(np.mean([error for error, _ in own])), 3),
+                    "inside_80_ratio": round(float(np.mean([inside for _, inside in own])), 3),
+                }
+                for name, own in scores.items()
+            }
+    return {"series": len(series), "days": max(map(len, series)), "horizons": horizons}
+
+
+def _scores(values: Days, horizon: int) -> Iterator[tuple[str, tuple[float, float]]]:
+    """Of each method and origin its error and the share of the days within its band; only origins with as many days after them."""
+    least = NAIVE_MIN_DAYS if len(values) < 2 * MODEL_MIN_DAYS else MODEL_MIN_DAYS
+    for origin in range(least, len(values) - horizon + 1):
+        learnt, then = values[:origin], values[origin : origin + horizon]
+        known = np.isfinite(then)
+        scale = max(_LEAST_SCALE, float(np.nanmean(np.abs(learnt[SEASON_DAYS:] - learnt[:-SEASON_DAYS]))))
+        for name, answer in _methods().items():
+            middle, low, high = answer(learnt, horizon)
+            inside = float(np.mean(((low <= then) & (then <= high))[known]))
+            yield name, (float(np.mean(np.abs(middle - then)[known])) / scale, inside)
+
+
+def _methods() -> Mapping[str, Callable[[Days, int], Answer]]:
+    """Fallow's own, and models of the library with the same season."""
+    return {
+        FALLOW: _fallow,
+        THETA: lambda learnt, horizon: _own("theta", learnt, horizon),
+        NAIVE: lambda learnt, horizon: _own("seasonal_naive", learnt, horizon),
+        **{name: lambda learnt, horizon, make=make: _of_library(make(SEASON_DAYS), learnt, horizon) for name, make in _others().items()},
+    }  # fmt: skip
+
+
+def _others() -> Mapping[str, Callable[[int], Any]]:
+    from statsforecast import models
+
+    return {each.__name__: each for each in (models.AutoTheta, models.AutoETS, models.AutoCES, models.MSTL)}
+
+
+def _fallow(learnt: Days, horizon: int) -> Answer:
+    test = rolling_test(learnt) if np.isfinite(learnt).sum() >= MODEL_MIN_DAYS else None
+    return _own("seasonal_naive" if test is None else test.method, learnt, horizon)
+
+
+def _own(method: Method, learnt: Days, horizon: int) -> Answer:
+    fan = predicted(method, learnt, horizon)
+    return np.array(fan.middle), np.array(fan.low[BAND]), np.array(fan.high[BAND])
+
+
+def _of_library(model: Any, learnt: Days, horizon: int) -> Answer:
+    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = model.forecast(filled(learnt), horizon, level=list(LEVELS))
+    return found["mean"], found[f"lo-{BAND}"], found[f"hi-{BAND}"]
+
+
+def _tables(stored: dict[str, Any]) -> str:
+    """A row for each trace and horizon: errors of every method, then the share of the days within the band of fallow's own."""
+    own, others = (NAIVE, THETA, FALLOW), _others()
+    bands = [f"in the {BAND} % band: {name}" for name in own]
+    heads = ["trace", "series", "days", "days ahead", "forecasts", *own, *others, *bands]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for name, trace in sorted(stored["traces"].items(), key=lambda item: item[0] != CHOSEN_ON):
+        for horizon, rows in sorted(trace["horizons"].items(), key=lambda item: int(item[0])):
+            part = "chosen on" if name == CHOSEN_ON else "out of sample"
+            errors = [f"{rows[method]['mase']:.2f}" for method in (*own, *others)]
+            inside = [f"{rows[method]['inside_80_ratio']:.0%}" for method in own]
+            about = [f"{name} ({part})", trace["series"], trace["days"], horizon, rows[THETA]["forecasts"]]
+            lines.append("| " + " | ".join(map(str, [*about, *errors, *inside])) + " |")
+    return "\n".join(lines) + "\n"
