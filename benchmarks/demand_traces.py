@@ -24,7 +24,10 @@ HOURS_MIN = 22
 
 @dataclass(frozen=True)
 class TraceKind:
-    """Files with these columns: a level over `time`, or jobs with `start`, `end` and the GPUs that each had."""
+    """Files with these columns: a level over `time`, or jobs with `start`, `end` and the GPUs that each had.
+
+    Of Venus only what began and ended is published: its level is above that on its lowest day, and no error depends on it.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -36,6 +39,8 @@ class TraceKind:
 KINDS = (
     TraceKind("Helios Earth, one virtual cluster", ("time", "running_gpu_num"), pl.col("running_gpu_num")),
     TraceKind("Philly, hosts in use", ("time", "active", "total"), pl.col("active")),
+    TraceKind("Helios Venus", ("time", "start_gpu_num", "end_gpu_num"),
+              (pl.col("start_gpu_num") - pl.col("end_gpu_num")).cum_sum() - (pl.col("start_gpu_num") - pl.col("end_gpu_num")).cum_sum().min()),
     TraceKind("Alibaba openb", ("num_gpu", "gpu_milli", "creation_time", "deletion_time"),
               pl.col("num_gpu") * pl.col("gpu_milli") / 1000, "creation_time", "deletion_time"),
     TraceKind("Alibaba DLRM", ("gpu_request", "creation_time", "deletion_time"), pl.col("gpu_request"), "creation_time", "deletion_time"),
@@ -59,7 +64,8 @@ def series_of(paths: list[Path]) -> dict[str, list[Days]]:
 
 
 def _levels(rows: pl.DataFrame, kind: TraceKind) -> pl.DataFrame:
-    hours = rows.group_by(time=pl.col("time").dt.truncate("1h").dt.epoch("ms")).agg(most=kind.gpus.max())
+    levels = rows.sort("time").select("time", gpus=kind.gpus)
+    hours = levels.group_by(time=pl.col("time").dt.truncate("1h").dt.epoch("ms")).agg(most=pl.col("gpus").max())
     return hours.with_columns(pl.col("most").cast(pl.Float64)).sort("time")
 
 
@@ -79,12 +85,12 @@ def _moment(rows: pl.DataFrame, column: str) -> pl.Expr:
 
 
 def _days(hours: pl.DataFrame) -> Days:
-    """What sufficed in 95 % of the hours of each day, as fallow counts a day; from the first whole day to the last."""
+    """What sufficed in 95 % of the hours of each day, as fallow counts a day; without the last day, on which traces are cut off."""
     days = hours.group_by(day=pl.col("time") // (24 * HOUR_MS)).agg(
         need=pl.col("most").quantile(QUANTILE, "higher"), hours=pl.len()
     )
     known = dict(days.filter(pl.col("hours") >= HOURS_MIN).select("day", "need").iter_rows())
-    return np.array([known.get(day, math.nan) for day in range(min(known), max(known) + 1)], np.float64)
+    return np.array([known.get(day, math.nan) for day in range(min(known), max(known))], np.float64)
 
 
 def _without_gaps(series: list[Days]) -> list[Days]:

@@ -92,8 +92,8 @@ def _as_json(pool: PoolOutlook) -> dict[str, object]:
         "full": _crossing_json(pool.full),
         "full_after_return": _crossing_json(pool.full_after_return),
         "lead_days": pool.lead_days,
-        "order_by": _day(pool.order_by(likely)),
-        "days_late": pool.days_late(likely),
+        "order_by": None if likely is None else str(pool.order_by(likely)),
+        "days_late": None if likely is None else pool.days_late(likely),
         "days": [{name: row[name] for name in _COLUMNS[2:] if name in row} for row in _rows(pool)],
     }
 

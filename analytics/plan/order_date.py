@@ -50,14 +50,13 @@ class PoolOutlook:
         """The last day of the forecast."""
         return self.series.next_day + timedelta(self.horizon_days - 1)
 
-    def order_by(self, day: date | None) -> date | None:
+    def order_by(self, day: date) -> date:
         """Until when to order what has to be there on a day."""
-        return None if day is None else day - timedelta(self.lead_days)
+        return day - timedelta(self.lead_days)
 
-    def days_late(self, day: date | None) -> int:
+    def days_late(self, day: date) -> int:
         """How long before the end of the data that was; 0 where it is still to come."""
-        by = self.order_by(day)
-        return 0 if by is None else max(0, (self.series.next_day - by).days)
+        return max(0, (self.series.next_day - self.order_by(day)).days)
 
 
 def lead_days(settings: Config) -> int:
@@ -115,5 +114,5 @@ def crossing(fan: Fan, series: DemandSeries, returned: int) -> Crossing:
 
 def _urgency(each: PoolOutlook) -> tuple[bool, date, date, str, str]:
     full = each.full or Crossing(None, None, None)
-    by = [each.order_by(day) or date.max for day in (full.likely, full.earliest)]
+    by = [date.max if day is None else each.order_by(day) for day in (full.likely, full.earliest)]
     return each.full is None, by[0], by[1], each.series.pool, each.series.model

@@ -64,15 +64,17 @@ def forecast_sentence(found: Sequence[PoolOutlook]) -> str:
         return tr("No pool has a GPU at the end of the window.")
     known = [each for each in found if each.full is not None]
     if not known:
-        first = min(each.forecast.more_from for each in found if each.forecast.more_from is not None)
+        soonest = min(each.forecast.more_from for each in found if each.forecast.more_from is not None)
         return tr(
             "Two weeks of observed days are wanted for a forecast: with every day observed, there is one from {day} on.",
-            day=Date(first),
+            day=Date(soonest),
         )  # fmt: skip
-    first_full = known[0]
-    if first_full.full is None or first_full.full.likely is None:
+    first = known[0]
+    if first.full is None or first.full.likely is None:
         return _none_likely(known)
-    return tr("{full} {order}", full=_full(first_full, first_full.full.likely), order=_order(first_full, first_full.full.likely))  # fmt: skip
+    full, after = _full(first, first.full.likely), first.full_after_return
+    day = first.full.likely if after is None else after.likely
+    return full if day is None else tr("{full} {order}", full=full, order=_order(first, day))
 
 
 def _full(pool: PoolOutlook, day: date) -> str:
@@ -93,29 +95,26 @@ def _full(pool: PoolOutlook, day: date) -> str:
 
 
 def _order(pool: PoolOutlook, day: date) -> str:
-    by, late = pool.order_by(day), pool.days_late(day)
-    weeks = tr_many("{number} day", "{number} days", pool.lead_days)
-    if by is None:
-        return ""
+    """Until when to order what has to be there on a day."""
+    by, late, lead = pool.order_by(day), pool.days_late(day), tr_many("{number} day", "{number} days", pool.lead_days)
     if late:
         return tr_many(
             "With {lead} from order to use, the day to order more was {by}: {number} day ago.",
             "With {lead} from order to use, the day to order more was {by}: {number} days ago.",
-            late, lead=weeks, by=Date(by),
+            late, lead=lead, by=Date(by),
         )  # fmt: skip
-    return tr("With {lead} from order to use, order more by {by}.", lead=weeks, by=Date(by))
+    return tr("With {lead} from order to use, order more by {by}.", lead=lead, by=Date(by))
 
 
 def _none_likely(known: Sequence[PoolOutlook]) -> str:
     none = tr("No pool is likely to be full by {end}.", end=Date(known[0].horizon_end))
     first = known[0]
     day = None if first.full is None else first.full.earliest
-    by = first.order_by(day)
-    if day is None or by is None:
+    if day is None:
         return none
     return tr(
         "{none} {pool} may be from {day} on, at the upper edge of the {band} % band; to be sure, order by {by}.",
-        none=none, pool=place_name(first.series.pool), day=Date(day), band=Number(BAND), by=Date(by),
+        none=none, pool=place_name(first.series.pool), day=Date(day), band=Number(BAND), by=Date(first.order_by(day)),
     )  # fmt: skip
 
 
@@ -124,11 +123,11 @@ def _row(pool: PoolOutlook) -> tuple[Cell, ...]:
     latest = None if series.latest is None else _gpus(series.latest)
     days: tuple[Cell, ...] = (None,) * 5
     if full is not None:
-        by = pool.order_by(full.likely)
+        likely = full.likely
         days = (
-            *(_day(pool, day) for day in (full.earliest, full.likely, full.latest)),
-            tr("later") if by is None else Date(by),
-            Number(pool.days_late(full.likely)),
+            *(_day(pool, day) for day in (full.earliest, likely, full.latest)),
+            tr("later") if likely is None else Date(pool.order_by(likely)),
+            Number(0 if likely is None else pool.days_late(likely)),
         )
     return place_name(series.pool), card_name(series.model), _gpus(series.capacity), latest, *days
 
@@ -156,7 +155,7 @@ def _method(pool: PoolOutlook) -> str:
         return tr("{method} {tested}", method=_chosen(found.test), tested=_tested(found.test))
     if found.more_from is not None:
         return tr(
-            "last week again (seasonal naive): {days} days are known, the model takes {least}, from {day} on if every day is observed.",
+            "last week again (seasonal naive), untested: {days} days are known, the model takes {least}, from {day} on if every day is observed.",
             days=days, least=Number(MODEL_MIN_DAYS), day=Date(found.more_from),
         )  # fmt: skip
     return tr("last week again (seasonal naive): no earlier week could be tested.")
@@ -164,9 +163,9 @@ def _method(pool: PoolOutlook) -> str:
 
 def _chosen(test: ForecastTest) -> str:
     errors = {method: Number(error, 1) for method, error in test.errors.items()}
-    if test.method == "theta":
-        return tr("theta model, off by {model} GPUs on average where last week again was off by {naive}.", model=errors["theta"], naive=errors["seasonal_naive"])  # fmt: skip
-    return tr("last week again (seasonal naive), off by {naive} GPUs on average, which the theta model did not beat ({model}).", model=errors["theta"], naive=errors["seasonal_naive"])  # fmt: skip
+    if test.method == "ets":
+        return tr("exponential smoothing, off by {model} GPUs on average where last week again was off by {naive}.", model=errors["ets"], naive=errors["seasonal_naive"])  # fmt: skip
+    return tr("last week again (seasonal naive), off by {naive} GPUs on average, which exponential smoothing did not beat ({model}).", model=errors["ets"], naive=errors["seasonal_naive"])  # fmt: skip
 
 
 def _tested(test: ForecastTest) -> str:
