@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections import defaultdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,35 +75,39 @@ def page(text: str) -> str:
 
 def _measured(series: list[Days]) -> dict[str, Any]:
     """Days, and by horizon and method the mean over all series and origins."""
-    horizons: dict[str, Any] = {}
-    for horizon in HORIZONS:
-        scores: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        for each in series:
-            for name, score in _scores(each, horizon):
-                scores[name].append(score)
-        if scores:
-            horizons[str(horizon)] = {
-                name: {
-                    "forecasts": len(own),
-                    "mase": round(float(np.mean([error for error, _ in own])), 3),
-                    "inside_80_ratio": round(float(np.mean([inside for _, inside in own])), 3),
-                }
-                for name, own in scores.items()
+    scores: dict[int, dict[str, list[tuple[float, float]]]] = {}
+    for each in series:
+        for horizon, name, score in _scores(each):
+            scores.setdefault(horizon, {}).setdefault(name, []).append(score)
+    horizons = {
+        str(horizon): {
+            name: {
+                "forecasts": len(own),
+                "mase": round(float(np.mean([error for error, _ in own])), 3),
+                "inside_80_ratio": round(float(np.mean([inside for _, inside in own])), 3),
             }
+            for name, own in methods.items()
+        }
+        for horizon, methods in scores.items()
+    }
     return {"series": len(series), "days": max(map(len, series)), "horizons": horizons}
 
 
-def _scores(values: Days, horizon: int) -> Iterator[tuple[str, tuple[float, float]]]:
-    """Of each method and origin its error and the share of the days within its band; only origins with as many days after them."""
+def _scores(values: Days) -> Iterator[tuple[int, str, tuple[float, float]]]:
+    """By horizon and method, of each origin with as many days after it, the error and the share of the days within the band."""
     least = NAIVE_MIN_DAYS if len(values) < 2 * MODEL_MIN_DAYS else MODEL_MIN_DAYS
-    for origin in range(least, len(values) - horizon + 1):
-        learnt, then = values[:origin], values[origin : origin + horizon]
-        known = np.isfinite(then)
+    for origin in range(least, len(values) - HORIZONS[0] + 1):
+        learnt = values[:origin]
         scale = max(_LEAST_SCALE, float(np.nanmean(np.abs(learnt[SEASON_DAYS:] - learnt[:-SEASON_DAYS]))))
         for name, answer in _methods().items():
-            middle, low, high = answer(learnt, horizon)
-            inside = float(np.mean(((low <= then) & (then <= high))[known]))
-            yield name, (float(np.mean(np.abs(middle - then)[known])) / scale, inside)
+            path = answer(learnt, HORIZONS[-1])
+            for horizon in HORIZONS:
+                then = values[origin : origin + horizon]
+                known = np.isfinite(then)
+                if len(then) == horizon:
+                    middle, low, high = (each[:horizon] for each in path)
+                    inside = float(np.mean(((low <= then) & (then <= high))[known]))
+                    yield horizon, name, (float(np.mean(np.abs(middle - then)[known])) / scale, inside)
 
 
 def _methods() -> Mapping[str, Callable[[Days, int], Answer]]:

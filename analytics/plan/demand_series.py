@@ -11,15 +11,15 @@ from analytics.capacity.concurrency import hourly_most
 from analytics.states import ALLOCATED
 from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.model import Context
-from analytics.workloads.pool_need import PoolModel, PoolNeed, in_pools, pool_needs
+from analytics.workloads.pool_need import PoolNeed, in_pools, pool_needs
 from analytics.workloads.reclaimable import reclaimable
 from analytics.workloads.surplus import BACKTEST_SEEN_MIN, UNKNOWN_MAX, quantile_of
-from fallow.clock import WEEK_MS, from_ms
+from fallow.clock import HOUR_MS, WEEK_MS, floor_ms, from_ms
 
 HISTORY_MS = 16 * WEEK_MS
 _KNOWN_HOURS_MIN = BACKTEST_SEEN_MIN * 24
 _KEY = ("pool", "model")
-_COUNTED = {"there": None, "allocated": ALLOCATED, "unknown": ("unknown",)}
+_COUNTED = {"allocated": ALLOCATED, "unknown": ("unknown",)}
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,17 @@ def demand_series(context: Context, zone: tzinfo) -> tuple[DemandSeries, ...]:
         zone: whose days they are.
     """
     needs = pool_needs(context)
-    days = _days(_hours(context), zone)
+    hours = _hours(context)
     end = from_ms(context.until_ms).astimezone(zone).date()
     safe = {(each.pool, each.model): each.safe_gpus for each in reclaimable(context).pools if each.safe is not None}
-    return tuple(_series(needs[of], days, end, safe.get(of)) for of in sorted(needs))
+    return tuple(
+        _series(needs[of], _days(needs[of], hours.filter(pool=of[0], model=of[1]), zone), end, safe.get(of))
+        for of in sorted(needs)
+    )
 
 
 def _hours(context: Context) -> pl.DataFrame:
-    """Per pool, model and whole hour the most GPUs at once: `there`, `allocated` and `unknown`.
+    """Per pool, model and whole hour since its first GPU was seen, the most GPUs at once: `allocated` and `unknown`.
 
     A GPU counts where it was seen last, as everywhere in what a pool needs.
     """
@@ -90,34 +93,27 @@ def _hours(context: Context) -> pl.DataFrame:
     since_ms = max(first_ms, context.until_ms - HISTORY_MS)
     rows = context.whole.stretches.filter((pl.col("end") > since_ms) & (pl.col("gpu_share") > 0))
     rows = rows.join(in_pools(context, rows.select("gpu").unique()), on="gpu")
-    most = {
-        name: hourly_most(
-            rows if states is None else rows.filter(pl.col("state").is_in(states)), _KEY, since_ms, context.until_ms
-        ).rename({"most": name})
-        for name, states in _COUNTED.items()
-    }
-    found = most["there"].filter(pl.col("there") > 0)
-    for name in ("allocated", "unknown"):
-        found = found.join(most[name], on=(*_KEY, "time"), how="left").with_columns(pl.col(name).fill_null(0.0))
-    return found
+    there = rows.group_by(_KEY).agg(first=pl.col("time").min())
+    last_ms = floor_ms(context.until_ms, HOUR_MS)
+    hours = pl.select(time=pl.int_range(-(-since_ms // HOUR_MS) * HOUR_MS, last_ms, HOUR_MS, dtype=pl.Int64))
+    found = there.join(hours, how="cross").filter(pl.col("time") >= pl.col("first")).drop("first")
+    for name, states in _COUNTED.items():
+        most = hourly_most(rows.filter(pl.col("state").is_in(states)), _KEY, since_ms, context.until_ms)
+        found = found.join(most.rename({"most": name}), on=(*_KEY, "time"), how="left")
+    return found.with_columns(pl.col(*_COUNTED).fill_null(0.0))
 
 
-def _days(hours: pl.DataFrame, zone: tzinfo) -> dict[PoolModel, dict[date, float]]:
-    """By pool and model the need of each day of which enough is known."""
+def _days(need: PoolNeed, hours: pl.DataFrame, zone: tzinfo) -> dict[date, float]:
+    """What was needed on each day of which enough is known."""
     local = pl.from_epoch("time", "ms").dt.replace_time_zone("UTC").dt.convert_time_zone(str(zone))
-    known = hours.filter(pl.col("unknown") <= UNKNOWN_MAX * pl.col("there")).with_columns(day=local.dt.date())
-    found: dict[PoolModel, dict[date, float]] = {}
-    for (pool, model), own in known.group_by(_KEY):
-        need = pl.col("allocated").quantile(quantile_of(str(pool)), "higher")
-        each = own.group_by("day").agg(need=need, hours=pl.len()).filter(pl.col("hours") >= _KNOWN_HOURS_MIN)
-        found[str(pool), str(model)] = dict(each.select("day", "need").iter_rows())
-    return found
+    known = hours.filter(pl.col("unknown") <= UNKNOWN_MAX * need.count).with_columns(day=local.dt.date())
+    most = pl.col("allocated").quantile(quantile_of(need.pool), "higher")
+    days = known.group_by("day").agg(most=most, hours=pl.len()).filter(pl.col("hours") >= _KNOWN_HOURS_MIN)
+    return dict(days.select("day", "most").iter_rows())
 
 
-def _series(
-    need: PoolNeed, days: dict[PoolModel, dict[date, float]], end: date, safe: tuple[str, ...] | None
-) -> DemandSeries:
-    own = {day: gpus for day, gpus in days.get((need.pool, need.model), {}).items() if day < end}
+def _series(need: PoolNeed, days: dict[date, float], end: date, safe: tuple[str, ...] | None) -> DemandSeries:
+    own = {day: gpus for day, gpus in days.items() if day < end}
     first = min(own, default=end)
     given = need.gpus.filter(pl.col("state") != "free")["gpu"]
     return DemandSeries(

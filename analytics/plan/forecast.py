@@ -121,7 +121,7 @@ def rolling_test(values: Days, test_days: int = TEST_DAYS) -> ForecastTest | Non
 def predicted(method: Method, values: Days, horizon_days: int) -> Fan:
     """The fan after a series, of which two weeks have to be known.
 
-    `ets` is exponential smoothing with an additive week, its trend none, additive or damped by the corrected Akaike criterion (Hyndman et
+    `ets` is exponential smoothing with an additive week, with a steady trend or none by the corrected Akaike criterion (Hyndman et
     al. 2008, doi:10.1007/978-3-540-71918-2), and the bands of that model; `seasonal_naive` is last week again, its bands from the errors of one week ahead, wider with
     every week (Hyndman & Athanasopoulos, Forecasting: Principles and Practice, 5.5).
     """
@@ -147,7 +147,7 @@ def filled(values: Days) -> Days:
 def _ets() -> Any:
     from statsforecast.models import AutoETS  # takes a second, which only a forecast is worth
 
-    return AutoETS(season_length=SEASON_DAYS, model="AZA")
+    return AutoETS(season_length=SEASON_DAYS, model="AZA", damped=False)
 
 
 def _seasonal_naive() -> Any:
