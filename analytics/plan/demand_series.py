@@ -75,6 +75,8 @@ def demand_series(context: Context, zone: tzinfo) -> tuple[DemandSeries, ...]:
         zone: whose days they are.
     """
     needs = pool_needs(context)
+    if not needs:
+        return ()
     hours = _hours(context)
     end = from_ms(context.until_ms).astimezone(zone).date()
     safe = {(each.pool, each.model): each.safe_gpus for each in reclaimable(context).pools if each.safe is not None}

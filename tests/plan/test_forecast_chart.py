@@ -15,6 +15,7 @@ from analytics.sections.line_chart import LineBand, LineChart, LinePanel
 from analytics.sections.palette import LIGHT
 from analytics.sections.plan_forecast_chart import demand_chart
 from dashboard.render.lines import lines_figure
+from dashboard.render.page_figures import chart_legend
 from tests.plan.test_forecast import GAP, growing, series
 
 
@@ -73,3 +74,14 @@ def test_a_band_may_have_gaps_and_alone_makes_the_axis() -> None:
 def test_without_a_forecast_there_is_no_chart() -> None:
     assert demand_chart(outlooks([series(growing(1))], 28, 84), 6) is None
     assert demand_chart(outlooks([series(growing(6))], 28, 84), 0) is None
+
+
+def test_the_legend_names_each_line_once_whatever_the_number_of_panels() -> None:
+    found = demand_chart(outlooks([series(growing(6)), series(growing(7))], 28, 84), 6)
+    assert found is not None
+    reader: Any = Reader()
+    [legend] = chart_legend(reader, LIGHT, found)
+    shown = str(legend.to_plotly_json())
+    assert len(found.panels) == 2
+    assert shown.count("llocated or in use") == shown.count("orecast") == 1
+    assert "95 % band, 80 % band, 50 % band" in shown
