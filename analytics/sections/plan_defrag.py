@@ -141,7 +141,7 @@ def moves_table(rooms: Sequence[PoolRoom], currency: str | None) -> Section | No
     """Every step of every way to make room; None where there is no way, or no need."""
     rows = [
         row for pool in rooms for each in pool.sizes if each.moves is not None
-        for row in _steps(pool, each.gang.size, each.moves, currency)
+        for row in _steps(each.gang.size, each.moves, currency)
     ]  # fmt: skip
     if not rows:
         return None
@@ -152,33 +152,31 @@ def moves_table(rooms: Sequence[PoolRoom], currency: str | None) -> Section | No
         question=tr("Who is asked, what moves, and what does that cost?"),
         headline=tr("Whoever holds idle GPUs is asked first; then the fewest working GPUs move."),
         columns=(
-            SectionColumn("pool", tr("pool"), "pool"),
             SectionColumn("gpus", tr("GPUs"), "count"),
             SectionColumn("step", tr("step"), "words"),
-            SectionColumn("holder", tr("holder"), "holder"),
-            SectionColumn("job", tr("job"), "name"),
-            SectionColumn("taken", tr("its GPUs"), "count"),
             SectionColumn("host", tr("from"), "host"),
             SectionColumn("target", tr("to"), "host"),
-            SectionColumn("ran", tr("GPU-hours at stake"), "gpu_hours"),
+            SectionColumn("holder", tr("holder"), "holder"),
+            SectionColumn("job", tr("job"), "name"),
+            SectionColumn("taken", tr("of it"), "count"),
+            SectionColumn("ran", tr("GPU-hours"), "gpu_hours"),
             SectionColumn("cost", tr("cost"), "money"),
         ),
         rows=tuple(rows),
         notes=(
-            tr("At stake is what a restart may lose: what was computed since the last checkpoint, which fallow does not see; at most what the job has run."),
+            tr("GPU-hours and their cost are what a restart may lose: what was computed since the last checkpoint, which fallow does not see; at most what the job has run."),
             *(() if proven else (tr("The search ended before it was sure that no way moves fewer GPUs."),)),
         ),
         wide=True,
     )  # fmt: skip
 
 
-def _steps(pool: PoolRoom, size: int, moves: Moves, currency: str | None) -> Iterator[tuple[Cell, ...]]:
-    about = (place_name(pool.pool), Number(size))
+def _steps(size: int, moves: Moves, currency: str | None) -> Iterator[tuple[Cell, ...]]:
     for each in moves.asked:
-        yield (*about, tr("ask"), *_who(each), each.host, "", "", "")
+        yield (Number(size), tr("ask"), each.host, "", *_who(each), "", "")
     for each, target in moves.moved:
         cost = None if each.ran_cost is None else Amount(each.ran_cost, currency)
-        yield (*about, tr("move"), *_who(each), each.host, target, GpuHours(each.ran_ms), cost)
+        yield (Number(size), tr("move"), each.host, target, *_who(each), GpuHours(each.ran_ms), cost)
 
 
 def _who(each: Occupant) -> tuple[Cell, ...]:

@@ -98,6 +98,12 @@ def curve(points: Iterable[tuple[float, float]], look: Mapping[str, str]) -> Mar
     return Markup('<path d="M{}" fill="none"{}/>').format(path, attributes(look))
 
 
+def area(points: Iterable[tuple[float, float]], look: Mapping[str, str]) -> Markup:
+    """What a line from point to point and back to the first encloses."""
+    path = "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    return Markup('<path d="M{}z"{}/>').format(path, attributes(look))
+
+
 def dots(points: Iterable[tuple[float, float]]) -> Markup:
     """Round marks in the colour of their group, as one shape: lines of no length with round ends."""
     path = "".join(f"M{number(x)} {number(y)}h0" for x, y in points)
