@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
 from analytics.commands.plan_inputs import add_plan_arguments, open_plan, show_plan, show_plan_json
-from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, RoomFor
-from analytics.sections.plan_defrag import check_of, fragmentation_table, moves_table, room_for_jobs, rooms_of
+from analytics.plan.room_for_jobs import PoolRoom, RoomFor, of_pools
+from analytics.sections.plan_defrag import fragmentation_table, moves_table, room_for_jobs
 from fallow.clock import HOUR_MS
 from fallow.errors import UsageError
 
@@ -24,17 +25,12 @@ def run(args: argparse.Namespace) -> int:
     plan = open_plan(args)
     if plan.scope.is_personal:
         raise UsageError("room is in pools, whoever works there", "leave out --team and --holder, or name a --pool")
-    sizes = ASKED_SIZES if args.gpus is None else (args.gpus,)
-    rooms, check = rooms_of(plan.whole, plan.part, sizes), check_of(plan.whole, plan.part)
+    rooms = of_pools(plan.whole.rooms if args.gpus is None else plan.whole.rooms_for((args.gpus,)), plan.scope)
     if args.json:
-        counts = {
-            name: getattr(check, name)
-            for name in ("at_once_with_room", "waited_with_room", "at_once_without", "waited_without")
-        }
-        show_plan_json(plan, {"pools": [_as_json(each) for each in rooms], "jobs_that_came": counts})
+        show_plan_json(plan, {"pools": [_as_json(each) for each in rooms]})
     else:
         currency = plan.whole.money.costs.currency
-        show_plan(plan, [room_for_jobs(rooms, check), moves_table(rooms, currency), fragmentation_table(rooms)])
+        show_plan(plan, [room_for_jobs(rooms), moves_table(rooms, currency), fragmentation_table(rooms)])
     return 0
 
 
@@ -48,6 +44,7 @@ def _as_json(pool: PoolRoom) -> dict[str, object]:
         "fragmentation_now": pool.fragmentation.now,
         "fragmentation_mean": pool.fragmentation.mean,
         "job_pieces": pool.fragmentation.pieces,
+        "jobs_that_came": asdict(pool.check),
         "sizes": [_size_json(each) for each in pool.sizes],
     }
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
 
 import polars as pl
 
@@ -12,6 +12,7 @@ from analytics.intervals import clip
 from analytics.plan.fragmentation import FreeRoom, JobShape, fragments
 from analytics.plan.moves import Moves, moves_for
 from analytics.plan.occupants import OccupiedHost, occupied_hosts
+from analytics.scope import Scope
 from fallow.clock import MINUTE_MS
 
 ASKED_SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -44,19 +45,6 @@ class Fragmentation:
 
 
 @dataclass(frozen=True)
-class PoolRoom:
-    """The GPUs of one model in one pool that are in sight at the end of the window, on hosts of up to `width`."""
-
-    pool: str
-    model: str
-    gpus: int
-    free: int
-    width: int
-    sizes: tuple[RoomFor, ...]
-    fragmentation: Fragmentation
-
-
-@dataclass(frozen=True)
 class RoomCheck:
     """Jobs that came in the window, by whether the ledger says that there was room: how many began at once, and how many waited."""
 
@@ -69,6 +57,29 @@ class RoomCheck:
     def jobs(self) -> int:
         """All of them."""
         return self.at_once_with_room + self.waited_with_room + self.at_once_without + self.waited_without
+
+    def __add__(self, other: RoomCheck) -> RoomCheck:
+        """Both together."""
+        return RoomCheck(*(mine + more for mine, more in zip(astuple(self), astuple(other), strict=True)))
+
+
+@dataclass(frozen=True)
+class PoolRoom:
+    """The GPUs of one model in one pool that are in sight at the end of the window, on hosts of up to `width`."""
+
+    pool: str
+    model: str
+    gpus: int
+    free: int
+    width: int
+    sizes: tuple[RoomFor, ...]
+    fragmentation: Fragmentation
+    check: RoomCheck
+
+
+def of_pools(rooms: Iterable[PoolRoom], scope: Scope) -> tuple[PoolRoom, ...]:
+    """Those of the pool and the model that are asked for."""
+    return tuple(each for each in rooms if scope.pool in (None, each.pool) and scope.model in (None, each.model))
 
 
 def pool_rooms(
@@ -88,9 +99,18 @@ def pool_rooms(
         sizes: GPUs per job; those larger than a pool are left out.
     """
     hosts = occupied_hosts(placed, window[1], idle_min_ms)
-    pieces = _pieces(jobs, placed, window)
+    pieces, checks = _pieces(jobs, placed, window), _checks(placed, jobs, window)
     return tuple(
-        _pool_room(there, _of(placed, key), _of(pieces, key), window, sizes) for key, there in sorted(hosts.items())
+        PoolRoom(
+            *key,
+            gpus=sum(host.width for host in there),
+            free=sum(host.free for host in there),
+            width=max(host.width for host in there),
+            sizes=_sizes(_of(placed, key), there, window, sizes),
+            fragmentation=_fragmentation(_of(placed, key), _of(pieces, key), window),
+            check=checks.get(key, RoomCheck()),
+        )
+        for key, there in sorted(hosts.items())
     )
 
 
@@ -99,18 +119,14 @@ def _of(rows: pl.DataFrame, key: tuple[object, ...]) -> pl.DataFrame:
     return rows.filter(pl.col("pool") == key[0], pl.col("model") == key[1])
 
 
-def _pool_room(
-    hosts: list[OccupiedHost], rows: pl.DataFrame, pieces: pl.DataFrame, window: tuple[int, int], sizes: Sequence[int]
-) -> PoolRoom:
+def _sizes(
+    rows: pl.DataFrame, hosts: Sequence[OccupiedHost], window: tuple[int, int], sizes: Sequence[int]
+) -> tuple[RoomFor, ...]:
     gpus = sum(host.width for host in hosts)
-    found = gangs(rows, *window, [size for size in sizes if size <= gpus])
-    return PoolRoom(
-        rows["pool"][0], rows["model"][0], gpus, sum(host.free for host in hosts), max(host.width for host in hosts),
-        tuple(_room_for(gang, hosts) for gang in found), _fragmentation(rows, pieces, window),
-    )  # fmt: skip
+    return tuple(_room_for(gang, hosts) for gang in gangs(rows, *window, [size for size in sizes if size <= gpus]))
 
 
-def _room_for(gang: Gang, hosts: list[OccupiedHost]) -> RoomFor:
+def _room_for(gang: Gang, hosts: Sequence[OccupiedHost]) -> RoomFor:
     at_hand = sum(host.free for host in hosts)
     at_hand += sum(each.gpus for host in hosts for each in host.occupants if each.is_idle and each.is_movable)
     moves = None if gang.now or at_hand < gang.size else moves_for(hosts, gang.size)
@@ -120,13 +136,12 @@ def _room_for(gang: Gang, hosts: list[OccupiedHost]) -> RoomFor:
 def _pieces(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:
     """Pieces of jobs in the window on one host each: pool, model, gpus and how many; a job over several hosts wants the same of each."""
     since_ms, until_ms = window
-    places = placed.group_by("host").agg(pl.col("pool", "model").first(), kinds=pl.struct("pool", "model").n_unique())
     ran = jobs.filter(
         pl.col("start") < until_ms, pl.col("end").is_null() | (pl.col("end") > since_ms), pl.col("gpus") > 0
     )
     on_each = (pl.col("gpus") + pl.col("hosts").list.len() - 1) // pl.col("hosts").list.len()
     spread = ran.filter(pl.col("hosts").list.len() > 0).select("hosts", gpus=on_each).explode("hosts")
-    here = spread.join(places.filter(pl.col("kinds") == 1), left_on="hosts", right_on="host")
+    here = spread.join(_places(placed), left_on="hosts", right_on="host")
     return here.group_by("pool", "model", "gpus").len("pieces")
 
 
@@ -156,39 +171,37 @@ def _share(spans: pl.DataFrame, part: pl.Expr, whole: pl.Expr) -> float | None:
     return parts / wholes if wholes else None
 
 
-def room_check(placed: pl.DataFrame, jobs: pl.DataFrame, window: tuple[int, int]) -> RoomCheck:
+def _checks(placed: pl.DataFrame, jobs: pl.DataFrame, window: tuple[int, int]) -> dict[tuple[object, ...], RoomCheck]:
     """Did jobs begin at once when the ledger says that there was room? Those that began in the window, on hosts of one pool and model."""
-    since_ms, until_ms = window
-    places = placed.group_by("host").agg(
-        place=pl.struct("pool", "model").first(), kinds=pl.struct("pool", "model").n_unique()
-    )
     came = pl.coalesce("eligible", "submitted")
     asked = (
-        jobs.filter(came >= since_ms, pl.col("start") < until_ms, pl.col("gpus") > 0)
+        jobs.filter(came >= window[0], pl.col("start") < window[1], pl.col("gpus") > 0)
         .select("gpus", "hosts", came=came, waited=(pl.col("start") - came) > AT_ONCE_MS)
         .with_row_index("job")
         .explode("hosts")
-        .join(places.filter(pl.col("kinds") == 1), left_on="hosts", right_on="host")
+        .join(_places(placed), left_on="hosts", right_on="host")
         .group_by("job")
-        .agg(pl.col("gpus", "came", "waited", "place").first(), places=pl.col("place").n_unique())
+        .agg(pl.col("gpus", "came", "waited", "pool", "model").first(), places=pl.struct("pool", "model").n_unique())
         .filter(pl.col("places") == 1)
-        .unnest("place")
     )
-    inside = clip(placed.filter(pl.col("gpu_share") == 1), since_ms, until_ms)
-    parts = [
-        _with_room(inside, key, mine) for key, mine in asked.group_by("pool", "model", "gpus", maintain_order=True)
-    ]
-    if not parts:
-        return RoomCheck()
-    counts = {
-        (has_room, waited): number
-        for has_room, waited, number in pl.concat(parts).group_by("has_room", "waited").len().iter_rows()
-    }
+    inside = clip(placed.filter(pl.col("gpu_share") == 1), *window)
+    found: dict[tuple[object, ...], RoomCheck] = {}
+    for (pool, model, size), mine in asked.group_by("pool", "model", "gpus"):
+        key = (pool, model)
+        found[key] = found.get(key, RoomCheck()) + _checked(_of(inside, key), int(str(size)), mine)
+    return found
+
+
+def _checked(rows: pl.DataFrame, size: int, asked: pl.DataFrame) -> RoomCheck:
+    """Jobs of one size in one pool, by whether one could have started just before it came."""
+    levels = starting(free_levels(rows, ("free",)), size).sort("time")
+    met = asked.sort("came").join_asof(levels, left_on="came", right_on="time", allow_exact_matches=False)
+    groups = met.group_by(has_room=pl.col("level").fill_null(0) >= 1, waited="waited").len()
+    counts = {(has_room, waited): number for has_room, waited, number in groups.iter_rows()}
     return RoomCheck(*(counts.get(each, 0) for each in ((True, False), (True, True), (False, False), (False, True))))
 
 
-def _with_room(inside: pl.DataFrame, key: tuple[object, ...], asked: pl.DataFrame) -> pl.DataFrame:
-    """Jobs of one size in one pool, with `has_room`: whether one could have started just before it came."""
-    levels = starting(free_levels(_of(inside, key), ("free",)), int(str(key[2]))).sort("time")
-    met = asked.sort("came").join_asof(levels, left_on="came", right_on="time", allow_exact_matches=False)
-    return met.select(has_room=pl.col("level").fill_null(0) >= 1, waited="waited")
+def _places(placed: pl.DataFrame) -> pl.DataFrame:
+    """The pool and model of each host that has only one."""
+    hosts = placed.group_by("host").agg(pl.col("pool", "model").first(), kinds=pl.struct("pool", "model").n_unique())
+    return hosts.filter(pl.col("kinds") == 1).drop("kinds")

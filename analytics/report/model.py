@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
@@ -28,6 +28,7 @@ from analytics.money.window_money import Money, open_money
 from analytics.plan.demand_series import DemandSeries, demand_series
 from analytics.plan.jobs import load_jobs
 from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, of_scope, outlooks
+from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
 from analytics.quality.model import Remark
 from analytics.quality.remarks import data_quality
 from analytics.report import people
@@ -209,6 +210,18 @@ class Whole:
     def jobs(self) -> pl.DataFrame:
         """Every job of the lake as the queue knows it: `analytics.plan.jobs.JOB_SCHEMA`."""
         return self._first.jobs if self._first is not self else load_jobs(self.inputs.lake)
+
+    @cached_property
+    def rooms(self) -> tuple[PoolRoom, ...]:
+        """Which jobs on several GPUs could start in each pool and model, and what would make room."""
+        return self._first.rooms if self._first is not self else self.rooms_for(ASKED_SIZES)
+
+    def rooms_for(self, sizes: Sequence[int]) -> tuple[PoolRoom, ...]:
+        """The same for jobs of these sizes."""
+        rows, costs = self.ledger.inside.stretches, self.money.costs
+        priced = placed(rows, costs, self.inventory).join(costs.rates(), on=("gpu", "since"), how="left")
+        window = (self.ledger.summary.since_ms, self.ledger.summary.until_ms)
+        return pool_rooms(priced, self.jobs, window, self.inputs.settings.integer("findings.held_min"), sizes)
 
     @cached_property
     def demand(self) -> tuple[DemandSeries, ...]:

@@ -7,48 +7,30 @@ from collections.abc import Iterator, Sequence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.money.priced_segments import placed
 from analytics.plan.moves import Moves
 from analytics.plan.occupants import Occupant
-from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, RoomCheck, RoomFor, pool_rooms, room_check
-from analytics.report.model import Whole
+from analytics.plan.room_for_jobs import PoolRoom, RoomCheck, RoomFor, of_pools
 from analytics.sections.basis import PageBasis
 from analytics.sections.names import NAME_MOST, card_name, least_to_most, place_name
 from analytics.sections.section import Cell, Section, SectionColumn
-from analytics.window import WindowLedger
 
 _CHECKED_FROM = 10
 """Jobs below which their fate says nothing."""
 
 
-def rooms_of(whole: Whole, part: WindowLedger, sizes: Sequence[int] = ASKED_SIZES) -> tuple[PoolRoom, ...]:
-    """The room in the pools of a scope of GPUs, in its window."""
-    costs, summary = whole.money.costs, part.summary
-    rows = placed(part.inside.stretches, costs, whole.inventory).join(costs.rates(), on=("gpu", "since"), how="left")
-    window = (summary.since_ms, summary.until_ms)
-    return pool_rooms(rows, whole.jobs, window, whole.inputs.settings.integer("findings.held_min"), sizes)
-
-
-def check_of(whole: Whole, part: WindowLedger) -> RoomCheck:
-    """Whether the jobs that came began when there was room."""
-    rows = placed(part.inside.stretches, whole.money.costs, whole.inventory)
-    return room_check(rows, whole.jobs, (part.summary.since_ms, part.summary.until_ms))
-
-
 def room_on_page(basis: PageBasis) -> Section | None:
     """How to make room, on a page; None for people, who have no pools."""
-    if basis.report.scope.is_personal:
-        return None
-    rooms = rooms_of(basis.whole, basis.part)
-    return room_for_jobs(rooms, check_of(basis.whole, basis.part))
+    scope = basis.report.scope
+    return None if scope.is_personal else room_for_jobs(of_pools(basis.whole.rooms, scope))
 
 
 def fragments_on_page(basis: PageBasis) -> Section | None:
     """What lies apart, on a page; None for people, and where no GPU was free."""
-    return None if basis.report.scope.is_personal else fragmentation_table(rooms_of(basis.whole, basis.part))
+    scope = basis.report.scope
+    return None if scope.is_personal else fragmentation_table(of_pools(basis.whole.rooms, scope))
 
 
-def room_for_jobs(rooms: Sequence[PoolRoom], check: RoomCheck) -> Section:
+def room_for_jobs(rooms: Sequence[PoolRoom]) -> Section:
     """A row for each pool and size of a job."""
     return Section(
         name="room",
@@ -66,8 +48,8 @@ def room_for_jobs(rooms: Sequence[PoolRoom], check: RoomCheck) -> Section:
         rows=tuple(_row(pool, each) for pool in rooms for each in pool.sizes),
         notes=(
             tr("GPUs are those of one job; it could start for that share of the window. It wants GPUs of one model in one pool: as many as a host has lie on one host, more of them on whole hosts. What moves has to "
-               "fit on one other host, into GPUs that are free now. Work whose holder is not known, jobs over several hosts and MIG instances do not move."),
-            check_sentence(check),
+               "fit on one other host, into GPUs that are free now. Work whose user is not known, jobs over several hosts and MIG instances do not move."),
+            check_sentence(sum((each.check for each in rooms), RoomCheck())),
         ),
         wide=True,
     )  # fmt: skip
@@ -156,7 +138,7 @@ def moves_table(rooms: Sequence[PoolRoom], currency: str | None) -> Section | No
             SectionColumn("step", tr("step"), "words"),
             SectionColumn("host", tr("from"), "host"),
             SectionColumn("target", tr("to"), "host"),
-            SectionColumn("holder", tr("holder"), "holder"),
+            SectionColumn("holder", tr("user"), "holder"),
             SectionColumn("job", tr("job"), "name"),
             SectionColumn("taken", tr("of it"), "count"),
             SectionColumn("ran", tr("GPU-hours"), "gpu_hours"),

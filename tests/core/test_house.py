@@ -75,6 +75,7 @@ AROUND = {
     "analytics/report/part_tables.py": "the one way past a part, which narrows what it gives",
     "analytics/report/coverage.py": "narrows what it fills in, by the function that it is given",
     "analytics/sections/card_fit.py": "the workloads of rows of the part, and the cards of the fleet, which everybody may know",
+    "analytics/sections/plan_defrag.py": "the room in pools, and nothing for people",
     "analytics/sections/plan_forecast.py": "what pools need, and nothing for people",
     "analytics/sections/wording.py": "how long rules wait for data, which is the same for everybody",
     "dashboard/decisions.py": "the window's span, and the decisions for admins, who see everything",
@@ -82,7 +83,7 @@ AROUND = {
 """Who may read the ledger of everybody around what a reader may see, in a report, a section or on a page."""
 
 _AROUND = re.compile(
-    r"\bwhole\.(ledger|review|found|context|demand|outlooks|quality|decisions\w*)\b|\bledger\.whole\b|\breview\.context\b"
+    r"\bwhole\.(ledger|review|found|context|demand|outlooks|rooms|quality|decisions\w*)\b|\bledger\.whole\b|\breview\.context\b"
 )
 
 
