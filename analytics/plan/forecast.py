@@ -87,19 +87,17 @@ def forecast(series: DemandSeries, horizon_days: int) -> DemandForecast:
     return DemandForecast(series, predicted(method, values, horizon_days), test, more_from)
 
 
-def rolling_test(values: Days, test_days: int = TEST_DAYS) -> ForecastTest | None:
+def rolling_test(values: Days) -> ForecastTest | None:
     """Tests both methods from every week's end before the last that has two weeks of known days before it; None without any.
 
-    Args:
-        values: GPUs by day, NaN where unknown; unknown days are not scored.
-        test_days: how far ahead from each origin.
+    `values` are GPUs by day, NaN where unknown; unknown days are not scored.
     """
     origins = [
         origin
         for origin in range(len(values) - SEASON_DAYS, 0, -SEASON_DAYS)
         if np.isfinite(values[:origin]).sum() >= NAIVE_MIN_DAYS
     ]
-    real = [values[origin : origin + test_days] for origin in origins]
+    real = [values[origin : origin + TEST_DAYS] for origin in origins]
     known = [np.isfinite(each) for each in real]
     if not any(each.any() for each in known):
         return None
@@ -121,9 +119,9 @@ def rolling_test(values: Days, test_days: int = TEST_DAYS) -> ForecastTest | Non
 def predicted(method: Method, values: Days, horizon_days: int) -> Fan:
     """The fan after a series, of which two weeks have to be known.
 
-    `ets` is exponential smoothing with an additive week, with a steady trend or none by the corrected Akaike criterion (Hyndman et
-    al. 2008, doi:10.1007/978-3-540-71918-2), and the bands of that model; `seasonal_naive` is last week again, its bands from the errors of one week ahead, wider with
-    every week (Hyndman & Athanasopoulos, Forecasting: Principles and Practice, 5.5).
+    `ets` is exponential smoothing with an additive week and a steady trend or none, by the corrected Akaike criterion (Hyndman et
+    al. 2008, doi:10.1007/978-3-540-71918-2), with the bands of that model. `seasonal_naive` is last week again, its bands from the
+    errors of one week ahead, wider with every week (Hyndman & Athanasopoulos, Forecasting: Principles and Practice, 5.5).
     """
     # of a series without a trend some of the models that are tried divide by zero, and are not taken
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -137,7 +135,7 @@ def predicted(method: Method, values: Days, horizon_days: int) -> Fan:
 
 
 def filled(values: Days) -> Days:
-    """From the first known day on, unknown days as a week before, or where that is unknown as the day before: only to fit models on."""
+    """From the first known day on, unknown days as a week before, in the first week as the day before: only to fit models on."""
     found = values[int(np.flatnonzero(np.isfinite(values))[0]) :].copy()
     for at in np.flatnonzero(np.isnan(found)):
         found[at] = found[at - SEASON_DAYS] if at >= SEASON_DAYS else found[at - 1]
