@@ -10,7 +10,9 @@ from functools import cached_property
 from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.names import single_name
 
-COLUMNS = ("kind", "name", "team", "organisation", "quota_gpus", "priority_class", "project_end")
+COLUMNS = (
+    "kind", "name", "team", "organisation", "quota_gpus", "priority_class", "project", "project_start", "project_end",
+)  # fmt: skip
 """The columns of the owners file; those after `team` may be missing or empty."""
 
 KINDS = ("account", "namespace", "user")
@@ -21,7 +23,8 @@ KINDS = ("account", "namespace", "user")
 class Owner:
     """One line of the owners file; None where it says nothing.
 
-    `name` is a `single_name`; `quota_gpus` is how many GPUs it may have at once.
+    `name` is a `single_name`; `quota_gpus` is how many GPUs it may have at once. `project` is what it works for, first on
+    `project_start` and last on `project_end`.
     """
 
     kind: str
@@ -30,6 +33,8 @@ class Owner:
     organisation: str | None = None
     quota_gpus: float | None = None
     priority_class: str | None = None
+    project: str | None = None
+    project_start: date | None = None
     project_end: date | None = None
 
 
@@ -128,6 +133,9 @@ def _owner(line: CsvLine) -> Owner:
             f"{'name' if name is None else 'team'} is empty", "every line names who it is about and a team"
         )
     quota = line.number_of("quota_gpus")
+    start, end = line.date_of("project_start"), line.date_of("project_end")
+    if start is not None and end is not None and end < start:
+        raise line.error(f"the project ends on {end}, before it starts on {start}")
     return Owner(
         kind=kind.lower(),
         name=single_name(name),
@@ -135,7 +143,9 @@ def _owner(line: CsvLine) -> Owner:
         organisation=line.text("organisation"),
         quota_gpus=None if quota is None else float(quota),
         priority_class=line.text("priority_class"),
-        project_end=line.date_of("project_end"),
+        project=line.text("project"),
+        project_start=start,
+        project_end=end,
     )
 
 

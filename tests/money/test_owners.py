@@ -78,6 +78,15 @@ def test_lines_and_teams_keep_what_they_say(tmp_path: Path) -> None:
     assert len(teams["vision"].owners) == 2
 
 
+def test_a_line_names_its_project_and_its_days(tmp_path: Path) -> None:
+    header = "kind,name,team,project,project_start,project_end"
+    line = owners(tmp_path, f"{header}\nuser,ann,vision,maps,2026-11-02,2026-11-02\n").of("ann", None)
+    assert line is not None
+    assert (line.project, line.project_start, line.project_end) == ("maps", date(2026, 11, 2), date(2026, 11, 2))
+    said = refusal(tmp_path, f"{header}\nuser,ann,vision,maps,2026-11-03,2026-11-02\n")
+    assert "/owners.csv, line 2: the project ends on 2026-11-02, before it starts on 2026-11-03" in said
+
+
 def test_nobody() -> None:
     assert Owners.none().team("ann", "x") is None
     assert Owners.none().teams() == {}
