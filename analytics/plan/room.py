@@ -54,6 +54,7 @@ class PoolRoom:
     moments: list[int]
     free: Counts
     _areas: list[frozenset[int]] = field(default_factory=list)
+    _rows: list[list[int]] = field(default_factory=list)
     _totals: list[NDArray[np.int32]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -66,13 +67,14 @@ class PoolRoom:
         rows = frozenset(self.row_of[host] for host in hosts if host in self.row_of)
         if rows not in self._areas:
             self._areas.append(rows)
+            self._rows.append(sorted(rows))
             self._totals.append(self.free[sorted(rows)].sum(axis=0, dtype=np.int32))
         return self._areas.index(rows)
 
     def add(self, more: Counts) -> None:
         """So many more GPUs are idle in each step of each host."""
         self.free += more
-        self._totals = [self.free[sorted(rows)].sum(axis=0, dtype=np.int32) for rows in self._areas]
+        self._totals = [self.free[rows].sum(axis=0, dtype=np.int32) for rows in self._rows]
 
     def change(self, place: Place, sign: int) -> None:
         """Gives the GPUs of a place back (1) or takes them (-1)."""
@@ -89,30 +91,33 @@ class PoolRoom:
         return part.size > 0 and int(part.max()) >= gpus
 
     def earliest(self, area: int, want: Want, since_ms: int, before_ms: int, run_ms: int) -> int | None:
-        """The first moment in [since, before) at which what is wanted is idle, and so many GPUs stay so for `run_ms`.
+        """The first moment in [since, before) from which on what is wanted stays idle for `run_ms`; None where there is none.
 
-        GPUs that stay idle need not be the same ones: who really ran there could have been given the others.
+        The same GPUs stay idle: whoever really ran keeps those that it had.
         """
-        total, first = self._totals[area], self._step(since_ms)
-        enough = total[first : bisect_left(self.moments, before_ms)] >= want.gpus
-        if want.per_host and enough.any():
-            rows = self.free[sorted(self._areas[area]), first : first + enough.size]
-            enough = enough & ((rows // want.per_host).clip(min=0).sum(axis=0) * want.per_host >= want.gpus)
-        steps = np.flatnonzero(enough) + first
+        first, last = self._step(since_ms), bisect_left(self.moments, before_ms)
+        total, rows = self._totals[area], self._rows[area]
+        steps = np.flatnonzero(total[first:last] >= want.gpus) + first
         at = 0
         while at < len(steps):
             step = int(steps[at])
             start_ms = max(self.moments[step], since_ms)
-            lacking = np.flatnonzero(total[step : self._end(start_ms + run_ms)] < want.gpus)
+            end = self._end(start_ms + run_ms)
+            lacking = np.flatnonzero(total[step:end] < want.gpus)
             if not len(lacking):
-                return start_ms
-            at = int(np.searchsorted(steps, step + int(lacking[-1]) + 1))
+                idle = self.free[rows, step:end].min(axis=1).clip(min=0)
+                if (idle // want.per_host * want.per_host if want.per_host else idle).sum() >= want.gpus:
+                    return start_ms
+                at += 1
+            else:
+                at = int(np.searchsorted(steps, step + int(lacking[-1]) + 1))
         return None
 
     def place(self, area: int, want: Want, start_ms: int, run_ms: int) -> Place:
         """Where it would run: on the fullest hosts that have room, as a scheduler packs."""
         first = self._step(start_ms)
-        idle = {row: int(self.free[row, first]) for row in self._areas[area]}
+        last = self._end(start_ms + run_ms)
+        idle = {row: int(self.free[row, first:last].min()) for row in self._areas[area]}
         fitting = sorted((row for row, count in idle.items() if count >= max(want.per_host, 1)), key=idle.__getitem__)
         rows, counts, left = [], [], want.gpus
         for row in fitting:
@@ -123,7 +128,7 @@ class PoolRoom:
             left -= count
             if not left:
                 break
-        return Place(self, rows, counts, first, self._end(start_ms + run_ms))
+        return Place(self, rows, counts, first, last)
 
     def given(self, hosts: Sequence[str], counts: Sequence[int], start_ms: int, end_ms: int) -> Place:
         """Where somebody really ran, on those of the hosts that are here."""

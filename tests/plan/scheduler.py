@@ -1,14 +1,15 @@
 """A simulated cluster with known policies: what its queue does to jobs, as jobs and ledger rows that analytics read.
 
 Jobs want their GPUs on one host, or on whole hosts where they are larger. A partition is the hosts that its jobs may use. A
-scheduler of kind `fifo` starts the jobs of a partition strictly in order; `easy` lets later ones go first where, by the time limits,
-that does not delay the first one that waits (EASY backfill).
+scheduler of kind `fifo` starts the jobs of a partition strictly in order; `backfill` lets later ones go first where, by the time limits,
+that delays nobody who came before (conservative backfill, as Slurm's planning does).
 """
 
 from __future__ import annotations
 
 import heapq
 import random
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -31,16 +32,21 @@ class Task:
     run: int
     limit: int
     partition: str
+    priority: int = 0
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Hosts of 8 GPUs by pool, the hosts of each partition, and how many GPUs of a host somebody holds without any use."""
+    """Hosts of 8 GPUs by pool, the hosts of each partition, and how many GPUs of a host somebody holds without any use.
+
+    Where `keeps_shape` is False, jobs take GPUs wherever they lie: a cluster in which nothing is ever scattered.
+    """
 
     pools: Mapping[str, Sequence[str]]
     partitions: Mapping[str, Sequence[str]]
     held: Mapping[str, int] = field(default_factory=dict)
-    policy: str = "easy"
+    policy: str = "backfill"
+    keeps_shape: bool = True
 
     @property
     def hosts(self) -> list[str]:
@@ -58,13 +64,27 @@ class Start:
 Free = dict[str, int]
 
 
-def fit(free: Mapping[str, int], gpus: int, hosts: Sequence[str]) -> dict[str, int] | None:
+def fit(cluster: Cluster, free: Mapping[str, int], task: Task) -> dict[str, int] | None:
     """The fullest host that has room, or whole hosts; None where it does not fit."""
+    gpus, hosts = task.gpus, cluster.partitions[task.partition]
+    if not cluster.keeps_shape:
+        return anywhere(free, gpus, hosts)
     if gpus <= WIDTH:
         fitting = [host for host in hosts if free[host] >= gpus]
         return {min(fitting, key=lambda host: free[host]): gpus} if fitting else None
     whole = [host for host in hosts if free[host] == WIDTH]
     return dict.fromkeys(whole[: gpus // WIDTH], WIDTH) if len(whole) * WIDTH >= gpus else None
+
+
+def anywhere(free: Mapping[str, int], gpus: int, hosts: Sequence[str]) -> dict[str, int] | None:
+    """The GPUs of the fullest hosts; None where there are too few."""
+    place: dict[str, int] = {}
+    for host in sorted((host for host in hosts if free[host]), key=lambda host: free[host]):
+        place[host] = min(free[host], gpus)
+        gpus -= place[host]
+        if not gpus:
+            return place
+    return None
 
 
 def simulate(cluster: Cluster, tasks: Sequence[Task]) -> dict[str, Start]:
@@ -83,6 +103,7 @@ def simulate(cluster: Cluster, tasks: Sequence[Task]) -> dict[str, Start]:
                 free[host] += gpus
         while coming and coming[0].asked == now:
             queue.append(coming.pop(0))
+        queue.sort(key=lambda task: -task.priority)
         limits = [(starts[name].at + of[name].limit, starts[name].gpus) for _, name in running]
         for task, place in begin(cluster, queue, free, limits, now):
             starts[task.name] = Start(now, place)
@@ -93,47 +114,51 @@ def simulate(cluster: Cluster, tasks: Sequence[Task]) -> dict[str, Start]:
 
 
 def begin(
-    cluster: Cluster, queue: Sequence[Task], free: Free, limits: list[tuple[int, Mapping[str, int]]], now: int
+    cluster: Cluster, queue: Sequence[Task], free: Free, limits: Sequence[tuple[int, Mapping[str, int]]], now: int
 ) -> list[tuple[Task, dict[str, int]]]:
-    """The jobs that start now; takes their GPUs out of `free`."""
+    """The jobs that start now; takes their GPUs out of `free`.
+
+    The plan has the free GPUs of each host at each moment to come: what runs ends with its limit, and who waits is planned in.
+    """
     begun: list[tuple[Task, dict[str, int]]] = []
-    first: dict[str, Task] = {}
+    moments = sorted({now, *(end for end, _ in limits)})
+    plan = [{host: free[host] + sum(place.get(host, 0) for end, place in limits if end <= at) for host in free} for at in moments]
+    stopped: set[str] = set()
     for task in queue:
-        hosts = cluster.partitions[task.partition]
-        if cluster.policy == "fifo" and task.partition in first:
+        if task.partition in stopped:
             continue
-        place = fit(free, task.gpus, hosts)
-        if place is not None and all(
-            not delays(cluster, free, limits, head, (now + task.limit, place)) for head in first.values()
-        ):
+        step, place = planned(cluster, moments, plan, task)
+        last = split(moments, plan, moments[step] + task.limit)
+        for at in range(step, last):
+            for host, gpus in place.items():
+                plan[at][host] -= gpus
+        if step == 0:
+            begun.append((task, place))
             for host, gpus in place.items():
                 free[host] -= gpus
-            limits.append((now + task.limit, place))
-            begun.append((task, place))
-        elif task.partition not in first:
-            first[task.partition] = task
+        elif cluster.policy == "fifo":
+            stopped.add(task.partition)
     return begun
 
 
-def delays(
-    cluster: Cluster, free: Free, limits: Sequence[tuple[int, Mapping[str, int]]], head: Task, other: tuple[int, dict[str, int]]
-) -> bool:
-    """Whether the first job that waits would begin later, by the time limits, if another one began before it."""
-    less = {host: count - other[1].get(host, 0) for host, count in free.items()}
-    return shadow(cluster, less, [*limits, other], head) > shadow(cluster, free, limits, head)
+def planned(cluster: Cluster, moments: Sequence[int], plan: Sequence[Free], task: Task) -> tuple[int, dict[str, int]]:
+    """The first step of the plan from which on a job can run for as long as it may, and where."""
+    for step, at in enumerate(moments):
+        last = bisect_left(moments, at + task.limit)
+        least = {host: min(each[host] for each in plan[step:last]) for host in cluster.partitions[task.partition]}
+        place = fit(cluster, least, task)
+        if place is not None:
+            return step, place
+    raise AssertionError(f"{task} never fits")
 
 
-def shadow(cluster: Cluster, free: Free, limits: Sequence[tuple[int, Mapping[str, int]]], head: Task) -> float:
-    """When a job begins at the latest, if everything runs as long as it may."""
-    left = dict(free)
-    if fit(left, head.gpus, cluster.partitions[head.partition]):
-        return 0
-    for end, place in sorted(limits, key=lambda each: each[0]):
-        for host, gpus in place.items():
-            left[host] += gpus
-        if fit(left, head.gpus, cluster.partitions[head.partition]):
-            return end
-    return float("inf")
+def split(moments: list[int], plan: list[Free], at: int) -> int:
+    """The step that begins at a moment, made where there is none."""
+    step = bisect_left(moments, at)
+    if step == len(moments) or moments[step] != at:
+        moments.insert(step, at)
+        plan.insert(step, dict(plan[step - 1]))
+    return step
 
 
 def waited_hours(tasks: Sequence[Task], starts: Mapping[str, Start]) -> float:
@@ -162,7 +187,7 @@ def recorded_jobs(tasks: Sequence[Task], starts: Mapping[str, Start]) -> pl.Data
         {
             "scheduler": "slurm", "job": task.name, "user": f"user-{task.partition}", "partition": task.partition,
             "state": "COMPLETED", "submitted": task.asked, "eligible": task.asked, "start": starts[task.name].at,
-            "end": starts[task.name].at + task.run, "time_limit_ms": task.limit, "gpus": task.gpus,
+            "end": starts[task.name].at + task.run, "time_limit_ms": task.limit, "priority": task.priority, "gpus": task.gpus,
             "host_count": len(starts[task.name].gpus), "hosts": sorted(starts[task.name].gpus),
         }
         for task in tasks
