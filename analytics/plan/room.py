@@ -25,7 +25,7 @@ class Want:
 
     def anywhere(self) -> Want:
         """The same number of GPUs, however they lie."""
-        return Want(self.gpus)
+        return Want(self.gpus, 1 if self.gpus == 1 else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,8 @@ class PoolRoom:
 
     def __post_init__(self) -> None:
         """Area 0 is the whole pool."""
+        self._grid = np.asarray(self.moments)
+        self._given_back = np.zeros(len(self.moments), bool)
         self.row_of = {host: row for row, host in enumerate(self.hosts)}
         self.area(self.hosts)
 
@@ -84,6 +86,16 @@ class PoolRoom:
         for rows, total in zip(self._areas, self._totals, strict=True):
             gpus = sum(count for row, count in zip(place.rows, place.counts, strict=True) if row in rows)
             total[first:last] += sign * gpus
+        if sign > 0:
+            self._given_back[first:last] = True
+
+    def forget_changes(self) -> None:
+        """Only what is given back from now on counts for `has_changed`."""
+        self._given_back[:] = False
+
+    def has_changed(self, since_ms: int, before_ms: int) -> bool:
+        """Whether GPUs of any moment of [since, before) were given back."""
+        return bool(self._given_back[self._step(since_ms) : bisect_left(self.moments, before_ms)].any())
 
     def has(self, area: int, gpus: int, since_ms: int, before_ms: int) -> bool:
         """Whether so many GPUs of an area are idle at any moment of [since, before)."""
@@ -96,22 +108,19 @@ class PoolRoom:
         The same GPUs stay idle: whoever really ran keeps those that it had.
         """
         first, last = self._step(since_ms), bisect_left(self.moments, before_ms)
-        total, rows = self._totals[area], self._rows[area]
-        steps = np.flatnonzero(total[first:last] >= want.gpus) + first
-        at = 0
-        while at < len(steps):
-            step = int(steps[at])
-            start_ms = max(self.moments[step], since_ms)
-            end = self._end(start_ms + run_ms)
-            lacking = np.flatnonzero(total[step:end] < want.gpus)
-            if not len(lacking):
-                idle = self.free[rows, step:end].min(axis=1).clip(min=0)
-                if (idle // want.per_host * want.per_host if want.per_host else idle).sum() >= want.gpus:
-                    return start_ms
-                at += 1
-            else:
-                at = int(np.searchsorted(steps, step + int(lacking[-1]) + 1))
-        return None
+        starts = np.maximum(self._grid[first:last], since_ms)
+        ends = np.minimum(np.searchsorted(self._grid, starts + run_ms), len(self._grid) - 1)
+        steps = np.arange(first, last)
+        enough = _lasting(self._totals[area][None, first : ends[-1]] >= want.gpus, steps - first, ends - first)[0]
+        steps, ends, starts = steps[enough], ends[enough], starts[enough]
+        if not len(steps):
+            return None
+        free = self.free[self._rows[area], steps[0] : ends[-1]]
+        at, until, idle = steps - steps[0], ends - steps[0], np.zeros(len(steps), np.int64)
+        for least in [want.per_host] if want.per_host else range(1, min(want.gpus, self.width) + 1):
+            idle += _lasting(free >= least, at, until).sum(axis=0)
+        fits = np.flatnonzero(idle * (want.per_host or 1) >= want.gpus)
+        return int(starts[fits[0]]) if len(fits) else None
 
     def place(self, area: int, want: Want, start_ms: int, run_ms: int) -> Place:
         """Where it would run: on the fullest hosts that have room, as a scheduler packs."""
@@ -121,8 +130,7 @@ class PoolRoom:
         fitting = sorted((row for row, count in idle.items() if count >= max(want.per_host, 1)), key=idle.__getitem__)
         rows, counts, left = [], [], want.gpus
         for row in fitting:
-            size = want.per_host or 1
-            count = min(left, idle[row] // size * size)
+            count = min(left, want.per_host or idle[row])
             rows.append(row)
             counts.append(count)
             left -= count
@@ -144,6 +152,13 @@ class PoolRoom:
     def _end(self, moment_ms: int) -> int:
         """The first step that begins at a moment or after it."""
         return min(bisect_left(self.moments, moment_ms), len(self.moments) - 1)
+
+
+def _lasting(enough: NDArray[np.bool_], firsts: NDArray[np.int64], lasts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """For each row of steps whether there is enough in all of [first, last)."""
+    lacking = np.zeros((enough.shape[0], enough.shape[1] + 1), np.int32)
+    np.cumsum(~enough, axis=1, out=lacking[:, 1:])
+    return lacking[:, lasts] == lacking[:, firsts]
 
 
 def counts_of(spans: pl.DataFrame, hosts: Sequence[str], moments: Sequence[int]) -> Counts:

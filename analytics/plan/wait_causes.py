@@ -27,7 +27,19 @@ class Remedy:
     stays_in_block: bool = False
     stays_in_pool: bool = False
     keeps_shape: bool = False
-    adds: str = ""
+
+    def may_help(self, waiter: Waiter) -> bool:
+        """Whether it gives this one anything that those before did not; what others give back may help all."""
+        match self.cause:
+            case "limits":
+                return waiter.limit_ms > waiter.run_ms
+            case "block":
+                return waiter.area != WHOLE_POOL
+            case "pool":
+                return bool(waiter.others)
+            case "scattered":
+                return waiter.want.per_host > 1
+        return True
 
 
 REMEDIES = (
@@ -35,11 +47,11 @@ REMEDIES = (
     Remedy("limits", stays_in_block=True, stays_in_pool=True, keeps_shape=True),
     Remedy("block", stays_in_pool=True, keeps_shape=True),
     Remedy("pool", keeps_shape=True),
+    Remedy("unused", keeps_shape=True),
     Remedy("scattered"),
-    Remedy("unused", adds="unused"),
-    Remedy("unknown", adds="unknown"),
+    Remedy("unknown"),
 )
-"""In their precedence: first what the queue's rules alone decide, then what takes somebody's work or GPUs, then what nobody saw."""
+"""In their precedence: first what the queue's rules alone decide, then what takes unused GPUs from somebody, then what moves work."""
 
 SHORTAGE = "shortage"
 CAUSES = (*(each.cause for each in REMEDIES), SHORTAGE)
@@ -70,7 +82,7 @@ class Waiter:
 
     @property
     def waits(self) -> bool:
-        """Whether any of its time has no remedy yet."""
+        """Whether any of its time has no remedy yet, and its pool is known."""
         return self.home is not None and self.begin < self.start
 
 
@@ -90,10 +102,12 @@ def try_remedy(waiters: Sequence[Waiter], remedy: Remedy) -> None:
 
 def _move(waiter: Waiter, remedy: Remedy) -> None:
     want = waiter.want if remedy.keeps_shape else waiter.want.anywhere()
+    is_new = remedy.may_help(waiter)
     possible = [
         (room, area)
         for room, area in _areas(waiter, remedy)
-        if room.has(area, want.gpus, waiter.begin, waiter.start)
+        if (is_new or room.has_changed(waiter.begin, waiter.start))
+        and room.has(area, want.gpus, waiter.begin, waiter.start)
     ]
     if not possible:
         return
@@ -101,8 +115,7 @@ def _move(waiter: Waiter, remedy: Remedy) -> None:
         waiter.ran.room.change(waiter.ran, 1)
     needed_ms = max(waiter.run_ms, waiter.limit_ms) if remedy.by_limit else waiter.run_ms
     for room, area in possible:
-        found = room.earliest(area, want, waiter.begin, waiter.start, needed_ms)
-        if found is not None:
+        if waiter.waits and (found := room.earliest(area, want, waiter.begin, waiter.start, needed_ms)) is not None:
             waiter.start, waiter.ran = found, room.place(area, want, found, waiter.run_ms)
     if waiter.ran is not None:
         waiter.ran.room.change(waiter.ran, -1)

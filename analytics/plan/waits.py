@@ -148,14 +148,9 @@ def _caused(
     times: dict[str, list[int]] = {}
     for remedy in REMEDIES:
         before = [each.start for each in waiters]
-        if remedy.cause == "unused":
-            moved = [number for number, each in zip(numbers, waiters, strict=True) if each.start < each.until]
-            for room in inside.rooms.values():
-                room.add(inside.unused(room, moved))
-        if remedy.cause == "unknown":
-            for room in inside.rooms.values():
-                room.add(inside.unknown(room))
-        try_remedy(waiters, remedy)
+        moved = [number for number, each in zip(numbers, waiters, strict=True) if each.start < each.until]
+        if _prepared(inside, remedy.cause, moved):
+            try_remedy(waiters, remedy)
         times[remedy.cause] = [was - each.start for was, each in zip(before, waiters, strict=True)]
     times["unknown"] = [
         time + (each.start - each.begin if each.home is None else 0)
@@ -167,6 +162,18 @@ def _caused(
     return waiting.join(columns, on="number", how="left", maintain_order="left").with_columns(
         pl.col(*named).fill_null(0)
     )
+
+
+def _prepared(inside: IdleRooms, cause: str, moved: Sequence[int]) -> bool:
+    """Adds the GPUs that a remedy has beside those of the ones before; whether there is anything to try."""
+    for room in inside.rooms.values():
+        room.forget_changes()
+    if cause not in ("unused", "unknown"):
+        return True
+    more = {room: inside.unused(room, moved) if cause == "unused" else inside.unknown(room) for room in inside.rooms.values()}
+    for room, counts in more.items():
+        room.add(counts)
+    return any(counts.any() for counts in more.values())
 
 
 def _waiter(
