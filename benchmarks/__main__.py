@@ -1,7 +1,8 @@
 """`python -m benchmarks [NAME...]`: prints each figure and stores all of them in benchmarks/results.json.
 
 `fleet-full`, `dashboard-full` and `hour` run only where they are named: the first two simulate tens of millions of rows
-(see FALLOW_BENCH_LAKE), and the last is an hour of the real clock (see BENCH_HOUR_S).
+(see FALLOW_BENCH_LAKE), and the last is an hour of the real clock (see BENCH_HOUR_S). `forecast PATH...` is about traces in files
+and stores its figures by itself.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from benchmarks import (
     agent_probe,
     compaction,
     dashboard_cost,
+    demand_forecast,
     fleet_history,
     fleet_rate,
     import_rate,
@@ -63,6 +65,8 @@ RESULTS = Path(__file__).parent / "results.json"
 
 def main(names: list[str]) -> int:
     """Runs the named benchmarks, by default all but those of ON_REQUEST; figures of the others are kept."""
+    if names[:1] == ["forecast"]:
+        return demand_forecast.main(names[1:])
     there = BENCHMARKS | ON_REQUEST
     if unknown := set(names) - set(there):
         print(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(there)}", file=sys.stderr)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analytics.simulation import SimulatedFleet, plan_fleet
+from analytics.simulation import SimulatedFleet, plan_fleet, simulated_queue
 from analytics.simulation.days import host_days
 from analytics.simulation.write import METADATA, day_tables
 from fallow import schema
@@ -100,9 +100,11 @@ def without_last_day(of: FleetLake) -> Iterator[None]:
 
 def _write(lake: Lake, fleet: SimulatedFleet, *, small_files: bool) -> dict[str, int]:
     rows, size_bytes = {"gpu": 0, "process": 0}, 0
-    for host in plan_fleet(fleet).hosts:
+    plan = plan_fleet(fleet)
+    queue = simulated_queue(plan)
+    for host in plan.hosts:
         for day in host_days(fleet, host):
-            for table, data in day_tables(fleet, day):
+            for table, data in day_tables(fleet, day, queue):
                 whole = _as_agents_write(data) if table is schema.GPU else data
                 rows[table.name] = rows.get(table.name, 0) + data.num_rows
                 every_ms = PUBLISHED_EVERY_MS if small_files else DAY_MS

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from analytics.commands.report import write_whole
 from analytics.progress import bar
-from analytics.simulation import SimulatedFleet, labels_csv, owners_csv, plan_fleet, prices_csv, write_fleet
+from analytics.simulation import SCHEDULER, SimulatedFleet, labels_csv, owners_csv, plan_fleet, prices_csv, write_fleet
 from fallow import __version__
 from fallow.clock import format_ms
 from fallow.errors import FallowError
@@ -67,7 +67,7 @@ class DemoFolder:
         Raises FallowError where the folder holds something that is not ours, or cannot be written.
         """
         found = self._record()
-        hosts = tuple(host.host.name for host in plan_fleet(fleet).hosts)
+        hosts = (*(host.host.name for host in plan_fleet(fleet).hosts), SCHEDULER)
         wanted = Record(__version__, asdict(fleet), hosts, complete=True)
         if found == wanted and self.lake.store.exists():
             self._write_tables(fleet, only_missing=True)

@@ -43,7 +43,7 @@ def _query(search: object) -> Query:
 
 _LOG = logging.getLogger(__name__)
 
-_DATA = ("gpu", "process", "claim", "device")
+_DATA = ("gpu", "process", "claim", "request", "device")
 _ACTIONS = ("action", "annotation")
 """What a page rests on: a new file in any of these tables makes a new version."""
 

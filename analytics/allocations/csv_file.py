@@ -1,4 +1,4 @@
-"""`fallow allocations import csv`: a site's own table, one row per allocation and GPU or host."""
+"""`fallow allocations import csv`: a site's own table, one row per allocation and GPU or host, or per request."""
 
 from __future__ import annotations
 
@@ -8,39 +8,72 @@ import polars as pl
 
 from analytics.allocations.model import KnownHosts, ReadAllocations, Surroundings, conform
 from analytics.allocations.times import Moments, read_moments, start_and_end
+from analytics.frames import typed
 from analytics.importers.kinds import with_progress
 from analytics.importers.limits import InputLimits
 from analytics.importers.lines import HandTable, named_lines, read_lines
 from analytics.importers.model import FileReport, Tally
 from analytics.importers.times import LATEST_MS, check_zone
 from analytics.names import single_names
-from fallow.errors import InputError
+from fallow.clock import SECOND_MS, parse_duration_ms
+from fallow.errors import InputError, UsageError
+from fallow.schema import REQUEST
 
 COLUMNS = {
-    "start": "start of the allocation",
-    "end": "its end; empty while it runs",
+    "start": "start of the allocation; empty for a request, which has no GPU yet",
+    "end": "its end; empty while it runs; of a request when it was withdrawn",
     "gpu": "UUID of the GPU or MIG instance",
     "host": "its host; where `gpu` is given, it counts only for GPUs that the lake does not know",
-    "gpu_count": "GPUs of the allocation on the host, where `gpu` is empty",
+    "gpu_count": "GPUs of the allocation on the host, where `gpu` is empty; of a request all that it asks for",
     "user": "who asked for it",
-    "account": "account or project that it is charged to",
-    "claim_id": "id of the allocation; empty: user (or account) and start",
+    "account": "account that it is charged to",
+    "project": "project that it is for, where that is not the account",
+    "claim_id": "id of the allocation; empty: user (or account) and start; a request needs one",
     "name": "in words",
     "partition": "pool or queue",
-    "qos": "quality of service or priority",
+    "qos": "quality of service or priority class",
+    "priority": "rank in the queue, a whole number: the larger the sooner",
+    "gpu_model": "kind of GPU that it asked for; empty: any",
+    "state": "how it stands or ended, in the site's own words",
     "submitted": "when it was asked for",
-    "planned_end": "when it ends at the latest",
+    "eligible": "from when on it could have begun",
+    "time_limit": "how long it may run, such as 36h or 7d",
+    "planned_end": "when it ends at the latest; empty: start and time_limit",
+    "as_of": "until when a request is known to wait; empty: the latest `submitted` or withdrawal in the file",
 }
 """The columns that a file may have, and what they mean."""
 
-_TIMES = ("start", "end", "submitted", "planned_end")
+_TIMES = ("start", "end", "submitted", "eligible", "planned_end", "as_of")
 _MOST_ON_HOST = 10_000
 _TABLE = HandTable(
     "an allocation",
     COLUMNS,
-    (frozenset({"start", "gpu"}), frozenset({"start", "host", "gpu_count"})),
-    "start, and gpu, or host and gpu_count",
+    (
+        frozenset({"start", "gpu"}),
+        frozenset({"start", "host", "gpu_count"}),
+        frozenset({"submitted", "gpu_count", "claim_id"}),
+    ),
+    "start, and gpu, or host and gpu_count; for requests submitted, gpu_count and claim_id",
 )
+_IS_REQUEST = pl.col("is_request")
+_HAS_GPU, _HAS_HOST, _HAS_COUNT = (pl.col(name).is_not_null() for name in ("gpu", "host", "gpu_count"))
+_WRONG = {
+    "it ends before it starts": (pl.col("end") <= pl.col("time")).fill_null(value=False),
+    "it is withdrawn before it was submitted": _IS_REQUEST & (pl.col("end") < pl.col("submitted")).fill_null(value=False),
+    "as_of is before it was submitted": (pl.col("as_of") < pl.col("submitted")).fill_null(value=False),
+    "neither gpu, nor host and gpu_count": ~_IS_REQUEST & ~_HAS_GPU & ~(_HAS_HOST & _HAS_COUNT),
+    "a request (it has no start) needs gpu_count and claim_id, and no gpu": (
+        _IS_REQUEST & (_HAS_GPU | ~_HAS_COUNT | pl.col("claim_id").is_null())
+    ),
+    f"gpu_count is not a whole number from 1 to {_MOST_ON_HOST:,}": (
+        _HAS_COUNT & ~pl.col("count").is_between(1, _MOST_ON_HOST).fill_null(value=False)
+    ),
+    "priority is not a whole number": pl.col("priority").is_not_null() & pl.col("rank").is_null(),
+    "time_limit is not a duration such as 36h or 7d": pl.col("time_limit").is_not_null() & pl.col("limit_ms").is_null(),
+    "both gpu and gpu_count: a GPU that is named is one, so leave gpu_count empty": ~_IS_REQUEST & _HAS_GPU & _HAS_COUNT,
+    "the lake does not know on which host the gpu is: name the host": ~_IS_REQUEST & _HAS_GPU & ~_HAS_HOST,
+}  # fmt: skip
+"""What is wrong with a line apart from times that are none."""
 _AT = pl.from_epoch("time", time_unit="ms").dt.strftime("@%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -60,13 +93,14 @@ class CsvFile:
         limits = InputLimits.of(around.settings)
         read = [read_file(path, zone, around.hosts, limits) for path in with_progress(args.files, "reading")]
         assumed = "" if args.zone else " (assumed)"
-        return ReadAllocations(
-            pl.concat([rows for rows, _ in read]), tuple(report for _, report in read), zone + assumed, None
-        )
+        rows, requests, reports = zip(*read, strict=True)
+        return ReadAllocations(pl.concat(rows), pl.concat(requests), reports, zone + assumed, None)
 
 
-def read_file(path: str, zone: str, hosts: KnownHosts, limits: InputLimits) -> tuple[pl.DataFrame, FileReport]:
-    """One file's allocations and its account; raises InputError that names the lines that cannot be used."""
+def read_file(
+    path: str, zone: str, hosts: KnownHosts, limits: InputLimits
+) -> tuple[pl.DataFrame, pl.DataFrame, FileReport]:
+    """One file's allocations, its requests and its account; raises InputError that names the lines that cannot be used."""
     lines = read_lines(path, _TABLE, limits)
     tally = Tally()
     moments = {name: read_moments(lines[name], zone) for name in _TIMES}
@@ -77,45 +111,58 @@ def read_file(path: str, zone: str, hosts: KnownHosts, limits: InputLimits) -> t
         tally.notes.append(
             f"{ambiguous} times lie in the hour that {zone} repeats: read as its first pass; write an offset"
         )
+    limit_ms = lines["time_limit"].map_elements(_duration_ms, return_dtype=pl.Int64)
     rows = lines.with_columns(
         single_names("user", "account"),
-        time=start, end=end, submitted=moments["submitted"].first, planned_end=moments["planned_end"].first,
+        *(moments[name].first.alias(name) for name in ("submitted", "eligible", "as_of")),
+        time=start, end=end, planned_end=pl.coalesce(moments["planned_end"].first, start + limit_ms),
+        limit_ms=limit_ms, time_limit_s=limit_ms // SECOND_MS,
         host=by_lake.zip_with(by_lake.is_not_null(), lines["host"]), written_host=lines["host"],
-        count=lines["gpu_count"].cast(pl.Int64, strict=False),
+        count=lines["gpu_count"].cast(pl.Int64, strict=False), rank=lines["priority"].cast(pl.Int64, strict=False),
+        scheduler=pl.lit("csv"), is_request=moments["start"].absent & ~moments["submitted"].absent,
     )  # fmt: skip
     _refuse(path, rows, moments)
-    _remark_hosts(rows, hosts, tally)
+    seen = pl.max_horizontal(pl.col("submitted").max(), pl.col("end").filter("is_request").max())
+    rows = rows.with_columns(priority="rank", as_of=pl.coalesce("as_of", seen))
+    requests = _requests(rows.filter("is_request"), tally)
+    claims = _claims(path, rows.filter(~pl.col("is_request")), tally)
+    _remark_hosts(claims, hosts, tally)
+    return conform(claims), requests, tally.report(path, lines.height, claims.height + requests.height)
+
+
+def _duration_ms(text: str) -> int | None:
+    try:
+        return parse_duration_ms(text)
+    except UsageError:
+        return None
+
+
+def _requests(rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """Lines that say what is waited for; of one request the last line counts."""
+    last = rows.unique(["claim_id", "submitted"], keep="last", maintain_order=True)
+    tally.drop("the same request as a later line, which counts", rows.height - last.height)
+    return typed(last.with_columns(time="submitted", withdrawn="end", gpu_count="count", task_count=1), REQUEST)
+
+
+def _claims(path: str, rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """Lines of what was given, each allocation once per host and GPU."""
     named = rows["claim_id"].is_not_null()
     rows = rows.with_columns(
         claim_id=pl.coalesce("claim_id", pl.coalesce("user", "account", pl.lit("-")) + _AT),
         host_gpu_count=pl.when(pl.col("gpu").is_null()).then("count"),
-        scheduler=pl.lit("csv"),
     )
     rows = _once(path, rows.with_columns(named=named), tally)
     on_host = pl.coalesce("host_gpu_count", pl.lit(1)).sum().over("claim_id", "time")
-    return conform(rows.with_columns(gpu_count=on_host)), tally.report(path, lines.height, rows.height)
+    return rows.with_columns(gpu_count=on_host)
 
 
 def _refuse(path: str, rows: pl.DataFrame, moments: dict[str, Moments]) -> None:
-    count_wrong = pl.col("gpu_count").is_not_null() & ~pl.col("count").is_between(1, _MOST_ON_HOST).fill_null(
-        value=False
-    )
     reasons = {
-        "no start": moments["start"].absent,
+        "no start": moments["start"].absent & ~rows["is_request"],
         **{f"{name} is not a time, or one that the zone skips": moments[name].wrong for name in _TIMES},
         **{f"{name} is not in the years 2000 to 9999": moments[name].outside for name in _TIMES},
         "start is after the year 5137": (rows["time"] >= LATEST_MS).fill_null(value=False),
-        "it ends before it starts": (rows["end"] <= rows["time"]).fill_null(value=False),
-        "neither gpu, nor host and gpu_count": rows.select(
-            pl.col("gpu").is_null() & (pl.col("host").is_null() | pl.col("gpu_count").is_null())
-        ).to_series(),
-        f"gpu_count is not a whole number from 1 to {_MOST_ON_HOST:,}": rows.select(count_wrong).to_series(),
-        "both gpu and gpu_count: a GPU that is named is one, so leave gpu_count empty": rows.select(
-            pl.col("gpu").is_not_null() & pl.col("gpu_count").is_not_null()
-        ).to_series(),
-        "the lake does not know on which host the gpu is: name the host": rows.select(
-            pl.col("gpu").is_not_null() & pl.col("host").is_null()
-        ).to_series(),
+        **{reason: rows.select(where).to_series() for reason, where in _WRONG.items()},
     }
     wrong = [(int(line), reason) for reason, where in reasons.items() for line in rows.filter(where)["line"]]
     if wrong:

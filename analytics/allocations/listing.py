@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import polars as pl
 
 from analytics.allocations.spans import FOREVER_MS, known_allocations
-from analytics.language.plain_text import PAGE_COLUMNS, count, folded, moment, plain
+from analytics.language.plain_text import PAGE_COLUMNS, count, fitted_lines, folded, moment, plain
 from fallow.clock import HOUR_MS, Window, format_ms
 
 COLUMNS = (
-    "claim_id", "scheduler", "state", "user", "account", "name", "partition", "qos", "submitted", "start", "end",
-    "planned_end", "hosts", "gpus", "gpu_hours", "unplaced_gpus",
+    "claim_id", "scheduler", "standing", "state", "user", "account", "project", "name", "partition", "qos", "priority", "submitted",
+    "eligible", "start", "end", "planned_end", "time_limit_s", "hosts", "host_count", "gpu_model", "gpus", "gpu_hours", "unplaced_gpus",
+    "tasks", "reason", "withdrawn", "as_of",
 )  # fmt: skip
-"""Fields of a listed allocation, in the order of the CSV form."""
+"""Fields of the CSV form in their order; the last four are of requests alone (`waiting_list`)."""
 
 _SHRINKING = (("allocation", 10), ("user", 8), ("hosts", 9))
 """Columns that shrink on a narrow terminal, in this order, and their least width."""
 
-_TEXTS = ("state", "user", "account", "name", "partition", "qos")
-_TIMES = ("submitted", "start", "end", "planned_end")
+_OF_RUNS = (
+    "state", "user", "account", "project", "name", "partition", "qos", "priority", "submitted", "eligible", "planned_end", "time_limit_s",
+    "host_count", "gpu_model", "gpu_count",
+)  # fmt: skip
+"""What every row of a run says alike."""
+_TIMES = ("submitted", "eligible", "start", "end", "planned_end")
 
 
 @dataclass(frozen=True)
@@ -31,17 +36,25 @@ class ListedAllocation:
 
     claim_id: str
     scheduler: str | None
+    standing: str
+    """running or ended."""
     state: str | None
     user: str | None
     account: str | None
+    project: str | None
     name: str | None
     partition: str | None
     qos: str | None
+    priority: int | None
     submitted: int | None
+    eligible: int | None
     start: int
     end: int | None
     planned_end: int | None
+    time_limit_s: int | None
     hosts: tuple[str, ...]
+    host_count: int | None
+    gpu_model: str | None
     gpus: int | None
     gpu_hours: float | None
     """GPU time inside the window; a GPU or MIG instance counts as one."""
@@ -59,7 +72,7 @@ def allocations_in(allocations: pl.DataFrame, window: Window, measured_ms: int) 
     grouped = rows.group_by("scheduler", "claim_id", "start").agg(
         pl.col("end").max(),
         pl.col("host").unique().sort(),
-        pl.col(*_TEXTS, "submitted", "planned_end", "gpu_count").max(),
+        pl.col(_OF_RUNS).max(),
         named=pl.col("gpu").drop_nulls().n_unique(),
         counted=pl.col("host_gpu_count").filter(counted).sum(),
         uncounted=(counted & pl.col("host_gpu_count").is_null()).any(),
@@ -84,14 +97,20 @@ def allocations_in(allocations: pl.DataFrame, window: Window, measured_ms: int) 
 
 def _listed(row: dict[str, Any]) -> ListedAllocation:
     spent_ms = row["gpu_ms"]
-    known = {"hosts": tuple(row["host"]), "gpu_hours": None if spent_ms is None else spent_ms / HOUR_MS}
-    fields: dict[str, Any] = {name: row.get(name) for name in COLUMNS} | known
-    return ListedAllocation(**fields)
+    standing = "running" if row["end"] is None else "ended"
+    known = {
+        "hosts": tuple(row["host"]),
+        "standing": standing,
+        "gpu_hours": None if spent_ms is None else spent_ms / HOUR_MS,
+    }
+    told: dict[str, Any] = {each.name: row.get(each.name) for each in fields(ListedAllocation)} | known
+    return ListedAllocation(**told)
 
 
 def values(allocation: ListedAllocation) -> list[Any]:
     """The fields in the order of COLUMNS, times as RFC 3339, hosts joined by `+`, unknown ones empty."""
-    return [_written(name, getattr(allocation, name)) for name in COLUMNS]
+    known = vars(allocation)
+    return [_written(name, known.get(name)) for name in COLUMNS]
 
 
 def as_json(table: Sequence[ListedAllocation]) -> dict[str, Any]:
@@ -146,14 +165,8 @@ def _table(table: Sequence[ListedAllocation], measured_ms: int, width: int) -> l
         "hosts",
     ]
     cells = [names, *(_cells(allocation, part, measured_ms, states=states) for allocation in table)]
-    widths = dict(zip(names, (max(map(len, column)) for column in zip(*cells, strict=True)), strict=True))
-    room = width - sum(widths.values()) - 2 * len(widths)
-    for name, least in _SHRINKING if narrow else (("hosts", 12),):
-        if room < 0 and widths.get(name, 0) > least:
-            given = min(-room, widths[name] - least)
-            widths[name] -= given
-            room += given
-    lines = [_line(row, [*widths.values()]) for row in cells]
+    shrinking = _SHRINKING if narrow else (("hosts", 12),)
+    lines = fitted_lines(cells, width, shrinking, right=("GPUs", "GPU-hours "))
     return [f"  times of {min(years)}", *lines] if narrow and len(years) == 1 else lines
 
 
@@ -174,15 +187,6 @@ def _cells(allocation: ListedAllocation, part: slice, measured_ms: int, *, state
         plain(allocation.claim_id, 20),
         "+".join(allocation.hosts),
     ]
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    right = (2, 3)
-    shown = [
-        f"{cell:>{width}}" if place in right else f"{plain(cell, width):<{width}}"
-        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    ]
-    return ("  " + "  ".join(shown)).rstrip()
 
 
 def _minute(moment_ms: int) -> str:

@@ -23,10 +23,11 @@ from fallow.schema import CLAIM, Type
 class ReadAllocations:
     """Everything that one import read, ready to be written.
 
-    `rows` has the columns of the `claim` table and `host`, times as integer milliseconds.
+    `rows` has the columns of the `claim` table and `host`, `requests` those of the `request` table, times as integer milliseconds.
     """
 
     rows: pl.DataFrame
+    requests: pl.DataFrame
     files: tuple[FileReport, ...]
     time_zone: str
     as_of_ms: int | None

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
+import polars as pl
+
+from analytics.allocations.agent_rows import on_seen_gpus
 from analytics.allocations.model import ReadAllocations
+from analytics.allocations.requests import add_requests
 from analytics.allocations.time_zone_shift import find_shifted, moved_rows
 from analytics.allocations.write import write
 from analytics.importers.publish import Published
@@ -13,8 +17,10 @@ from fallow.lake_init import opened_for_writing
 from fallow.leases import leased
 
 
-def publish_allocations(lake: Lake, read: ReadAllocations, *, replace: bool) -> tuple[ReadAllocations, Published]:
-    """What was written in the end, and how many rows of it are new.
+def publish_allocations(
+    lake: Lake, read: ReadAllocations, *, replace: bool
+) -> tuple[ReadAllocations, tuple[Published, ...]]:
+    """What was written in the end, and how many rows of it are new, of claims and of requests.
 
     Raises InputError where the lake has the allocations in another time zone and `replace` is not asked for, and LakeError: what
     is there then is whole, and the same import completes it.
@@ -29,4 +35,8 @@ def publish_allocations(lake: Lake, read: ReadAllocations, *, replace: bool) -> 
             read = dataclasses.replace(
                 read, rows=rows, notes=(*read.notes, f"{shifted.said()}: these are in their place now")
             )
-        return read, write(mine, read, shifted.removed, newest_first=shifted.forward)
+        rows, stood_for = on_seen_gpus(mine, read.rows)
+        read = dataclasses.replace(read, rows=rows)
+        removed = pl.concat([shifted.removed, stood_for], how="diagonal")
+        claims = write(mine, read, removed, newest_first=shifted.forward or not stood_for.is_empty())
+        return read, (claims, add_requests(mine, read.requests))

@@ -19,14 +19,14 @@ from analytics.importers.limits import InputLimits
 from fallow.errors import InputError
 
 COLUMNS = (
-    "JobIDRaw", "JobID", "JobName", "User", "Account", "Partition", "QOS", "State", "Submit", "Start", "End", "ElapsedRaw",
-    "TimelimitRaw", "Timelimit", "NodeList", "AllocTRES", "ReqTRES",
+    "JobIDRaw", "JobID", "JobName", "User", "Account", "WCKey", "Partition", "QOS", "Priority", "State", "Reason", "Submit",
+    "Eligible", "Start", "End", "ElapsedRaw", "TimelimitRaw", "Timelimit", "NodeList", "NNodes", "AllocTRES", "ReqTRES",
 )  # fmt: skip
 """The columns that are used; others are ignored."""
 
 EXPORT = (
-    "sacct --allusers --allocations --duplicates --parsable2 --format=JobIDRaw,JobID,User,Account,Partition,QOS,State,"
-    "Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,NodeList,NNodes,AllocTRES,JobName"
+    "sacct --allusers --allocations --duplicates --parsable2 --format=JobIDRaw,JobID,User,Account,WCKey,Partition,QOS,Priority,"
+    "State,Reason,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,NodeList,NNodes,AllocTRES,ReqTRES,JobName"
 )
 """The command that prints all of it, without its times; the name stands last, for it may hold anything."""
 
@@ -94,13 +94,18 @@ def _json_job(job: dict[str, Any]) -> dict[str, str | None]:
     state = job["state"]["current"]
     return {
         "JobIDRaw": str(job["job_id"]),
+        "JobID": _json_array(job["job_id"], job.get("array")),
         "JobName": job.get("name"),
         "User": job.get("user"),
         "Account": job.get("account"),
+        "WCKey": (job.get("wckey") or {}).get("wckey"),
         "Partition": job.get("partition"),
         "QOS": job.get("qos"),
+        "Priority": _json_number(job.get("priority"), is_zero_known=True),
         "State": state if isinstance(state, str) else next(iter(state), None),
+        "Reason": job["state"].get("reason"),
         "Submit": _json_number(times.get("submission")),
+        "Eligible": _json_number(times.get("eligible")),
         "Start": _json_number(times["start"]),
         "End": _json_number(times["end"]),
         "ElapsedRaw": _json_number(times.get("elapsed")),
@@ -112,11 +117,21 @@ def _json_job(job: dict[str, Any]) -> dict[str, str | None]:
     }
 
 
-def _json_number(value: int | dict[str, Any] | None) -> str | None:
-    """A number, or since Slurm 22.05 `{"set": true, "infinite": false, "number": 60}`; 0 stands for unknown."""
+def _json_number(value: int | dict[str, Any] | None, *, is_zero_known: bool = False) -> str | None:
+    """A number, or since Slurm 22.05 `{"set": true, "infinite": false, "number": 60}`; 0 stands for unknown where nothing else is said."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set") and not value.get("infinite") else None
-    return str(value) if value else None
+    return None if value is None or (value == 0 and not is_zero_known) else str(value)
+
+
+def _json_array(job_id: int, array: dict[str, Any] | None) -> str:
+    """`4_[1-5%2]` of an array whose tasks wait, which Slurm 22.05 gives as a mask of its bits; else the plain id."""
+    tasks = (array or {}).get("task")
+    if not tasks:
+        return str(job_id)
+    if tasks.startswith("0x"):
+        tasks = ",".join(str(task) for task, bit in enumerate(f"{int(tasks, 16):b}"[::-1]) if bit == "1")
+    return f"{job_id}_[{tasks}]"
 
 
 def _json_tres(entries: list[dict[str, Any]] | None) -> str:

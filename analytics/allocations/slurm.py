@@ -51,7 +51,8 @@ class Live:
             ) from error
         jobs = allocation_rows(self._sacct, text, "UTC", self._host, InputLimits.of(self._around.settings))
         rows, notes = self._on_gpus(jobs.rows)
-        return ReadAllocations(rows, (jobs.report,), "UTC (asked for)", as_of_ms, notes)
+        requests = jobs.requests.with_columns(as_of=pl.lit(as_of_ms))
+        return ReadAllocations(rows, requests, (jobs.report,), "UTC (asked for)", as_of_ms, notes)
 
     def _host(self, node: str) -> str:
         return self._around.hosts.named(node, self._suffix)
@@ -94,7 +95,7 @@ def _beside(scontrol: str, name: str) -> str:
 
 def _output(command: Sequence[str]) -> bytes:
     """What the command prints, with every time as epoch seconds; raises CommandError."""
-    environment = os.environ | {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+    environment = os.environ | {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(
             list(command),
@@ -168,9 +169,12 @@ class Slurm:
                     path, source.text, zone, lambda node: around.hosts.named(node, args.host_suffix), limits
                 )
             )
-        frames = [jobs.rows for jobs in read]
         known = [jobs.as_of_ms for jobs in read if jobs.as_of_ms is not None]
         assumed = "" if args.zone else " (assumed)"
         return ReadAllocations(
-            pl.concat(frames), tuple(jobs.report for jobs in read), zone + assumed, max(known, default=None)
+            pl.concat([jobs.rows for jobs in read]),
+            pl.concat([jobs.requests for jobs in read]),
+            tuple(jobs.report for jobs in read),
+            zone + assumed,
+            max(known, default=None),
         )

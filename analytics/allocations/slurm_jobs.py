@@ -1,4 +1,4 @@
-"""Turns jobs of sacct into allocations: one row per job and node."""
+"""Turns jobs of sacct into allocations, one row per job and node, and into requests: those that wait, or never began."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import polars as pl
 
 from analytics.allocations.model import conform
 from analytics.allocations.sacct import read_jobs
-from analytics.allocations.slurm_text import duration_ms, expand, gpu_count, has_share
+from analytics.allocations.slurm_text import duration_ms, expand, gpu_count, gpu_model, has_share, task_count
 from analytics.allocations.times import read_moments, start_and_end
+from analytics.frames import typed
 from analytics.importers.limits import InputLimits
 from analytics.importers.model import FileReport, Tally
 from analytics.importers.times import LATEST_MS
 from analytics.names import single_names
 from fallow.clock import MINUTE_MS, SECOND_MS
 from fallow.errors import InputError
+from fallow.schema import REQUEST
 
 _SHOWN = 3
 _OTHER_FORM = "export with SLURM_TIME_FORMAT=%s, or name the cluster's zone with --time-zone"
@@ -30,11 +32,33 @@ _OVER = (
 _NO_VALUE = ("", "Unknown", "None", "N/A", "(null)")
 
 
+def _text(name: str) -> pl.Expr:
+    plain = pl.col(name).str.strip_chars()
+    return pl.when(~plain.is_in(_NO_VALUE)).then(plain)
+
+
+_STATE = _text("State").str.extract(r"^([A-Z_]+)", 1)
+"""`CANCELLED` of `CANCELLED by 1000`."""
+
+_SHARED = (
+    pl.lit("slurm").alias("scheduler"), _text("User").alias("user"), _text("Account").alias("account"),
+    _text("JobName").alias("name"), _text("Partition").alias("partition"), _text("QOS").alias("qos"), _STATE.alias("state"),
+    _text("WCKey").str.strip_prefix("*").replace("", None).alias("project"),  # the star marks a default
+    pl.col("Priority").cast(pl.Int64, strict=False).alias("priority"),
+    pl.coalesce(pl.col("NNodes").cast(pl.Int32, strict=False),
+                pl.col("ReqTRES").str.extract(r"(?:^|,)node=(\d{1,6})(?:,|$)", 1).cast(pl.Int32)).alias("host_count"),
+    pl.col("ReqTRES").map_elements(gpu_model, return_dtype=pl.String).alias("gpu_model"),
+    pl.col("eligible", "time_limit_s"),
+)  # fmt: skip
+"""What both tables say of a job."""
+
+
 @dataclass(frozen=True)
 class Jobs:
-    """The allocations of one export, its report, and the latest moment in it."""
+    """The allocations and requests of one export, its report, and the latest moment in it."""
 
     rows: pl.DataFrame
+    requests: pl.DataFrame
     report: FileReport
     as_of_ms: int | None
 
@@ -55,13 +79,14 @@ def allocation_rows(path: str, text: bytes, zone: str, host_of: Callable[[str], 
     jobs = lines.with_columns(claim_id=job_id)
     jobs = _drop(jobs, job_id.str.contains(".", literal=True), "step of a job", tally)
     jobs = _with_times(path, jobs, zone, tally)
-    no_node = pl.col("NodeList").str.strip_chars().is_in(_NO_NODES)
+    no_node = pl.col("NodeList").str.strip_chars().is_in(_NO_NODES).fill_null(value=False)
     # where a job waits for its nodes, its start is only what Slurm expects
-    begun = pl.col("start").filter(~no_node.fill_null(value=False)).max()
+    has_begun = pl.col("start").is_not_null() & ~no_node & (_STATE != "PENDING").fill_null(value=True)
+    begun = pl.col("start").filter(has_begun).max()
     as_of = jobs.select(pl.max_horizontal(begun, pl.col("end", "submitted").max())).item()
-    jobs = _drop(jobs, pl.col("start").is_null(), "never started", tally)
     jobs = _with_gpus(path, jobs, tally)
-    jobs = _drop(jobs, no_node, "never had a node", tally)
+    requests = _requests(jobs.filter(~has_begun), as_of, tally)
+    jobs = jobs.filter(has_begun)
     jobs = _drop(jobs, pl.col("end") == pl.col("start"), "over as it began", tally)
     backwards = jobs.filter(pl.col("end") < pl.col("start"))["line"].to_list()
     jobs = _drop(jobs, pl.col("end") < pl.col("start"), f"ends before it starts ({_listed(backwards)})", tally)
@@ -71,9 +96,24 @@ def allocation_rows(path: str, text: bytes, zone: str, host_of: Callable[[str], 
             "there is no column JobIDRaw: tasks of arrays cannot be matched with their processes, "
             "and an export with that column brings them in again"
         )
-    return Jobs(
-        conform(rows.with_columns(single_names("user", "account"))), tally.report(path, count, jobs.height), as_of
-    )
+    named = single_names("user", "account")
+    report = tally.report(path, count, jobs.height + requests.height)
+    return Jobs(conform(rows.with_columns(named)), typed(requests.with_columns(named), REQUEST), report, as_of)
+
+
+def _requests(jobs: pl.DataFrame, as_of_ms: int | None, tally: Tally) -> pl.DataFrame:
+    """One row per job that waits, or ended without ever having begun."""
+    asked = _drop(jobs, pl.col("submitted").is_null(), "did not begin, and the export lacks its Submit", tally)
+    lost = pl.col("end").is_null() & _STATE.is_in(_OVER)
+    asked = _drop(asked, lost, "ended without having begun, and nobody knows when", tally)
+    asked = _drop(asked, pl.col("end") < pl.col("submitted"), "ended before it was submitted", tally)
+    tasks = asked["JobID"].fill_null("").map_elements(task_count, return_dtype=pl.Int64)
+    if cut := tasks.null_count():
+        tally.notes.append(f"the tasks of {cut} waiting arrays are not all listed: export with SLURM_BITSTR_LEN=0")
+    return asked.select(
+        *_SHARED, "claim_id", "gpu_count", time="submitted", as_of=pl.lit(as_of_ms, pl.Int64), withdrawn="end",
+        reason=_text("Reason"), task_count=tasks,
+    )  # fmt: skip
 
 
 def _listed(lines: Sequence[str]) -> str:
@@ -88,8 +128,8 @@ def _drop(jobs: pl.DataFrame, where: pl.Expr, reason: str, tally: Tally) -> pl.D
 
 
 def _with_times(path: str, jobs: pl.DataFrame, zone: str, tally: Tally) -> pl.DataFrame:
-    """Adds start, end, submitted and planned_end in milliseconds."""
-    moments = {name: read_moments(jobs[name], zone) for name in ("Start", "End", "Submit")}
+    """Adds start, end, submitted, eligible and planned_end in milliseconds, and time_limit_s."""
+    moments = {name: read_moments(jobs[name], zone) for name in ("Start", "End", "Submit", "Eligible")}
     for name, found in moments.items():
         _refuse(path, jobs, found.wrong, (f"{name} is not a time, or one that {zone} skips", _OTHER_FORM), name)
         _refuse(path, jobs, found.outside, (f"{name} is not in the years 2000 to 9999", _LEAVE_OUT), name)
@@ -104,13 +144,16 @@ def _with_times(path: str, jobs: pl.DataFrame, zone: str, tally: Tally) -> pl.Da
         )
     limit = jobs["TimelimitRaw"].cast(pl.Int64, strict=False) * MINUTE_MS
     written = jobs["Timelimit"].map_elements(duration_ms, return_dtype=pl.Int64)
-    planned = start + limit.zip_with(limit.is_not_null(), written)
-    return jobs.with_columns(start=start, end=end, submitted=moments["Submit"].first, planned_end=planned)
+    limit = limit.zip_with(limit.is_not_null(), written)
+    return jobs.with_columns(
+        start=start, end=end, submitted=moments["Submit"].first, eligible=moments["Eligible"].first,
+        planned_end=start + limit, time_limit_s=limit // SECOND_MS,
+    )  # fmt: skip
 
 
 def _with_ends_of_what_is_over(jobs: pl.DataFrame, start: pl.Series, end: pl.Series, tally: Tally) -> pl.Series:
     """The ends; for ended jobs without one (the accounting lost a message), start plus elapsed time."""
-    over = jobs["State"].str.extract(r"^\s*([A-Z_]+)", 1).is_in(_OVER).fill_null(value=False)
+    over = jobs.select(_STATE.is_in(_OVER).fill_null(value=False)).to_series()
     lacking = over & end.is_null() & start.is_not_null()
     if lacking.any():
         elapsed = _elapsed_ms(jobs)
@@ -172,16 +215,8 @@ def _by_node(path: str, jobs: pl.DataFrame, host_of: Callable[[str], str], limit
     each = listed.with_columns(host_gpu_count=even).explode("host")
     names = {node: host_of(node) for node in each["host"].unique()}
     return each.with_columns(pl.col("host").replace(names)).select(
-        "host", "claim_id", "end", "gpu_count", "host_gpu_count", "submitted", "planned_end",
-        time="start", scheduler=pl.lit("slurm"), user=_text("User"), account=_text("Account"), name=_text("JobName"),
-        partition=_text("Partition"), qos=_text("QOS"),
-        state=_text("State").str.extract(r"^([A-Z_]+)", 1),
+        *_SHARED, "host", "claim_id", "end", "gpu_count", "host_gpu_count", "submitted", "planned_end", time="start",
     )  # fmt: skip
-
-
-def _text(name: str) -> pl.Expr:
-    plain = pl.col(name).str.strip_chars()
-    return pl.when(~plain.is_in(_NO_VALUE)).then(plain)
 
 
 def _refuse(path: str, jobs: pl.DataFrame, wrong: pl.Series, reason: tuple[str, str], column: str) -> None:

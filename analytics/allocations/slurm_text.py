@@ -55,6 +55,9 @@ _DURATION = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(?:(\d{1,9}):)?(\d{1,9})(
 _MIG = re.compile(r"\d+g\.\d+gb", re.IGNORECASE)
 _COUNT = re.compile(r"[0-9]+")
 _MOST = 10**7
+_TASK = r"(\d{1,7})(?:-(\d{1,7})(?::([1-9]\d{0,6}))?)?"
+_TASK_RANGE = re.compile(_TASK)
+_TASKS = re.compile(rf"\d+_\[({_TASK}(?:,{_TASK})*)(?:%\d+)?\]")
 _SHARE = re.compile(r"(?:^|,)gres/(?:shard|mps)[:=]")
 
 
@@ -77,6 +80,26 @@ def gpu_count(tres: str) -> int | None:
         elif name.startswith("gres/gpu:"):
             typed += _number(value, entry)
     return (typed if whole is None else whole) or None
+
+
+@lru_cache(maxsize=65_536)
+def gpu_model(tres: str) -> str | None:
+    """The one type of GPU that a TRES string names; None where it names none, or several."""
+    models = {
+        entry.strip().removeprefix("gres/gpu:").partition("=")[0] for entry in tres.split(",") if "gres/gpu:" in entry
+    }
+    return models.pop() if len(models) == 1 else None
+
+
+def task_count(job_id: str) -> int | None:
+    """The tasks of an array that wait together (`4_[1-5,7%2]`), 1 for any other job; None where the list is cut short (`...`)."""
+    found = _TASKS.fullmatch(job_id)
+    if found is None:
+        return None if job_id.partition("_")[2].startswith("[") else 1
+    ranges = (_TASK_RANGE.fullmatch(each) for each in found[1].split(","))
+    return sum(
+        len(range(int(each[1]), int(each[2] or each[1]) + 1, int(each[3] or 1))) for each in ranges if each is not None
+    )
 
 
 def has_share(tres: str) -> bool:

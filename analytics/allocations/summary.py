@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+
+import polars as pl
 
 from analytics.allocations.model import ReadAllocations
 from analytics.importers.model import FileReport
@@ -10,42 +13,51 @@ from analytics.importers.publish import Published
 from fallow.clock import format_ms
 
 
-def as_json(read: ReadAllocations, published: Published, lake: str) -> dict[str, object]:
+def as_json(read: ReadAllocations, published: Sequence[Published], lake: str) -> dict[str, object]:
     return {
         "lake": lake,
         "claims": _allocation_count(read),
         "hosts": read.rows["host"].n_unique(),
         "running": _running(read),
+        "waiting": _waiting(read),
+        "withdrawn": _withdrawn(read),
         "as_of": None if read.as_of_ms is None else format_ms(read.as_of_ms),
         "timezone": read.time_zone,
         "notes": list(read.notes),
         "files": [dataclasses.asdict(report) for report in read.files],
-        "tables": [dataclasses.asdict(published)],
+        "tables": [dataclasses.asdict(each) for each in published],
     }
 
 
-def as_text(read: ReadAllocations, published: Published, lake: str) -> str:
+def as_text(read: ReadAllocations, published: Sequence[Published], lake: str) -> str:
     as_of = "" if read.as_of_ms is None else f" as of {format_ms(read.as_of_ms)}"
     lines = [line for report in read.files for line in _file(report)]
+    lines.append(
+        f"allocated {_allocation_count(read):,} on {read.rows['host'].n_unique():,} hosts, {_running(read):,} of them running{as_of}"
+    )
+    if read.requests.height:
+        lines.append(f"requested {_waiting(read):,} waiting{as_of}, {_withdrawn(read):,} withdrawn without any GPU")
     lines += [
-        f"allocated {_allocation_count(read):,} on {read.rows['host'].n_unique():,} hosts, {_running(read):,} of them running{as_of}",
         f"time zone {read.time_zone}",
         *(f"note      {note}" for note in read.notes),
         f"lake      {lake}",
+        *(_written(each) for each in published if each.files_written or each.already_there),
     ]
-    if published.files_written:
-        lines.append(
-            f"  claim: {published.new:,} rows new, {published.already_there:,} already there, {published.replaced:,} "
-            f"replaced; {published.files_written:,} {'file' if published.files_written == 1 else 'files'} written"
-        )
-    else:
-        lines.append(f"  claim: already there: {published.already_there:,} rows")
     return "\n".join(lines)
+
+
+def _written(each: Published) -> str:
+    if not each.files_written:
+        return f"  {each.table}: already there: {each.already_there:,} rows"
+    return (
+        f"  {each.table}: {each.new:,} rows new, {each.already_there:,} already there, {each.replaced:,} "
+        f"replaced; {each.files_written:,} {'file' if each.files_written == 1 else 'files'} written"
+    )
 
 
 def _file(report: FileReport) -> list[str]:
     return [
-        f"{report.path}: {report.lines_read:,} lines read, {report.rows_kept:,} allocations kept",
+        f"{report.path}: {report.lines_read:,} read, {report.rows_kept:,} kept",
         *(f"  {each.count:,} left out: {each.reason}" for each in report.dropped),
         *(f"  {note}" for note in report.notes),
     ]
@@ -57,3 +69,13 @@ def _allocation_count(read: ReadAllocations) -> int:
 
 def _running(read: ReadAllocations) -> int:
     return read.rows.filter(read.rows["end"].is_null()).select("claim_id", "time").unique().height
+
+
+def _waiting(read: ReadAllocations) -> int:
+    """Each task of an array is one."""
+    waits = pl.col("withdrawn").is_null() & pl.col("granted").is_null()
+    return int(read.requests.filter(waits)["task_count"].fill_null(1).sum())
+
+
+def _withdrawn(read: ReadAllocations) -> int:
+    return int(read.requests.drop_nulls("withdrawn")["task_count"].fill_null(1).sum())

@@ -70,7 +70,7 @@ def find_shifted(lake: Lake, read: ReadAllocations, *, replace: bool) -> Shifted
     submission is known the lake's run must come from an import in another zone: a table may have one name twice a day.
     Runs that the lake has also at their own time count only where they are to replace the others, and only Slurm's.
     """
-    new = _runs(read.rows)
+    new = _runs(read.rows.filter(pl.col("scheduler") != "kubernetes"))  # which writes its times in UTC
     if new.is_empty():
         return Shifted(_pairs(new, new))
     days = [utc_day(day * DAY_MS) for day in range(_day(new["time"].min()) - 2, _day(new["time"].max()) + 3)]

@@ -33,7 +33,7 @@ class Gang:
     start_share_most: float | None
 
 
-def gangs(placed: pl.DataFrame, since_ms: int, until_ms: int) -> tuple[Gang, ...]:
+def gangs(placed: pl.DataFrame, since_ms: int, until_ms: int, wanted: Sequence[int] | None = None) -> tuple[Gang, ...]:
     """One per size, the smallest first.
 
     A job of at most as many GPUs as a host has lies on one host; a larger one takes whole free hosts. Only whole GPUs count,
@@ -43,15 +43,23 @@ def gangs(placed: pl.DataFrame, since_ms: int, until_ms: int) -> tuple[Gang, ...
         placed: the ledger's rows with `pool` and `model`.
         since_ms: start of the window.
         until_ms: its end.
+        wanted: the sizes; None: 1, 2, 4 and 8, and on as far as the fleet goes.
     """
     rows = clip(placed.filter(pl.col("gpu_share") == 1), since_ms, until_ms)
-    there = _levels(rows, _PLACE)
-    widths = there.group_by(_GROUP).agg(width=pl.col("level").max())
-    largest = int(_levels(rows, _GROUP).select(pl.col("level").max()).item() or 0)
-    sure = _levels(rows.filter(pl.col("state") == "free"), _PLACE).join(widths, on=_GROUP)
-    most = _levels(rows.filter(pl.col("state").is_in(PERHAPS_FREE)), _PLACE).join(widths, on=_GROUP)
+    if wanted is None:
+        wanted = sizes(int(_levels(rows, _GROUP).select(pl.col("level").max()).item() or 0))
+    sure, most = free_levels(rows, ("free",)), free_levels(rows, PERHAPS_FREE)
     window_ms = until_ms - since_ms
-    return tuple(_gang(size, sure, most, until_ms, window_ms) for size in sizes(largest))
+    return tuple(_gang(size, sure, most, until_ms, window_ms) for size in wanted)
+
+
+def free_levels(rows: pl.DataFrame, states: Sequence[str]) -> pl.DataFrame:
+    """How many whole GPUs of each host are in one of the states at once.
+
+    Columns: pool, model, host, `time` from which it holds, `level`, and `width`, which is how many a host of its pool and model has.
+    """
+    widths = _levels(rows, _PLACE).group_by(_GROUP).agg(width=pl.col("level").max())
+    return _levels(rows.filter(pl.col("state").is_in(states)), _PLACE).join(widths, on=_GROUP)
 
 
 def sizes(gpus: int) -> tuple[int, ...]:
@@ -65,7 +73,7 @@ def sizes(gpus: int) -> tuple[int, ...]:
 
 
 def _gang(size: int, sure: pl.DataFrame, most: pl.DataFrame, until_ms: int, window_ms: int) -> Gang:
-    could, might = _starting(sure, size), _starting(most, size)
+    could, might = starting(sure, size), starting(most, size)
     apart = _sum(_changes(sure, pl.col("level"), _PLACE), _GROUP)
     free = _sum(_changes(apart, pl.col("level") // size, _GROUP), ())
     return Gang(
@@ -78,8 +86,8 @@ def _gang(size: int, sure: pl.DataFrame, most: pl.DataFrame, until_ms: int, wind
     )
 
 
-def _starting(free: pl.DataFrame, size: int) -> pl.DataFrame:
-    """How many jobs of a size could start: `time` from which it holds and `level`."""
+def starting(free: pl.DataFrame, size: int) -> pl.DataFrame:
+    """How many jobs of a size could start in `free_levels`: `time` from which it holds and `level`."""
     small, large = free.filter(pl.col("width") >= size), free.filter(pl.col("width") < size)
     whole = _sum(_changes(large, pl.col("level") // pl.col("width"), _PLACE), (*_GROUP, "width"))
     hosts = (pl.lit(size) + pl.col("width") - 1) // pl.col("width")

@@ -7,6 +7,10 @@ import argparse
 from fallow.cli import Command, load
 
 VERBS: tuple[Command, ...] = (
+    Command("defrag", "which jobs on several GPUs could start, and what makes room",
+            "fallow plan defrag --lake /srv/lake --gpus 8", "analytics.commands.plan_defrag", "analytics"),
+    Command("forecast", "say when each pool is full, and until when to order",
+            "fallow plan forecast --lake /srv/lake --lead-time 12w", "analytics.commands.plan_forecast", "analytics"),
 )  # fmt: skip
 
 

@@ -17,7 +17,14 @@ from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
 from analytics.sections.data_age import data_age
 from analytics.sections.section import Section
-from analytics.window import WindowLedger, add_common_arguments, load_window_ledger, open_inputs, say_left_out
+from analytics.window import (
+    HISTORY_MS,
+    WindowLedger,
+    add_common_arguments,
+    load_window_ledger,
+    open_inputs,
+    say_left_out,
+)
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import UsageError
 from fallow.output import say, show
@@ -50,8 +57,8 @@ def add_plan_arguments(parser: argparse.ArgumentParser, *, csv_of: str = "") -> 
         form.add_argument("--csv", action="store_true", help=f"one line per {csv_of}")
 
 
-def open_plan(args: argparse.Namespace) -> PlanInputs:
-    """The window that the flags name, by default the last four weeks; raises UsageError, LakeError and their kinds."""
+def open_plan(args: argparse.Namespace, history_ms: int = HISTORY_MS) -> PlanInputs:
+    """The window that the flags name, by default the last four weeks, with so much before it; raises UsageError, LakeError and their kinds."""
     if args.week is not None and (args.since is not None or args.until is not None):
         raise UsageError("--week says the whole window", "leave out --since and --until")
     if args.week is None and args.since is None and args.until is None:
@@ -60,7 +67,7 @@ def open_plan(args: argparse.Namespace) -> PlanInputs:
     speaks = language(args.lang or inputs.settings.text("report.language"), inputs.settings.text("report.timezone"))
     if args.week is not None:
         inputs = replace(inputs, back=None, window=parse_week(args.week, speaks.zone, now_ms).window)
-    whole = Whole(inputs, load_window_ledger(inputs))
+    whole = Whole(inputs, load_window_ledger(inputs, history_ms=history_ms))
     scope = Scope.of(args)
     return PlanInputs(whole, scope, whole.part(scope), speaks, now_ms)
 

@@ -1,4 +1,4 @@
-"""The files of agents by table, date and host: what of them is over, at rest, hidden or overlapping."""
+"""The files that compaction merges by table, date and host: what of them is over, at rest, hidden or overlapping."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REST_MS = 3 * HOUR_MS
 
 @dataclass(frozen=True)
 class Partition:
-    """One table, date and host: all files of agents in it, hidden ones too."""
+    """One table, date and host: all files of agents or requests in it, hidden ones too."""
 
     table: str
     date: str
@@ -57,7 +57,7 @@ class Partition:
 
 
 def partitions(
-    lake: Lake, tables: Iterable[schema.Table] = schema.OF_AGENTS, dates: Collection[str] | None = None
+    lake: Lake, tables: Iterable[schema.Table] = schema.COMPACTED, dates: Collection[str] | None = None
 ) -> list[Partition]:
     """Those of all dates or of some, by date, host and table. Raises LakeError."""
     found: dict[tuple[str, str, str], list[LakeFile]] = defaultdict(list)

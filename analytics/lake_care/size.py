@@ -95,7 +95,7 @@ def _add_removable(
 ) -> None:
     """Hidden files, and of each day that is over all files of one agent but one; what they take is then in that one."""
     kept = {file.key for file in seen}
-    if table in schema.OF_AGENTS:
+    if table in schema.COMPACTED:
         by_place: dict[tuple[str, str], list[LakeFile]] = defaultdict(list)
         for file in seen:
             if file.host and file.first_seq >= AGENT_FIRST_SEQ and file.date < today:

@@ -7,6 +7,7 @@ import gettext
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
@@ -53,6 +54,10 @@ class Translated(Language):
     def day(self, moment_ms: int) -> str:
         """The day on which a moment lies, as the locale writes it."""
         return format_date(from_ms(moment_ms).astimezone(self.zone), "d MMM y", locale=self._locale)
+
+    def short_date(self, when: date) -> str:
+        """A day without its year, as the locale writes it."""
+        return format_date(when, "d MMM", locale=self._locale)
 
     def weekday(self, number: int) -> str:
         """The short name of a weekday, Monday being 0."""

@@ -126,6 +126,10 @@ class Language:
         local = from_ms(moment_ms).astimezone(self.zone)
         return f"{local.day} {local:%b %Y}"
 
+    def short_date(self, when: date) -> str:
+        """A day of the calendar without its year: `20 Nov`."""
+        return f"{when.day} {when:%b}"
+
     def date(self, when: date) -> str:
         """A day of the calendar, the same in every time zone, as `day` has it."""
         return replace(self, zone=UTC).day(to_ms(datetime.combine(when, time.min, UTC)))

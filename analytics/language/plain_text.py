@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fallow import outside_text
 from fallow.clock import HOUR_MS, from_ms
@@ -51,6 +52,29 @@ def folded(text: str, width: int) -> str:
         return text
     lines = (line if len(line) <= width else "\n".join(wrap(line, width, "", "    ")) for line in text.splitlines())
     return "\n".join(lines)
+
+
+def fitted_lines(
+    cells: Sequence[Sequence[str]], width: int, shrinking: Iterable[tuple[str, int]], right: Collection[str] = ()
+) -> list[str]:
+    """A table as lines, the first row its head; of what is too wide the columns named first give way first, down to their least width."""
+    names = cells[0]
+    widths = dict(zip(names, (max(map(len, column)) for column in zip(*cells, strict=True)), strict=True))
+    room = width - sum(widths.values()) - 2 * len(widths)
+    for name, least in shrinking:
+        if room < 0 and widths.get(name, 0) > least:
+            given = min(-room, widths[name] - least)
+            widths[name] -= given
+            room += given
+    return [_fitted_line(row, widths, right) for row in cells]
+
+
+def _fitted_line(cells: Sequence[str], widths: Mapping[str, int], right: Collection[str]) -> str:
+    shown = [
+        f"{cell:>{width}}" if name in right else f"{plain(cell, width):<{width}}"
+        for cell, (name, width) in zip(cells, widths.items(), strict=True)
+    ]
+    return ("  " + "  ".join(shown)).rstrip()
 
 
 def hours(milliseconds: int) -> str:

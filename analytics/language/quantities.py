@@ -139,6 +139,17 @@ class ShortDay(Quantity):
 
 
 @dataclass(frozen=True)
+class ShortDate(Quantity):
+    """A day of the calendar as it fits below one point of many."""
+
+    date: date
+
+    def shown(self, language: Language) -> str:
+        """`20 Nov`."""
+        return language.short_date(self.date)
+
+
+@dataclass(frozen=True)
 class ShortHour(Quantity):
     """A moment in milliseconds since the epoch as it fits below a bar, in the language's time zone."""
 

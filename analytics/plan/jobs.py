@@ -29,7 +29,8 @@ wait. `end` is null while it runs. `planned_end` is when its time limit ends it 
 job, null where unknown; `hosts` those that it ran on, empty before.
 """
 
-_RUN = ("scheduler", "claim_id", "start")
+_JOB = ("scheduler", "claim_id")
+_RUN = (*_JOB, "start")
 _TEXTS = ("name", "user", "account", "project", "partition", "qos", "state", "gpu_model")
 _NUMBERS = ("priority", "submitted", "eligible", "planned_end", "time_limit_s", "host_count")
 
@@ -88,13 +89,16 @@ def _started(claims: pl.DataFrame) -> pl.DataFrame:
 
 
 def _waiting(requests: pl.DataFrame, started: pl.DataFrame) -> pl.DataFrame:
-    """One row per job without GPUs, as it was last seen."""
-    newest = requests.sort("as_of").unique(("scheduler", "claim_id", "time"), keep="last", maintain_order=True)
-    begun = started.group_by("scheduler", "claim_id").agg(last_start=pl.col("start").max())
-    open_ones = newest.join(begun, on=("scheduler", "claim_id"), how="left", nulls_equal=True).filter(
+    """One row per job without GPUs, as it was last seen; each task of an array is one."""
+    newest = requests.sort("as_of", "time").unique((*_JOB, "time"), keep="last", maintain_order=True)
+    is_last = pl.col("time").shift(-1).over(_JOB).is_null()  # a job waits once at a time
+    newest = newest.filter(pl.col("withdrawn").is_not_null() | (pl.col("granted").is_null() & is_last))
+    begun = started.group_by(_JOB).agg(last_start=pl.col("start").max())
+    open_ones = newest.join(begun, on=_JOB, how="left", nulls_equal=True).filter(
         pl.col("last_start").is_null() | (pl.col("last_start") < pl.col("time"))
     )
-    return open_ones.with_columns(
+    tasks = open_ones.with_columns(task=pl.int_ranges(pl.col("task_count").fill_null(1))).explode("task")
+    return tasks.with_columns(
         job="claim_id",
         submitted="time",
         gpus="gpu_count",

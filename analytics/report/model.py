@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
@@ -25,7 +25,10 @@ from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import Summary, Totals, clip_ledger, totals_by
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money, open_money
+from analytics.plan.demand_series import DemandSeries, demand_series
 from analytics.plan.jobs import load_jobs
+from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, of_scope, outlooks
+from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
 from analytics.quality.model import Remark
 from analytics.quality.remarks import data_quality
 from analytics.report import people
@@ -40,7 +43,8 @@ from analytics.report.waterfall import steps
 from analytics.report.weeks import Week
 from analytics.scope import Scope, narrow, narrowed, without_jobs
 from analytics.window import Inputs, WindowLedger, confirmed, load_whole
-from analytics.workloads.model import Finding
+from analytics.workloads.context import open_context
+from analytics.workloads.model import Context, Finding
 from fallow import __version__
 from fallow.clock import DAY_MS, SystemClock, Window
 from fallow.errors import EmptyLakeError
@@ -93,6 +97,8 @@ class Report:
     floors: IdleFloors | None = None
     counted_back_from_ms: int | None = None
     """The end of the data, where the window was asked for as a span before it."""
+    outlooks: tuple[PoolOutlook, ...] = ()
+    """When the pools of the scope are full; none where the window is no week, nor in an edition for people."""
     made_ms: int = 0
     """The wall clock's time when the report was made."""
 
@@ -150,6 +156,15 @@ class Whole:
         return find_in_window(self.inputs, self.ledger, self.inventory, self.made_ms)
 
     @cached_property
+    def context(self) -> Context:
+        """What was known at the end of the window: enough for whoever needs no findings."""
+        if self._first is not self:
+            return self._first.context
+        if "found" in self.__dict__:
+            return self.found.context
+        return open_context(self.inputs, self.ledger, self.inventory, self.made_ms)
+
+    @cached_property
     def review(self) -> Review:
         """Every finding, and what became of last week's."""
         return with_actions(self.found)
@@ -195,6 +210,32 @@ class Whole:
     def jobs(self) -> pl.DataFrame:
         """Every job of the lake as the queue knows it: `analytics.plan.jobs.JOB_SCHEMA`."""
         return self._first.jobs if self._first is not self else load_jobs(self.inputs.lake)
+
+    @cached_property
+    def rooms(self) -> tuple[PoolRoom, ...]:
+        """Which jobs on several GPUs could start in each pool and model, and what would make room."""
+        return self._first.rooms if self._first is not self else self.rooms_for(ASKED_SIZES)
+
+    def rooms_for(self, sizes: Sequence[int]) -> tuple[PoolRoom, ...]:
+        """The same for jobs of these sizes."""
+        rows, costs = self.ledger.inside.stretches, self.money.costs
+        priced = placed(rows, costs, self.inventory).join(costs.rates(), on=("gpu", "since"), how="left")
+        window = (self.ledger.summary.since_ms, self.ledger.summary.until_ms)
+        return pool_rooms(priced, self.jobs, window, self.inputs.settings.integer("findings.held_min"), sizes)
+
+    @cached_property
+    def demand(self) -> tuple[DemandSeries, ...]:
+        """What each pool and model needed day by day, in the site's time zone."""
+        if self._first is not self:
+            return self._first.demand
+        return demand_series(self.context, time_zone(self.inputs.settings.text("report.timezone")))
+
+    @cached_property
+    def outlooks(self) -> tuple[PoolOutlook, ...]:
+        """When each pool and model is full, over a quarter of a year."""
+        if self._first is not self:
+            return self._first.outlooks
+        return outlooks(self.demand, HORIZON_DAYS, lead_days(self.inputs.settings))
 
     @cached_property
     def quality(self) -> tuple[Remark, ...]:
@@ -304,6 +345,7 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         seen_before=tuple(each.seen for each in earlier),
         floors=ledger.floors,
         counted_back_from_ms=ledger.counted_back_from_ms,
+        outlooks=() if scope.is_personal or asked.week is None else of_scope(whole.outlooks, scope),
         made_ms=whole.made_ms,
     )
 

@@ -1,4 +1,4 @@
-"""Lines over weeks, one panel below the other on the same weeks: the encoding of a trend."""
+"""Lines over weeks or days, one panel below the other on the same ones: the encoding of a trend and of a forecast."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from analytics.language.quantities import Quantity
 Unit = Literal["money", "share", "count"]
 
 _MOST_STEPS, _EXACT = 3, 1e-9
+_MOST_DOTS = 60
 
 
 @dataclass(frozen=True)
 class Line:
-    """A value for each week, None where it is unknown: a gap, never a zero.
+    """A value for each week or day, None where it is unknown: a gap, never a zero.
 
     `state` names its colour, empty for a line that only stands beside; that one is dashed.
     """
@@ -27,8 +28,24 @@ class Line:
 
 
 @dataclass(frozen=True)
+class LineBand:
+    """What lies between two values at each point, None where there is none, in the colour of `state`; wider bands come first."""
+
+    name: str
+    state: str
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+
+    @property
+    def edges(self) -> tuple[tuple[int, float, float], ...]:
+        """The points that it has: each place with its low and its high."""
+        pairs = enumerate(zip(self.low, self.high, strict=True))
+        return tuple((place, low, high) for place, (low, high) in pairs if low is not None and high is not None)
+
+
+@dataclass(frozen=True)
 class GoalLine:
-    """A level across the panel that the line of the colour `state` is to come down to; `is_reached` if its newest point has."""
+    """A level across the panel that the line of the colour `state` is to stay below; `is_reached` if its newest point does."""
 
     name: str
     state: str
@@ -44,12 +61,14 @@ class LinePanel:
     unit: Unit
     lines: tuple[Line, ...]
     goals: tuple[GoalLine, ...] = ()
+    bands: tuple[LineBand, ...] = ()
 
     @property
     def ticks(self) -> tuple[float, ...]:
         """Round levels from zero to the first above every value and goal; none where there is nothing to draw."""
         values = [value for line in self.lines for value in line.values if value is not None]
-        most = max([*values, *(goal.level for goal in self.goals)], default=0.0)
+        highs = [high for band in self.bands for _, _, high in band.edges]
+        most = max([*values, *highs, *(goal.level for goal in self.goals)], default=0.0)
         if most <= 0:
             return ()
         steps = (factor * 10.0**power for power in range(floor(log10(most)) - 1, 20) for factor in (1, 2, 2.5, 5))
@@ -67,7 +86,7 @@ class LinePanel:
 class LineChart:
     """`names` are whole and differ, `short` fit below a point; `whole` are those that can be set beside one another.
 
-    The others are hollow, and no line leads to them. `marks` has for each annotation below the chart the week that it is in.
+    The others are hollow, and no line leads to them. `marks` has for each annotation below the chart the point that it is at.
     """
 
     names: tuple[Quantity | str, ...]
@@ -75,3 +94,8 @@ class LineChart:
     whole: tuple[bool, ...]
     panels: tuple[LinePanel, ...]
     marks: tuple[int, ...] = ()
+
+    @property
+    def is_dotted(self) -> bool:
+        """Whether each point has its mark; marks of many would run into one another."""
+        return len(self.names) <= _MOST_DOTS

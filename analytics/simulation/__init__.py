@@ -6,9 +6,11 @@ from analytics.simulation.labels import labels_csv
 from analytics.simulation.people import owners_csv, prices_csv
 from analytics.simulation.placement import Planted, SimulatedFleet
 from analytics.simulation.plan import FleetPlan, plan_fleet
+from analytics.simulation.queue import SCHEDULER, simulated_queue
 from analytics.simulation.write import FleetSummary, write_fleet
 
 __all__ = [
+    "SCHEDULER",
     "FleetPlan",
     "FleetSummary",
     "Planted",
@@ -17,5 +19,6 @@ __all__ = [
     "owners_csv",
     "plan_fleet",
     "prices_csv",
+    "simulated_queue",
     "write_fleet",
 ]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from analytics.simulation.calibration import PROCESS_INTERVAL_MS
 from analytics.simulation.days import GpuDay, SimulatedDay, row_range
+from analytics.simulation.queue import SCHEDULER, SimulatedQueue
 from analytics.simulation.stays import Stay
 from fallow import __version__
 from fallow.clock import DAY_MS
@@ -199,16 +200,20 @@ def event_table(day: SimulatedDay, *, first: bool) -> pa.Table:
     ])  # fmt: skip
 
 
-def allocation_table(day: SimulatedDay, *, first: bool, until_ms: int) -> pa.Table:
+def allocation_table(day: SimulatedDay, queue: SimulatedQueue, *, first: bool, until_ms: int) -> pa.Table:
     """The claims that start on the day, one row per GPU; with `first` also those that ran already, cut to its start."""
     plan = day.plan
     rows: list[dict[str, object]] = []
 
     def add(start_ms: int, end_ms: int, gpus: tuple[int, ...], rest: Mapping[str, object]) -> None:
-        start_ms = max(start_ms, day.day_ms) if first else start_ms
+        is_cut = first and start_ms < day.day_ms
+        start_ms = day.day_ms if is_cut else start_ms
         if day.day_ms <= start_ms < day.day_ms + DAY_MS:
             end = None if end_ms >= until_ms else end_ms
-            shared = {"time": start_ms, "end": end, "scheduler": "simulated", "gpu_count": len(gpus), **rest}
+            known = dict(queue.claims.get((plan.host.name, str(rest["claim_id"])), {}))
+            if is_cut:  # when it was asked for lies before the records
+                known |= {"submitted": None, "eligible": None}
+            shared = {"time": start_ms, "end": end, "scheduler": SCHEDULER, "gpu_count": len(gpus), **rest, **known}
             rows.extend({**shared, "gpu": plan.host.gpus[gpu].uuid} for gpu in gpus)
 
     for stay in plan.stays:

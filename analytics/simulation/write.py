@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,10 +14,12 @@ from analytics.simulation import tables
 from analytics.simulation.days import SimulatedDay, host_days
 from analytics.simulation.placement import Planted, SimulatedFleet
 from analytics.simulation.plan import plan_fleet
+from analytics.simulation.queue import SCHEDULER, Row, SimulatedQueue, simulated_queue
 from analytics.simulation.serving import serving_table
+from fallow.clock import utc_day
 from fallow.lake import Lake, LakeFile
-from fallow.parquet import encode
-from fallow.schema import AGENT, CLAIM, DEVICE, EVENT, GPU, HOST, PROCESS, SERVING, Table
+from fallow.parquet import encode, table_from_rows
+from fallow.schema import AGENT, CLAIM, DEVICE, EVENT, GPU, HOST, PROCESS, REQUEST, SERVING, Table
 
 METADATA = {"simulated": "true"}
 """Stands in every simulated Parquet file beside schema version and writer."""
@@ -41,22 +43,26 @@ def write_fleet(lake: Lake, fleet: SimulatedFleet, progress: Callable[[float], N
     LakeError where the lake cannot be written.
     """
     plan = plan_fleet(fleet)
+    queue = simulated_queue(plan)
     rows: Counter[str] = Counter()
     size_bytes, total = 0, len(plan.hosts) * fleet.days
     done = 0
     for host in plan.hosts:
         for day in host_days(fleet, host):
-            for table, data in day_tables(fleet, day):
+            for table, data in day_tables(fleet, day, queue):
                 file = _put(lake, table, day, data)
                 rows[table.name] += data.num_rows
                 size_bytes += file.size_bytes
             done += 1
             if progress is not None:
                 progress(done / total)
+    if queue.requests:
+        size_bytes += _put_requests(lake, queue.requests)
+        rows[REQUEST.name] = len(queue.requests)
     return FleetSummary(fleet.gpus, len(plan.hosts), dict(rows), size_bytes, plan.planted)
 
 
-def day_tables(fleet: SimulatedFleet, day: SimulatedDay) -> Iterator[tuple[Table, pa.Table]]:
+def day_tables(fleet: SimulatedFleet, day: SimulatedDay, queue: SimulatedQueue) -> Iterator[tuple[Table, pa.Table]]:
     """The tables of one host-day that have rows."""
     first = day.day_ms == fleet.since_ms
     every = (
@@ -67,14 +73,29 @@ def day_tables(fleet: SimulatedFleet, day: SimulatedDay) -> Iterator[tuple[Table
         (EVENT, tables.event_table(day, first=first)),
         (AGENT, tables.agent_table(day)),
         (SERVING, serving_table(day)),
-        (CLAIM, tables.allocation_table(day, first=first, until_ms=fleet.until_ms)),
+        (CLAIM, tables.allocation_table(day, queue, first=first, until_ms=fleet.until_ms)),
     )
     yield from ((table, data) for table, data in every if data.num_rows)
+
+
+def _put_requests(lake: Lake, requests: Iterable[Row]) -> int:
+    """A file for each day on which somebody was seen to wait, under the scheduler's name; returns their bytes."""
+    days: dict[str, list[Row]] = {}
+    for each in requests:
+        days.setdefault(utc_day(cast("int", each["as_of"])), []).append(each)
+    size_bytes = 0
+    for date, rows in sorted(days.items()):
+        data = table_from_rows(REQUEST, rows)
+        number = 1000 * max(cast("int", row["as_of"]) for row in rows)
+        size_bytes += lake.put(
+            LakeFile(REQUEST.name, date, SCHEDULER, number, number), encode(REQUEST, data, METADATA)
+        ).size_bytes
+    return size_bytes
 
 
 def _put(lake: Lake, table: Table, day: SimulatedDay, data: pa.Table) -> LakeFile:
     """One file per table, date and host; its sequence numbers are its first and last row's time in microseconds."""
     span = pc.min_max(data.column("time").cast("int64"))
-    date = datetime.fromtimestamp(day.day_ms / 1000, UTC).date().isoformat()
+    date = utc_day(day.day_ms)
     first, last = (1000 * span[end].as_py() for end in ("min", "max"))
     return lake.put(LakeFile(table.name, date, day.plan.host.name, first, last), encode(table, data, METADATA))

@@ -118,7 +118,7 @@ def _in_order(context: Context) -> pl.DataFrame:
     active = context.whole.stretches.filter((pl.col("end") > since_ms) & pl.col("state").is_in(IN_USE))
     used = active.group_by("gpu").agg(used_ms=SPAN_MS.sum())
     found = last.select(*own, is_sampled=is_sampled).join(used, on="gpu", how="left", maintain_order="left")
-    return _in_pools(context, found.with_columns(pl.col("used_ms").fill_null(0)))
+    return in_pools(context, found.with_columns(pl.col("used_ms").fill_null(0)))
 
 
 def _members(context: Context) -> pl.DataFrame:
@@ -131,10 +131,10 @@ def _members(context: Context) -> pl.DataFrame:
         (pl.col("end") > since_ms) & (pl.col("state") != "unknown") & (pl.col("gpu_share") > 0)
     )
     last = rows.sort("gpu", "end").unique("gpu", keep="last", maintain_order=True)
-    return _in_pools(context, last.select("gpu", "host", "gpu_share"))
+    return in_pools(context, last.select("gpu", "host", "gpu_share"))
 
 
-def _in_pools(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
+def in_pools(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
     """With pool and model of each GPU."""
     gpus = [context.inventory.card_of(gpu) for gpu in rows["gpu"]]
     return rows.with_columns(

@@ -10,6 +10,8 @@ from analytics.sections.gangs import gang_staircase
 from analytics.sections.give_back import give_back
 from analytics.sections.goals import goals_now
 from analytics.sections.palette import Palette
+from analytics.sections.plan_defrag import fragments_on_page, room_on_page
+from analytics.sections.plan_forecast import orders_ahead
 from analytics.sections.section import Section
 from dashboard.decisions import opportunities_of
 from dashboard.pages.page import Page, PlacedSection
@@ -29,7 +31,10 @@ class Capacity(Page):
         PlacedSection(goals_now),
         PlacedSection(demand_curve, wide=True),
         PlacedSection(_give_back, table="below", wide=True),
+        PlacedSection(orders_ahead, table="below", wide=True),
         PlacedSection(gang_staircase, table="beside"),
+        PlacedSection(room_on_page, wide=True),
+        PlacedSection(fragments_on_page),
     )
 
     def content(self, view: View, colours: Palette) -> html.Div:

@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from analytics.language.sentences import tr
-from analytics.sections.line_chart import Line, LineChart, LinePanel
+from analytics.sections.line_chart import Line, LineBand, LineChart, LinePanel
 from analytics.sections.palette import Palette
 from dashboard.render.layout import escaped, layout, separators
 from dashboard.render.marks import draw_marks
@@ -29,6 +29,8 @@ def lines_figure(view: View, colours: Palette, chart: LineChart) -> tuple[go.Fig
     for number, panel in enumerate(chart.panels, start=1):
         top = 1 - ((_PANEL_PX + _HEAD_PX) * (number - 1) + _HEAD_PX) / drawn_px
         axis = "y" if number == 1 else f"y{number}"
+        for band in panel.bands:
+            figure.add_trace(_band(colours, names, band).update(yaxis=axis))
         for line in panel.lines:
             for trace in _traces(view, colours, chart, names, line):
                 figure.add_trace(trace.update(yaxis=axis))
@@ -104,7 +106,18 @@ def _traces(view: View, colours: Palette, chart: LineChart, names: list[str], li
             "color": colour,
             "line": {"width": 1.6, "color": colour},
         }
+        mode = "markers" if not is_whole else "lines+markers" if chart.is_dotted else "lines"
         yield go.Scatter(
-            name=name, x=names, y=values, customdata=shown, mode="lines+markers" if is_whole else "markers", line=stroke,
+            name=name, x=names, y=values, customdata=shown, mode=mode, line=stroke,
             marker=mark, connectgaps=False, hovertemplate=told,
         )  # fmt: skip
+
+
+def _band(colours: Palette, names: list[str], band: LineBand) -> go.Scatter:
+    """What lies between two lines; the line in its middle says what it is."""
+    upper = [(names[place], high) for place, _, high in band.edges]
+    lower = [(names[place], low) for place, low, _ in reversed(band.edges)]
+    x, y = zip(*upper, *lower, strict=True)
+    return go.Scatter(
+        x=x, y=y, mode="lines", fill="toself", line={"width": 0}, fillcolor=colours.state[band.state], opacity=0.2, hoverinfo="skip",
+    )  # fmt: skip

@@ -40,10 +40,16 @@ def chart_legend(view: View, colours: Palette, chart: Chart) -> list[html.Ul]:
             signs = [(_SIGNS[each.state], _bar_colour(colours, each.state), each.label) for each in chart.series]
             return [sign_legend(view, signs, tr("Bars"))]
         case LineChart():
-            names: dict[str, list[str]] = {}
+            names: dict[str, dict[str, None]] = {}  # each once, in their order
             for each in (line for panel in chart.panels for line in panel.lines):
-                names.setdefault(each.state, []).append(each.name)
+                names.setdefault(each.state, {})[each.name] = None
             signs = [("━━" if state else "╍╍", colours.state.get(state, colours.muted), SentenceList(own, ", ")) for state, own in names.items()]  # fmt: skip
+            bands = chart.panels[0].bands if chart.panels else ()
+            signs += (
+                [("▒", colours.state[bands[0].state], SentenceList((each.name for each in bands), ", "))]
+                if bands
+                else []
+            )
             return [sign_legend(view, signs, tr("Lines"))]
         case CardFit():
             there = {mark.kind for mark in chart.marks}

@@ -50,7 +50,10 @@ TABLES: tuple[Table, ...] = (
 )  # fmt: skip
 
 OF_AGENTS: tuple[Table, ...] = (GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM)
-"""The tables that agents write, a file each at every publishing, and that compaction merges."""
+"""The tables that agents write, a file each at every publishing."""
+
+COMPACTED: tuple[Table, ...] = (*OF_AGENTS, REQUEST)
+"""The tables that `fallow lake compact` merges: requests grow by a file at every import."""
 
 UNUSED_STATES = ("free", "reserved", "held")
 """The ledger's states in which a GPU could be used and is not."""
@@ -70,6 +73,7 @@ __all__ = [
     "ANNOTATION",
     "CLAIM",
     "CLAIM_DAY",
+    "COMPACTED",
     "DELIVERY",
     "DEVICE",
     "DEVICE_DAY",

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    import polars as pl
+
     from fallow.lake import Lake
 
 
@@ -33,7 +35,10 @@ class Outcome:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        (table,) = self.json["tables"]
+        return self.counts_of("claim")
+
+    def counts_of(self, name: str) -> tuple[int, int, int]:
+        (table,) = [each for each in self.json["tables"] if each["table"] == name]
         return table["new"], table["already_there"], table["replaced"]
 
     @property
@@ -67,5 +72,13 @@ def file(tmp_path: Path) -> Callable[..., Path]:
 
 def stored(lake: Lake) -> list[dict[str, Any]]:
     """The visible claims with their host, by claim, host, GPU and start; columns that are null are left out."""
-    rows = read_frame(lake.files("claim"), schema.CLAIM).sort("claim_id", "host", "gpu", "time").to_dicts()
-    return [{name: value for name, value in row.items() if value is not None} for row in rows]
+    return _filled(read_frame(lake.files("claim"), schema.CLAIM).sort("claim_id", "host", "gpu", "time"))
+
+
+def requested(lake: Lake) -> list[dict[str, Any]]:
+    """The requests, by id and when they were seen; columns that are null are left out."""
+    return _filled(read_frame(lake.files("request"), schema.REQUEST).sort("claim_id", "time", "as_of"))
+
+
+def _filled(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if value is not None} for row in rows.to_dicts()]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from analytics.allocations.csv_file import COLUMNS
 from fallow import schema
-from tests.allocations.conftest import stored
+from fallow.pseudonyms import Pseudonyms
+from tests.allocations.conftest import requested, stored
 from tests.lakes import holds_nothing
 from tests.ledger.rows import device, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from fallow.lake import Lake
     from tests.allocations.conftest import Outcome
@@ -23,14 +24,21 @@ START = 1_795_168_800_000  # 2026-11-20 10:00 UTC
 HOUR = 3_600_000
 
 
+def table(*lines: str) -> str:
+    """A file with every column; each line as `name=value` joined by `|`."""
+    cells = (dict(each.split("=", 1) for each in line.split("|")) for line in lines)
+    rows = [",".join(COLUMNS), *(",".join(row.get(name, "") for name in COLUMNS) for row in cells)]
+    return "\n".join(rows) + "\n"
+
+
 def test_every_column(claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake) -> None:
     write(lake, schema.DEVICE, [device("GPU-a")], "gn1.example")
-    text = (
-        ",".join(COLUMNS) + "\n"
-        "2026-11-20T10:00Z,2026-11-20T11:00Z,GPU-a,,,ann,ml,r1,Workshop,train,high,2026-11-19T10:00Z,2026-11-20T12:00Z\n"
-        "2026-11-20T10:00Z,,,gn2,2,ann,ml,r1,Workshop,train,high,,\n"
-        "\n"
-        '2026-11-20 12:00,,GPU-x,gn3,,,"a ""b"", c",,,,,,\n'
+    workshop = "start=2026-11-20T10:00Z|user=ann|account=ml|claim_id=r1|name=Workshop|partition=train|qos=high"
+    text = table(
+        f"{workshop}|end=2026-11-20T11:00Z|gpu=GPU-a|submitted=2026-11-19T10:00Z|eligible=2026-11-19T11:00Z|time_limit=2h|"
+        "priority=0|project=p|gpu_model=h100|state=done",
+        f"{workshop}|host=gn2|gpu_count=2",
+        'start=2026-11-20 12:00|gpu=GPU-x|host=gn3|account="a ""b"", c"',
     )
     done = claims("import", "csv", file(text), "--time-zone", "Europe/Paris")
     assert done.counts == (3, 0, 0)
@@ -46,10 +54,44 @@ def test_every_column(claims: Callable[..., Outcome], file: Callable[..., Path],
         {"host": "gn3", "gpu": "GPU-x", "time": START + HOUR, "scheduler": "csv", "account": 'a "b", c', "gpu_count": 1,
          "claim_id": 'a "b", c@2026-11-20T11:00:00Z'},
         shared | {"host": "gn1.example", "gpu": "GPU-a", "time": START, "end": START + HOUR, "claim_id": "r1", "gpu_count": 3,
-                  "submitted": START - 24 * HOUR, "planned_end": START + 2 * HOUR},
+                  "submitted": START - 24 * HOUR, "eligible": START - 23 * HOUR, "planned_end": START + 2 * HOUR,
+                  "time_limit_s": 7200, "priority": 0, "project": "p", "gpu_model": "h100", "state": "done"},
         shared | {"host": "gn2", "time": START, "claim_id": "r1", "gpu_count": 3, "host_gpu_count": 2},
     ]  # fmt: skip
     assert claims("import", "csv", file(text), "--time-zone", "Europe/Paris").counts == (0, 3, 0)
+
+
+def test_a_line_without_a_start_is_a_request(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    text = table(
+        "submitted=2026-11-20T10:00Z|gpu_count=16|claim_id=r1|user=ann|time_limit=7d|priority=5|gpu_model=h100|state=queued",
+        "submitted=2026-11-20T11:00Z|gpu_count=4|claim_id=r2|end=2026-11-20T12:00Z",
+        "submitted=2026-11-20T11:00Z|gpu_count=1|claim_id=r3|as_of=2026-11-21T11:00Z",
+        "start=2026-11-20T10:00Z|submitted=2026-11-20T09:00Z|host=h1|gpu_count=1|claim_id=r0",
+    )
+    done = claims("import", "csv", file(text))
+    assert (done.counts, done.counts_of("request")) == ((1, 0, 0), (3, 0, 0))
+    assert (done.json["waiting"], done.json["withdrawn"]) == (2, 1)
+    shared = {"scheduler": "csv", "host": "csv", "task_count": 1}
+    assert requested(lake) == [
+        shared | {"claim_id": "r1", "time": START, "as_of": START + 2 * HOUR, "gpu_count": 16, "user": "ann", "priority": 5,
+                  "time_limit_s": 604_800, "gpu_model": "h100", "state": "queued"},
+        shared | {"claim_id": "r2", "time": START + HOUR, "as_of": START + 2 * HOUR, "gpu_count": 4, "withdrawn": START + 2 * HOUR},
+        shared | {"claim_id": "r3", "time": START + HOUR, "as_of": START + 25 * HOUR, "gpu_count": 1},
+    ]  # fmt: skip
+    assert claims("import", "csv", file(text)).counts_of("request") == (0, 3, 0)
+
+
+def test_users_of_requests_are_pseudonyms_too(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+) -> None:
+    key = str(file("0123456789abcdef" * 4 + "\n", "key"))
+    Path(key).chmod(0o600)
+    text = table("submitted=2026-11-20T10:00Z|gpu_count=16|claim_id=r1|user=ann")
+    assert claims("import", "csv", file(text), "--pseudonym-key", key).counts_of("request") == (1, 0, 0)
+    [row] = requested(lake)
+    assert row["user"] == Pseudonyms.load(key).of("ann")
 
 
 def test_a_row_that_came_again_with_its_end_replaces(
@@ -68,6 +110,24 @@ def test_a_row_that_came_again_with_its_end_replaces(
         ("start,start,gpu\n", "names a column twice"),
         ("start,host\n", "lacks the columns of an allocation; it needs start, and gpu, or host and gpu_count"),
         ("gpu,host\n", "lacks the columns of an allocation"),
+        (
+            "submitted,gpu_count,claim_id\n2026-11-20,,r\n",
+            "line 2: a request (it has no start) needs gpu_count and claim_id",
+        ),
+        (
+            "submitted,gpu_count,claim_id\n2026-11-20,2,\n",
+            "line 2: a request (it has no start) needs gpu_count and claim_id",
+        ),
+        ("submitted,gpu_count,claim_id,gpu\n2026-11-20,2,r,a\n", "line 2: a request (it has no start) needs"),
+        ("submitted,gpu_count,claim_id\n2026-11-20,0,r\n", "line 2: gpu_count is not a whole number from 1 to 10,000"),
+        ("submitted,gpu_count,claim_id\n,2,r\n", "line 2: no start"),
+        (
+            "submitted,gpu_count,claim_id,end\n2026-11-20,2,r,2026-11-19\n",
+            "line 2: it is withdrawn before it was submitted",
+        ),
+        ("submitted,gpu_count,claim_id,as_of\n2026-11-20,2,r,2026-11-19\n", "line 2: as_of is before it was submitted"),
+        ("start,gpu,host,priority\n2026-11-20,a,h,high\n", "line 2: priority is not a whole number"),
+        ("start,gpu,host,time_limit\n2026-11-20,a,h,7\n", "line 2: time_limit is not a duration such as 36h or 7d"),
         ("start,gpu\n1,2,3\n", "line 2: 3 fields where the header names 2"),
         ("start,gpu,host\nsoon,a,h\n", "line 2: start is not a time"),
         ("start,gpu,host\n,a,h\n", "line 2: no start"),

@@ -154,3 +154,46 @@ def test_a_claim_whose_end_is_to_come_is_counted_up_to_the_newest_sample(
         "2 of them end later than the newest sample: counted up to 2026-11-20 01:00 UTC (+)",
     ]
     assert [line.split()[5] for line in text[4:]] == ["1.0+", "0.5", "0.0+"]
+
+
+def test_what_waits_and_what_was_withdrawn_is_listed_beside(
+    claims: Callable[..., Outcome], file: Callable[..., Path], some: Lake
+) -> None:
+    del some
+    text = (
+        "submitted,end,gpu_count,claim_id,user,priority,project,time_limit,as_of\n"
+        "2026-11-20T00:00Z,,8,r1,ann,5,mt,2h,2026-11-20T02:30Z\n"
+        "2026-11-20T00:00Z,2026-11-20T01:00Z,4,r2,bob,,,,\n"
+        "2026-11-21T00:00Z,,4,later,bob,,,,\n"
+    )
+    claims("import", "csv", file(text))
+    window = ("--until", "2026-11-20T03:00Z")
+    found = claims("list", *window).json
+    assert len(found["claims"]) == 3
+    first, second = found["requests"]
+    assert (first["claim_id"], first["standing"], first["gpus"], first["tasks"], first["priority"], first["project"]) == (
+        "r1", "waiting", 8, 1, 5, "mt",
+    )  # fmt: skip
+    assert (first["as_of"], first["time_limit_s"], first["withdrawn"]) == ("2026-11-20T02:30:00Z", 7200, None)
+    assert (second["standing"], second["withdrawn"]) == ("withdrawn", "2026-11-20T01:00:00Z")
+    rows = list(csv.DictReader(io.StringIO(claims("list", "--csv", *window, as_json=False).out)))
+    assert [(row["claim_id"], row["standing"], row["as_of"]) for row in rows[2:4]] == [
+        ("ml/pod", "running", ""), ("r1", "waiting", "2026-11-20T02:30:00Z"),
+    ]  # fmt: skip
+    lines = claims("list", *window, as_json=False).out.splitlines()
+    head = lines.index(
+        "1 job waits for 8 GPUs, as of 2026-11-20 02:30 UTC at the latest; 1 was withdrawn without any GPU"
+    )
+    assert lines[head + 3].split() == ["2026-11-20", "00:00", "2.5+", "8", "waiting", "-", "ann", "r1", "-"]
+
+
+def test_a_lake_of_requests_alone_lists_them_and_an_array_is_one_line(
+    claims: Callable[..., Outcome], file: Callable[..., Path]
+) -> None:
+    head = "JobIDRaw|JobID|State|Submit|Start|End|NodeList|ReqTRES|AllocTRES"
+    waits = "4|4_[1-5%2]|PENDING|1000000000|Unknown|Unknown|None assigned|gres/gpu=2|"
+    claims("import", "slurm", file(f"{head}\n{waits}\n"))
+    [array] = claims("list").json["requests"]
+    assert (array["claim_id"], array["tasks"], array["gpus"]) == ("4", 5, 2)
+    assert "5 jobs wait for 10 GPUs, as of 2001-09-09 01:46 UTC at the latest\n" in claims("list", as_json=False).out
+    assert "5 x 2" in claims("list", as_json=False).out

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 
 from analytics.allocations.slurm_text import JobGpus, job_gpus
+from analytics.plan.jobs import load_jobs
 from fallow import schema
 from fallow.clock import DAY_MS
-from tests.allocations.conftest import stored
+from tests.allocations.conftest import requested, stored
 from tests.allocations.slurm_cluster import NODE, Cluster, missing, slurm_cluster
 from tests.lakes import holds_nothing
 from tests.ledger.rows import T0, device, write
@@ -221,6 +223,7 @@ def test_a_real_cluster(
     cluster.wait_until("4 RUNNING", "sh", "-c", "sacct -X -a -n -o state%-10 | sort | uniq -c")
     running = claims("import", "slurm", "--live")
     assert (running.counts, running.dropped, running.json["running"]) == ((4, 0, 0), {"no GPU": 1}, 3)
+    assert running.counts_of("request") == (0, 0, 0)
     found = stored(lake)
     assert sorted(row["gpu"] for row in found) == ["GPU-0", "GPU-1", "GPU-2", "GPU-3"]
     assert {(row["host"], row["user"], row["account"], row["state"]) for row in found} == {
@@ -235,3 +238,35 @@ def test_a_real_cluster(
     ended = [row for row in stored(lake) if "end" in row]
     assert {row["claim_id"] for row in ended} == {"1"}
     assert {row["gpu"] for row in ended} == {row["gpu"] for row in found if row["claim_id"] == "1"}
+
+
+@pytest.mark.long
+def test_a_real_cluster_whose_jobs_wait(
+    claims: Callable[..., Outcome], cluster: Cluster, monkeypatch: pytest.MonkeyPatch, lake: Lake
+) -> None:
+    cluster.wrapper("sacct")
+    monkeypatch.setenv("FALLOW_SLURM_SCONTROL", str(cluster.wrapper("scontrol")))
+    sleep = ("sbatch", "--account=ml", "--wrap", "sleep 300", "--output=/dev/null")
+    cluster.run(*sleep, "--gres=gpu:h100:4", "--time=30")
+    cluster.wait_until("RUNNING", "sacct", "-X", "-n", "-j", "1", "-o", "state%20")
+    cluster.run(*sleep, "--gres=gpu:2", "--time=20", "--job-name=waits")
+    cluster.run(*sleep, "--gres=gpu:1", "--array=1-40%3")  # more than sacct lists by itself
+    cluster.run(*sleep, "--gres=gpu:1", "--job-name=gives up")
+    cluster.wait_until("3 PENDING", "sh", "-c", "sacct -X -a -n -o state%-10 | sort | uniq -c")
+    waiting = claims("import", "slurm", "--live")
+    assert (waiting.counts, waiting.counts_of("request"), waiting.json["waiting"]) == ((1, 0, 0), (3, 0, 0), 42)
+    [first, *_] = requested(lake)
+    assert {name: first[name] for name in ("claim_id", "name", "gpu_count", "time_limit_s", "host_count", "state")} == {
+        "claim_id": "2", "name": "waits", "gpu_count": 2, "time_limit_s": 1200, "host_count": 1, "state": "PENDING",
+    }  # fmt: skip
+    cluster.run("scancel", "4")
+    cluster.run("scancel", "1")
+    cluster.wait_until("3 RUNNING", "sh", "-c", "sacct -X -a -n -o state%-10 | sort | uniq -c")
+    cluster.wait_until("CANCELLED", "sacct", "-X", "-n", "-j", "4", "-o", "state%20,end%20")
+    after = claims("import", "slurm", "--live")
+    assert (after.json["waiting"], after.json["withdrawn"]) == (38, 1)
+    jobs = load_jobs(lake)
+    assert jobs.filter(pl.col("withdrawn").is_not_null())["name"].to_list() == ["gives up"]
+    assert jobs.filter(pl.col("start").is_null(), pl.col("withdrawn").is_null())["job"].to_list() == ["3"] * 38
+    # two of the 40 tasks run, and their first is no longer asked for
+    assert sorted(jobs.filter(pl.col("start").is_not_null())["gpus"].to_list()) == [1, 1, 2, 4]

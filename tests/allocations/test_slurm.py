@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.allocations.slurm_text import duration_ms, expand, gpu_count
+from analytics.allocations.slurm_text import duration_ms, expand, gpu_count, gpu_model, task_count
+from analytics.plan.jobs import load_jobs
 from fallow import parquet, schema
 from fallow.lake import LakeFile
-from tests.allocations.conftest import stored
+from tests.allocations.conftest import requested, stored
 from tests.lakes import holds_nothing
 from tests.ledger.rows import claim, device, write
 
@@ -52,8 +53,7 @@ def test_what_slurm_prints_becomes_claims(
     claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
 ) -> None:
     done = claims("import", "slurm", file(PRINTED))
-    assert done.counts == (3, 0, 0)
-    assert done.dropped == {"never started": 1, "no GPU": 1}
+    assert (done.counts, done.counts_of("request"), done.dropped) == ((3, 0, 0), (1, 0, 0), {"no GPU": 1})
     assert (done.json["running"], done.json["as_of"], done.json["timezone"]) == (
         2,
         "2026-11-21T04:33:49Z",
@@ -61,15 +61,20 @@ def test_what_slurm_prints_becomes_claims(
     )
     shared = {
         "host": "vm", "scheduler": "slurm", "user": "root", "account": "ml", "partition": "p", "qos": "normal",
-        "submitted": AT - 1000, "time": AT,
+        "submitted": AT - 1000, "eligible": AT - 1000, "time": AT, "host_count": 1,
     }  # fmt: skip
     assert stored(lake) == [
         shared | {"claim_id": "1", "end": AT + 3000, "gpu_count": 2, "host_gpu_count": 2, "name": "done|one",
-                  "state": "COMPLETED", "planned_end": AT + 3_600_000},
+                  "state": "COMPLETED", "planned_end": AT + 3_600_000, "time_limit_s": 3600},
         shared | {"claim_id": "2", "gpu_count": 1, "host_gpu_count": 1, "name": "run", "state": "RUNNING",
-                  "planned_end": AT + 1_800_000},
+                  "planned_end": AT + 1_800_000, "time_limit_s": 1800},
         shared | {"claim_id": "6", "gpu_count": 1, "host_gpu_count": 1, "name": "arr", "state": "RUNNING",
-                  "planned_end": AT + 1_800_000},
+                  "planned_end": AT + 1_800_000, "time_limit_s": 1800, "eligible": AT},
+    ]  # fmt: skip
+    assert requested(lake) == [
+        {"host": "slurm", "scheduler": "slurm", "user": "root", "account": "ml", "partition": "p", "qos": "normal",
+         "claim_id": "5", "name": "pend", "state": "PENDING", "time": AT - 1000, "eligible": AT - 1000, "as_of": AT + 5000,
+         "gpu_count": 4, "task_count": 1, "host_count": 1}
     ]  # fmt: skip
 
 
@@ -89,7 +94,7 @@ def as_json(*, nested: bool) -> str:
         return {
             "job_id": job_id, "name": title, "user": "root", "account": "ml", "partition": "p", "qos": "normal",
             "nodes": nodes, "state": {"current": [state] if nested else state, "reason": "None"},
-            "time": {"submission": AT // 1000 - 1, "eligible": start, "start": start, "end": end, "elapsed": elapsed,
+            "time": {"submission": AT // 1000 - 1, "eligible": AT // 1000 - (job_id != 6), "start": start, "end": end, "elapsed": elapsed,
                      "limit": number(limit)},
             "tres": {"allocated": entries if nodes == "vm" else [], "requested": entries},
             "steps": [{"step": {"id": f"{job_id}.batch"}}],
@@ -113,8 +118,86 @@ def test_json_of_sacct_is_the_same_as_its_text(
     assert claims("import", "slurm", file(PRINTED)).counts == (3, 0, 0)
     known = stored(lake)
     done = claims("import", "slurm", file(as_json(nested=nested), "jobs.json"), "--time-zone", "Europe/Paris")
-    assert (done.counts, done.dropped) == ((0, 3, 0), {"never started": 1, "no GPU": 1})
+    assert (done.counts, done.counts_of("request"), done.dropped) == ((0, 3, 0), (0, 1, 0), {"no GPU": 1})
     assert stored(lake) == known
+
+
+QUEUE = "JobIDRaw|JobID|WCKey|Priority|State|Reason|Submit|Eligible|Start|End|TimelimitRaw|NodeList|NNodes|AllocTRES|ReqTRES"
+S = 1_000_000_000
+
+
+def queued(*jobs: str) -> str:
+    """Jobs that were submitted at S, by id, JobID, priority, state, reason, start, end, and GPUs."""
+    lines = []
+    for job in jobs:
+        number, name, priority, state, reason, start, end, gpus = job.split("|")
+        nodes = "n1" if state == "RUNNING" else "None assigned"
+        lines.append(
+            f"{number}|{name}|*|{priority}|{state}|{reason}|{S}|{S + 5}|{start}|{end}|60|{nodes}|2||node=2,gres/gpu:h100={gpus}"
+        )
+    return sacct(*lines, head=QUEUE)
+
+
+def test_what_waits_is_a_request_until_it_begins(write_text: Callable[..., Outcome], lake: Lake) -> None:
+    runs = f"1|1|9|RUNNING|None|{S}|Unknown|2"
+    first = queued(
+        runs, f"2|2|0|PENDING|JobHeldUser|{S + 900}|Unknown|4", "3|3_[1-5%2]|7|PENDING|Priority|Unknown|Unknown|1"
+    )
+    done = write_text(first)
+    assert (done.counts, done.counts_of("request"), done.json["waiting"]) == ((1, 0, 0), (2, 0, 0), 6)
+    shared = {
+        "host": "slurm", "scheduler": "slurm", "state": "PENDING", "time": S * 1000, "eligible": (S + 5) * 1000,
+        "as_of": S * 1000, "time_limit_s": 3600, "host_count": 2, "gpu_model": "h100",
+    }  # fmt: skip
+    assert requested(lake) == [
+        shared | {"claim_id": "2", "priority": 0, "reason": "JobHeldUser", "gpu_count": 4, "task_count": 1},
+        shared | {"claim_id": "3", "priority": 7, "reason": "Priority", "gpu_count": 1, "task_count": 5},
+    ]
+    assert write_text(first).counts_of("request") == (0, 2, 0)
+    later = queued(
+        runs, f"2|2|0|CANCELLED by 7|JobHeldUser|None|{S + 60}|4", "3|3_[3-5%2]|7|PENDING|Priority|Unknown|Unknown|1",
+        f"4|3_1|7|RUNNING|None|{S + 50}|Unknown|1",
+    )  # fmt: skip
+    done = write_text(later)
+    assert (done.counts_of("request"), done.json["waiting"], done.json["withdrawn"]) == ((2, 0, 0), 3, 1)
+    assert write_text(first).counts_of("request") == (0, 2, 0)  # in any order
+    jobs = load_jobs(lake).select("job", "gpus", "priority", "start", "withdrawn", "as_of").rows()
+    assert jobs == [
+        ("1", 2, 9, S * 1000, None, None),
+        ("4", 1, 7, (S + 50) * 1000, None, None),
+        ("2", 4, 0, None, (S + 60) * 1000, (S + 60) * 1000),
+        *[("3", 1, 7, None, None, (S + 60) * 1000)] * 3,
+    ]
+
+
+def test_a_later_export_that_says_no_more_of_what_was_withdrawn_adds_nothing(
+    write_text: Callable[..., Outcome],
+) -> None:
+    gone = f"2|2|0|CANCELLED|None|None|{S + 60}|4"
+    assert write_text(queued(gone)).counts_of("request") == (1, 0, 0)
+    assert write_text(queued(gone, f"1|1|9|RUNNING|None|{S + 900}|Unknown|2")).counts_of("request") == (0, 1, 0)
+
+
+def test_what_is_over_without_an_end_is_no_request(write_text: Callable[..., Outcome]) -> None:
+    done = write_text(queued("2|2|0|CANCELLED|None|None|Unknown|4", f"3|3|0|CANCELLED|None|None|{S - 60}|4"))
+    assert done.dropped == {
+        "ended without having begun, and nobody knows when": 1,
+        "ended before it was submitted": 1,
+    }
+
+
+@pytest.mark.parametrize("task", ["0x3E", "1-5%2"])
+def test_an_array_in_json_counts_its_tasks(
+    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake, task: str
+) -> None:
+    content = json.loads(as_json(nested=True))
+    content["jobs"][3] |= {
+        "array": {"job_id": 5, "task": task, "task_id": None}, "wckey": {"wckey": "proj", "flags": []},
+        "priority": {"set": True, "infinite": False, "number": 0},
+    }  # fmt: skip
+    claims("import", "slurm", file(json.dumps(content), "jobs.json"))
+    [row] = requested(lake)
+    assert (row["task_count"], row["project"], row["priority"]) == (5, "proj", 0)
 
 
 @pytest.mark.parametrize(
@@ -449,7 +532,7 @@ def test_an_unknown_zone_is_named_with_its_flag(write_text: Callable[..., Outcom
 
 @pytest.mark.parametrize("nodes", ["None assigned", "None", "Unknown", "(null)"])
 @pytest.mark.parametrize("state", ["FAILED", "PENDING"])
-def test_a_job_that_never_had_a_node_is_counted_and_its_expected_start_is_not_the_time_of_the_export(
+def test_a_job_that_never_had_a_node_did_not_begin_and_its_expected_start_is_not_the_time_of_the_export(
     write_text: Callable[..., Outcome], nodes: str, state: str
 ) -> None:
     head = "JobIDRaw|State|Start|End|NodeList|AllocTRES"
@@ -458,7 +541,7 @@ def test_a_job_that_never_had_a_node_is_counted_and_its_expected_start_is_not_th
         f"7|{state}|1000000900|{end}|{nodes}|gres/gpu=1", "8|RUNNING|1000000000|1000000060|n1|gres/gpu=1",
     )  # fmt: skip
     done = write_text(sacct(waits, runs, head=head))
-    assert (done.counts, done.dropped) == ((1, 0, 0), {"never had a node": 1})
+    assert (done.counts, done.dropped) == ((1, 0, 0), {"did not begin, and the export lacks its Submit": 1})
     assert done.json["as_of"] == ("2001-09-09T02:01:40Z" if state == "FAILED" else "2001-09-09T01:47:40Z")
 
 
@@ -490,3 +573,27 @@ def test_jobs_with_shares_of_gpus_are_no_mistake_of_the_cluster(write_text: Call
     done = write_text(sacct(*shares, "9|1000000000|1000000060|n1|cpu=4"))
     assert done.dropped == {"shares of a GPU (gres/shard, gres/mps) and no whole one": 2, "no GPU": 1}
     assert done.json["files"][0]["notes"] == []
+
+
+@pytest.mark.parametrize(
+    ("job_id", "count"),
+    [
+        ("4_[1-5%2]", 5),
+        ("4_[1-5,7,9-20:5]", 9),
+        ("4", 1),
+        ("4_3", 1),
+        ("4+0", 1),
+        ("4_[1-3,...]", None),
+        ("4_[5-1]", 0),
+    ],
+)
+def test_the_tasks_of_an_array(job_id: str, count: int | None) -> None:
+    assert task_count(job_id) == count
+
+
+@pytest.mark.parametrize(
+    ("tres", "model"),
+    [("cpu=1,gres/gpu:h100=4,gres/gpu=4", "h100"), ("gres/gpu=1", None), ("gres/gpu:a=1,gres/gpu:b=2", None)],
+)
+def test_the_model_that_a_job_asked_for(tres: str, model: str | None) -> None:
+    assert gpu_model(tres) == model

@@ -67,8 +67,10 @@ def make_site(folder: Path) -> HostileSite:
         newline="",
     )
     (folder / "jobs.csv").write_text(
-        "start,host,gpu_count,user,name\n"
-        f"2026-11-20T10:00:00Z,{_quoted(hostile('job host'))},2,{_quoted(hostile('job user'))},{_quoted(hostile('job name'))}\n",
+        "start,host,gpu_count,user,name,submitted,claim_id,state,partition\n"
+        f"2026-11-20T10:00:00Z,{_quoted(hostile('job host'))},2,{_quoted(hostile('job user'))},{_quoted(hostile('job name'))},,,,\n"
+        f",,4,{_quoted(hostile('job user'))},,2026-11-20T10:00:00Z,"
+        f"{','.join(_quoted(hostile(each)) for each in ('request', 'state', 'queue'))}\n",
         encoding="utf-8", newline="",
     )  # fmt: skip
     config = folder / "fallow.toml"

@@ -148,6 +148,7 @@ _NVITOP = ("import", "nvitop", "{path}", "--host", "h", "--lake", "{folder}/lake
 _SERIES = ("import", "series", "--time", "time", "--gpu", "gpu", "--column", "gpu_util_pct={path}:value", "--interval", "10s",
            "--lake", "{folder}/lake", "--yes")  # fmt: skip
 _SLURM = ("allocations", "import", "slurm", "{path}", "--lake", "{folder}/lake")
+_KUBERNETES = ("allocations", "import", "kubernetes", "{path}", "--lake", "{folder}/lake")
 _CSV = ("allocations", "import", "csv", "{path}", "--lake", "{folder}/lake")
 _LAUGHS = b"".join(
     b'<!ENTITY l%d "%s">' % (depth, b"&l%d;" % (depth - 1) * 10 if depth else b"ha") for depth in range(10)
@@ -179,6 +180,9 @@ BOMBS: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "3 GB of jobs": (packed(SACCT, JOB % b"n1", MB // 2, 80), _SLURM),
     "a job of sacct --json of 250 MB": (packed(b'{"jobs":[{"name":"', b"x", 50 * MB, 5, b'"}]}'), _SLURM),
     "sacct --json millions deep": (packed(b'{"jobs":[', b'{"a":', 10 * MB, 5), _SLURM),
+    "a pod of 250 MB": (packed(b'{"items":[{"kind":"', b"x", 50 * MB, 5, b'"}]}'), _KUBERNETES),
+    "Kubernetes millions deep": (packed(b'{"items":[', b'{"a":', 10 * MB, 5), _KUBERNETES),
+    "a Kubernetes list of millions": (packed(b'{"items":[', b"{},", 16 * MB, 5, b'{}],"kind":"List"}'), _KUBERNETES),
     "a quote that never ends": (packed(b'start,host,gpu_count\n"', b"x,\n", 16 * MB, 5), _CSV),
     "3 GB of allocations": (packed(b"start,host,gpu_count,user\n", b"2026-11-20T10:00:00Z,h,1,ann\n", 2 * MB, 50), _CSV),
 }  # fmt: skip
@@ -190,6 +194,7 @@ _DAMAGE = (b"", b"\n", b", ", b"\0", b"{", b"]", b"}", b"</gpu>", b'"', b"'", b"
 
 def good_files() -> dict[str, tuple[bytes, tuple[str, ...]]]:
     """A small good file of every kind, and the command that reads it."""
+    from tests.allocations.cluster_objects import kubectl, pod, workload
     from tests.importers import test_fuzz as files
 
     tables = {
@@ -206,6 +211,7 @@ def good_files() -> dict[str, tuple[bytes, tuple[str, ...]]]:
             f"2026-11-20T10:{each:02}:00Z,2026-11-20T11:00:00Z,h{each},2,ann,c{each}\n" for each in range(40)), _CSV),
         "sacct": ((SACCT + b"".join(JOB % (b"n[%d-%d]" % (each, each + 1)) for each in range(40))).decode(), _SLURM),
         "sacct json": (json.dumps({"jobs": [_json_job(each) for each in range(20)], "errors": []}, indent=1), _SLURM),
+        "kubernetes": (kubectl(*(each for n in range(10) for each in (pod(f"p{n}", n, 30 * n), workload(f"w{n}", n)))), _KUBERNETES),
     }  # fmt: skip
     found = {name: (text.encode(), arguments) for name, (text, arguments) in tables.items()}
     with tempfile.TemporaryDirectory() as folder:

@@ -19,12 +19,13 @@ import polars as pl
 
 from analytics.allocations.model import ROW_SCHEMA, ReadAllocations
 from analytics.allocations.publish import publish_allocations
+from analytics.frames import empty
 from analytics.importers.model import Imported
 from analytics.importers.publish import publish
 from analytics.importers.times import on_grid
 from analytics.importers.values import conform
 from fallow import parquet
-from fallow.schema import CLAIM, DEVICE, GPU, Table
+from fallow.schema import CLAIM, DEVICE, GPU, REQUEST, Table
 from tests.attacks.writers import MIDNIGHT_MS
 from tests.lakes import made_lake
 
@@ -123,7 +124,7 @@ def _allocations(rows: set[int]) -> ReadAllocations:
         ],
         schema=ROW_SCHEMA,
     )  # fmt: skip
-    return ReadAllocations(frame, (), "UTC", None)
+    return ReadAllocations(frame, empty(REQUEST), (), "UTC", None)
 
 
 def found(lake: Lake, table: Table = GPU) -> list[int]:

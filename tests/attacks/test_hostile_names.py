@@ -50,8 +50,8 @@ OF_THE_HOST = {("agent", "run"), ("agent", "once"), ("agent", "status"), ("agent
                ("agent", "install"), ("agent", "upgrade"), ("agent", "uninstall"), ("top",), ("doctor",)}  # fmt: skip
 """They look at this machine: tests/agent and tests/doctor hold them."""
 
-NOT_HERE = {("import", "gpustat"), ("import", "nvitop"), ("import", "series"), ("allocations", "import", "slurm"), ("dashboard",), ("demo",),
-            ("report", "send"), ("pseudonym", "new-key"), ("pseudonym", "of"), ("pseudonym", "table")}  # fmt: skip
+NOT_HERE = {("import", "gpustat"), ("import", "nvitop"), ("import", "series"), ("allocations", "import", "slurm"),
+            ("allocations", "import", "kubernetes"), ("dashboard",), ("demo",), ("report", "send"), ("pseudonym", "new-key"), ("pseudonym", "of"), ("pseudonym", "table")}  # fmt: skip
 """The other kinds of import tell of files as `nvidia-smi` does; pages and messages are looked at below; a demo has names of its own;
 a pseudonym is a hash."""
 

@@ -28,7 +28,7 @@ FOLDER = REPOSITORY / "requirements" / "sbom"
 LOCKS = {"base": "the agent", "all": "every part"}
 """What each lock is installed for."""
 
-ELSEWHERE = {"brotlicffi": ["MIT"], "tomli": ["MIT"]}
+ELSEWHERE = {"brotlicffi": ["MIT"], "colorama": ["BSD-3-Clause"], "tomli": ["MIT"]}
 """Licences of packages that only other Pythons or interpreters get, by their metadata."""
 
 _NAMESPACE = uuid.UUID("0b7d7d5c-3c3f-5b0e-9a37-6f2f5a1c8f10")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks import persistence_models, rollout_sizing
+from benchmarks import demand_forecast, persistence_models, rollout_sizing
 from benchmarks.calibration import PAGE, page
 from fallow.schema import STATES
 from tests.conftest import REPOSITORY
@@ -75,12 +75,16 @@ AROUND = {
     "analytics/report/part_tables.py": "the one way past a part, which narrows what it gives",
     "analytics/report/coverage.py": "narrows what it fills in, by the function that it is given",
     "analytics/sections/card_fit.py": "the workloads of rows of the part, and the cards of the fleet, which everybody may know",
+    "analytics/sections/plan_defrag.py": "the room in pools, and nothing for people",
+    "analytics/sections/plan_forecast.py": "what pools need, and nothing for people",
     "analytics/sections/wording.py": "how long rules wait for data, which is the same for everybody",
     "dashboard/decisions.py": "the window's span, and the decisions for admins, who see everything",
 }
 """Who may read the ledger of everybody around what a reader may see, in a report, a section or on a page."""
 
-_AROUND = re.compile(r"\bwhole\.(ledger|review|found|quality|decisions\w*)\b|\bledger\.whole\b|\breview\.context\b")
+_AROUND = re.compile(
+    r"\bwhole\.(ledger|review|found|context|demand|outlooks|rooms|quality|decisions\w*)\b|\bledger\.whole\b|\breview\.context\b"
+)
 
 
 class _ByOneName(ast.NodeTransformer):
@@ -154,3 +158,5 @@ def test_pages_have_the_stored_figures() -> None:
     sizes = rollout_sizing.PAGE.read_text(encoding="utf-8")
     assert rollout_sizing.page(sizes) == sizes, "run `python -m benchmarks.rollout_sizing`"
     assert persistence_models.page(text) == text, "run `python -m benchmarks persistence`"
+    planning = demand_forecast.PAGE.read_text(encoding="utf-8")
+    assert demand_forecast.page(planning) == planning, "run `python -m benchmarks forecast PATH...`"

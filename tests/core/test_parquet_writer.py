@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analytics.simulation import SimulatedFleet, plan_fleet
+from analytics.simulation import SimulatedFleet, plan_fleet, simulated_queue
 from analytics.simulation.days import host_days
 from analytics.simulation.write import day_tables
 from fallow import parquet, parquet_writer
@@ -32,8 +32,9 @@ FIVE_MINUTES, HOUR, DAY = 240, 2_880, 1_000_000
 def tables() -> list[tuple[Table, pa.Table]]:
     """A day of a host of eight GPUs, every observed table that it has."""
     fleet = SimulatedFleet(gpus=8, days=1, seed=1, interval_ms=10_000, until_ms=20_700 * DAY_MS)
-    [day] = host_days(fleet, plan_fleet(fleet).hosts[0])
-    return [(table, data.select(list(table.names))) for table, data in day_tables(fleet, day)]
+    plan = plan_fleet(fleet)
+    [day] = host_days(fleet, plan.hosts[0])
+    return [(table, data.select(list(table.names))) for table, data in day_tables(fleet, day, simulated_queue(plan))]
 
 
 def by_pyarrow(table: Table, data: pa.Table) -> bytes:

@@ -45,6 +45,13 @@ def drawn(view: View, section: Section | None, **places: Any) -> Any:
     return json.loads(json.dumps(section_panel(view, LIGHT, section, **places), cls=PlotlyJSONEncoder))
 
 
+def test_when_to_order_is_said_of_each_pool_of_the_scope(planned: Planned) -> None:
+    rows = table(page(planned.client(), "/capacity", WEEK), "forecast-title")[1:]
+    assert [row[0] for row in rows] == [each.series.pool for each in planned.view(WEEK).whole.outlooks] != []
+    train = table(page(planned.client(), "/capacity", WEEK + "&pool=train"), "forecast-title")[1:]
+    assert train == [row for row in rows if row[0] == "train"] != []
+
+
 @pytest.mark.long
 def test_demand_is_bounded_by_what_there_is(planned: Planned) -> None:
     hours = gpus_by_hour(planned.view(WEEK))

@@ -70,3 +70,15 @@ def test_a_request_counts_as_it_was_last_seen_and_not_once_it_was_given_gpus() -
     ]
     assert jobs.filter(pl.col("start").is_not_null())["job"].to_list() == ["3", "4"]
     assert waiting["gpus"].to_list() == [4, None, None]
+
+
+def test_each_task_of_an_array_waits_and_a_job_waits_once_at_a_time() -> None:
+    asked = [
+        request("1", 5, 9, gpu_count=2, task_count=3, state="PENDING"),
+        request("2", 5, 6, state="PENDING"),
+        request("2", 20, 30, state="PENDING"),  # it was given GPUs in between, which nobody saw
+        request("3", 5, 6, state="Pending"),
+        request("3", 5, 12, granted=11),
+    ]
+    jobs = jobs_of(frame(), requests(*asked))
+    assert jobs.select("job", "submitted", "gpus").rows() == [("1", 5, 2)] * 3 + [("2", 20, None)]

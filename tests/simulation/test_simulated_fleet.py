@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 UNTIL_MS = 20_777 * DAY_MS  # 2026-11-20
 FLEET = SimulatedFleet(gpus=48, days=3, seed=7, until_ms=UNTIL_MS)
-WRITTEN = ("gpu", "process", "host", "device", "event", "agent", "serving", "claim")
+WRITTEN = ("gpu", "process", "host", "device", "event", "agent", "serving", "claim", "request")
 
 
 @pytest.fixture(scope="module")

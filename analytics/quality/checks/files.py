@@ -49,6 +49,7 @@ _MISSING = {
     "gpu": "their time is unknown",
     "process": "who used its GPUs in that time may be unknown",
     "claim": "allocations in them do not count",
+    "request": "jobs that waited may be missing",
     "device": "models and pools of its GPUs may be unknown",
 }
 """What is not known without the files of a table."""

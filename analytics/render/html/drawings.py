@@ -81,10 +81,9 @@ def _stacked(chart: StackedBars, key: str, language: Language) -> Iterator[Marku
         return
     yield svg.hatching(key, (state for state in ORDER if any(chart.values[state])))
     scale = (_BOTTOM - _TOP) / most
-    for part in (0.0, 0.5, 1.0):
-        y = _BOTTOM - part * most * scale
-        yield svg.line(_LEFT, y, svg.WIDTH, y)
-        yield svg.text(_LEFT - 6, y + 4, language.number(part * most), anchor="end", kind="m")
+    ticks = [(_BOTTOM - part * most * scale, language.number(part * most)) for part in (0.0, 0.5, 1.0)]
+    yield svg.levels(_LEFT, (y for y, _ in ticks))
+    yield svg.labels(((_LEFT - 6, y + 4, words) for y, words in ticks), "end")
     pitch = (svg.WIDTH - _LEFT) / len(sums)
     width = min(pitch * 0.82, 56.0)
     every = -(-len(sums) // 8)
@@ -93,8 +92,7 @@ def _stacked(chart: StackedBars, key: str, language: Language) -> Iterator[Marku
     for state in ORDER:
         heights = [value * scale for value in chart.values[state]]
         tops = [top - height for top, height in zip(tops, heights, strict=True)]
-        bars = [svg.rect(x, y, width, height, {}) for x, y, height in zip(xs, tops, heights, strict=True)]
-        yield svg.group(bars, svg.state(state, key))
+        yield svg.columns(zip(xs, tops, heights, strict=True), width, svg.state(state, key))
     named = (
         (x + width / 2, _BOTTOM + 16, _words(short, language))
         for x, short in list(zip(xs, chart.short, strict=True))[::every]

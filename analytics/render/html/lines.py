@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from analytics.language.language import Language
 from analytics.render.html import svg
-from analytics.sections.line_chart import GoalLine, Line, LineChart, LinePanel
+from analytics.sections.line_chart import GoalLine, Line, LineBand, LineChart, LinePanel
 from analytics.sections.palette import LIGHT
 
 _LEFT, _RIGHT, _HEAD, _HIGH, _APART, _FOOT = 50.0, 14.0, 24.0, 78.0, 14.0, 22.0
@@ -45,6 +45,8 @@ def _panel(chart: LineChart, panel: LinePanel, xs: list[float], top: float, lang
     yield svg.levels(_LEFT, ys)
     yield svg.labels(((_LEFT - 6, y + 4, each) for y, each in zip(ys, words, strict=True)), "end")
     yield from _legend(panel, top, language)
+    for band in panel.bands:
+        yield _band(band, xs, bottom, scale)
     for goal in panel.goals:
         yield from _goal(goal, bottom - goal.level * scale, language)
     for line in panel.lines:
@@ -70,9 +72,16 @@ def _line(chart: LineChart, line: Line, points: list[tuple[float, float]]) -> It
     for joined, run in groupby(zip(points, whole, strict=True), lambda each: each[1]):
         if joined and len(own := [point for point, _ in run]) > 1:
             shapes.append(svg.curve(own, look))
-    shapes.append(svg.dots(point for point, each in zip(points, whole, strict=True) if each))
+    if chart.is_dotted:
+        shapes.append(svg.dots(point for point, each in zip(points, whole, strict=True) if each))
     shapes += [svg.ring(*point) for point, there, each in zip(points, known, whole, strict=True) if there and not each]
     yield svg.group(shapes, colour)
+
+
+def _band(band: LineBand, xs: list[float], bottom: float, scale: float) -> Markup:
+    upper = [(xs[place], bottom - high * scale) for place, _, high in band.edges]
+    lower = [(xs[place], bottom - low * scale) for place, low, _ in reversed(band.edges)]
+    return svg.area([*upper, *lower], svg.state(band.state) | {"fill-opacity": ".2"})
 
 
 def _goal(goal: GoalLine, y: float, language: Language) -> Iterator[Markup]:

@@ -46,6 +46,16 @@ def band(x: float, width: float, look: Mapping[str, str]) -> Markup:
     return Markup('<path d="M{} 0h{}v10H{}z"{}/>').format(number(x), number(width), number(x), attributes(look))
 
 
+def columns(corners: Iterable[tuple[float, float, float]], width: float, look: Mapping[str, str]) -> Markup:
+    """Bars of one width and look as one shape, each given as (left, top, height); nothing where none has a height."""
+    path = "".join(
+        f"M{number(x)} {number(y)}h{number(width)}v{number(max(height, 0.5))}H{number(x)}z"
+        for x, y, height in corners
+        if height > 0
+    )
+    return Markup('<path d="{}"{}/>').format(path, attributes(look)) if path else Markup()
+
+
 def group(shapes: Iterable[Markup], look: Mapping[str, str]) -> Markup:
     """Shapes of one look; nothing where there is none."""
     inside = Markup().join(shapes)
@@ -86,6 +96,12 @@ def curve(points: Iterable[tuple[float, float]], look: Mapping[str, str]) -> Mar
     """A line from point to point."""
     path = "L".join(f"{number(x)} {number(y)}" for x, y in points)
     return Markup('<path d="M{}" fill="none"{}/>').format(path, attributes(look))
+
+
+def area(points: Iterable[tuple[float, float]], look: Mapping[str, str]) -> Markup:
+    """What a line from point to point and back to the first encloses."""
+    path = "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    return Markup('<path d="M{}z"{}/>').format(path, attributes(look))
 
 
 def dots(points: Iterable[tuple[float, float]]) -> Markup:

@@ -80,8 +80,9 @@ def test_without_waste_the_waterfall_says_so(week: Report) -> None:
 
 def test_each_days_column_holds_its_states(week: Report) -> None:
     section = days(week)
-    assert len(section.rows) == len({bar["x"] for bar in bars(section)}) == 7
-    heights = sum(float(bar["height"]) for bar in bars(section))
+    drawn = re.findall(r"M([\d.]+) [\d.]+h[\d.]+v([\d.]+)H", str(drawing(section, ENGLISH)))
+    assert len(section.rows) == len({left for left, _ in drawn}) == 7
+    heights = sum(float(height) for _, height in drawn)
     groups = week.groups["day"].values()
     most = max(each.total_ms for each in groups)
     assert heights == pytest.approx(256 * sum(each.total_ms for each in groups) / most, abs=3)

@@ -1,0 +1,207 @@
+"""Whether a job on several GPUs could start, in each pool: now, over the window, and what would make room for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+
+import polars as pl
+
+from analytics.capacity.gangs import SIZES_LEAST, Gang, free_levels, gangs, starting
+from analytics.intervals import clip
+from analytics.plan.fragmentation import FreeRoom, JobShape, fragments
+from analytics.plan.moves import Moves, moves_for
+from analytics.plan.occupants import OccupiedHost, occupied_hosts
+from analytics.scope import Scope
+from fallow.clock import MINUTE_MS
+
+ASKED_SIZES = (1, 2, 4, 8, 16, 32, 64)
+AT_ONCE_MS = 5 * MINUTE_MS
+"""A job that begins within this time after it could have did not wait: schedulers look at their queue every minute or less often."""
+
+
+@dataclass(frozen=True)
+class RoomFor:
+    """Room for one job of `gang.size` GPUs in a pool; `moves` make some where there is none now, None where none do.
+
+    `short` is how many GPUs there are too few of, those counted that are free or idle in somebody's hands.
+    """
+
+    gang: Gang
+    moves: Moves | None
+    short: int
+
+
+@dataclass(frozen=True)
+class Fragmentation:
+    """The share of free GPUs that jobs could not use, at the end of the window and in its mean; None where none was free.
+
+    `pieces` is how many pieces of jobs on one host say what jobs want; where there are none, the sizes of SIZES_LEAST count alike.
+    """
+
+    now: float | None
+    mean: float | None
+    pieces: int
+
+
+@dataclass(frozen=True)
+class RoomCheck:
+    """Jobs that came in the window, by whether the ledger says that there was room: how many began at once, and how many waited."""
+
+    at_once_with_room: int = 0
+    waited_with_room: int = 0
+    at_once_without: int = 0
+    waited_without: int = 0
+
+    @property
+    def jobs(self) -> int:
+        """All of them."""
+        return self.at_once_with_room + self.waited_with_room + self.at_once_without + self.waited_without
+
+    def __add__(self, other: RoomCheck) -> RoomCheck:
+        """Both together."""
+        return RoomCheck(*(mine + more for mine, more in zip(astuple(self), astuple(other), strict=True)))
+
+
+@dataclass(frozen=True)
+class PoolRoom:
+    """The GPUs of one model in one pool that are in sight at the end of the window, on hosts of up to `width`."""
+
+    pool: str
+    model: str
+    gpus: int
+    free: int
+    width: int
+    sizes: tuple[RoomFor, ...]
+    fragmentation: Fragmentation
+    check: RoomCheck
+
+
+def of_pools(rooms: Iterable[PoolRoom], scope: Scope) -> tuple[PoolRoom, ...]:
+    """Those of the pool and the model that are asked for."""
+    return tuple(each for each in rooms if scope.pool in (None, each.pool) and scope.model in (None, each.model))
+
+
+def pool_rooms(
+    placed: pl.DataFrame,
+    jobs: pl.DataFrame,
+    window: tuple[int, int],
+    idle_min_ms: int,
+    sizes: Sequence[int] = ASKED_SIZES,
+) -> tuple[PoolRoom, ...]:
+    """The room in each pool and model that has whole GPUs at the end of the window.
+
+    Args:
+        placed: the ledger's rows of the window with `pool`, `model` and `rate` (a GPU-hour's price, null where it has none).
+        jobs: those of the lake, with JOB_SCHEMA.
+        window: its start and end.
+        idle_min_ms: how long a GPU has to be without work before its holder is asked for it.
+        sizes: GPUs per job; those larger than a pool are left out.
+    """
+    hosts = occupied_hosts(placed, window[1], idle_min_ms)
+    pieces, checks = _pieces(jobs, placed, window), _checks(placed, jobs, window)
+    return tuple(
+        PoolRoom(
+            *key,
+            gpus=sum(host.width for host in there),
+            free=sum(host.free for host in there),
+            width=max(host.width for host in there),
+            sizes=_sizes(_of(placed, key), there, window, sizes),
+            fragmentation=_fragmentation(_of(placed, key), _of(pieces, key), window),
+            check=checks.get(key, RoomCheck()),
+        )
+        for key, there in sorted(hosts.items())
+    )
+
+
+def _of(rows: pl.DataFrame, key: tuple[object, ...]) -> pl.DataFrame:
+    """The rows of one pool and model."""
+    return rows.filter(pl.col("pool") == key[0], pl.col("model") == key[1])
+
+
+def _sizes(
+    rows: pl.DataFrame, hosts: Sequence[OccupiedHost], window: tuple[int, int], sizes: Sequence[int]
+) -> tuple[RoomFor, ...]:
+    gpus = sum(host.width for host in hosts)
+    return tuple(_room_for(gang, hosts) for gang in gangs(rows, *window, [size for size in sizes if size <= gpus]))
+
+
+def _room_for(gang: Gang, hosts: Sequence[OccupiedHost]) -> RoomFor:
+    at_hand = sum(host.free for host in hosts)
+    at_hand += sum(each.gpus for host in hosts for each in host.occupants if each.is_idle and each.is_movable)
+    moves = None if gang.now or at_hand < gang.size else moves_for(hosts, gang.size)
+    return RoomFor(gang, moves, max(0, gang.size - at_hand))
+
+
+def _pieces(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:
+    """Pieces of jobs in the window on one host each: pool, model, gpus and how many; a job over several hosts wants the same of each."""
+    since_ms, until_ms = window
+    ran = jobs.filter(
+        pl.col("start") < until_ms, pl.col("end").is_null() | (pl.col("end") > since_ms), pl.col("gpus") > 0
+    )
+    on_each = (pl.col("gpus") + pl.col("hosts").list.len() - 1) // pl.col("hosts").list.len()
+    spread = ran.filter(pl.col("hosts").list.len() > 0).select("hosts", gpus=on_each).explode("hosts")
+    here = spread.join(_places(placed), left_on="hosts", right_on="host")
+    return here.group_by("pool", "model", "gpus").len("pieces")
+
+
+def _fragmentation(rows: pl.DataFrame, pieces: pl.DataFrame, window: tuple[int, int]) -> Fragmentation:
+    since_ms, until_ms = window
+    count = int(pieces["pieces"].sum())
+    known = [JobShape(gpus, each / count) for gpus, each in pieces.select("gpus", "pieces").sort("gpus").iter_rows()]
+    shapes = known or [JobShape(size, 1 / len(SIZES_LEAST)) for size in SIZES_LEAST]
+    inside = clip(rows.filter(pl.col("gpu_share") == 1), since_ms, until_ms)
+    free = free_levels(inside, ("free",))
+    widest = int(free["level"].max() or 0)  # type: ignore[arg-type]  # a count
+    lost = [fragments(FreeRoom((1.0,) * level), shapes) for level in range(widest + 1)]
+    lasting = pl.col("time").shift(-1).over("host").fill_null(until_ms) - pl.col("time")
+    spans = free.sort("host", "time").with_columns(
+        lasting=lasting, fragment=pl.col("level").replace_strict(range(widest + 1), lost, return_dtype=pl.Float64)
+    )
+    last = spans.filter(pl.col("time") + pl.col("lasting") >= until_ms)
+    return Fragmentation(
+        _share(last, pl.col("fragment"), pl.col("level")),
+        _share(spans, pl.col("fragment") * pl.col("lasting"), pl.col("level") * pl.col("lasting")),
+        count,
+    )
+
+
+def _share(spans: pl.DataFrame, part: pl.Expr, whole: pl.Expr) -> float | None:
+    parts, wholes = spans.select(part.sum(), whole.sum().alias("whole")).row(0)
+    return parts / wholes if wholes else None
+
+
+def _checks(placed: pl.DataFrame, jobs: pl.DataFrame, window: tuple[int, int]) -> dict[tuple[object, ...], RoomCheck]:
+    """Did jobs begin at once when the ledger says that there was room? Those that began in the window, on hosts of one pool and model."""
+    came = pl.coalesce("eligible", "submitted")
+    asked = (
+        jobs.filter(came >= window[0], pl.col("start") < window[1], pl.col("gpus") > 0)
+        .select("gpus", "hosts", came=came, waited=(pl.col("start") - came) > AT_ONCE_MS)
+        .with_row_index("job")
+        .explode("hosts")
+        .join(_places(placed), left_on="hosts", right_on="host")
+        .group_by("job")
+        .agg(pl.col("gpus", "came", "waited", "pool", "model").first(), places=pl.struct("pool", "model").n_unique())
+        .filter(pl.col("places") == 1)
+    )
+    inside = clip(placed.filter(pl.col("gpu_share") == 1), *window)
+    found: dict[tuple[object, ...], RoomCheck] = {}
+    for (pool, model, size), mine in asked.group_by("pool", "model", "gpus"):
+        key = (pool, model)
+        found[key] = found.get(key, RoomCheck()) + _checked(_of(inside, key), int(str(size)), mine)
+    return found
+
+
+def _checked(rows: pl.DataFrame, size: int, asked: pl.DataFrame) -> RoomCheck:
+    """Jobs of one size in one pool, by whether one could have started just before it came."""
+    levels = starting(free_levels(rows, ("free",)), size).sort("time")
+    met = asked.sort("came").join_asof(levels, left_on="came", right_on="time", allow_exact_matches=False)
+    groups = met.group_by(has_room=pl.col("level").fill_null(0) >= 1, waited="waited").len()
+    counts = {(has_room, waited): number for has_room, waited, number in groups.iter_rows()}
+    return RoomCheck(*(counts.get(each, 0) for each in ((True, False), (True, True), (False, False), (False, True))))
+
+
+def _places(placed: pl.DataFrame) -> pl.DataFrame:
+    """The pool and model of each host that has only one."""
+    hosts = placed.group_by("host").agg(pl.col("pool", "model").first(), kinds=pl.struct("pool", "model").n_unique())
+    return hosts.filter(pl.col("kinds") == 1).drop("kinds")

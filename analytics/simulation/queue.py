@@ -1,0 +1,186 @@
+"""What the scheduler of a simulated fleet knows of its jobs: when each asked, how long it may run, how it ended, and who still waits.
+
+Jobs are placed by the stays; their waits follow from the places. A job that began when nothing of its size was free in its pool had
+waited for it. What was planted as never used is outside the partition, as new hosts are that nobody has added: nothing waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analytics.simulation.catalog import TEAMS
+from analytics.simulation.placement import HostPlan, SimulatedFleet
+from analytics.simulation.plan import FleetPlan
+from analytics.simulation.stays import Stay
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+
+SCHEDULER = "simulated"
+_LIMITS_MS = tuple(hours * HOUR_MS for hours in (1, 4, 12, 24, 48, 72, 168, 336))
+_ASK_FOR_MORE = {"vision": 2, "language": 1}
+"""Steps of the ladder of limits that a team adds to what its jobs need, to be safe."""
+_PRIORITY = {"language": 400, "ranking": 250, "speech": 200, "vision": 200, "robotics": 150}
+_HELD_BACK = "ranking"
+"""A team whose jobs its own limit of running jobs holds back, whatever is free."""
+_WAIT_FOR_ROOM_MS, _HELD_BACK_MS, _CHAINED_MS = 3 * HOUR_MS, 40 * MINUTE_MS, 90 * MINUTE_MS
+_PATIENCE_MS = 6 * HOUR_MS
+
+Row = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class SimulatedQueue:
+    """What the scheduler says beside who was given which GPUs.
+
+    `claims` has the queue's columns of each claim, by host and claim id; `requests` are rows of the table of that name.
+    """
+
+    claims: Mapping[tuple[str, str], Row]
+    requests: tuple[Row, ...]
+
+
+def simulated_queue(plan: FleetPlan) -> SimulatedQueue:
+    """The queue of a fleet; the same plan gives the same."""
+    rng = np.random.default_rng([plan.fleet.seed, 23])
+    full_since = _full_since(plan)
+    claims: dict[tuple[str, str], Row] = {}
+    for host in plan.hosts:
+        for stay in (stay for stay in host.stays if stay.claimed):
+            claims[host.host.name, stay.job_id or stay.name] = (
+                _job(plan.fleet, host, stay, full_since, rng) if stay.job_id else _pod(plan.fleet, host, stay)
+            )
+    return SimulatedQueue(claims, tuple(_requests(plan, rng)))
+
+
+def _pod(fleet: SimulatedFleet, host: HostPlan, stay: Stay) -> Row:
+    """A service is placed within seconds and has no limit."""
+    is_over = stay.end_ms < fleet.until_ms
+    return {
+        "submitted": stay.start_ms - 20 * SECOND_MS, "partition": host.host.pool.name, "host_count": 1,
+        "state": "Succeeded" if is_over else "Running",
+    }  # fmt: skip
+
+
+def _job(
+    fleet: SimulatedFleet,
+    host: HostPlan,
+    stay: Stay,
+    full_since: Callable[[str, int, int], int],
+    rng: np.random.Generator,
+) -> Row:
+    pool, size = host.host.pool.name, len(stay.gpus)
+    room_ms = stay.start_ms - full_since(pool, size, stay.start_ms)
+    wait_ms = min(room_ms, rng.exponential(_WAIT_FOR_ROOM_MS), _PATIENCE_MS) + rng.exponential(40 * SECOND_MS)
+    if stay.account == _HELD_BACK:
+        wait_ms += rng.exponential(_HELD_BACK_MS)
+    eligible_ms = _second(stay.start_ms - wait_ms)
+    chained_ms = rng.exponential(_CHAINED_MS) if rng.random() < 0.15 else 0.0
+    limit_ms = _limit(stay)
+    return {
+        "submitted": _second(eligible_ms - chained_ms), "eligible": eligible_ms, "partition": pool, "qos": "normal",
+        "time_limit_s": limit_ms // SECOND_MS, "planned_end": stay.start_ms + limit_ms, "project": stay.name,
+        "priority": _PRIORITY.get(stay.account, 100), "host_count": 1, "state": _state(fleet, stay, rng),
+    }  # fmt: skip
+
+
+def _limit(stay: Stay) -> int:
+    """A step of the ladder; a job that falls idle early is ended by its limit."""
+    length_ms = stay.end_ms - stay.start_ms
+    if stay.idle_from_ms is not None:
+        return -(-length_ms // SECOND_MS) * SECOND_MS
+    step = sum(limit < length_ms for limit in _LIMITS_MS) + _ASK_FOR_MORE.get(stay.account, 0)
+    return max(length_ms, _LIMITS_MS[min(step, len(_LIMITS_MS) - 1)])
+
+
+def _state(fleet: SimulatedFleet, stay: Stay, rng: np.random.Generator) -> str:
+    draw = rng.random()
+    if stay.end_ms >= fleet.until_ms:
+        return "RUNNING"
+    if stay.idle_from_ms is not None:
+        return "TIMEOUT"
+    return "COMPLETED" if draw < 0.82 else "FAILED" if draw < 0.93 else "CANCELLED"
+
+
+def _second(at_ms: float) -> int:
+    return int(at_ms) // SECOND_MS * SECOND_MS
+
+
+def _full_since(plan: FleetPlan) -> Callable[[str, int, int], int]:
+    """From when on no host of a pool had so many GPUs free, up to a moment; the moment itself where one had."""
+    unknown_to_it = {each.host for each in plan.planted if each.kind == "never_used"}
+    found: dict[tuple[str, int], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+
+    def since(pool: str, size: int, at_ms: int) -> int:
+        if (pool, size) not in found:
+            hosts = [host for host in plan.hosts if host.host.pool.name == pool and host.host.name not in unknown_to_it]
+            found[pool, size] = _times_without_room(hosts, size)
+        starts, ends = found[pool, size]
+        place = int(np.searchsorted(ends, at_ms))  # the first stretch that ends at or after the moment
+        return min(int(starts[place]), at_ms) if place < len(starts) else at_ms
+
+    return since
+
+
+def _times_without_room(hosts: Iterable[HostPlan], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The stretches in which no host has `size` GPUs free, as starts and ends in order."""
+    changes: list[tuple[int, int]] = []
+    for host in hosts:
+        has_room = False
+        for at_ms, free in _free(host):
+            if (free >= size) != has_room:
+                has_room = free >= size
+                changes.append((at_ms, 1 if has_room else -1))
+    times = np.array([at_ms for at_ms, _ in sorted(changes)], np.int64)
+    rooms = np.cumsum([change for _, change in sorted(changes)])
+    begins = np.flatnonzero((rooms == 0) & (np.diff(times, append=np.iinfo(np.int64).max) > 0))
+    ends = np.append(times, np.iinfo(np.int64).max)
+    return times[begins], ends[begins + 1]
+
+
+def _free(host: HostPlan) -> Iterator[tuple[int, int]]:
+    """How many GPUs of a host no claim has, from each moment at which that changes."""
+    changes = [(0, len(host.host.gpus))]
+    for stay in (stay for stay in host.stays if stay.claimed):
+        changes += [(stay.start_ms, -len(stay.gpus)), (stay.end_ms, len(stay.gpus))]
+    changes += [(each.start_ms, -len(each.gpus)) for each in host.reservations]
+    free = 0
+    for at_ms, change in sorted(changes):
+        free += change
+        yield at_ms, free
+
+
+def _requests(plan: FleetPlan, rng: np.random.Generator) -> Iterator[Row]:
+    """Jobs for the training pool that never began: large ones that gave up, and three that wait at the end."""
+    fleet = plan.fleet
+    training = [host.host for host in plan.hosts if host.host.pool.work == "training"]
+    if not training:
+        return
+    pool, width = training[0].pool.name, len(training[0].gpus)
+    for nth in range(max(1, fleet.days // 4)):
+        asked_ms = _second(fleet.since_ms + rng.uniform(0, max(fleet.days - 2, 0)) * DAY_MS)
+        gave_up_ms = _second(asked_ms + rng.uniform(4, 24) * HOUR_MS)
+        seen = {"as_of": gave_up_ms, "withdrawn": gave_up_ms, "state": "CANCELLED", "partition": pool}
+        yield {**_request(920_000 + nth, ("language", "ranking")[nth % 2], (2 * width, width), asked_ms), **seen}
+    waiting = (
+        ("language", 2 * width, 30, "Resources"),
+        ("robotics", width, 9, "Priority"),
+        ("speech", max(1, width // 4), 3, "Priority"),
+    )
+    for nth, (team, gpus, hours, reason) in enumerate(waiting):
+        asked_ms = fleet.until_ms - min(hours * HOUR_MS, fleet.days * DAY_MS)
+        seen = {"as_of": fleet.until_ms, "state": "PENDING", "reason": reason, "partition": pool}
+        yield {**_request(930_000 + nth, team, (gpus, width), asked_ms), **seen}
+
+
+def _request(number: int, team: str, size: tuple[int, int], asked_ms: int) -> Row:
+    """A job of so many GPUs on hosts of so many."""
+    gpus, width = size
+    return {
+        "time": asked_ms, "eligible": asked_ms, "claim_id": str(number), "scheduler": SCHEDULER, "account": team,
+        "user": TEAMS[team][number % len(TEAMS[team])], "name": f"{team}-pretrain", "project": f"{team}-pretrain",
+        "gpu_count": gpus, "host_count": -(-gpus // width), "qos": "normal", "priority": _PRIORITY[team],
+        "time_limit_s": 72 * HOUR_MS // SECOND_MS,
+    }  # fmt: skip

@@ -1,0 +1,167 @@
+"""`python -m benchmarks forecast PATH...`: forecasts of demand on published traces against last week again, out of sample.
+
+PATH are CSV files of the traces, which their licences keep out of this repository; docs/planning.md says where they are from. At the end
+of each day with enough days before it every method forecasts the days after it. The error is the mean absolute scaled error (Hyndman &
+Koehler 2006, doi:10.1016/j.ijforecast.2006.03.001): over that of last week again within the days that were learnt from. `fallow` is whichever
+of exponential smoothing with a week (ets) and last week again was nearer in its own test before. Every forecast is out of sample. The
+model was chosen with all traces but HELD_OUT in view: how methods compare is out of sample on that one alone.
+Stored in benchmarks/forecast.json; docs/planning.md has it as a table.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analytics.plan.forecast import (
+    BAND,
+    LEVELS,
+    MODEL_MIN_DAYS,
+    NAIVE_MIN_DAYS,
+    SEASON_DAYS,
+    filled,
+    predicted,
+    rolling_test,
+)
+from benchmarks.demand_traces import series_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from analytics.plan.forecast import Days, Method
+
+    Answer = tuple[Days, Days, Days]
+    """The middle, and the lower and upper edge of the 80 % band."""
+
+STORED = Path(__file__).parent / "forecast.json"
+PAGE = Path(__file__).parent.parent / "docs" / "planning.md"
+HORIZONS = (7, 14, 28, 91)
+HELD_OUT = "Helios Venus"
+"""The model was fixed before anybody looked at it."""
+FALLOW, ETS, NAIVE = "fallow", "ets", "last week again"
+_LEAST_SCALE = 0.5
+"""Half a GPU: what never changed has no error to scale by."""
+
+
+def main(paths: list[str]) -> int:
+    """Measures, prints and stores."""
+    if not paths:
+        print("name the CSV files of traces: python -m benchmarks forecast PATH...", file=sys.stderr)
+        return 2
+    series = series_of([Path(each) for each in paths])
+    stored = {
+        "versions": {"statsforecast": version("statsforecast")},
+        "traces": {name: _measured(own) for name, own in sorted(series.items())},
+    }
+    STORED.write_text(json.dumps(stored, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    print(_tables(stored))
+    return 0
+
+
+def page(text: str) -> str:
+    """The page with the stored figures between its marks."""
+    before, rest = text.split("<!-- forecasts -->\n", 1)
+    _, after = rest.split("<!-- forecasts end -->", 1)
+    stored = json.loads(STORED.read_text(encoding="utf-8"))
+    return f"{before}<!-- forecasts -->\n\n{_tables(stored)}\n<!-- forecasts end -->{after}"
+
+
+def _measured(series: list[Days]) -> dict[str, Any]:
+    """Days, and by horizon and method the mean over all series and origins."""
+    scores: dict[int, dict[str, list[tuple[float, float]]]] = {}
+    for each in series:
+        for horizon, name, score in _scores(each):
+            scores.setdefault(horizon, {}).setdefault(name, []).append(score)
+    horizons = {
+        str(horizon): {
+            name: {
+                "forecasts": len(own),
+                "mase": round(float(np.mean([error for error, _ in own])), 3),
+                "inside_80_ratio": round(float(np.mean([inside for _, inside in own])), 3),
+            }
+            for name, own in methods.items()
+        }
+        for horizon, methods in scores.items()
+    }
+    return {"series": len(series), "days": max(map(len, series)), "horizons": horizons}
+
+
+def _scores(values: Days) -> Iterator[tuple[int, str, tuple[float, float]]]:
+    """By horizon and method, of each origin with as many days after it, the error and the share of the days within the band."""
+    least = NAIVE_MIN_DAYS if len(values) < 2 * MODEL_MIN_DAYS else MODEL_MIN_DAYS
+    for origin in range(least, len(values) - HORIZONS[0] + 1):
+        learnt = values[:origin]
+        scale = max(_LEAST_SCALE, float(np.nanmean(np.abs(learnt[SEASON_DAYS:] - learnt[:-SEASON_DAYS]))))
+        for name, answer in _methods().items():
+            path = answer(learnt, HORIZONS[-1])
+            for horizon in HORIZONS:
+                then = values[origin : origin + horizon]
+                known = np.isfinite(then)
+                if len(then) == horizon:
+                    middle, low, high = (each[:horizon] for each in path)
+                    inside = float(np.mean(((low <= then) & (then <= high))[known]))
+                    yield horizon, name, (float(np.mean(np.abs(middle - then)[known])) / scale, inside)
+
+
+def _methods() -> Mapping[str, Callable[[Days, int], Answer]]:
+    """Fallow's own, and models of the library with the same season."""
+    return {
+        FALLOW: _fallow,
+        ETS: lambda learnt, horizon: _own("ets", learnt, horizon),
+        NAIVE: lambda learnt, horizon: _own("seasonal_naive", learnt, horizon),
+        **{name: lambda learnt, horizon, make=make: _of_library(make(SEASON_DAYS), learnt, horizon) for name, make in _others().items()},
+    }  # fmt: skip
+
+
+def _others() -> Mapping[str, Callable[[int], Any]]:
+    from statsforecast import models
+
+    return {
+        each.__name__: each
+        for each in (models.AutoTheta, models.DynamicOptimizedTheta, models.AutoETS, models.AutoCES, models.MSTL)
+    }
+
+
+def _fallow(learnt: Days, horizon: int) -> Answer:
+    test = rolling_test(learnt) if np.isfinite(learnt).sum() >= MODEL_MIN_DAYS else None
+    return _own("seasonal_naive" if test is None else test.method, learnt, horizon)
+
+
+def _own(method: Method, learnt: Days, horizon: int) -> Answer:
+    fan = predicted(method, learnt, horizon)
+    return np.array(fan.middle), np.array(fan.low[BAND]), np.array(fan.high[BAND])
+
+
+def _of_library(model: Any, learnt: Days, horizon: int) -> Answer:
+    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = model.forecast(filled(learnt), horizon, level=list(LEVELS))
+    return found["mean"], found[f"lo-{BAND}"], found[f"hi-{BAND}"]
+
+
+def _tables(stored: dict[str, Any]) -> str:
+    """A row for each trace and horizon: errors of every method, then the share of the days within the band of fallow's own."""
+    own = (NAIVE, ETS, FALLOW)
+    others = sorted(
+        {
+            name for trace in stored["traces"].values() for rows in trace["horizons"].values() for name in rows
+        }.difference(own)
+    )
+    bands = [f"in the {BAND} % band: {name}" for name in own]
+    heads = ["trace", "series", "days", "days ahead", "forecasts", *own, *others, *bands]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for name, trace in sorted(stored["traces"].items(), key=lambda item: item[0] != HELD_OUT):
+        for horizon, rows in sorted(trace["horizons"].items(), key=lambda item: int(item[0])):
+            part = "held out" if name == HELD_OUT else "in view when choosing"
+            errors = [f"{rows[method]['mase']:.2f}" for method in (*own, *others)]
+            inside = [f"{rows[method]['inside_80_ratio']:.0%}" for method in own]
+            about = [f"{name} ({part})", trace["series"], trace["days"], horizon, rows[ETS]["forecasts"]]
+            lines.append("| " + " | ".join(map(str, [*about, *errors, *inside])) + " |")
+    return "\n".join(lines) + "\n"

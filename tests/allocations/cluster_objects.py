@@ -1,0 +1,86 @@
+"""Pods, Jobs and Workloads as `kubectl get ... -o json` prints them, cut to what tells of GPUs; moments in seconds after T0."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from fallow.clock import format_ms
+from tests.ledger.rows import ms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Object = dict[str, Any]
+
+
+def at(seconds: float) -> str:
+    return format_ms(ms(seconds))
+
+
+def kubectl(*items: Object) -> str:
+    return json.dumps(
+        {"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}}, indent=4
+    )
+
+
+def meta(name: str, created: float, owner: str = "", **more: Any) -> Object:
+    owners = (
+        [{"apiVersion": "batch/v1", "controller": True, "kind": "Job", "name": owner, "uid": f"uid-{owner}"}]
+        if owner
+        else []
+    )
+    return {
+        "namespace": "nlp",
+        "name": name,
+        "uid": f"uid-{name}",
+        "creationTimestamp": at(created),
+        "ownerReferences": owners,
+    } | more
+
+
+def condition(kind: str, when: float, status: str = "True", reason: str = "") -> Object:
+    return {"type": kind, "status": status, "lastTransitionTime": at(when), "reason": reason}
+
+
+def pod_spec(gpus: int, resource: str = "nvidia.com/gpu", **more: Any) -> Object:
+    return {"containers": [{"name": "main", "resources": {"limits": {resource: str(gpus), "cpu": "8"}}}]} | more
+
+
+def pod(
+    name: str, created: float, placed: float | None = None, ended: float | None = None, *, gpus: int = 2, owner: str = "",
+    spec: Object | None = None, **more: Any,
+) -> Object:  # fmt: skip
+    """One that waits, runs or is over."""
+    scheduled = (
+        condition("PodScheduled", created, "False", "Unschedulable")
+        if placed is None
+        else condition("PodScheduled", placed)
+    )
+    status: Object = {
+        "phase": "Pending" if placed is None else "Running" if ended is None else "Succeeded",
+        "conditions": [scheduled],
+    }
+    if ended is not None:
+        status["containerStatuses"] = [{"state": {"terminated": {"finishedAt": at(ended), "exitCode": 0}}}]
+    asked = pod_spec(gpus) | (spec or {}) | ({} if placed is None else {"nodeName": "gn1"})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": meta(name, created, owner, **more),
+        "spec": asked,
+        "status": status,
+    }
+
+
+def job(name: str, created: float, **spec: Any) -> Object:
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta(name, created), "spec": spec, "status": {}}
+
+
+def workload(name: str, created: float, *conditions: Object, owner: str = "", pods: int = 4, **spec: Any) -> Object:
+    sets: Sequence[Object] = [{"name": "main", "count": pods, "template": {"spec": pod_spec(2)}}]
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": meta(name, created, owner),
+        "spec": {"active": True, "podSets": sets, "queueName": "train", "priority": 100} | spec,
+        "status": {"conditions": list(conditions)},
+    }  # fmt: skip

@@ -1,0 +1,139 @@
+"""A pool's days out of a real lake, and `fallow plan forecast` over it.
+
+Six GPUs over 30 days: one always at work, one on working days only, four allocated and never used. On one day nobody looked.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, date, timedelta
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from analytics.plan.demand_series import DemandSeries, demand_series
+from fallow.clock import from_ms
+from tests.findings.conftest import BUSY, FREE, context_of
+from tests.in_process import run_in_process as fallow
+from tests.lakes import made_lake
+from tests.ledger.rows import claim, device, fill, ms, samples
+from tests.shared_results import share_results
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
+
+DAY, DAYS, DARK = 86_400, 30, 10
+SINCE_S = -DAYS * DAY
+FIRST = from_ms(ms(SINCE_S)).date()
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    def of(gpu: str, days: list[int], **values: Any) -> list[dict[str, Any]]:
+        return [
+            row
+            for day in days
+            for row in samples(gpu, SINCE_S + day * DAY, SINCE_S + (day + 1) * DAY, every_s=1800, **values)
+        ]
+
+    seen = [day for day in range(DAYS) if day != DARK]
+    week = [day for day in seen if (FIRST + timedelta(day)).weekday() < 5]
+    rows = of("G0", seen, **BUSY) + of("G1", week, **BUSY) + of("G1", sorted(set(seen) - set(week)), **FREE)
+    given = [f"G{number}" for number in range(2, 6)]
+    rows += [row for gpu in given for row in of(gpu, seen, **FREE)]
+    claims = [claim(gpu, SINCE_S, None, "bob", f"j{gpu}") for gpu in given]
+    models = [device(f"G{number}", time=ms(SINCE_S)) for number in range(6)]
+    return fill(made_lake(tmp_path_factory.mktemp("demand") / "lake"), rows, (), claims, devices=models)
+
+
+@pytest.fixture(autouse=True)
+def _one_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    share_results(monkeypatch)
+
+
+@pytest.fixture
+def pool(lake: Lake) -> DemandSeries:
+    [found] = demand_series(context_of(lake), UTC)
+    return found
+
+
+def test_a_day_is_what_was_allocated_or_in_use_and_unknown_where_nobody_looked(pool: DemandSeries) -> None:
+    wanted = [None if day == DARK else 5.0 + ((FIRST + timedelta(day)).weekday() < 5) for day in range(DAYS)]
+    assert list(pool.gpus) == wanted
+    assert (pool.pool, pool.model, pool.first_day, pool.capacity) == ("train", "NVIDIA H100 80GB HBM3", FIRST, 6.0)
+    assert (pool.known_days, pool.full_days, pool.latest) == (29, sum(each == 6 for each in wanted), 6.0)
+
+
+def test_idle_ones_that_somebody_has_and_that_are_safe_to_give_back(pool: DemandSeries) -> None:
+    assert pool.idle_given == 3  # two at work at once, and the reserve: three of six stay
+
+
+def test_days_are_those_of_the_site(lake: Lake) -> None:
+    [east] = demand_series(context_of(lake), ZoneInfo("Asia/Tokyo"))
+    assert east.first_day == FIRST + timedelta(1)  # its own first day began nine hours before anything was seen
+    assert east.gpus[DARK - 2 : DARK + 1] == (east.gpus[DARK - 2], None, None)  # the dark day lies in two of them
+    assert east.next_day == FIRST + timedelta(DAYS)
+
+
+def test_what_is_known_at_the_end_of_the_window_alone_counts(lake: Lake) -> None:
+    last = FIRST + timedelta(DAYS - 8)
+    [before] = demand_series(context_of(lake, until=str(last)), UTC)
+    assert before.next_day == last + timedelta(1)
+
+
+def run(lake: Lake, *more: str) -> Any:
+    return fallow("plan", "forecast", "--lake", lake.root, *more)
+
+
+def test_it_says_waste_before_shortage_and_until_when_to_order(lake: Lake) -> None:
+    said = run(lake)
+    assert said.returncode == 0, said.stderr
+    text = " ".join(said.stdout.split())
+    assert "Waste before shortage: 3 GPUs of train that somebody has stand idle and are safe to give back." in text
+    assert "Full: less than half a GPU is left." in text
+    french = " ".join(run(lake, "--lang", "fr").stdout.split())
+    assert "Le gaspillage avant la pénurie : 3 GPU attribués de train sont inactifs" in french
+
+
+def test_json_has_every_day_with_its_bands_and_the_lead_time_of_the_pool(lake: Lake) -> None:
+    told = json.loads(run(lake, "--json", "--horizon", "2w", "--lead-time", "4w", "--lead-time", "train=3d").stdout)
+    [found] = told["pools"]
+    assert (told["horizon_days"], found["lead_days"], found["gpus"], found["known_days"]) == (14, 3, 6.0, 29)
+    assert found["idle_given_safe_to_give_back"] == 3
+    likely = date.fromisoformat(found["full"]["likely"])
+    assert found["order_by"] == str(likely - timedelta(3))
+    assert found["full_after_return"] == {"earliest": None, "likely": None, "latest": None}
+    assert found["test"]["origins"] > 0
+    assert [day["day"] for day in found["days"]] == [str(FIRST + timedelta(day)) for day in range(DAYS + 14)]
+    assert found["days"][DARK]["observed"] is None
+    ahead = found["days"][-1]
+    assert ahead["low_95"] <= ahead["low_80"] <= ahead["forecast"] <= ahead["high_80"] <= ahead["high_95"]
+
+
+def test_csv_has_a_line_for_each_pool_and_day(lake: Lake) -> None:
+    lines = list(csv.DictReader(io.StringIO(run(lake, "--csv", "--horizon", "7d").stdout)))
+    assert len(lines) == DAYS + 7
+    assert (lines[0]["observed"], lines[0]["forecast"]) != ("", "")
+    assert lines[DARK]["observed"] == lines[DARK]["forecast"] == lines[-1]["observed"] == ""
+    assert lines[-1]["method"] in {"ets", "seasonal_naive"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--team", "vision"), "nothing in this window is of team vision"),
+        (("--holder", "bob"), "a forecast is of GPUs, whoever has them"),
+        (("--lead-time", "nowhere=4w"), "--lead-time names the pool nowhere, which has no GPU here; there are train"),
+        (("--lead-time", "soon"), "'soon' is not a duration"),
+        (("--horizon", "3y"), "'3y' is not a duration"),
+        (("--horizon", "60w"), "--horizon 60w is more than a year ahead; give 52w or less"),
+    ],
+)
+def test_wrong_use_is_one_sentence_with_a_remedy(lake: Lake, arguments: tuple[str, ...], said: str) -> None:
+    told = run(lake, *arguments)
+    assert told.returncode in {1, 2}
+    assert said in told.stderr
+    assert told.stdout == ""
