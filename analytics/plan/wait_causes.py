@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from analytics.plan.room import WHOLE_POOL, Place, PoolRoom, Want
+from analytics.plan.idle_pool import WHOLE_POOL, Place, IdlePool, Want
 from analytics.time_limit import check_time
 
 
@@ -74,9 +74,9 @@ class Waiter:
     want: Want
     run_ms: int
     limit_ms: int
-    home: PoolRoom | None
+    home: IdlePool | None
     area: int
-    others: Sequence[PoolRoom]
+    others: Sequence[IdlePool]
     ran: Place | None
     start: int
 
@@ -86,10 +86,10 @@ class Waiter:
         return self.home is not None and self.begin < self.start
 
 
-def real_place(room: PoolRoom, hosts: Sequence[str], gpus: int, start_ms: int, end_ms: int) -> Place:
+def real_place(pool: IdlePool, hosts: Sequence[str], gpus: int, start_ms: int, end_ms: int) -> Place:
     """Where a job ran, its GPUs spread evenly over its hosts."""
     counts = [gpus // len(hosts) + (number < gpus % len(hosts)) for number in range(len(hosts))]
-    return room.given(hosts, counts, start_ms, end_ms + _LATE_MS)
+    return pool.given(hosts, counts, start_ms, end_ms + _LATE_MS)
 
 
 def try_remedy(waiters: Sequence[Waiter], remedy: Remedy) -> None:
@@ -104,26 +104,26 @@ def _move(waiter: Waiter, remedy: Remedy) -> None:
     want = waiter.want if remedy.keeps_shape else waiter.want.anywhere()
     is_new = remedy.may_help(waiter)
     possible = [
-        (room, area)
-        for room, area in _areas(waiter, remedy)
-        if (is_new or room.has_changed(waiter.begin, waiter.start))
-        and room.has(area, want.gpus, waiter.begin, waiter.start)
+        (pool, area)
+        for pool, area in _areas(waiter, remedy)
+        if (is_new or pool.has_changed(waiter.begin, waiter.start))
+        and pool.has(area, want.gpus, waiter.begin, waiter.start)
     ]
     if not possible:
         return
     if waiter.ran is not None:
-        waiter.ran.room.change(waiter.ran, 1)
+        waiter.ran.pool.change(waiter.ran, 1)
     needed_ms = max(waiter.run_ms, waiter.limit_ms) if remedy.by_limit else waiter.run_ms
-    for room, area in possible:
-        if waiter.waits and (found := room.earliest(area, want, waiter.begin, waiter.start, needed_ms)) is not None:
-            waiter.start, waiter.ran = found, room.place(area, want, found, waiter.run_ms)
+    for pool, area in possible:
+        if waiter.waits and (found := pool.earliest(area, want, waiter.begin, waiter.start, needed_ms)) is not None:
+            waiter.start, waiter.ran = found, pool.place(area, want, found, waiter.run_ms)
     if waiter.ran is not None:
-        waiter.ran.room.change(waiter.ran, -1)
+        waiter.ran.pool.change(waiter.ran, -1)
 
 
-def _areas(waiter: Waiter, remedy: Remedy) -> Iterator[tuple[PoolRoom, int]]:
+def _areas(waiter: Waiter, remedy: Remedy) -> Iterator[tuple[IdlePool, int]]:
     assert waiter.home is not None
     yield waiter.home, waiter.area if remedy.stays_in_block else WHOLE_POOL
     if not remedy.stays_in_pool:
-        for room in waiter.others:
-            yield room, WHOLE_POOL
+        for pool in waiter.others:
+            yield pool, WHOLE_POOL

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import polars as pl
 
 from analytics.allocations.spans import ledger_job
-from analytics.plan.idle_rooms import IdleRooms, claimed_spans, hosts_of_pools, idle_rooms
-from analytics.plan.room import PoolRoom, Want
+from analytics.intervals import SPAN_MS, merge
+from analytics.plan.idle_pool import WHOLE_POOL, IdlePool, Want
+from analytics.plan.idle_pools import IdlePools, claimed_spans, hosts_of_pools, idle_pools
 from analytics.plan.wait_causes import CAUSES, REMEDIES, SHORTAGE, Waiter, real_place, try_remedy
+from analytics.plan.waiting_jobs import blocks, jobs_in_window, with_pools
 
 SIZES = {1: "1", 2: "2-3", 4: "4-7", 8: "8", 9: "9-16", 17: "17-64", 65: "65+"}
 """Sizes of jobs in GPUs, by the least of each."""
@@ -20,30 +24,43 @@ TIME_OF = {cause: f"{cause}_ms" for cause in CAUSES}
 
 
 @dataclass(frozen=True)
+class PoolCards:
+    """What a pool's GPUs are; memory is the least of its cards, None where it is not known."""
+
+    model: str
+    memory_gib: int | None
+
+
+@dataclass(frozen=True)
 class Waits:
     """The waits of a window, and what could not be counted.
 
     `rows` has a row for each job that asked for GPUs before the end of the window and did not have them before its start, those
     without any wait among them: `job`, `user`, `team`, `pool`, `model`, `partition`, `rank`, `size`, `gpus`, `begin`, `until`,
-    `is_open` (it still waited at the end), and the time of each cause in ms (TIME_OF), which add up to `until - begin`.
-    `unasked` jobs have no time at which they asked, `uncounted` no number of GPUs; of `elsewhere` nobody knows the pool, and of
-    `ambiguous` ones it is the one of several in which most jobs of their partition ran.
+    `is_open` (it still waited at the end), `start`, `end`, `state`, and the time of each cause in ms (TIME_OF), which add up
+    to `until - begin`. `left_out` are `unasked` jobs, without a time at which they asked, and `uncounted` ones, without a
+    number of GPUs; `is_ambiguous` and a null `pool` stand in the rows.
+
+    `idle` is the GPU time of each pool that was `free`, `unused` or `unknown`: `pool`, `kind`, `gpu_ms`, and `waited_ms` of it
+    in which any job waited.
     """
 
     rows: pl.DataFrame
+    idle: pl.DataFrame
     since_ms: int
     until_ms: int
-    jobs: int
     unasked: int
     uncounted: int
-    ambiguous: int
-    elsewhere: int
+
+    def where(self, *conditions: pl.Expr) -> Waits:
+        """Those of some rows alone; what was left out and what stood idle is everybody's."""
+        return replace(self, rows=self.rows.filter(*conditions))
 
 
 def find_waits(
     jobs: pl.DataFrame,
     placed: pl.DataFrame,
-    memory_gib: Mapping[str, int | None],
+    cards: Mapping[str, PoolCards],
     window: tuple[int, int],
     held_min_ms: int,
     team_of: Callable[[str | None, str | None], str | None],
@@ -53,166 +70,125 @@ def find_waits(
     Args:
         jobs: with JOB_SCHEMA; also those before the window, which say which hosts a partition uses.
         placed: the ledger's rows of the window with `pool`.
-        memory_gib: of the cards of each pool, None where it is not known.
+        cards: those of each pool.
         window: its start and end, in ms.
-        held_min_ms: held and reserved GPUs count as idle from this length on.
+        held_min_ms: held and reserved GPUs count as unused where they were so for at least this long.
         team_of: the team of a user and an account.
     """
     named = jobs.with_columns(ledger_job=ledger_job("job")).with_row_index("number")
-    claimed = claimed_spans(named)
-    pools = _pools(named, claimed, hosts_of_pools(placed))
-    there = _in_window(pools, window)
+    claimed = claimed_spans(named).with_columns(pl.col("end").fill_null(window[1]))
+    known = with_pools(named, claimed, hosts_of_pools(placed))
+    there = jobs_in_window(known, *window)
     waiting = there.filter(pl.col("asked").is_not_null(), pl.col("gpus") > 0)
-    inside = idle_rooms(placed, _closed(claimed, window), memory_gib, window, held_min_ms)
-    caused = _caused(waiting, inside, _blocks(pools, claimed, inside), window)
+    idle = idle_pools(placed, claimed, {name: each.memory_gib for name, each in cards.items()}, window, held_min_ms)
+    areas = {key: idle.pools[key[2]].area(hosts) for key, hosts in blocks(known, claimed).items() if key[2] in idle.pools}
+    rows = _caused(waiting, idle, areas, window[1])
+    unasked = int(there["asked"].null_count())
     return Waits(
-        rows=_described(caused, team_of),
+        rows=_described(rows, {name: each.model for name, each in cards.items()}, team_of),
+        idle=_idle_while(idle.spans, rows),
         since_ms=window[0],
         until_ms=window[1],
-        jobs=there.height,
-        unasked=int(there["asked"].null_count()),
-        uncounted=there.filter(pl.col("asked").is_not_null()).height - waiting.height,
-        ambiguous=int(waiting["is_ambiguous"].sum()),
-        elsewhere=int(waiting["pool"].null_count()),
+        unasked=unasked,
+        uncounted=there.height - unasked - waiting.height,
     )
-
-
-def _closed(claimed: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:
-    """The claims with the window's end where they run on."""
-    return claimed.with_columns(pl.col("end").fill_null(window[1]))
-
-
-def _pools(jobs: pl.DataFrame, claimed: pl.DataFrame, hosts: Mapping[str, Sequence[str]]) -> pl.DataFrame:
-    """The jobs with `pool`: that of most of their GPUs, else of most jobs of their partition; `is_ambiguous` where those had several."""
-    pool_of = {host: pool for pool, own in hosts.items() for host in own}
-    there = claimed.with_columns(
-        pool=pl.col("host").replace_strict(pool_of, default=None, return_dtype=pl.String)
-    ).drop_nulls("pool")
-    parts = there.group_by("number", "pool").agg(pl.col("gpus").sum())
-    own = parts.sort("number", "gpus", "pool", descending=[False, True, False]).unique("number", keep="first", maintain_order=True)
-    found = jobs.join(own.select("number", "pool"), on="number", how="left", maintain_order="left")
-    partition = ("scheduler", "partition")
-    usual = (
-        found.drop_nulls(["pool", "partition"])
-        .group_by(*partition, "pool")
-        .len()
-        .sort("len", "pool", descending=[True, False])
-        .group_by(partition, maintain_order=True)
-        .agg(usual=pl.col("pool").first(), several=pl.len() > 1)
-    )
-    found = found.join(usual, on=partition, how="left", nulls_equal=False, maintain_order="left")
-    guessed = pl.col("pool").is_null()
-    return found.with_columns(
-        pool=pl.coalesce("pool", "usual"), is_ambiguous=(guessed & pl.col("several")).fill_null(value=False)
-    ).drop("usual", "several")
-
-
-def _in_window(jobs: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:
-    """Jobs that waited for GPUs or got them in the window, with `asked`, `begin`, `until` and `is_open`."""
-    since, until = window
-    over = pl.coalesce("start", "withdrawn")
-    last = pl.coalesce(over, pl.min_horizontal("as_of", pl.lit(until)))
-    asked = pl.coalesce("eligible", "submitted")
-    timed = jobs.with_columns(asked=asked, last=last).filter(
-        pl.coalesce("asked", "last") < until, pl.col("last") >= since
-    )
-    stop = pl.min_horizontal("last", pl.lit(until))
-    return timed.with_columns(
-        begin=pl.max_horizontal(pl.min_horizontal("asked", stop), pl.lit(since)),
-        until=stop,
-        is_open=over.is_null() | (over >= until),
-    ).sort("last", "begin", pl.col("priority").fill_null(0), "number", descending=[False, False, True, False])
-
-
-def _blocks(jobs: pl.DataFrame, claimed: pl.DataFrame, inside: IdleRooms) -> Mapping[tuple[str | None, str | None, str], int]:
-    """Of each scheduler's partition and pool the area that its jobs ever ran in."""
-    ran = claimed.join(jobs.select("number", "scheduler", "partition", "pool"), on="number").drop_nulls("partition")
-    hosts = ran.group_by("scheduler", "partition", "pool").agg(pl.col("host").unique())
-    return {
-        (scheduler, partition, pool): inside.rooms[pool].area(own)
-        for scheduler, partition, pool, own in hosts.sort("scheduler", "partition", "pool").iter_rows()
-        if pool in inside.rooms
-    }
 
 
 def _caused(
-    waiting: pl.DataFrame,
-    inside: IdleRooms,
-    blocks: Mapping[tuple[str | None, str | None, str], int],
-    window: tuple[int, int],
+    waiting: pl.DataFrame, idle: IdlePools, areas: Mapping[tuple[str | None, str, str], int], until_ms: int
 ) -> pl.DataFrame:
-    """The waits with the time of each cause."""
+    """The waits with the time of each cause; of those whose pool nobody knows, all of it is unknown."""
     late = waiting.filter(pl.col("begin") < pl.col("until"))
-    waiters = [_waiter(row, inside.rooms, blocks, window[1]) for row in late.iter_rows(named=True)]
+    waiters = [_waiter(row, idle.pools, areas, until_ms) for row in late.iter_rows(named=True)]
     numbers = late["number"].to_list()
     times: dict[str, list[int]] = {}
     for remedy in REMEDIES:
         before = [each.start for each in waiters]
         moved = [number for number, each in zip(numbers, waiters, strict=True) if each.start < each.until]
-        if _prepared(inside, remedy.cause, moved):
+        if _prepared(idle, remedy.cause, moved):
             try_remedy(waiters, remedy)
         times[remedy.cause] = [was - each.start for was, each in zip(before, waiters, strict=True)]
-    times["unknown"] = [
-        time + (each.start - each.begin if each.home is None else 0)
-        for time, each in zip(times["unknown"], waiters, strict=True)
-    ]
-    times[SHORTAGE] = [each.start - each.begin if each.home is not None else 0 for each in waiters]
+    left = [(each.start - each.begin, each.home is None) for each in waiters]
+    times["unknown"] = [time + rest * is_unknown for time, (rest, is_unknown) in zip(times["unknown"], left, strict=True)]
+    times[SHORTAGE] = [rest * (not is_unknown) for rest, is_unknown in left]
     named = {TIME_OF[cause]: time for cause, time in times.items()}
-    columns = pl.DataFrame({"number": numbers, **named}, schema={"number": pl.UInt32, **dict.fromkeys(named, pl.Int64)})
-    return waiting.join(columns, on="number", how="left", maintain_order="left").with_columns(
-        pl.col(*named).fill_null(0)
-    )
+    found = pl.DataFrame({"number": numbers} | named, schema={"number": pl.UInt32} | dict.fromkeys(named, pl.Int64))
+    rows = waiting.join(found, on="number", how="left", maintain_order="left")
+    return rows.with_columns(pl.col(*named).fill_null(0))
 
 
-def _prepared(inside: IdleRooms, cause: str, moved: Sequence[int]) -> bool:
+def _prepared(idle: IdlePools, cause: str, moved: Sequence[int]) -> bool:
     """Adds the GPUs that a remedy has beside those of the ones before; whether there is anything to try."""
-    for room in inside.rooms.values():
-        room.forget_changes()
+    for pool in idle.pools.values():
+        pool.forget_changes()
     if cause not in ("unused", "unknown"):
         return True
-    more = {room: inside.unused(room, moved) if cause == "unused" else inside.unknown(room) for room in inside.rooms.values()}
-    for room, counts in more.items():
-        room.add(counts)
-    return any(counts.any() for counts in more.values())
+    found = [(each, idle.unused(each, moved) if cause == "unused" else idle.unknown(each)) for each in idle.pools.values()]
+    for pool, more in found:
+        pool.add(more)
+    return any(more.any() for _, more in found)
 
 
 def _waiter(
-    row: Mapping[str, object],
-    rooms: Mapping[str, PoolRoom],
-    blocks: Mapping[tuple[str | None, str | None, str], int],
+    row: Mapping[str, Any],
+    pools: Mapping[str, IdlePool],
+    areas: Mapping[tuple[str | None, str, str], int],
     until_ms: int,
 ) -> Waiter:
-    home = rooms.get(row["pool"])
-    limit, start, end = row["time_limit_ms"], row["start"], row["end"]
-    run = (until_ms if end is None else end) - start if start is not None else limit or until_ms - row["begin"]
-    others = () if home is None or home.memory_gib is None else [
-        room for room in rooms.values()
-        if room is not home and room.memory_gib is not None and room.memory_gib >= home.memory_gib
-    ]
+    """A job that never ran would have run for its time limit, one without any up to the end of the window."""
+    home, limit, start = pools.get(row["pool"]), row["time_limit_ms"], row["start"]
+    if start is None:
+        run = limit or until_ms - row["begin"]
+    else:
+        run = (until_ms if row["end"] is None else row["end"]) - start
+    others = [
+        each
+        for each in pools.values()
+        if home is not None and each is not home and None not in (home.memory_gib, each.memory_gib)
+        and (each.memory_gib or 0) >= (home.memory_gib or 0)
+    ]  # fmt: skip
     return Waiter(
-        begin=row["begin"], until=row["until"], want=_want(row, home), run_ms=run, limit_ms=limit or run, home=home,
-        area=blocks.get((row["scheduler"], row["partition"], row["pool"]), 0), others=others,
-        ran=None if home is None or start is None or not row["hosts"] else real_place(home, row["hosts"], row["gpus"], start, end if end is not None else until_ms),
+        begin=row["begin"],
+        until=row["until"],
+        want=_want(row["gpus"], row["host_count"], home),
+        run_ms=run,
+        limit_ms=limit or run,
+        home=home,
+        area=areas.get((row["scheduler"], row["partition"], row["pool"]), WHOLE_POOL),
+        others=others,
+        ran=None if home is None or start is None else real_place(home, row["hosts"], row["gpus"], start, start + run),
         start=row["until"],
     )
 
 
-def _want(row, home) -> Want:
-    gpus, hosts = row["gpus"], row["host_count"]
-    if hosts and gpus % hosts == 0:
-        return Want(gpus, gpus // hosts)
-    if hosts or home is None:
-        return Want(gpus)
-    if gpus <= home.width:
-        return Want(gpus, gpus)
-    return Want(gpus, home.width) if gpus % home.width == 0 else Want(gpus)
+def _want(gpus: int, host_count: int | None, home: IdlePool | None) -> Want:
+    """As it ran or asked for, where that was the same number on each host; else on one host, or on whole ones where it is larger."""
+    if host_count:
+        return Want(gpus, gpus // host_count if gpus % host_count == 0 else 0)
+    width = gpus if home is None or gpus <= home.width else home.width
+    return Want(gpus, width if gpus % width == 0 else 0)
 
 
-def _described(waits: pl.DataFrame, team_of: Callable[[str | None, str | None], str | None]) -> pl.DataFrame:
+def _described(
+    waits: pl.DataFrame, models: Mapping[str, str], team_of: Callable[[str | None, str | None], str | None]
+) -> pl.DataFrame:
     pairs = waits.select("user", "account").unique()
-    teams = pairs.with_columns(team=pl.Series([team_of(*pair) for pair in pairs.rows()], dtype=pl.String))
-    size = pl.col("gpus").cut(list(SIZES)[1:], labels=list(SIZES.values()), left_closed=True).cast(pl.String)
+    teams = pairs.with_columns(team=pl.Series([team_of(*pair) for pair in pairs.iter_rows()], dtype=pl.String))
     found = waits.join(teams, on=("user", "account"), how="left", nulls_equal=True, maintain_order="left")
-    return found.with_columns(size=size, rank="qos").select(
-        "job", "user", "team", "pool", "partition", "rank", "size", "gpus", "begin", "until", "is_open", "state", "start", "end", *TIME_OF.values()
-    )
+    return found.select(
+        "job", "user", "team", "pool", "partition", "gpus", "begin", "until", "is_open", "is_ambiguous", "state", "start", "end",
+        *TIME_OF.values(),
+        model=pl.col("pool").replace_strict(models, default=None, return_dtype=pl.String),
+        rank=pl.coalesce("qos", pl.col("priority").cast(pl.String)),
+        size=pl.col("gpus").cut(list(SIZES)[1:], labels=list(SIZES.values()), left_closed=True).cast(pl.String),
+    )  # fmt: skip
+
+
+def _idle_while(spans: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
+    """Idle GPU time by pool and kind, and the part of it in which any job waited."""
+    waited = merge(waits.filter(pl.col("begin") < pl.col("until")).select(time="begin", end="until"), ())
+    moments = np.ravel(waited.select("time", "end").to_numpy()) if waited.height else np.zeros(1)
+    sums = np.cumsum(np.diff(moments, prepend=moments[0]) * (np.arange(len(moments)) % 2))
+    until, since = (np.interp(spans[name].to_numpy(), moments, sums) for name in ("end", "time"))
+    timed = spans.with_columns(gpu_ms=SPAN_MS, waited_ms=pl.Series(until - since, dtype=pl.Float64))
+    return timed.group_by("pool", "kind").agg(pl.col("gpu_ms", "waited_ms").sum()).sort("pool", "kind")

@@ -9,23 +9,23 @@ import numpy as np
 import polars as pl
 
 from analytics.intervals import clip
-from analytics.plan.room import Counts, PoolRoom, counts_of
+from analytics.plan.idle_pool import Counts, IdlePool, counts_of
 from analytics.states import IDLE_ALLOCATED, PERHAPS_FREE
 
 
 @dataclass(frozen=True)
-class IdleRooms:
+class IdlePools:
     """The pools by name, with the GPUs that nobody had: free by the ledger, and not more than jobs left of the host.
 
     `spans` are the rows of `idle_spans`, `claimed` those of `claimed_spans` in the window, `there` the GPUs of each host.
     """
 
-    rooms: Mapping[str, PoolRoom]
+    pools: Mapping[str, IdlePool]
     spans: pl.DataFrame
     claimed: pl.DataFrame
     there: Mapping[str, int]
 
-    def unused(self, room: PoolRoom, moved: Sequence[int]) -> Counts:
+    def unused(self, pool: IdlePool, moved: Sequence[int]) -> Counts:
         """GPUs that somebody had and did not use, also where nobody knows which of a host's they were.
 
         Those of the moved jobs (numbers of `claimed`) are left out: they have been given back already.
@@ -33,17 +33,17 @@ class IdleRooms:
         left = self.claimed.filter(~pl.col("number").is_in(moved))
         gone = self.claimed.filter(pl.col("number").is_in(moved))["job"].unique()
         own = self.spans.filter(pl.col("kind") == "unused", ~pl.col("job").is_in(gone.implode()).fill_null(value=False))
-        free = _counts(self.spans.filter(pl.col("kind") == "free"), room)
-        return _counts(own, room) + free - _unclaimed(free, _counts(left, room), room, self.there)
+        free = _counts(self.spans.filter(pl.col("kind") == "free"), pool)
+        return _counts(own, pool) + free - _unclaimed(free, _counts(left, pool), pool, self.there)
 
-    def unknown(self, room: PoolRoom) -> Counts:
+    def unknown(self, pool: IdlePool) -> Counts:
         """GPUs that nobody observed."""
-        return _counts(self.spans.filter(pl.col("kind") == "unknown"), room)
+        return _counts(self.spans.filter(pl.col("kind") == "unknown"), pool)
 
 
-def idle_rooms(
+def idle_pools(
     placed: pl.DataFrame, claimed: pl.DataFrame, memory_gib: Mapping[str, int | None], window: tuple[int, int], held_min_ms: int
-) -> IdleRooms:
+) -> IdlePools:
     """The idle GPUs of a window.
 
     Args:
@@ -56,14 +56,14 @@ def idle_rooms(
     whole = placed.filter(pl.col("gpu_share") == 1)
     there = dict(whole.group_by("host").agg(pl.col("gpu").n_unique()).iter_rows())
     spans, taken = idle_spans(whole, window, held_min_ms), clip(claimed, *window, sums=())
-    rooms = {}
-    for pool, hosts in sorted(hosts_of_pools(whole).items()):
+    pools = {}
+    for name, hosts in sorted(hosts_of_pools(whole).items()):
         moments = _moments([each.filter(pl.col("host").is_in(hosts)) for each in (spans, taken)], window)
         free = counts_of(spans.filter(pl.col("kind") == "free"), hosts, moments)
-        room = PoolRoom(pool, hosts, max(there[host] for host in hosts), memory_gib.get(pool), moments, free)
-        room.free[:] = _unclaimed(free, _counts(taken, room), room, there)
-        rooms[pool] = room
-    return IdleRooms(rooms, spans, taken, there)
+        pool = IdlePool(hosts, max(there[host] for host in hosts), memory_gib.get(name), moments, free)
+        pool.add(_unclaimed(free, _counts(taken, pool), pool, there) - free)
+        pools[name] = pool
+    return IdlePools(pools, spans, taken, there)
 
 
 def hosts_of_pools(placed: pl.DataFrame) -> dict[str, tuple[str, ...]]:
@@ -110,11 +110,11 @@ def _moments(spans: Sequence[pl.DataFrame], window: tuple[int, int]) -> list[int
     return pl.concat([pl.Series(window, dtype=pl.Int64), *changes]).unique().sort().to_list()
 
 
-def _counts(spans: pl.DataFrame, room: PoolRoom) -> Counts:
-    return counts_of(spans, room.hosts, room.moments)
+def _counts(spans: pl.DataFrame, pool: IdlePool) -> Counts:
+    return counts_of(spans, pool.hosts, pool.moments)
 
 
-def _unclaimed(free: Counts, claimed: Counts, room: PoolRoom, there: Mapping[str, int]) -> Counts:
+def _unclaimed(free: Counts, claimed: Counts, pool: IdlePool, there: Mapping[str, int]) -> Counts:
     """Free GPUs of which no job counts one: of a job that is on none yet, nobody sees which it has."""
-    whole = np.array([[there[host]] for host in room.hosts], np.int16)
+    whole = np.array([[there[host]] for host in pool.hosts], np.int16)
     return np.minimum(free, (whole - claimed).clip(min=0)).astype(np.int16)

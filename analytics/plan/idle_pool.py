@@ -30,9 +30,9 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """GPUs of some hosts (`rows` of the room, `counts` of each) in the steps [first, last)."""
+    """GPUs of some hosts (`rows` of the pool, `counts` of each) in the steps [first, last)."""
 
-    room: PoolRoom
+    pool: IdlePool
     rows: Sequence[int]
     counts: Sequence[int]
     first: int
@@ -40,14 +40,13 @@ class Place:
 
 
 @dataclass(eq=False)
-class PoolRoom:
+class IdlePool:
     """How many GPUs of each host are idle in each step; taking more than are idle makes it negative.
 
     `moments` are when anything changes, the first and last being those of the window, `free` has a row for each of `hosts`
     and a column for each step between two moments. An area is a set of hosts; `memory_gib` is None where it is not known.
     """
 
-    name: str
     hosts: Sequence[str]
     width: int
     memory_gib: int | None
@@ -123,20 +122,19 @@ class PoolRoom:
         return int(starts[fits[0]]) if len(fits) else None
 
     def place(self, area: int, want: Want, start_ms: int, run_ms: int) -> Place:
-        """Where it would run: on the fullest hosts that have room, as a scheduler packs."""
-        first = self._step(start_ms)
-        last = self._end(start_ms + run_ms)
-        idle = {row: int(self.free[row, first:last].min()) for row in self._areas[area]}
-        fitting = sorted((row for row, count in idle.items() if count >= max(want.per_host, 1)), key=idle.__getitem__)
-        rows, counts, left = [], [], want.gpus
-        for row in fitting:
-            count = min(left, want.per_host or idle[row])
-            rows.append(row)
-            counts.append(count)
-            left -= count
+        """Where it would run: on the fullest hosts that have pool, as a scheduler packs."""
+        first, last = self._step(start_ms), self._end(start_ms + run_ms)
+        rows = self._rows[area]
+        idle = self.free[rows, first:last].min(axis=1).tolist()
+        fullest = sorted((count, row) for count, row in zip(idle, rows, strict=True) if count >= max(want.per_host, 1))
+        taken, counts, left = [], [], want.gpus
+        for count, row in fullest:
+            taken.append(row)
+            counts.append(min(left, want.per_host or count))
+            left -= counts[-1]
             if not left:
                 break
-        return Place(self, rows, counts, first, last)
+        return Place(self, taken, counts, first, last)
 
     def given(self, hosts: Sequence[str], counts: Sequence[int], start_ms: int, end_ms: int) -> Place:
         """Where somebody really ran, on those of the hosts that are here."""
