@@ -23,6 +23,12 @@ TIME_OF = {cause: f"{cause}_ms" for cause in CAUSES}
 """By cause the column with its time."""
 
 
+_COLUMNS = (
+    "job", "user", "team", "pool", "model", "partition", "rank", "size", "gpus", "begin", "until", "is_open", "is_ambiguous",
+    "state", "start", "end",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class PoolCards:
     """What a pool's GPUs are; memory is the least of its cards, None where it is not known."""
@@ -38,8 +44,9 @@ class Waits:
     `rows` has a row for each job that asked for GPUs before the end of the window and did not have them before its start, those
     without any wait among them: `job`, `user`, `team`, `pool`, `model`, `partition`, `rank`, `size`, `gpus`, `begin`, `until`,
     `is_open` (it still waited at the end), `start`, `end`, `state`, and the time of each cause in ms (TIME_OF), which add up
-    to `until - begin`. `left_out` are `unasked` jobs, without a time at which they asked, and `uncounted` ones, without a
-    number of GPUs; `is_ambiguous` and a null `pool` stand in the rows.
+    to `until - begin`. `is_ambiguous` is whether the pool is one of several in which jobs of the partition ran; it is null where
+    nobody knows it. `left_out` has the jobs that could not be counted: `user`, `team`, `pool`, `model`, and `is_unasked`, whether
+    the time at which they asked is missing, else it is their number of GPUs.
 
     `idle` is the GPU time of each pool that was `free`, `unused` or `unknown`: `pool`, `kind`, `gpu_ms`, and `waited_ms` of it
     in which any job waited.
@@ -49,12 +56,11 @@ class Waits:
     idle: pl.DataFrame
     since_ms: int
     until_ms: int
-    unasked: int
-    uncounted: int
+    left_out: pl.DataFrame
 
     def where(self, *conditions: pl.Expr) -> Waits:
-        """Those of some rows alone; what was left out and what stood idle is everybody's."""
-        return replace(self, rows=self.rows.filter(*conditions))
+        """Those of some users, teams, pools or models alone; what stood idle stays."""
+        return replace(self, rows=self.rows.filter(*conditions), left_out=self.left_out.filter(*conditions))
 
 
 def find_waits(
@@ -78,19 +84,17 @@ def find_waits(
     named = jobs.with_columns(ledger_job=ledger_job("job")).with_row_index("number")
     claimed = claimed_spans(named).with_columns(pl.col("end").fill_null(window[1]))
     known = with_pools(named, claimed, hosts_of_pools(placed))
-    there = jobs_in_window(known, *window)
-    waiting = there.filter(pl.col("asked").is_not_null(), pl.col("gpus") > 0)
+    there = _named(jobs_in_window(known, *window), {name: each.model for name, each in cards.items()}, team_of)
+    is_counted = pl.col("asked").is_not_null() & (pl.col("gpus") > 0).fill_null(value=False)
     idle = idle_pools(placed, claimed, {name: each.memory_gib for name, each in cards.items()}, window, held_min_ms)
     areas = {key: idle.pools[key[2]].area(hosts) for key, hosts in blocks(known, claimed).items() if key[2] in idle.pools}
-    rows = _caused(waiting, idle, areas, window[1])
-    unasked = int(there["asked"].null_count())
+    rows = _caused(there.filter(is_counted), idle, areas, window[1])
     return Waits(
-        rows=_described(rows, {name: each.model for name, each in cards.items()}, team_of),
+        rows=rows.select(*_COLUMNS, *TIME_OF.values()),
         idle=_idle_while(idle.spans, rows),
         since_ms=window[0],
         until_ms=window[1],
-        unasked=unasked,
-        uncounted=there.height - unasked - waiting.height,
+        left_out=there.filter(~is_counted).select("user", "team", "pool", "model", is_unasked=pl.col("asked").is_null()),
     )
 
 
@@ -169,19 +173,18 @@ def _want(gpus: int, host_count: int | None, home: IdlePool | None) -> Want:
     return Want(gpus, width if gpus % width == 0 else 0)
 
 
-def _described(
-    waits: pl.DataFrame, models: Mapping[str, str], team_of: Callable[[str | None, str | None], str | None]
+def _named(
+    jobs: pl.DataFrame, models: Mapping[str, str], team_of: Callable[[str | None, str | None], str | None]
 ) -> pl.DataFrame:
-    pairs = waits.select("user", "account").unique()
+    """With what jobs are grouped by."""
+    pairs = jobs.select("user", "account").unique()
     teams = pairs.with_columns(team=pl.Series([team_of(*pair) for pair in pairs.iter_rows()], dtype=pl.String))
-    found = waits.join(teams, on=("user", "account"), how="left", nulls_equal=True, maintain_order="left")
-    return found.select(
-        "job", "user", "team", "pool", "partition", "gpus", "begin", "until", "is_open", "is_ambiguous", "state", "start", "end",
-        *TIME_OF.values(),
+    found = jobs.join(teams, on=("user", "account"), how="left", nulls_equal=True, maintain_order="left")
+    return found.with_columns(
         model=pl.col("pool").replace_strict(models, default=None, return_dtype=pl.String),
         rank=pl.coalesce("qos", pl.col("priority").cast(pl.String)),
         size=pl.col("gpus").cut(list(SIZES)[1:], labels=list(SIZES.values()), left_closed=True).cast(pl.String),
-    )  # fmt: skip
+    )
 
 
 def _idle_while(spans: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
