@@ -52,7 +52,11 @@ def goodput(jobs: pl.DataFrame, since_ms: int, until_ms: int) -> Goodput:
         ended=pl.when(runs).then(pl.lit(RUNNING)).otherwise(ended),
         gpu_ms=(stop - pl.max_horizontal("start", pl.lit(since_ms))) * pl.col("gpus"),
     ).filter(pl.col("gpu_ms") > 0)
-    sums = {state: (time, count) for state, time, count in spent.group_by("ended").agg(pl.col("gpu_ms").sum(), pl.len()).iter_rows()}
+    sums = {
+        state: (time, count)
+        for state, time, count in spent.group_by("ended").agg(pl.col("gpu_ms").sum(), pl.len()).iter_rows()
+    }
     return Goodput(
-        {state: sums.get(state, (0, 0))[0] for state in END_STATES}, {state: sums.get(state, (0, 0))[1] for state in END_STATES}
+        {state: sums.get(state, (0, 0))[0] for state in END_STATES},
+        {state: sums.get(state, (0, 0))[1] for state in END_STATES},
     )

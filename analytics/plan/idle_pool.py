@@ -156,7 +156,8 @@ def _lasting(enough: NDArray[np.bool_], firsts: NDArray[np.int64], lasts: NDArra
     """For each row of steps whether there is enough in all of [first, last)."""
     lacking = np.zeros((enough.shape[0], enough.shape[1] + 1), np.int32)
     np.cumsum(~enough, axis=1, out=lacking[:, 1:])
-    return lacking[:, lasts] == lacking[:, firsts]
+    found: NDArray[np.bool_] = lacking[:, lasts] == lacking[:, firsts]
+    return found
 
 
 def counts_of(spans: pl.DataFrame, hosts: Sequence[str], moments: Sequence[int]) -> Counts:

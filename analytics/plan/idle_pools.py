@@ -42,7 +42,11 @@ class IdlePools:
 
 
 def idle_pools(
-    placed: pl.DataFrame, claimed: pl.DataFrame, memory_gib: Mapping[str, int | None], window: tuple[int, int], held_min_ms: int
+    placed: pl.DataFrame,
+    claimed: pl.DataFrame,
+    memory_gib: Mapping[str, int | None],
+    window: tuple[int, int],
+    held_min_ms: int,
 ) -> IdlePools:
     """The idle GPUs of a window.
 
@@ -69,7 +73,9 @@ def idle_pools(
 def hosts_of_pools(placed: pl.DataFrame) -> dict[str, tuple[str, ...]]:
     """The hosts of each pool, each in the one that most of its GPU time was in."""
     times = placed.group_by("host", "pool").agg(time=(pl.col("end") - pl.col("time")).sum())
-    most = times.sort("host", "time", "pool", descending=[False, True, False]).unique("host", keep="first", maintain_order=True)
+    most = times.sort("host", "time", "pool", descending=[False, True, False]).unique(
+        "host", keep="first", maintain_order=True
+    )
     return {pool: tuple(hosts) for pool, hosts in most.group_by("pool").agg(pl.col("host").sort()).iter_rows()}
 
 
@@ -117,4 +123,5 @@ def _counts(spans: pl.DataFrame, pool: IdlePool) -> Counts:
 def _unclaimed(free: Counts, claimed: Counts, pool: IdlePool, there: Mapping[str, int]) -> Counts:
     """Free GPUs of which no job counts one: of a job that is on none yet, nobody sees which it has."""
     whole = np.array([[there[host]] for host in pool.hosts], np.int16)
-    return np.minimum(free, (whole - claimed).clip(min=0)).astype(np.int16)
+    found: Counts = np.minimum(free, (whole - claimed).clip(min=0))
+    return found

@@ -101,6 +101,7 @@ def try_remedy(waiters: Sequence[Waiter], remedy: Remedy) -> None:
 
 
 def _move(waiter: Waiter, remedy: Remedy) -> None:
+    """What it ran on is given back while its new place is looked for."""
     want = waiter.want if remedy.keeps_shape else waiter.want.anywhere()
     is_new = remedy.may_help(waiter)
     possible = [
@@ -122,8 +123,8 @@ def _move(waiter: Waiter, remedy: Remedy) -> None:
 
 
 def _areas(waiter: Waiter, remedy: Remedy) -> Iterator[tuple[IdlePool, int]]:
-    assert waiter.home is not None
-    yield waiter.home, waiter.area if remedy.stays_in_block else WHOLE_POOL
+    if waiter.home is not None:
+        yield waiter.home, waiter.area if remedy.stays_in_block else WHOLE_POOL
     if not remedy.stays_in_pool:
         for pool in waiter.others:
             yield pool, WHOLE_POOL

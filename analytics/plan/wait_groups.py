@@ -57,7 +57,9 @@ def wait_groups(waits: Waits, by: str) -> list[WaitGroup]:
 def halves(waits: Waits) -> tuple[WaitGroup, WaitGroup]:
     """What was waited in the first and in the second half of the window."""
     middle = (waits.since_ms + waits.until_ms) // 2
-    return _group(None, _part(waits.rows, waits.since_ms, middle)), _group(None, _part(waits.rows, middle, waits.until_ms))
+    return _group(None, _part(waits.rows, waits.since_ms, middle)), _group(
+        None, _part(waits.rows, middle, waits.until_ms)
+    )
 
 
 def _part(rows: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
@@ -85,5 +87,8 @@ def _group(name: str | None, rows: pl.DataFrame) -> WaitGroup:
     times = rows.select(TIME_OF.values()).sum().row(0)
     gpu_times = rows.select(pl.col(name) * pl.col("gpus") for name in TIME_OF.values()).sum().row(0)
     return WaitGroup(
-        name, **sums, cause_ms=dict(zip(CAUSES, times, strict=True)), cause_gpu_ms=dict(zip(CAUSES, gpu_times, strict=True))
+        name,
+        **sums,
+        cause_ms=dict(zip(CAUSES, times, strict=True)),
+        cause_gpu_ms=dict(zip(CAUSES, gpu_times, strict=True)),
     )

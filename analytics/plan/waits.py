@@ -68,8 +68,9 @@ def find_waits(
     placed: pl.DataFrame,
     cards: Mapping[str, PoolCards],
     window: tuple[int, int],
+    *,
     held_min_ms: int,
-    team_of: Callable[[str | None, str | None], str | None],
+    team_of: Callable[[str | None, str | None], str | None] = lambda _user, _account: None,
 ) -> Waits:
     """The waits of a window and their causes.
 
@@ -87,14 +88,18 @@ def find_waits(
     there = _named(jobs_in_window(known, *window), {name: each.model for name, each in cards.items()}, team_of)
     is_counted = pl.col("asked").is_not_null() & (pl.col("gpus") > 0).fill_null(value=False)
     idle = idle_pools(placed, claimed, {name: each.memory_gib for name, each in cards.items()}, window, held_min_ms)
-    areas = {key: idle.pools[key[2]].area(hosts) for key, hosts in blocks(known, claimed).items() if key[2] in idle.pools}
+    areas = {
+        key: idle.pools[key[2]].area(hosts) for key, hosts in blocks(known, claimed).items() if key[2] in idle.pools
+    }
     rows = _caused(there.filter(is_counted), idle, areas, window[1])
     return Waits(
         rows=rows.select(*_COLUMNS, *TIME_OF.values()),
         idle=_idle_while(idle.spans, rows),
         since_ms=window[0],
         until_ms=window[1],
-        left_out=there.filter(~is_counted).select("user", "team", "pool", "model", is_unasked=pl.col("asked").is_null()),
+        left_out=there.filter(~is_counted).select(
+            "user", "team", "pool", "model", is_unasked=pl.col("asked").is_null()
+        ),
     )
 
 
@@ -113,7 +118,9 @@ def _caused(
             try_remedy(waiters, remedy)
         times[remedy.cause] = [was - each.start for was, each in zip(before, waiters, strict=True)]
     left = [(each.start - each.begin, each.home is None) for each in waiters]
-    times["unknown"] = [time + rest * is_unknown for time, (rest, is_unknown) in zip(times["unknown"], left, strict=True)]
+    times["unknown"] = [
+        time + rest * is_unknown for time, (rest, is_unknown) in zip(times["unknown"], left, strict=True)
+    ]
     times[SHORTAGE] = [rest * (not is_unknown) for rest, is_unknown in left]
     named = {TIME_OF[cause]: time for cause, time in times.items()}
     found = pl.DataFrame({"number": numbers} | named, schema={"number": pl.UInt32} | dict.fromkeys(named, pl.Int64))
@@ -127,7 +134,9 @@ def _prepared(idle: IdlePools, cause: str, moved: Sequence[int]) -> bool:
         pool.forget_changes()
     if cause not in ("unused", "unknown"):
         return True
-    found = [(each, idle.unused(each, moved) if cause == "unused" else idle.unknown(each)) for each in idle.pools.values()]
+    found = [
+        (each, idle.unused(each, moved) if cause == "unused" else idle.unknown(each)) for each in idle.pools.values()
+    ]
     for pool, more in found:
         pool.add(more)
     return any(more.any() for _, more in found)

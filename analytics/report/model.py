@@ -235,7 +235,8 @@ class Whole:
         rows = placed(self.ledger.inside.stretches, self.money.costs, self.inventory)
         held_min_ms = self.inputs.settings.integer("findings.held_min")
         window = (summary.since_ms, summary.until_ms)
-        return find_waits(self.jobs, rows, self._cards(rows), window, held_min_ms, self.money.owners.team)
+        team_of = self.money.owners.team
+        return find_waits(self.jobs, rows, self._cards(rows), window, held_min_ms=held_min_ms, team_of=team_of)
 
     def _cards(self, rows: pl.DataFrame) -> dict[str, PoolCards]:
         """What the GPUs of each pool are: their model, that of most of them, and the memory of the smallest."""

@@ -12,10 +12,17 @@ from analytics.plan.waits import Waits
 from analytics.report.model import Report
 from analytics.sections.names import NAME_MOST, least_to_most, place_name
 from analytics.sections.section import Bar, Cell, Kind, RankedBars, Section, SectionColumn
+from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 
 _CAUSES = {
-    "order": (tr("the queue's order or a hold"), tr("enough were free on hosts of its partition, for as long as its time limit")),
-    "limits": (tr("time limits far above need"), tr("enough were free there for as long as it really ran, not for its time limit")),
+    "order": (
+        tr("the queue's order or a hold"),
+        tr("enough were free on hosts of its partition, for as long as its time limit"),
+    ),
+    "limits": (
+        tr("time limits far above need"),
+        tr("enough were free there for as long as it really ran, not for its time limit"),
+    ),
     "block": (tr("wrong block"), tr("enough were free on hosts of its pool that its partition never used")),
     "pool": (tr("wrong pool"), tr("enough were free in another pool, on cards with at least as much memory")),
     "unused": (tr("held without use"), tr("enough with those that somebody had and did not use")),
@@ -75,11 +82,12 @@ def _headline(waits: Waits, whole: WaitGroup) -> str:
         )
     if not whole.wait_ms:
         return tr("No job waited; jobs that were looked at: {number}.", number=Number(whole.jobs))
-    least, most = whole.shortage
-    return tr(
+    least, unknown = whole.share(SHORTAGE), whole.share("unknown")
+    said = tr(
         "Jobs waited {hours} hours: {share} of that for want of GPUs, the rest while enough of them could have been had.",
-        hours=GpuHours(whole.wait_ms), share=least_to_most(Share(least), Share(most)),
+        hours=GpuHours(whole.wait_ms), share=Share(least),
     )  # fmt: skip
+    return tr("{said} Of {unknown} it is not known.", said=said, unknown=Share(unknown)) if unknown else said
 
 
 def _cause_row(cause: str, whole: WaitGroup, *, in_brief: bool) -> tuple[Cell, ...]:
@@ -95,7 +103,9 @@ def _chart(whole: WaitGroup) -> RankedBars:
         (tr("hours waited for which it is not known"), "unknown", ["unknown"]),
         (tr("hours waited for want of GPUs"), "active", [SHORTAGE]),
     )  # fmt: skip
-    return RankedBars(tuple((title, state, tuple(_bar(each, whole, longest) for each in causes)) for title, state, causes in groups))
+    return RankedBars(
+        tuple((title, state, tuple(_bar(each, whole, longest) for each in causes)) for title, state, causes in groups)
+    )
 
 
 def _bar(cause: str, whole: WaitGroup, longest: int) -> Bar:
@@ -159,7 +169,11 @@ def _longest(found: list[WaitGroup], kind: Kind) -> str:
     if not first.wait_ms:
         return tr("No job waited.")
     total = sum(each.wait_ms for each in found)
-    return tr("Most was waited in {name}: {share} of the hours.", name=_name(first.name, kind), share=Share(first.wait_ms / total))
+    return tr(
+        "Most was waited in {name}: {share} of the hours.",
+        name=_name(first.name, kind),
+        share=Share(first.wait_ms / total),
+    )
 
 
 def _name(name: str | None, kind: Kind) -> str:
@@ -169,7 +183,7 @@ def _name(name: str | None, kind: Kind) -> str:
 
 
 def _group_row(each: WaitGroup, kind: Kind) -> tuple[Cell, ...]:
-    spans = (None if value is None else Span(round(value)) for value in (each.median_ms, each.p90_ms))
+    spans = (None if value is None else _span(value) for value in (each.median_ms, each.p90_ms))
     return (
         _name(each.name, kind) if each.name is None else each.name,
         Number(each.jobs),
@@ -178,6 +192,12 @@ def _group_row(each: WaitGroup, kind: Kind) -> tuple[Cell, ...]:
         GpuHours(each.gpu_ms),
         least_to_most(*map(Share, each.shortage)) if each.wait_ms else "",
     )
+
+
+def _span(wait_ms: float) -> Span:
+    """To the second, and from an hour on to the minute."""
+    unit_ms = MINUTE_MS if wait_ms >= HOUR_MS else SECOND_MS
+    return Span(round(wait_ms / unit_ms) * unit_ms)
 
 
 def idle_while_waiting(waits: Waits) -> Section:

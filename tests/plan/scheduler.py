@@ -19,7 +19,6 @@ from analytics.plan.jobs import JOB_SCHEMA
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 WIDTH = 8
-DAYS = 24 * HOUR_MS
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,10 @@ def begin(
     """
     begun: list[tuple[Task, dict[str, int]]] = []
     moments = sorted({now, *(end for end, _ in limits)})
-    plan = [{host: free[host] + sum(place.get(host, 0) for end, place in limits if end <= at) for host in free} for at in moments]
+    plan = [
+        {host: free[host] + sum(place.get(host, 0) for end, place in limits if end <= at) for host in free}
+        for at in moments
+    ]
     stopped: set[str] = set()
     for task in queue:
         if task.partition in stopped:
@@ -166,19 +168,31 @@ def waited_hours(tasks: Sequence[Task], starts: Mapping[str, Start]) -> float:
     return sum(starts[task.name].at - task.asked for task in tasks) / HOUR_MS
 
 
-def workload(seed: int, partition: str, *, count: int, every_min: float, sizes: Sequence[int], run_h: tuple[float, float], first: int = 0) -> list[Task]:
+def workload(
+    seed: int,
+    partition: str,
+    *,
+    count: int,
+    every_min: float,
+    sizes: Sequence[int],
+    run_h: tuple[float, float],
+) -> list[Task]:
     """Jobs that come at random, in whole minutes, with limits as long as they run."""
-    rng, at, found = random.Random(seed), float(first), []
+    rng, at, found = random.Random(seed), 0.0, []  # noqa: S311  # no secret
     for number in range(count):
         at += rng.expovariate(1 / (every_min * MINUTE_MS))
         run = round(rng.uniform(*run_h) * 60) * MINUTE_MS
-        found.append(Task(f"{partition}-{seed}-{number}", int(at // MINUTE_MS) * MINUTE_MS, rng.choice(sizes), run, run, partition))
+        found.append(
+            Task(
+                f"{partition}-{seed}-{number}", int(at // MINUTE_MS) * MINUTE_MS, rng.choice(sizes), run, run, partition
+            )
+        )
     return found
 
 
-def with_limits(tasks: Sequence[Task], partition: str, limit: int) -> list[Task]:
-    """The same where jobs of a partition ask for so long."""
-    return [replace(task, limit=max(limit, task.run)) if task.partition == partition else task for task in tasks]
+def with_limits(tasks: Sequence[Task], up_to: int, limit: int) -> list[Task]:
+    """The same where jobs of up to so many GPUs ask for so long."""
+    return [replace(task, limit=max(limit, task.run)) if task.gpus <= up_to else task for task in tasks]
 
 
 def recorded_jobs(tasks: Sequence[Task], starts: Mapping[str, Start]) -> pl.DataFrame:
@@ -197,7 +211,9 @@ def recorded_jobs(tasks: Sequence[Task], starts: Mapping[str, Start]) -> pl.Data
 
 def ledger_rows(cluster: Cluster, tasks: Sequence[Task], starts: Mapping[str, Start], until: int) -> pl.DataFrame:
     """What the ledger says of every GPU from 0 to `until`: held, active or free, with the pool."""
-    busy: dict[tuple[str, int], list[tuple[int, int, str]]] = {(host, number): [] for host in cluster.hosts for number in range(WIDTH)}
+    busy: dict[tuple[str, int], list[tuple[int, int, str]]] = {
+        (host, number): [] for host in cluster.hosts for number in range(WIDTH)
+    }
     for task in sorted(tasks, key=lambda task: starts[task.name].at):
         start = starts[task.name]
         for host, gpus in start.gpus.items():
