@@ -11,6 +11,7 @@ import polars as pl
 from analytics.intervals import clip
 from analytics.plan.idle_pool import Counts, IdlePool, counts_of
 from analytics.states import IDLE_ALLOCATED, PERHAPS_FREE
+from fallow.clock import MINUTE_MS
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,10 @@ def claimed_spans(jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _moments(spans: Sequence[pl.DataFrame], window: tuple[int, int]) -> list[int]:
+    """Whenever anything changes, and every full minute: a job that is moved ends at the next moment after its real length."""
     changes = [each[name] for each in spans for name in ("time", "end")]
-    return pl.concat([pl.Series(window, dtype=pl.Int64), *changes]).unique().sort().to_list()
+    minutes = pl.int_range(*window, MINUTE_MS, dtype=pl.Int64, eager=True)
+    return pl.concat([pl.Series(window, dtype=pl.Int64), minutes, *changes]).unique().sort().to_list()
 
 
 def _counts(spans: pl.DataFrame, pool: IdlePool) -> Counts:

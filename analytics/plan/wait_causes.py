@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from analytics.plan.idle_pool import WHOLE_POOL, Place, IdlePool, Want
+from analytics.plan.idle_pool import WHOLE_POOL, IdlePool, Place, Want
 from analytics.time_limit import check_time
 
 

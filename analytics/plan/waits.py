@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -192,7 +193,11 @@ def _named(
     return found.with_columns(
         model=pl.col("pool").replace_strict(models, default=None, return_dtype=pl.String),
         rank=pl.coalesce("qos", pl.col("priority").cast(pl.String)),
-        size=pl.col("gpus").cut(list(SIZES)[1:], labels=list(SIZES.values()), left_closed=True).cast(pl.String),
+        size=reduce(
+            lambda smaller, each: pl.when(pl.col("gpus") >= each[0]).then(pl.lit(each[1])).otherwise(smaller),
+            SIZES.items(),
+            pl.lit(None, pl.String),
+        ),
     )
 
 
