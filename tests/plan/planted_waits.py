@@ -55,9 +55,9 @@ class Planted:
 
 def planted(seed: int) -> Sequence[Planted]:
     """One of each fault, and two of them together."""
-    many = workload(seed, "a", count=300, every_min=12, sizes=SIZES, run_h=(1, 6))
-    fewer = workload(seed, "a", count=300, every_min=15, sizes=SIZES, run_h=(1, 6))
-    light = workload(seed + 100, "b", count=60, every_min=60, sizes=SIZES, run_h=(1, 6))
+    many = workload(seed, "a", count=200, every_min=12, sizes=SIZES, run_h=(1, 6))
+    fewer = workload(seed, "a", count=200, every_min=16, sizes=SIZES, run_h=(1, 6))
+    light = workload(seed + 100, "b", count=40, every_min=60, sizes=SIZES, run_h=(1, 6))
     large = [
         replace(each, priority=1)
         for each in workload(seed, "a", count=150, every_min=240, sizes=(32, 64), run_h=(2, 6))
@@ -66,9 +66,9 @@ def planted(seed: int) -> Sequence[Planted]:
     long = with_limits(right, 4, 48 * HOUR_MS)
     fenced, open_pool = Cluster({"A": A + B}, {"a": A, "b": B}), Cluster({"A": A + B}, {"a": A + B, "b": A + B})
     everywhere = replace(TWO_POOLS, partitions={"a": A + B, "b": B})
-    held, both = replace(TWO_POOLS, held={"a7": 8}), replace(TWO_POOLS, held={"a7": 8, "b7": 8})
+    held, both = replace(TWO_POOLS, held={"a5": 8, "a6": 8, "a7": 8}), replace(TWO_POOLS, held={"a7": 8, "b7": 8})
     return (
-        Planted("a real shortage", TWO_POOLS, fewer + light),
+        Planted("a real shortage", TWO_POOLS, many + light),
         Planted("a wrong pool", TWO_POOLS, many + light, (("pool", everywhere, many + light),), LARGE),
         Planted("a fenced block", fenced, many + light, (("block", open_pool, many + light),)),
         Planted("over-long limits", TWO_POOLS, long, (("limits", TWO_POOLS, right),)),

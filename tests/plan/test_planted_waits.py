@@ -11,14 +11,12 @@ LONG = ("a fenced block", "a wrong pool and held")
 PLANTED = [
     pytest.param(each, id=each.name, marks=[pytest.mark.long] if each.name in LONG else []) for each in planted(seed=2)
 ]
-WITHIN = {"held without use": 0.10}
-"""Where it is less sure than within 5 %: see docs/planning.md."""
 
 
 @pytest.mark.parametrize("case", PLANTED)
 def test_planted_hours_are_found(case: Planted) -> None:
     true, found = case.true_hours(), case.found_hours()
     assert sum(found.values()) == pytest.approx(sum(true.values()), abs=1e-6)
-    assert worst(true, found) < WITHIN.get(case.name, 0.05)
+    assert worst(true, found) < 0.05
     lifted = [cause for cause, _, _ in case.lifted]
     assert all(found[cause] < 0.05 * sum(true.values()) for cause in CAUSES if cause not in (*lifted, "shortage"))
