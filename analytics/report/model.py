@@ -241,7 +241,9 @@ class Whole:
     def _cards(self, rows: pl.DataFrame) -> dict[str, PoolCards]:
         """What the GPUs of each pool are: their model, that of most of them, and the memory of the smallest."""
         found = {}
-        for (pool,), own in rows.select("pool", "gpu", "model").unique().sort("gpu").group_by("pool", maintain_order=True):
+        for (pool,), own in (
+            rows.select("pool", "gpu", "model").unique().sort("gpu").group_by("pool", maintain_order=True)
+        ):
             sizes = [self.inventory.device(gpu, "").mem_total_bytes for gpu in own["gpu"]]
             known = [size for size in sizes if size is not None]
             memory = round(min(known) / 2**30) if len(known) == len(sizes) else None
