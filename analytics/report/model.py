@@ -99,7 +99,7 @@ class Report:
     counted_back_from_ms: int | None = None
     """The end of the data, where the window was asked for as a span before it."""
     waits: Waits | None = None
-    """Who waited for GPUs and why; None where no job is known to have asked."""
+    """Who waited for GPUs and why; None where the window is no week, and where no job is known to have asked."""
     outlooks: tuple[PoolOutlook, ...] = ()
     """When the pools of the scope are full; none where the window is no week, nor in an edition for people."""
     made_ms: int = 0
@@ -377,7 +377,7 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         seen_before=tuple(each.seen for each in earlier),
         floors=ledger.floors,
         counted_back_from_ms=ledger.counted_back_from_ms,
-        waits=whole.waits_of(scope) if _anybody_asked(whole.jobs) else None,
+        waits=whole.waits_of(scope) if asked.week is not None and _anybody_asked(whole.jobs) else None,
         outlooks=() if scope.is_personal or asked.week is None else of_scope(whole.outlooks, scope),
         made_ms=whole.made_ms,
     )
