@@ -33,6 +33,7 @@ from benchmarks import (
     persistence_models,
     physical_week,
     rollout,
+    waits,
 )
 from benchmarks.measure import Figure, machine
 
@@ -54,6 +55,7 @@ BENCHMARKS = {
     "judged": judged_fleet.measure,
     "persistence": persistence_models.measure,
     "packing": packing.measure,
+    "waits": waits.measure,
 }
 ON_REQUEST = {
     "fleet-full": fleet_rate.measure_full,

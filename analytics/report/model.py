@@ -29,6 +29,7 @@ from analytics.plan.demand_series import DemandSeries, demand_series
 from analytics.plan.jobs import load_jobs
 from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, of_scope, outlooks
 from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
+from analytics.plan.waits import PoolCards, Waits, find_waits
 from analytics.quality.model import Remark
 from analytics.quality.remarks import data_quality
 from analytics.report import people
@@ -97,6 +98,8 @@ class Report:
     floors: IdleFloors | None = None
     counted_back_from_ms: int | None = None
     """The end of the data, where the window was asked for as a span before it."""
+    waits: Waits | None = None
+    """Who waited for GPUs and why; None where the window is no week, and where no job is known to have asked."""
     outlooks: tuple[PoolOutlook, ...] = ()
     """When the pools of the scope are full; none where the window is no week, nor in an edition for people."""
     made_ms: int = 0
@@ -224,6 +227,35 @@ class Whole:
         return pool_rooms(priced, self.jobs, window, self.inputs.settings.integer("findings.held_min"), sizes)
 
     @cached_property
+    def waits(self) -> Waits:
+        """Who waited for GPUs in the window, and why; everybody's."""
+        if self._first is not self:
+            return self._first.waits
+        summary = self.ledger.summary
+        rows = placed(self.ledger.inside.stretches, self.money.costs, self.inventory)
+        held_min_ms = self.inputs.settings.integer("findings.held_min")
+        window = (summary.since_ms, summary.until_ms)
+        team_of = self.money.owners.team
+        return find_waits(self.jobs, rows, self._cards(rows), window, held_min_ms=held_min_ms, team_of=team_of)
+
+    def _cards(self, rows: pl.DataFrame) -> dict[str, PoolCards]:
+        """What the GPUs of each pool are: their model, that of most of them, and the memory of the smallest."""
+        found = {}
+        for (pool,), own in (
+            rows.select("pool", "gpu", "model").unique().sort("gpu").group_by("pool", maintain_order=True)
+        ):
+            sizes = [self.inventory.device(gpu, "").mem_total_bytes for gpu in own["gpu"]]
+            known = [size for size in sizes if size is not None]
+            memory = round(min(known) / 2**30) if len(known) == len(sizes) else None
+            found[str(pool)] = PoolCards(str(own["model"].mode().sort()[0]), memory)
+        return found
+
+    def waits_of(self, scope: Scope) -> Waits:
+        """Those of a scope's pool, model, team or user."""
+        asked = {"pool": scope.pool, "model": scope.model, "team": scope.team, "user": scope.holder}
+        return self.waits.where(*(pl.col(name) == value for name, value in asked.items() if value is not None))
+
+    @cached_property
     def demand(self) -> tuple[DemandSeries, ...]:
         """What each pool and model needed day by day, in the site's time zone."""
         if self._first is not self:
@@ -345,9 +377,14 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         seen_before=tuple(each.seen for each in earlier),
         floors=ledger.floors,
         counted_back_from_ms=ledger.counted_back_from_ms,
+        waits=whole.waits_of(scope) if asked.week is not None and _anybody_asked(whole.jobs) else None,
         outlooks=() if scope.is_personal or asked.week is None else of_scope(whole.outlooks, scope),
         made_ms=whole.made_ms,
     )
+
+
+def _anybody_asked(jobs: pl.DataFrame) -> bool:
+    return bool(jobs.select(pl.coalesce("eligible", "submitted").is_not_null().any()).item())
 
 
 def _weeks(whole: Whole, asked: Asked, seen: Seen, now: Figures) -> tuple[WeekFigures, ...]:

@@ -15,6 +15,7 @@ from dashboard.pages.report import ReportPage
 from dashboard.pages.right_size import RightSize
 from dashboard.pages.settings import SettingsPage
 from dashboard.pages.users import UsersPage
+from dashboard.pages.waits import WaitsPage
 
 PAGES: tuple[Page, ...] = (
     Overview(),
@@ -24,6 +25,7 @@ PAGES: tuple[Page, ...] = (
     UsersPage(),
     RightSize(),
     Capacity(),
+    WaitsPage(),
     ComparePage(),
     ReportPage(),
     Quality(),

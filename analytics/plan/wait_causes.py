@@ -1,0 +1,130 @@
+"""Why jobs waited: what would have let each start sooner, one remedy after the other, and what only more GPUs cure.
+
+The method is a counterfactual. Everybody keeps the GPUs and the times that they really had; then the waits are gone through in the
+order in which they ended, and each job is moved to the first moment at which the GPUs that stood idle would have carried it to its
+end. What it really ran on is then free for the next ones. This is done for one remedy after the other, each on top of those before
+it, so that every moment of every wait has the first remedy that ends it, no idle GPU serves two, and nobody starts later than really.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from analytics.plan.idle_pool import WHOLE_POOL, IdlePool, Place, Want
+from analytics.time_limit import check_time
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """One thing that is lifted, and how jobs are placed from then on.
+
+    `by_limit` asks for GPUs that stay idle for as long as the job's time limit, else for as long as it really ran.
+    """
+
+    cause: str
+    by_limit: bool = False
+    stays_in_block: bool = False
+    stays_in_pool: bool = False
+    keeps_shape: bool = False
+
+    def may_help(self, waiter: Waiter) -> bool:
+        """Whether it gives this one anything that those before did not; what others give back may help all."""
+        match self.cause:
+            case "limits":
+                return waiter.limit_ms > waiter.run_ms
+            case "block":
+                return waiter.area != WHOLE_POOL
+            case "pool":
+                return bool(waiter.others)
+            case "scattered":
+                return waiter.want.per_host > 1
+        return True
+
+
+REMEDIES = (
+    Remedy("order", by_limit=True, stays_in_block=True, stays_in_pool=True, keeps_shape=True),
+    Remedy("limits", stays_in_block=True, stays_in_pool=True, keeps_shape=True),
+    Remedy("block", stays_in_pool=True, keeps_shape=True),
+    Remedy("pool", keeps_shape=True),
+    Remedy("unused", keeps_shape=True),
+    Remedy("scattered"),
+    Remedy("unknown"),
+)
+"""In their precedence: first what the queue's rules alone decide, then what takes unused GPUs from somebody, then what moves work."""
+
+SHORTAGE = "shortage"
+CAUSES = (*(each.cause for each in REMEDIES), SHORTAGE)
+"""Every moment of a wait has one of them."""
+
+_LATE_MS = 120_000
+"""How much later than the queue the ledger may see GPUs free: GPUs given back count for so long more, so that there is no gap."""
+
+
+@dataclass(slots=True)
+class Waiter:
+    """One wait in [begin, until) for what `want` says; `home` is None where its pool is not known.
+
+    `area` is its block of the pool, `others` the pools with cards of at least as much memory. `run_ms` is how long it ran or may
+    run, `limit_ms` how long it had asked for, `ran` where and when it really ran. `start` is its start as far as it has been moved.
+    """
+
+    begin: int
+    until: int
+    want: Want
+    run_ms: int
+    limit_ms: int
+    home: IdlePool | None
+    area: int
+    others: Sequence[IdlePool]
+    ran: Place | None
+    start: int
+
+    @property
+    def waits(self) -> bool:
+        """Whether any of its time has no remedy yet, and its pool is known."""
+        return self.home is not None and self.begin < self.start
+
+
+def real_place(pool: IdlePool, hosts: Sequence[str], gpus: int, start_ms: int, end_ms: int) -> Place:
+    """Where a job ran, its GPUs spread evenly over its hosts."""
+    counts = [gpus // len(hosts) + (number < gpus % len(hosts)) for number in range(len(hosts))]
+    return pool.given(hosts, counts, start_ms, end_ms + _LATE_MS)
+
+
+def try_remedy(waiters: Sequence[Waiter], remedy: Remedy) -> None:
+    """Moves each of the waiters, in the order in which their waits really ended, as far forward as the remedy lets it."""
+    for waiter in waiters:
+        if waiter.waits:
+            _move(waiter, remedy)
+    check_time()
+
+
+def _move(waiter: Waiter, remedy: Remedy) -> None:
+    """What it ran on is given back while its new place is looked for."""
+    want = waiter.want if remedy.keeps_shape else waiter.want.anywhere()
+    is_new = remedy.may_help(waiter)
+    possible = [
+        (pool, area)
+        for pool, area in _areas(waiter, remedy)
+        if (is_new or pool.has_changed(waiter.begin, waiter.start))
+        and pool.has(area, want.gpus, waiter.begin, waiter.start)
+    ]
+    if not possible:
+        return
+    if waiter.ran is not None:
+        waiter.ran.pool.change(waiter.ran, 1)
+    needed_ms = max(waiter.run_ms, waiter.limit_ms) if remedy.by_limit else waiter.run_ms
+    for pool, area in possible:
+        if waiter.waits and (found := pool.earliest(area, want, waiter.begin, waiter.start, needed_ms)) is not None:
+            waiter.start, waiter.ran = found, pool.place(area, want, found, waiter.run_ms)
+    if waiter.ran is not None:
+        waiter.ran.pool.change(waiter.ran, -1)
+
+
+def _areas(waiter: Waiter, remedy: Remedy) -> Iterator[tuple[IdlePool, int]]:
+    if waiter.home is not None:
+        yield waiter.home, waiter.area if remedy.stays_in_block else WHOLE_POOL
+    if not remedy.stays_in_pool:
+        for pool in waiter.others:
+            yield pool, WHOLE_POOL

@@ -1,0 +1,211 @@
+"""Who waited how long for GPUs, and why: each job's wait, cut to the window, with the time of each cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from analytics.allocations.spans import ledger_job
+from analytics.intervals import SPAN_MS, merge
+from analytics.plan.idle_pool import WHOLE_POOL, IdlePool, Want
+from analytics.plan.idle_pools import IdlePools, claimed_spans, hosts_of_pools, idle_pools
+from analytics.plan.wait_causes import CAUSES, REMEDIES, SHORTAGE, Waiter, real_place, try_remedy
+from analytics.plan.waiting_jobs import blocks, jobs_in_window, with_pools
+
+SIZES = {1: "1", 2: "2-3", 4: "4-7", 8: "8", 9: "9-16", 17: "17-64", 65: "65+"}
+"""Sizes of jobs in GPUs, by the least of each."""
+
+TIME_OF = {cause: f"{cause}_ms" for cause in CAUSES}
+"""By cause the column with its time."""
+
+
+_COLUMNS = (
+    "job", "user", "team", "pool", "model", "partition", "rank", "size", "gpus", "begin", "until", "is_open", "is_ambiguous",
+    "state", "start", "end",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PoolCards:
+    """What a pool's GPUs are; memory is the least of its cards, None where it is not known."""
+
+    model: str
+    memory_gib: int | None
+
+
+@dataclass(frozen=True)
+class Waits:
+    """The waits of a window, and what could not be counted.
+
+    `rows` has a row for each job that asked for GPUs before the end of the window and did not have them before its start, those
+    without any wait among them: `job`, `user`, `team`, `pool`, `model`, `partition`, `rank`, `size`, `gpus`, `begin`, `until`,
+    `is_open` (it still waited at the end), `start`, `end`, `state`, and the time of each cause in ms (TIME_OF), which add up
+    to `until - begin`. `is_ambiguous` is whether the pool is one of several in which jobs of the partition ran; it is null where
+    nobody knows it. `left_out` has the jobs that could not be counted: `user`, `team`, `pool`, `model`, and `is_unasked`, whether
+    the time at which they asked is missing, else it is their number of GPUs.
+
+    `idle` is the GPU time of each pool that was `free`, `unused` or `unknown`: `pool`, `kind`, `gpu_ms`, and `waited_ms` of it
+    in which any job waited.
+    """
+
+    rows: pl.DataFrame
+    idle: pl.DataFrame
+    since_ms: int
+    until_ms: int
+    left_out: pl.DataFrame
+
+    def where(self, *conditions: pl.Expr) -> Waits:
+        """Those of some users, teams, pools or models alone; what stood idle stays."""
+        return replace(self, rows=self.rows.filter(*conditions), left_out=self.left_out.filter(*conditions))
+
+
+def find_waits(
+    jobs: pl.DataFrame,
+    placed: pl.DataFrame,
+    cards: Mapping[str, PoolCards],
+    window: tuple[int, int],
+    *,
+    held_min_ms: int,
+    team_of: Callable[[str | None, str | None], str | None] = lambda _user, _account: None,
+) -> Waits:
+    """The waits of a window and their causes.
+
+    Args:
+        jobs: with JOB_SCHEMA; also those before the window, which say which hosts a partition uses.
+        placed: the ledger's rows of the window with `pool`.
+        cards: those of each pool.
+        window: its start and end, in ms.
+        held_min_ms: held and reserved GPUs count as unused where they were so for at least this long.
+        team_of: the team of a user and an account.
+    """
+    named = jobs.with_columns(ledger_job=ledger_job("job")).with_row_index("number")
+    claimed = claimed_spans(named).with_columns(pl.col("end").fill_null(window[1]))
+    known = with_pools(named, claimed, hosts_of_pools(placed))
+    there = _named(jobs_in_window(known, *window), {name: each.model for name, each in cards.items()}, team_of)
+    is_counted = pl.col("asked").is_not_null() & (pl.col("gpus") > 0).fill_null(value=False)
+    idle = idle_pools(placed, claimed, {name: each.memory_gib for name, each in cards.items()}, window, held_min_ms)
+    areas = {
+        key: idle.pools[key[2]].area(hosts) for key, hosts in blocks(known, claimed).items() if key[2] in idle.pools
+    }
+    rows = _caused(there.filter(is_counted), idle, areas, window[1])
+    return Waits(
+        rows=rows.select(*_COLUMNS, *TIME_OF.values()),
+        idle=_idle_while(idle.spans, rows),
+        since_ms=window[0],
+        until_ms=window[1],
+        left_out=there.filter(~is_counted).select(
+            "user", "team", "pool", "model", is_unasked=pl.col("asked").is_null()
+        ),
+    )
+
+
+def _caused(
+    waiting: pl.DataFrame, idle: IdlePools, areas: Mapping[tuple[str | None, str, str], int], until_ms: int
+) -> pl.DataFrame:
+    """The waits with the time of each cause; of those whose pool nobody knows, all of it is unknown."""
+    late = waiting.filter(pl.col("begin") < pl.col("until"))
+    waiters = [_waiter(row, idle.pools, areas, until_ms) for row in late.iter_rows(named=True)]
+    numbers = late["number"].to_list()
+    times: dict[str, list[int]] = {}
+    for remedy in REMEDIES:
+        before = [each.start for each in waiters]
+        moved = [number for number, each in zip(numbers, waiters, strict=True) if each.start < each.until]
+        if _prepared(idle, remedy.cause, moved):
+            try_remedy(waiters, remedy)
+        times[remedy.cause] = [was - each.start for was, each in zip(before, waiters, strict=True)]
+    left = [(each.start - each.begin, each.home is None) for each in waiters]
+    times["unknown"] = [
+        time + rest * is_unknown for time, (rest, is_unknown) in zip(times["unknown"], left, strict=True)
+    ]
+    times[SHORTAGE] = [rest * (not is_unknown) for rest, is_unknown in left]
+    named = {TIME_OF[cause]: time for cause, time in times.items()}
+    found = pl.DataFrame({"number": numbers} | named, schema={"number": pl.UInt32} | dict.fromkeys(named, pl.Int64))
+    rows = waiting.join(found, on="number", how="left", maintain_order="left")
+    return rows.with_columns(pl.col(*named).fill_null(0))
+
+
+def _prepared(idle: IdlePools, cause: str, moved: Sequence[int]) -> bool:
+    """Adds the GPUs that a remedy has beside those of the ones before; whether there is anything to try."""
+    for pool in idle.pools.values():
+        pool.forget_changes()
+    if cause not in ("unused", "unknown"):
+        return True
+    found = [
+        (each, idle.unused(each, moved) if cause == "unused" else idle.unknown(each)) for each in idle.pools.values()
+    ]
+    for pool, more in found:
+        pool.add(more)
+    return any(more.any() for _, more in found)
+
+
+def _waiter(
+    row: Mapping[str, Any],
+    pools: Mapping[str, IdlePool],
+    areas: Mapping[tuple[str | None, str, str], int],
+    until_ms: int,
+) -> Waiter:
+    """A job that never ran would have run for its time limit, one without any up to the end of the window."""
+    home, limit, start = pools.get(row["pool"]), row["time_limit_ms"], row["start"]
+    if start is None:
+        run = limit or until_ms - row["begin"]
+    else:
+        run = (until_ms if row["end"] is None else row["end"]) - start
+    others = [
+        each
+        for each in pools.values()
+        if home is not None and each is not home and None not in (home.memory_gib, each.memory_gib)
+        and (each.memory_gib or 0) >= (home.memory_gib or 0)
+    ]  # fmt: skip
+    return Waiter(
+        begin=row["begin"],
+        until=row["until"],
+        want=_want(row["gpus"], row["host_count"], home),
+        run_ms=run,
+        limit_ms=limit or run,
+        home=home,
+        area=areas.get((row["scheduler"], row["partition"], row["pool"]), WHOLE_POOL),
+        others=others,
+        ran=None if home is None or start is None else real_place(home, row["hosts"], row["gpus"], start, start + run),
+        start=row["until"],
+    )
+
+
+def _want(gpus: int, host_count: int | None, home: IdlePool | None) -> Want:
+    """As it ran or asked for, where that was the same number on each host; else on one host, or on whole ones where it is larger."""
+    if host_count:
+        return Want(gpus, gpus // host_count if gpus % host_count == 0 else 0)
+    width = gpus if home is None or gpus <= home.width else home.width
+    return Want(gpus, width if gpus % width == 0 else 0)
+
+
+def _named(
+    jobs: pl.DataFrame, models: Mapping[str, str], team_of: Callable[[str | None, str | None], str | None]
+) -> pl.DataFrame:
+    """With what jobs are grouped by."""
+    pairs = jobs.select("user", "account").unique()
+    teams = pairs.with_columns(team=pl.Series([team_of(*pair) for pair in pairs.iter_rows()], dtype=pl.String))
+    found = jobs.join(teams, on=("user", "account"), how="left", nulls_equal=True, maintain_order="left")
+    return found.with_columns(
+        model=pl.col("pool").replace_strict(models, default=None, return_dtype=pl.String),
+        rank=pl.coalesce("qos", pl.col("priority").cast(pl.String)),
+        size=reduce(
+            lambda smaller, each: pl.when(pl.col("gpus") >= each[0]).then(pl.lit(each[1])).otherwise(smaller),
+            SIZES.items(),
+            pl.lit(None, pl.String),
+        ),
+    )
+
+
+def _idle_while(spans: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
+    """Idle GPU time by pool and kind, and the part of it in which any job waited."""
+    waited = merge(waits.filter(pl.col("begin") < pl.col("until")).select(time="begin", end="until"), ())
+    moments = np.ravel(waited.select("time", "end").to_numpy()) if waited.height else np.zeros(1)
+    sums = np.cumsum(np.diff(moments, prepend=moments[0]) * (np.arange(len(moments)) % 2))
+    until, since = (np.interp(spans[name].to_numpy(), moments, sums) for name in ("end", "time"))
+    timed = spans.with_columns(gpu_ms=SPAN_MS, waited_ms=pl.Series(until - since, dtype=pl.Float64))
+    return timed.group_by("pool", "kind").agg(pl.col("gpu_ms", "waited_ms").sum()).sort("pool", "kind")

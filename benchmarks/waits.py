@@ -1,0 +1,31 @@
+"""Planted faults in simulated clusters: the hours that each really cost, and those that `fallow plan waits` says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.plan.wait_causes import CAUSES
+from benchmarks.measure import Figure
+from tests.plan.planted_waits import planted, worst
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SEEDS = (1, 2, 3)
+
+
+def measure() -> Iterator[Figure]:
+    """For each fault the hours of its causes, true and found, and by how much the worst of them is off."""
+    for seed in SEEDS:
+        for case in planted(seed):
+            name = f"waits_{case.name.replace(' ', '_')}_{seed}"
+            true, found = case.true_hours(), case.found_hours()
+            for cause in CAUSES:
+                if true[cause] or found[cause] >= 1:
+                    yield Figure(
+                        f"{name}_{cause}",
+                        found[cause],
+                        "h",
+                        f"true: {true[cause]:.0f} h, by running the scheduler without it",
+                    )
+            yield Figure(f"{name}_off", 100 * worst(true, found), "%", "the worst cause, of all hours waited")

@@ -1,0 +1,37 @@
+"""Who waited for GPUs, and why."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from analytics.language.sentences import tr
+from analytics.plan.wait_groups import GROUPS
+from analytics.plan.waits import Waits
+from analytics.sections.plan_waits import goodput_table, idle_while_waiting, wait_causes, wait_table
+from analytics.sections.section import Section
+from dashboard.pages.page import Page, PlacedSection
+from dashboard.view import View
+
+
+def _waits(view: View) -> Waits:
+    return view.whole.waits_of(view.report.scope)
+
+
+def _group(by: str, view: View) -> Section | None:
+    return wait_table(_waits(view), by)
+
+
+def _idle(view: View) -> Section | None:
+    """None for people, who have no pools."""
+    return None if view.report.scope.is_personal else idle_while_waiting(_waits(view))
+
+
+class WaitsPage(Page):
+    path = "/waits"
+    name: str = tr("Waits")
+    sections = (
+        PlacedSection(lambda view: wait_causes(_waits(view)), table="below"),
+        *(PlacedSection(partial(_group, by), table="below", first=8) for by in GROUPS),
+        PlacedSection(_idle, table="below"),
+        PlacedSection(lambda view: goodput_table(_waits(view)), table="below"),
+    )

@@ -1,0 +1,165 @@
+"""Waits: which are counted, and why each lasted, moment by moment."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from analytics.plan.goodput import goodput
+from analytics.plan.jobs import JOB_SCHEMA
+from analytics.plan.wait_groups import halves, in_all, wait_groups
+from analytics.plan.waits import PoolCards, Waits, find_waits
+from fallow.cli import main
+from fallow.clock import HOUR_MS
+from tests.lakes import made_lake
+from tests.ledger.rows import device, fill, samples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+CARDS = {"A": PoolCards("H100", 80), "B": PoolCards("H100", 80), "C": PoolCards("L40S", 48)}
+UNTIL = 24
+
+
+def job(
+    name: str, asked: float | None, start: float | None, end: float | None, gpus: int | None = 1, **more: Any
+) -> dict[str, Any]:
+    hours = {
+        "submitted": asked,
+        "start": start,
+        "end": end,
+        "time_limit_ms": more.pop("limit", None),
+        "withdrawn": more.pop("withdrawn", None),
+    }
+    times = {name: None if value is None else round(value * HOUR_MS) for name, value in hours.items()}
+    host = more.pop("host", "a1")
+    return {"scheduler": "slurm", "job": name, "user": name, "partition": "p", "gpus": gpus, "host_count": 1 if start is not None else None,
+            "hosts": [host] if start is not None else []} | times | more  # fmt: skip
+
+
+def ledger(**hosts: list[tuple[float, str]]) -> pl.DataFrame:
+    """Of each host one GPU per list: what it was up to each hour."""
+    rows = []
+    for name, spans in hosts.items():
+        host, at = name.rsplit("_", 1)[0], 0.0
+        for end, state in spans:
+            begin, at = at, end
+            times = {"time": round(begin * HOUR_MS), "end": round(end * HOUR_MS)}
+            rows.append({"pool": host[0].upper(), "host": host, "gpu": name, "state": state, "job": None, "gpu_share": 1.0,
+                         "stretch_start": times["time"], "stretch_end": times["end"], **times})  # fmt: skip
+    return pl.DataFrame(rows, schema_overrides={"job": pl.String})
+
+
+def waits(jobs: list[dict[str, Any]], rows: pl.DataFrame) -> Waits:
+    return find_waits(pl.DataFrame(jobs, schema=JOB_SCHEMA), rows, CARDS, (0, UNTIL * HOUR_MS), held_min_ms=HOUR_MS)
+
+
+def hours(found: Waits) -> dict[str, float]:
+    return {cause: spent / HOUR_MS for cause, spent in in_all(found).cause_ms.items() if spent}
+
+
+BUSY = [(UNTIL, "active")]
+
+
+def test_waits_are_cut_to_the_window_and_what_nobody_told_is_left_out() -> None:
+    jobs = [
+        job("before", -5, 2, 9),
+        job("at once", 3, 3, 4),
+        job("waits", 20, None, None, hosts=[]),
+        job("gave up", 1, None, None, withdrawn=4),
+        job("over before", -9, -8, -1),
+        job("no time", None, 5, 6),
+        job("no count", 1, 5, 6, gpus=None),
+    ]
+    found = waits(jobs, ledger(a1_0=BUSY))
+    spans = {
+        name: (begin / HOUR_MS, until / HOUR_MS, is_open)
+        for name, begin, until, is_open in found.rows.select("job", "begin", "until", "is_open").iter_rows()
+    }
+    assert spans == {
+        "before": (0, 2, False),
+        "at once": (3, 3, False),
+        "waits": (20, 24, True),
+        "gave up": (1, 4, False),
+    }
+    assert found.left_out["is_unasked"].to_list().count(True) == 1
+    assert found.left_out.height == 2
+    assert hours(found) == {"shortage": 9}
+
+
+def test_an_idle_gpu_serves_one_job_at_a_time() -> None:
+    jobs = [job("first", 0, 10, 12), job("second", 0, 12, 14)]
+    own = [(10, "active"), (14, "active"), (UNTIL, "free")]
+    alone = hours(waits(jobs, ledger(a1_0=own, b1_0=[(24, "free")])))
+    assert alone == {"pool": 20, "shortage": 2}  # the second begins when the first has run its two hours
+    assert hours(waits(jobs, ledger(a1_0=own, b1_0=[(24, "free")], b2_0=[(24, "free")]))) == {"pool": 22}
+    assert hours(waits(jobs, ledger(a1_0=own, c1_0=[(24, "free")]))) == {"shortage": 22}  # too little memory
+
+
+def test_a_gap_that_is_too_short_for_the_limit_only() -> None:
+    jobs = [job("short", 1, 10, 12, limit=20), job("other", -1, 4, 10, host="a1")]
+    rows = ledger(a1_0=[(1, "active"), (4, "free"), (UNTIL, "active")])
+    assert hours(waits(jobs[:1], rows)) == {"limits": 9}
+    assert hours(waits([job("short", 1, 10, 12, limit=2)], rows)) == {"order": 9}
+    assert hours(waits([job("long", 1, 10, 14, limit=20)], rows)) == {"shortage": 9}
+
+
+def test_a_block_that_its_partition_never_uses_and_gpus_held_without_use() -> None:
+    jobs = [job("x", 0, 6, 8), job("y", 1, 1, 2, host="a2", partition="q")]
+    free_block = ledger(
+        a1_0=[(6, "active"), (8, "active"), (UNTIL, "free")], a2_0=[(1, "free"), (2, "active"), (UNTIL, "free")]
+    )
+    assert hours(waits(jobs, free_block)) == {"block": 4, "shortage": 2}  # until y has run
+    held = ledger(a1_0=[(8, "active"), (UNTIL, "free")], a1_1=[(3, "held"), (UNTIL, "active")])
+    assert hours(waits(jobs[:1], held)) == {"unused": 6}
+    unseen = ledger(a1_0=[(8, "active"), (UNTIL, "free")], a1_1=[(3, "unknown"), (UNTIL, "active")])
+    assert hours(waits(jobs[:1], unseen)) == {"unknown": 6}
+
+
+def test_gpus_on_two_hosts_do_not_make_a_pair() -> None:
+    pair = job("pair", 0, 6, 8, gpus=2)
+    rows = ledger(a1_0=[(8, "active"), (UNTIL, "free")], a1_1=[(3, "free"), (UNTIL, "active")], a2_0=[(UNTIL, "free")])
+    other = job("other", 9, 9, 10, host="a2")
+    assert hours(waits([pair, other], rows)) == {"scattered": 6}
+
+
+def test_groups_and_halves_add_up() -> None:
+    jobs = [job("first", 0, 10, 12), job("second", 8, 18, 20, gpus=2), job("third", 1, 1, 2)]
+    found = waits(jobs, ledger(a1_0=BUSY, a1_1=BUSY))
+    for by in ("pool", "size", "partition", "rank", "team"):
+        assert sum(each.wait_ms for each in wait_groups(found, by)) == in_all(found).wait_ms
+    sizes = {each.name: (each.jobs, each.median_ms, each.gpu_ms) for each in wait_groups(found, "size")}
+    assert sizes == {"1": (2, 5 * HOUR_MS, 10 * HOUR_MS), "2-3": (1, 10 * HOUR_MS, 20 * HOUR_MS)}
+    first, second = halves(found)
+    assert (first.wait_ms, second.wait_ms) == (14 * HOUR_MS, 6 * HOUR_MS)
+    assert all(sum(each.cause_ms.values()) == each.wait_ms for each in (first, second))
+
+
+def test_goodput_never_takes_an_unknown_end_for_a_good_one() -> None:
+    ends = {"COMPLETED": 1, "CANCELLED by 7": 2, "TIMEOUT": 3, "odd": 4, None: 5}
+    rows = pl.DataFrame(
+        [{"gpus": 1, "start": 0, "end": n * HOUR_MS, "state": state} for state, n in ends.items()]
+        + [{"gpus": 2, "start": 1, "end": None, "state": "RUNNING"}]
+    )
+    found = goodput(rows, 0, 10 * HOUR_MS)
+    spent = {state: round(time / HOUR_MS) for state, time in found.gpu_ms.items() if time}
+    assert spent == {"completed": 1, "cancelled": 2, "timed out": 3, "unknown": 9, "running": 20}
+    assert found.completed_share == 1 / 6
+
+
+def test_without_jobs_the_command_says_what_is_missing_and_what_stood_idle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = fill(made_lake(tmp_path / "lake"), samples("G0", 0, 3600), devices=[device("G0")])
+    assert main(["plan", "waits", "--lake", lake.root, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["all"]["jobs"] == 0
+    assert answer["all"]["shortage_share"] == [None, None]
+    assert [(each["kind"], each["gpu_hours"]) for each in answer["idle"]] == [("free", 1.0)]
+    assert main(["plan", "waits", "--lake", lake.root]) == 0
+    text = capsys.readouterr().out
+    assert "fallow allocations import slurm" in text.replace("\n  ", " ")
