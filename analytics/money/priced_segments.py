@@ -20,7 +20,8 @@ NOT_KNOWN = "(holder not known)"
 NO_TEAM = "(no team)"
 NO_ORGANISATION = "(no organisation)"
 NO_ACCOUNT = "(no account)"
-UNNAMED = frozenset({NOBODY, NOT_KNOWN, NO_TEAM, NO_ORGANISATION, NO_ACCOUNT, NO_POOL, UNKNOWN_MODEL})
+NO_PROJECT = "(no project)"
+UNNAMED = frozenset({NOBODY, NOT_KNOWN, NO_TEAM, NO_ORGANISATION, NO_ACCOUNT, NO_PROJECT, NO_POOL, UNKNOWN_MODEL})
 """Names of groups that are no name: what nobody holds, and what is not known."""
 
 AMOUNT = pl.Int128
@@ -42,6 +43,7 @@ _COLUMNS = (
     "stretch_start",
     "stretch_end",
     "off_peak_share",
+    "project",
     *LOW_ACTIVITY,
 )
 _MIG = re.compile(r"\s+MIG\s+\d+g\..*$", re.IGNORECASE)

@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta, tzinfo
 from typing import Literal
+
+import polars as pl
+
+from analytics.proportions import wilson
+from analytics.rules.wind_down import faded_findings, owner_lines
+from analytics.scope import Scope
+from analytics.states import ALLOCATED, IN_USE
+from analytics.workloads.context import week_before
+from analytics.workloads.ledger_rows import by_job, joined
+from analytics.workloads.model import Context
+from analytics.workloads.window_end import last_rows
+from fallow.clock import MINUTE_MS, from_ms
 
 EndingSource = Literal["time_limit", "project_end", "fading"]
 """What says so: the limit of a running job, `project_end` in the owners file, or how its work has faded."""
 
+SOURCES: tuple[EndingSource, ...] = ("time_limit", "project_end", "fading")
+HORIZON_DAYS = 14
+WEEK_DAYS = 7
+"""The days of the headline, and how long before the end the check looks."""
+
+_LATE_MS = 5 * MINUTE_MS
+"""Schedulers end jobs within minutes of their limit."""
+
 
 @dataclass(frozen=True)
 class Chance:
-    """A probability in a 90 % interval."""
+    """A probability; `low` and `high` are its 90 % interval, None where only the point is known."""
 
-    low: float
+    low: float | None
     point: float
-    high: float
+    high: float | None
 
 
 @dataclass(frozen=True)
 class Ending:
     """GPUs of one pool and model that one job, project or user lets go of on a day.
 
-    `name` is that of the job, project or user; `gpus` are UUIDs, in order, `hosts` and `islands` (NVLink, where known) those
-    that they are on. `team` and `holder` are None where nobody is known. `day` is the last day on which they are in use, that
-    of the window's end where it has passed. `chance` is how likely they are free after it; None is unknown.
+    `name` is that of the job (as in the ledger), project or user; `gpus` are UUIDs, in order, `hosts` and `islands` (NVLink,
+    where known) those that they are on. `team` and `holder` are None where nobody is known, several are joined by `+`. `day`
+    is the last day on which they are in use, that of the window's end where it has passed. `chance` is how likely they are free
+    after it; None is unknown.
     """
 
     name: str
@@ -39,3 +63,229 @@ class Ending:
     team: str | None
     holder: str | None
     chance: Chance | None
+
+
+@dataclass(frozen=True)
+class EndingCheck:
+    """What the same would have said a week before the end: by source how many GPUs, and how many of them came free."""
+
+    said: Mapping[EndingSource, int]
+    came_free: Mapping[EndingSource, int]
+
+
+@dataclass(frozen=True)
+class Endings:
+    """What comes free up to so many days after `today`, the first day first.
+
+    `check` is None where the ledger does not reach back a week. `running` are the jobs at the end of the window, `with_limit` of
+    them those whose planned end is known; `projects` the lines of the owners file with an end.
+    """
+
+    today: date
+    days: int
+    rows: tuple[Ending, ...]
+    check: EndingCheck | None
+    running: int
+    with_limit: int
+    projects: int
+
+    def within(self, days: int) -> tuple[Ending, ...]:
+        """Those of the next so many days."""
+        return tuple(each for each in self.rows if each.day <= self.today + timedelta(days))
+
+    def of_scope(self, scope: Scope) -> tuple[Ending, ...]:
+        """Those of a scope; of a team or a user only what is theirs alone."""
+        asked = vars(scope).items()
+        return tuple(
+            each for each in self.rows if all(value is None or getattr(each, name) == value for name, value in asked)
+        )
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """GPUs that a source names, before those are left out that a surer one names too."""
+
+    name: str
+    source: EndingSource
+    day: date
+    gpus: frozenset[str]
+    team: str | None
+    holder: str | None
+    chance: Chance | None
+
+    @property
+    def order(self) -> tuple[float, date, int, str]:
+        """The surest first, what is unknown last."""
+        return -1.0 if self.chance is None else -self.chance.point, self.day, SOURCES.index(self.source), self.name
+
+
+def find_endings(context: Context, jobs: pl.DataFrame, days: int, zone: tzinfo) -> Endings:
+    """What comes free in the days after the window's end, and whether the same came true a week before.
+
+    A GPU is in one ending, that of the surest source. Of a GPU on which several jobs or users are, and of parts of cards,
+    nothing is said.
+
+    Args:
+        context: the window.
+        jobs: with JOB_SCHEMA.
+        days: how many after the window's end.
+        zone: the site's time zone, whose days count.
+    """
+    now = _whole_gpus(context)
+    running = _running(jobs, context.until_ms)
+    return Endings(
+        today=_day(context.until_ms, zone),
+        days=days,
+        rows=_announced(context, now, jobs, days, zone),
+        check=_check(context, jobs, zone),
+        running=running.height,
+        with_limit=running["planned_end"].drop_nulls().len(),
+        projects=sum(each.project_end is not None for each in context.owners.by_name.values()),
+    )
+
+
+def _whole_gpus(context: Context) -> pl.DataFrame:
+    """The last rows of GPUs that somebody has, without parts of cards."""
+    return last_rows(context).filter(pl.col("state").is_in(ALLOCATED) & (pl.col("gpu_share") == 1))
+
+
+def _day(moment_ms: int, zone: tzinfo) -> date:
+    return from_ms(moment_ms).astimezone(zone).date()
+
+
+def _announced(context: Context, now: pl.DataFrame, jobs: pl.DataFrame, days: int, zone: tzinfo) -> tuple[Ending, ...]:
+    today = _day(context.until_ms, zone)
+    found = [
+        *_at_limits(context, now, jobs, zone),
+        *_at_project_ends(context, now, today),
+        *_faded(context, now, today),
+    ]
+    near = [each for each in found if each.day <= today + timedelta(days)]
+    taken: set[str] = set()
+    endings: list[Ending] = []
+    for each in sorted(near, key=lambda candidate: candidate.order):
+        endings += _placed(context, each, each.gpus - taken)
+        taken |= each.gpus
+    return tuple(sorted(endings, key=lambda each: (each.day, SOURCES.index(each.source), each.name, each.gpus)))
+
+
+def _placed(context: Context, found: _Candidate, gpus: frozenset[str]) -> Iterator[Ending]:
+    """One ending for each pool and model."""
+    inventory, hosts = context.inventory, dict(last_rows(context).select("gpu", "host").iter_rows())
+    places = {gpu: (inventory.pool(gpu), inventory.model(gpu)) for gpu in sorted(gpus)}
+    for pool, model in sorted(set(places.values())):
+        own = tuple(gpu for gpu, place in places.items() if place == (pool, model))
+        islands = {inventory.device(gpu, hosts[gpu]).nvlink_island for gpu in own}
+        yield Ending(
+            found.name, found.source, found.day, own, pool, model, tuple(sorted({hosts[gpu] for gpu in own})),
+            tuple(sorted(each for each in islands if each is not None)), found.team, found.holder, found.chance,
+        )  # fmt: skip
+
+
+def _running(jobs: pl.DataFrame, until_ms: int) -> pl.DataFrame:
+    """The jobs that run at a moment."""
+    is_open = pl.col("end").is_null() | (pl.col("end") > until_ms)
+    return jobs.filter(pl.col("start") <= until_ms, is_open)
+
+
+def _at_limits(context: Context, now: pl.DataFrame, jobs: pl.DataFrame, zone: tzinfo) -> Iterator[_Candidate]:
+    """One for each running job that has its GPUs for itself and whose limit has not passed."""
+    until_ms = context.until_ms
+    # by the id alone: the same job may be known from a table here, and there from processes that a scheduler started
+    works = by_job(now).with_columns(job=pl.col("work").str.replace(r"^[a-z]+:", ""))
+    own = works.filter(pl.len().over("gpu") == 1)
+    lengths = _past_lengths(jobs, until_ms)
+    limited = _running(jobs, until_ms).filter(pl.col("planned_end") > until_ms).explode("hosts")
+    limited = limited.select("job", "start", "planned_end", host="hosts").unique(("job", "host"), keep="last")
+    found = own.join(limited, on=("job", "host")).group_by("work", maintain_order=True)
+    for row in found.agg(pl.col("gpu", "holder", "account"), pl.col("start", "planned_end").last()).iter_rows(
+        named=True
+    ):
+        limit_ms = row["planned_end"] - row["start"]
+        holder, account = (_joined(row[name]) for name in ("holder", "account"))
+        yield _Candidate(
+            row["work"], "time_limit", _day(row["planned_end"], zone), frozenset(row["gpu"]),
+            context.owners.team(holder, account), holder, _chance(lengths, (until_ms - row["start"]) / limit_ms, limit_ms),
+        )  # fmt: skip
+
+
+def _joined(names: Sequence[str | None]) -> str | None:
+    return "+".join(sorted({each for each in names if each is not None})) or None
+
+
+def _past_lengths(jobs: pl.DataFrame, until_ms: int) -> list[float]:
+    """How long the runs that ended lasted, in shares of their limits, in order."""
+    over = jobs.filter(
+        pl.col("end") <= until_ms, pl.col("start") < pl.col("end"), pl.col("planned_end") > pl.col("start")
+    )
+    return (
+        over.select((pl.col("end") - pl.col("start")) / (pl.col("planned_end") - pl.col("start")))
+        .to_series()
+        .sort()
+        .to_list()
+    )
+
+
+def _chance(lengths: Sequence[float], ran: float, limit_ms: int) -> Chance | None:
+    """How many of the past runs that lasted for such a share of their limit ended by it; None where none did so."""
+    reached = len(lengths) - bisect_left(lengths, ran)
+    late = len(lengths) - bisect_left(lengths, 1 + _LATE_MS / limit_ms)
+    if not reached:
+        return None
+    share = (reached - late) / reached
+    low, high = wilson(share, reached)
+    return Chance(low, share, high)
+
+
+def _at_project_ends(context: Context, now: pl.DataFrame, today: date) -> Iterator[_Candidate]:
+    """One for each project and day in the owners file on which it ends, or has ended."""
+    lines: dict[tuple[str, date], list[str]] = {}
+    for each in context.owners.by_name.values():
+        if each.project_end is not None:
+            lines.setdefault((each.project or each.name, each.project_end), []).append(f"{each.kind} {each.name}")
+    theirs = now.join(owner_lines(context, now), on=("holder", "account"), nulls_equal=True)
+    for (name, end), own in sorted(lines.items()):
+        rows = theirs.filter(pl.col("line").is_in(own))
+        holder, account = joined(rows, "holder"), joined(rows, "account")
+        team = context.owners.team(holder, account)
+        yield _Candidate(name, "project_end", max(end, today), frozenset(rows["gpu"]), team, holder, None)
+
+
+def _faded(context: Context, now: pl.DataFrame, today: date) -> Iterator[_Candidate]:
+    """One for each user whose work has faded; the chance is that the GPUs stay unused for `findings.horizon` more."""
+    holders = dict(now.select("gpu", "holder").iter_rows())
+    for each in faded_findings(context, now):
+        promised = each.confidence.outlook
+        share = None if promised is None else promised.probability
+        gpus = frozenset(gpu for gpu in each.gpus if holders.get(gpu) == each.holder)
+        chance = None if share is None else Chance(None, share, None)
+        yield _Candidate(each.subject, "fading", today, gpus, each.team, each.holder, chance)
+
+
+def _check(context: Context, jobs: pl.DataFrame, zone: tzinfo) -> EndingCheck | None:
+    before = week_before(context)
+    if before is None:
+        return None
+    said = _announced(before, _whole_gpus(before), jobs, WEEK_DAYS - 1, zone)
+    there = last_rows(context)
+    kept = _kept(context, there, before.until_ms)
+    seen = set(there["gpu"])
+    announced: Counter[EndingSource] = Counter()
+    came_free: Counter[EndingSource] = Counter()
+    for each in said:
+        looked_at = seen.intersection(each.gpus)
+        theirs = each.name if each.source == "time_limit" else each.holder
+        announced[each.source] += len(looked_at)
+        came_free[each.source] += sum((gpu, theirs) not in kept[each.source] for gpu in looked_at)
+    return EndingCheck(announced, came_free)
+
+
+def _kept(context: Context, there: pl.DataFrame, since_ms: int) -> dict[EndingSource, set[tuple[str, str | None]]]:
+    """By source the GPUs that did not come free, with the job or the holders who have them, or who used them again."""
+    held = there.filter(pl.col("state").is_in(ALLOCATED))
+    used = context.whole.stretches.filter(pl.col("state").is_in(IN_USE) & (pl.col("end") > since_ms))
+    return {
+        "time_limit": set(by_job(held).select("gpu", "work").iter_rows()),
+        "project_end": set(held.select("gpu", "holder").iter_rows()),
+        "fading": set(used.select("gpu", "holder").unique().iter_rows()),
+    }

@@ -19,21 +19,19 @@ from analytics.workloads.evidence_labels import counted, label
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
+from analytics.workloads.uptake import RAMP_SHARE, START_MS, added_gpus, ramps
 from analytics.workloads.window_end import still_going
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
 
 FIRST_USE_MAX_DAYS = 7
 RAMP_MAX_DAYS = 14
-RAMP_SHARE = 0.5
 FLEET_MEAN_MIN = 0.1
-START_MS = DAY_MS
-KNOWN_MIN = 0.5
 
 
 def slow_uptake_findings(context: Context) -> Iterator[Finding]:
     """GPUs first seen inside the lake's history: one finding per host and day of arrival."""
-    added = _added(context)
+    added = added_gpus(context)
     if added.is_empty():
         return
     slow = _slow(context, added)
@@ -107,33 +105,9 @@ def _slow_uptake_finding(context: Context, host: str, day_ms: int, gpus: pl.Data
     )
 
 
-def _added(context: Context) -> pl.DataFrame:
-    """The GPUs that came after the lake's start, wherever they were seen: gpu, host (the last one), first_seen, day, added."""
-    gpus = (
-        # MIG instances come with every new layout of a card that is old
-        context.whole.lifetimes.filter(~pl.col("gpu").str.starts_with("MIG-"))
-        .sort("last_seen")
-        .group_by("gpu")
-        .agg(pl.col("host").last(), pl.col("first_seen", "first_use").min())
-        .filter(pl.col("first_seen") > context.whole.first_ms + START_MS)
-    )
-    day = pl.col("first_seen") // DAY_MS
-    return gpus.with_columns(day=day).with_columns(added=pl.len().over("host", "day")).sort("host", "day", "gpu")
-
-
 def _slow(context: Context, added: pl.DataFrame) -> pl.DataFrame:
-    """Those that were slow and, at the start of the window, still were; with `ramp_day`, `active_share` and `fleet_mean`."""
-    per_day = context.whole.activity(whole_number(added, pl.col("first_seen").min())).select(
-        "gpu", "active_ms", date=pl.col("time") // DAY_MS, seen_ms="known_ms"
-    )
-    old = per_day.join(added.select("gpu"), on="gpu", how="anti")
-    new = per_day.join(added.select("gpu", "day", "host"), on="gpu").filter(pl.col("date") > pl.col("day"))
-    fleet = _fleet_means(old, added)
-    known = new.join(fleet, on="day", how="left").filter(pl.col("seen_ms") >= KNOWN_MIN * DAY_MS)
-    share = pl.col("active_ms") / pl.col("seen_ms")
-    ramp = known.filter(share >= RAMP_SHARE * pl.col("fleet_mean")).group_by("gpu").agg(ramp_day=pl.col("date").min())
-    shares = new.group_by("gpu").agg(active_share=pl.col("active_ms").sum() / pl.col("seen_ms").sum())
-    judged = added.join(ramp, on="gpu", how="left").join(shares, on="gpu", how="left").join(fleet, on="day", how="left")
+    """Those that were slow and, at the start of the window, still were; with the columns of `ramps`."""
+    judged = ramps(context, added)
     since_ms, until_ms = context.since_ms, context.until_ms
     used = pl.col("first_use").fill_null(until_ms)
     late = (used - pl.col("first_seen") >= FIRST_USE_MAX_DAYS * DAY_MS) & (used >= since_ms)
@@ -142,10 +116,3 @@ def _slow(context: Context, added: pl.DataFrame) -> pl.DataFrame:
     judgeable = (pl.col("fleet_mean") >= FLEET_MEAN_MIN).fill_null(value=False)
     crawling = judgeable & (ramped_ms - pl.col("first_seen") > RAMP_MAX_DAYS * DAY_MS) & (ramped_ms > since_ms)
     return judged.filter(late | crawling)
-
-
-def _fleet_means(old: pl.DataFrame, added: pl.DataFrame) -> pl.DataFrame:
-    """Per day of arrival the active share, since then, of the GPUs that were there from the start: day, fleet_mean."""
-    days = added.select("day").unique()
-    since = old.join(days, how="cross").filter(pl.col("date") > pl.col("day"))
-    return since.group_by("day").agg(fleet_mean=pl.col("active_ms").sum() / pl.col("seen_ms").sum())

@@ -81,7 +81,7 @@ def wind_down_findings(context: Context) -> Iterator[Finding]:
     now = last_rows(context).filter(pl.col("state").is_in(ALLOCATED))
     projects = list(_project_findings(context, now))
     over = {gpu for each in projects for gpu in each.reclaimable_gpus}
-    yield from _faded_findings(context, now.filter(~pl.col("gpu").is_in(list(over))))
+    yield from faded_findings(context, now.filter(~pl.col("gpu").is_in(list(over))))
     yield from projects
 
 
@@ -115,7 +115,8 @@ WIND_DOWN = Rule(
 )
 
 
-def _faded_findings(context: Context, now: pl.DataFrame) -> Iterator[Finding]:
+def faded_findings(context: Context, now: pl.DataFrame) -> Iterator[Finding]:
+    """One finding per user whose work has faded; `now` are the last rows of allocated GPUs."""
     theirs = split_holders(now).select("who", "gpu")
     for row in fading(context, theirs["who"].unique()).iter_rows(named=True):
         who = str(row["who"])
@@ -153,7 +154,7 @@ def _project_findings(context: Context, now: pl.DataFrame) -> Iterator[Finding]:
     ]
     if not ending:
         return
-    lines = _lines(context, now)
+    lines = owner_lines(context, now)
     owned = context.inside.stretches.filter(pl.col("state").is_in(ALLOCATED)).join(
         lines, on=("holder", "account"), nulls_equal=True
     )
@@ -216,7 +217,7 @@ def _wind_down_finding(
     )
 
 
-def _lines(context: Context, now: pl.DataFrame) -> pl.DataFrame:
+def owner_lines(context: Context, now: pl.DataFrame) -> pl.DataFrame:
     """The owners file's line about each holder and account that has GPUs at the end of the window: holder, account, line."""
     pairs = now.select("holder", "account").unique()
     owners = [context.owners.of(holder, account) for holder, account in pairs.iter_rows()]
