@@ -9,6 +9,8 @@ from fallow.cli import Command, load
 VERBS: tuple[Command, ...] = (
     Command("waits", "say who waited for GPUs, and whether more would have helped",
             "fallow plan waits --lake /srv/lake --since 7d", "analytics.commands.plan_waits", "analytics"),
+    Command("allocation", "say who has GPUs, who starves while who hoards, and what comes free",
+            "fallow plan allocation --lake /srv/lake --days 14", "analytics.commands.plan_allocation", "analytics"),
     Command("defrag", "which jobs on several GPUs could start, and what makes room",
             "fallow plan defrag --lake /srv/lake --gpus 8", "analytics.commands.plan_defrag", "analytics"),
     Command("forecast", "say when each pool is full, and until when to order",

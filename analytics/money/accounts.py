@@ -34,6 +34,7 @@ _LEVELS = {
     "team": ("organisation", "team"),
     "holder": ("organisation", "team", "holder"),
     "account": ("organisation", "team", "account"),
+    "team_project": ("organisation", "team", "team_project"),
 }
 """The levels through which cents go down to a group, so that teams add up to their organisation, and so on."""
 
@@ -117,13 +118,19 @@ class Account:
         return sum(self.state_ms[state] for state in ALLOCATED_USED_FIRST)
 
 
+OF_TEAM = "\x1f"
+"""Stands between a team and its project in the labels of `Accounts.by("team_project")`: two teams may each have one of a name."""
+
+
 class Accounts:
-    """The tables of one window."""
+    """The tables of one window; those of `team_project` too where the ledger's rows have the `project` of their claim."""
 
     def __init__(self, ledger: Ledger, costs: Costs, inventory: Inventory, owners: Owners) -> None:
         """From a ledger that was clipped to the window."""
         open_amount = (pl.col("amount").cast(pl.Float64) * pl.col("open_share")).round().cast(AMOUNT)
         self._pieces = pieces_of(ledger.stretches, costs, inventory, owners).with_columns(open_amount=open_amount)
+        if "project" in self._pieces.columns:
+            self._pieces = self._pieces.with_columns(team_project=pl.concat_str("team", "project", separator=OF_TEAM))
         self.currency = costs.currency
 
     @cached_property
@@ -137,6 +144,13 @@ class Accounts:
     def energy_by_state(self) -> Mapping[str, Energy]:
         """The energy of each state."""
         return _energies(self._pieces, "state", whole_gpus=False)
+
+    def allocated(self) -> pl.DataFrame:
+        """Who had how much of a GPU when: organisation, team, account, holder, pool, state, spell_ms, time, end, gpu_share, and team_project."""
+        names = ("organisation", "team", "account", "holder", "pool", "state", "spell_ms", "time", "end")
+        more = [name for name in ("team_project",) if name in self._pieces.columns]
+        rows = self._pieces.filter(pl.col("state").is_in(ALLOCATED_USED_FIRST))
+        return rows.select(*names, *more, gpu_share=pl.col("gpu_ms") / (pl.col("end") - pl.col("time")))
 
     def by(self, group: str) -> tuple[Account, ...]:
         """One row per pool, team, ... (GROUPS): days by date, else the most paid, then the most time first."""

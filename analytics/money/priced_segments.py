@@ -52,7 +52,8 @@ _MIG = re.compile(r"\s+MIG\s+\d+g\..*$", re.IGNORECASE)
 def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owners: Owners) -> pl.DataFrame:
     """One row per ledger row, term of its GPU and holder.
 
-    Columns: state, day, gpu, host, pool, model, holder, account, team, organisation (names, UNNAMED where there is none),
+    Columns: state, time, end, day, gpu, host, pool, model, holder, account, team, organisation (names, UNNAMED where there is none),
+    project (see `project_of`; where the rows have a claim's `project`),
     gpu_ms, amount (microcents, null without a price), open_share (of it, that point samples alone call idle), used_share (of it,
     see `analytics.ledger.activity`), by_sm (whether SM activity says so), spell_ms (how long its whole interval lasts), energy_mj,
     energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
@@ -79,9 +80,7 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
     )
     # whole millijoules and milliseconds add up to the same in any order, and so on any number of processors
     whole = _per_holder(rows).with_columns(pl.col("energy_mj", "energy_known_ms").round().cast(pl.Int64))
-    return _named(whole, owners).drop(
-        "rate", "since", "holder_shares", "row", "time", "end", "gpu_share", "is_beside_others"
-    )
+    return _named(whole, owners).drop("rate", "since", "holder_shares", "row", "gpu_share", "is_beside_others")
 
 
 def unused_amount() -> pl.Expr:
@@ -153,19 +152,26 @@ def _per_holder(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _named(rows: pl.DataFrame, owners: Owners) -> pl.DataFrame:
-    """Adds teams and organisations, and says what stands for a name where there is none."""
-    key = ("holder", "account", "is_beside_others")
-    known = rows.select(key).unique().rows()
-    teams = pl.DataFrame(
-        [(holder, account, beside, *whose(owners, holder, account, is_beside_others=beside)) for holder, account, beside in known],
-        schema={**dict.fromkeys(("holder", "account"), pl.String), "is_beside_others": pl.Boolean, "team": pl.String, "organisation": pl.String},
-        orient="row",
-    )  # fmt: skip
+    """Adds teams, organisations and projects, and says what stands for a name where there is none."""
+    claimed = ["project"] if "project" in rows.columns else []
+    key = ("holder", "account", "is_beside_others", *claimed)
+    known = rows.select(key).unique()
+    names = [
+        (*whose(owners, holder, account, is_beside_others=beside), project_of(owners, holder, account, *project))
+        for holder, account, beside, *project in known.iter_rows()
+    ]
+    named = pl.DataFrame(
+        names, schema=dict.fromkeys(("team", "organisation", "named_project"), pl.String), orient="row"
+    )
     idle = pl.col("state").is_in(UNALLOCATED)
     stand_in = {"holder": NOT_KNOWN, "account": NO_ACCOUNT, "team": NO_TEAM, "organisation": NO_ORGANISATION}
+    projects = {"project": NO_PROJECT} if claimed else {}
     unknown = pl.col("holder").is_null() & pl.col("account").is_null()
     days = rows["day"].unique()
-    return rows.join(teams, on=key, how="left", nulls_equal=True).with_columns(
+    found = rows.join(pl.concat([known, named], how="horizontal"), on=key, how="left", nulls_equal=True).with_columns(
+        *([pl.col("named_project").alias("project")] if claimed else [])
+    )
+    return found.with_columns(
         *(
             pl.when(idle)
             .then(pl.lit(NOBODY))
@@ -173,10 +179,16 @@ def _named(rows: pl.DataFrame, owners: Owners) -> pl.DataFrame:
             .then(pl.lit(NOT_KNOWN))
             .otherwise(pl.col(name).fill_null(other))
             .alias(name)
-            for name, other in stand_in.items()
+            for name, other in {**stand_in, **projects}.items()
         ),
         day=pl.col("day").replace_strict(days, [utc_day(day * DAY_MS) for day in days], return_dtype=pl.String),
-    )
+    ).drop("named_project")
+
+
+def project_of(owners: Owners, holder: str | None, account: str | None, claimed: str | None = None) -> str | None:
+    """What somebody's GPUs are for: the project of the line about them, else that of the claim, else the account."""
+    line = owners.of(holder, account)
+    return (None if line is None else line.project) or claimed or account
 
 
 def whose(

@@ -25,10 +25,15 @@ from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import Summary, Totals, clip_ledger, totals_by
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money, open_money
+from analytics.plan.allocation import Allocation, Owned, owned, pairs_of, tree_of
 from analytics.plan.demand_series import DemandSeries, demand_series
+from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
+from analytics.plan.endings import Endings, find_endings
 from analytics.plan.jobs import load_jobs
 from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, of_scope, outlooks
 from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
+from analytics.plan.starving import StarvingPair
+from analytics.plan.uptake import Arrival, arrivals
 from analytics.plan.waits import PoolCards, Waits, find_waits
 from analytics.quality.model import Remark
 from analytics.quality.remarks import data_quality
@@ -102,6 +107,8 @@ class Report:
     """Who waited for GPUs and why; None where the window is no week, and where no job is known to have asked."""
     outlooks: tuple[PoolOutlook, ...] = ()
     """When the pools of the scope are full; none where the window is no week, nor in an edition for people."""
+    endings: Endings | None = None
+    """Which GPUs come free; None where the window is no week, and for a part of the fleet."""
     made_ms: int = 0
     """The wall clock's time when the report was made."""
 
@@ -256,6 +263,61 @@ class Whole:
         return self.waits.where(*(pl.col(name) == value for name, value in asked.items() if value is not None))
 
     @cached_property
+    def endings(self) -> Endings:
+        """Which GPUs come free in the next two weeks; everybody's."""
+        return self._first.endings if self._first is not self else self.endings_for(ENDINGS_DAYS)
+
+    def endings_for(self, days: int) -> Endings:
+        """The same for so many days."""
+        return find_endings(self.context, self.jobs, days, time_zone(self.inputs.settings.text("report.timezone")))
+
+    @cached_property
+    def _arrivals(self) -> tuple[Arrival, ...]:
+        return self._first._arrivals if self._first is not self else arrivals(self.context)
+
+    @cached_property
+    def _owned(self) -> Owned:
+        return self._first._owned if self._first is not self else self._owned_in(self.ledger)
+
+    def _owned_in(self, ledger: WindowLedger) -> Owned:
+        window, money = (ledger.summary.since_ms, ledger.summary.until_ms), self.money
+        return owned(ledger.inside, self.jobs, window, money.costs, self.inventory, money.owners)
+
+    @cached_property
+    def _pairs(self) -> tuple[StarvingPair, ...]:
+        if self._first is not self:
+            return self._first._pairs
+        return pairs_of(self._owned, self.money.owners, self.inputs.settings.integer("findings.held_min"))
+
+    def allocation(self, scope: Scope, part: WindowLedger, calendar: Endings | None = None) -> Allocation:
+        """Who has GPUs, who wants them and which come free, as far as a scope lets its reader know; `part` is `self.part` of it."""
+        calendar, own = calendar or self.endings, self._of_part(scope, part)
+        pools = set(own.accounts.allocated()["pool"])
+        for_all = not scope.is_personal
+        return Allocation(
+            tree=tree_of(own, scope, self.money.owners),
+            pairs=tuple(each for each in self._pairs if scope.of_gpus.is_all or each.pool in pools) if for_all else None,
+            endings=calendar.of_scope(scope),
+            calendar=calendar,
+            arrivals=tuple(each for each in self._arrivals if scope.pool in (None, each.pool) and scope.model in (None, each.model)) if for_all else None,
+            waits=own.waits.height,
+            has_owners=bool(self.money.owners.by_name),
+            currency=self.money.currency,
+            seen=part.summary.coverage,
+        )  # fmt: skip
+
+    def _of_part(self, scope: Scope, part: WindowLedger) -> Owned:
+        """The GPU time and the waits of a scope."""
+        if scope.is_all:
+            return self._owned
+        own = self._owned_in(part)
+        asked = {"team": scope.team, "user": scope.holder}
+        waits = self._owned.waits.filter(*(pl.col(name) == value for name, value in asked.items() if value is not None))
+        if not scope.of_gpus.is_all:
+            waits = waits.filter(pl.col("pool").is_in(own.accounts.allocated()["pool"].unique().implode()))
+        return replace(own, waits=waits)
+
+    @cached_property
     def demand(self) -> tuple[DemandSeries, ...]:
         """What each pool and model needed day by day, in the site's time zone."""
         if self._first is not self:
@@ -379,6 +441,7 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         counted_back_from_ms=ledger.counted_back_from_ms,
         waits=whole.waits_of(scope) if asked.week is not None and _anybody_asked(whole.jobs) else None,
         outlooks=() if scope.is_personal or asked.week is None else of_scope(whole.outlooks, scope),
+        endings=whole.endings if asked.week is not None and scope.is_all else None,
         made_ms=whole.made_ms,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dashboard.pages.allocation import AllocationPage
 from dashboard.pages.capacity import Capacity
 from dashboard.pages.compare import ComparePage
 from dashboard.pages.detail import GpuPage, HostPage
@@ -26,6 +27,7 @@ PAGES: tuple[Page, ...] = (
     RightSize(),
     Capacity(),
     WaitsPage(),
+    AllocationPage(),
     ComparePage(),
     ReportPage(),
     Quality(),

@@ -1,0 +1,123 @@
+"""`fallow plan allocation`: who has GPUs, who starves while who hoards, what comes free, and what new cards were used for."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from analytics.commands.plan_inputs import add_plan_arguments, open_plan, show_plan, show_plan_json
+from analytics.language.quantities import from_cents
+from analytics.plan.allocation import Allocation
+from analytics.plan.endings import HORIZON_DAYS, Ending
+from analytics.plan.owner_tree import OwnerNode
+from analytics.sections.plan_allocation import owner_table, starving_table
+from analytics.sections.plan_endings import endings_table
+from analytics.sections.plan_uptake import uptake_table
+from fallow.clock import HOUR_MS
+from fallow.csv_text import csv_of
+from fallow.errors import UsageError
+from fallow.output import show
+
+_DAYS_MAX = 366
+_COLUMNS = (
+    "day", "source", "name", "team", "user", "gpu_count", "pool", "model", "hosts", "nvlink_islands", "gpus", "chance_low",
+    "chance", "chance_high",
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the verb's own flags."""
+    add_plan_arguments(parser, csv_of="ending")
+    parser.add_argument(
+        "--days", metavar="N", type=int, default=HORIZON_DAYS, help=f"how far ahead to look (default: {HORIZON_DAYS})"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the tree, who starves while who hoards, the calendar and the new cards."""
+    if not 1 <= args.days <= _DAYS_MAX:
+        raise UsageError(f"--days {args.days} is not between 1 and {_DAYS_MAX}", f"leave it out for {HORIZON_DAYS}")
+    plan = open_plan(args)
+    found = plan.whole.allocation(plan.scope, plan.part, plan.whole.endings_for(args.days))
+    if args.json:
+        show_plan_json(plan, _as_json(found))
+    elif args.csv:
+        show(csv_of(_COLUMNS, (_csv_row(each) for each in found.endings)), end="")
+    else:
+        show_plan(plan, [owner_table(found), starving_table(found), endings_table(found), uptake_table(found)])
+    return 0
+
+
+def _csv_row(each: Ending) -> dict[str, object]:
+    joined = {
+        name: " ".join(getattr(each, place))
+        for name, place in (("hosts", "hosts"), ("nvlink_islands", "islands"), ("gpus", "gpus"))
+    }
+    return {name: value for name, value in _ending(each).items() if name not in joined} | joined
+
+
+def _ending(each: Ending) -> dict[str, object]:
+    low, point, high = (None,) * 3 if each.chance is None else (each.chance.low, each.chance.point, each.chance.high)
+    return {
+        "day": str(each.day),
+        "source": each.source,
+        "name": each.name,
+        "team": each.team,
+        "user": each.holder,
+        "gpu_count": len(each.gpus),
+        "pool": each.pool,
+        "model": each.model,
+        "hosts": list(each.hosts),
+        "nvlink_islands": list(each.islands),
+        "gpus": list(each.gpus),
+        "chance_low": low,
+        "chance": point,
+        "chance_high": high,
+    }
+
+
+def _as_json(found: Allocation) -> dict[str, object]:
+    calendar, for_all = found.calendar, found.pairs is not None
+    return {
+        "observed_share": found.seen,
+        "currency": found.currency,
+        "has_owners": found.has_owners,
+        "jobs_that_asked": found.waits,
+        "tree": [_node(each) for each in found.tree],
+        "starving": None if found.pairs is None else [
+            {
+                "kind": each.kind, "waited": each.starves, "did_not_use": each.hoards, "pool": each.pool or None,
+                "gpu_hours": each.gpu_ms / HOUR_MS, "waited_gpu_hours": each.waited_ms / HOUR_MS,
+                "unused_gpu_hours": each.unused_ms / HOUR_MS, "quota_needed_share": each.needed_share,
+            }
+            for each in found.pairs
+        ],
+        "days": calendar.days,
+        "endings": [_ending(each) for each in found.endings],
+        "back_test": asdict(calendar.check) if for_all and calendar.check is not None else None,
+        "new_cards": None if found.arrivals is None else [
+            asdict(each) | {"day": str(each.day), "currency": found.currency} for each in found.arrivals
+        ],
+    }  # fmt: skip
+
+
+def _node(node: OwnerNode) -> dict[str, object]:
+    return {
+        "level": node.level,
+        "name": node.label,
+        "quota_gpus": node.quota_gpus,
+        "gpus_mean": node.mean,
+        "gpus_most": node.most,
+        "gpu_hours": node.allocated_ms / HOUR_MS,
+        "used_gpu_hours": node.used_ms / HOUR_MS,
+        "held_gpu_hours": node.state_ms("held") / HOUR_MS,
+        "reserved_gpu_hours": node.state_ms("reserved") / HOUR_MS,
+        "low_unused_gpu_hours": node.low_unused_ms / HOUR_MS,
+        "cost": from_cents(node.cents),
+        "jobs": node.waited.jobs,
+        "waited_hours": node.waited.job_ms / HOUR_MS,
+        "waited_gpu_hours": node.waited.gpu_ms / HOUR_MS,
+        "median_wait_s": None if node.waited.median_ms is None else node.waited.median_ms / 1000,
+        "children": [_node(each) for each in node.children],
+    }

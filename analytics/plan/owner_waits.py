@@ -1,0 +1,42 @@
+"""Whose jobs waited for GPUs when, in which pool: the waits alone, without their causes."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from analytics.allocations.spans import ledger_job
+from analytics.money.accounts import OF_TEAM
+from analytics.money.owners import Owners
+from analytics.money.priced_segments import NO_ORGANISATION, NO_PROJECT, NO_TEAM, project_of, whose
+from analytics.plan.idle_pools import claimed_spans, hosts_of_pools
+from analytics.plan.waiting_jobs import jobs_in_window, with_pools
+
+_NAMES = ("organisation", "team", "team_project")
+
+
+def owner_waits(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int], owners: Owners) -> pl.DataFrame:
+    """The jobs that waited in a window or got GPUs in it, of those whose time of asking and number of GPUs are known.
+
+    Columns: those of `jobs_in_window`, and organisation, team and team_project as `Accounts` labels them.
+
+    Args:
+        jobs: with JOB_SCHEMA.
+        placed: the ledger's rows of the window with `pool`.
+        window: its start and end, in ms.
+        owners: who is who.
+    """
+    named = jobs.with_columns(ledger_job=ledger_job("job")).with_row_index("number")
+    known = with_pools(named, claimed_spans(named), hosts_of_pools(placed))
+    is_counted = pl.col("asked").is_not_null() & (pl.col("gpus") > 0).fill_null(value=False)
+    rows = jobs_in_window(known, *window).filter(is_counted)
+    key = ("user", "account", "project")
+    people = rows.select(key).unique()
+    paths = [_path(owners, user, account, project) for user, account, project in people.iter_rows()]
+    labels = pl.DataFrame(paths, schema=dict.fromkeys(_NAMES, pl.String), orient="row")
+    return rows.join(pl.concat([people, labels], how="horizontal"), on=key, how="left", nulls_equal=True)
+
+
+def _path(owners: Owners, user: str | None, account: str | None, project: str | None) -> tuple[str, str, str]:
+    team, organisation = whose(owners, user, account)
+    named = project_of(owners, user, account, project) or NO_PROJECT
+    return organisation or NO_ORGANISATION, team or NO_TEAM, OF_TEAM.join((team or NO_TEAM, named))

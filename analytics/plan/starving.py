@@ -1,0 +1,200 @@
+"""Who starves while who hoards: GPU time that some waited for, beside what others had and did not use at the same moments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analytics.capacity.concurrency import hourly_most
+from analytics.money.priced_segments import NO_ACCOUNT, NO_TEAM
+from analytics.states import IDLE_ALLOCATED
+from fallow.clock import HOUR_MS
+
+HoardKind = Literal["idle", "quota"]
+"""GPUs that were given and idle, or a quota of which less than half was ever needed."""
+
+QUOTA_NEEDED_MAX = 0.5
+_NEEDED_SHARE = 0.95
+
+
+@dataclass(frozen=True)
+class StarvingPair:
+    """What one waited for while another had as much without use, in one pool; `gpu_ms` is in no other pair of the kind.
+
+    Of a quota, `pool` is empty, and `needed_share` is what part of it sufficed in 95 % of the hours. `waited_ms` is all that the one
+    waited for, `unused_ms` all that the other had without use in that pool (of a quota: of it), in GPU time.
+    """
+
+    kind: HoardKind
+    starves: str
+    hoards: str
+    pool: str
+    gpu_ms: float
+    waited_ms: float
+    unused_ms: float
+    needed_share: float | None = None
+
+
+def starving_pairs(
+    waits: pl.DataFrame,
+    allocated: pl.DataFrame,
+    quotas: Mapping[str, float],
+    window: tuple[int, int],
+    held_min_ms: int,
+) -> tuple[StarvingPair, ...]:
+    """The pairs, the most GPU time first.
+
+    A team starves while its jobs wait and it has no more than its quota; who has no team stands for the account or user. At each
+    moment what is waited for in a pool is set against what others have without use there, each in proportion, so that no GPU
+    is counted for two who wait, and no wait for two who have.
+
+    Args:
+        waits: see `owner_waits`.
+        allocated: see `Accounts.allocated`.
+        quotas: those of the teams that have one.
+        window: its start and end, in ms.
+        held_min_ms: held and reserved GPUs count as unused where they were so for at least this long.
+    """
+    wanting = _under_quota(waits.filter(pl.col("begin") < pl.col("until")), allocated, quotas, window)
+    given = allocated.with_columns(owner=_owner("holder"))
+    idle = given.filter(pl.col("state").is_in(IDLE_ALLOCATED) & (pl.col("spell_ms") >= held_min_ms))
+    pairs = _quota_pairs(wanting, given, quotas, window)
+    for (pool,), waiting in wanting.drop_nulls("pool").group_by("pool"):
+        pairs += _idle_pairs(str(pool), waiting, idle.filter(pl.col("pool") == pool))
+    return tuple(sorted(pairs, key=lambda each: (-each.gpu_ms, each.starves, each.hoards, each.pool)))
+
+
+def _owner(person: str) -> pl.Expr:
+    """The team, else the account, else the user."""
+    account = pl.when(pl.col("account") != NO_ACCOUNT).then("account")
+    return pl.when(pl.col("team") != NO_TEAM).then("team").otherwise(pl.coalesce(account, person)).alias("owner")
+
+
+def _under_quota(
+    waits: pl.DataFrame, allocated: pl.DataFrame, quotas: Mapping[str, float], window: tuple[int, int]
+) -> pl.DataFrame:
+    """The waits (owner, pool, time, end, gpus) without the time in which their team had more than its quota."""
+    rows = waits.select(_owner("user"), "team", "pool", "gpus", time="begin", end="until")
+    parts = [rows.filter(~pl.col("team").is_in(list(quotas)))]
+    for team, quota in quotas.items():
+        own = rows.filter(pl.col("team") == team)
+        if not own.is_empty():
+            parts += [
+                own.with_columns(
+                    time=pl.col("time").clip(lower_bound=since_ms), end=pl.col("end").clip(upper_bound=until_ms)
+                )
+                for since_ms, until_ms in _times_within(allocated.filter(pl.col("team") == team), quota, window)
+            ]
+    return pl.concat(parts).filter(pl.col("time") < pl.col("end"))
+
+
+def _times_within(allocated: pl.DataFrame, quota: float, window: tuple[int, int]) -> list[tuple[int, int]]:
+    """The stretches of the window in which no more than the quota was allocated at once."""
+    times, levels = _levels(allocated, window)
+    fits = levels <= quota + 1e-6
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], fits, [False]]).astype(np.int8)))
+    bounds = np.append(times, window[1])
+    return [(int(bounds[first]), int(bounds[last])) for first, last in edges.reshape(-1, 2)]
+
+
+def _levels(spans: pl.DataFrame, window: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """How much was had at once (`gpu_share`) from each moment on, from the start of the window on."""
+    changes = pl.concat(
+        [
+            pl.DataFrame({"at": [window[0]], "change": [0.0]}),
+            spans.select(at="time", change=pl.col("gpu_share").cast(pl.Float64)),
+            spans.select(at="end", change=-pl.col("gpu_share").cast(pl.Float64)),
+        ]
+    )
+    sums = changes.filter(pl.col("at") < window[1]).group_by("at").agg(pl.col("change").sum()).sort("at")
+    return sums["at"].to_numpy(), np.cumsum(sums["change"].to_numpy())
+
+
+def _idle_pairs(pool: str, waiting: pl.DataFrame, idle: pl.DataFrame) -> list[StarvingPair]:
+    if idle.is_empty():
+        return []
+    moments = pl.concat([rows[name] for rows in (waiting, idle) for name in ("time", "end")]).unique().sort()
+    lasts = np.diff(moments.to_numpy()).astype(np.float64)
+    wanted, wanting = _grid(waiting, moments, pl.col("gpus"))
+    unused, having = _grid(idle, moments, pl.col("gpu_share"))
+    met = _met(wanted, unused, lasts)
+    waited_ms, unused_ms = lasts @ wanted, lasts @ unused
+    return [
+        StarvingPair("idle", starves, hoards, pool, met[row, column], waited_ms[row], unused_ms[column])
+        for row, starves in enumerate(wanting)
+        for column, hoards in enumerate(having)
+        if starves != hoards and met[row, column] > 0
+    ]  # fmt: skip
+
+
+def _grid(spans: pl.DataFrame, moments: pl.Series, weight: pl.Expr) -> tuple[NDArray[np.float64], list[str]]:
+    """How much each owner has between each moment and the next, and the owners."""
+    owners = spans["owner"].unique().sort().to_list()
+    column = {name: place for place, name in enumerate(owners)}
+    steps = np.zeros((len(moments), len(owners)))
+    at = moments.to_numpy()
+    places = np.array([column[name] for name in spans["owner"]], np.int64)
+    weights = spans.select(weight.cast(pl.Float64)).to_series().to_numpy()
+    np.add.at(steps, (np.searchsorted(at, spans["time"].to_numpy()), places), weights)
+    np.add.at(steps, (np.searchsorted(at, spans["end"].to_numpy()), places), -weights)
+    return np.clip(np.cumsum(steps, axis=0)[:-1], 0.0, None), owners
+
+
+def _met(wanted: NDArray[np.float64], unused: NDArray[np.float64], lasts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """By who wants and who has: GPU time of both at the same moments, each in proportion."""
+    most = np.maximum(wanted.sum(axis=1), unused.sum(axis=1))
+    share = np.divide(lasts, most, out=np.zeros_like(lasts), where=most > 0)
+    found: NDArray[np.float64] = (wanted * share[:, None]).T @ unused
+    return found
+
+
+def _quota_pairs(
+    wanting: pl.DataFrame, allocated: pl.DataFrame, quotas: Mapping[str, float], window: tuple[int, int]
+) -> list[StarvingPair]:
+    """The same of quotas of which 95 % of the hours needed less than half, hour by hour."""
+    hours = _hours(window)
+    if not quotas or not len(hours) or wanting.is_empty():
+        return []
+    own = allocated.filter(pl.col("team").is_in(list(quotas)))
+    most = {team: np.zeros(len(hours)) for team in quotas}
+    for (team,), rows in hourly_most(own, ("team",), *window).group_by("team", maintain_order=True):
+        most[str(team)] = rows["most"].to_numpy()
+    needed = {
+        team: float(np.quantile(level, _NEEDED_SHARE)) / quotas[team] for team, level in most.items() if quotas[team]
+    }
+    wide = sorted(team for team, share in needed.items() if share < QUOTA_NEEDED_MAX)
+    if not wide:
+        return []
+    unused = np.stack([np.clip(quotas[team] - most[team], 0.0, None) for team in wide], axis=1)
+    wanted, owners = _per_hour(wanting, hours)
+    met = _met(wanted, unused, np.full(len(hours), float(HOUR_MS)))
+    waited_ms, unused_ms = wanted.sum(axis=0) * HOUR_MS, unused.sum(axis=0) * HOUR_MS
+    return [
+        StarvingPair("quota", starves, hoards, "", met[row, column], waited_ms[row], unused_ms[column], needed[hoards])
+        for row, starves in enumerate(owners)
+        for column, hoards in enumerate(wide)
+        if starves != hoards and met[row, column] > 0
+    ]
+
+
+def _hours(window: tuple[int, int]) -> NDArray[np.int64]:
+    """The starts of the whole hours of a window."""
+    return np.arange(-(-window[0] // HOUR_MS) * HOUR_MS, window[1] // HOUR_MS * HOUR_MS, HOUR_MS, dtype=np.int64)
+
+
+def _per_hour(wanting: pl.DataFrame, hours: NDArray[np.int64]) -> tuple[NDArray[np.float64], list[str]]:
+    """How many GPUs each owner waited for on average of each hour, and the owners."""
+    edges = pl.Series([*hours, hours[-1] + HOUR_MS])
+    inside = wanting.with_columns(pl.col("time", "end").clip(edges[0], edges[-1])).filter(
+        pl.col("time") < pl.col("end")
+    )
+    moments = pl.concat([edges, inside["time"], inside["end"]]).unique().sort()
+    levels, owners = _grid(inside, moments, pl.col("gpus"))
+    at = moments.to_numpy()
+    times = np.concatenate([np.zeros((1, len(owners))), np.cumsum(levels * np.diff(at)[:, None], axis=0)])
+    return np.diff(times[np.searchsorted(at, edges.to_numpy())], axis=0) / HOUR_MS, owners

@@ -1,0 +1,180 @@
+"""Organisations, teams and projects with what they may have, had, used and waited for; and who starves while who hoards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import GpuHours, Number, Share, Span, from_cents
+from analytics.language.sentences import tr
+from analytics.plan.allocation import Allocation
+from analytics.plan.owner_tree import OwnerNode
+from analytics.plan.starving import StarvingPair
+from analytics.sections.names import NAME_MOST, account_name, place_name
+from analytics.sections.section import Cell, Section, SectionColumn
+from fallow.clock import SECOND_MS
+
+_LISTED = 40
+_PAIRS = 10
+
+
+def owner_table(found: Allocation) -> Section:
+    """A row for each organisation, below it its teams, below each of those its projects."""
+    rows = tuple(row for node in found.tree for row in _rows(node, (), found))
+    return Section(
+        name="allocation",
+        title=tr("Who has the GPUs"),
+        question=tr("What may each team and project have, what was it given, what did it use, and what did it wait for?"),
+        headline=_headline(found),
+        columns=(
+            SectionColumn("organisation", tr("organisation"), "name"),
+            SectionColumn("team", tr("team"), "team"),
+            SectionColumn("project", tr("project"), "name"),
+            SectionColumn("quota", tr("quota"), "number"),
+            SectionColumn("mean", tr("given on average"), "number"),
+            SectionColumn("most", tr("most at once"), "number"),
+            SectionColumn("used", tr("used"), "gpu_hours"),
+            SectionColumn("held", tr("held idle"), "gpu_hours"),
+            SectionColumn("reserved", tr("reserved"), "gpu_hours"),
+            SectionColumn("low", tr("low"), "gpu_hours"),
+            *((SectionColumn("cost", tr("cost"), "money"),) if _has_money(found) else ()),
+            SectionColumn("waited", tr("waited for"), "gpu_hours"),
+            SectionColumn("median", tr("median wait"), "number"),
+        ),
+        rows=rows,
+        shown=_LISTED,
+        rest=tr("{number} more rows are on the page Allocation.", number=Number(len(rows) - _LISTED)),
+        notes=tuple(_notes(found)),
+        wide=True,
+    )  # fmt: skip
+
+
+def _has_money(found: Allocation) -> bool:
+    return any(node.cents is not None for node in found.tree)
+
+
+def _headline(found: Allocation) -> str:
+    if not found.tree:
+        return tr("Nobody was given a GPU.")
+    total_ms, used_ms = (sum(getattr(node, name) for node in found.tree) for name in ("allocated_ms", "used_ms"))
+    if not total_ms:
+        return tr("Nobody was given a GPU.")
+    most = max((team for node in found.tree for team in node.children), key=_unused_ms)
+    return tr(
+        "{used} of {hours} GPU-hours that were given out were used; the most without use, {most}, by {name}.",
+        used=Share(used_ms / total_ms), hours=GpuHours(total_ms), most=GpuHours(_unused_ms(most)), name=_name(most),
+    )  # fmt: skip
+
+
+def _unused_ms(node: OwnerNode) -> float:
+    return node.allocated_ms - node.used_ms
+
+
+def _name(node: OwnerNode) -> str:
+    if node.account is not None and node.account.name is None:
+        return account_name(node.label)
+    return plain(node.label, NAME_MOST)
+
+
+def _rows(node: OwnerNode, above: tuple[str, ...], found: Allocation) -> Iterator[tuple[Cell, ...]]:
+    path = (*above, _name(node))
+    median = node.waited.median_ms
+    yield (
+        *path, *("" for _ in range(3 - len(path))),
+        "" if node.quota_gpus is None else Number(node.quota_gpus, 1),
+        Number(node.mean, 1),
+        Number(node.most, 1),
+        GpuHours(node.used_ms),
+        GpuHours(node.state_ms("held")),
+        GpuHours(node.state_ms("reserved")),
+        GpuHours(node.low_unused_ms),
+        *((Number(from_cents(node.cents), 2),) if _has_money(found) else ()),
+        GpuHours(node.waited.gpu_ms),
+        "" if median is None else Span(round(median / SECOND_MS) * SECOND_MS),
+    )  # fmt: skip
+    for child in node.children:
+        yield from _rows(child, path, found)
+
+
+def _notes(found: Allocation) -> Iterator[str]:
+    yield tr(
+        "Every row is the sum of those below it. A project is that of the owners table, else that of the job's allocation, else the account. "
+        "Held, reserved and the unused part of low time were given and not used."
+    )  # fmt: skip
+    if not found.has_owners:
+        yield tr(
+            "There is no owners table, so that organisations, teams and quotas are not known: `money.owners` names it, see docs/money.md."
+        )
+    if not found.waits:
+        yield tr(
+            "No job of this window is known with the time at which it asked for GPUs: what was waited is not known. "
+            "`fallow allocations import slurm`, `kubernetes` or `csv` brings them in."
+        )
+    if found.seen is not None and round(found.seen, 3) < 1:
+        yield tr(
+            "{share} of the GPU time was observed; what was not is in no row, and the figures may be higher.",
+            share=Share(found.seen),
+        )
+
+
+def starving_table(found: Allocation) -> Section | None:
+    """Who waited while who had as much without use; None for people, and where no wait is known."""
+    if found.pairs is None or not found.waits:
+        return None
+    idle = [each for each in found.pairs if each.kind == "idle"]
+    rows = [*idle, *(each for each in found.pairs if each.kind == "quota")]
+    return Section(
+        name="starving",
+        title=tr("Who starves while who hoards"),
+        question=tr("Who waited for GPUs while others had as many without use, at the same moments?"),
+        headline=_starving_sentence(idle),
+        columns=(
+            SectionColumn("starves", tr("waited"), "team"),
+            SectionColumn("hoards", tr("did not use"), "team"),
+            SectionColumn("what", tr("what"), "words"),
+            SectionColumn("pool", tr("pool"), "pool"),
+            SectionColumn("gpu_hours", tr("GPU-hours of both"), "gpu_hours"),
+            SectionColumn("waited_for", tr("waited for in all"), "gpu_hours"),
+            SectionColumn("unused", tr("unused in all"), "gpu_hours"),
+            SectionColumn("needed", tr("quota needed"), "share"),
+        ),
+        rows=tuple(_pair_row(each) for each in rows),
+        shown=_PAIRS,
+        rest=tr("{number} more are on the page Allocation.", number=Number(len(rows) - _PAIRS)),
+        notes=(
+            tr(
+                "A team starves while its jobs wait and it has no more GPUs than its quota; it hoards GPUs that it holds or has reserved "
+                "without use, in the pool for which the other waits. A GPU-hour is in one such pair at most, shared out in proportion. A quota is hoarded where less than half of it "
+                "was enough in 95 % of the hours; those GPU-hours are of the quota, not of GPUs, and are not to be added to the others."
+            ),
+        ),
+        wide=True,
+    )  # fmt: skip
+
+
+def _starving_sentence(idle: list[StarvingPair]) -> str:
+    if not idle:
+        return tr("Nobody waited while another team had GPUs of the same pool without use.")
+    first = idle[0]
+    return tr(
+        "{hours} GPU-hours were waited for while others had them without use in the same pool; the most, {most}, by {starves} beside {hoards}.",
+        hours=GpuHours(sum(each.gpu_ms for each in idle)), most=GpuHours(first.gpu_ms),
+        starves=_owner_name(first.starves), hoards=_owner_name(first.hoards),
+    )  # fmt: skip
+
+
+def _owner_name(owner: str) -> str:
+    return account_name(owner) if owner.startswith("(") else plain(owner, NAME_MOST)
+
+
+def _pair_row(each: StarvingPair) -> tuple[Cell, ...]:
+    return (
+        _owner_name(each.starves),
+        _owner_name(each.hoards),
+        tr("idle GPUs") if each.kind == "idle" else tr("quota"),
+        place_name(each.pool) if each.pool else "",
+        GpuHours(each.gpu_ms),
+        GpuHours(each.waited_ms),
+        GpuHours(each.unused_ms),
+        "" if each.needed_share is None else Share(each.needed_share),
+    )

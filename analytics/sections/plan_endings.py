@@ -1,0 +1,156 @@
+"""Which GPUs come free on which day, from whom, by what source and how surely."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Date, Number, Share, ShortDate
+from analytics.language.sentences import tr, tr_many
+from analytics.plan.allocation import Allocation
+from analytics.plan.endings import SOURCES, WEEK_DAYS, Chance, Ending, EndingCheck, Endings
+from analytics.report.model import Report
+from analytics.sections.line_chart import Line, LineChart, LinePanel
+from analytics.sections.names import NAME_MOST, card_name, place_name
+from analytics.sections.section import Cell, Section, SectionColumn
+
+_SOURCES = {
+    "time_limit": tr("time limit of its job"),
+    "project_end": tr("end of its project"),
+    "fading": tr("its work has faded"),
+}
+_LISTED, _IN_REPORT = 20, 8
+
+
+def endings_in_report(report: Report) -> Section | None:
+    """The next days in a few rows, for those who plan; None where nothing ends, and in an edition for people."""
+    found = report.endings
+    if found is None or not found.rows:
+        return None
+    return _table(found.rows, found, in_brief=True)
+
+
+def endings_table(found: Allocation) -> Section:
+    """A row for each ending of the scope, by day."""
+    return _table(found.endings, found.calendar, for_all=found.pairs is not None)
+
+
+def _table(rows: Sequence[Ending], calendar: Endings, *, in_brief: bool = False, for_all: bool = True) -> Section:
+    shown = _IN_REPORT if in_brief else _LISTED
+    more = (
+        ()
+        if in_brief
+        else (SectionColumn("hosts", tr("hosts"), "name"), SectionColumn("islands", tr("NVLink islands"), "count"))
+    )
+    return Section(
+        name="endings",
+        title=tr("Which GPUs come free"),
+        question=tr("Which projects and jobs end, when, and how many GPUs does that free?"),
+        headline=endings_sentence(rows, calendar),
+        columns=(
+            SectionColumn("day", tr("last day"), "words"),
+            SectionColumn("source", tr("by"), "words"),
+            SectionColumn("name", tr("what ends"), "name"),
+            SectionColumn("team", tr("team"), "team"),
+            SectionColumn("gpus", tr("GPUs"), "count"),
+            SectionColumn("pool", tr("pool"), "pool"),
+            SectionColumn("model", tr("model"), "name"),
+            *more,
+            SectionColumn("chance", tr("chance"), "words"),
+        ),
+        rows=tuple(_row(each, in_brief=in_brief) for each in rows),
+        shown=shown,
+        rest=tr("{number} more are on the page Allocation.", number=Number(len(rows) - shown)),
+        chart=None if in_brief or not rows else _chart(rows, calendar),
+        notes=() if in_brief else tuple(_notes(calendar, for_all=for_all)),
+        wide=not in_brief,
+    )  # fmt: skip
+
+
+def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
+    """How many GPUs are free within a week, or where none are, in the whole time."""
+    days = min(WEEK_DAYS, calendar.days)
+    last = calendar.today + timedelta(days)
+    near = [each for each in rows if each.day <= last]
+    if not near:
+        return tr("Nothing is known to end by {day}.", day=Date(last))
+    parts = [
+        tr("{number} by {source}", number=Number(sum(len(each.gpus) for each in near if each.source == source)), source=_SOURCES[source])
+        for source in SOURCES
+        if any(each.source == source for each in near)
+    ]  # fmt: skip
+    said = parts[0]
+    for part in parts[1:]:
+        said = tr("{said}, {part}", said=said, part=part)
+    ends = tr_many("{number} ending frees", "{number} endings free", len(near))
+    gpus = tr_many("{number} GPU", "{number} GPUs", sum(len(each.gpus) for each in near))
+    return tr("{ends} {gpus} by {day}: {said}.", ends=ends, gpus=gpus, day=Date(last), said=said)
+
+
+def _row(each: Ending, *, in_brief: bool) -> tuple[Cell, ...]:
+    more = () if in_brief else (", ".join(each.hosts), Number(len(each.islands)) if each.islands else None)
+    return (
+        Date(each.day),
+        _SOURCES[each.source],
+        plain(each.name, NAME_MOST),
+        None if each.team is None else plain(each.team, NAME_MOST),
+        Number(len(each.gpus)),
+        place_name(each.pool),
+        card_name(each.model),
+        *more,
+        _chance(each.chance),
+    )
+
+
+def _chance(chance: Chance | None) -> Cell:
+    if chance is None:
+        return tr("not known")
+    if chance.low is None or chance.high is None:
+        return Share(chance.point, 0)
+    return tr(
+        "{point} ({low} to {high})", point=Share(chance.point, 0), low=Share(chance.low, 0), high=Share(chance.high, 0)
+    )
+
+
+def _chart(rows: Sequence[Ending], calendar: Endings) -> LineChart:
+    """How many GPUs have come free by each day."""
+    days = [calendar.today + timedelta(number) for number in range(calendar.days + 1)]
+    free = tuple(float(sum(len(each.gpus) for each in rows if each.day <= day)) for day in days)
+    line = Line(tr("GPUs that have come free"), "active", free, tuple(Number(each) for each in free))
+    return LineChart(
+        names=tuple(Date(day) for day in days),
+        short=tuple(ShortDate(day) for day in days),
+        whole=(True,) * len(days),
+        panels=(LinePanel(tr("GPUs that have come free, if all of it comes true"), "count", (line,)),),
+    )
+
+
+def _notes(calendar: Endings, *, for_all: bool) -> Iterator[str]:
+    yield tr(
+        "A GPU is in one row, that of the surest source. The chance of a time limit is how many past jobs that had run for as much of their limit ended by it, with its 90 % interval; "
+        "that of faded work is that the GPUs stay unused for `findings.horizon` more. What comes free may go to whatever waits next."
+    )  # fmt: skip
+    if not for_all:
+        return
+    yield tr(
+        "{limited} of {running} running jobs have a known limit; lines of the owners table with an end of their project: {projects}.",
+        limited=Number(calendar.with_limit), running=Number(calendar.running), projects=Number(calendar.projects),
+    )  # fmt: skip
+    yield _check_sentence(calendar.check)
+
+
+def _check_sentence(check: EndingCheck | None) -> str:
+    known = () if check is None else [source for source in SOURCES if check.said.get(source)]
+    if check is None or not known:
+        return tr("What the same would have said a week before is not known, or was nothing.")
+    parts = [
+        tr("{came} of {said} by {source}", came=Number(check.came_free[source]), said=Number(check.said[source]), source=_SOURCES[source])
+        for source in known
+    ]  # fmt: skip
+    listed = parts[0]
+    for part in parts[1:]:
+        listed = tr("{said}, {part}", said=listed, part=part)
+    return tr(
+        "Checked: of the GPUs that the same would have named a week before, these came free: {listed}.", listed=listed
+    )

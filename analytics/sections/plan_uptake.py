@@ -1,0 +1,83 @@
+"""What became of new cards: how long until they were used, beside those that came before, and what the wait cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analytics.language.quantities import Amount, Date, Number, Share
+from analytics.language.sentences import tr, tr_many
+from analytics.plan.allocation import Allocation
+from analytics.plan.uptake import Arrival
+from analytics.sections.names import card_name, place_name
+from analytics.sections.section import Cell, Section, SectionColumn
+
+
+def uptake_table(found: Allocation) -> Section | None:
+    """A row for the cards that came to a host on a day; None for people, and where none came."""
+    if not found.arrivals:
+        return None
+    return Section(
+        name="uptake",
+        title=tr("What new cards were used for"),
+        question=tr("How long did new cards stand before their first use, and what did each idle day cost?"),
+        headline=_headline(found.arrivals, found.currency),
+        columns=(
+            SectionColumn("day", tr("first seen"), "words"),
+            SectionColumn("pool", tr("pool"), "pool"),
+            SectionColumn("model", tr("model"), "name"),
+            SectionColumn("host", tr("host"), "host"),
+            SectionColumn("cards", tr("cards"), "count"),
+            SectionColumn("unused", tr("never used"), "count"),
+            SectionColumn("first_use", tr("days to first use"), "number"),
+            SectionColumn("earlier", tr("cards before"), "number"),
+            SectionColumn("ramp", tr("days to half of the others' activity"), "number"),
+            SectionColumn("active", tr("active since"), "share"),
+            SectionColumn("fleet", tr("the others"), "share"),
+            SectionColumn("day_cost", tr("cost per idle day"), "money"),
+            SectionColumn("idle_cost", tr("cost until first use"), "money"),
+        ),
+        rows=tuple(_row(each, found.currency) for each in found.arrivals),
+        notes=(
+            tr(
+                "New is what was first seen more than a day after the first row of the lake. Days are medians of the cards that were used; the cards before are all that came earlier. "
+                "The cost is the price of a GPU-hour times 24 for each day from a card's first moment to its first use, or to the last moment at which it was seen."
+            ),
+        ),
+        wide=True,
+    )  # fmt: skip
+
+
+def _headline(found: Sequence[Arrival], currency: str) -> str:
+    cards = tr_many("{number} card came", "{number} cards came", sum(len(each.gpus) for each in found))
+    unused = sum(each.unused for each in found)
+    days = Number(sum(each.idle_days for each in found), 1)
+    costs = [each.idle_cost for each in found if each.idle_cost is not None]
+    if len(costs) < len(found):
+        return tr(
+            "{cards}; {unused} never used so far, and {days} card-days until first use.",
+            cards=cards,
+            unused=Number(unused),
+            days=days,
+        )
+    return tr(
+        "{cards}; {unused} never used so far, and {days} card-days until first use cost {cost}.",
+        cards=cards, unused=Number(unused), days=days, cost=Amount(sum(costs), currency),
+    )  # fmt: skip
+
+
+def _row(each: Arrival, currency: str) -> tuple[Cell, ...]:
+    return (
+        Date(each.day),
+        place_name(each.pool),
+        card_name(each.model),
+        each.host,
+        Number(len(each.gpus)),
+        Number(each.unused),
+        Number(each.first_use_days, 1),
+        Number(each.earlier_days, 1),
+        Number(each.ramp_days, 1),
+        Share(each.active_share),
+        Share(each.fleet_share),
+        None if each.day_cost is None else Amount(each.day_cost, currency),
+        None if each.idle_cost is None else Amount(each.idle_cost, currency),
+    )
