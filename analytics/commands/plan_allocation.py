@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from dataclasses import asdict
 
 from analytics.commands.plan_inputs import add_plan_arguments, open_plan, show_plan, show_plan_json

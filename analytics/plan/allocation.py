@@ -9,9 +9,9 @@ import polars as pl
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
 from analytics.money.accounts import Accounts
-from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.money.priced_segments import placed
+from analytics.money.window_money import Money
 from analytics.plan.endings import Ending, Endings
 from analytics.plan.owner_tree import OwnerNode, owner_tree, with_claimed_projects
 from analytics.plan.owner_waits import owner_waits
@@ -49,13 +49,12 @@ class Owned:
     window: tuple[int, int]
 
 
-def owned(
-    ledger: Ledger, jobs: pl.DataFrame, window: tuple[int, int], costs: Costs, inventory: Inventory, owners: Owners
-) -> Owned:
+def owned_in(ledger: Ledger, jobs: pl.DataFrame, window: tuple[int, int], money: Money, inventory: Inventory) -> Owned:
     """What a ledger that was clipped to the window says of everybody in it."""
     rows = with_claimed_projects(ledger.stretches, jobs)
-    waits = owner_waits(jobs, placed(ledger.stretches, costs, inventory), window, owners)
-    return Owned(Accounts(replace(ledger, stretches=rows), costs, inventory, owners), waits, window)
+    waits = owner_waits(jobs, placed(ledger.stretches, money.costs, inventory), window, money.owners)
+    accounts = Accounts(replace(ledger, stretches=rows), money.costs, inventory, money.owners)
+    return Owned(accounts, waits, window)
 
 
 def tree_of(part: Owned, scope: Scope, owners: Owners) -> tuple[OwnerNode, ...]:

@@ -70,7 +70,7 @@ class OwnerNode:
     @property
     def cents(self) -> int | None:
         """What was paid; None without a price."""
-        return None if self.account is None else self.account.paid_cents
+        return 0 if self.account is None else self.account.paid_cents
 
 
 def owner_tree(

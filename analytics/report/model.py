@@ -25,7 +25,7 @@ from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import Summary, Totals, clip_ledger, totals_by
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money, open_money
-from analytics.plan.allocation import Allocation, Owned, owned, pairs_of, tree_of
+from analytics.plan.allocation import Allocation, Owned, owned_in, pairs_of, tree_of
 from analytics.plan.demand_series import DemandSeries, demand_series
 from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
 from analytics.plan.endings import Endings, find_endings
@@ -272,22 +272,25 @@ class Whole:
         return find_endings(self.context, self.jobs, days, time_zone(self.inputs.settings.text("report.timezone")))
 
     @cached_property
-    def _arrivals(self) -> tuple[Arrival, ...]:
-        return self._first._arrivals if self._first is not self else arrivals(self.context)
+    def new_cards(self) -> tuple[Arrival, ...]:
+        """How the cards that came were used."""
+        return self._first.new_cards if self._first is not self else arrivals(self.context)
 
     @cached_property
-    def _owned(self) -> Owned:
-        return self._first._owned if self._first is not self else self._owned_in(self.ledger)
+    def owned(self) -> Owned:
+        """Everybody's GPU time and waits."""
+        return self._first.owned if self._first is not self else self._owned_in(self.ledger)
 
     def _owned_in(self, ledger: WindowLedger) -> Owned:
-        window, money = (ledger.summary.since_ms, ledger.summary.until_ms), self.money
-        return owned(ledger.inside, self.jobs, window, money.costs, self.inventory, money.owners)
+        window = (ledger.summary.since_ms, ledger.summary.until_ms)
+        return owned_in(ledger.inside, self.jobs, window, self.money, self.inventory)
 
     @cached_property
-    def _pairs(self) -> tuple[StarvingPair, ...]:
+    def starving(self) -> tuple[StarvingPair, ...]:
+        """Who starves while who hoards; everybody's."""
         if self._first is not self:
-            return self._first._pairs
-        return pairs_of(self._owned, self.money.owners, self.inputs.settings.integer("findings.held_min"))
+            return self._first.starving
+        return pairs_of(self.owned, self.money.owners, self.inputs.settings.integer("findings.held_min"))
 
     def allocation(self, scope: Scope, part: WindowLedger, calendar: Endings | None = None) -> Allocation:
         """Who has GPUs, who wants them and which come free, as far as a scope lets its reader know; `part` is `self.part` of it."""
@@ -296,10 +299,10 @@ class Whole:
         for_all = not scope.is_personal
         return Allocation(
             tree=tree_of(own, scope, self.money.owners),
-            pairs=tuple(each for each in self._pairs if scope.of_gpus.is_all or each.pool in pools) if for_all else None,
+            pairs=tuple(each for each in self.starving if scope.of_gpus.is_all or each.pool in pools) if for_all else None,
             endings=calendar.of_scope(scope),
             calendar=calendar,
-            arrivals=tuple(each for each in self._arrivals if scope.pool in (None, each.pool) and scope.model in (None, each.model)) if for_all else None,
+            arrivals=tuple(each for each in self.new_cards if scope.pool in (None, each.pool) and scope.model in (None, each.model)) if for_all else None,
             waits=own.waits.height,
             has_owners=bool(self.money.owners.by_name),
             currency=self.money.currency,
@@ -309,10 +312,10 @@ class Whole:
     def _of_part(self, scope: Scope, part: WindowLedger) -> Owned:
         """The GPU time and the waits of a scope."""
         if scope.is_all:
-            return self._owned
+            return self.owned
         own = self._owned_in(part)
         asked = {"team": scope.team, "user": scope.holder}
-        waits = self._owned.waits.filter(*(pl.col(name) == value for name, value in asked.items() if value is not None))
+        waits = self.owned.waits.filter(*(pl.col(name) == value for name, value in asked.items() if value is not None))
         if not scope.of_gpus.is_all:
             waits = waits.filter(pl.col("pool").is_in(own.accounts.allocated()["pool"].unique().implode()))
         return replace(own, waits=waits)

@@ -12,34 +12,37 @@ from analytics.plan.owner_tree import OwnerNode
 from analytics.plan.starving import StarvingPair
 from analytics.sections.names import NAME_MOST, account_name, place_name
 from analytics.sections.section import Cell, Section, SectionColumn
-from fallow.clock import SECOND_MS
+from fallow.clock import MINUTE_MS
 
 _LISTED = 40
 _PAIRS = 10
+_STEP_MS = MINUTE_MS
+"""Medians are of minutes to days: seconds would only be in the way."""
+
+_LEVELS = {"organisation": tr("organisation"), "team": tr("· team"), "project": tr("·· project")}
 
 
 def owner_table(found: Allocation) -> Section:
     """A row for each organisation, below it its teams, below each of those its projects."""
-    rows = tuple(row for node in found.tree for row in _rows(node, (), found))
+    rows = tuple(row for node in found.tree for row in _rows(node, with_money=_has_money(found)))
     return Section(
         name="allocation",
         title=tr("Who has the GPUs"),
         question=tr("What may each team and project have, what was it given, what did it use, and what did it wait for?"),
         headline=_headline(found),
         columns=(
-            SectionColumn("organisation", tr("organisation"), "name"),
-            SectionColumn("team", tr("team"), "team"),
-            SectionColumn("project", tr("project"), "name"),
+            SectionColumn("level", tr("of"), "words"),
+            SectionColumn("name", tr("name"), "name"),
             SectionColumn("quota", tr("quota"), "number"),
-            SectionColumn("mean", tr("given on average"), "number"),
-            SectionColumn("most", tr("most at once"), "number"),
+            SectionColumn("mean", tr("mean"), "number"),
+            SectionColumn("most", tr("most"), "number"),
             SectionColumn("used", tr("used"), "gpu_hours"),
-            SectionColumn("held", tr("held idle"), "gpu_hours"),
+            SectionColumn("held", tr("held"), "gpu_hours"),
             SectionColumn("reserved", tr("reserved"), "gpu_hours"),
             SectionColumn("low", tr("low"), "gpu_hours"),
             *((SectionColumn("cost", tr("cost"), "money"),) if _has_money(found) else ()),
-            SectionColumn("waited", tr("waited for"), "gpu_hours"),
-            SectionColumn("median", tr("median wait"), "number"),
+            SectionColumn("waited", tr("waited"), "gpu_hours"),
+            SectionColumn("median", tr("median"), "number"),
         ),
         rows=rows,
         shown=_LISTED,
@@ -50,7 +53,7 @@ def owner_table(found: Allocation) -> Section:
 
 
 def _has_money(found: Allocation) -> bool:
-    return any(node.cents is not None for node in found.tree)
+    return any(node.account is not None and node.cents is not None for node in found.tree)
 
 
 def _headline(found: Allocation) -> str:
@@ -76,29 +79,29 @@ def _name(node: OwnerNode) -> str:
     return plain(node.label, NAME_MOST)
 
 
-def _rows(node: OwnerNode, above: tuple[str, ...], found: Allocation) -> Iterator[tuple[Cell, ...]]:
-    path = (*above, _name(node))
+def _rows(node: OwnerNode, *, with_money: bool) -> Iterator[tuple[Cell, ...]]:
     median = node.waited.median_ms
     yield (
-        *path, *("" for _ in range(3 - len(path))),
-        "" if node.quota_gpus is None else Number(node.quota_gpus, 1),
+        _LEVELS[node.level],
+        _name(node),
+        "" if node.quota_gpus is None else Number(node.quota_gpus),
         Number(node.mean, 1),
-        Number(node.most, 1),
+        Number(node.most),
         GpuHours(node.used_ms),
         GpuHours(node.state_ms("held")),
         GpuHours(node.state_ms("reserved")),
         GpuHours(node.low_unused_ms),
-        *((Number(from_cents(node.cents), 2),) if _has_money(found) else ()),
+        *((Number(from_cents(node.cents)),) if with_money else ()),
         GpuHours(node.waited.gpu_ms),
-        "" if median is None else Span(round(median / SECOND_MS) * SECOND_MS),
-    )  # fmt: skip
+        "" if median is None else Span(round(median / _STEP_MS) * _STEP_MS),
+    )
     for child in node.children:
-        yield from _rows(child, path, found)
+        yield from _rows(child, with_money=with_money)
 
 
 def _notes(found: Allocation) -> Iterator[str]:
     yield tr(
-        "Every row is the sum of those below it. A project is that of the owners table, else that of the job's allocation, else the account. "
+        "Every row is the sum of those below it. Mean and most are GPUs at once, waited is GPU-hours, median the wait of a job. A project is that of the owners table, else that of the job's allocation, else the account. "
         "Held, reserved and the unused part of low time were given and not used."
     )  # fmt: skip
     if not found.has_owners:
@@ -129,14 +132,14 @@ def starving_table(found: Allocation) -> Section | None:
         question=tr("Who waited for GPUs while others had as many without use, at the same moments?"),
         headline=_starving_sentence(idle),
         columns=(
-            SectionColumn("starves", tr("waited"), "team"),
-            SectionColumn("hoards", tr("did not use"), "team"),
+            SectionColumn("starves", tr("starves"), "team"),
+            SectionColumn("hoards", tr("hoards"), "team"),
             SectionColumn("what", tr("what"), "words"),
             SectionColumn("pool", tr("pool"), "pool"),
-            SectionColumn("gpu_hours", tr("GPU-hours of both"), "gpu_hours"),
-            SectionColumn("waited_for", tr("waited for in all"), "gpu_hours"),
-            SectionColumn("unused", tr("unused in all"), "gpu_hours"),
-            SectionColumn("needed", tr("quota needed"), "share"),
+            SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            SectionColumn("waited_for", tr("waited for"), "gpu_hours"),
+            SectionColumn("unused", tr("unused"), "gpu_hours"),
+            SectionColumn("needed", tr("needed"), "share"),
         ),
         rows=tuple(_pair_row(each) for each in rows),
         shown=_PAIRS,
@@ -144,8 +147,8 @@ def starving_table(found: Allocation) -> Section | None:
         notes=(
             tr(
                 "A team starves while its jobs wait and it has no more GPUs than its quota; it hoards GPUs that it holds or has reserved "
-                "without use, in the pool for which the other waits. A GPU-hour is in one such pair at most, shared out in proportion. A quota is hoarded where less than half of it "
-                "was enough in 95 % of the hours; those GPU-hours are of the quota, not of GPUs, and are not to be added to the others."
+                "without use, in the pool for which the other waits. A GPU-hour is in one such pair at most, shared out in proportion; waited for and unused are all of both. A quota is hoarded where less than half of it "
+                "was needed in 95 % of the hours; those GPU-hours are of the quota, not of GPUs, and are not to be added to the others."
             ),
         ),
         wide=True,

@@ -12,13 +12,13 @@ from analytics.plan.allocation import Allocation
 from analytics.plan.endings import SOURCES, WEEK_DAYS, Chance, Ending, EndingCheck, Endings
 from analytics.report.model import Report
 from analytics.sections.line_chart import Line, LineChart, LinePanel
-from analytics.sections.names import NAME_MOST, card_name, place_name
+from analytics.sections.names import NAME_MOST, card_name, least_to_most, place_name
 from analytics.sections.section import Cell, Section, SectionColumn
 
 _SOURCES = {
-    "time_limit": tr("time limit of its job"),
-    "project_end": tr("end of its project"),
-    "fading": tr("its work has faded"),
+    "time_limit": tr("time limit"),
+    "project_end": tr("project end"),
+    "fading": tr("faded work"),
 }
 _LISTED, _IN_REPORT = 20, 8
 
@@ -38,26 +38,22 @@ def endings_table(found: Allocation) -> Section:
 
 def _table(rows: Sequence[Ending], calendar: Endings, *, in_brief: bool = False, for_all: bool = True) -> Section:
     shown = _IN_REPORT if in_brief else _LISTED
-    more = (
-        ()
-        if in_brief
-        else (SectionColumn("hosts", tr("hosts"), "name"), SectionColumn("islands", tr("NVLink islands"), "count"))
-    )
+    hosts = () if in_brief else (SectionColumn("hosts", tr("hosts"), "name"),)
     return Section(
         name="endings",
         title=tr("Which GPUs come free"),
         question=tr("Which projects and jobs end, when, and how many GPUs does that free?"),
         headline=endings_sentence(rows, calendar),
         columns=(
-            SectionColumn("day", tr("last day"), "words"),
+            SectionColumn("day", tr("last day"), "number"),
             SectionColumn("source", tr("by"), "words"),
             SectionColumn("name", tr("what ends"), "name"),
             SectionColumn("team", tr("team"), "team"),
             SectionColumn("gpus", tr("GPUs"), "count"),
             SectionColumn("pool", tr("pool"), "pool"),
             SectionColumn("model", tr("model"), "name"),
-            *more,
-            SectionColumn("chance", tr("chance"), "words"),
+            *hosts,
+            SectionColumn("chance", tr("chance"), "number"),
         ),
         rows=tuple(_row(each, in_brief=in_brief) for each in rows),
         shown=shown,
@@ -89,7 +85,6 @@ def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
 
 
 def _row(each: Ending, *, in_brief: bool) -> tuple[Cell, ...]:
-    more = () if in_brief else (", ".join(each.hosts), Number(len(each.islands)) if each.islands else None)
     return (
         Date(each.day),
         _SOURCES[each.source],
@@ -98,7 +93,7 @@ def _row(each: Ending, *, in_brief: bool) -> tuple[Cell, ...]:
         Number(len(each.gpus)),
         place_name(each.pool),
         card_name(each.model),
-        *more,
+        *(() if in_brief else (plain(", ".join(each.hosts), NAME_MOST),)),
         _chance(each.chance),
     )
 
@@ -108,9 +103,7 @@ def _chance(chance: Chance | None) -> Cell:
         return tr("not known")
     if chance.low is None or chance.high is None:
         return Share(chance.point, 0)
-    return tr(
-        "{point} ({low} to {high})", point=Share(chance.point, 0), low=Share(chance.low, 0), high=Share(chance.high, 0)
-    )
+    return least_to_most(Share(chance.low, 0), Share(chance.high, 0))
 
 
 def _chart(rows: Sequence[Ending], calendar: Endings) -> LineChart:
@@ -128,7 +121,7 @@ def _chart(rows: Sequence[Ending], calendar: Endings) -> LineChart:
 
 def _notes(calendar: Endings, *, for_all: bool) -> Iterator[str]:
     yield tr(
-        "A GPU is in one row, that of the surest source. The chance of a time limit is how many past jobs that had run for as much of their limit ended by it, with its 90 % interval; "
+        "A GPU is in one row, that of the surest source. The chance of a time limit is how many past jobs that had run for as much of their limit ended by it (90 % interval); "
         "that of faded work is that the GPUs stay unused for `findings.horizon` more. What comes free may go to whatever waits next."
     )  # fmt: skip
     if not for_all:

@@ -27,20 +27,21 @@ def uptake_table(found: Allocation) -> Section | None:
             SectionColumn("model", tr("model"), "name"),
             SectionColumn("host", tr("host"), "host"),
             SectionColumn("cards", tr("cards"), "count"),
-            SectionColumn("unused", tr("never used"), "count"),
-            SectionColumn("first_use", tr("days to first use"), "number"),
-            SectionColumn("earlier", tr("cards before"), "number"),
-            SectionColumn("ramp", tr("days to half of the others' activity"), "number"),
-            SectionColumn("active", tr("active since"), "share"),
+            SectionColumn("unused", tr("unused"), "count"),
+            SectionColumn("first_use", tr("first use"), "number"),
+            SectionColumn("earlier", tr("before"), "number"),
+            SectionColumn("ramp", tr("ramp"), "number"),
+            SectionColumn("active", tr("active"), "share"),
             SectionColumn("fleet", tr("the others"), "share"),
-            SectionColumn("day_cost", tr("cost per idle day"), "money"),
-            SectionColumn("idle_cost", tr("cost until first use"), "money"),
+            SectionColumn("day_cost", tr("a day"), "money"),
+            SectionColumn("idle_cost", tr("cost"), "money"),
         ),
-        rows=tuple(_row(each, found.currency) for each in found.arrivals),
+        rows=tuple(_row(each) for each in found.arrivals),
         notes=(
             tr(
-                "New is what was first seen more than a day after the first row of the lake. Days are medians of the cards that were used; the cards before are all that came earlier. "
-                "The cost is the price of a GPU-hour times 24 for each day from a card's first moment to its first use, or to the last moment at which it was seen."
+                "New is what was first seen more than a day after the first row of the lake. First use is days, the median of the cards that were used; before is that of all cards that came earlier; "
+                "ramp is days to half of the activity of the cards that were there from the start, whose share of active time is under the others. The cost ({currency}) is the price of a GPU-hour times 24 for each day from a card's first moment to its first use, or to the last moment at which it was seen.",
+                currency=found.currency,
             ),
         ),
         wide=True,
@@ -65,7 +66,7 @@ def _headline(found: Sequence[Arrival], currency: str) -> str:
     )  # fmt: skip
 
 
-def _row(each: Arrival, currency: str) -> tuple[Cell, ...]:
+def _row(each: Arrival) -> tuple[Cell, ...]:
     return (
         Date(each.day),
         place_name(each.pool),
@@ -78,6 +79,6 @@ def _row(each: Arrival, currency: str) -> tuple[Cell, ...]:
         Number(each.ramp_days, 1),
         Share(each.active_share),
         Share(each.fleet_share),
-        None if each.day_cost is None else Amount(each.day_cost, currency),
-        None if each.idle_cost is None else Amount(each.idle_cost, currency),
+        Number(each.day_cost, 0),
+        Number(each.idle_cost, 0),
     )
