@@ -6,7 +6,6 @@ import argparse
 from dataclasses import asdict
 
 from analytics.commands.plan_inputs import add_plan_arguments, open_plan, show_plan, show_plan_json
-from analytics.language.quantities import from_cents
 from analytics.plan.allocation import Allocation
 from analytics.plan.endings import HORIZON_DAYS, Ending
 from analytics.plan.owner_tree import OwnerNode
@@ -113,7 +112,7 @@ def _node(node: OwnerNode) -> dict[str, object]:
         "held_gpu_hours": node.state_ms("held") / HOUR_MS,
         "reserved_gpu_hours": node.state_ms("reserved") / HOUR_MS,
         "low_unused_gpu_hours": node.low_unused_ms / HOUR_MS,
-        "cost": from_cents(node.cents),
+        "cost": None if node.cents is None else node.cents / 100,
         "jobs": node.waited.jobs,
         "waited_hours": node.waited.job_ms / HOUR_MS,
         "waited_gpu_hours": node.waited.gpu_ms / HOUR_MS,

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Number, Share, Span, from_cents
+from analytics.language.quantities import GpuHours, Number, Share, from_cents
 from analytics.language.sentences import tr
 from analytics.plan.allocation import Allocation
 from analytics.plan.owner_tree import OwnerNode
 from analytics.plan.starving import StarvingPair
 from analytics.sections.names import NAME_MOST, account_name, place_name
+from analytics.sections.plan_waits import wait_span
 from analytics.sections.section import Cell, Section, SectionColumn
-from fallow.clock import MINUTE_MS
 
 _LISTED = 40
 _PAIRS = 10
-_STEP_MS = MINUTE_MS
-"""Medians are of minutes to days: seconds would only be in the way."""
-
-_LEVELS = {"organisation": tr("organisation"), "team": tr("· team"), "project": tr("·· project")}
 
 
 def owner_table(found: Allocation) -> Section:
@@ -31,7 +27,6 @@ def owner_table(found: Allocation) -> Section:
         question=tr("What may each team and project have, what was it given, what did it use, and what did it wait for?"),
         headline=_headline(found),
         columns=(
-            SectionColumn("level", tr("of"), "words"),
             SectionColumn("name", tr("name"), "name"),
             SectionColumn("quota", tr("quota"), "number"),
             SectionColumn("mean", tr("mean"), "number"),
@@ -79,11 +74,17 @@ def _name(node: OwnerNode) -> str:
     return plain(node.label, NAME_MOST)
 
 
+def _indented(node: OwnerNode) -> str:
+    name = _name(node)
+    if node.level == "organisation":
+        return name
+    return tr("· {name}", name=name) if node.level == "team" else tr("·· {name}", name=name)
+
+
 def _rows(node: OwnerNode, *, with_money: bool) -> Iterator[tuple[Cell, ...]]:
     median = node.waited.median_ms
     yield (
-        _LEVELS[node.level],
-        _name(node),
+        _indented(node),
         "" if node.quota_gpus is None else Number(node.quota_gpus),
         Number(node.mean, 1),
         Number(node.most),
@@ -93,7 +94,7 @@ def _rows(node: OwnerNode, *, with_money: bool) -> Iterator[tuple[Cell, ...]]:
         GpuHours(node.low_unused_ms),
         *((Number(from_cents(node.cents)),) if with_money else ()),
         GpuHours(node.waited.gpu_ms),
-        "" if median is None else Span(round(median / _STEP_MS) * _STEP_MS),
+        "" if median is None else wait_span(median),
     )
     for child in node.children:
         yield from _rows(child, with_money=with_money)
@@ -101,7 +102,7 @@ def _rows(node: OwnerNode, *, with_money: bool) -> Iterator[tuple[Cell, ...]]:
 
 def _notes(found: Allocation) -> Iterator[str]:
     yield tr(
-        "Every row is the sum of those below it. Mean and most are GPUs at once, waited is GPU-hours, median the wait of a job. A project is that of the owners table, else that of the job's allocation, else the account. "
+        "Organisations (none), their teams (·) and projects (··): every row is the sum of those below it. Mean and most are GPUs at once, waited is GPU-hours, median the wait of a job. A project is that of the owners table, else that of the job's allocation, else the account. "
         "Held, reserved and the unused part of low time were given and not used."
     )  # fmt: skip
     if not found.has_owners:

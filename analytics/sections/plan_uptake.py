@@ -22,7 +22,7 @@ def uptake_table(found: Allocation) -> Section | None:
         question=tr("How long did new cards stand before their first use, and what did each idle day cost?"),
         headline=_headline(found.arrivals, found.currency),
         columns=(
-            SectionColumn("day", tr("first seen"), "words"),
+            SectionColumn("day", tr("first seen"), "number"),
             SectionColumn("pool", tr("pool"), "pool"),
             SectionColumn("model", tr("model"), "name"),
             SectionColumn("host", tr("host"), "host"),

@@ -183,7 +183,7 @@ def _name(name: str | None, kind: Kind) -> str:
 
 
 def _group_row(each: WaitGroup, kind: Kind) -> tuple[Cell, ...]:
-    spans = (None if value is None else _span(value) for value in (each.median_ms, each.p90_ms))
+    spans = (None if value is None else wait_span(value) for value in (each.median_ms, each.p90_ms))
     return (
         _name(each.name, kind) if each.name is None else each.name,
         Number(each.jobs),
@@ -194,7 +194,7 @@ def _group_row(each: WaitGroup, kind: Kind) -> tuple[Cell, ...]:
     )
 
 
-def _span(wait_ms: float) -> Span:
+def wait_span(wait_ms: float) -> Span:
     """To the second, and from an hour on to the minute."""
     unit_ms = MINUTE_MS if wait_ms >= HOUR_MS else SECOND_MS
     return Span(round(wait_ms / unit_ms) * unit_ms)

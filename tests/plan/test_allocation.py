@@ -1,0 +1,148 @@
+"""`fallow plan allocation` as a whole: levels that add up, what a team may see, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.plan.uptake import arrivals
+from fallow.cli import main
+from tests.findings.conftest import context_of
+from tests.findings.scenarios.builder import H100, T_END, Fleet
+from tests.findings.scenarios.situations import train
+from tests.lakes import made_lake
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fallow.lake import Lake
+
+DAY_MS = 86_400_000
+OWNERS = """kind,name,team,organisation,quota_gpus,project,project_end
+account,maps,vision,research,4,atlas,2026-11-23
+user,bob,speech,research,2,,
+user,eve,sales,products,3,,
+"""
+PRICES = "model,pool,hourly,currency,date,source\nNVIDIA H100 80GB HBM3,,1.37,USD,2026-01-01,test\n"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """Ann works for maps, in a project; Bob in jobs that name their own, and waited; Mia is in no table; Eve has nothing."""
+    fleet = Fleet(8, interval_s=1800)
+    gpus = fleet.host("h1", H100, 6)
+    train(fleet, gpus[:2], "ann", job="1", slurm_account="maps")
+    train(fleet, gpus[2:4], "bob", fleet.between(-4), job="2", slurm_account=None)
+    columns = {"project": "dubbing", "submitted": fleet.moment(-5), "planned_end": T_END + 2 * DAY_MS}
+    fleet.claim(gpus[2:4], "bob", -4, claim_id="2", **columns)
+    train(fleet, gpus[4:5], "mia", job="3", slurm_account=None)
+    fleet.claim(gpus[5:], "ann", -6, claim_id="4", account="maps")  # reserved, in the pool for which Bob waits
+    return fleet.write(made_lake(tmp_path / "lake"))
+
+
+def answer(lake: Lake, capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["plan", "allocation", "--lake", lake.root, "--json", *flags]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def tables(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (("owners", OWNERS), ("prices", PRICES)):
+        (folder / f"{name}.csv").write_text(text, encoding="utf-8")
+        monkeypatch.setenv(f"FALLOW_MONEY_{name.upper()}", str(folder / f"{name}.csv"))
+
+
+def by_name(nodes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {node["name"]: node for node in nodes}
+
+
+SUMS = ("gpu_hours", "used_gpu_hours", "held_gpu_hours", "reserved_gpu_hours", "cost", "jobs", "waited_gpu_hours")
+
+
+def adds_up(node: dict[str, Any]) -> None:
+    if not node["children"]:
+        return
+    for figure in SUMS:
+        below = sum(each[figure] for each in node["children"])
+        assert round(below * 3_600_000) == round(node[figure] * 3_600_000), (node["name"], figure)
+    for each in node["children"]:
+        adds_up(each)
+
+
+def test_every_level_adds_up_and_says_who_is_who(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables(tmp_path, monkeypatch)
+    found = answer(lake, capsys)
+    tree = by_name(found["tree"])
+    assert list(tree) == ["research", "(no organisation)", "products"]
+    for node in found["tree"]:
+        adds_up(node)
+    teams = by_name(tree["research"]["children"])
+    assert {name: list(by_name(team["children"])) for name, team in teams.items()} == {
+        "vision": ["atlas"],
+        "speech": ["dubbing", "(no project)"],
+    }
+    assert (tree["research"]["quota_gpus"], tree["products"]["quota_gpus"], tree["products"]["gpu_hours"]) == (6, 3, 0)
+    assert (teams["speech"]["gpu_hours"], teams["speech"]["waited_gpu_hours"]) == (192, 48)
+    assert (teams["speech"]["gpus_most"], teams["speech"]["gpus_mean"]) == (2, 1)
+    assert teams["vision"]["reserved_gpu_hours"] == 144
+    (pair,) = [each for each in found["starving"] if each["kind"] == "idle"]
+    assert (pair["waited"], pair["did_not_use"], pair["gpu_hours"]) == ("speech", "vision", 24)
+    assert [(each["name"], each["gpu_count"]) for each in found["endings"]] == [("slurm:2", 2), ("atlas", 3)]
+
+
+def test_a_team_sees_nobody_else(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables(tmp_path, monkeypatch)
+    found = answer(lake, capsys, "--team", "speech")
+    text = json.dumps(found)
+    assert not any(name in text for name in ("vision", "atlas", "ann", "mia", "sales", "products"))
+    assert (found["starving"], found["new_cards"], found["back_test"]) == (None, None, None)
+    assert [each["name"] for each in found["endings"]] == ["slurm:2"]
+    assert by_name(found["tree"])["research"]["quota_gpus"] == 2
+
+
+def test_without_owners_accounts_and_users_stand_in(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "allocation", "--lake", lake.root]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "There is no owners table" in text
+    (pair,) = answer(lake, capsys)["starving"]
+    assert (pair["waited"], pair["did_not_use"]) == ("bob", "maps")
+
+
+def test_without_allocations_projects_are_answered_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables(tmp_path, monkeypatch)
+    fleet = Fleet(8, interval_s=1800)
+    train(fleet, fleet.host("h1", H100, 2), "ann", slurm_account="maps")
+    lake = fleet.write(made_lake(tmp_path / "lake"))
+    assert main(["plan", "allocation", "--lake", lake.root]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "No job of this window is known with the time at which it asked for GPUs" in text
+    assert "1 ending frees 2 GPUs by 2026-11-27: 2 by project end." in text
+    assert main(["plan", "allocation", "--lake", lake.root, "--days", "0"]) == 2
+
+
+def test_new_cards_are_beside_those_that_came_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables(tmp_path, monkeypatch)
+    fleet = Fleet(24, interval_s=1800)
+    train(fleet, fleet.host("h1", H100, 2), "ann")
+    for name, came, used in (("h2", 15, 12), ("h3", 10, 0)):
+        gpus = fleet.host(name, H100, 2)
+        if used:
+            train(fleet, gpus, "bob", fleet.between(-used), job=name)
+        for gpu in gpus:
+            gpu.absent(fleet.between(0, -came))
+    newest, earlier = arrivals(context_of(fleet.write(made_lake(tmp_path / "lake"))))
+    assert (earlier.host, earlier.unused, earlier.first_use_days, earlier.ramp_days) == ("h2", 0, 3, 3)
+    assert (earlier.earlier_days, earlier.earlier) == (None, 0)
+    assert (newest.host, newest.unused, newest.first_use_days, newest.ramp_days) == ("h3", 2, None, None)
+    assert (newest.earlier_days, newest.earlier, newest.idle_days) == (3, 2, 20)
+    assert newest.day_cost == pytest.approx(2 * 24 * 1.37)
+    assert newest.idle_cost == pytest.approx(20 * 24 * 1.37)
