@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 
 from analytics.commands.plan_inputs import add_plan_arguments, open_plan, show_plan, show_plan_json
-from analytics.plan.allocation import Allocation
+from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import HORIZON_DAYS, Ending
 from analytics.plan.owner_tree import OwnerNode
 from analytics.sections.plan_allocation import owner_table, starving_table
@@ -75,7 +75,7 @@ def _ending(each: Ending) -> dict[str, object]:
     }
 
 
-def _as_json(found: Allocation) -> dict[str, object]:
+def _as_json(found: FleetAllocation) -> dict[str, object]:
     calendar, for_all = found.calendar, found.pairs is not None
     return {
         "observed_share": found.seen,

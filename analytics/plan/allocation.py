@@ -21,7 +21,7 @@ from analytics.scope import Scope
 
 
 @dataclass(frozen=True)
-class Allocation:
+class FleetAllocation:
     """What a reader may know of who has GPUs, who wants them and which come free.
 
     `endings` are those of the scope, `calendar` what is known of all of them; `pairs` and `arrivals` are None for people, who

@@ -11,6 +11,7 @@ from typing import Literal
 
 import polars as pl
 
+from analytics.names import JOINER
 from analytics.proportions import wilson
 from analytics.rules.wind_down import faded_findings, owner_lines
 from analytics.scope import Scope
@@ -116,7 +117,7 @@ class _Candidate:
     @property
     def order(self) -> tuple[float, date, int, str]:
         """The surest first, what is unknown last."""
-        return -1.0 if self.chance is None else -self.chance.point, self.day, SOURCES.index(self.source), self.name
+        return 1.0 if self.chance is None else -self.chance.point, self.day, SOURCES.index(self.source), self.name
 
 
 def find_endings(context: Context, jobs: pl.DataFrame, days: int, zone: tzinfo) -> Endings:
@@ -145,8 +146,9 @@ def find_endings(context: Context, jobs: pl.DataFrame, days: int, zone: tzinfo) 
 
 
 def _whole_gpus(context: Context) -> pl.DataFrame:
-    """The last rows of GPUs that somebody has, without parts of cards."""
-    return last_rows(context).filter(pl.col("state").is_in(ALLOCATED) & (pl.col("gpu_share") == 1))
+    """The last rows of GPUs that somebody has alone, without parts of cards."""
+    shared = pl.col("holder").str.contains(JOINER, literal=True).fill_null(value=False)
+    return last_rows(context).filter(pl.col("state").is_in(ALLOCATED) & (pl.col("gpu_share") == 1) & ~shared)
 
 
 def _day(moment_ms: int, zone: tzinfo) -> date:

@@ -25,7 +25,7 @@ from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import Summary, Totals, clip_ledger, totals_by
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money, open_money
-from analytics.plan.allocation import Allocation, Owned, owned_in, pairs_of, tree_of
+from analytics.plan.allocation import FleetAllocation, Owned, owned_in, pairs_of, tree_of
 from analytics.plan.demand_series import DemandSeries, demand_series
 from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
 from analytics.plan.endings import Endings, find_endings
@@ -292,12 +292,12 @@ class Whole:
             return self._first.starving
         return pairs_of(self.owned, self.money.owners, self.inputs.settings.integer("findings.held_min"))
 
-    def allocation(self, scope: Scope, part: WindowLedger, calendar: Endings | None = None) -> Allocation:
+    def allocation(self, scope: Scope, part: WindowLedger, calendar: Endings | None = None) -> FleetAllocation:
         """Who has GPUs, who wants them and which come free, as far as a scope lets its reader know; `part` is `self.part` of it."""
         calendar, own = calendar or self.endings, self._of_part(scope, part)
         pools = set(own.accounts.allocated()["pool"])
         for_all = not scope.is_personal
-        return Allocation(
+        return FleetAllocation(
             tree=tree_of(own, scope, self.money.owners),
             pairs=tuple(each for each in self.starving if scope.of_gpus.is_all or each.pool in pools) if for_all else None,
             endings=calendar.of_scope(scope),

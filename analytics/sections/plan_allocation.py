@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share, from_cents
 from analytics.language.sentences import tr
-from analytics.plan.allocation import Allocation
+from analytics.plan.allocation import FleetAllocation
 from analytics.plan.owner_tree import OwnerNode
 from analytics.plan.starving import StarvingPair
 from analytics.sections.names import NAME_MOST, account_name, place_name
@@ -18,7 +18,7 @@ _LISTED = 40
 _PAIRS = 10
 
 
-def owner_table(found: Allocation) -> Section:
+def owner_table(found: FleetAllocation) -> Section:
     """A row for each organisation, below it its teams, below each of those its projects."""
     rows = tuple(row for node in found.tree for row in _rows(node, with_money=_has_money(found)))
     return Section(
@@ -47,11 +47,11 @@ def owner_table(found: Allocation) -> Section:
     )  # fmt: skip
 
 
-def _has_money(found: Allocation) -> bool:
+def _has_money(found: FleetAllocation) -> bool:
     return any(node.account is not None and node.cents is not None for node in found.tree)
 
 
-def _headline(found: Allocation) -> str:
+def _headline(found: FleetAllocation) -> str:
     if not found.tree:
         return tr("Nobody was given a GPU.")
     total_ms, used_ms = (sum(getattr(node, name) for node in found.tree) for name in ("allocated_ms", "used_ms"))
@@ -100,7 +100,7 @@ def _rows(node: OwnerNode, *, with_money: bool) -> Iterator[tuple[Cell, ...]]:
         yield from _rows(child, with_money=with_money)
 
 
-def _notes(found: Allocation) -> Iterator[str]:
+def _notes(found: FleetAllocation) -> Iterator[str]:
     yield tr(
         "Organisations (none), their teams (·) and projects (··): every row is the sum of those below it. Mean and most are GPUs at once, waited is GPU-hours, median the wait of a job. A project is that of the owners table, else that of the job's allocation, else the account. "
         "Held, reserved and the unused part of low time were given and not used."
@@ -121,7 +121,7 @@ def _notes(found: Allocation) -> Iterator[str]:
         )
 
 
-def starving_table(found: Allocation) -> Section | None:
+def starving_table(found: FleetAllocation) -> Section | None:
     """Who waited while who had as much without use; None for people, and where no wait is known."""
     if found.pairs is None or not found.waits:
         return None

@@ -8,7 +8,7 @@ from datetime import timedelta
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, Number, Share, ShortDate
 from analytics.language.sentences import tr, tr_many
-from analytics.plan.allocation import Allocation
+from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import SOURCES, WEEK_DAYS, Chance, Ending, EndingCheck, Endings
 from analytics.report.model import Report
 from analytics.sections.line_chart import Line, LineChart, LinePanel
@@ -31,7 +31,7 @@ def endings_in_report(report: Report) -> Section | None:
     return _table(found.rows, found, in_brief=True)
 
 
-def endings_table(found: Allocation) -> Section:
+def endings_table(found: FleetAllocation) -> Section:
     """A row for each ending of the scope, by day."""
     return _table(found.endings, found.calendar, for_all=found.pairs is not None)
 
@@ -46,7 +46,7 @@ def _table(rows: Sequence[Ending], calendar: Endings, *, in_brief: bool = False,
         headline=endings_sentence(rows, calendar),
         columns=(
             SectionColumn("day", tr("last day"), "number"),
-            SectionColumn("source", tr("by"), "words"),
+            SectionColumn("source", tr("source"), "words"),
             SectionColumn("name", tr("what ends"), "name"),
             SectionColumn("team", tr("team"), "team"),
             SectionColumn("gpus", tr("GPUs"), "count"),

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from analytics.language.quantities import Amount, Date, Number, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.plan.allocation import Allocation
+from analytics.plan.allocation import FleetAllocation
 from analytics.plan.uptake import Arrival
 from analytics.sections.names import card_name, place_name
 from analytics.sections.section import Cell, Section, SectionColumn
 
 
-def uptake_table(found: Allocation) -> Section | None:
+def uptake_table(found: FleetAllocation) -> Section | None:
     """A row for the cards that came to a host on a day; None for people, and where none came."""
     if not found.arrivals:
         return None

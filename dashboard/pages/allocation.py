@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analytics.language.sentences import tr
-from analytics.plan.allocation import Allocation
+from analytics.plan.allocation import FleetAllocation
 from analytics.sections.plan_allocation import owner_table, starving_table
 from analytics.sections.plan_endings import endings_table
 from analytics.sections.plan_uptake import uptake_table
@@ -11,7 +11,7 @@ from dashboard.pages.page import Page, PlacedSection
 from dashboard.view import View
 
 
-def _allocation(view: View) -> Allocation:
+def _allocation(view: View) -> FleetAllocation:
     return view.whole.allocation(view.report.scope, view.part)
 
 
