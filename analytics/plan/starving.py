@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.capacity.concurrency import hourly_most
+from analytics.intervals import SPAN_MS, by_hour, clip
 from analytics.money.priced_segments import NO_ACCOUNT, NO_TEAM
 from analytics.states import IDLE_ALLOCATED
 from fallow.clock import HOUR_MS
@@ -81,14 +82,17 @@ def _under_quota(
     """The waits (owner, pool, time, end, gpus) without the time in which their team had more than its quota."""
     rows = waits.select(_owner("user"), "team", "pool", "gpus", time="begin", end="until")
     parts = [rows.filter(~pl.col("team").is_in(list(quotas)))]
-    for team, quota in quotas.items():
-        own = rows.filter(pl.col("team") == team)
-        if not own.is_empty():
+    given = allocated.filter(pl.col("team").is_in(list(quotas))).partition_by("team", as_dict=True)
+    for (team,), own in rows.filter(pl.col("team").is_in(list(quotas))).group_by("team"):
+        within = _times_within(given.get((team,), allocated.clear()), quotas[str(team)], window)
+        if within == [window]:
+            parts.append(own)
+        else:
             parts += [
                 own.with_columns(
                     time=pl.col("time").clip(lower_bound=since_ms), end=pl.col("end").clip(upper_bound=until_ms)
                 )
-                for since_ms, until_ms in _times_within(allocated.filter(pl.col("team") == team), quota, window)
+                for since_ms, until_ms in within
             ]
     return pl.concat(parts).filter(pl.col("time") < pl.col("end"))
 
@@ -189,12 +193,10 @@ def _hours(window: tuple[int, int]) -> NDArray[np.int64]:
 
 def _per_hour(wanting: pl.DataFrame, hours: NDArray[np.int64]) -> tuple[NDArray[np.float64], list[str]]:
     """How many GPUs each owner waited for on average of each hour, and the owners."""
-    edges = pl.Series([*hours, hours[-1] + HOUR_MS])
-    inside = wanting.with_columns(pl.col("time", "end").clip(edges[0], edges[-1])).filter(
-        pl.col("time") < pl.col("end")
-    )
-    moments = pl.concat([edges, inside["time"], inside["end"]]).unique().sort()
-    levels, owners = _grid(inside, moments, pl.col("gpus"))
-    at = moments.to_numpy()
-    times = np.concatenate([np.zeros((1, len(owners))), np.cumsum(levels * np.diff(at)[:, None], axis=0)])
-    return np.diff(times[np.searchsorted(at, edges.to_numpy())], axis=0) / HOUR_MS, owners
+    inside = by_hour(clip(wanting, int(hours[0]), int(hours[-1]) + HOUR_MS))
+    owners = inside["owner"].unique().sort().to_list()
+    sums = inside.group_by("owner", "hour").agg(gpus=(SPAN_MS * pl.col("gpus")).sum() / HOUR_MS)
+    levels = np.zeros((len(hours), len(owners)))
+    places = np.searchsorted(owners, sums["owner"].to_list())
+    levels[np.searchsorted(hours, sums["hour"].to_numpy()), places] = sums["gpus"].to_numpy()
+    return levels, owners
