@@ -12,7 +12,9 @@ from dashboard.view import View
 
 
 def _allocation(view: View) -> FleetAllocation:
-    return view.whole.allocation(view.report.scope, view.part)
+    """Made once for all sections, and for all who see the same."""
+    key = ("allocation", view.query.on_every_page, view.reader.role, view.reader.team)
+    return view.made.of(key, lambda: view.whole.allocation(view.report.scope, view.part))  # type: ignore[no-any-return]
 
 
 class AllocationPage(Page):
