@@ -145,6 +145,7 @@ class Accounts:
         """The energy of each state."""
         return _energies(self._pieces, "state", whole_gpus=False)
 
+    @cached_property
     def allocated(self) -> pl.DataFrame:
         """Who had how much of a GPU when: organisation, team, account, holder, pool, state, spell_ms, time, end, gpu_share, and team_project."""
         names = ("organisation", "team", "account", "holder", "pool", "state", "spell_ms", "time", "end")

@@ -68,4 +68,4 @@ def tree_of(part: Owned, scope: Scope, owners: Owners) -> tuple[OwnerNode, ...]:
 def pairs_of(everybody: Owned, owners: Owners, held_min_ms: int) -> tuple[StarvingPair, ...]:
     """Who starves while who hoards, over all GPUs."""
     quotas = {team.name: team.quota_gpus for team in owners.teams().values() if team.quota_gpus is not None}
-    return starving_pairs(everybody.waits, everybody.accounts.allocated(), quotas, everybody.window, held_min_ms)
+    return starving_pairs(everybody.waits, everybody.accounts.allocated, quotas, everybody.window, held_min_ms)

@@ -112,7 +112,7 @@ def with_claimed_projects(stretches: pl.DataFrame, jobs: pl.DataFrame) -> pl.Dat
 def _organisations(accounts: Accounts, waits: pl.DataFrame, owners: Owners) -> dict[str, str]:
     """By team the label of its organisation."""
     known = {team.name: team.organisation or NO_ORGANISATION for team in owners.teams().values()}
-    pairs = (rows.select("team", "organisation").unique() for rows in (accounts.allocated(), waits))
+    pairs = (rows.select("team", "organisation").unique() for rows in (accounts.allocated, waits))
     return known | dict(row for each in pairs for row in each.iter_rows())
 
 
@@ -120,7 +120,7 @@ def _nodes(
     group: str, accounts: Accounts, waits: pl.DataFrame, owners: Owners, window: tuple[int, int]
 ) -> dict[str, OwnerNode]:
     given = {each.label: each for each in accounts.by(group) if each.allocated_ms > 0}
-    most = hourly_most(accounts.allocated(), (group,), *window).group_by(group).agg(pl.col("most").max())
+    most = hourly_most(accounts.allocated, (group,), *window).group_by(group).agg(pl.col("most").max())
     highest = dict(most.iter_rows())
     waited = {str(name): _waited(own) for (name,), own in waits.group_by(group)}
     quotas = _quotas(group, owners)

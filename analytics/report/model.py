@@ -295,7 +295,7 @@ class Whole:
     def allocation(self, scope: Scope, part: WindowLedger, calendar: Endings | None = None) -> FleetAllocation:
         """Who has GPUs, who wants them and which come free, as far as a scope lets its reader know; `part` is `self.part` of it."""
         calendar, own = calendar or self.endings, self._of_part(scope, part)
-        pools = set(own.accounts.allocated()["pool"])
+        pools = set(own.accounts.allocated["pool"])
         for_all = not scope.is_personal
         return FleetAllocation(
             tree=tree_of(own, scope, self.money.owners),
@@ -317,7 +317,7 @@ class Whole:
         asked = {"team": scope.team, "user": scope.holder}
         waits = self.owned.waits.filter(*(pl.col(name) == value for name, value in asked.items() if value is not None))
         if not scope.of_gpus.is_all:
-            waits = waits.filter(pl.col("pool").is_in(own.accounts.allocated()["pool"].unique().implode()))
+            waits = waits.filter(pl.col("pool").is_in(own.accounts.allocated["pool"].unique().implode()))
         return replace(own, waits=waits)
 
     @cached_property

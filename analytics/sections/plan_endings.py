@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from analytics.language.plain_text import plain
@@ -20,7 +21,8 @@ _SOURCES = {
     "project_end": tr("project end"),
     "fading": tr("faded work"),
 }
-_LISTED, _IN_REPORT = 20, 8
+_LISTED, _ROWS_IN_REPORT = 20, 4
+_IN_REPORT = ("day", "name", "gpus", "pool", "chance")
 
 
 def endings_in_report(report: Report) -> Section | None:
@@ -28,7 +30,7 @@ def endings_in_report(report: Report) -> Section | None:
     found = report.endings
     if found is None or not found.rows:
         return None
-    return _table(found.rows, found, in_brief=True)
+    return _in_brief(_table(found.rows, found, for_all=True))
 
 
 def endings_table(found: FleetAllocation) -> Section:
@@ -36,9 +38,7 @@ def endings_table(found: FleetAllocation) -> Section:
     return _table(found.endings, found.calendar, for_all=found.pairs is not None)
 
 
-def _table(rows: Sequence[Ending], calendar: Endings, *, in_brief: bool = False, for_all: bool = True) -> Section:
-    shown = _IN_REPORT if in_brief else _LISTED
-    hosts = () if in_brief else (SectionColumn("hosts", tr("hosts"), "name"),)
+def _table(rows: Sequence[Ending], calendar: Endings, *, for_all: bool) -> Section:
     return Section(
         name="endings",
         title=tr("Which GPUs come free"),
@@ -52,16 +52,31 @@ def _table(rows: Sequence[Ending], calendar: Endings, *, in_brief: bool = False,
             SectionColumn("gpus", tr("GPUs"), "count"),
             SectionColumn("pool", tr("pool"), "pool"),
             SectionColumn("model", tr("model"), "name"),
-            *hosts,
+            SectionColumn("hosts", tr("hosts"), "name"),
             SectionColumn("chance", tr("chance"), "number"),
         ),
-        rows=tuple(_row(each, in_brief=in_brief) for each in rows),
-        shown=shown,
-        rest=tr("{number} more are on the page Allocation.", number=Number(len(rows) - shown)),
-        chart=None if in_brief or not rows else _chart(rows, calendar),
-        notes=() if in_brief else tuple(_notes(calendar, for_all=for_all)),
-        wide=not in_brief,
-    )  # fmt: skip
+        rows=tuple(map(_row, rows)),
+        shown=_LISTED,
+        rest=tr("{number} more are on the page Allocation.", number=Number(len(rows) - _LISTED)),
+        chart=_chart(rows, calendar) if rows else None,
+        notes=tuple(_notes(calendar, for_all=for_all)),
+        wide=True,
+    )
+
+
+def _in_brief(whole: Section) -> Section:
+    """The first rows with the columns that a report has room for."""
+    kept = [place for place, column in enumerate(whole.columns) if column.key in _IN_REPORT]
+    return replace(
+        whole,
+        columns=tuple(whole.columns[place] for place in kept),
+        rows=tuple(tuple(row[place] for place in kept) for row in whole.rows),
+        shown=_ROWS_IN_REPORT,
+        rest=tr("{number} more are on the page Allocation.", number=Number(len(whole.rows) - _ROWS_IN_REPORT)),
+        chart=None,
+        notes=(),
+        wide=False,
+    )
 
 
 def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
@@ -84,7 +99,7 @@ def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
     return tr("{ends} {gpus} by {day}: {said}.", ends=ends, gpus=gpus, day=Date(last), said=said)
 
 
-def _row(each: Ending, *, in_brief: bool) -> tuple[Cell, ...]:
+def _row(each: Ending) -> tuple[Cell, ...]:
     return (
         Date(each.day),
         _SOURCES[each.source],
@@ -93,7 +108,7 @@ def _row(each: Ending, *, in_brief: bool) -> tuple[Cell, ...]:
         Number(len(each.gpus)),
         place_name(each.pool),
         card_name(each.model),
-        *(() if in_brief else (plain(", ".join(each.hosts), NAME_MOST),)),
+        plain(", ".join(each.hosts), NAME_MOST),
         _chance(each.chance),
     )
 
