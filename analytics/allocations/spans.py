@@ -227,8 +227,13 @@ def _without_counted(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _with_job(rows: pl.DataFrame) -> pl.DataFrame:
     """Adds `job`, as the ledger calls it."""
+    return rows.with_columns(job=ledger_job("claim_id"))
+
+
+def ledger_job(claim_id: str) -> pl.Expr:
+    """What the ledger calls a job, from the columns `scheduler` and that of its own id."""
     word = pl.col("scheduler").replace_strict(_JOB_WORDS, default="claim", return_dtype=pl.String).fill_null("claim")
-    return rows.with_columns(job=word + ":" + pl.col("claim_id"))
+    return word + ":" + pl.col(claim_id)
 
 
 def _unplaced(rows: pl.DataFrame) -> pl.DataFrame:

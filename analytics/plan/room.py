@@ -1,0 +1,165 @@
+"""The idle GPUs of one pool over time, host by host, as a schedule would find them: looked up, taken and given back."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+Counts: TypeAlias = NDArray[np.int16]
+WHOLE_POOL = 0
+"""The area that is all hosts of a pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """GPUs that are wanted at once: in groups of `per_host` that lie on one host each, or wherever they are where that is 0."""
+
+    gpus: int
+    per_host: int = 0
+
+    def anywhere(self) -> Want:
+        """The same number of GPUs, however they lie."""
+        return Want(self.gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """GPUs of some hosts (`rows` of the room, `counts` of each) in the steps [first, last)."""
+
+    room: PoolRoom
+    rows: Sequence[int]
+    counts: Sequence[int]
+    first: int
+    last: int
+
+
+@dataclass(eq=False)
+class PoolRoom:
+    """How many GPUs of each host are idle in each step; taking more than are idle makes it negative.
+
+    `moments` are when anything changes, the first and last being those of the window, `free` has a row for each of `hosts`
+    and a column for each step between two moments. An area is a set of hosts; `memory_gib` is None where it is not known.
+    """
+
+    name: str
+    hosts: Sequence[str]
+    width: int
+    memory_gib: int | None
+    moments: list[int]
+    free: Counts
+    _areas: list[frozenset[int]] = field(default_factory=list)
+    _rows: list[list[int]] = field(default_factory=list)
+    _totals: list[NDArray[np.int32]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Area 0 is the whole pool."""
+        self.row_of = {host: row for row, host in enumerate(self.hosts)}
+        self.area(self.hosts)
+
+    def area(self, hosts: Iterable[str]) -> int:
+        """The number of the area that some of the hosts are."""
+        rows = frozenset(self.row_of[host] for host in hosts if host in self.row_of)
+        if rows not in self._areas:
+            self._areas.append(rows)
+            self._rows.append(sorted(rows))
+            self._totals.append(self.free[sorted(rows)].sum(axis=0, dtype=np.int32))
+        return self._areas.index(rows)
+
+    def add(self, more: Counts) -> None:
+        """So many more GPUs are idle in each step of each host."""
+        self.free += more
+        self._totals = [self.free[rows].sum(axis=0, dtype=np.int32) for rows in self._rows]
+
+    def change(self, place: Place, sign: int) -> None:
+        """Gives the GPUs of a place back (1) or takes them (-1)."""
+        first, last = place.first, place.last
+        for row, count in zip(place.rows, place.counts, strict=True):
+            self.free[row, first:last] += sign * count
+        for rows, total in zip(self._areas, self._totals, strict=True):
+            gpus = sum(count for row, count in zip(place.rows, place.counts, strict=True) if row in rows)
+            total[first:last] += sign * gpus
+
+    def has(self, area: int, gpus: int, since_ms: int, before_ms: int) -> bool:
+        """Whether so many GPUs of an area are idle at any moment of [since, before)."""
+        part = self._totals[area][self._step(since_ms) : bisect_left(self.moments, before_ms)]
+        return part.size > 0 and int(part.max()) >= gpus
+
+    def earliest(self, area: int, want: Want, since_ms: int, before_ms: int, run_ms: int) -> int | None:
+        """The first moment in [since, before) from which on what is wanted stays idle for `run_ms`; None where there is none.
+
+        The same GPUs stay idle: whoever really ran keeps those that it had.
+        """
+        first, last = self._step(since_ms), bisect_left(self.moments, before_ms)
+        total, rows = self._totals[area], self._rows[area]
+        steps = np.flatnonzero(total[first:last] >= want.gpus) + first
+        at = 0
+        while at < len(steps):
+            step = int(steps[at])
+            start_ms = max(self.moments[step], since_ms)
+            end = self._end(start_ms + run_ms)
+            lacking = np.flatnonzero(total[step:end] < want.gpus)
+            if not len(lacking):
+                idle = self.free[rows, step:end].min(axis=1).clip(min=0)
+                if (idle // want.per_host * want.per_host if want.per_host else idle).sum() >= want.gpus:
+                    return start_ms
+                at += 1
+            else:
+                at = int(np.searchsorted(steps, step + int(lacking[-1]) + 1))
+        return None
+
+    def place(self, area: int, want: Want, start_ms: int, run_ms: int) -> Place:
+        """Where it would run: on the fullest hosts that have room, as a scheduler packs."""
+        first = self._step(start_ms)
+        last = self._end(start_ms + run_ms)
+        idle = {row: int(self.free[row, first:last].min()) for row in self._areas[area]}
+        fitting = sorted((row for row, count in idle.items() if count >= max(want.per_host, 1)), key=idle.__getitem__)
+        rows, counts, left = [], [], want.gpus
+        for row in fitting:
+            size = want.per_host or 1
+            count = min(left, idle[row] // size * size)
+            rows.append(row)
+            counts.append(count)
+            left -= count
+            if not left:
+                break
+        return Place(self, rows, counts, first, last)
+
+    def given(self, hosts: Sequence[str], counts: Sequence[int], start_ms: int, end_ms: int) -> Place:
+        """Where somebody really ran, on those of the hosts that are here."""
+        here = [(self.row_of[host], count) for host, count in zip(hosts, counts, strict=True) if host in self.row_of]
+        return Place(
+            self, [row for row, _ in here], [count for _, count in here], self._step(start_ms), self._end(end_ms)
+        )
+
+    def _step(self, moment_ms: int) -> int:
+        """The step that a moment lies in."""
+        return max(bisect_right(self.moments, moment_ms) - 1, 0)
+
+    def _end(self, moment_ms: int) -> int:
+        """The first step that begins at a moment or after it."""
+        return min(bisect_left(self.moments, moment_ms), len(self.moments) - 1)
+
+
+def counts_of(spans: pl.DataFrame, hosts: Sequence[str], moments: Sequence[int]) -> Counts:
+    """How many GPUs of each host the spans have in each step.
+
+    Args:
+        spans: rows with `host`, `time`, `end` and `gpus`, none before the first moment or after the last.
+        hosts: the hosts, a row each.
+        moments: between which the steps lie; spans begin and end at some of them, or count from the step that they begin in.
+    """
+    steps = len(moments)
+    changes = np.zeros((len(hosts), steps), np.int16)
+    number = {host: row for row, host in enumerate(hosts)}
+    own = spans.filter(pl.col("host").is_in(number))
+    rows = own["host"].replace_strict(number, return_dtype=pl.Int64).to_numpy() if own.height else np.empty(0, np.int64)
+    grid, gpus = np.asarray(moments), own["gpus"].cast(pl.Int16).to_numpy()
+    for name, sign in (("time", 1), ("end", -1)):
+        np.add.at(changes, (rows, np.searchsorted(grid, own[name].to_numpy())), np.int16(sign) * gpus)
+    return np.cumsum(changes, axis=1, dtype=np.int16)[:, :-1]

@@ -1,0 +1,116 @@
+"""Why jobs waited: what would have let each start sooner, one remedy after the other, and what only more GPUs cure.
+
+The method is a counterfactual. Everybody keeps the GPUs and the times that they really had; then the waits are gone through in the
+order in which they ended, and each job is moved to the first moment at which the GPUs that stood idle would have carried it to its
+end. What it really ran on is then free for the next ones. This is done for one remedy after the other, each on top of those before
+it, so that every moment of every wait has the first remedy that ends it, no idle GPU serves two, and nobody starts later than really.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from analytics.plan.room import WHOLE_POOL, Place, PoolRoom, Want
+from analytics.time_limit import check_time
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """One thing that is lifted, and how jobs are placed from then on.
+
+    `by_limit` asks for GPUs that stay idle for as long as the job's time limit, else for as long as it really ran.
+    """
+
+    cause: str
+    by_limit: bool = False
+    stays_in_block: bool = False
+    stays_in_pool: bool = False
+    keeps_shape: bool = False
+    adds: str = ""
+
+
+REMEDIES = (
+    Remedy("order", by_limit=True, stays_in_block=True, stays_in_pool=True, keeps_shape=True),
+    Remedy("limits", stays_in_block=True, stays_in_pool=True, keeps_shape=True),
+    Remedy("block", stays_in_pool=True, keeps_shape=True),
+    Remedy("pool", keeps_shape=True),
+    Remedy("scattered"),
+    Remedy("unused", adds="unused"),
+    Remedy("unknown", adds="unknown"),
+)
+"""In their precedence: first what the queue's rules alone decide, then what takes somebody's work or GPUs, then what nobody saw."""
+
+SHORTAGE = "shortage"
+CAUSES = (*(each.cause for each in REMEDIES), SHORTAGE)
+"""Every moment of a wait has one of them."""
+
+_LATE_MS = 120_000
+"""How much later than the queue the ledger may see GPUs free: GPUs given back count for so long more, so that there is no gap."""
+
+
+@dataclass(slots=True)
+class Waiter:
+    """One wait in [begin, until) for what `want` says; `home` is None where its pool is not known.
+
+    `area` is its block of the pool, `others` the pools with cards of at least as much memory. `run_ms` is how long it ran or may
+    run, `limit_ms` how long it had asked for, `ran` where and when it really ran. `start` is its start as far as it has been moved.
+    """
+
+    begin: int
+    until: int
+    want: Want
+    run_ms: int
+    limit_ms: int
+    home: PoolRoom | None
+    area: int
+    others: Sequence[PoolRoom]
+    ran: Place | None
+    start: int
+
+    @property
+    def waits(self) -> bool:
+        """Whether any of its time has no remedy yet."""
+        return self.home is not None and self.begin < self.start
+
+
+def real_place(room: PoolRoom, hosts: Sequence[str], gpus: int, start_ms: int, end_ms: int) -> Place:
+    """Where a job ran, its GPUs spread evenly over its hosts."""
+    counts = [gpus // len(hosts) + (number < gpus % len(hosts)) for number in range(len(hosts))]
+    return room.given(hosts, counts, start_ms, end_ms + _LATE_MS)
+
+
+def try_remedy(waiters: Sequence[Waiter], remedy: Remedy) -> None:
+    """Moves each of the waiters, in the order in which their waits really ended, as far forward as the remedy lets it."""
+    for waiter in waiters:
+        if waiter.waits:
+            _move(waiter, remedy)
+    check_time()
+
+
+def _move(waiter: Waiter, remedy: Remedy) -> None:
+    want = waiter.want if remedy.keeps_shape else waiter.want.anywhere()
+    possible = [
+        (room, area)
+        for room, area in _areas(waiter, remedy)
+        if room.has(area, want.gpus, waiter.begin, waiter.start)
+    ]
+    if not possible:
+        return
+    if waiter.ran is not None:
+        waiter.ran.room.change(waiter.ran, 1)
+    needed_ms = max(waiter.run_ms, waiter.limit_ms) if remedy.by_limit else waiter.run_ms
+    for room, area in possible:
+        found = room.earliest(area, want, waiter.begin, waiter.start, needed_ms)
+        if found is not None:
+            waiter.start, waiter.ran = found, room.place(area, want, found, waiter.run_ms)
+    if waiter.ran is not None:
+        waiter.ran.room.change(waiter.ran, -1)
+
+
+def _areas(waiter: Waiter, remedy: Remedy) -> Iterator[tuple[PoolRoom, int]]:
+    assert waiter.home is not None
+    yield waiter.home, waiter.area if remedy.stays_in_block else WHOLE_POOL
+    if not remedy.stays_in_pool:
+        for room in waiter.others:
+            yield room, WHOLE_POOL
