@@ -32,6 +32,7 @@ from benchmarks import (
     packing,
     persistence_models,
     physical_week,
+    plan_fleet,
     rollout,
 )
 from benchmarks.measure import Figure, machine
@@ -54,6 +55,7 @@ BENCHMARKS = {
     "judged": judged_fleet.measure,
     "persistence": persistence_models.measure,
     "packing": packing.measure,
+    "plan": plan_fleet.measure,
 }
 ON_REQUEST = {
     "fleet-full": fleet_rate.measure_full,
