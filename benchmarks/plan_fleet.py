@@ -122,7 +122,8 @@ def _made(folder: Path) -> Path:
 
 def _write(lake: Lake, plan: FleetPlan) -> None:
     queue = simulated_queue(plan)
-    stayed_ms = sum(stay.end_ms - stay.start_ms for host in plan.hosts for stay in host.stays if stay.claimed)
+    stays = [_inside(plan.fleet, stay) for host in plan.hosts for stay in host.stays if stay.claimed]
+    job_ms = sum(until_ms - since_ms for since_ms, until_ms in stays) / JOBS
     rng = np.random.default_rng(plan.fleet.seed)
     numbers = iter(range(1_000_000, 10_000_000))
     for host in plan.hosts:
@@ -130,7 +131,7 @@ def _write(lake: Lake, plan: FleetPlan) -> None:
             for table, data in day_tables(plan.fleet, day, queue):
                 if table is not CLAIM:
                     _put(lake, table, host.host.name, data)
-        _put_claims(lake, host.host.name, _claims(host, stayed_ms / JOBS, numbers, rng))
+        _put_claims(lake, host.host.name, _claims(plan.fleet, host, job_ms, (numbers, rng)))
     _put(lake, REQUEST, SCHEDULER, table_from_rows(REQUEST, list(_pending(plan, rng))), by="as_of")
 
 
@@ -151,16 +152,25 @@ def _put(lake: Lake, table: Table, host: str, data: pa.Table, by: str = "time") 
     lake.put(LakeFile(table.name, utc_day(first), host, 1000 * first, 1000 * last), encode(table, data, METADATA))
 
 
-def _claims(host: HostPlan, job_ms: float, numbers: Iterator[int], rng: np.random.Generator) -> Iterator[Row]:
+def _claims(
+    fleet: SimulatedFleet, host: HostPlan, job_ms: float, drawn_from: tuple[Iterator[int], np.random.Generator]
+) -> Iterator[Row]:
     """Each stay as a chain of jobs, one row for each GPU of each."""
+    numbers, rng = drawn_from
     for stay in (stay for stay in host.stays if stay.claimed):
-        length_ms = stay.end_ms - stay.start_ms
-        count = max(1, int(length_ms / job_ms + rng.random()))
-        cuts = np.sort(rng.uniform(stay.start_ms, stay.end_ms, count - 1)).astype(np.int64) // SECOND_MS * SECOND_MS
-        edges = [stay.start_ms, *dict.fromkeys(map(int, cuts)), stay.end_ms]
-        for start_ms, end_ms in pairwise(edges):
-            if start_ms >= UNTIL_MS - DAYS * 24 * HOUR_MS and start_ms < end_ms:
-                yield from _job(host, stay, (start_ms, end_ms), next(numbers), rng)
+        since_ms, until_ms = _inside(fleet, stay)
+        count = max(1, int((until_ms - since_ms) / job_ms + rng.random()))
+        cuts = np.sort(rng.uniform(since_ms, until_ms, count - 1)).astype(np.int64) // SECOND_MS * SECOND_MS
+        if since_ms == until_ms:
+            continue
+        for span in pairwise([since_ms, *dict.fromkeys(map(int, cuts)), stay.end_ms]):
+            yield from _job(host, stay, span, next(numbers), rng)
+
+
+def _inside(fleet: SimulatedFleet, stay: Stay) -> tuple[int, int]:
+    """The part of a stay that lies in the lake, empty where none does."""
+    since_ms = min(max(stay.start_ms, fleet.since_ms), fleet.until_ms)
+    return since_ms, max(since_ms, min(stay.end_ms, fleet.until_ms))
 
 
 def _job(host: HostPlan, stay: Stay, span: tuple[int, int], number: int, rng: np.random.Generator) -> Iterator[Row]:
