@@ -32,6 +32,7 @@ from benchmarks import (
     packing,
     persistence_models,
     physical_week,
+    plan_fleet,
     rollout,
     waits,
 )
@@ -56,6 +57,7 @@ BENCHMARKS = {
     "persistence": persistence_models.measure,
     "packing": packing.measure,
     "waits": waits.measure,
+    "plan": plan_fleet.measure,
 }
 ON_REQUEST = {
     "fleet-full": fleet_rate.measure_full,

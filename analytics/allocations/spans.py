@@ -189,27 +189,35 @@ def known_allocations(allocations: pl.DataFrame) -> pl.DataFrame:
     A row with an end beats one without. An allocation without any ends where the same allocation begins again on that host, and at
     `planned_end` at the latest; else it runs on. Allocations that end before they begin are left out.
     """
-    rows = (
-        allocations.with_columns(single_names("user", "account"))
-        .rename({"time": "start"})
-        .group_by(*_RUN, "gpu")
-        .agg(pl.all().max())
-    )
+    rows = _once(allocations.with_columns(single_names("user", "account")).rename({"time": "start"}))
     rows = _with_job(_without_counted(_ended(rows)))
     return rows.filter(pl.col("start") < pl.col("end")).sort("gpu", "start", "job", "host", nulls_last=True)
+
+
+def _once(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row per allocation, host, GPU and start, with the most that several rows say; those that stand alone cost no grouping."""
+    key = (*_RUN, "gpu")
+    alone = rows.select(key).is_unique()
+    if alone.all():
+        return rows
+    several = rows.filter(~alone).group_by(key).agg(pl.all().max())
+    return pl.concat([rows.filter(alone), several.select(rows.columns)])
 
 
 def _ended(rows: pl.DataFrame) -> pl.DataFrame:
     whatever_gpu = pl.col("scheduler").is_in(_ONE_RUN_AT_A_TIME).fill_null(value=False)
     keyed = rows.with_columns(_gpu=pl.when(~whatever_gpu).then("gpu"))
-    if rows["end"].null_count():
-        same = ("scheduler", "claim_id", "host", "_gpu")
-        starts = keyed.select(*same, "start").unique().sort("start")
-        starts = starts.with_columns(_next=pl.col("start").shift(-1).over(same))
-        keyed = keyed.join(starts, on=[*same, "start"], how="left", nulls_equal=True)
-        ends = pl.min_horizontal(pl.lit(FOREVER_MS), "_next", "planned_end")
-        keyed = keyed.with_columns(pl.coalesce("end", ends).alias("end")).drop("_next")
-    return keyed.drop("_gpu")
+    same = ("scheduler", "claim_id", "host", "_gpu")
+    running = keyed.filter(pl.col("end").is_null())
+    if running.is_empty():
+        return rows
+    starts = keyed.join(running.select(same).unique(), on=same, how="semi", nulls_equal=True)
+    starts = starts.select(*same, "start").unique().sort("start")
+    starts = starts.with_columns(_next=pl.col("start").shift(-1).over(same))
+    running = running.join(starts, on=[*same, "start"], how="left", nulls_equal=True)
+    ends = pl.min_horizontal(pl.lit(FOREVER_MS), "_next", "planned_end")
+    running = running.with_columns(ends.alias("end"))
+    return pl.concat([rows.filter(pl.col("end").is_not_null()), running.select(rows.columns)], how="vertical_relaxed")
 
 
 def _without_counted(rows: pl.DataFrame) -> pl.DataFrame:

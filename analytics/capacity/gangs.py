@@ -48,9 +48,10 @@ def gangs(placed: pl.DataFrame, since_ms: int, until_ms: int, wanted: Sequence[i
     rows = clip(placed.filter(pl.col("gpu_share") == 1), since_ms, until_ms)
     if wanted is None:
         wanted = sizes(int(_levels(rows, _GROUP).select(pl.col("level").max()).item() or 0))
-    sure, most = free_levels(rows, ("free",)), free_levels(rows, PERHAPS_FREE)
-    window_ms = until_ms - since_ms
-    return tuple(_gang(size, sure, most, until_ms, window_ms) for size in wanted)
+    widths, window_ms = _widths(rows), until_ms - since_ms
+    sure, most = (_levels_in(rows, states, widths) for states in (("free",), PERHAPS_FREE))
+    apart = _sum(_changes(sure, pl.col("level"), _PLACE), _GROUP)
+    return tuple(_gang(size, (sure, most, apart), until_ms, window_ms) for size in wanted)
 
 
 def free_levels(rows: pl.DataFrame, states: Sequence[str]) -> pl.DataFrame:
@@ -58,7 +59,15 @@ def free_levels(rows: pl.DataFrame, states: Sequence[str]) -> pl.DataFrame:
 
     Columns: pool, model, host, `time` from which it holds, `level`, and `width`, which is how many a host of its pool and model has.
     """
-    widths = _levels(rows, _PLACE).group_by(_GROUP).agg(width=pl.col("level").max())
+    return _levels_in(rows, states, _widths(rows))
+
+
+def _widths(rows: pl.DataFrame) -> pl.DataFrame:
+    """How many whole GPUs a host of each pool and model has at most."""
+    return _levels(rows, _PLACE).group_by(_GROUP).agg(width=pl.col("level").max())
+
+
+def _levels_in(rows: pl.DataFrame, states: Sequence[str], widths: pl.DataFrame) -> pl.DataFrame:
     return _levels(rows.filter(pl.col("state").is_in(states)), _PLACE).join(widths, on=_GROUP)
 
 
@@ -72,9 +81,10 @@ def sizes(gpus: int) -> tuple[int, ...]:
     return (*SIZES_LEAST, *more)
 
 
-def _gang(size: int, sure: pl.DataFrame, most: pl.DataFrame, until_ms: int, window_ms: int) -> Gang:
+def _gang(size: int, levels: tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame], until_ms: int, window_ms: int) -> Gang:
+    """`levels` are the free GPUs of each host, the same with what nobody saw, and those of each pool wherever they are."""
+    sure, most, apart = levels
     could, might = starting(sure, size), starting(most, size)
-    apart = _sum(_changes(sure, pl.col("level"), _PLACE), _GROUP)
     free = _sum(_changes(apart, pl.col("level") // size, _GROUP), ())
     return Gang(
         size=size,

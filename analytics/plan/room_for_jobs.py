@@ -99,7 +99,8 @@ def pool_rooms(
         sizes: GPUs per job; those larger than a pool are left out.
     """
     hosts = occupied_hosts(placed, window[1], idle_min_ms)
-    pieces, checks = _pieces(jobs, placed, window), _checks(placed, jobs, window)
+    free = free_levels(clip(placed.filter(pl.col("gpu_share") == 1), *window), ("free",))
+    pieces, checks = _pieces(jobs, placed, window), _checks(free, placed, jobs, window)
     return tuple(
         PoolRoom(
             *key,
@@ -107,7 +108,7 @@ def pool_rooms(
             free=sum(host.free for host in there),
             width=max(host.width for host in there),
             sizes=_sizes(_of(placed, key), there, window, sizes),
-            fragmentation=_fragmentation(_of(placed, key), _of(pieces, key), window),
+            fragmentation=_fragmentation(_of(free, key), _of(pieces, key), window[1]),
             check=checks.get(key, RoomCheck()),
         )
         for key, there in sorted(hosts.items())
@@ -145,13 +146,10 @@ def _pieces(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int]) -
     return here.group_by("pool", "model", "gpus").len("pieces")
 
 
-def _fragmentation(rows: pl.DataFrame, pieces: pl.DataFrame, window: tuple[int, int]) -> Fragmentation:
-    since_ms, until_ms = window
+def _fragmentation(free: pl.DataFrame, pieces: pl.DataFrame, until_ms: int) -> Fragmentation:
     count = int(pieces["pieces"].sum())
     known = [JobShape(gpus, each / count) for gpus, each in pieces.select("gpus", "pieces").sort("gpus").iter_rows()]
     shapes = known or [JobShape(size, 1 / len(SIZES_LEAST)) for size in SIZES_LEAST]
-    inside = clip(rows.filter(pl.col("gpu_share") == 1), since_ms, until_ms)
-    free = free_levels(inside, ("free",))
     widest = int(free["level"].max() or 0)  # type: ignore[arg-type]  # a count
     lost = [fragments(FreeRoom((1.0,) * level), shapes) for level in range(widest + 1)]
     lasting = pl.col("time").shift(-1).over("host").fill_null(until_ms) - pl.col("time")
@@ -171,7 +169,9 @@ def _share(spans: pl.DataFrame, part: pl.Expr, whole: pl.Expr) -> float | None:
     return parts / wholes if wholes else None
 
 
-def _checks(placed: pl.DataFrame, jobs: pl.DataFrame, window: tuple[int, int]) -> dict[tuple[object, ...], RoomCheck]:
+def _checks(
+    free: pl.DataFrame, placed: pl.DataFrame, jobs: pl.DataFrame, window: tuple[int, int]
+) -> dict[tuple[object, ...], RoomCheck]:
     """Did jobs begin at once when the ledger says that there was room? Those that began in the window, on hosts of one pool and model."""
     came = pl.coalesce("eligible", "submitted")
     asked = (
@@ -184,17 +184,16 @@ def _checks(placed: pl.DataFrame, jobs: pl.DataFrame, window: tuple[int, int]) -
         .agg(pl.col("gpus", "came", "waited", "pool", "model").first(), places=pl.struct("pool", "model").n_unique())
         .filter(pl.col("places") == 1)
     )
-    inside = clip(placed.filter(pl.col("gpu_share") == 1), *window)
     found: dict[tuple[object, ...], RoomCheck] = {}
     for (pool, model, size), mine in asked.group_by("pool", "model", "gpus"):
         key = (pool, model)
-        found[key] = found.get(key, RoomCheck()) + _checked(_of(inside, key), int(str(size)), mine)
+        found[key] = found.get(key, RoomCheck()) + _checked(_of(free, key), int(str(size)), mine)
     return found
 
 
-def _checked(rows: pl.DataFrame, size: int, asked: pl.DataFrame) -> RoomCheck:
+def _checked(free: pl.DataFrame, size: int, asked: pl.DataFrame) -> RoomCheck:
     """Jobs of one size in one pool, by whether one could have started just before it came."""
-    levels = starting(free_levels(rows, ("free",)), size).sort("time")
+    levels = starting(free, size).sort("time")
     met = asked.sort("came").join_asof(levels, left_on="came", right_on="time", allow_exact_matches=False)
     groups = met.group_by(has_room=pl.col("level").fill_null(0) >= 1, waited="waited").len()
     counts = {(has_room, waited): number for has_room, waited, number in groups.iter_rows()}

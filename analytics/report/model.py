@@ -10,6 +10,7 @@ from functools import cached_property
 
 import polars as pl
 
+from analytics.capacity.gangs import Gang, gangs
 from analytics.capacity.off_peak import OffPeak, off_peak
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.filters import is_in_scope, names_others
@@ -157,6 +158,7 @@ class Whole:
         self.money: Money = open_money(inputs, ledger.inside, self.inventory)
         self._goals = open_goals(inputs.settings)
         self._weeks: dict[tuple[Scope, Week, int], tuple[WeekFigures, ...]] = {}
+        self._gangs: dict[Scope, tuple[Gang, ...]] = {}
 
     @cached_property
     def found(self) -> RuleFindings:
@@ -220,6 +222,13 @@ class Whole:
     def jobs(self) -> pl.DataFrame:
         """Every job of the lake as the queue knows it: `analytics.plan.jobs.JOB_SCHEMA`."""
         return self._first.jobs if self._first is not self else load_jobs(self.inputs.lake)
+
+    def gangs(self, scope: Scope, part: WindowLedger) -> tuple[Gang, ...]:
+        """Which jobs on several GPUs could start in what a scope leaves; kept, for pages in every language show the same."""
+        if scope not in self._gangs:
+            rows = placed(part.inside.stretches, self.money.costs, self.inventory)
+            self._gangs[scope] = gangs(rows, part.summary.since_ms, part.summary.until_ms)
+        return self._gangs[scope]
 
     @cached_property
     def rooms(self) -> tuple[PoolRoom, ...]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analytics.capacity.gangs import Gang, gangs
+from analytics.capacity.gangs import Gang
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.money.priced_segments import placed
 from analytics.sections.basis import PageBasis
 from analytics.sections.names import least_to_most
 from analytics.sections.point_samples import sampled_note
@@ -51,9 +50,7 @@ def gang_staircase(basis: PageBasis) -> Section:
 
 def gangs_of(basis: PageBasis) -> tuple[Gang, ...]:
     """The gangs of the scope's GPUs in its window."""
-    rows = placed(basis.part.inside.stretches, basis.whole.money.costs, basis.whole.inventory)
-    summary = basis.report.summary
-    return gangs(rows, summary.since_ms, summary.until_ms)
+    return basis.whole.gangs(basis.report.scope, basis.part)
 
 
 def _headline(found: Sequence[Gang]) -> str:
