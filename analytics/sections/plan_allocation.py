@@ -32,9 +32,7 @@ def owner_table(found: FleetAllocation) -> Section:
             SectionColumn("mean", tr("mean"), "number"),
             SectionColumn("most", tr("most"), "number"),
             SectionColumn("used", tr("used"), "gpu_hours"),
-            SectionColumn("held", tr("held"), "gpu_hours"),
-            SectionColumn("reserved", tr("reserved"), "gpu_hours"),
-            SectionColumn("low", tr("low"), "gpu_hours"),
+            SectionColumn("unused", tr("unused"), "gpu_hours"),
             *((SectionColumn("cost", tr("cost"), "money"),) if _has_money(found) else ()),
             SectionColumn("waited", tr("waited"), "gpu_hours"),
             SectionColumn("median", tr("median"), "number"),
@@ -89,9 +87,7 @@ def _rows(node: OwnerNode, *, with_money: bool) -> Iterator[tuple[Cell, ...]]:
         Number(node.mean, 1),
         Number(node.most),
         GpuHours(node.used_ms),
-        GpuHours(node.state_ms("held")),
-        GpuHours(node.state_ms("reserved")),
-        GpuHours(node.low_unused_ms),
+        GpuHours(_unused_ms(node)),
         *((Number(from_cents(node.cents)),) if with_money else ()),
         GpuHours(node.waited.gpu_ms),
         "" if median is None else wait_span(median),
@@ -103,7 +99,7 @@ def _rows(node: OwnerNode, *, with_money: bool) -> Iterator[tuple[Cell, ...]]:
 def _notes(found: FleetAllocation) -> Iterator[str]:
     yield tr(
         "Organisations (none), their teams (·) and projects (··): every row is the sum of those below it. Mean and most are GPUs at once, waited is GPU-hours, median the wait of a job. A project is that of the owners table, else that of the job's allocation, else the account. "
-        "Held, reserved and the unused part of low time were given and not used."
+        "Unused is what was given and held or reserved without use, and the unused part of low time; used and unused add up to what was given."
     )  # fmt: skip
     if not found.has_owners:
         yield tr(

@@ -13,7 +13,7 @@ from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import SOURCES, WEEK_DAYS, Chance, Ending, EndingCheck, Endings
 from analytics.report.model import Report
 from analytics.sections.line_chart import Line, LineChart, LinePanel
-from analytics.sections.names import NAME_MOST, card_name, least_to_most, place_name
+from analytics.sections.names import NAME_MOST, card_name, place_name
 from analytics.sections.section import Cell, Section, SectionColumn
 
 _SOURCES = {
@@ -114,11 +114,10 @@ def _row(each: Ending) -> tuple[Cell, ...]:
 
 
 def _chance(chance: Chance | None) -> Cell:
+    """What it is at least, where an interval is known."""
     if chance is None:
-        return tr("not known")
-    if chance.low is None or chance.high is None:
-        return Share(chance.point, 0)
-    return least_to_most(Share(chance.low, 0), Share(chance.high, 0))
+        return tr("unknown")
+    return Share(chance.point if chance.low is None else chance.low, 0)
 
 
 def _chart(rows: Sequence[Ending], calendar: Endings) -> LineChart:
@@ -136,8 +135,8 @@ def _chart(rows: Sequence[Ending], calendar: Endings) -> LineChart:
 
 def _notes(calendar: Endings, *, for_all: bool) -> Iterator[str]:
     yield tr(
-        "A GPU is in one row, that of the surest source. The chance of a time limit is how many past jobs that had run for as much of their limit ended by it (90 % interval); "
-        "that of faded work is that the GPUs stay unused for `findings.horizon` more. What comes free may go to whatever waits next."
+        "A GPU is in one row, that of the surest source. The chance of a time limit is how many past jobs that had run for as much of their limit ended by it, "
+        "at the lower end of the 90 % interval; that of faded work is that the GPUs stay unused for `findings.horizon` more. What comes free may go to whatever waits next."
     )  # fmt: skip
     if not for_all:
         return

@@ -11,7 +11,7 @@ from analytics.money import owners, prices
 from analytics.simulation.catalog import TEAMS
 from analytics.simulation.layout import split_gpus
 from analytics.simulation.placement import SimulatedFleet
-from analytics.simulation.scenes import PROJECT, PROJECT_OVER_DAYS
+from analytics.simulation.scenes import PROJECTS
 from fallow.clock import from_ms
 
 _QUOTA_SHARES = {"language": 0.44, "vision": 0.3, "speech": 0.2, "robotics": 0.5, "ranking": 0.12}
@@ -27,17 +27,18 @@ _LEGACY_HOURLY = "0.35"
 
 
 def owners_csv(fleet: SimulatedFleet) -> str:
-    """The owners file: an account per team with its quota, the people in it, and a project that is over."""
-    ended = from_ms(fleet.until_ms) - timedelta(days=PROJECT_OVER_DAYS + 1)
+    """The owners file: an account per team with its quota, the people in it, and the projects that end."""
+    last_day = from_ms(fleet.until_ms) - timedelta(days=1)
     rows: list[dict[str, object]] = []
     for team, people in TEAMS.items():
         named = {"team": team, "organisation": _ORGANISATIONS[team]}
         quota = max(1, round(_QUOTA_SHARES[team] * fleet.gpus))
         rows.append({"kind": "account", "name": team, "quota_gpus": quota, **named})
         rows += ({"kind": "user", "name": user, **named} for user in (*people, f"svc-{team}"))
-    rows.append(
-        {"kind": "account", "name": PROJECT, "team": "robotics", "organisation": "research",
-         "priority_class": "best-effort", "project_end": ended.date().isoformat()}
+    rows += (
+        {"kind": "account", "name": account, "team": team, "organisation": _ORGANISATIONS[team], "priority_class": "best-effort",
+         "project": account, "project_end": (last_day + timedelta(days=days)).date().isoformat()}
+        for account, (team, days) in PROJECTS.items()
     )  # fmt: skip
     return _csv(owners.COLUMNS, rows)
 

@@ -18,9 +18,14 @@ from fallow.clock import DAY_MS, HOUR_MS
 SHOWN_FROM_DAYS = 14
 """Scenes need days on end; shorter fleets have the planted situations only."""
 
-PROJECT = "nav-challenge"
-"""The account whose project is over."""
-PROJECT_OVER_DAYS = 2
+PROJECT_OVER = "nav-challenge"
+PROJECTS = {
+    PROJECT_OVER: ("robotics", -2),
+    "voice-distillation": ("speech", 3),
+    "shop-embeddings": ("ranking", 5),
+    "gripper-sweeps": ("robotics", 9),
+}
+"""Accounts of projects with an end: their team, and how many days after the period that end is."""
 
 _STALLING = replace(
     TUNED,
@@ -81,15 +86,16 @@ _SCENES = (
     _Scene("train", 4, (0.36, 0.57), _STALLING, "bjorn", "language", "language-pretrain-3b"),
     _Scene("train", 4, (0.6, 0.7), TUNED, "chloe", "language", "language-eval-suite", unused=2),
     _Scene("train-old", 2, (0.2, 0.43), _STARVED, "ines", "vision", "vision-augment", rest={"starved": True}),
-    _Scene("train", 1, (0.4, 1.0), _SMALL, "kavya", "speech", "speech-distill"),
-    _Scene("train", 2, (0.72, 1.0), _SPINNING, "quinn", "ranking", "ranking-embeddings"),
-    _Scene("train-old", 1, (0.45, 1.0), _LIGHT, "nuno", "robotics", "robotics-sweep-a"),
-    _Scene("train-old", 1, (0.45, 1.0), _LIGHT, "nuno", "robotics", "robotics-sweep-b"),
+    _Scene("train", 1, (0.4, 1.0), _SMALL, "kavya", "voice-distillation", "speech-distill"),
+    _Scene("train", 2, (0.72, 1.0), _SPINNING, "quinn", "shop-embeddings", "ranking-embeddings"),
+    _Scene("train-old", 1, (0.45, 1.0), _LIGHT, "nuno", "gripper-sweeps", "robotics-sweep-a"),
+    _Scene("train-old", 1, (0.45, 1.0), _LIGHT, "nuno", "gripper-sweeps", "robotics-sweep-b"),
     _Scene("serving", 1, (0.0, 1.0), _RESERVING, "svc-speech", "speech", "voice-notes-7d9f4c6b8-x2kqp", "serving",
            "vllm", idle_from=0.72, rest={"server": SimulatedServer("mistralai/Mistral-7B-Instruct-v0.3", "vllm", 0.35)}),
     _Scene("serving", 1, (0.0, 1.0), _RESERVING, "svc-language", "language", "summary-5c7b9d7f6-9wzlm", "serving",
            "vllm", rest={"server": SimulatedServer("meta-llama/Llama-3.1-8B-Instruct", "vllm", 0.22)}),
-    _Scene("legacy", 2, (0.08, 1.0), TUNED, "pavel", PROJECT, "nav-planner", idle_from=1 - PROJECT_OVER_DAYS / 14),
+    _Scene("legacy", 2, (0.08, 1.0), TUNED, "pavel", PROJECT_OVER, "nav-planner",
+           idle_from=1 + PROJECTS[PROJECT_OVER][1] / 14),
     _Scene("legacy", 1, (0.6, 1.0), known.NOTEBOOK, "olga", "robotics", "", "shell", idle_from=0.78,
            rest={"orphaned": True, "arguments": "python3 train.py --config try.yaml"}),
 )  # fmt: skip
