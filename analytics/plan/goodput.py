@@ -40,7 +40,7 @@ def goodput(jobs: pl.DataFrame, since_ms: int, until_ms: int) -> Goodput:
     """How the GPU time of a window ended.
 
     Args:
-        jobs: with `gpus`, `start`, `end` and `state`, one row per run; without a number of GPUs they are left out.
+        jobs: with `gpus`, `start`, `end` and `state`, one row per run; those without a number of GPUs and those that never began are left out.
         since_ms: start of the window.
         until_ms: its end.
     """
@@ -48,10 +48,14 @@ def goodput(jobs: pl.DataFrame, since_ms: int, until_ms: int) -> Goodput:
     ended = word.replace_strict(_WORDS, default=UNKNOWN, return_dtype=pl.String).fill_null(UNKNOWN)
     runs = pl.col("end").is_null() | (pl.col("end") > until_ms)
     stop = pl.min_horizontal(pl.col("end").fill_null(until_ms), pl.lit(until_ms))
-    spent = jobs.select(
-        ended=pl.when(runs).then(pl.lit(RUNNING)).otherwise(ended),
-        gpu_ms=(stop - pl.max_horizontal("start", pl.lit(since_ms))) * pl.col("gpus"),
-    ).filter(pl.col("gpu_ms") > 0)
+    spent = (
+        jobs.filter(pl.col("start").is_not_null())
+        .select(
+            ended=pl.when(runs).then(pl.lit(RUNNING)).otherwise(ended),
+            gpu_ms=(stop - pl.max_horizontal("start", pl.lit(since_ms))) * pl.col("gpus"),
+        )
+        .filter(pl.col("gpu_ms") > 0)
+    )
     sums = {
         state: (time, count)
         for state, time, count in spent.group_by("ended").agg(pl.col("gpu_ms").sum(), pl.len()).iter_rows()

@@ -139,11 +139,12 @@ def test_groups_and_halves_add_up() -> None:
     assert all(sum(each.cause_ms.values()) == each.wait_ms for each in (first, second))
 
 
-def test_goodput_never_takes_an_unknown_end_for_a_good_one() -> None:
+def test_goodput_counts_what_ran_and_never_takes_an_unknown_end_for_a_good_one() -> None:
     ends = {"COMPLETED": 1, "CANCELLED by 7": 2, "TIMEOUT": 3, "odd": 4, None: 5}
     rows = pl.DataFrame(
         [{"gpus": 1, "start": 0, "end": n * HOUR_MS, "state": state} for state, n in ends.items()]
         + [{"gpus": 2, "start": 1, "end": None, "state": "RUNNING"}]
+        + [{"gpus": 16, "start": None, "end": None, "state": "PENDING"}]
     )
     found = goodput(rows, 0, 10 * HOUR_MS)
     spent = {state: round(time / HOUR_MS) for state, time in found.gpu_ms.items() if time}
