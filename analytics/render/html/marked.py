@@ -27,7 +27,7 @@ def marked(cell: Cell, language: Language) -> Markup:
         case LinkedCell():
             found = marked(cell.text, language)
         case SentenceList():
-            found = escape(language.translate(cell.between)).join(marked(part, language) for part in cell.parts)
+            found = escape(language.translate(cell.between)).join(_value(part, language) for part in cell.parts)
         case Sentence():
             values = {name: _value(value, language) for name, value in cell.values.items()}
             found = Markup(escape(language.form(cell)).format_map(values))  # noqa: S704  # both are escaped
@@ -39,6 +39,9 @@ def marked(cell: Cell, language: Language) -> Markup:
 
 
 def _value(value: object, language: Language) -> Markup:
+    """A part of a sentence. ASCII cannot turn the direction of the languages that reports have, and goes without a mark."""
+    if type(value) is str and value.isascii():
+        return escape(plain(value, NAME_MOST))
     return marked(value, language) if isinstance(value, str) else escape(language.shown(value))
 
 
