@@ -67,13 +67,13 @@ class WindowLedger:
     counted_back_from_ms: int | None = None
 
 
-def add_common_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags that every command over a lake has."""
+def add_common_arguments(parser: argparse.ArgumentParser, *, since: str = "all") -> None:
+    """Flags that every command over a lake has; `since` is what it takes without the flag."""
     parser.add_argument("--lake", metavar="DIR", help="the lake (or FALLOW_LAKE_PATH, or lake.path in the config file)")
     parser.add_argument(
         "--since",
         metavar="TIME",
-        help="start: 2026-11-20, 2026-W47, RFC 3339, or 7d: so long before the end of the data (default: all)",
+        help=f"start: 2026-11-20, 2026-W47, RFC 3339, or 7d: so long before the end of the data (default: {since})",
     )
     parser.add_argument("--until", metavar="TIME", help="end, a day or week inclusive (default: all)")
     parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")

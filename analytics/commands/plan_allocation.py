@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
 from analytics.commands.plan_inputs import add_plan_arguments, open_plan, show_plan, show_plan_json
@@ -12,6 +13,7 @@ from analytics.plan.owner_tree import OwnerNode
 from analytics.sections.plan_allocation import owner_table, starving_table
 from analytics.sections.plan_endings import endings_table
 from analytics.sections.plan_uptake import uptake_table
+from analytics.sections.section import Section
 from fallow.clock import HOUR_MS
 from fallow.csv_text import csv_of
 from fallow.errors import UsageError
@@ -23,10 +25,17 @@ _COLUMNS = (
     "chance", "chance_high",
 )  # fmt: skip
 
+_PARTS: Mapping[str, Callable[[FleetAllocation], Section | None]] = {
+    "owners": owner_table,
+    "starving": starving_table,
+    "endings": endings_table,
+    "cards": uptake_table,
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's own flags."""
-    add_plan_arguments(parser, csv_of="ending")
+    add_plan_arguments(parser, csv_of="ending", parts=_PARTS)
     parser.add_argument(
         "--days", metavar="N", type=int, default=HORIZON_DAYS, help=f"how far ahead to look (default: {HORIZON_DAYS})"
     )
@@ -43,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
     elif args.csv:
         show(csv_of(_COLUMNS, (_csv_row(each) for each in found.endings)), end="")
     else:
-        show_plan(plan, [owner_table(found), starving_table(found), endings_table(found), uptake_table(found)])
+        parts = _PARTS if args.only is None else (args.only,)
+        show_plan(plan, [_PARTS[name](found) for name in parts])
     return 0
 
 
