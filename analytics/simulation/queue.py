@@ -19,6 +19,7 @@ from analytics.simulation.stays import Stay
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 SCHEDULER = "simulated"
+"""Who made the reservations and wrote down the queue; jobs are Slurm's and services Kubernetes', as their processes say."""
 _LIMITS_MS = tuple(hours * HOUR_MS for hours in (1, 4, 12, 24, 48, 72, 168, 336))
 _ASK_FOR_MORE = {"vision": 2, "language": 1}
 """Steps of the ladder of limits that a team adds to what its jobs need, to be safe."""
@@ -49,10 +50,15 @@ def simulated_queue(plan: FleetPlan) -> SimulatedQueue:
     claims: dict[tuple[str, str], Row] = {}
     for host in plan.hosts:
         for stay in (stay for stay in host.stays if stay.claimed):
-            claims[host.host.name, stay.job_id or stay.name] = (
+            claims[host.host.name, claim_id(stay)] = (
                 _job(plan.fleet, host, stay, full_since, rng) if stay.job_id else _pod(plan.fleet, host, stay)
             )
     return SimulatedQueue(claims, tuple(_requests(plan, rng)))
+
+
+def claim_id(stay: Stay) -> str:
+    """What the scheduler of a stay calls it: Slurm by a number, Kubernetes by namespace and pod."""
+    return stay.job_id or f"{stay.account}/{stay.name}"
 
 
 def _pod(fleet: SimulatedFleet, host: HostPlan, stay: Stay) -> Row:
@@ -179,7 +185,7 @@ def _request(number: int, team: str, size: tuple[int, int], asked_ms: int) -> Ro
     """A job of so many GPUs on hosts of so many."""
     gpus, width = size
     return {
-        "time": asked_ms, "eligible": asked_ms, "claim_id": str(number), "scheduler": SCHEDULER, "account": team,
+        "time": asked_ms, "eligible": asked_ms, "claim_id": str(number), "scheduler": "slurm", "account": team,
         "user": TEAMS[team][number % len(TEAMS[team])], "name": f"{team}-pretrain", "project": f"{team}-pretrain",
         "gpu_count": gpus, "host_count": -(-gpus // width), "qos": "normal", "priority": _PRIORITY[team],
         "time_limit_s": 72 * HOUR_MS // SECOND_MS,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from analytics.simulation.calibration import PROCESS_INTERVAL_MS
 from analytics.simulation.days import GpuDay, SimulatedDay, row_range
-from analytics.simulation.queue import SCHEDULER, SimulatedQueue
+from analytics.simulation.queue import SCHEDULER, SimulatedQueue, claim_id
 from analytics.simulation.stays import Stay
 from fallow import __version__
 from fallow.clock import DAY_MS
@@ -213,21 +213,20 @@ def allocation_table(day: SimulatedDay, queue: SimulatedQueue, *, first: bool, u
             known = dict(queue.claims.get((plan.host.name, str(rest["claim_id"])), {}))
             if is_cut:  # when it was asked for lies before the records
                 known |= {"submitted": None, "eligible": None}
-            shared = {"time": start_ms, "end": end, "scheduler": SCHEDULER, "gpu_count": len(gpus), **rest, **known}
+            shared = {"time": start_ms, "end": end, "gpu_count": len(gpus), **rest, **known}
             rows.extend({**shared, "gpu": plan.host.gpus[gpu].uuid} for gpu in gpus)
 
     for stay in plan.stays:
         if stay.claimed:
             named = {
-                "claim_id": stay.job_id or stay.name,
-                "user": stay.user,
-                "account": stay.account,
-                "name": stay.name,
-            }
+                "scheduler": "slurm" if stay.job_id else "kubernetes", "claim_id": claim_id(stay), "user": stay.user,
+                "account": stay.account, "name": stay.name,
+            }  # fmt: skip
             add(stay.start_ms, stay.end_ms, stay.gpus, named)
     for reserved in plan.reservations:
         named = {
-            "claim_id": reserved.claim_id, "user": reserved.user, "account": reserved.account, "name": reserved.name,
+            "scheduler": SCHEDULER, "claim_id": reserved.claim_id, "user": reserved.user, "account": reserved.account,
+            "name": reserved.name,
         }  # fmt: skip
         add(reserved.start_ms, until_ms, reserved.gpus, named)
     return table_from_rows(CLAIM, sorted(rows, key=lambda row: (str(row["gpu"]), str(row["time"]))))

@@ -90,7 +90,6 @@ def test_everything_says_that_it_is_simulated(
         ("gpu", "util_source"),
         ("process", "attribution"),
         ("device", "source"),
-        ("claim", "scheduler"),
     ):
         assert rows[name][column].unique().to_list() == ["simulated"]
     assert all(host.startswith("sim-") for host in rows["gpu"]["host"].unique())
