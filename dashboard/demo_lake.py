@@ -11,7 +11,7 @@ from pathlib import Path
 
 from analytics.commands.report import write_whole
 from analytics.progress import bar
-from analytics.simulation import SCHEDULER, SimulatedFleet, labels_csv, owners_csv, plan_fleet, prices_csv, write_fleet
+from analytics.simulation import SCHEDULER, SimulatedFleet, labels_csv, owners_csv, plan_fleet, prices_csv, requests_csv, write_fleet
 from fallow import __version__
 from fallow.clock import format_ms
 from fallow.errors import FallowError
@@ -61,7 +61,7 @@ class DemoFolder:
     def prepare(self, fleet: SimulatedFleet) -> None:
         """Sees to it that the lake holds exactly this fleet, whole; a finished one of the same making is kept.
 
-        Beside a lake that is made lie the tables of a site (owners and prices), the settings that name them, and labels of what
+        Beside a lake that is made lie the tables of a site (owners, prices and requests), the settings that name them, and labels of what
         the fleet really did; beside one that is kept they stay as they are, for somebody may have tried other prices.
 
         Raises FallowError where the folder holds something that is not ours, or cannot be written.
@@ -82,13 +82,13 @@ class DemoFolder:
         self._record_as(wanted)
 
     def _write_tables(self, fleet: SimulatedFleet, *, only_missing: bool) -> None:
-        owners, prices = (self.path.absolute() / name for name in ("owners.csv", "prices.csv"))
+        owners, prices, requests = (self.path.absolute() / f"{name}.csv" for name in ("owners", "prices", "requests"))
         # a JSON string is one of TOML
         lines = ("[lake]", f"path = {json.dumps(str(self.lake.root))}", "", "[money]",
-                 f"owners = {json.dumps(str(owners))}", f"prices = {json.dumps(str(prices))}", "")  # fmt: skip
+                 f"owners = {json.dumps(str(owners))}", f"prices = {json.dumps(str(prices))}", "", "[plan]", f"requests = {json.dumps(str(requests))}", "")  # fmt: skip
         texts: dict[Path, Callable[[], str]] = {
             owners: lambda: owners_csv(fleet), prices: lambda: prices_csv(fleet), self.config: lambda: "\n".join(lines),
-            self.labels: lambda: labels_csv(fleet),
+            requests: lambda: requests_csv(fleet), self.labels: lambda: labels_csv(fleet),
         }  # fmt: skip
         for file, text in texts.items():
             if not only_missing or not file.exists():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analytics.simulation.labels import labels_csv
-from analytics.simulation.people import owners_csv, prices_csv
+from analytics.simulation.people import owners_csv, prices_csv, requests_csv
 from analytics.simulation.placement import Planted, SimulatedFleet
 from analytics.simulation.plan import FleetPlan, plan_fleet
 from analytics.simulation.queue import SCHEDULER, simulated_queue
@@ -19,6 +19,7 @@ __all__ = [
     "owners_csv",
     "plan_fleet",
     "prices_csv",
+    "requests_csv",
     "simulated_queue",
     "write_fleet",
 ]

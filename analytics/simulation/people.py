@@ -1,4 +1,4 @@
-"""The tables that a site keeps by hand, for a simulated fleet: who belongs to which team, and what a GPU costs."""
+"""The tables that a site keeps by hand, for a simulated fleet: who is in which team, what a GPU costs, and who asks for which."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from analytics.money import owners, prices
-from analytics.simulation.catalog import TEAMS
+from analytics.plan import requests_file
+from analytics.simulation.catalog import TEAMS, Pool
 from analytics.simulation.layout import split_gpus
 from analytics.simulation.placement import SimulatedFleet
 from analytics.simulation.scenes import PROJECTS
@@ -24,6 +25,13 @@ _PURCHASES = {
 }
 _YEARS, _YEARLY_COST = 4, 1_150
 _LEGACY_HOURLY = "0.35"
+_ASKED: tuple[tuple[str, int, str, int, int, int, str], ...] = (
+    ("language", 8, "train", 1, 21, 1, "pretraining of the 3B model"),
+    ("speech", 2, "train", 2, 14, 2, "second distillation"),
+    ("vision", 1, "legacy", 0, 10, 3, "tests of the labelling tool"),
+    ("robotics", 16, "train", 3, 30, 3, "policies for the new arm"),
+)
+"""Team, GPUs, pool with the card, first and last day from the end of the period on, priority (1 first), what for."""
 
 
 def owners_csv(fleet: SimulatedFleet) -> str:
@@ -45,7 +53,7 @@ def owners_csv(fleet: SimulatedFleet) -> str:
 
 def prices_csv(fleet: SimulatedFleet) -> str:
     """The price table of the pools that have GPUs: three bought and written off, the fourth at an internal rate."""
-    there = [pool for pool, gpus in zip(fleet.pools, split_gpus(fleet.gpus, fleet.pools), strict=True) if gpus]
+    there = _pools(fleet)
     bought = [
         {"pool": pool.name, "model": pool.card.model, "purchase": paid, "amortisation_years": _YEARS,
          "yearly_cost": _YEARLY_COST, "currency": "USD", "source": f"{order} (simulated)"}
@@ -60,6 +68,23 @@ def prices_csv(fleet: SimulatedFleet) -> str:
     }
     rented = [{"pool": pool.name, **rate} for pool in there if pool.name not in _PURCHASES]
     return _csv(prices.COLUMNS, [*bought, *rented])
+
+
+def requests_csv(fleet: SimulatedFleet) -> str:
+    """The requests file: who asks for GPUs of which card, from when to when; without those whose pool has no GPUs."""
+    cards = {pool.name: pool.card.model for pool in _pools(fleet)}
+    today = from_ms(fleet.until_ms).date()
+    rows = [
+        {"team": team, "gpus": gpus, "card": cards[pool], "from": today + timedelta(days=first),
+         "until": today + timedelta(days=last), "priority": priority, "name": name}
+        for team, gpus, pool, first, last, priority, name in _ASKED if pool in cards
+    ]  # fmt: skip
+    return _csv(requests_file.COLUMNS, rows)
+
+
+def _pools(fleet: SimulatedFleet) -> list[Pool]:
+    """The pools that have GPUs."""
+    return [pool for pool, gpus in zip(fleet.pools, split_gpus(fleet.gpus, fleet.pools), strict=True) if gpus]
 
 
 def _csv(columns: Iterable[str], rows: Iterable[Mapping[str, object]]) -> str:
