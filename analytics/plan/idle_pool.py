@@ -107,6 +107,10 @@ class IdlePool:
         The same GPUs stay idle: whoever really ran keeps those that it had.
         """
         first, last = self._step(since_ms), bisect_left(self.moments, before_ms)
+        if first >= last:
+            return None
+        if want.gpus == want.per_host:
+            return self._earliest_on_one(area, want.gpus, (first, last), since_ms, run_ms)
         starts = np.maximum(self._grid[first:last], since_ms)
         ends = np.minimum(np.searchsorted(self._grid, starts + run_ms), len(self._grid) - 1)
         steps = np.arange(first, last)
@@ -114,18 +118,41 @@ class IdlePool:
         steps, ends, starts = steps[enough], ends[enough], starts[enough]
         if not len(steps):
             return None
-        free = self.free[self._rows[area], steps[0] : ends[-1]]
+        free = self._idle(area, steps[0], ends[-1])
         at, until, idle = steps - steps[0], ends - steps[0], np.zeros(len(steps), np.int64)
         for least in [want.per_host] if want.per_host else range(1, min(want.gpus, self.width) + 1):
             idle += _lasting(free >= least, at, until).sum(axis=0)
         fits = np.flatnonzero(idle * (want.per_host or 1) >= want.gpus)
         return int(starts[fits[0]]) if len(fits) else None
 
+    def _earliest_on_one(self, area: int, gpus: int, steps: tuple[int, int], since_ms: int, run_ms: int) -> int | None:
+        """The same on one host, which has enough from the first step on or from one on before which it lacks, up to the next that lacks."""
+        first, last = steps
+        stop = self._end(max(self.moments[last - 1], since_ms) + run_ms)
+        width = 1 + stop - first
+        enough = np.zeros(
+            len(self._rows[area]) * width + 1, bool
+        )  # before the first step of each host there is nothing
+        np.greater_equal(self._idle(area, first, stop), gpus, out=enough[:-1].reshape(-1, width)[:, 1:])
+        edges = np.flatnonzero(enough[1:] != enough[:-1])
+        if not len(edges):
+            return None
+        begin = edges[::2] % width
+        until = begin + edges[1::2] - edges[::2]
+        starts = np.maximum(self._grid[first + begin], since_ms)
+        lasts = (until == stop - first) | (self._grid[first + until] >= starts + run_ms)
+        fits = starts[lasts & (begin < last - first)]
+        return int(fits.min()) if len(fits) else None
+
+    def _idle(self, area: int, first: int, last: int) -> Counts:
+        """The hosts of an area in some steps; those of the whole pool without a copy."""
+        return self.free[:, first:last] if area == WHOLE_POOL else self.free[self._rows[area], first:last]
+
     def place(self, area: int, want: Want, start_ms: int, run_ms: int) -> Place:
         """Where it would run: on the fullest hosts that have pool, as a scheduler packs."""
         first, last = self._step(start_ms), self._end(start_ms + run_ms)
         rows = self._rows[area]
-        idle = self.free[rows, first:last].min(axis=1).tolist()
+        idle = self._idle(area, first, last).min(axis=1).tolist()
         fullest = sorted((count, row) for count, row in zip(idle, rows, strict=True) if count >= max(want.per_host, 1))
         taken, counts, left = [], [], want.gpus
         for count, row in fullest:

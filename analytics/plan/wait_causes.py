@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from analytics.plan.idle_pool import WHOLE_POOL, IdlePool, Place, Want
 from analytics.time_limit import check_time
@@ -104,19 +105,22 @@ def _move(waiter: Waiter, remedy: Remedy) -> None:
     """What it ran on is given back while its new place is looked for."""
     want = waiter.want if remedy.keeps_shape else waiter.want.anywhere()
     is_new = remedy.may_help(waiter)
-    possible = [
+    # asked pool by pool: most jobs need not look at the second one, and its own GPUs are none of the time before its start
+    possible = (
         (pool, area)
         for pool, area in _areas(waiter, remedy)
-        if (is_new or pool.has_changed(waiter.begin, waiter.start))
+        if waiter.waits
+        and (is_new or pool.has_changed(waiter.begin, waiter.start))
         and pool.has(area, want.gpus, waiter.begin, waiter.start)
-    ]
-    if not possible:
+    )
+    first = next(possible, None)
+    if first is None:
         return
     if waiter.ran is not None:
         waiter.ran.pool.change(waiter.ran, 1)
     needed_ms = max(waiter.run_ms, waiter.limit_ms) if remedy.by_limit else waiter.run_ms
-    for pool, area in possible:
-        if waiter.waits and (found := pool.earliest(area, want, waiter.begin, waiter.start, needed_ms)) is not None:
+    for pool, area in chain((first,), possible):
+        if (found := pool.earliest(area, want, waiter.begin, waiter.start, needed_ms)) is not None:
             waiter.start, waiter.ran = found, pool.place(area, want, found, waiter.run_ms)
     if waiter.ran is not None:
         waiter.ran.pool.change(waiter.ran, -1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -109,7 +109,8 @@ def _caused(
 ) -> pl.DataFrame:
     """The waits with the time of each cause; of those whose pool nobody knows, all of it is unknown."""
     late = waiting.filter(pl.col("begin") < pl.col("until"))
-    waiters = [_waiter(row, idle.pools, areas, until_ms) for row in late.iter_rows(named=True)]
+    others = {name: _others(pool, idle.pools.values()) for name, pool in idle.pools.items()}
+    waiters = [_waiter(row, idle.pools, others, areas, until_ms) for row in late.iter_rows(named=True)]
     numbers = late["number"].to_list()
     times: dict[str, list[int]] = {}
     for remedy in REMEDIES:
@@ -143,9 +144,20 @@ def _prepared(idle: IdlePools, cause: str, moved: Sequence[int]) -> bool:
     return any(more.any() for _, more in found)
 
 
+def _others(home: IdlePool, pools: Iterable[IdlePool]) -> list[IdlePool]:
+    """The other pools with cards of at least as much memory."""
+    least = home.memory_gib
+    return [
+        each
+        for each in pools
+        if each is not home and None not in (least, each.memory_gib) and (each.memory_gib or 0) >= (least or 0)
+    ]
+
+
 def _waiter(
     row: Mapping[str, Any],
     pools: Mapping[str, IdlePool],
+    others: Mapping[str, Sequence[IdlePool]],
     areas: Mapping[tuple[str | None, str, str], int],
     until_ms: int,
 ) -> Waiter:
@@ -155,12 +167,6 @@ def _waiter(
         run = limit or until_ms - row["begin"]
     else:
         run = (until_ms if row["end"] is None else row["end"]) - start
-    others = [
-        each
-        for each in pools.values()
-        if home is not None and each is not home and None not in (home.memory_gib, each.memory_gib)
-        and (each.memory_gib or 0) >= (home.memory_gib or 0)
-    ]  # fmt: skip
     return Waiter(
         begin=row["begin"],
         until=row["until"],
@@ -169,7 +175,7 @@ def _waiter(
         limit_ms=limit or run,
         home=home,
         area=areas.get((row["scheduler"], row["partition"], row["pool"]), WHOLE_POOL),
-        others=others,
+        others=others.get(row["pool"], ()),
         ran=None if home is None or start is None else real_place(home, row["hosts"], row["gpus"], start, start + run),
         start=row["until"],
     )
