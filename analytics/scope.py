@@ -81,17 +81,25 @@ def add_scope_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def narrow(
-    ledger: WindowLedger, scope: Scope, costs: Costs, inventory: Inventory, owners: Owners, *, or_empty: bool = False
+    ledger: WindowLedger,
+    scope: Scope,
+    costs: Costs,
+    inventory: Inventory,
+    owners: Owners,
+    *,
+    or_empty: bool = False,
+    is_known: bool = False,
 ) -> WindowLedger:
     """The ledger of a window with what the scope leaves of it; `whole` stays whole.
 
-    Raises EmptyScopeError where that is nothing; with `or_empty` only for a name that nobody has in the whole ledger.
+    Raises EmptyScopeError where that is nothing; with `or_empty` only for a name that nobody has in the whole ledger, never for one that
+    `is_known` from elsewhere.
     """
     if scope.is_all:
         return ledger
     inside = narrowed(ledger.inside, scope, costs, inventory, owners)
-    known = or_empty and not narrowed(without_jobs(ledger.whole), scope, costs, inventory, owners).stretches.is_empty()
-    if inside.stretches.is_empty() and not known:
+    there = or_empty and not narrowed(without_jobs(ledger.whole), scope, costs, inventory, owners).stretches.is_empty()
+    if inside.stretches.is_empty() and not (is_known or there):
         raise EmptyScopeError(
             f"nothing in this window is of {scope}",
             "the names are those of `fallow ledger --by pool`, `--by model`, `--by team` and `--by holder`",

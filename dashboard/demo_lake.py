@@ -11,7 +11,16 @@ from pathlib import Path
 
 from analytics.commands.report import write_whole
 from analytics.progress import bar
-from analytics.simulation import SCHEDULER, SimulatedFleet, labels_csv, owners_csv, plan_fleet, prices_csv, requests_csv, write_fleet
+from analytics.simulation import (
+    SCHEDULER,
+    SimulatedFleet,
+    labels_csv,
+    owners_csv,
+    plan_fleet,
+    prices_csv,
+    requests_csv,
+    write_fleet,
+)
 from fallow import __version__
 from fallow.clock import format_ms
 from fallow.errors import FallowError

@@ -92,7 +92,7 @@ def _as_json(found: FleetAllocation) -> dict[str, object]:
         "currency": found.currency,
         "has_owners": found.has_owners,
         "jobs_that_asked": found.waits,
-        "tree": [_node(each) for each in found.tree],
+        "tree": [_node(each, has_waits=bool(found.waits)) for each in found.tree],
         "starving": None if found.pairs is None else [
             {
                 "kind": each.kind, "waited": each.starves, "did_not_use": each.hoards, "pool": each.pool or None,
@@ -110,7 +110,7 @@ def _as_json(found: FleetAllocation) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _node(node: OwnerNode) -> dict[str, object]:
+def _node(node: OwnerNode, *, has_waits: bool) -> dict[str, object]:
     return {
         "level": node.level,
         "name": node.label,
@@ -123,9 +123,9 @@ def _node(node: OwnerNode) -> dict[str, object]:
         "reserved_gpu_hours": node.state_ms("reserved") / HOUR_MS,
         "low_unused_gpu_hours": node.low_unused_ms / HOUR_MS,
         "cost": None if node.cents is None else node.cents / 100,
-        "jobs": node.waited.jobs,
-        "waited_hours": node.waited.job_ms / HOUR_MS,
-        "waited_gpu_hours": node.waited.gpu_ms / HOUR_MS,
+        "jobs": node.waited.jobs if has_waits else None,
+        "waited_hours": node.waited.job_ms / HOUR_MS if has_waits else None,
+        "waited_gpu_hours": node.waited.gpu_ms / HOUR_MS if has_waits else None,
         "median_wait_s": None if node.waited.median_ms is None else node.waited.median_ms / 1000,
-        "children": [_node(each) for each in node.children],
+        "children": [_node(each, has_waits=has_waits) for each in node.children],
     }

@@ -21,16 +21,19 @@ def run(args: argparse.Namespace) -> int:
     """Prints the causes, the groups, what stood idle, and what jobs' time led to."""
     plan = open_plan(args)
     waits = plan.whole.waits_of(plan.scope)
+    used = plan.whole.used_share(plan.scope, plan.part)
     idle = None if plan.scope.is_personal else idle_while_waiting(waits)
     if args.json:
-        show_plan_json(plan, _as_json(waits, has_idle=idle is not None))
+        show_plan_json(plan, _as_json(waits, has_idle=idle is not None) | {"used_share": used})
     else:
-        show_plan(plan, [wait_causes(waits), *(wait_table(waits, by) for by in GROUPS), idle, goodput_table(waits)])
+        show_plan(
+            plan, [wait_causes(waits), *(wait_table(waits, by) for by in GROUPS), idle, goodput_table(waits, used)]
+        )
     return 0
 
 
 def _as_json(waits: Waits, *, has_idle: bool) -> dict[str, object]:
-    ends, rows = goodput(waits.rows, waits.since_ms, waits.until_ms), waits.rows
+    ends, rows = goodput(waits.ran, waits.since_ms, waits.until_ms), waits.rows
     unasked = int(waits.left_out["is_unasked"].sum())
     return {
         "all": _group_json(in_all(waits)),
@@ -56,8 +59,8 @@ def _group_json(group: WaitGroup) -> dict[str, object]:
         "jobs_still_waiting": group.open_jobs,
         "median_s": None if group.median_ms is None else group.median_ms / 1000,
         "p90_s": None if group.p90_ms is None else group.p90_ms / 1000,
-        "hours": group.wait_ms / HOUR_MS,
-        "gpu_hours": group.gpu_ms / HOUR_MS,
+        "hours": group.wait_ms / HOUR_MS if group.jobs else None,
+        "gpu_hours": group.gpu_ms / HOUR_MS if group.jobs else None,
         "hours_by_cause": {cause: spent / HOUR_MS for cause, spent in group.cause_ms.items()},
         "gpu_hours_by_cause": {cause: spent / HOUR_MS for cause, spent in group.cause_gpu_ms.items()},
         "shortage_share": group.shortage,

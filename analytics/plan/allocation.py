@@ -26,7 +26,7 @@ class FleetAllocation:
 
     `endings` are those of the scope, `calendar` what is known of all of them; `pairs` and `arrivals` are None for people, who
     see nobody else and have no cards of their own. `waits` is how many jobs are known to have asked for GPUs in the window,
-    `has_owners` whether there is a table of owners, `seen` the observed share of the window, None where it has no time.
+    `poolless_ms` the GPU time that was waited for in a pool that nobody knows, `has_owners` whether there is a table of owners, `seen` the observed share of the window, None where it has no time.
     """
 
     tree: tuple[OwnerNode, ...]
@@ -35,6 +35,7 @@ class FleetAllocation:
     calendar: Endings
     arrivals: tuple[Arrival, ...] | None
     waits: int
+    poolless_ms: float
     has_owners: bool
     currency: str
     seen: float | None
@@ -55,6 +56,12 @@ def owned_in(ledger: Ledger, jobs: pl.DataFrame, window: tuple[int, int], money:
     waits = owner_waits(jobs, placed(ledger.stretches, money.costs, inventory), window, money.owners)
     accounts = Accounts(replace(ledger, stretches=rows), money.costs, inventory, money.owners)
     return Owned(accounts, waits, window)
+
+
+def poolless_ms(waits: pl.DataFrame) -> float:
+    """GPU time that was waited for in a pool that nobody knows."""
+    spans = waits.filter(pl.col("pool").is_null()).select((pl.col("until") - pl.col("begin")) * pl.col("gpus"))
+    return float(spans.to_series().sum())
 
 
 def tree_of(part: Owned, scope: Scope, owners: Owners) -> tuple[OwnerNode, ...]:

@@ -53,6 +53,12 @@ class DemandSeries:
         return sum(each is not None and is_full(each, self.capacity) for each in self.gpus)
 
     @property
+    def is_full_now(self) -> bool:
+        """Whether no GPU was left on the newest day that is known."""
+        known = [each for each in self.gpus if each is not None]
+        return bool(known) and is_full(known[-1], self.capacity)
+
+    @property
     def latest(self) -> float | None:
         """The most of the last seven days; None where none of them is known."""
         return max((each for each in self.gpus[-7:] if each is not None), default=None)

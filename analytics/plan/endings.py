@@ -12,6 +12,7 @@ from typing import Literal
 import polars as pl
 
 from analytics.names import JOINER
+from analytics.plan.jobs import LATE_MS
 from analytics.proportions import wilson
 from analytics.rules.wind_down import faded_findings, owner_lines
 from analytics.scope import Scope
@@ -20,7 +21,7 @@ from analytics.workloads.context import week_before
 from analytics.workloads.ledger_rows import by_job, joined
 from analytics.workloads.model import Context
 from analytics.workloads.window_end import last_rows
-from fallow.clock import MINUTE_MS, from_ms
+from fallow.clock import from_ms
 
 EndingSource = Literal["time_limit", "project_end", "fading"]
 """What says so: the limit of a running job, `project_end` in the owners file, or how its work has faded."""
@@ -29,9 +30,6 @@ SOURCES: tuple[EndingSource, ...] = ("time_limit", "project_end", "fading")
 HORIZON_DAYS = 14
 WEEK_DAYS = 7
 """The days of the headline, and how long before the end the check looks."""
-
-_LATE_MS = 5 * MINUTE_MS
-"""Schedulers end jobs within minutes of their limit."""
 
 
 @dataclass(frozen=True)
@@ -217,8 +215,11 @@ def _joined(names: Sequence[str | None]) -> str | None:
 
 def _past_lengths(jobs: pl.DataFrame, until_ms: int) -> list[float]:
     """How long the runs that ended lasted, in shares of their limits, in order."""
+    how = pl.col("state").is_not_null() | (
+        pl.col("end") != pl.col("planned_end")
+    )  # else the limit is all that is known
     over = jobs.filter(
-        pl.col("end") <= until_ms, pl.col("start") < pl.col("end"), pl.col("planned_end") > pl.col("start")
+        how, pl.col("end") <= until_ms, pl.col("start") < pl.col("end"), pl.col("planned_end") > pl.col("start")
     )
     return (
         over.select((pl.col("end") - pl.col("start")) / (pl.col("planned_end") - pl.col("start")))
@@ -231,12 +232,12 @@ def _past_lengths(jobs: pl.DataFrame, until_ms: int) -> list[float]:
 def _chance(lengths: Sequence[float], ran: float, limit_ms: int) -> Chance | None:
     """How many of the past runs that lasted for such a share of their limit ended by it; None where none did so."""
     reached = len(lengths) - bisect_left(lengths, ran)
-    late = len(lengths) - bisect_left(lengths, 1 + _LATE_MS / limit_ms)
+    late = len(lengths) - bisect_left(lengths, 1 + LATE_MS / limit_ms)
     if not reached:
         return None
     share = (reached - late) / reached
     low, high = wilson(share, reached)
-    return Chance(low, share, high)
+    return Chance(min(low, share), share, max(high, share))
 
 
 def _at_project_ends(context: Context, now: pl.DataFrame, today: date) -> Iterator[_Candidate]:
@@ -276,18 +277,23 @@ def _check(context: Context, jobs: pl.DataFrame, zone: tzinfo) -> EndingCheck | 
     came_free: Counter[EndingSource] = Counter()
     for each in said:
         looked_at = seen.intersection(each.gpus)
-        theirs = each.name if each.source == "time_limit" else each.holder
+        theirs = [each.name] if each.source == "time_limit" else (each.holder or "").split(JOINER)
         announced[each.source] += len(looked_at)
-        came_free[each.source] += sum((gpu, theirs) not in kept[each.source] for gpu in looked_at)
-    return EndingCheck(announced, came_free)
+        came_free[each.source] += sum(kept[each.source].isdisjoint((gpu, name) for name in theirs) for gpu in looked_at)
+    return EndingCheck(dict(announced), dict(came_free))
 
 
-def _kept(context: Context, there: pl.DataFrame, since_ms: int) -> dict[EndingSource, set[tuple[str, str | None]]]:
+def _kept(context: Context, there: pl.DataFrame, since_ms: int) -> dict[EndingSource, set[tuple[str, str]]]:
     """By source the GPUs that did not come free, with the job or the holders who have them, or who used them again."""
     held = there.filter(pl.col("state").is_in(ALLOCATED))
     used = context.whole.stretches.filter(pl.col("state").is_in(IN_USE) & (pl.col("end") > since_ms))
     return {
         "time_limit": set(by_job(held).select("gpu", "work").iter_rows()),
-        "project_end": set(held.select("gpu", "holder").iter_rows()),
-        "fading": set(used.select("gpu", "holder").unique().iter_rows()),
+        "project_end": _each_holder(held),
+        "fading": _each_holder(used),
     }
+
+
+def _each_holder(rows: pl.DataFrame) -> set[tuple[str, str]]:
+    pairs = rows.select("gpu", pl.col("holder").fill_null("").str.split(JOINER)).unique()
+    return set(pairs.explode("holder").iter_rows())

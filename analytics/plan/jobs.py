@@ -11,7 +11,7 @@ from analytics.allocations.spans import FOREVER_MS, known_allocations
 from analytics.frames import read_frame
 from analytics.small_tables import read_small
 from fallow import schema
-from fallow.clock import SECOND_MS
+from fallow.clock import MINUTE_MS, SECOND_MS
 from fallow.lake import Lake
 
 JOB_SCHEMA: dict[str, pl.DataType] = {
@@ -25,13 +25,16 @@ JOB_SCHEMA: dict[str, pl.DataType] = {
 
 `submitted` is when it asked, `eligible` from when on it could have begun (null: not known apart from `submitted`). `start` is
 null where it never had a GPU; then `withdrawn` is when it gave up, null while it waits, and `as_of` when it was last seen to
-wait. `end` is null while it runs. `planned_end` is when its time limit ends it at the latest. `gpus` are those of the whole
+wait. `end` is null while it runs, and where nobody stated it. `planned_end` is when its time limit ends it at the latest. `gpus` are those of the whole
 job, null where unknown; `hosts` those that it ran on, empty before.
 """
 
 _JOB = ("scheduler", "claim_id")
 _RUN = (*_JOB, "start")
 _TEXTS = ("name", "user", "account", "project", "partition", "qos", "state", "gpu_model")
+LATE_MS = 5 * MINUTE_MS
+"""Schedulers end jobs within minutes of their limit."""
+
 _NUMBERS = ("priority", "submitted", "eligible", "planned_end", "time_limit_s", "host_count")
 
 
@@ -40,6 +43,20 @@ def load_jobs(lake: Lake) -> pl.DataFrame:
     claims = read_small(lake, schema.CLAIM, schema.CLAIM.names)
     requests = read_frame(lake.files(schema.REQUEST.name), schema.REQUEST, None, lake.left_out.leave_out)
     return jobs_of(claims, requests)
+
+
+def ended_by_limit(jobs: pl.DataFrame, seen_ms: int) -> pl.DataFrame:
+    """The same; a run of which nobody stated the end is over at its planned end where that has passed, nobody knows how.
+
+    Args:
+        jobs: with JOB_SCHEMA.
+        seen_ms: up to when the lake was filled.
+    """
+    is_over = pl.col("start").is_not_null() & pl.col("end").is_null() & (pl.col("planned_end") < seen_ms - LATE_MS)
+    return jobs.with_columns(
+        end=pl.when(is_over).then("planned_end").otherwise("end"),
+        state=pl.when(~is_over.fill_null(value=False)).then("state"),
+    )
 
 
 def jobs_of(claims: pl.DataFrame, requests: pl.DataFrame) -> pl.DataFrame:
@@ -80,7 +97,7 @@ def _started(claims: pl.DataFrame) -> pl.DataFrame:
     is_over = pl.col("is_over") | (pl.col("end") < pl.col("planned_end").fill_null(FOREVER_MS))
     return runs.with_columns(
         job="claim_id",
-        end=pl.when(is_over).then("end"),
+        end=pl.when(is_over).then("end").otherwise(None),
         gpus=pl.when("is_uncounted").then("total").otherwise(pl.col("named") + pl.col("counted")),
         host_count=pl.coalesce("host_count", pl.col("hosts").list.len()),
         time_limit_ms=limit_ms,

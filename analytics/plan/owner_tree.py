@@ -35,7 +35,7 @@ class OwnerNode:
     """One organisation, team or project; `label` is its name, or what stands for one.
 
     `account` is None where it was given nothing. `quota_gpus` is None where no line has one, and for a part of the GPUs;
-    `mean` are the GPUs that it had on average, `most` those of its highest whole hour. The children have all of
+    `mean` are the GPUs that it had on average, `most` those of its highest whole hour, None where the window has no whole hour. The children have all of
     their parent: what is of no team or project is one of them.
     """
 
@@ -44,7 +44,7 @@ class OwnerNode:
     account: Account | None
     quota_gpus: float | None
     mean: float
-    most: float
+    most: float | None
     waited: Waited
     children: tuple[OwnerNode, ...] = ()
 
@@ -134,7 +134,7 @@ def _nodes(
             account=account,
             quota_gpus=quotas.get(label),
             mean=0.0 if account is None else account.allocated_ms / span_ms,
-            most=highest.get(label, 0.0),
+            most=highest.get(label, 0.0 if account is None else None),
             waited=waited.get(label, Waited(0, 0, 0, None)),
         )
     return nodes

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from analytics.capacity.concurrency import hourly_most
 from analytics.intervals import SPAN_MS, by_hour, clip
-from analytics.money.priced_segments import NO_ACCOUNT, NO_TEAM
+from analytics.money.priced_segments import NO_ACCOUNT, NO_TEAM, NOT_KNOWN
 from analytics.states import IDLE_ALLOCATED
 from fallow.clock import HOUR_MS
 
@@ -71,9 +71,14 @@ def starving_pairs(
 
 
 def _owner(person: str) -> pl.Expr:
-    """The team, else the account, else the user."""
+    """The team, else the account, else the user, where any is known."""
     account = pl.when(pl.col("account") != NO_ACCOUNT).then("account")
-    return pl.when(pl.col("team") != NO_TEAM).then("team").otherwise(pl.coalesce(account, person)).alias("owner")
+    return (
+        pl.when(pl.col("team") != NO_TEAM)
+        .then("team")
+        .otherwise(pl.coalesce(account, person, pl.lit(NOT_KNOWN)))
+        .alias("owner")
+    )
 
 
 def _under_quota(

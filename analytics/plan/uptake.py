@@ -22,7 +22,8 @@ class Arrival:
     the cards. `first_use_days` and `ramp_days` are medians of the cards that were used, and that reached half of the fleet's
     mean, None where none was. `day_cost` is what a day of all of these cards costs, `idle_cost` that of the idle days, None without a
     price. `active_share` is what share of the time since they were active, `fleet_share` that of the cards from before; None unknown.
-    `earlier_days` is the median of the days to first use of all cards that came before, of `earlier` cards.
+    `earlier_days` is the median of the days to first use of the `earlier` cards that came before; one never used counts as it does in
+    `idle_days`, so that it is rather said too low than too high.
     """
 
     day: date
@@ -64,7 +65,7 @@ def arrivals(context: Context) -> tuple[Arrival, ...]:
 
 def _arrival(own: pl.DataFrame, cards: pl.DataFrame) -> Arrival:
     first = own.row(0, named=True)
-    earlier = cards.filter(pl.col("day") < first["day"], "is_used")["idle_days"]
+    earlier = cards.filter(pl.col("day") < first["day"])["idle_days"]
     is_priced = not own["rate"].null_count()
     return Arrival(
         day=date.fromisoformat(utc_day(first["day"] * DAY_MS)),

@@ -9,6 +9,9 @@ import polars as pl
 PARTITION = ("scheduler", "partition")
 """What tells partitions apart."""
 
+_NOT_YET = ("Dependency", "DependencyNeverSatisfied", "BeginTime", "JobHeldUser")
+"""Reasons of Slurm (squeue, JOB REASON CODES) for which a job waits for something else than GPUs, by its user's own wish."""
+
 
 def with_pools(jobs: pl.DataFrame, claimed: pl.DataFrame, hosts: Mapping[str, Sequence[str]]) -> pl.DataFrame:
     """The jobs with `pool` and `is_ambiguous`.
@@ -43,9 +46,11 @@ def jobs_in_window(jobs: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataF
 
     A wait lasts from when the job could have begun, else from when it was submitted, until it began or was withdrawn, or until
     it was last seen to wait; `begin` and `until` are cut to the window. `is_open` is whether it still waited then. `asked` is
-    null where nobody knows when it was.
+    null where nobody knows when it was, and of jobs that could not begin yet for another reason than GPUs.
     """
-    over, asked = pl.coalesce("start", "withdrawn"), pl.coalesce("eligible", "submitted")
+    over = pl.coalesce("start", "withdrawn")
+    could_begin = ~pl.col("reason").is_in(_NOT_YET).fill_null(value=False)
+    asked = pl.coalesce("eligible", pl.when(could_begin).then("submitted"))
     last = pl.coalesce(over, "as_of", pl.lit(until_ms))
     timed = jobs.with_columns(asked=asked, last=last)
     there = timed.filter(pl.coalesce("asked", "last") < until_ms, pl.col("last") >= since_ms)

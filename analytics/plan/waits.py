@@ -47,7 +47,8 @@ class Waits:
     `is_open` (it still waited at the end), `start`, `end`, `state`, and the time of each cause in ms (TIME_OF), which add up
     to `until - begin`. `is_ambiguous` is whether the pool is one of several in which jobs of the partition ran; it is null where
     nobody knows it. `left_out` has the jobs that could not be counted: `user`, `team`, `pool`, `model`, and `is_unasked`, whether
-    the time at which they asked is missing, else it is their number of GPUs.
+    the time at which they asked is missing, else it is their number of GPUs. `ran` has every job that had GPUs in the window: those four
+    columns, `gpus`, `start`, `end` and `state`.
 
     `idle` is the GPU time of each pool that was `free`, `unused` or `unknown`: `pool`, `kind`, `gpu_ms`, and `waited_ms` of it
     in which any job waited.
@@ -58,10 +59,12 @@ class Waits:
     since_ms: int
     until_ms: int
     left_out: pl.DataFrame
+    ran: pl.DataFrame
 
     def where(self, *conditions: pl.Expr) -> Waits:
         """Those of some users, teams, pools or models alone; what stood idle stays."""
-        return replace(self, rows=self.rows.filter(*conditions), left_out=self.left_out.filter(*conditions))
+        frames = {name: getattr(self, name).filter(*conditions) for name in ("rows", "left_out", "ran")}
+        return replace(self, **frames)
 
 
 def find_waits(
@@ -86,7 +89,9 @@ def find_waits(
     named = jobs.with_columns(ledger_job=ledger_job("job")).with_row_index("number")
     claimed = claimed_spans(named).with_columns(pl.col("end").fill_null(window[1]))
     known = with_pools(named, claimed, hosts_of_pools(placed))
-    there = _named(jobs_in_window(known, *window), {name: each.model for name, each in cards.items()}, team_of)
+    models = {name: each.model for name, each in cards.items()}
+    there = _named(jobs_in_window(known, *window), models, team_of)
+    runs = pl.col("start") < window[1], pl.col("end").is_null() | (pl.col("end") > window[0])
     is_counted = pl.col("asked").is_not_null() & (pl.col("gpus") > 0).fill_null(value=False)
     idle = idle_pools(placed, claimed, {name: each.memory_gib for name, each in cards.items()}, window, held_min_ms)
     areas = {
@@ -100,6 +105,9 @@ def find_waits(
         until_ms=window[1],
         left_out=there.filter(~is_counted).select(
             "user", "team", "pool", "model", is_unasked=pl.col("asked").is_null()
+        ),
+        ran=_named(known.filter(*runs), models, team_of).select(
+            "user", "team", "pool", "model", "gpus", "start", "end", "state"
         ),
     )
 

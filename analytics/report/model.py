@@ -26,11 +26,11 @@ from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import Summary, Totals, clip_ledger, totals_by
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money, open_money
-from analytics.plan.allocation import FleetAllocation, Owned, owned_in, pairs_of, tree_of
+from analytics.plan.allocation import FleetAllocation, Owned, owned_in, pairs_of, poolless_ms, tree_of
 from analytics.plan.demand_series import DemandSeries, demand_series
 from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
 from analytics.plan.endings import Endings, find_endings
-from analytics.plan.jobs import load_jobs
+from analytics.plan.jobs import ended_by_limit, load_jobs
 from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, of_scope, outlooks
 from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
 from analytics.plan.starving import StarvingPair
@@ -221,7 +221,9 @@ class Whole:
     @cached_property
     def jobs(self) -> pl.DataFrame:
         """Every job of the lake as the queue knows it: `analytics.plan.jobs.JOB_SCHEMA`."""
-        return self._first.jobs if self._first is not self else load_jobs(self.inputs.lake)
+        if self._first is not self:
+            return self._first.jobs
+        return ended_by_limit(load_jobs(self.inputs.lake), self.ledger.summary.until_ms)
 
     def gangs(self, scope: Scope, part: WindowLedger) -> tuple[Gang, ...]:
         """Which jobs on several GPUs could start in what a scope leaves; kept, for pages in every language show the same."""
@@ -269,7 +271,8 @@ class Whole:
     def waits_of(self, scope: Scope) -> Waits:
         """Those of a scope's pool, model, team or user."""
         asked = {"pool": scope.pool, "model": scope.model, "team": scope.team, "user": scope.holder}
-        return self.waits.where(*(pl.col(name) == value for name, value in asked.items() if value is not None))
+        found = self.waits.where(*(pl.col(name) == value for name, value in asked.items() if value is not None))
+        return found if scope.pool is None else replace(found, idle=found.idle.filter(pl.col("pool") == scope.pool))
 
     @cached_property
     def endings(self) -> Endings:
@@ -313,10 +316,15 @@ class Whole:
             calendar=calendar,
             arrivals=tuple(each for each in self.new_cards if scope.pool in (None, each.pool) and scope.model in (None, each.model)) if for_all else None,
             waits=own.waits.height,
+            poolless_ms=poolless_ms(own.waits),
             has_owners=bool(self.money.owners.by_name),
             currency=self.money.currency,
             seen=part.summary.coverage,
         )  # fmt: skip
+
+    def used_share(self, scope: Scope, part: WindowLedger) -> float | None:
+        """What part of the GPU time that was given out in a scope was used; None where none was; `part` is `self.part` of it."""
+        return self._of_part(scope, part).accounts.total.efficiency
 
     def _of_part(self, scope: Scope, part: WindowLedger) -> Owned:
         """The GPU time and the waits of a scope."""
@@ -394,9 +402,21 @@ class Whole:
         except EmptyLakeError:
             if not or_empty:
                 raise
+            if self._has_asked(scope):
+                return narrow(self.ledger, *of_scope, is_known=True)
             # the name may be one that was last seen before the history of this window
             everything = replace(self.ledger, whole=load_whole(self.inputs))
             return replace(narrow(everything, *of_scope, or_empty=True), whole=self.ledger.whole)
+
+    def _has_asked(self, scope: Scope) -> bool:
+        """Whether a team or user ever asked for GPUs, were it in vain."""
+        if not scope.is_personal or not scope.of_gpus.is_all:
+            return False
+        people = self.jobs.select("user", "account").unique().rows()
+        return any(
+            scope.holder in (None, user) and scope.team in (None, self.money.owners.team(user, account))
+            for user, account in people
+        )
 
 
 def build_report(inputs: Inputs, ledger: WindowLedger, asked: Asked | None = None) -> Report:

@@ -20,7 +20,9 @@ _PAIRS = 10
 
 def owner_table(found: FleetAllocation) -> Section:
     """A row for each organisation, below it its teams, below each of those its projects."""
-    rows = tuple(row for node in found.tree for row in _rows(node, with_money=_has_money(found)))
+    rows = tuple(
+        row for node in found.tree for row in _rows(node, with_money=_has_money(found), with_waits=bool(found.waits))
+    )
     return Section(
         name="allocation",
         title=tr("Who has the GPUs"),
@@ -34,8 +36,7 @@ def owner_table(found: FleetAllocation) -> Section:
             SectionColumn("used", tr("used"), "gpu_hours"),
             SectionColumn("unused", tr("unused"), "gpu_hours"),
             *((SectionColumn("cost", tr("cost"), "money"),) if _has_money(found) else ()),
-            SectionColumn("waited", tr("waited"), "gpu_hours"),
-            SectionColumn("median", tr("median"), "number"),
+            *_waited_columns(found),
         ),
         rows=rows,
         shown=_LISTED,
@@ -43,6 +44,12 @@ def owner_table(found: FleetAllocation) -> Section:
         notes=tuple(_notes(found)),
         wide=True,
     )  # fmt: skip
+
+
+def _waited_columns(found: FleetAllocation) -> tuple[SectionColumn, ...]:
+    """None where nobody knows who waited."""
+    columns = (SectionColumn("waited", tr("waited"), "gpu_hours"), SectionColumn("median", tr("median"), "number"))
+    return columns if found.waits else ()
 
 
 def _has_money(found: FleetAllocation) -> bool:
@@ -79,21 +86,20 @@ def _indented(node: OwnerNode) -> str:
     return tr("· {name}", name=name) if node.level == "team" else tr("·· {name}", name=name)
 
 
-def _rows(node: OwnerNode, *, with_money: bool) -> Iterator[tuple[Cell, ...]]:
+def _rows(node: OwnerNode, *, with_money: bool, with_waits: bool) -> Iterator[tuple[Cell, ...]]:
     median = node.waited.median_ms
     yield (
         _indented(node),
         "" if node.quota_gpus is None else Number(node.quota_gpus),
         Number(node.mean, 1),
-        Number(node.most),
+        None if node.most is None else Number(node.most),
         GpuHours(node.used_ms),
         GpuHours(_unused_ms(node)),
         *((Number(from_cents(node.cents)),) if with_money else ()),
-        GpuHours(node.waited.gpu_ms),
-        "" if median is None else wait_span(median),
+        *((GpuHours(node.waited.gpu_ms), "" if median is None else wait_span(median)) if with_waits else ()),
     )
     for child in node.children:
-        yield from _rows(child, with_money=with_money)
+        yield from _rows(child, with_money=with_money, with_waits=with_waits)
 
 
 def _notes(found: FleetAllocation) -> Iterator[str]:
@@ -127,7 +133,7 @@ def starving_table(found: FleetAllocation) -> Section | None:
         name="starving",
         title=tr("Who starves while who hoards"),
         question=tr("Who waited for GPUs while others had as many without use, at the same moments?"),
-        headline=_starving_sentence(idle),
+        headline=_starving_sentence(idle, found.poolless_ms),
         columns=(
             SectionColumn("starves", tr("starves"), "team"),
             SectionColumn("hoards", tr("hoards"), "team"),
@@ -152,7 +158,9 @@ def starving_table(found: FleetAllocation) -> Section | None:
     )  # fmt: skip
 
 
-def _starving_sentence(idle: list[StarvingPair]) -> str:
+def _starving_sentence(idle: list[StarvingPair], poolless_ms: float) -> str:
+    if not idle and poolless_ms:
+        return tr("{hours} GPU-hours were waited for in a pool that nobody knows: whether others had as many without use there is not known.", hours=GpuHours(poolless_ms))  # fmt: skip
     if not idle:
         return tr("Nobody waited while another team had GPUs of the same pool without use.")
     first = idle[0]

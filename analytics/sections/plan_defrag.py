@@ -59,7 +59,7 @@ def room_sentence(rooms: Sequence[PoolRoom]) -> str:
     """The largest job that could start, and the largest that could after moves."""
     startable = [(each.gang.size, pool) for pool in rooms for each in pool.sizes if each.gang.now]
     if not startable:
-        now = tr("No job could start at the end of the window: no GPU is free.")
+        now = _none_startable(rooms)
     else:
         size, pool = max(startable, key=lambda each: each[0])
         now = tr_many(
@@ -75,6 +75,20 @@ def room_sentence(rooms: Sequence[PoolRoom]) -> str:
         "{now} Room for one of {size} in {pool}: {moves}.",
         now=now, size=Number(size), pool=place_name(pool.pool), moves=_moves_words(moves),
     )  # fmt: skip
+
+
+def _none_startable(rooms: Sequence[PoolRoom]) -> str:
+    """Why no job of the sizes that were asked for could start."""
+    sizes = [each.gang.size for pool in rooms for each in pool.sizes]
+    if not any(pool.free for pool in rooms):
+        return tr("No job could start at the end of the window: no GPU is free.")
+    if not sizes:
+        return tr("No pool has GPUs of one model for a job of that size.")
+    return tr_many(
+        "No job of {number} GPU or more could start at the end of the window.",
+        "No job of {number} GPUs or more could start at the end of the window.",
+        min(sizes),
+    )
 
 
 def check_sentence(check: RoomCheck) -> str:

@@ -81,7 +81,7 @@ def _full(pool: PoolOutlook, day: date) -> str:
     """On which day it is full; before that, what giving back idle GPUs would change."""
     after, idle, name = pool.full_after_return, pool.series.idle_given, place_name(pool.series.pool)
     if after is None:
-        if day == pool.series.next_day:
+        if day == pool.series.next_day and pool.series.is_full_now:
             return tr("All {gpus} GPUs of {pool} are given now, and none of them is known to be safe to give back.", gpus=_gpus(pool.series.capacity), pool=name)  # fmt: skip
         return tr("All {gpus} GPUs of {pool} are likely to be given on {day}, and none of them is known to be safe to give back.", gpus=_gpus(pool.series.capacity), pool=name, day=Date(day))  # fmt: skip
     waste = tr_many(
@@ -135,7 +135,7 @@ def _row(pool: PoolOutlook) -> tuple[Cell, ...]:
 def _day(pool: PoolOutlook, day: date | None) -> Cell:
     if day is None:
         return tr("later")
-    return tr("now") if day == pool.series.next_day else Date(day)
+    return tr("now") if day == pool.series.next_day and pool.series.is_full_now else Date(day)
 
 
 def _rests_on(pool: PoolOutlook) -> str:

@@ -83,11 +83,15 @@ def _headline(waits: Waits, whole: WaitGroup) -> str:
     if not whole.wait_ms:
         return tr("No job waited; jobs that were looked at: {number}.", number=Number(whole.jobs))
     least, unknown = whole.share(SHORTAGE), whole.share("unknown")
-    said = tr(
+    if unknown:
+        return tr(
+            "Jobs waited {hours} hours: {share} of that for want of GPUs, {unknown} for reasons that are not known, what is left while enough of them could have been had.",
+            hours=GpuHours(whole.wait_ms), share=Share(least), unknown=Share(unknown),
+        )  # fmt: skip
+    return tr(
         "Jobs waited {hours} hours: {share} of that for want of GPUs, the rest while enough of them could have been had.",
         hours=GpuHours(whole.wait_ms), share=Share(least),
     )  # fmt: skip
-    return tr("{said} Of {unknown} it is not known.", said=said, unknown=Share(unknown)) if unknown else said
 
 
 def _cause_row(cause: str, whole: WaitGroup, *, in_brief: bool) -> tuple[Cell, ...]:
@@ -130,7 +134,7 @@ def _method(waits: Waits, *, in_brief: bool) -> tuple[str, ...]:
 def _counted(waits: Waits) -> str:
     rows, unasked = waits.rows, int(waits.left_out["is_unasked"].sum())
     return tr(
-        "Jobs counted: {jobs}, of which {open} still waited at the end and count up to there. Left out: {unasked} for which no time is known at which they asked, "
+        "Jobs counted: {jobs}, of which {open} are not known to have begun and count up to when they were last seen. Left out: {unasked} that could not begin yet or for which no time is known at which they asked, "
         "{uncounted} without a number of GPUs. Pool taken from the partition, which has several: {ambiguous}; pool not known: {elsewhere}.",
         jobs=Number(rows.height), open=Number(int(rows["is_open"].sum())), unasked=Number(unasked),
         uncounted=Number(waits.left_out.height - unasked), ambiguous=Number(int(rows["is_ambiguous"].sum())),
@@ -229,9 +233,9 @@ def idle_while_waiting(waits: Waits) -> Section:
     )  # fmt: skip
 
 
-def goodput_table(waits: Waits) -> Section | None:
-    """How the GPU time of jobs ended; None without jobs that had any."""
-    found = goodput(waits.rows, waits.since_ms, waits.until_ms)
+def goodput_table(waits: Waits, used: float | None) -> Section | None:
+    """How the GPU time of jobs ended, beside the part of all given GPU time that was used; None without jobs that had any."""
+    found = goodput(waits.ran, waits.since_ms, waits.until_ms)
     total = sum(found.gpu_ms.values())
     if not total:
         return None
@@ -249,5 +253,7 @@ def goodput_table(waits: Waits) -> Section | None:
             SectionColumn("share", tr("share"), "share"),
         ),
         rows=tuple((_ENDS[each], Number(found.jobs[each]), GpuHours(found.gpu_ms[each]), Share(found.gpu_ms[each] / total)) for each in END_STATES),
-        notes=(tr("Utilization says that GPUs worked, not that the work came to anything. GPU time is that of the window."),),
+        notes=(
+            tr("GPU time is that of the window, of all jobs that had any. Of the GPU time that was given out, {used} was used: that says that GPUs worked, not that the work came to anything.", used=Share(used)),
+        ),
     )  # fmt: skip

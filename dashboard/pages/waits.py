@@ -26,6 +26,10 @@ def _idle(view: View) -> Section | None:
     return None if view.report.scope.is_personal else idle_while_waiting(_waits(view))
 
 
+def _goodput(view: View) -> Section | None:
+    return goodput_table(_waits(view), view.whole.used_share(view.report.scope, view.part))
+
+
 class WaitsPage(Page):
     path = "/waits"
     name: str = tr("Waits")
@@ -33,5 +37,5 @@ class WaitsPage(Page):
         PlacedSection(lambda view: wait_causes(_waits(view)), table="below"),
         *(PlacedSection(partial(_group, by), table="below", first=8) for by in GROUPS),
         PlacedSection(_idle, table="below"),
-        PlacedSection(lambda view: goodput_table(_waits(view)), table="below"),
+        PlacedSection(_goodput, table="below"),
     )
