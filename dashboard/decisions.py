@@ -8,7 +8,7 @@ from dashboard.view import View
 
 def opportunities_of(view: View) -> Opportunities:
     """Those of the view's scope; the decisions on which they rest are made once for all scopes of a window."""
-    window, key = view.whole.ledger.window, (view.query.on_every_page, view.reader.role, view.reader.team)
+    window = view.whole.ledger.window
 
     def make() -> Opportunities:
         # one thread makes them, the others wait
@@ -18,4 +18,4 @@ def opportunities_of(view: View) -> Opportunities:
             view.made.of(("decisions", window), lambda: view.whole.decisions)
         return view.whole.opportunities(view.report.scope, view.part)
 
-    return view.made.of(("opportunities", *key), make)  # type: ignore[no-any-return]
+    return view.made.of(("opportunities", *view.key_of_figures), make)  # type: ignore[no-any-return]

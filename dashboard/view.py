@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Any
 
@@ -60,6 +60,11 @@ class View:
     def key(self) -> tuple[Query, str, str | None]:
         """The same for all who see the same: what was made for one of them is right for the others."""
         return self.query, self.reader.role, self.reader.team
+
+    @property
+    def key_of_figures(self) -> tuple[Query, str, str | None]:
+        """The same for all who see the same figures, on whatever page and in whatever language."""
+        return replace(self.query.on_every_page, lang=""), self.reader.role, self.reader.team
 
     def translate(self, text: str) -> str:
         """The text in the reader's language."""

@@ -16,6 +16,8 @@ from analytics.sections.section import Cell, Section, SectionColumn
 
 _LISTED = 40
 _PAIRS = 10
+_MOST_PAIRS = 100
+"""So many of each kind on the page, which otherwise takes seconds to draw thousands."""
 
 
 def owner_table(found: FleetAllocation) -> Section:
@@ -128,7 +130,9 @@ def starving_table(found: FleetAllocation) -> Section | None:
     if found.pairs is None or not found.waits:
         return None
     idle = [each for each in found.pairs if each.kind == "idle"]
-    rows = [*idle, *(each for each in found.pairs if each.kind == "quota")]
+    quota = [each for each in found.pairs if each.kind == "quota"]
+    rows = [*idle[:_MOST_PAIRS], *quota[:_MOST_PAIRS]]
+    left = len(found.pairs) - len(rows)
     return Section(
         name="starving",
         title=tr("Who starves while who hoards"),
@@ -148,6 +152,7 @@ def starving_table(found: FleetAllocation) -> Section | None:
         shown=_PAIRS,
         rest=tr("{number} more are on the page Allocation.", number=Number(len(rows) - _PAIRS)),
         notes=(
+            *((tr("{number} more pairs with fewer GPU-hours are in `fallow plan allocation --json`.", number=Number(left)),) if left else ()),
             tr(
                 "A team starves while its jobs wait and it has no more GPUs than its quota; it hoards GPUs that it holds or has reserved "
                 "without use, in the pool for which the other waits. A GPU-hour is in one such pair at most, shared out in proportion; waited for and unused are all of both. A quota is hoarded where less than half of it "

@@ -13,7 +13,7 @@ from dashboard.view import View
 
 def _allocation(view: View) -> FleetAllocation:
     """Made once for all sections, and for all who see the same."""
-    key = ("allocation", view.query.on_every_page, view.reader.role, view.reader.team)
+    key = ("allocation", *view.key_of_figures)
     return view.made.of(key, lambda: view.whole.allocation(view.report.scope, view.part))  # type: ignore[no-any-return]
 
 
