@@ -1,16 +1,18 @@
-"""`fallow plan allocation`: who has GPUs, who starves while who hoards, what comes free, and what new cards were used for."""
+"""`fallow plan allocation`: who has GPUs, who starves while who hoards, what comes free and who should get it, and what new cards were used for."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
 
+from analytics.commands.plan_grants import GRANT_COLUMNS, grant_rows, proposal_json
 from analytics.commands.plan_inputs import add_plan_arguments, open_plan, show_plan, show_plan_json
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import HORIZON_DAYS, Ending
 from analytics.plan.owner_tree import OwnerNode
 from analytics.sections.plan_allocation import owner_table, starving_table
 from analytics.sections.plan_endings import endings_table
+from analytics.sections.plan_reallocation import balance_table, left_table, proposal_table, unserved_table
 from analytics.sections.plan_uptake import uptake_table
 from fallow.clock import HOUR_MS
 from fallow.csv_text import csv_of
@@ -30,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--days", metavar="N", type=int, default=HORIZON_DAYS, help=f"how far ahead to look (default: {HORIZON_DAYS})"
     )
+    parser.add_argument(
+        "--requests",
+        metavar="FILE",
+        help="CSV file in which teams ask for GPUs: who should get what comes free (or plan.requests); --csv is of that then",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,13 +44,20 @@ def run(args: argparse.Namespace) -> int:
     if not 1 <= args.days <= _DAYS_MAX:
         raise UsageError(f"--days {args.days} is not between 1 and {_DAYS_MAX}", f"leave it out for {HORIZON_DAYS}")
     plan = open_plan(args)
-    found = plan.whole.allocation(plan.scope, plan.part, plan.whole.endings_for(args.days))
+    calendar = plan.whole.endings_for(args.days)
+    found = plan.whole.allocation(plan.scope, plan.part, calendar)
+    requests = args.requests or plan.whole.inputs.settings.text("plan.requests")
+    proposal = plan.whole.reallocation(plan.scope, requests, calendar)
     if args.json:
-        show_plan_json(plan, _as_json(found))
+        show_plan_json(plan, _as_json(found) | ({} if proposal is None else {"proposal": proposal_json(proposal)}))
+    elif args.csv and proposal is not None:
+        show(csv_of(GRANT_COLUMNS, grant_rows(proposal)), end="")
     elif args.csv:
         show(csv_of(_COLUMNS, (_csv_row(each) for each in found.endings)), end="")
     else:
-        show_plan(plan, [owner_table(found), starving_table(found), endings_table(found), uptake_table(found)])
+        proposed = [table(proposal) for table in (proposal_table, unserved_table, balance_table, left_table)]
+        fleet = [owner_table(found), starving_table(found), endings_table(found)]
+        show_plan(plan, [*fleet, *proposed, uptake_table(found)])
     return 0
 
 

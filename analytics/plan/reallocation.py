@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, timedelta
 from typing import Literal
 
 from analytics.plan.reallocation_program import ChosenStart, ReallocationProgram, latest_start
@@ -54,17 +54,17 @@ class TeamBalance:
 class Reallocation:
     """The proposal for all requests, in the order of the file.
 
-    `left` is the supply that nobody is given. `without_quota` are the teams that ask and have no known quota. `is_proven` is
-    whether there is none better.
+    `left` is the supply that nobody is given, of what is known up to `last_day`. `without_quota` are the teams that ask and have no
+    known quota. `is_proven` is whether there is none better, `of_one_team` whether it has what one team may know.
     """
 
     served: tuple[ServedRequest, ...]
     unserved: tuple[UnservedRequest, ...]
     left: tuple[Supply, ...]
     without_quota: tuple[str, ...]
-    today: date
-    days: int
+    last_day: date
     is_proven: bool
+    of_one_team: bool = False
 
     @property
     def balances(self) -> tuple[TeamBalance, ...]:
@@ -90,6 +90,7 @@ class Reallocation:
             ),
             unserved=tuple(each for each in self.unserved if each.request.team == team),
             left=(),
+            of_one_team=True,
             without_quota=tuple(each for each in self.without_quota if each == team),
         )
 
@@ -121,8 +122,7 @@ def propose(supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping
         ),
         left=_left(supply, chosen),
         without_quota=tuple(sorted({each.team for each in requests} - set(quotas))),
-        today=supply.today,
-        days=supply.days,
+        last_day=supply.today + timedelta(supply.days),
         is_proven=is_proven,
     )
 

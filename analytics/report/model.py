@@ -32,8 +32,11 @@ from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
 from analytics.plan.endings import Endings, find_endings
 from analytics.plan.jobs import load_jobs
 from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, of_scope, outlooks
+from analytics.plan.reallocation import Reallocation, propose
+from analytics.plan.requests_file import load_requests
 from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
 from analytics.plan.starving import StarvingPair
+from analytics.plan.supply import find_supply
 from analytics.plan.uptake import Arrival, arrivals
 from analytics.plan.waits import PoolCards, Waits, find_waits
 from analytics.quality.model import Remark
@@ -187,7 +190,7 @@ class Whole:
         Another object, so that who is still using this one keeps what it says.
         """
         after = copy(self)
-        for name in ("review", "decisions", "decisions_for_people"):
+        for name in ("review", "decisions", "decisions_for_people", "_proposal"):
             after.__dict__.pop(name, None)
         return after
 
@@ -317,6 +320,33 @@ class Whole:
             currency=self.money.currency,
             seen=part.summary.coverage,
         )  # fmt: skip
+
+    @cached_property
+    def _proposal(self) -> Reallocation | None:
+        """That for the requests file that is set; None without one."""
+        path = self.inputs.settings.text("plan.requests")
+        return self._proposal_for(path, self.endings) if path else None
+
+    def _proposal_for(self, requests_path: str, calendar: Endings) -> Reallocation:
+        owners = self.money.owners
+        supply = find_supply(self.context, self.decisions.reclaimable, calendar)
+        quotas = {team.name: team.quota_gpus for team in owners.teams().values() if team.quota_gpus is not None}
+        return propose(supply, load_requests(requests_path, owners, supply.models), quotas)
+
+    def reallocation(
+        self, scope: Scope, requests_path: str | None = None, calendar: Endings | None = None
+    ) -> Reallocation | None:
+        """What comes free, matched to what teams ask for, as far as a scope lets its reader know.
+
+        Of the requests file at a path, by default of the one that is set; None without one, and for a user: teams ask. Raises ConfigError.
+        """
+        if scope.holder is not None:
+            return None
+        found = self._proposal_for(requests_path, calendar or self.endings) if requests_path else self._proposal
+        if found is None:
+            return None
+        own = found if scope.team is None else found.of_team(scope.team)
+        return own.of_gpus(scope.pool, scope.model)
 
     def _of_part(self, scope: Scope, part: WindowLedger) -> Owned:
         """The GPU time and the waits of a scope."""
