@@ -114,8 +114,9 @@ def find_supply(context: Context, safe: Reclaimable, calendar: Endings) -> Fleet
     Parts of cards, and cards that several share, are not given.
     """
     rows = last_rows(context)
-    whole = rows.filter(~pl.col("instance") & (pl.col("gpu_share") == 1)).sort("host", "gpu")
     inventory = context.inventory
+    parts = [gpu for gpu in rows["gpu"] if inventory.card_of(gpu) != gpu]
+    whole = rows.filter((pl.col("gpu_share") == 1) & ~pl.col("gpu").is_in(parts)).sort("host", "gpu")
     devices = {gpu: inventory.device(gpu, host) for gpu, host in whole.select("gpu", "host").iter_rows()}
     hosts = _hosts(context, whole, devices)
     return FleetSupply(
