@@ -21,7 +21,7 @@ TODAY = date(2026, 11, 20)
 H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB"
 MEMORY: dict[str, int | None] = {H100: 80, A100: 40}
 
-Answer = Sequence[tuple[int, date, dict[int, int]] | None] if TYPE_CHECKING else object
+Answer = list[tuple[int, date, dict[int, int]] | None]
 """For each request the number of GPUs that it is given, from when, and how many of which supplies; None for nothing."""
 
 
@@ -54,11 +54,13 @@ def fleet(
         replace(each, gpus=tuple(f"{each.host}-{number}-{gpu}" for gpu in range(len(each.gpus))))
         for number, each in enumerate(supplies)
     )
-    return FleetSupply(named, tuple(hosts), MEMORY, allocated or {}, TODAY, 14)
+    models = {each.model: MEMORY[each.model] for each in hosts}
+    return FleetSupply(named, tuple(hosts), models, allocated or {}, TODAY, 14)
 
 
 def asks(
-    team: str, gpus: int, first: int = 0, last: int = 10, priority: int = 1, card: str | None = "H100", memory: float | None = None
+    team: str, gpus: int, first: int = 0, last: int = 10, *,
+    priority: int = 1, card: str | None = "H100", memory: float | None = None,
 ) -> GpuRequest:  # fmt: skip
     return GpuRequest(2, None, team, gpus, card, memory, day(first), day(last), priority)
 
