@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date
 from typing import Literal
 
 from analytics.plan.reallocation_program import ChosenStart, ReallocationProgram, latest_start
@@ -33,11 +33,12 @@ class ServedRequest:
 
 @dataclass(frozen=True)
 class UnservedRequest:
-    """A request that is given nothing; of what it asks for `free` GPUs are free by the last day on which it could begin."""
+    """A request that is given nothing; of what it asks for `free` GPUs are free on day `by`, the last on which it could begin, or of which anything is known."""
 
     request: GpuRequest
     reason: Reason
     free: int
+    by: date
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def propose(supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping
         ),
         left=_left(supply, chosen),
         without_quota=tuple(sorted({each.team for each in requests} - set(quotas))),
-        last_day=supply.today + timedelta(supply.days),
+        last_day=supply.last_day,
         is_proven=is_proven,
     )
 
@@ -131,8 +132,9 @@ def _unserved(
     supply: FleetSupply, request: GpuRequest, quotas: Mapping[str, float], *, is_startable: bool
 ) -> UnservedRequest:
     asked = [each for each in supply.supplies if request.takes(each.model, supply.models[each.model])]
-    free = sum(len(each.gpus) for each in asked if each.free_from <= max(latest_start(request), supply.today))
-    return UnservedRequest(request, _reason(supply, request, quotas, free, is_startable=is_startable), free)
+    by = min(max(latest_start(request), supply.today), supply.last_day)
+    free = sum(len(each.gpus) for each in asked if each.free_from <= by)
+    return UnservedRequest(request, _reason(supply, request, quotas, free, is_startable=is_startable), free, by)
 
 
 def _reason(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -49,7 +49,7 @@ def is_named(asked: str, model: str) -> bool:
     return words(asked) <= names or (known is not None and card(asked) == known)
 
 
-def load_requests(path: str, owners: Owners, models: Mapping[str, int | None]) -> tuple[GpuRequest, ...]:
+def load_requests(path: str, owners: Owners, models: Iterable[str]) -> tuple[GpuRequest, ...]:
     """The table at a path, in its order; ConfigError that names the line for one that cannot be used.
 
     `models` are those of the fleet. Without an owners table any team may ask.

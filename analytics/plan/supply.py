@@ -95,6 +95,11 @@ class FleetSupply:
     today: date
     days: int
 
+    @property
+    def last_day(self) -> date:
+        """The last on which anything is known to come free."""
+        return self.today + timedelta(self.days + 1)
+
 
 @dataclass(frozen=True)
 class _Freed:

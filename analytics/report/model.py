@@ -331,7 +331,7 @@ class Whole:
         owners = self.money.owners
         supply = find_supply(self.context, self.decisions.reclaimable, calendar)
         quotas = {team.name: team.quota_gpus for team in owners.teams().values() if team.quota_gpus is not None}
-        return propose(supply, load_requests(requests_path, owners, supply.models), quotas)
+        return propose(supply, load_requests(requests_path, owners, self.inventory.models), quotas)
 
     def reallocation(
         self, scope: Scope, requests_path: str | None = None, calendar: Endings | None = None

@@ -8,7 +8,6 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.reallocation import Reallocation, Reason, ServedRequest, TeamBalance, UnservedRequest
-from analytics.plan.reallocation_program import latest_start
 from analytics.plan.requests_file import GpuRequest
 from analytics.plan.supply import Supply
 from analytics.sections.names import NAME_MOST, card_name, place_name
@@ -22,7 +21,7 @@ def proposal_table(found: Reallocation | None) -> Section | None:
     """A row for each request, host and source; None where nobody asks."""
     if found is None:
         return None
-    rows = tuple(_grant_row(each, grant) for each in found.served for grant in each.grants)
+    rows = tuple(_grant_row(each, grant, found) for each in found.served for grant in each.grants)
     return Section(
         name="reallocation",
         title=tr("Who should get which GPUs"),
@@ -32,13 +31,8 @@ def proposal_table(found: Reallocation | None) -> Section | None:
             SectionColumn("request", tr("request"), "name"),
             SectionColumn("team", tr("team"), "team"),
             SectionColumn("start", tr("start"), "number"),
-            SectionColumn("gpus", tr("GPUs"), "count"),
-            SectionColumn("pool", tr("pool"), "pool"),
-            SectionColumn("model", tr("model"), "name"),
-            SectionColumn("host", tr("host"), "host"),
-            SectionColumn("giver", tr("from whom"), "name"),
-            SectionColumn("source", tr("source"), "words"),
-            SectionColumn("chance", tr("chance"), "number"),
+            SectionColumn("late", tr("days late"), "count"),
+            *_supply_columns(found),
         ),
         rows=rows,
         shown=_LISTED,
@@ -69,34 +63,49 @@ def _request_name(request: GpuRequest) -> str:
     return plain(request.name, NAME_MOST) if request.name else tr("line {number}", number=Number(request.line))
 
 
-def _grant_row(each: ServedRequest, grant: Supply) -> tuple[Cell, ...]:
+def _grant_row(each: ServedRequest, grant: Supply, found: Reallocation) -> tuple[Cell, ...]:
     late = (each.start - each.request.first).days
-    start = Date(each.start)
     return (
         _request_name(each.request),
         plain(each.request.team, NAME_MOST),
-        tr_many("{day} ({number} day late)", "{day} ({number} days late)", late, day=start) if late > 0 else start,
-        Number(len(grant.gpus)),
-        place_name(grant.pool),
-        card_name(grant.model),
-        plain(grant.host, NAME_MOST),
-        _giver(grant),
-        SOURCE_NAMES[grant.source],
-        "" if grant.source == "idle" else chance_cell(grant.chance),
+        Date(each.start),
+        Number(late) if late > 0 else "",
+        *_supply_cells(grant, found),
     )
 
 
-def _giver(supply: Supply) -> str:
-    names = ", ".join(plain(each, NAME_MOST) for each in (supply.team, supply.name) if each)
-    return names or tr("nobody named")
+def _supply_columns(found: Reallocation) -> tuple[SectionColumn, ...]:
+    """What is said of GPUs that come free; one team is not told whose they are."""
+    return (
+        SectionColumn("gpus", tr("GPUs"), "count"),
+        SectionColumn("pool", tr("pool"), "pool"),
+        SectionColumn("model", tr("model"), "name"),
+        SectionColumn("host", tr("host"), "host"),
+        *(() if found.of_one_team else (SectionColumn("giver", tr("from whom"), "name"),)),
+        SectionColumn("source", tr("source"), "words"),
+        SectionColumn("chance", tr("chance"), "number"),
+    )
+
+
+def _supply_cells(each: Supply, found: Reallocation) -> tuple[Cell, ...]:
+    names = ", ".join(plain(name, NAME_MOST) for name in (each.team, each.name) if name)
+    return (
+        Number(len(each.gpus)),
+        place_name(each.pool),
+        card_name(each.model),
+        plain(each.host, NAME_MOST),
+        *(() if found.of_one_team else (names or tr("no team"),)),
+        SOURCE_NAMES[each.source],
+        "" if each.source == "idle" else chance_cell(each.chance),
+    )
 
 
 def _notes(found: Reallocation) -> Iterator[str]:
     yield tr(
-        "Supply is what is idle and safe to give back now, and what ends by {day}; a GPU counts once and goes to one request, parts of cards and shared GPUs to none. "
-        "A request is served whole or not at all, from one day up to its last: on one NVLink island or host, or on whole hosts of one pool, all GPUs of which it is given. "
-        "First the most GPUs of the most urgent priority are served, then of the next; then with the fewest GPU-days of waiting, by the GPUs that are likeliest to come free (an unknown chance counts as none), "
-        "and with the fewest GPUs left over in blocks that are broken. A team has at no start more than its quota, with what it has then and less what it gives. What ends may go on all the same.",
+        "What can be given is idle and safe to give back now, or ends by {day}. A GPU goes to one request; parts of cards and shared GPUs go to none. "
+        "A request is served whole or not at all, from one day to its last: on one NVLink island or host, a larger one by whole hosts of one pool. "
+        "The most urgent are served first; then those proposals come first that make them wait the fewest GPU-days, that use the GPUs likeliest to come free (an unknown chance counts as none), "
+        "and that leave the fewest GPUs over in blocks that are broken. No team has more than its quota when it is given GPUs. Work may go on after its end: then its GPUs are missing.",
         day=Date(found.last_day),
     )  # fmt: skip
     if found.without_quota:
@@ -145,20 +154,16 @@ def reason_sentence(each: UnservedRequest) -> str:
     return _REASONS[each.reason](each)
 
 
-def _by(each: UnservedRequest) -> Date:
-    return Date(max(latest_start(each.request), each.request.first))
-
-
 _REASONS: dict[Reason, Callable[[UnservedRequest], str]] = {
     "over": lambda each: tr("Its last day, {day}, is over.", day=Date(each.request.last)),
     "no_card": lambda each: tr("No GPU of the fleet is what it asks for: {card}.", card=_asked(each.request)),
     "too_few": lambda each: tr_many(
         "Only {number} GPU of that kind is free by {day}.", "Only {number} GPUs of that kind are free by {day}.",
-        each.free, day=_by(each),
+        each.free, day=Date(each.by),
     ),
     "no_block": lambda each: tr(
         "{number} GPUs of that kind are free by {day}, but apart: there is no block of {gpus}.",
-        number=Number(each.free), day=_by(each), gpus=Number(each.request.gpus),
+        number=Number(each.free), day=Date(each.by), gpus=Number(each.request.gpus),
     ),
     "quota": lambda each: tr("The quota of {team} does not allow it.", team=plain(each.request.team, NAME_MOST)),
     "others": lambda _: tr("Requests of the same or a higher priority take what it would need."),
@@ -222,22 +227,9 @@ def left_table(found: Reallocation | None) -> Section | None:
         ),
         columns=(
             SectionColumn("free_from", tr("free from"), "number"),
-            SectionColumn("gpus", tr("GPUs"), "count"),
-            SectionColumn("pool", tr("pool"), "pool"),
-            SectionColumn("model", tr("model"), "name"),
-            SectionColumn("host", tr("host"), "host"),
-            SectionColumn("giver", tr("from whom"), "name"),
-            SectionColumn("source", tr("source"), "words"),
-            SectionColumn("chance", tr("chance"), "number"),
+            *_supply_columns(found),
         ),
-        rows=tuple(
-            (
-                Date(each.free_from), Number(len(each.gpus)), place_name(each.pool), card_name(each.model),
-                plain(each.host, NAME_MOST), _giver(each), SOURCE_NAMES[each.source],
-                "" if each.source == "idle" else chance_cell(each.chance),
-            )
-            for each in found.left
-        ),
+        rows=tuple((Date(each.free_from), *_supply_cells(each, found)) for each in found.left),
         shown=_LISTED,
         rest=tr("{number} more are on the page Allocation.", number=Number(len(found.left) - _LISTED)),
         wide=True,
