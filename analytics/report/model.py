@@ -12,6 +12,7 @@ import polars as pl
 
 from analytics.capacity.gangs import Gang, gangs
 from analytics.capacity.off_peak import OffPeak, off_peak
+from analytics.decide.actions import load_actions
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.filters import is_in_scope, names_others
 from analytics.decide.opportunities import Decisions, Opportunities, decide, opportunities_in
@@ -55,6 +56,8 @@ from analytics.scope import Scope, narrow, narrowed, without_jobs
 from analytics.window import Inputs, WindowLedger, confirmed, load_whole
 from analytics.workloads.context import open_context
 from analytics.workloads.model import Context, Finding
+from analytics.workloads.reclaimable import Reclaimable
+from analytics.workloads.reclaimable import reclaimable as safe_to_give
 from fallow import __version__
 from fallow.clock import DAY_MS, SystemClock, Window
 from fallow.errors import EmptyLakeError
@@ -329,9 +332,14 @@ class Whole:
 
     def _proposal_for(self, requests_path: str, calendar: Endings) -> Reallocation:
         owners = self.money.owners
-        supply = find_supply(self.context, self.decisions.reclaimable, calendar)
+        supply = find_supply(self.context, self._safe_to_give(), calendar)
         quotas = {team.name: team.quota_gpus for team in owners.teams().values() if team.quota_gpus is not None}
         return propose(supply, load_requests(requests_path, owners, self.inventory.models), quotas)
+
+    def _safe_to_give(self) -> Reclaimable:
+        """What can be given back, without what somebody put off; the rules run only where anybody did."""
+        is_put_off = any(each.kind == "suppress" for each in load_actions(self.inputs.lake))
+        return self.decisions.reclaimable if is_put_off else safe_to_give(self.context)
 
     def reallocation(
         self, scope: Scope, requests_path: str | None = None, calendar: Endings | None = None

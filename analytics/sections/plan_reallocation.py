@@ -102,7 +102,7 @@ def _supply_cells(each: Supply, found: Reallocation) -> tuple[Cell, ...]:
 
 def _notes(found: Reallocation) -> Iterator[str]:
     yield tr(
-        "What can be given is idle and safe to give back now, or ends by {day}. A GPU goes to one request; parts of cards and shared GPUs go to none. "
+        "What can be given is idle and safe to give back now, or comes free by {day}. A GPU goes to one request; parts of cards and shared GPUs go to none. "
         "A request is served whole or not at all, from one day to its last: on one NVLink island or host, a larger one by whole hosts of one pool. "
         "The most urgent are served first; then those proposals come first that make them wait the fewest GPU-days, that use the GPUs likeliest to come free (an unknown chance counts as none), "
         "and that leave the fewest GPUs over in blocks that are broken. No team has more than its quota when it is given GPUs. Work may go on after its end: then its GPUs are missing.",
