@@ -338,7 +338,8 @@ class Whole:
 
     def _safe_to_give(self) -> Reclaimable:
         """What can be given back, without what somebody put off; the rules run only where anybody did."""
-        is_put_off = any(each.kind == "suppress" for each in load_actions(self.inputs.lake))
+        actions = load_actions(self.inputs.lake).values()
+        is_put_off = any(each.kind == "suppress" for own in actions for each in own)
         return self.decisions.reclaimable if is_put_off else safe_to_give(self.context)
 
     def reallocation(

@@ -158,11 +158,11 @@ _REASONS: dict[Reason, Callable[[UnservedRequest], str]] = {
     "over": lambda each: tr("Its last day, {day}, is over.", day=Date(each.request.last)),
     "no_card": lambda each: tr("No GPU of the fleet is what it asks for: {card}.", card=_asked(each.request)),
     "too_few": lambda each: tr_many(
-        "Only {number} GPU of that kind is free by {day}.", "Only {number} GPUs of that kind are free by {day}.",
+        "Only {number} GPU of that kind can be given by {day}.", "Only {number} GPUs of that kind can be given by {day}.",
         each.free, day=Date(each.by),
-    ),
+    ) if each.free else tr("No GPU of that kind can be given by {day}.", day=Date(each.by)),
     "no_block": lambda each: tr(
-        "{number} GPUs of that kind are free by {day}, but apart: there is no block of {gpus}.",
+        "{number} GPUs of that kind can be given by {day}, but they lie apart: there is no block of {gpus}.",
         number=Number(each.free), day=Date(each.by), gpus=Number(each.request.gpus),
     ),
     "quota": lambda each: tr("The quota of {team} does not allow it.", team=plain(each.request.team, NAME_MOST)),
@@ -207,9 +207,10 @@ def balance_table(found: Reallocation | None) -> Section | None:
 
 def _balance_sentence(balances: tuple[TeamBalance, ...]) -> str:
     gained, lost = sum(each.gains for each in balances), sum(each.loses for each in balances)
-    return tr(
-        "{gained} GPUs change hands: {lost} of teams that give them, {free} that nobody had.",
-        gained=Number(gained), lost=Number(lost), free=Number(gained - lost),
+    return tr_many(
+        "{number} GPU changes hands; teams give {lost}, nobody had {free}.",
+        "{number} GPUs change hands; teams give {lost}, nobody had {free}.",
+        gained, lost=Number(lost), free=Number(gained - lost),
     )  # fmt: skip
 
 
