@@ -61,6 +61,11 @@ class Inventory:
     terms: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=TERMS))
     newest_ms: int | None = None
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Every model of which there was a GPU, in order."""
+        return tuple(sorted({each.model for each in self.devices.values() if each.model is not None}))
+
     def device(self, gpu: str, host: str) -> Device:
         """The GPU's entry; one with nothing known where the lake has none."""
         return self.devices.get(gpu) or Device(gpu, host)

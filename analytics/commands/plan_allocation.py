@@ -1,17 +1,20 @@
-"""`fallow plan allocation`: who has GPUs, who starves while who hoards, what comes free, and what new cards were used for."""
+"""`fallow plan allocation`: who has GPUs, who starves while who hoards, what comes free and who should get it, and what new cards were used for."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import asdict
 
+from analytics.commands.plan_grants import GRANT_COLUMNS, grant_rows, proposal_json
 from analytics.commands.plan_inputs import add_plan_arguments, open_plan, show_plan, show_plan_json
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import HORIZON_DAYS, Ending
 from analytics.plan.owner_tree import OwnerNode
+from analytics.plan.reallocation import Reallocation
 from analytics.sections.plan_allocation import owner_table, starving_table
 from analytics.sections.plan_endings import endings_table
+from analytics.sections.plan_reallocation import balance_table, left_table, proposal_table, unserved_table
 from analytics.sections.plan_uptake import uptake_table
 from analytics.sections.section import Section
 from fallow.clock import HOUR_MS
@@ -25,19 +28,20 @@ _COLUMNS = (
     "chance", "chance_high",
 )  # fmt: skip
 
-_PARTS: Mapping[str, Callable[[FleetAllocation], Section | None]] = {
-    "owners": owner_table,
-    "starving": starving_table,
-    "endings": endings_table,
-    "cards": uptake_table,
-}
+_PARTS = ("owners", "starving", "endings", "requests", "cards")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's own flags."""
-    add_plan_arguments(parser, csv_of="ending", parts=_PARTS)
+    add_plan_arguments(parser, csv_of="ending, or per GPUs given where there are requests")
+    parser.add_argument("--only", choices=_PARTS, help="one part of the text; with --csv endings or requests")
     parser.add_argument(
         "--days", metavar="N", type=int, default=HORIZON_DAYS, help=f"how far ahead to look (default: {HORIZON_DAYS})"
+    )
+    parser.add_argument(
+        "--requests",
+        metavar="FILE",
+        help="CSV file in which teams ask for GPUs: who should get what comes free (or plan.requests)",
     )
 
 
@@ -45,16 +49,45 @@ def run(args: argparse.Namespace) -> int:
     """Prints the tree, who starves while who hoards, the calendar and the new cards."""
     if not 1 <= args.days <= _DAYS_MAX:
         raise UsageError(f"--days {args.days} is not between 1 and {_DAYS_MAX}", f"leave it out for {HORIZON_DAYS}")
+    _check_only(args)
     plan = open_plan(args)
-    found = plan.whole.allocation(plan.scope, plan.part, plan.whole.endings_for(args.days))
+    calendar = plan.whole.endings_for(args.days)
+    found = plan.whole.allocation(plan.scope, plan.part, calendar)
+    requests = args.requests or plan.whole.inputs.settings.text("plan.requests")
+    proposal = plan.whole.reallocation(plan.scope, requests, calendar)
+    if proposal is None and args.only == "requests":
+        raise UsageError("no requests file is named", "name one with --requests, or set plan.requests")
     if args.json:
-        show_plan_json(plan, _as_json(found))
+        show_plan_json(plan, _as_json(found) | ({} if proposal is None else {"proposal": proposal_json(proposal)}))
+    elif args.csv and proposal is not None and args.only != "endings":
+        show(csv_of(GRANT_COLUMNS, grant_rows(proposal)), end="")
     elif args.csv:
         show(csv_of(_COLUMNS, (_csv_row(each) for each in found.endings)), end="")
     else:
-        parts = _PARTS if args.only is None else (args.only,)
-        show_plan(plan, [_PARTS[name](found) for name in parts])
+        shown = _PARTS if args.only is None else (args.only,)
+        show_plan(plan, [section for name in shown for section in _sections(name, found, proposal)])
     return 0
+
+
+def _check_only(args: argparse.Namespace) -> None:
+    if args.only is not None and args.json:
+        raise UsageError("--json has every part", "leave out --only")
+    if args.csv and args.only not in (None, "endings", "requests"):
+        raise UsageError(f"--csv has no {args.only}", "take --only endings, --only requests, or --json")
+
+
+def _sections(name: str, found: FleetAllocation, proposal: Reallocation | None) -> Sequence[Section | None]:
+    """The sections of one of the parts."""
+    match name:
+        case "owners":
+            return (owner_table(found),)
+        case "starving":
+            return (starving_table(found),)
+        case "endings":
+            return (endings_table(found),)
+        case "requests":
+            return [table(proposal) for table in (proposal_table, unserved_table, balance_table, left_table)]
+    return (uptake_table(found),)
 
 
 def _csv_row(each: Ending) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,8 +45,8 @@ class PlanInputs:
     now_ms: int
 
 
-def add_plan_arguments(parser: argparse.ArgumentParser, *, csv_of: str = "", parts: Collection[str] = ()) -> None:
-    """Flags that every verb has; `csv_of` says what a line of `--csv` is, `parts` which sections can be had alone."""
+def add_plan_arguments(parser: argparse.ArgumentParser, *, csv_of: str = "") -> None:
+    """Flags that every verb has; `csv_of` says what a line of `--csv` is, where the verb has one."""
     add_common_arguments(parser, since=DEFAULT_SINCE)
     parser.add_argument("--week", metavar="WEEK", help="an ISO week such as 2026-W46, or `last`")
     add_scope_arguments(parser)
@@ -55,8 +55,6 @@ def add_plan_arguments(parser: argparse.ArgumentParser, *, csv_of: str = "", par
     form.add_argument("--json", action="store_true", help="machine-readable")
     if csv_of:
         form.add_argument("--csv", action="store_true", help=f"one line per {csv_of}")
-    if parts:
-        form.add_argument("--only", choices=tuple(parts), help="one part of the text")
 
 
 def open_plan(args: argparse.Namespace, history_ms: int = HISTORY_MS) -> PlanInputs:

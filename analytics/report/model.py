@@ -12,6 +12,7 @@ import polars as pl
 
 from analytics.capacity.gangs import Gang, gangs
 from analytics.capacity.off_peak import OffPeak, off_peak
+from analytics.decide.actions import load_actions
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.filters import is_in_scope, names_others
 from analytics.decide.opportunities import Decisions, Opportunities, decide, opportunities_in
@@ -25,6 +26,7 @@ from analytics.ledger.sampled import IdleFloors
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import Summary, Totals, clip_ledger, totals_by
 from analytics.money.priced_segments import placed
+from analytics.money.requests_file import load_requests
 from analytics.money.window_money import Money, open_money
 from analytics.plan.allocation import FleetAllocation, Owned, owned_in, pairs_of, poolless_ms, tree_of
 from analytics.plan.demand_series import DemandSeries, demand_series
@@ -32,8 +34,10 @@ from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
 from analytics.plan.endings import Endings, find_endings
 from analytics.plan.jobs import ended_by_limit, load_jobs
 from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, of_scope, outlooks
+from analytics.plan.reallocation import Reallocation, propose
 from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
 from analytics.plan.starving import StarvingPair
+from analytics.plan.supply import find_supply
 from analytics.plan.uptake import Arrival, arrivals
 from analytics.plan.waits import PoolCards, Waits, find_waits
 from analytics.quality.model import Remark
@@ -52,6 +56,8 @@ from analytics.scope import Scope, narrow, narrowed, without_jobs
 from analytics.window import Inputs, WindowLedger, confirmed, load_whole
 from analytics.workloads.context import open_context
 from analytics.workloads.model import Context, Finding
+from analytics.workloads.reclaimable import Reclaimable
+from analytics.workloads.reclaimable import reclaimable as safe_to_give
 from fallow import __version__
 from fallow.clock import DAY_MS, SystemClock, Window
 from fallow.errors import EmptyLakeError
@@ -187,7 +193,7 @@ class Whole:
         Another object, so that who is still using this one keeps what it says.
         """
         after = copy(self)
-        for name in ("review", "decisions", "decisions_for_people"):
+        for name in ("review", "decisions", "decisions_for_people", "_proposal"):
             after.__dict__.pop(name, None)
         return after
 
@@ -325,6 +331,39 @@ class Whole:
     def used_share(self, scope: Scope, part: WindowLedger) -> float | None:
         """What part of the GPU time that was given out in a scope was used; None where none was; `part` is `self.part` of it."""
         return self._of_part(scope, part).accounts.total.efficiency
+
+    @cached_property
+    def _proposal(self) -> Reallocation | None:
+        """That for the requests file that is set; None without one."""
+        path = self.inputs.settings.text("plan.requests")
+        return self._proposal_for(path, self.endings) if path else None
+
+    def _proposal_for(self, requests_path: str, calendar: Endings) -> Reallocation:
+        owners = self.money.owners
+        supply = find_supply(self.context, self._safe_to_give(), calendar)
+        quotas = {team.name: team.quota_gpus for team in owners.teams().values() if team.quota_gpus is not None}
+        return propose(supply, load_requests(requests_path, owners, self.inventory.models), quotas)
+
+    def _safe_to_give(self) -> Reclaimable:
+        """What can be given back, without what somebody put off; the rules run only where anybody did."""
+        actions = load_actions(self.inputs.lake).values()
+        is_put_off = any(each.kind == "suppress" for own in actions for each in own)
+        return self.decisions.reclaimable if is_put_off else safe_to_give(self.context)
+
+    def reallocation(
+        self, scope: Scope, requests_path: str | None = None, calendar: Endings | None = None
+    ) -> Reallocation | None:
+        """What comes free, matched to what teams ask for, as far as a scope lets its reader know.
+
+        Of the requests file at a path, by default of the one that is set; None without one, and for a user: teams ask. Raises ConfigError.
+        """
+        if scope.holder is not None:
+            return None
+        found = self._proposal_for(requests_path, calendar or self.endings) if requests_path else self._proposal
+        if found is None:
+            return None
+        own = found if scope.team is None else found.of_team(scope.team)
+        return own.of_gpus(scope.pool, scope.model)
 
     def _of_part(self, scope: Scope, part: WindowLedger) -> Owned:
         """The GPU time and the waits of a scope."""

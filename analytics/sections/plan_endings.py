@@ -16,7 +16,8 @@ from analytics.sections.line_chart import Line, LineChart, LinePanel
 from analytics.sections.names import NAME_MOST, card_name, place_name
 from analytics.sections.section import Cell, Section, SectionColumn
 
-_SOURCES = {
+SOURCE_NAMES = {
+    "idle": tr("idle now"),
     "time_limit": tr("time limit"),
     "project_end": tr("project end"),
     "fading": tr("faded work"),
@@ -87,7 +88,7 @@ def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
     if not near:
         return tr("Nothing is known to end by {day}.", day=Date(last))
     parts = [
-        tr("{number} by {source}", number=Number(sum(len(each.gpus) for each in near if each.source == source)), source=_SOURCES[source])
+        tr("{number} by {source}", number=Number(sum(len(each.gpus) for each in near if each.source == source)), source=SOURCE_NAMES[source])
         for source in SOURCES
         if any(each.source == source for each in near)
     ]  # fmt: skip
@@ -102,18 +103,18 @@ def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
 def _row(each: Ending) -> tuple[Cell, ...]:
     return (
         Date(each.day),
-        _SOURCES[each.source],
+        SOURCE_NAMES[each.source],
         plain(each.name, NAME_MOST),
         None if each.team is None else plain(each.team, NAME_MOST),
         Number(len(each.gpus)),
         place_name(each.pool),
         card_name(each.model),
         plain(", ".join(each.hosts), NAME_MOST),
-        _chance(each.chance),
+        chance_cell(each.chance),
     )
 
 
-def _chance(chance: Chance | None) -> Cell:
+def chance_cell(chance: Chance | None) -> Cell:
     """What it is at least, where an interval is known."""
     if chance is None:
         return tr("unknown")
@@ -152,7 +153,7 @@ def _check_sentence(check: EndingCheck | None) -> str:
     if check is None or not known:
         return tr("What the same would have said a week before is not known, or was nothing.")
     parts = [
-        tr("{came} of {said} by {source}", came=Number(check.came_free[source]), said=Number(check.said[source]), source=_SOURCES[source])
+        tr("{came} of {said} by {source}", came=Number(check.came_free[source]), said=Number(check.said[source]), source=SOURCE_NAMES[source])
         for source in known
     ]  # fmt: skip
     listed = parts[0]

@@ -7,8 +7,7 @@ import io
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
-from analytics.money import owners, prices
-from analytics.money import requests_file
+from analytics.money import owners, prices, requests_file
 from analytics.simulation.catalog import TEAMS, Pool
 from analytics.simulation.layout import split_gpus
 from analytics.simulation.placement import SimulatedFleet

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from analytics.language.sentences import tr
 from analytics.plan.allocation import FleetAllocation
+from analytics.plan.reallocation import Reallocation
 from analytics.sections.plan_allocation import owner_table, starving_table
 from analytics.sections.plan_endings import endings_table
+from analytics.sections.plan_reallocation import balance_table, left_table, proposal_table, unserved_table
 from analytics.sections.plan_uptake import uptake_table
 from dashboard.pages.page import Page, PlacedSection
 from dashboard.view import View
@@ -17,11 +19,19 @@ def _allocation(view: View) -> FleetAllocation:
     return view.made.of(key, lambda: view.whole.allocation(view.report.scope, view.part))  # type: ignore[no-any-return]
 
 
+def _proposal(view: View) -> Reallocation | None:
+    return view.whole.reallocation(view.report.scope)
+
+
 class AllocationPage(Page):
     path = "/allocation"
     name: str = tr("Allocation")
     sections = (
         PlacedSection(lambda view: endings_table(_allocation(view)), table="below", first=10),
+        PlacedSection(lambda view: proposal_table(_proposal(view)), table="below", first=20),
+        PlacedSection(lambda view: unserved_table(_proposal(view)), table="below", first=10),
+        PlacedSection(lambda view: balance_table(_proposal(view)), table="below", first=10),
+        PlacedSection(lambda view: left_table(_proposal(view)), table="below", first=10),
         PlacedSection(lambda view: starving_table(_allocation(view)), table="below", first=8),
         PlacedSection(lambda view: owner_table(_allocation(view)), table="below", first=20),
         PlacedSection(lambda view: uptake_table(_allocation(view)), table="below"),

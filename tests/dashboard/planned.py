@@ -6,6 +6,7 @@ import argparse
 import json
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.simulation import SimulatedFleet, owners_csv, prices_csv, write_fleet
@@ -21,7 +22,7 @@ from tests.lakes import made_lake
 from tests.made_once import made_once
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from flask.testing import FlaskClient
 
@@ -56,6 +57,15 @@ class Planned:
 def planned_site(base: Path) -> Planned:
     """Twenty-four GPUs over two weeks and a day, made once; tests read it and never write to it."""
     config = made_once(base, "planned", _fill) / "fallow.toml"
+    return Planned(str(config), LakeSource(partial(_opened, config)))
+
+
+def asking_site(site: Planned, folder: Path, requests: Sequence[str]) -> Planned:
+    """The same site, whose teams ask for GPUs."""
+    table, config = folder / "requests.csv", folder / "fallow.toml"
+    table.write_text("\n".join(("team,gpus,card,memory_gib,from,until,priority,name", *requests)), encoding="utf-8")
+    set_before = Path(site.config).read_text(encoding="utf-8")
+    config.write_text(f"{set_before}[plan]\nrequests = {json.dumps(str(table))}\n", encoding="utf-8")
     return Planned(str(config), LakeSource(partial(_opened, config)))
 
 

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.scope import Scope
 from tests.dashboard.conftest import page, words
-from tests.dashboard.planned import LANGUAGE, WEEK, Planned, planned_site
+from tests.dashboard.planned import LANGUAGE, WEEK, Planned, asking_site, planned_site
 from tests.dashboard.test_users_page import table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dashboard.view import View
 
 
@@ -41,3 +44,20 @@ def test_a_reader_of_a_team_sees_no_other_team(planned: Planned) -> None:
     assert not [name for name in others if name in shown]
     assert "Who starves" not in shown
     assert "Checked:" not in shown
+
+
+def test_the_proposal_is_there_where_a_requests_file_is_set(planned: Planned, tmp_path: Path) -> None:
+    """All of it for who sees everybody; a reader of a team sees their own requests, and not whose GPUs they would get."""
+    lines = ["language,1,V100,,2025-11-18,2026-01-31,1,translator", "vision,2,V100,,2025-11-18,2026-01-31,2,detector"]
+    asking = asking_site(planned, tmp_path, lines)
+    found = asking.view().whole.reallocation(Scope())
+    assert found is not None
+    assert {each.request.name for each in (*found.served, *found.unserved)} == {"translator", "detector"}
+    everybody = words(page(asking.client(), "/allocation", WEEK))
+    own = words(page(asking.client(LANGUAGE), "/allocation", WEEK))
+    assert "Who should get which GPUs" not in words(page(planned.client(), "/allocation", WEEK))
+    for shown, names in ((everybody, ["translator", "detector"]), (own, ["translator"])):
+        assert "Who should get which GPUs" in shown
+        assert [name for name in ("translator", "detector") if name in shown] == names
+    assert "What is left over" in everybody
+    assert not [words for words in ("What is left over", "Who gains", "from whom") if words in own]

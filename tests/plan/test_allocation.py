@@ -146,3 +146,37 @@ def test_new_cards_are_beside_those_that_came_before(tmp_path: Path, monkeypatch
     assert (newest.earlier_days, newest.earlier, newest.idle_days) == (3, 2, 20)
     assert newest.day_cost == pytest.approx(2 * 24 * 1.37)
     assert newest.idle_cost == pytest.approx(20 * 24 * 1.37)
+
+
+def asked(folder: Path, *lines: str) -> str:
+    file = folder / "requests.csv"
+    file.write_text("\n".join(("team,gpus,card,memory_gib,from,until,priority,name", *lines)), encoding="utf-8")
+    return str(file)
+
+
+def test_requests_are_served_by_what_comes_free(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bob's job ends on the 22nd, the project of Ann on the 23rd; whoever asks for all of it is too late for both."""
+    tables(tmp_path, monkeypatch)
+    file = asked(
+        tmp_path,
+        "sales,2,H100,,2026-11-20,2026-12-10,1,demo",
+        "vision,2,,80,2026-11-26,2026-12-10,2,",
+        "sales,9,H100,,2026-11-20,2026-12-10,3,all",
+    )
+    found = answer(lake, capsys, "--requests", file)["proposal"]
+    said = [(each["name"], each["start"], [(own["gpu_count"], own["from_team"], own["ends"]) for own in each["grants"]]) for each in found["served"]]  # fmt: skip
+    assert said == [("demo", "2026-11-23", [(2, "speech", "slurm:2")]), (None, "2026-11-26", [(2, "vision", "atlas")])]
+    assert [(each["name"], each["reason"], each["gpus_free_in_time"]) for each in found["unserved"]] == [("all", "too_few", 5)]  # fmt: skip
+    assert (sum(each["gpu_count"] for each in found["left"]), found["proven_best"]) == (1, True)
+    assert main(["plan", "allocation", "--lake", lake.root, "--requests", file, "--csv"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert main(["plan", "allocation", "--lake", lake.root, "--requests", file]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "2 of 3 requests can be served, with 4 of the 13 GPUs asked for. 1 begins later than asked for." in text
+    assert "Only 5 GPUs of that kind can be given by 2026-12-05." in text
+    monkeypatch.setenv("FALLOW_PLAN_REQUESTS", file)
+    own = answer(lake, capsys, "--team", "vision")["proposal"]
+    assert [each["team"] for each in (*own["served"], *own["unserved"])] == ["vision"]
+    assert (own["teams"], own["left"], "proposal" in answer(lake, capsys, "--holder", "bob")) == (None, None, False)

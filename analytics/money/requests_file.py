@@ -1,0 +1,102 @@
+"""What teams ask for: the requests file, a table that a site keeps by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+
+from analytics.money.cards import card, cards, words
+from analytics.money.csv_tables import CsvLine, read_lines
+from analytics.money.owners import Owners
+
+COLUMNS = ("team", "gpus", "card", "memory_gib", "from", "until", "priority", "name")
+"""The columns of the requests file; of `card` and `memory_gib` one is enough, `name` may be missing."""
+
+_REQUIRED = ("team", "gpus", "from", "until", "priority")
+
+
+@dataclass(frozen=True)
+class GpuRequest:
+    """One line of the requests file: so many whole GPUs for a team from `first` to `last`, both included.
+
+    `card` are words of a model's name, `memory_gib` what each GPU has at least; one of them is None at most. 1 is the most urgent
+    `priority`.
+    """
+
+    line: int
+    name: str | None
+    team: str
+    gpus: int
+    card: str | None
+    memory_gib: float | None
+    first: date
+    last: date
+    priority: int
+
+    def takes(self, model: str, memory_gib: int | None) -> bool:
+        """Whether a model with so much memory is what it asks for; unknown memory is not enough."""
+        if self.card is not None and not is_named(self.card, model):
+            return False
+        return self.memory_gib is None or (memory_gib is not None and memory_gib >= self.memory_gib)
+
+
+def is_named(asked: str, model: str) -> bool:
+    """Whether all words of what is asked for are in the model's name or in the short name of its card: `H100` is any H100."""
+    known = card(model)
+    names = words(model) | (words(known.name) if known is not None else frozenset())
+    return words(asked) <= names or (known is not None and card(asked) == known)
+
+
+def load_requests(path: str, owners: Owners, models: Iterable[str]) -> tuple[GpuRequest, ...]:
+    """The table at a path, in its order; ConfigError that names the line for one that cannot be used.
+
+    `models` are those of the fleet. Without an owners table any team may ask.
+    """
+    known = (*models, *(each.name for each in cards()))
+    return tuple(_request(line, owners, known) for line in read_lines(path, COLUMNS, _REQUIRED))
+
+
+def _request(line: CsvLine, owners: Owners, models: tuple[str, ...]) -> GpuRequest:
+    team = line.text("team")
+    if team is None:
+        raise line.error("team is empty", "say which team asks")
+    teams = owners.teams()
+    if teams and team not in teams:
+        raise line.error(f"team '{team}' is not in the owners table", f"it knows {', '.join(teams)}")
+    asked, memory = line.text("card"), line.number_of("memory_gib", least=Decimal(1))
+    if asked is None and memory is None:
+        raise line.error(
+            "neither card nor memory_gib is given", "say which card, or how much memory each GPU has to have"
+        )
+    if asked is not None and (not words(asked) or not any(is_named(asked, model) for model in models)):
+        raise line.error(f"card '{asked}' is not known", f"known are {', '.join(dict.fromkeys(models))}")
+    first, last = _day(line, "from"), _day(line, "until")
+    if last < first:
+        raise line.error(f"until {last} is before from {first}", "until is the last day on which the GPUs are needed")
+    return GpuRequest(
+        line=line.number,
+        name=line.text("name"),
+        team=team,
+        gpus=_whole(line, "gpus"),
+        card=asked,
+        memory_gib=None if memory is None else float(memory),
+        first=first,
+        last=last,
+        priority=_whole(line, "priority"),
+    )
+
+
+def _day(line: CsvLine, column: str) -> date:
+    day = line.date_of(column)
+    if day is None:
+        raise line.error(f"{column} is empty", "write a day such as 2026-11-20")
+    return day
+
+
+def _whole(line: CsvLine, column: str) -> int:
+    number = line.number_of(column, least=Decimal(1))
+    if number is None or number != int(number):
+        raise line.error(f"{column} '{line.text(column) or ''}' is not a whole number", "write 1 or more")
+    return int(number)

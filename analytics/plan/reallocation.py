@@ -1,0 +1,163 @@
+"""The proposed reallocation: who gets which GPUs from when and from whom, who gets none and why, and what is left over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Literal
+
+from analytics.money.requests_file import GpuRequest
+from analytics.plan.reallocation_program import ChosenStart, ReallocationProgram, latest_start
+from analytics.plan.supply import FleetSupply, Supply
+
+Reason = Literal["over", "no_card", "too_few", "no_block", "quota", "others"]
+"""Why a request is not served: its days are over, no GPU is what it asks for, too few are free in time, no block is wide enough, the
+team's quota, or others before it."""
+
+
+@dataclass(frozen=True)
+class ServedRequest:
+    """A request, the day from which it has its GPUs, and those: a part of each supply."""
+
+    request: GpuRequest
+    start: date
+    grants: tuple[Supply, ...]
+
+    @property
+    def given(self) -> int:
+        """How many GPUs it is given: more than it asks for where whole hosts have more."""
+        return sum(len(each.gpus) for each in self.grants)
+
+
+@dataclass(frozen=True)
+class UnservedRequest:
+    """A request that is given nothing; of what it asks for `free` GPUs are free on day `by`, the last on which it could begin, or of which anything is known."""
+
+    request: GpuRequest
+    reason: Reason
+    free: int
+    by: date
+
+
+@dataclass(frozen=True)
+class TeamBalance:
+    """How many GPUs a team is given, and how many of those that it has others are given; `keeps` are those that it is given of its own."""
+
+    team: str
+    gains: int
+    loses: int
+    keeps: int
+
+
+@dataclass(frozen=True)
+class Reallocation:
+    """The proposal for all requests, in the order of the file.
+
+    `left` is the supply that nobody is given, of what is known up to `last_day`. `without_quota` are the teams that ask and have no
+    known quota. `is_proven` is whether there is none better, `of_one_team` whether it has what one team may know.
+    """
+
+    served: tuple[ServedRequest, ...]
+    unserved: tuple[UnservedRequest, ...]
+    left: tuple[Supply, ...]
+    without_quota: tuple[str, ...]
+    last_day: date
+    is_proven: bool
+    of_one_team: bool = False
+
+    @property
+    def balances(self) -> tuple[TeamBalance, ...]:
+        """Who gains and who loses, by team; what nobody has, or who is not known, is nobody's loss."""
+        gains, loses, keeps = Counter[str](), Counter[str](), Counter[str]()
+        for each in self.served:
+            for grant in each.grants:
+                to = each.request.team
+                (keeps if grant.team == to else gains)[to] += len(grant.gpus)
+                if grant.team not in (None, to):
+                    loses[str(grant.team)] += len(grant.gpus)
+        names = sorted({*gains, *loses, *keeps})
+        return tuple(TeamBalance(each, gains[each], loses[each], keeps[each]) for each in names)
+
+    def of_team(self, team: str) -> Reallocation:
+        """What a team may know: its own requests, and nothing of who gives or what is left."""
+        return replace(
+            self,
+            served=tuple(
+                replace(each, grants=tuple(_anonymous(grant, team) for grant in each.grants))
+                for each in self.served
+                if each.request.team == team
+            ),
+            unserved=tuple(each for each in self.unserved if each.request.team == team),
+            left=(),
+            of_one_team=True,
+            without_quota=tuple(each for each in self.without_quota if each == team),
+        )
+
+    def of_gpus(self, pool: str | None, model: str | None) -> Reallocation:
+        """What is given and left in a pool or of a model; requests that are not served are in none."""
+
+        def own(supplies: Sequence[Supply]) -> tuple[Supply, ...]:
+            return tuple(each for each in supplies if pool in (None, each.pool) and model in (None, each.model))
+
+        served = (replace(each, grants=own(each.grants)) for each in self.served)
+        return replace(self, served=tuple(each for each in served if each.grants), left=own(self.left))
+
+
+def _anonymous(grant: Supply, team: str) -> Supply:
+    return grant if grant.team == team else replace(grant, team=None, name="")
+
+
+def propose(supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping[str, float]) -> Reallocation:
+    """The best proposal (see ReallocationProgram); `quotas` are those of the teams that have one."""
+    program = ReallocationProgram(supply, requests, quotas)
+    chosen, is_proven = program.best()
+    served = {each.request for each in chosen}
+    return Reallocation(
+        served=tuple(_served(supply, requests, each) for each in sorted(chosen, key=lambda one: one.request)),
+        unserved=tuple(
+            _unserved(supply, each, quotas, is_startable=number in program.startable)
+            for number, each in enumerate(requests)
+            if number not in served
+        ),
+        left=_left(supply, chosen),
+        without_quota=tuple(sorted({each.team for each in requests} - set(quotas))),
+        last_day=supply.last_day,
+        is_proven=is_proven,
+    )
+
+
+def _unserved(
+    supply: FleetSupply, request: GpuRequest, quotas: Mapping[str, float], *, is_startable: bool
+) -> UnservedRequest:
+    asked = [each for each in supply.supplies if request.takes(each.model, supply.models[each.model])]
+    by = min(max(latest_start(request), supply.today), supply.last_day)
+    free = sum(len(each.gpus) for each in asked if each.free_from <= by)
+    return UnservedRequest(request, _reason(supply, request, quotas, free, is_startable=is_startable), free, by)
+
+
+def _reason(
+    supply: FleetSupply, request: GpuRequest, quotas: Mapping[str, float], free: int, *, is_startable: bool
+) -> Reason:
+    if request.last < supply.today:
+        return "over"
+    if not any(request.takes(model, memory) for model, memory in supply.models.items()):
+        return "no_card"
+    if free < request.gpus:
+        return "too_few"
+    if not is_startable:
+        return "no_block"
+    alone, _ = ReallocationProgram(supply, [request], quotas).best()
+    return "others" if alone else "quota"
+
+
+def _served(supply: FleetSupply, requests: Sequence[GpuRequest], chosen: ChosenStart) -> ServedRequest:
+    found = ((supply.supplies[number], gpus) for number, gpus in sorted(chosen.gpus.items()))
+    return ServedRequest(requests[chosen.request], chosen.day, tuple(replace(each, gpus=gpus) for each, gpus in found))
+
+
+def _left(supply: FleetSupply, chosen: Sequence[ChosenStart]) -> tuple[Supply, ...]:
+    given = {gpu for each in chosen for gpus in each.gpus.values() for gpu in gpus}
+    left = (replace(each, gpus=tuple(gpu for gpu in each.gpus if gpu not in given)) for each in supply.supplies)
+    return tuple(each for each in left if each.gpus)

@@ -1,0 +1,322 @@
+"""Who gets which GPUs, as a program of whole numbers: blocks, days, quotas, and which answer is better."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import cached_property
+from typing import TypeVar
+
+from analytics.money.requests_file import GpuRequest
+from analytics.plan.integer_program import IntegerProgram
+from analytics.plan.supply import FleetSupply, Host, SupplyHost
+
+_Each = TypeVar("_Each")
+_Key = TypeVar("_Key")
+
+Place = int | tuple[str, ...]
+"""Where a request is served: a block by its number, a host whose islands share it (pool, model, host), whole hosts of a pool (pool, model)."""
+
+_DAY = timedelta(1)
+
+
+@dataclass(frozen=True)
+class ChosenStart:
+    """A request, by its number, that is served from a day on, with its GPUs by the number of their supply."""
+
+    request: int
+    day: date
+    gpus: Mapping[int, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A host, or an NVLink island narrower than it, with its supplies by their numbers."""
+
+    width: int
+    supplies: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Start:
+    """A column that says whether a request is served from a day on in a place, where it is given so many GPUs, or hosts, as `parts`."""
+
+    request: int
+    day: date
+    place: Place
+    given: int
+    parts: int
+    column: int
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A column that says how many parts of a place are taken on a day, at most `most`; each takes so many GPUs of these blocks."""
+
+    column: int
+    most: int
+    uses: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A column that takes GPUs of a block from a day on, at most `most` times `gpus`."""
+
+    day: date
+    column: int
+    most: int
+    gpus: int
+
+
+def latest_start(request: GpuRequest) -> date:
+    """The last day on which it may begin: the one before its last."""
+    return max(request.first, request.last - _DAY)
+
+
+class ReallocationProgram:
+    """What may be given to whom. A request is served whole or not at all, from one day on and in one place; GPUs are given once.
+
+    Of the answers it takes the one that serves the most GPUs of the most urgent requests, then of the next ones; of those the one
+    with the fewest GPU-days of waiting after the first day asked for, then the one that expects the fewest GPUs not to come free,
+    then the one that leaves the fewest GPUs over in blocks that it breaks.
+    """
+
+    def __init__(self, supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping[str, float]) -> None:
+        self._supply, self._requests, self._quotas = supply, requests, quotas
+        self._program = IntegerProgram()
+        self._used = [self._program.column(len(each.gpus)) for each in supply.supplies]
+        self._pools: dict[tuple[str, str], list[SupplyHost]] = defaultdict(list)
+        for host in supply.hosts:
+            self._pools[host.pool, host.model].append(host)
+        self._blocks, self._of_host = _blocks(supply)
+        self._parts: dict[tuple[Place, date], list[_Part]] = {}
+        self._starts = [start for number in range(len(requests)) for start in self._starts_of(number)]
+        self._touched = [self._program.column() for _ in self._blocks]
+        self._add_rows()
+
+    @property
+    def startable(self) -> frozenset[int]:
+        """The requests for which there is a place on some day, if nobody else asks and quotas do not count."""
+        return frozenset(each.request for each in self._starts)
+
+    def best(self) -> tuple[tuple[ChosenStart, ...], bool]:
+        """The best answer, and whether it is proven that there is no better one."""
+        program, requests = self._program, self._requests
+        for priority in sorted({each.priority for each in requests}):
+            own = {number for number in self.startable if requests[number].priority == priority}
+            gpus = {each.column: -float(requests[each.request].gpus) for each in self._starts if each.request in own}
+            program.least(gpus, -float(sum(requests[number].gpus for number in own)))
+        program.least({each.column: self._waiting(each) for each in self._starts}, 0)
+        program.least({self._used[number]: each.doubt for number, each in enumerate(self._supply.supplies)}, 0)
+        program.least({self._touched[number]: self._free_at_all(each) for number, each in enumerate(self._blocks)}, 0)
+        return tuple(self._chosen()), program.is_proven
+
+    def _first(self, request: GpuRequest) -> date:
+        return max(request.first, self._supply.today)
+
+    def _free_at_all(self, block: _Block) -> float:
+        return float(sum(len(self._supply.supplies[each].gpus) for each in block.supplies))
+
+    def _waiting(self, start: _Start) -> float:
+        request = self._requests[start.request]
+        return float(request.gpus * (start.day - self._first(request)).days)
+
+    # --- columns ----------------------------------------------------------------------------------------------------
+
+    def _starts_of(self, number: int) -> Iterator[_Start]:
+        request = self._requests[number]
+        for (pool, model), hosts in self._pools.items():
+            if not request.takes(model, self._supply.models[model]):
+                continue
+            width = max(host.width for host in hosts)
+            if request.gpus > width:
+                yield from self._of_whole_hosts(number, (pool, model), width)
+            else:
+                for host in hosts:
+                    yield from self._on_host(number, host)
+
+    def _of_whole_hosts(self, number: int, place: tuple[str, str], width: int) -> Iterator[_Start]:
+        wanted = -(-self._requests[number].gpus // width)
+        ready = {
+            host.key: max(self._supply.supplies[each].free_from for each in self._supplies_of(host))
+            for host in self._pools[place]
+            if host.width == width == sum(len(self._supply.supplies[each].gpus) for each in self._supplies_of(host))
+        }
+        for day in self._days(number, ready.values()):
+            hosts = [host for host, free_from in ready.items() if free_from <= day]
+            if len(hosts) < wanted:
+                continue
+            if (place, day) not in self._parts:
+                self._parts[place, day] = [
+                    _Part(
+                        self._program.column(), 1, {block: self._blocks[block].width for block in self._of_host[host]}
+                    )
+                    for host in hosts
+                ]
+            yield _Start(number, day, place, wanted * width, wanted, self._program.column())
+
+    def _supplies_of(self, host: SupplyHost) -> list[int]:
+        blocks = self._of_host.get(host.key, ())
+        return [each for block in blocks for each in self._blocks[block].supplies]
+
+    def _on_host(self, number: int, host: SupplyHost) -> Iterator[_Start]:
+        """In one island where any of the host is wide enough, else over them."""
+        gpus, key = self._requests[number].gpus, host.key
+        if not host.islands or gpus <= max(host.islands.values()):
+            for block in self._of_host.get(key, ()):
+                for day in self._days_in(number, self._blocks[block].supplies):
+                    yield _Start(number, day, block, gpus, 1, self._program.column())
+            return
+        for day in self._days_in(number, self._supplies_of(host)):
+            if (key, day) not in self._parts:
+                self._parts[key, day] = [self._some_of(block, day) for block in self._of_host[key]]
+            yield _Start(number, day, key, gpus, gpus, self._program.column())
+
+    def _some_of(self, block: int, day: date) -> _Part:
+        free = self._free(self._blocks[block].supplies, day)
+        return _Part(self._program.column(free), free, {block: 1})
+
+    def _days_in(self, number: int, supplies: Sequence[int]) -> Iterator[date]:
+        """The days on which so many of these are free."""
+        for day in self._days(number, [self._supply.supplies[each].free_from for each in supplies]):
+            if self._free(supplies, day) >= self._requests[number].gpus:
+                yield day
+
+    def _free(self, supplies: Sequence[int], day: date) -> int:
+        found = (self._supply.supplies[each] for each in supplies)
+        return sum(len(each.gpus) for each in found if each.free_from <= day)
+
+    def _days(self, number: int, changes: Iterable[date]) -> list[date]:
+        """The first day, and later ones on which more may be possible, by GPUs that come free or by the quota."""
+        request = self._requests[number]
+        if request.last < self._supply.today:
+            return []
+        first, last = self._first(request), latest_start(request)
+        later = {*changes, *self._quota_days.get(request.team, ())}
+        return [first, *sorted(day for day in later if first < day <= last)]
+
+    @cached_property
+    def _quota_days(self) -> Mapping[str, frozenset[date]]:
+        """By team with a quota the days on which it may have more room in it."""
+        left = [(each.team, each.leaves) for each in self._supply.supplies if each.leaves is not None]
+        over = [(each.team, each.last + _DAY) for each in self._requests]
+        return {team: frozenset(day for own, day in (*left, *over) if own == team) for team in self._quotas}
+
+    # --- rows -------------------------------------------------------------------------------------------------------
+
+    def _add_rows(self) -> None:
+        for own in _grouped(self._starts, lambda each: each.request).values():
+            self._program.at_most([(each.column, 1) for each in own], 1)
+        for key, parts in self._parts.items():
+            own = [each for each in self._starts if (each.place, each.day) == key]
+            wanted = [(each.column, -each.parts) for each in own]
+            self._program.equal([*((part.column, 1) for part in parts), *wanted])
+        for block, uses in self._uses.items():
+            self._add_block(block, uses)
+        for team in self._quotas:
+            self._add_quota(team)
+
+    @cached_property
+    def _uses(self) -> Mapping[int, list[_Use]]:
+        """What takes GPUs of each block."""
+        found: dict[int, list[_Use]] = {block: [] for block in range(len(self._blocks))}
+        for each in self._starts:
+            if isinstance(each.place, int):
+                found[each.place].append(_Use(each.day, each.column, 1, each.given))
+        for (_, day), parts in self._parts.items():
+            for part in parts:
+                for block, gpus in part.uses.items():
+                    found[block].append(_Use(day, part.column, part.most, gpus))
+        return found
+
+    def _add_block(self, block: int, uses: Sequence[_Use]) -> None:
+        """What starts before a day is of GPUs that are free before it; all that is given is of some supply."""
+        supplies = [(self._supply.supplies[each].free_from, self._used[each]) for each in self._blocks[block].supplies]
+        for day in sorted({free_from for free_from, _ in supplies})[1:]:
+            early = [(use.column, use.gpus) for use in uses if use.day < day]
+            self._program.at_most([*early, *((column, -1) for free_from, column in supplies if free_from < day)], 0)
+        self._program.equal([*((use.column, use.gpus) for use in uses), *((column, -1) for _, column in supplies)])
+        for use in uses:
+            self._program.at_most([(use.column, 1), (self._touched[block], -use.most)], 0)
+
+    def _add_quota(self, team: str) -> None:
+        """On no day on which it is given GPUs has a team more than its quota; what it gives of its own idle ones is gone from today on."""
+        own = [each for each in self._starts if self._requests[each.request].team == team]
+        theirs = [(number, each) for number, each in enumerate(self._supply.supplies) if each.team == team]
+        for day in sorted({each.day for each in own}):
+            at_once = [each for each in own if each.day <= day <= self._requests[each.request].last]
+            gone = sum(len(each.gpus) for _, each in theirs if each.leaves is not None and each.leaves <= day)
+            kept = [number for number, each in theirs if each.leaves is None or each.leaves > day]
+            idle = [(self._used[number], -1) for number in kept if self._supply.supplies[number].source == "idle"]
+            given = [*((each.column, each.given) for each in at_once), *idle]
+            room = self._quotas[team] - self._supply.allocated.get(team, 0.0) + gone
+            if room >= 0:
+                self._program.at_most(given, room)
+            else:  # a team that has more than its quota is given nothing, unless it gives as much
+                any_given = self._program.column()
+                for each in at_once:
+                    self._program.at_most([(each.column, 1), (any_given, -1)], 0)
+                self._program.at_most([*given, (any_given, -room)], 0)
+
+    # --- the answer -------------------------------------------------------------------------------------------------
+
+    def _chosen(self) -> Iterator[ChosenStart]:
+        """Who starts first takes first, so that GPUs that come later are left for later starts; of what is free the surest."""
+        values = self._program.values
+        left = [each.gpus[: values[column]] for each, column in zip(self._supply.supplies, self._used, strict=True)]
+        parts = {part.column: values[part.column] for own in self._parts.values() for part in own}
+        chosen = [each for each in self._starts if values[each.column]]
+        for each in sorted(
+            chosen, key=lambda start: (start.day, self._requests[start.request].priority, start.request)
+        ):
+            taken: dict[int, tuple[str, ...]] = {}
+            for block, gpus in self._amounts(each, parts):
+                self._take(block, gpus, each.day, left, taken)
+            yield ChosenStart(each.request, each.day, taken)
+
+    def _amounts(self, start: _Start, left: dict[int, int]) -> Iterator[tuple[int, int]]:
+        """How many GPUs of which blocks; parts of a place that several take on one day are taken in order."""
+        if isinstance(start.place, int):
+            yield start.place, start.given
+            return
+        wanted = start.parts
+        for part in self._parts[start.place, start.day]:
+            number = min(wanted, left[part.column])
+            left[part.column] -= number
+            wanted -= number
+            yield from ((block, gpus * number) for block, gpus in part.uses.items())
+
+    def _take(
+        self, block: int, gpus: int, day: date, left: list[tuple[str, ...]], taken: dict[int, tuple[str, ...]]
+    ) -> None:
+        found = [(self._supply.supplies[each], each) for each in self._blocks[block].supplies]
+        for each, number in sorted(found, key=lambda one: (one[0].doubt, one[0].free_from, one[1])):
+            some = left[number][:gpus] if each.free_from <= day else ()
+            if some:
+                left[number] = left[number][len(some) :]
+                taken[number] = (*taken.get(number, ()), *some)
+                gpus -= len(some)
+
+
+def _blocks(supply: FleetSupply) -> tuple[list[_Block], dict[Host, list[int]]]:
+    """The blocks in which anything comes free, and by host which they are."""
+    hosts = {host.key: host for host in supply.hosts}
+    found = _grouped(
+        range(len(supply.supplies)), lambda each: (supply.supplies[each].host_key, supply.supplies[each].island)
+    )
+    blocks: list[_Block] = []
+    of_host: dict[Host, list[int]] = defaultdict(list)
+    for (host, island), own in found.items():
+        width = hosts[host].width if island is None else hosts[host].islands[island]
+        of_host[host].append(len(blocks))
+        blocks.append(_Block(width, tuple(own)))
+    return blocks, of_host
+
+
+def _grouped(each: Iterable[_Each], key: Callable[[_Each], _Key]) -> dict[_Key, list[_Each]]:
+    found: dict[_Key, list[_Each]] = {}
+    for one in each:
+        found.setdefault(key(one), []).append(one)
+    return found

@@ -1,0 +1,130 @@
+"""The proposed reallocation: as good as an exhaustive search, and it breaks nothing."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analytics.plan.reallocation import Reallocation, TeamBalance, propose
+from tests.plan.reallocations import A100, H100, answer_of, asks, best_score, broken, day, fleet, freed, host, score
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from analytics.money.requests_file import GpuRequest
+    from analytics.plan.supply import FleetSupply
+
+
+def is_best(supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping[str, float]) -> Reallocation:
+    """The proposal, which is as good as the best of all answers."""
+    found = propose(supply, requests, quotas)
+    assert broken(supply, requests, found, quotas) == []
+    assert found.is_proven
+    assert score(supply, requests, answer_of(supply, requests, found)) == best_score(supply, requests, quotas)
+    return found
+
+
+def test_three_projects_end_and_four_teams_ask() -> None:
+    """Atlas frees a host on day 2, survey half of one on day 5, dubbing two GPUs now; speech has twice its quota."""
+    first, second, third = host("h1", 4), host("h2", 4), host("h3", 4, A100)
+    supply = fleet(
+        [first, second, third],
+        [freed(first, 4, 2, "vision", 0.9), freed(second, 2, 5, "maps"), freed(third, 2, 0, "speech", source="idle")],
+        {"speech": 6, "vision": 4, "maps": 2},
+    )
+    requests = [
+        asks("maps", 4, priority=1),
+        asks("speech", 1, priority=1),
+        asks("sales", 2, 6, 9, priority=2, card=None, memory=80),
+        asks("vision", 2, card="A100", priority=2),
+    ]
+    found = is_best(supply, requests, {"speech": 3, "maps": 8})
+    assert [(each.request.team, each.start, each.grants[0].host, each.given) for each in found.served] == [
+        ("maps", day(2), "h1", 4), ("sales", day(6), "h2", 2), ("vision", day(0), "h3", 2),
+    ]  # fmt: skip
+    assert [(each.request.team, each.reason) for each in found.unserved] == [("speech", "quota")]
+    assert found.balances == (
+        TeamBalance("maps", 4, 2, 0), TeamBalance("sales", 2, 0, 0), TeamBalance("speech", 0, 2, 0),
+        TeamBalance("vision", 2, 4, 0),
+    )  # fmt: skip
+    assert found.left == ()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_answer_is_better(seed: int) -> None:
+    is_best(*_random_case(random.Random(seed), most=3))  # noqa: S311 - no secret
+
+
+def _random_case(rng: random.Random, most: int) -> tuple[FleetSupply, list[GpuRequest], dict[str, float]]:
+    hosts, supplies = [], []
+    for number in range(rng.randint(1, most)):
+        model, islands = rng.choice((H100, A100)), rng.choice(({}, {"a": 2, "b": 2}))
+        hosts.append(host(f"h{number}", 4, model, islands))
+        for island in islands or (None,):
+            for gpus in rng.choice(([2], [1, 1], [2])) if islands else rng.choice(([4], [1, 2], [2, 2], [3])):
+                source = rng.choice(("idle", "fading", "project_end"))
+                after = 0 if source == "idle" else rng.randint(1, 4)
+                chance = rng.choice((0.5, 0.8, 0.9)) if source == "fading" else None
+                team = rng.choice(("a", "b", None))
+                ends = rng.choice((None, 3)) if source == "idle" else None
+                supplies.append(freed(hosts[-1], gpus, after, team, chance, source=source, island=island, ends=ends))
+    requests = [_random_request(rng) for _ in range(rng.randint(1, most))]
+    allocated = {team: float(sum(len(each.gpus) for each in supplies if each.team == team)) for team in "ab"}
+    quotas = {team: float(rng.randint(2, 8)) for team in "ab" if rng.random() < 0.7}
+    return fleet(hosts, supplies, allocated), requests, quotas
+
+
+def _random_request(rng: random.Random) -> GpuRequest:
+    card, memory = rng.choice((("H100", None), ("A100", None), (None, 40.0), (None, 80.0)))
+    return asks(
+        rng.choice("ab"), rng.choice((1, 1, 2, 2, 3, 4, 8)), rng.randint(-1, 2), rng.randint(2, 5),
+        priority=rng.randint(1, 2), card=card, memory=memory,
+    )  # fmt: skip
+
+
+@pytest.mark.hypothesis
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_nothing_is_ever_broken(rng: random.Random) -> None:
+    supply, requests, quotas = _random_case(rng, most=8)
+    assert broken(supply, requests, propose(supply, requests, quotas), quotas) == []
+
+
+def test_one_reason_for_each_that_gets_nothing() -> None:
+    first, second = host("h1", 4), host("h2", 4)
+    supply = fleet([first, second], [freed(first, 2, 0, "a", source="idle"), freed(second, 2, 3)], {"b": 3})
+    requests = [
+        asks("a", 1, -5, -1),
+        asks("a", 1, card="A100"),
+        asks("a", 4, 0, 3),
+        asks("a", 4),
+        asks("b", 2),
+        asks("a", 2, 0, 3, priority=1),
+        asks("a", 2, 0, 3, priority=2),
+    ]
+    found = is_best(supply, requests, {"b": 4, "a": 9})
+    assert [(each.reason, each.free) for each in found.unserved] == [
+        ("over", 2), ("no_card", 0), ("too_few", 2), ("no_block", 4), ("quota", 4), ("others", 2),
+    ]  # fmt: skip
+
+
+def test_a_team_with_a_full_quota_may_use_its_own_idle_ones() -> None:
+    place = host("h1", 4)
+    supply = fleet([place], [freed(place, 2, 0, "a", source="idle"), freed(place, 2, 0, None, source="idle")], {"a": 6})
+    found = is_best(supply, [asks("a", 3)], {"a": 4})
+    assert found.unserved[0].reason == "quota"
+    found = is_best(supply, [asks("a", 2)], {"a": 6})
+    assert found.balances == (TeamBalance("a", 0, 0, 2),)
+
+
+def test_what_one_team_may_know() -> None:
+    place = host("h1", 4)
+    supply = fleet([place], [freed(place, 2, 1, "a"), freed(place, 2, 1, "b")])
+    found = propose(supply, [asks("b", 4), asks("a", 3)], {})
+    own = found.of_team("b")
+    assert {grant.team for grant in own.served[0].grants} == {None, "b"}
+    assert (own.unserved, own.left, own.without_quota, own.of_one_team) == ((), (), ("b",), True)
