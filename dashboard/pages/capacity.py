@@ -10,7 +10,7 @@ from analytics.sections.gangs import gang_staircase
 from analytics.sections.give_back import give_back
 from analytics.sections.goals import goals_now
 from analytics.sections.palette import Palette
-from analytics.sections.plan_defrag import fragments_on_page, room_on_page
+from analytics.sections.plan_defrag import fragments_on_page, moves_on_page, room_on_page
 from analytics.sections.plan_forecast import orders_ahead
 from analytics.sections.section import Section
 from dashboard.decisions import opportunities_of
@@ -34,6 +34,7 @@ class Capacity(Page):
         PlacedSection(orders_ahead, table="below", wide=True),
         PlacedSection(gang_staircase, table="beside"),
         PlacedSection(room_on_page, wide=True),
+        PlacedSection(moves_on_page, table="below", wide=True),
         PlacedSection(fragments_on_page),
     )
 
