@@ -63,8 +63,9 @@ def method_of(settings: LedgerSettings) -> str:
     return digest(METHOD, asdict(settings))
 
 
-def _print(settings: LedgerSettings, day: HostDay) -> str:
-    return digest(METHOD, asdict(settings), day.fingerprint())
+def _print(chosen: Mapping[str, object], day: HostDay) -> str:
+    """`chosen` is what the settings say, as a dict."""
+    return digest(METHOD, chosen, day.fingerprint())
 
 
 def whole_of(settings: LedgerSettings, prints: Mapping[str, str]) -> str:
@@ -73,7 +74,8 @@ def whole_of(settings: LedgerSettings, prints: Mapping[str, str]) -> str:
 
 
 def print_of_day(settings: LedgerSettings, hosts: Mapping[str, HostDay]) -> str:
-    return digest(sorted((host, _print(settings, day)) for host, day in hosts.items()))
+    chosen = asdict(settings)
+    return digest(sorted((host, _print(chosen, day)) for host, day in hosts.items()))
 
 
 class MadeDays:
@@ -260,7 +262,7 @@ class MadeDays:
     def _print(self, day: HostDay) -> str:
         key = (day.date, day.host)
         if key not in self._prints:
-            self._prints[key] = _print(self._settings, day)
+            self._prints[key] = _print(asdict(self._settings), day)
         return self._prints[key]
 
     def _try(self, write: Callable[[], None]) -> bool:
