@@ -110,12 +110,11 @@ def _row(each: Ending) -> tuple[Cell, ...]:
         place_name(each.pool),
         card_name(each.model),
         plain(", ".join(each.hosts), NAME_MOST),
-        chance_cell(each.chance),
+        _chance(each.chance),
     )
 
 
-def chance_cell(chance: Chance | None) -> Cell:
-    """A share, or its interval where it has one."""
+def _chance(chance: Chance | None) -> Cell:
     if chance is None:
         return tr("not known")
     if chance.low is None or chance.high is None:

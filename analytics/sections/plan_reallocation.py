@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Date, Number
+from analytics.language.quantities import Date, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.reallocation import Reallocation, Reason, ServedRequest, TeamBalance, UnservedRequest
 from analytics.plan.requests_file import GpuRequest
 from analytics.plan.supply import Supply
-from analytics.sections.names import NAME_MOST, card_name, place_name
-from analytics.sections.plan_endings import SOURCE_NAMES, chance_cell
+from analytics.sections.names import NAME_MOST, place_name
+from analytics.sections.plan_endings import SOURCE_NAMES
 from analytics.sections.section import Cell, Section, SectionColumn
 
 _LISTED = 20
@@ -79,7 +79,6 @@ def _supply_columns(found: Reallocation) -> tuple[SectionColumn, ...]:
     return (
         SectionColumn("gpus", tr("GPUs"), "count"),
         SectionColumn("pool", tr("pool"), "pool"),
-        SectionColumn("model", tr("model"), "name"),
         SectionColumn("host", tr("host"), "host"),
         *(() if found.of_one_team else (SectionColumn("giver", tr("from whom"), "name"),)),
         SectionColumn("source", tr("source"), "words"),
@@ -92,12 +91,17 @@ def _supply_cells(each: Supply, found: Reallocation) -> tuple[Cell, ...]:
     return (
         Number(len(each.gpus)),
         place_name(each.pool),
-        card_name(each.model),
         plain(each.host, NAME_MOST),
         *(() if found.of_one_team else (names or tr("no team"),)),
         SOURCE_NAMES[each.source],
-        "" if each.source == "idle" else chance_cell(each.chance),
+        _chance(each),
     )
+
+
+def _chance(each: Supply) -> Cell:
+    if each.source == "idle":
+        return ""
+    return tr("not known") if each.chance is None else Share(each.chance.point, 0)
 
 
 def _notes(found: Reallocation) -> Iterator[str]:
