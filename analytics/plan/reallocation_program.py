@@ -81,8 +81,11 @@ class ReallocationProgram:
 
     Of the answers it takes the one that serves the most GPUs of the most urgent requests, then of the next ones; of those the one
     with the fewest GPU-days of waiting after the first day asked for, then the one that expects the fewest GPUs not to come free,
-    then the one that leaves the fewest GPUs over in blocks that it breaks.
+    then the one that leaves the fewest GPUs over in blocks that it breaks. Each search has a time: `serves_most` is whether none
+    serves more, `is_proven` whether none is better.
     """
+
+    serves_most = is_proven = False
 
     def __init__(self, supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping[str, float]) -> None:
         self._supply, self._requests = supply, requests
@@ -103,17 +106,19 @@ class ReallocationProgram:
         """The requests for which there is a place on some day, if nobody else asks and quotas do not count."""
         return frozenset(each.request for each in self._starts)
 
-    def best(self) -> tuple[tuple[ChosenStart, ...], bool]:
-        """The best answer, and whether it is proven that there is no better one."""
+    def best(self) -> tuple[ChosenStart, ...]:
+        """The best answer that was found; `serves_most` and `is_proven` say of it what is proven."""
         program, requests = self._program, self._requests
         for priority in sorted({each.priority for each in requests}):
             own = {number for number in self.startable if requests[number].priority == priority}
             gpus = {each.column: -float(requests[each.request].gpus) for each in self._starts if each.request in own}
             program.least(gpus, -float(sum(requests[number].gpus for number in own)), within_s=SERVED_S)
+        self.serves_most = program.is_proven
         program.least({each.column: self._waiting(each) for each in self._starts}, 0)
         program.least({self._used[number]: each.doubt for number, each in enumerate(self._supply.supplies)}, 0)
         program.least({self._touched[number]: self._free_at_all(each) for number, each in enumerate(self._blocks)}, 0)
-        return tuple(self._chosen()), program.is_proven
+        self.is_proven = program.is_proven
+        return tuple(self._chosen())
 
     def _first(self, request: GpuRequest) -> date:
         return max(request.first, self._supply.today)

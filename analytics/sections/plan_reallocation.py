@@ -117,8 +117,12 @@ def _notes(found: Reallocation) -> Iterator[str]:
             "No quota is known for {teams}: nothing limits what they are given.",
             teams=plain(", ".join(found.without_quota), NAME_MOST),
         )
-    if not found.is_proven:
-        yield tr("The search was stopped by its time limit: there may be a better answer.")
+    if not found.serves_most:
+        yield tr("The search was stopped by its time limit: it may be that more can be served.")
+    elif not found.is_proven:
+        yield tr(
+            "That no more can be served is proven. The search for less waiting, surer GPUs and fewer leftovers was stopped by its time limit: there may be a better answer."
+        )
 
 
 def unserved_table(found: Reallocation | None) -> Section | None:
