@@ -36,6 +36,7 @@ def proposal_json(found: Reallocation) -> dict[str, object]:
         "left": None if found.of_one_team else [_supply(each) for each in found.left],
         "teams_without_quota": list(found.without_quota),
         "known_up_to": str(found.last_day),
+        "proven_to_serve_most": found.serves_most,
         "proven_best": found.is_proven,
     }  # fmt: skip
 

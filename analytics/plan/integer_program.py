@@ -13,8 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from highspy import Highs, HighsLp
 
-SEARCH_S = 1.0
-"""After so long a search stops with the best that it has found."""
+_SEARCH_S = 1.0
 
 _TOLERANCE = 1e-6
 
@@ -54,13 +53,14 @@ class IntegerProgram:
             summed[column] = summed.get(column, 0.0) + factor
         self._rows.append((summed, low, high))
 
-    def least(self, costs: Mapping[int, float], bound: float) -> None:
-        """Makes the sum of costs as small as can be, and keeps it there; it is known not to be below `bound`."""
+    def least(self, costs: Mapping[int, float], bound: float, within_s: float = _SEARCH_S) -> None:
+        """Makes the sum of costs as small as can be found in that time, and keeps it there; it is known not to be below `bound`."""
         solver = self._opened()
         if self._sum(costs) > bound + _TOLERANCE:
             everywhere = np.zeros(len(self._upper))
             everywhere[list(costs)] = list(costs.values())
             solver.changeColsCost(len(everywhere), np.arange(len(everywhere), dtype=np.int32), everywhere)
+            solver.setOptionValue("time_limit", within_s)
             self._search(solver)
         kept = self._sum(costs) + _TOLERANCE
         columns, factors = np.array(list(costs), dtype=np.int32), np.array(list(costs.values()), dtype=np.float64)
@@ -76,7 +76,7 @@ class IntegerProgram:
 
         solver = highspy.Highs()  # type: ignore[no-untyped-call]  # its constructor has no annotations
         solver.silent()
-        for name, value in (("threads", 1), ("random_seed", 0), ("time_limit", SEARCH_S), ("mip_rel_gap", 0.0)):
+        for name, value in (("threads", 1), ("random_seed", 0), ("mip_rel_gap", 0.0)):
             solver.setOptionValue(name, value)
         solver.passModel(self._model())
         self._solver, self.values = solver, (0,) * len(self._upper)

@@ -56,7 +56,8 @@ class Reallocation:
     """The proposal for all requests, in the order of the file.
 
     `left` is the supply that nobody is given, of what is known up to `last_day`. `without_quota` are the teams that ask and have no
-    known quota. `is_proven` is whether there is none better, `of_one_team` whether it has what one team may know.
+    known quota. `serves_most` is whether it is proven that none serves more, `is_proven` that none is better; `of_one_team` whether it has
+    what one team may know.
     """
 
     served: tuple[ServedRequest, ...]
@@ -64,6 +65,7 @@ class Reallocation:
     left: tuple[Supply, ...]
     without_quota: tuple[str, ...]
     last_day: date
+    serves_most: bool
     is_proven: bool
     of_one_team: bool = False
 
@@ -112,7 +114,7 @@ def _anonymous(grant: Supply, team: str) -> Supply:
 def propose(supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping[str, float]) -> Reallocation:
     """The best proposal (see ReallocationProgram); `quotas` are those of the teams that have one."""
     program = ReallocationProgram(supply, requests, quotas)
-    chosen, is_proven = program.best()
+    chosen = program.best()
     served = {each.request for each in chosen}
     return Reallocation(
         served=tuple(_served(supply, requests, each) for each in sorted(chosen, key=lambda one: one.request)),
@@ -124,7 +126,8 @@ def propose(supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping
         left=_left(supply, chosen),
         without_quota=tuple(sorted({each.team for each in requests} - set(quotas))),
         last_day=supply.last_day,
-        is_proven=is_proven,
+        serves_most=program.serves_most,
+        is_proven=program.is_proven,
     )
 
 
@@ -148,8 +151,7 @@ def _reason(
         return "too_few"
     if not is_startable:
         return "no_block"
-    alone, _ = ReallocationProgram(supply, [request], quotas).best()
-    return "others" if alone else "quota"
+    return "others" if ReallocationProgram(supply, [request], quotas).best() else "quota"
 
 
 def _served(supply: FleetSupply, requests: Sequence[GpuRequest], chosen: ChosenStart) -> ServedRequest:

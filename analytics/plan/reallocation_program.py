@@ -21,6 +21,9 @@ Place = int | tuple[str, ...]
 
 _DAY = timedelta(1)
 
+SERVED_S = 5.0
+"""Which requests are served counts most: the search for it may take longer than those for the rest."""
+
 
 @dataclass(frozen=True)
 class ChosenStart:
@@ -53,20 +56,18 @@ class _Start:
 
 @dataclass(frozen=True)
 class _Part:
-    """A column that says how many parts of a place are taken on a day, at most `most`; each takes so many GPUs of these blocks."""
+    """A column that says how many parts of a place are taken on a day; each takes so many GPUs of these blocks."""
 
     column: int
-    most: int
     uses: Mapping[int, int]
 
 
 @dataclass(frozen=True)
 class _Use:
-    """A column that takes GPUs of a block from a day on, at most `most` times `gpus`."""
+    """A column that takes so many times `gpus` GPUs of a block from a day on."""
 
     day: date
     column: int
-    most: int
     gpus: int
 
 
@@ -80,11 +81,15 @@ class ReallocationProgram:
 
     Of the answers it takes the one that serves the most GPUs of the most urgent requests, then of the next ones; of those the one
     with the fewest GPU-days of waiting after the first day asked for, then the one that expects the fewest GPUs not to come free,
-    then the one that leaves the fewest GPUs over in blocks that it breaks.
+    then the one that leaves the fewest GPUs over in blocks that it breaks. Each search has a time: `serves_most` is whether none
+    serves more, `is_proven` whether none is better.
     """
 
+    serves_most = is_proven = False
+
     def __init__(self, supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping[str, float]) -> None:
-        self._supply, self._requests, self._quotas = supply, requests, quotas
+        self._supply, self._requests = supply, requests
+        self._quotas = _within_reach(supply, requests, quotas)
         self._program = IntegerProgram()
         self._used = [self._program.column(len(each.gpus)) for each in supply.supplies]
         self._pools: dict[tuple[str, str], list[SupplyHost]] = defaultdict(list)
@@ -101,17 +106,19 @@ class ReallocationProgram:
         """The requests for which there is a place on some day, if nobody else asks and quotas do not count."""
         return frozenset(each.request for each in self._starts)
 
-    def best(self) -> tuple[tuple[ChosenStart, ...], bool]:
-        """The best answer, and whether it is proven that there is no better one."""
+    def best(self) -> tuple[ChosenStart, ...]:
+        """The best answer that was found; `serves_most` and `is_proven` say of it what is proven."""
         program, requests = self._program, self._requests
         for priority in sorted({each.priority for each in requests}):
             own = {number for number in self.startable if requests[number].priority == priority}
             gpus = {each.column: -float(requests[each.request].gpus) for each in self._starts if each.request in own}
-            program.least(gpus, -float(sum(requests[number].gpus for number in own)))
+            program.least(gpus, -float(sum(requests[number].gpus for number in own)), within_s=SERVED_S)
+        self.serves_most = program.is_proven
         program.least({each.column: self._waiting(each) for each in self._starts}, 0)
         program.least({self._used[number]: each.doubt for number, each in enumerate(self._supply.supplies)}, 0)
         program.least({self._touched[number]: self._free_at_all(each) for number, each in enumerate(self._blocks)}, 0)
-        return tuple(self._chosen()), program.is_proven
+        self.is_proven = program.is_proven
+        return tuple(self._chosen())
 
     def _first(self, request: GpuRequest) -> date:
         return max(request.first, self._supply.today)
@@ -150,9 +157,7 @@ class ReallocationProgram:
                 continue
             if (place, day) not in self._parts:
                 self._parts[place, day] = [
-                    _Part(
-                        self._program.column(), 1, {block: self._blocks[block].width for block in self._of_host[host]}
-                    )
+                    _Part(self._program.column(), {block: self._blocks[block].width for block in self._of_host[host]})
                     for host in hosts
                 ]
             yield _Start(number, day, place, wanted * width, wanted, self._program.column())
@@ -175,8 +180,7 @@ class ReallocationProgram:
             yield _Start(number, day, key, gpus, gpus, self._program.column())
 
     def _some_of(self, block: int, day: date) -> _Part:
-        free = self._free(self._blocks[block].supplies, day)
-        return _Part(self._program.column(free), free, {block: 1})
+        return _Part(self._program.column(self._free(self._blocks[block].supplies, day)), {block: 1})
 
     def _days_in(self, number: int, supplies: Sequence[int]) -> Iterator[date]:
         """The days on which so many of these are free."""
@@ -224,11 +228,11 @@ class ReallocationProgram:
         found: dict[int, list[_Use]] = {block: [] for block in range(len(self._blocks))}
         for each in self._starts:
             if isinstance(each.place, int):
-                found[each.place].append(_Use(each.day, each.column, 1, each.given))
+                found[each.place].append(_Use(each.day, each.column, each.given))
         for (_, day), parts in self._parts.items():
             for part in parts:
                 for block, gpus in part.uses.items():
-                    found[block].append(_Use(day, part.column, part.most, gpus))
+                    found[block].append(_Use(day, part.column, gpus))
         return found
 
     def _add_block(self, block: int, uses: Sequence[_Use]) -> None:
@@ -238,8 +242,8 @@ class ReallocationProgram:
             early = [(use.column, use.gpus) for use in uses if use.day < day]
             self._program.at_most([*early, *((column, -1) for free_from, column in supplies if free_from < day)], 0)
         self._program.equal([*((use.column, use.gpus) for use in uses), *((column, -1) for _, column in supplies)])
-        for use in uses:
-            self._program.at_most([(use.column, 1), (self._touched[block], -use.most)], 0)
+        size = self._free_at_all(self._blocks[block])
+        self._program.at_most([*((column, 1) for _, column in supplies), (self._touched[block], -size)], 0)
 
     def _add_quota(self, team: str) -> None:
         """On no day on which it is given GPUs has a team more than its quota; what it gives of its own idle ones is gone from today on."""
@@ -298,6 +302,16 @@ class ReallocationProgram:
                 left[number] = left[number][len(some) :]
                 taken[number] = (*taken.get(number, ()), *some)
                 gpus -= len(some)
+
+
+def _within_reach(supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping[str, float]) -> dict[str, float]:
+    """The quotas that matter: a team that could be given all that it asks for, in whole hosts even, needs no rows."""
+    widest = max((host.width for host in supply.hosts), default=0)
+    asked = dict.fromkeys(quotas, 0)
+    for each in requests:
+        if each.team in asked:
+            asked[each.team] += each.gpus + widest
+    return {team: quota for team, quota in quotas.items() if supply.allocated.get(team, 0.0) + asked[team] > quota}
 
 
 def _blocks(supply: FleetSupply) -> tuple[list[_Block], dict[Host, list[int]]]:

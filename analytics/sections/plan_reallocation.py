@@ -10,7 +10,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.money.requests_file import GpuRequest
 from analytics.plan.reallocation import Reallocation, Reason, ServedRequest, TeamBalance, UnservedRequest
 from analytics.plan.supply import Supply
-from analytics.sections.names import NAME_MOST, card_name, place_name
+from analytics.sections.names import NAME_MOST, place_name
 from analytics.sections.plan_endings import SOURCE_NAMES, chance_cell
 from analytics.sections.section import Cell, Section, SectionColumn
 
@@ -79,7 +79,6 @@ def _supply_columns(found: Reallocation) -> tuple[SectionColumn, ...]:
     return (
         SectionColumn("gpus", tr("GPUs"), "count"),
         SectionColumn("pool", tr("pool"), "pool"),
-        SectionColumn("model", tr("model"), "name"),
         SectionColumn("host", tr("host"), "host"),
         *(() if found.of_one_team else (SectionColumn("giver", tr("from whom"), "name"),)),
         SectionColumn("source", tr("source"), "words"),
@@ -92,7 +91,6 @@ def _supply_cells(each: Supply, found: Reallocation) -> tuple[Cell, ...]:
     return (
         Number(len(each.gpus)),
         place_name(each.pool),
-        card_name(each.model),
         plain(each.host, NAME_MOST),
         *(() if found.of_one_team else (names or tr("no team"),)),
         SOURCE_NAMES[each.source],
@@ -113,8 +111,12 @@ def _notes(found: Reallocation) -> Iterator[str]:
             "No quota is known for {teams}: nothing limits what they are given.",
             teams=plain(", ".join(found.without_quota), NAME_MOST),
         )
-    if not found.is_proven:
-        yield tr("The search was stopped by its time limit: there may be a better answer.")
+    if not found.serves_most:
+        yield tr("The search was stopped by its time limit: it may be that more can be served.")
+    elif not found.is_proven:
+        yield tr(
+            "That no more can be served is proven. The search for less waiting, surer GPUs and fewer leftovers was stopped by its time limit: there may be a better answer."
+        )
 
 
 def unserved_table(found: Reallocation | None) -> Section | None:
