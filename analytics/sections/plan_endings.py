@@ -52,11 +52,11 @@ def _table(rows: Sequence[Ending], calendar: Endings, *, for_all: bool) -> Secti
             SectionColumn("team", tr("team"), "team"),
             SectionColumn("gpus", tr("GPUs"), "count"),
             SectionColumn("pool", tr("pool"), "pool"),
-            SectionColumn("model", tr("model"), "name"),
+            *((SectionColumn("model", tr("model"), "name"),) if _is_mixed(rows) else ()),
             SectionColumn("hosts", tr("hosts"), "name"),
             SectionColumn("chance", tr("chance"), "number"),
         ),
-        rows=tuple(map(_row, rows)),
+        rows=tuple(_row(each, with_model=_is_mixed(rows)) for each in rows),
         shown=_LISTED,
         rest=tr("{number} more are on the page Allocation.", number=Number(len(rows) - _LISTED)),
         chart=_chart(rows, calendar) if rows else None,
@@ -100,7 +100,12 @@ def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
     return tr("{ends} {gpus} by {day}: {said}.", ends=ends, gpus=gpus, day=Date(last), said=said)
 
 
-def _row(each: Ending) -> tuple[Cell, ...]:
+def _is_mixed(rows: Sequence[Ending]) -> bool:
+    """Whether a pool has cards of several models."""
+    return len({(each.pool, each.model) for each in rows}) > len({each.pool for each in rows})
+
+
+def _row(each: Ending, *, with_model: bool) -> tuple[Cell, ...]:
     return (
         Date(each.day),
         SOURCE_NAMES[each.source],
@@ -108,7 +113,7 @@ def _row(each: Ending) -> tuple[Cell, ...]:
         None if each.team is None else plain(each.team, NAME_MOST),
         Number(len(each.gpus)),
         place_name(each.pool),
-        card_name(each.model),
+        *((card_name(each.model),) if with_model else ()),
         plain(", ".join(each.hosts), NAME_MOST),
         chance_cell(each.chance),
     )
