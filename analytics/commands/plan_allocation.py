@@ -49,6 +49,8 @@ def run(args: argparse.Namespace) -> int:
     """Prints the tree, who starves while who hoards, the calendar and the new cards."""
     if not 1 <= args.days <= _DAYS_MAX:
         raise UsageError(f"--days {args.days} is not between 1 and {_DAYS_MAX}", f"leave it out for {HORIZON_DAYS}")
+    if args.requests and args.holder:
+        raise UsageError("teams ask for GPUs, not users", "leave out --holder, or --requests")
     _check_only(args)
     plan = open_plan(args)
     calendar = plan.whole.endings_for(args.days)

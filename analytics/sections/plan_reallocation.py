@@ -79,7 +79,7 @@ def _supply_columns(found: Reallocation) -> tuple[SectionColumn, ...]:
     return (
         SectionColumn("gpus", tr("GPUs"), "count"),
         SectionColumn("pool", tr("pool"), "pool"),
-        SectionColumn("host", tr("host"), "host"),
+        SectionColumn("host", tr("host"), "name" if found.of_one_team else "host"),
         *(() if found.of_one_team else (SectionColumn("giver", tr("from whom"), "name"),)),
         SectionColumn("source", tr("source"), "words"),
         SectionColumn("chance", tr("chance"), "number"),

@@ -176,6 +176,8 @@ def test_requests_are_served_by_what_comes_free(
     text = " ".join(capsys.readouterr().out.split())
     assert "2 of 3 requests can be served, with 4 of the 13 GPUs asked for. 1 begins later than asked for." in text
     assert "Only 5 GPUs of that kind can be given by 2026-12-05." in text
+    assert main(["plan", "allocation", "--lake", lake.root, "--requests", file, "--holder", "bob"]) == 2
+    capsys.readouterr()
     monkeypatch.setenv("FALLOW_PLAN_REQUESTS", file)
     own = answer(lake, capsys, "--team", "vision")["proposal"]
     assert [each["team"] for each in (*own["served"], *own["unserved"])] == ["vision"]
