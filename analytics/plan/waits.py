@@ -161,24 +161,35 @@ def _waiter(
     areas: Mapping[tuple[str | None, str, str], int],
     until_ms: int,
 ) -> Waiter:
-    """A job that never ran would have run for its time limit, one without any up to the end of the window."""
-    home, limit, start = pools.get(row["pool"]), row["time_limit_ms"], row["start"]
-    if start is None:
-        run = limit or until_ms - row["begin"]
-    else:
-        run = (until_ms if row["end"] is None else row["end"]) - start
+    """With how long it ran or may run: see `_run_ms`."""
+    home, start = pools.get(row["pool"]), row["start"]
+    run = _run_ms(row, until_ms)
+    limit = row["time_limit_ms"] or run
     return Waiter(
         begin=row["begin"],
         until=row["until"],
         want=_want(row["gpus"], row["host_count"], home),
         run_ms=run,
-        limit_ms=limit or run,
+        limit_ms=limit,
         home=home,
         area=areas.get((row["scheduler"], row["partition"], row["pool"]), WHOLE_POOL),
         others=others.get(row["pool"], ()),
         ran=None if home is None or start is None else real_place(home, row["hosts"], row["gpus"], start, start + run),
         start=row["until"],
     )
+
+
+def _run_ms(row: Mapping[str, Any], until_ms: int) -> int:
+    """How long a job ran; one that still runs at the window's end up to then, or for its time limit where that is longer.
+
+    One that has not begun by then would run for its time limit, one without any up to the window's end.
+    """
+    start, end, limit = row["start"], row["end"], row["time_limit_ms"] or 0
+    if start is not None and end is not None:
+        return max(int(end - start), 1)
+    if start is not None and start < until_ms:
+        return max(int(until_ms - start), limit)
+    return int(limit or until_ms - row["begin"])
 
 
 def _want(gpus: int, host_count: int | None, home: IdlePool | None) -> Want:

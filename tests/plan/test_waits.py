@@ -108,6 +108,15 @@ def test_a_gap_that_is_too_short_for_the_limit_only() -> None:
     assert hours(waits([job("long", 1, 10, 14, limit=20)], rows)) == {"shortage": 9}
 
 
+def test_a_job_that_began_after_the_window_counts_as_one_that_never_did() -> None:
+    rows = ledger(a1_0=[(10, "active"), (16, "free"), (UNTIL, "active")])
+    assert hours(waits([job("no limit", 5, 30, None)], rows)) == {"shortage": 19}
+    assert hours(waits([job("short limit", 5, 30, None, limit=6)], rows)) == {"shortage": 5, "order": 14}
+    assert hours(waits([job("it ended", 5, 30, 36)], rows)) == {"shortage": 5, "order": 14}
+    assert hours(waits([job("runs, long limit", 5, 20, None, limit=8)], rows)) == {"shortage": 15}
+    assert hours(waits([job("no length", 5, 20, 20)], rows)) == {"shortage": 5, "order": 10}
+
+
 def test_a_block_that_its_partition_never_uses_and_gpus_held_without_use() -> None:
     jobs = [job("x", 0, 6, 8), job("y", 1, 1, 2, host="a2", partition="q")]
     free_block = ledger(
