@@ -10,18 +10,19 @@ import polars as pl
 
 from analytics.intervals import clip
 from analytics.plan.idle_pool import Counts, IdlePool, counts_of
+from analytics.plan.waiting_jobs import PLACE, Place
 from analytics.states import IDLE_ALLOCATED, PERHAPS_FREE
 from fallow.clock import MINUTE_MS
 
 
 @dataclass(frozen=True)
 class IdlePools:
-    """The pools by name, with the GPUs that nobody had: free by the ledger, and not more than jobs left of the host.
+    """By pool and model, with the GPUs that nobody had: free by the ledger, and not more than jobs left of the host.
 
     `spans` are the rows of `idle_spans`, `claimed` those of `claimed_spans` in the window, `there` the GPUs of each host.
     """
 
-    pools: Mapping[str, IdlePool]
+    pools: Mapping[Place, IdlePool]
     spans: pl.DataFrame
     claimed: pl.DataFrame
     there: Mapping[str, int]
@@ -52,9 +53,9 @@ def idle_pools(
     """The idle GPUs of a window.
 
     Args:
-        placed: the ledger's rows with `pool`.
+        placed: the ledger's rows with `pool` and `model`.
         claimed: what jobs had, see `claimed_spans`.
-        memory_gib: of the cards of each pool.
+        memory_gib: of the cards of each model.
         window: its start and end, in ms.
         held_min_ms: see `idle_spans`.
     """
@@ -62,22 +63,24 @@ def idle_pools(
     there = dict(whole.group_by("host").agg(pl.col("gpu").n_unique()).iter_rows())
     spans, taken = idle_spans(whole, window, held_min_ms), clip(claimed, *window, sums=())
     pools = {}
-    for name, hosts in sorted(hosts_of_pools(whole).items()):
+    for place, hosts in sorted(hosts_of_pools(whole).items()):
         moments = _moments([each.filter(pl.col("host").is_in(hosts)) for each in (spans, taken)], window)
         free = counts_of(spans.filter(pl.col("kind") == "free"), hosts, moments)
-        pool = IdlePool(hosts, max(there[host] for host in hosts), memory_gib.get(name), moments, free)
+        pool = IdlePool(hosts, max(there[host] for host in hosts), memory_gib.get(place[1]), moments, free)
         pool.add(_unclaimed(free, _counts(taken, pool), pool, there) - free)
-        pools[name] = pool
+        pools[place] = pool
     return IdlePools(pools, spans, taken, there)
 
 
-def hosts_of_pools(placed: pl.DataFrame) -> dict[str, tuple[str, ...]]:
-    """The hosts of each pool, each in the one that most of its GPU time was in."""
-    times = placed.group_by("host", "pool").agg(time=(pl.col("end") - pl.col("time")).sum())
-    most = times.sort("host", "time", "pool", descending=[False, True, False]).unique(
+def hosts_of_pools(placed: pl.DataFrame) -> dict[Place, tuple[str, ...]]:
+    """The hosts of each pool and model, each in the one that most of its GPU time was in; those with most hosts first."""
+    times = placed.group_by("host", *PLACE).agg(time=(pl.col("end") - pl.col("time")).sum())
+    most = times.sort("host", "time", *PLACE, descending=[False, True, False, False]).unique(
         "host", keep="first", maintain_order=True
     )
-    return {pool: tuple(hosts) for pool, hosts in most.group_by("pool").agg(pl.col("host").sort()).iter_rows()}
+    by_place = most.group_by(PLACE).agg(pl.col("host").sort())
+    hosts = by_place.sort(pl.col("host").list.len(), *PLACE, descending=[True, False, False])
+    return {(pool, model): tuple(own) for pool, model, own in hosts.iter_rows()}
 
 
 def idle_spans(placed: pl.DataFrame, window: tuple[int, int], held_min_ms: int) -> pl.DataFrame:

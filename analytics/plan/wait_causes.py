@@ -35,7 +35,7 @@ class Remedy:
             case "limits":
                 return waiter.limit_ms > waiter.run_ms
             case "block":
-                return waiter.area != WHOLE_POOL
+                return any(area != WHOLE_POOL for _, area in waiter.own)
             case "pool":
                 return bool(waiter.others)
             case "scattered":
@@ -64,9 +64,10 @@ _LATE_MS = 120_000
 
 @dataclass(slots=True)
 class Waiter:
-    """One wait in [begin, until) for what `want` says; `home` is None where its pool is not known.
+    """One wait in [begin, until) for what `want` says.
 
-    `area` is its block of the pool, `others` the pools with cards of at least as much memory. `run_ms` is how long it ran or may
+    `own` are the parts of its pool whose cards are what it asked for, each with its block there, first the one that it ran on or would have; none where
+    the pool is not known. `others` are those of other pools. `run_ms` is how long it ran or may
     run, `limit_ms` how long it had asked for, `ran` where and when it really ran. `start` is its start as far as it has been moved.
     """
 
@@ -75,8 +76,7 @@ class Waiter:
     want: Want
     run_ms: int
     limit_ms: int
-    home: IdlePool | None
-    area: int
+    own: Sequence[tuple[IdlePool, int]]
     others: Sequence[IdlePool]
     ran: Place | None
     start: int
@@ -84,7 +84,7 @@ class Waiter:
     @property
     def waits(self) -> bool:
         """Whether any of its time has no remedy yet, and its pool is known."""
-        return self.home is not None and self.begin < self.start
+        return bool(self.own) and self.begin < self.start
 
 
 def real_place(pool: IdlePool, hosts: Sequence[str], gpus: int, start_ms: int, end_ms: int) -> Place:
@@ -127,8 +127,8 @@ def _move(waiter: Waiter, remedy: Remedy) -> None:
 
 
 def _areas(waiter: Waiter, remedy: Remedy) -> Iterator[tuple[IdlePool, int]]:
-    if waiter.home is not None:
-        yield waiter.home, waiter.area if remedy.stays_in_block else WHOLE_POOL
+    for pool, area in waiter.own:
+        yield pool, area if remedy.stays_in_block else WHOLE_POOL
     if not remedy.stays_in_pool:
         for pool in waiter.others:
             yield pool, WHOLE_POOL

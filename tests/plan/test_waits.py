@@ -10,7 +10,7 @@ import polars as pl
 from analytics.plan.goodput import goodput
 from analytics.plan.jobs import JOB_SCHEMA
 from analytics.plan.wait_groups import halves, in_all, wait_groups
-from analytics.plan.waits import PoolCards, Waits, find_waits
+from analytics.plan.waits import Waits, find_waits
 from fallow.cli import main
 from fallow.clock import HOUR_MS
 from tests.lakes import made_lake
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-CARDS = {"A": PoolCards("H100", 80), "B": PoolCards("H100", 80), "C": PoolCards("L40S", 48)}
+MODELS = {"A": "H100", "B": "H100", "C": "L40S"}
+MEMORY_GIB = {"H100": 80, "L40S": 48, "A100": 80}
 UNTIL = 24
 
 
@@ -49,13 +50,15 @@ def ledger(**hosts: list[tuple[float, str]]) -> pl.DataFrame:
         for end, state in spans:
             begin, at = at, end
             times = {"time": round(begin * HOUR_MS), "end": round(end * HOUR_MS)}
-            rows.append({"pool": host[0].upper(), "host": host, "gpu": name, "state": state, "job": None, "gpu_share": 1.0,
+            rows.append({"pool": host[0].upper(), "model": MODELS[host[0].upper()], "host": host, "gpu": name, "state": state, "job": None, "gpu_share": 1.0,
                          "stretch_start": times["time"], "stretch_end": times["end"], **times})  # fmt: skip
     return pl.DataFrame(rows, schema_overrides={"job": pl.String})
 
 
 def waits(jobs: list[dict[str, Any]], rows: pl.DataFrame) -> Waits:
-    return find_waits(pl.DataFrame(jobs, schema=JOB_SCHEMA), rows, CARDS, (0, UNTIL * HOUR_MS), held_min_ms=HOUR_MS)
+    return find_waits(
+        pl.DataFrame(jobs, schema=JOB_SCHEMA), rows, MEMORY_GIB, (0, UNTIL * HOUR_MS), held_min_ms=HOUR_MS
+    )
 
 
 def hours(found: Waits) -> dict[str, float]:
@@ -106,6 +109,30 @@ def test_a_gap_that_is_too_short_for_the_limit_only() -> None:
     assert hours(waits(jobs[:1], rows)) == {"limits": 9}
     assert hours(waits([job("short", 1, 10, 12, limit=2)], rows)) == {"order": 9}
     assert hours(waits([job("long", 1, 10, 14, limit=20)], rows)) == {"shortage": 9}
+
+
+def test_a_model_that_was_asked_for_is_no_other_one() -> None:
+    mixed = ledger(a1_0=[(UNTIL, "free")], a2_0=BUSY)
+    mixed = mixed.with_columns(model=pl.when(pl.col("host") == "a1").then(pl.lit("A100")).otherwise("model"))
+    ran = [job("on the first", -3, -2, -1), job("on the second", -3, -2, None, host="a2")]
+    wants = job("wants", 3, None, None, limit=2, withdrawn=10, gpu_model="h100")
+    assert hours(waits([*ran, wants], mixed)) == {"shortage": 7}
+    assert hours(waits([*ran, wants | {"gpu_model": "a100"}], mixed)) == {"order": 7}
+    assert hours(waits([*ran, wants | {"gpu_model": None}], mixed)) == {"order": 7}
+    assert hours(waits([*ran, wants | {"gpu_model": "tpu"}], mixed)) == {"unknown": 7}  # nobody knows where that is
+    named = job("calls it gold", -3, -2, -1, gpu_model="gold")
+    assert hours(waits([*ran, named, wants | {"gpu_model": "gold"}], mixed)) == {"order": 7}
+    elsewhere = ledger(a1_0=BUSY, b1_0=[(UNTIL, "free")])
+    other = elsewhere.with_columns(model=pl.when(pl.col("host") == "b1").then(pl.lit("A100")).otherwise("model"))
+    assert hours(waits([*ran[:1], wants], elsewhere)) == {"pool": 7}
+    assert hours(waits([*ran[:1], wants], other)) == {"shortage": 7}
+    assert hours(waits([*ran[:1], wants | {"gpu_model": None}], other)) == {"pool": 7}
+
+
+def test_the_only_pool_is_that_of_a_job_whose_partition_nobody_knows() -> None:
+    wants = job("wants", 3, None, None, limit=2, withdrawn=10, partition=None)
+    assert hours(waits([wants], ledger(a1_0=[(UNTIL, "free")]))) == {"order": 7}
+    assert hours(waits([wants], ledger(a1_0=[(UNTIL, "free")], b1_0=BUSY))) == {"unknown": 7}
 
 
 def test_a_job_that_began_after_the_window_counts_as_one_that_never_did() -> None:
