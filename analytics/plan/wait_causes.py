@@ -68,8 +68,11 @@ class Waiter:
 
     `own` are the parts of its pool whose cards are what it asked for, each with its block there, first the one that it ran on or would have; none where
     the pool is not known. `others` are those of other pools. `run_ms` is how long it ran or may
-    run, `limit_ms` how long it had asked for, `ran` where and when it really ran. `start` is its start as far as it has been moved.
+    run, `limit_ms` how long it had asked for. `start` is its start as far as it has been moved, `ran` where and when it runs: as long as
+    nothing has moved it (`has_moved`), where it really did. `job` is its name in the ledger.
     """
+
+    job: str
 
     begin: int
     until: int
@@ -80,11 +83,18 @@ class Waiter:
     others: Sequence[IdlePool]
     ran: Place | None
     start: int
+    has_moved: bool = False
 
     @property
     def waits(self) -> bool:
         """Whether any of its time has no remedy yet, and its pool is known."""
         return bool(self.own) and self.begin < self.start
+
+    def given_back(self) -> Sequence[Place]:
+        """What is idle without it."""
+        if self.ran is None:
+            return ()
+        return (self.ran,) if self.has_moved else self.ran.pool.given_back(self.ran, self.job)
 
 
 def real_place(pool: IdlePool, hosts: Sequence[str], gpus: int, start_ms: int, end_ms: int) -> Place:
@@ -116,14 +126,21 @@ def _move(waiter: Waiter, remedy: Remedy) -> None:
     first = next(possible, None)
     if first is None:
         return
-    if waiter.ran is not None:
-        waiter.ran.pool.change(waiter.ran, 1)
+    was, given = waiter.ran, waiter.given_back()
+    for place in given:
+        place.pool.change(place, 1)
     needed_ms = max(waiter.run_ms, waiter.limit_ms) if remedy.by_limit else waiter.run_ms
     for pool, area in chain((first,), possible):
         if (found := pool.earliest(area, want, waiter.begin, waiter.start, needed_ms)) is not None:
             waiter.start, waiter.ran = found, pool.place(area, want, found, waiter.run_ms)
-    if waiter.ran is not None:
-        waiter.ran.pool.change(waiter.ran, -1)
+    if waiter.ran is None or waiter.ran is was:
+        for place in given:
+            place.pool.change(place, -1)
+        return
+    if was is not None and not waiter.has_moved:
+        was.pool.leave(was, waiter.job)
+    waiter.has_moved = True
+    waiter.ran.pool.change(waiter.ran, -1)
 
 
 def _areas(waiter: Waiter, remedy: Remedy) -> Iterator[tuple[IdlePool, int]]:

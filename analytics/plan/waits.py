@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -99,13 +99,12 @@ def find_waits(
 def _caused(waiting: pl.DataFrame, idle: IdlePools, options: Options, until_ms: int) -> pl.DataFrame:
     """The waits with the time of each cause; of those whose pool nobody knows, all of it is unknown."""
     late = waiting.filter(pl.col("begin") < pl.col("until"))
-    waiters = [_waiter(row, options, until_ms) for row in late.iter_rows(named=True)]
+    waiters = [_waiter(row, options, idle.split, until_ms) for row in late.iter_rows(named=True)]
     numbers = late["number"].to_list()
     times: dict[str, list[int]] = {}
     for remedy in REMEDIES:
         before = [each.start for each in waiters]
-        moved = [number for number, each in zip(numbers, waiters, strict=True) if each.start < each.until]
-        if _prepared(idle, remedy.cause, moved):
+        if _prepared(idle, remedy.cause, waiters):
             try_remedy(waiters, remedy)
         times[remedy.cause] = [was - each.start for was, each in zip(before, waiters, strict=True)]
     left = [(each.start - each.begin, not each.own) for each in waiters]
@@ -119,18 +118,14 @@ def _caused(waiting: pl.DataFrame, idle: IdlePools, options: Options, until_ms: 
     return rows.with_columns(pl.col(*named).fill_null(0))
 
 
-def _prepared(idle: IdlePools, cause: str, moved: Sequence[int]) -> bool:
+def _prepared(idle: IdlePools, cause: str, waiters: Sequence[Waiter]) -> bool:
     """Adds the GPUs that a remedy has beside those of the ones before; whether there is anything to try."""
     for pool in idle.pools.values():
         pool.forget_changes()
-    if cause not in ("unused", "unknown"):
-        return True
-    found = [
-        (each, idle.unused(each, moved) if cause == "unused" else idle.unknown(each)) for each in idle.pools.values()
-    ]
-    for pool, more in found:
-        pool.add(more)
-    return any(more.any() for _, more in found)
+    if cause == "unused":
+        moved = {each.job for each in waiters if each.has_moved}
+        return idle.add_unused(moved, {each.job for each in waiters if each.waits} - moved)
+    return cause != "unknown" or idle.add_unknown()
 
 
 @dataclass(frozen=True)
@@ -171,12 +166,13 @@ class Options:
         return [(each, WHOLE_POOL if hosts is None else each.area(hosts)) for each in own], others
 
 
-def _waiter(row: Mapping[str, Any], options: Options, until_ms: int) -> Waiter:
+def _waiter(row: Mapping[str, Any], options: Options, split: Collection[str], until_ms: int) -> Waiter:
     """With how long it ran or may run: see `_run_ms`."""
     (own, others), start = options.of(row), row["start"]
     home = own[0][0] if own else None
     run = _run_ms(row, until_ms)
     return Waiter(
+        job=row["ledger_job"],
         begin=row["begin"],
         until=row["until"],
         want=_want(row["gpus"], row["host_count"], home),
@@ -184,7 +180,9 @@ def _waiter(row: Mapping[str, Any], options: Options, until_ms: int) -> Waiter:
         limit_ms=row["time_limit_ms"] or run,
         own=own,
         others=others,
-        ran=None if home is None or start is None else real_place(home, row["hosts"], row["gpus"], start, start + run),
+        ran=None
+        if home is None or start is None or row["ledger_job"] in split
+        else real_place(home, row["hosts"], row["gpus"], start, start + run),
         start=row["until"],
     )
 
