@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -45,6 +46,10 @@ class IdlePool:
 
     `moments` are when anything changes, the first and last being those of the window, `free` has a row for each of `hosts`
     and a column for each step between two moments. An area is a set of hosts; `memory_gib` is None where it is not known.
+
+    `excess` is by how many the claims of those that are still where they really ran exceed the GPUs that they may have beside the
+    idle ones that are counted in `free`: so many are none of theirs to give back. `unused_of` has the GPUs among the idle ones
+    that a job had and did not use, by its name in the ledger.
     """
 
     hosts: Sequence[str]
@@ -52,6 +57,8 @@ class IdlePool:
     memory_gib: int | None
     moments: list[int]
     free: Counts
+    excess: Counts
+    unused_of: dict[str, list[Place]] = field(default_factory=dict)
     _areas: list[frozenset[int]] = field(default_factory=list)
     _rows: list[list[int]] = field(default_factory=list)
     _totals: list[NDArray[np.int32]] = field(default_factory=list)
@@ -87,6 +94,27 @@ class IdlePool:
             total[first:last] += sign * gpus
         if sign > 0:
             self._given_back[first:last] = True
+
+    def given_back(self, place: Place, job: str) -> list[Place]:
+        """What becomes idle when a job leaves where it really ran: its GPUs, less those that count as idle already."""
+        found = [place]
+        for row, count in zip(place.rows, place.counts, strict=True):
+            idle = self.excess[row, place.first : place.last].clip(0, count)
+            if idle.any():
+                cuts = [0, *(np.flatnonzero(np.diff(idle)) + 1).tolist(), len(idle)]
+                found += [
+                    Place(self, (row,), (-int(idle[cut]),), place.first + cut, place.first + until)
+                    for cut, until in pairwise(cuts)
+                    if idle[cut]
+                ]
+        unused = [each for each in self.unused_of.get(job, ()) if each.first < place.last and place.first < each.last]
+        return found + unused
+
+    def leave(self, place: Place, job: str) -> None:
+        """A job is no longer where it really ran."""
+        for row, count in zip(place.rows, place.counts, strict=True):
+            self.excess[row, place.first : place.last] -= count
+        self.unused_of.pop(job, None)
 
     def forget_changes(self) -> None:
         """Only what is given back from now on counts for `has_changed`."""

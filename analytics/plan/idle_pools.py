@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,36 +10,52 @@ import polars as pl
 
 from analytics.intervals import clip
 from analytics.plan.idle_pool import Counts, IdlePool, counts_of
+from analytics.plan.waiting_jobs import PLACE, Place
 from analytics.states import IDLE_ALLOCATED, PERHAPS_FREE
 from fallow.clock import MINUTE_MS
 
 
 @dataclass(frozen=True)
 class IdlePools:
-    """The pools by name, with the GPUs that nobody had: free by the ledger, and not more than jobs left of the host.
+    """By pool and model, with the GPUs that nobody had: free by the ledger, and not more than jobs left of the host.
 
-    `spans` are the rows of `idle_spans`, `claimed` those of `claimed_spans` in the window, `there` the GPUs of each host.
+    `spans` are the rows of `idle_spans`, `split` the jobs that the ledger saw on GPU instances: they have no whole GPUs.
     """
 
-    pools: Mapping[str, IdlePool]
+    pools: Mapping[Place, IdlePool]
     spans: pl.DataFrame
-    claimed: pl.DataFrame
-    there: Mapping[str, int]
+    split: frozenset[str]
 
-    def unused(self, pool: IdlePool, moved: Sequence[int]) -> Counts:
-        """GPUs that somebody had and did not use, also where nobody knows which of a host's they were.
+    def add_unused(self, moved: Collection[str], staying: Collection[str]) -> bool:
+        """Adds the GPUs that somebody had and did not use, also where nobody knows which of a host's they were; whether there are any.
 
-        Those of the moved jobs (numbers of `claimed`) are left out: they have been given back already.
+        Args:
+            moved: jobs that have given back theirs already, as the ledger calls them.
+            staying: those that may do so from now on.
         """
-        left = self.claimed.filter(~pl.col("number").is_in(moved))
-        gone = self.claimed.filter(pl.col("number").is_in(moved))["job"].unique()
-        own = self.spans.filter(pl.col("kind") == "unused", ~pl.col("job").is_in(gone.implode()).fill_null(value=False))
-        free = _counts(self.spans.filter(pl.col("kind") == "free"), pool)
-        return _counts(own, pool) + free - _unclaimed(free, _counts(left, pool), pool, self.there)
+        unused = self.spans.filter(pl.col("kind") == "unused", ~pl.col("job").is_in(moved).fill_null(value=False))
+        is_named = pl.col("job").is_in(staying).fill_null(value=False)
+        found = False
+        for pool in self.pools.values():
+            free = _counts(self.spans.filter(pl.col("kind") == "free"), pool)
+            more = _counts(unused, pool) + _hidden(free, pool.excess + free)
+            pool.add(more)
+            pool.excess += free + _counts(unused.filter("is_nameless"), pool)
+            for job, host, since_ms, until_ms in (
+                unused.filter(is_named, ~pl.col("is_nameless"), pl.col("host").is_in(pool.hosts))
+                .select("job", "host", "time", "end")
+                .iter_rows()
+            ):
+                pool.unused_of.setdefault(job, []).append(pool.given([host], [-1], since_ms, until_ms))
+            found |= bool(more.any())
+        return found
 
-    def unknown(self, pool: IdlePool) -> Counts:
-        """GPUs that nobody observed."""
-        return _counts(self.spans.filter(pl.col("kind") == "unknown"), pool)
+    def add_unknown(self) -> bool:
+        """Adds the GPUs that nobody observed; whether there are any."""
+        spans = self.spans.filter(pl.col("kind") == "unknown")
+        for pool in self.pools.values():
+            pool.add(_counts(spans, pool))
+        return spans.height > 0
 
 
 def idle_pools(
@@ -52,36 +68,63 @@ def idle_pools(
     """The idle GPUs of a window.
 
     Args:
-        placed: the ledger's rows with `pool`.
+        placed: the ledger's rows with `pool` and `model`.
         claimed: what jobs had, see `claimed_spans`.
-        memory_gib: of the cards of each pool.
+        memory_gib: of the cards of each model.
         window: its start and end, in ms.
         held_min_ms: see `idle_spans`.
     """
-    whole = placed.filter(pl.col("gpu_share") == 1)
-    there = dict(whole.group_by("host").agg(pl.col("gpu").n_unique()).iter_rows())
-    spans, taken = idle_spans(whole, window, held_min_ms), clip(claimed, *window, sums=())
+    is_whole = pl.col("gpu_share") == 1
+    split = frozenset(placed.filter(~is_whole)["job"].drop_nulls().str.split("+").explode())
+    taken = clip(claimed.filter(~pl.col("job").is_in(split)), *window, sums=())
+    rows = _claimable(placed, taken)
+    spans = idle_spans(rows.filter(is_whole), window, held_min_ms)
+    theirs = clip(rows.filter("is_claimable").select("host", "time", "end", gpus=pl.lit(1)), *window, sums=())
+    widths = dict(rows.filter(is_whole).group_by("host").agg(pl.col("gpu").n_unique()).iter_rows())
     pools = {}
-    for name, hosts in sorted(hosts_of_pools(whole).items()):
+    for place, hosts in sorted(hosts_of_pools(placed.filter(is_whole)).items()):
         moments = _moments([each.filter(pl.col("host").is_in(hosts)) for each in (spans, taken)], window)
         free = counts_of(spans.filter(pl.col("kind") == "free"), hosts, moments)
-        pool = IdlePool(hosts, max(there[host] for host in hosts), memory_gib.get(name), moments, free)
-        pool.add(_unclaimed(free, _counts(taken, pool), pool, there) - free)
-        pools[name] = pool
-    return IdlePools(pools, spans, taken, there)
+        excess = counts_of(taken, hosts, moments) - counts_of(theirs, hosts, moments)
+        pools[place] = IdlePool(
+            hosts,
+            max(widths[host] for host in hosts),
+            memory_gib.get(place[1]),
+            moments,
+            free - _hidden(free, excess + free),
+            excess,
+        )
+    return IdlePools(pools, spans, split)
 
 
-def hosts_of_pools(placed: pl.DataFrame) -> dict[str, tuple[str, ...]]:
-    """The hosts of each pool, each in the one that most of its GPU time was in."""
-    times = placed.group_by("host", "pool").agg(time=(pl.col("end") - pl.col("time")).sum())
-    most = times.sort("host", "time", "pool", descending=[False, True, False]).unique(
+def _claimable(placed: pl.DataFrame, claimed: pl.DataFrame) -> pl.DataFrame:
+    """With `is_claimable`, whether a claim of which only a number is known may be for it, and `is_nameless`, whether it may be and is held.
+
+    It may be for all whole GPUs but those of somebody who has no claim on the host, and for instances of which no job is known.
+    """
+    people = claimed.select("host", holder="user").drop_nulls().unique().with_columns(has_claim=pl.lit(value=True))
+    found = placed.join(people, on=("host", "holder"), how="left", maintain_order="left")
+    is_others = pl.col("job").is_null() & pl.col("holder").is_not_null() & pl.col("has_claim").is_null()
+    is_known = pl.col("job").is_in(claimed["job"].unique().implode()).fill_null(value=False)
+    return found.with_columns(
+        is_claimable=pl.when(pl.col("gpu_share") == 1).then(~is_others).otherwise(pl.col("job").is_null()),
+        is_nameless=~is_others & ~is_known,
+    )
+
+
+def hosts_of_pools(placed: pl.DataFrame) -> dict[Place, tuple[str, ...]]:
+    """The hosts of each pool and model, each in the one that most of its GPU time was in; those with most hosts first."""
+    times = placed.group_by("host", *PLACE).agg(time=(pl.col("end") - pl.col("time")).sum())
+    most = times.sort("host", "time", *PLACE, descending=[False, True, False, False]).unique(
         "host", keep="first", maintain_order=True
     )
-    return {pool: tuple(hosts) for pool, hosts in most.group_by("pool").agg(pl.col("host").sort()).iter_rows()}
+    by_place = most.group_by(PLACE).agg(pl.col("host").sort())
+    hosts = by_place.sort(pl.col("host").list.len(), *PLACE, descending=[True, False, False])
+    return {(pool, model): tuple(own) for pool, model, own in hosts.iter_rows()}
 
 
 def idle_spans(placed: pl.DataFrame, window: tuple[int, int], held_min_ms: int) -> pl.DataFrame:
-    """The time of GPUs that did nothing or were not observed: `pool`, `host`, `time`, `end`, `job`, `gpus` (1) and `kind`.
+    """The time of GPUs that did nothing or were not observed: `pool`, `host`, `time`, `end`, `job`, `gpus` (1), `kind` and `is_nameless`.
 
     `kind` is `free`, `unknown`, or `unused`: reserved or held for at least `held_min_ms`, for less is a pause.
     """
@@ -93,11 +136,11 @@ def idle_spans(placed: pl.DataFrame, window: tuple[int, int], held_min_ms: int) 
         .then(pl.lit("unused"))
     )
     rows = placed.with_columns(kind=kind, gpus=pl.lit(1)).drop_nulls("kind")
-    return clip(rows.select("pool", "host", "time", "end", "job", "gpus", "kind"), *window, sums=())
+    return clip(rows.select("pool", "host", "time", "end", "job", "gpus", "kind", "is_nameless"), *window, sums=())
 
 
 def claimed_spans(jobs: pl.DataFrame) -> pl.DataFrame:
-    """What each job had on each host: `number`, `job` (as the ledger calls it), `host`, `time`, `end` (null: runs) and `gpus`.
+    """What each job had on each host: `number`, `job` (as the ledger calls it), `user`, `host`, `time`, `end` (null: runs) and `gpus`.
 
     A job's GPUs are spread evenly over its hosts.
 
@@ -106,10 +149,12 @@ def claimed_spans(jobs: pl.DataFrame) -> pl.DataFrame:
     """
     ran = jobs.filter(pl.col("start").is_not_null(), pl.col("gpus") > 0, pl.col("hosts").list.len() > 0)
     hosts, place = pl.col("hosts").list.len(), pl.int_ranges(pl.col("hosts").list.len())
-    spread = ran.select("number", "gpus", "end", host="hosts", job="ledger_job", time="start", place=place, hosts=hosts)
+    spread = ran.select(
+        "number", "user", "gpus", "end", host="hosts", job="ledger_job", time="start", place=place, hosts=hosts
+    )
     own = spread.explode("host", "place")
     share = pl.col("gpus") // pl.col("hosts") + (pl.col("place") < pl.col("gpus") % pl.col("hosts"))
-    return own.select("number", "job", "host", "time", "end", gpus=share).filter(pl.col("gpus") > 0)
+    return own.select("number", "job", "user", "host", "time", "end", gpus=share).filter(pl.col("gpus") > 0)
 
 
 def _moments(spans: Sequence[pl.DataFrame], window: tuple[int, int]) -> list[int]:
@@ -123,8 +168,7 @@ def _counts(spans: pl.DataFrame, pool: IdlePool) -> Counts:
     return counts_of(spans, pool.hosts, pool.moments)
 
 
-def _unclaimed(free: Counts, claimed: Counts, pool: IdlePool, there: Mapping[str, int]) -> Counts:
-    """Free GPUs of which no job counts one: of a job that is on none yet, nobody sees which it has."""
-    whole = np.array([[there[host]] for host in pool.hosts], np.int16)
-    found: Counts = np.minimum(free, (whole - claimed).clip(min=0))
+def _hidden(free: Counts, beyond: Counts) -> Counts:
+    """Free GPUs that a job counts all the same: as many as claims are beyond the others of the host; nobody sees which they are."""
+    found: Counts = np.minimum(free, beyond.clip(min=0))
     return found

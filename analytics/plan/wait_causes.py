@@ -35,7 +35,7 @@ class Remedy:
             case "limits":
                 return waiter.limit_ms > waiter.run_ms
             case "block":
-                return waiter.area != WHOLE_POOL
+                return any(area != WHOLE_POOL for _, area in waiter.own)
             case "pool":
                 return bool(waiter.others)
             case "scattered":
@@ -64,27 +64,37 @@ _LATE_MS = 120_000
 
 @dataclass(slots=True)
 class Waiter:
-    """One wait in [begin, until) for what `want` says; `home` is None where its pool is not known.
+    """One wait in [begin, until) for what `want` says.
 
-    `area` is its block of the pool, `others` the pools with cards of at least as much memory. `run_ms` is how long it ran or may
-    run, `limit_ms` how long it had asked for, `ran` where and when it really ran. `start` is its start as far as it has been moved.
+    `own` are the parts of its pool whose cards are what it asked for, each with its block there, first the one that it ran on or would have; none where
+    the pool is not known. `others` are those of other pools. `run_ms` is how long it ran or may
+    run, `limit_ms` how long it had asked for. `start` is its start as far as it has been moved, `ran` where and when it runs: as long as
+    nothing has moved it (`has_moved`), where it really did. `job` is its name in the ledger.
     """
+
+    job: str
 
     begin: int
     until: int
     want: Want
     run_ms: int
     limit_ms: int
-    home: IdlePool | None
-    area: int
+    own: Sequence[tuple[IdlePool, int]]
     others: Sequence[IdlePool]
     ran: Place | None
     start: int
+    has_moved: bool = False
 
     @property
     def waits(self) -> bool:
         """Whether any of its time has no remedy yet, and its pool is known."""
-        return self.home is not None and self.begin < self.start
+        return bool(self.own) and self.begin < self.start
+
+    def given_back(self) -> Sequence[Place]:
+        """What is idle without it."""
+        if self.ran is None:
+            return ()
+        return (self.ran,) if self.has_moved else self.ran.pool.given_back(self.ran, self.job)
 
 
 def real_place(pool: IdlePool, hosts: Sequence[str], gpus: int, start_ms: int, end_ms: int) -> Place:
@@ -116,19 +126,26 @@ def _move(waiter: Waiter, remedy: Remedy) -> None:
     first = next(possible, None)
     if first is None:
         return
-    if waiter.ran is not None:
-        waiter.ran.pool.change(waiter.ran, 1)
+    was, given = waiter.ran, waiter.given_back()
+    for place in given:
+        place.pool.change(place, 1)
     needed_ms = max(waiter.run_ms, waiter.limit_ms) if remedy.by_limit else waiter.run_ms
     for pool, area in chain((first,), possible):
         if (found := pool.earliest(area, want, waiter.begin, waiter.start, needed_ms)) is not None:
             waiter.start, waiter.ran = found, pool.place(area, want, found, waiter.run_ms)
-    if waiter.ran is not None:
-        waiter.ran.pool.change(waiter.ran, -1)
+    if waiter.ran is None or waiter.ran is was:
+        for place in given:
+            place.pool.change(place, -1)
+        return
+    if was is not None and not waiter.has_moved:
+        was.pool.leave(was, waiter.job)
+    waiter.has_moved = True
+    waiter.ran.pool.change(waiter.ran, -1)
 
 
 def _areas(waiter: Waiter, remedy: Remedy) -> Iterator[tuple[IdlePool, int]]:
-    if waiter.home is not None:
-        yield waiter.home, waiter.area if remedy.stays_in_block else WHOLE_POOL
+    for pool, area in waiter.own:
+        yield pool, area if remedy.stays_in_block else WHOLE_POOL
     if not remedy.stays_in_pool:
         for pool in waiter.others:
             yield pool, WHOLE_POOL

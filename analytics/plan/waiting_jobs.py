@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import polars as pl
+
+from analytics.plan.asked_models import AskedModels
+
+Place: TypeAlias = tuple[str, str]
+PLACE = ("pool", "model")
+"""What GPUs are told apart by: their pool and their model."""
 
 PARTITION = ("scheduler", "partition")
 """What tells partitions apart."""
@@ -13,32 +20,57 @@ _NOT_YET = ("Dependency", "DependencyNeverSatisfied", "BeginTime", "JobHeldUser"
 """Reasons of Slurm (squeue, JOB REASON CODES) for which a job waits for something else than GPUs, by its user's own wish."""
 
 
-def with_pools(jobs: pl.DataFrame, claimed: pl.DataFrame, hosts: Mapping[str, Sequence[str]]) -> pl.DataFrame:
-    """The jobs with `pool` and `is_ambiguous`.
+def with_pools(jobs: pl.DataFrame, claimed: pl.DataFrame, places: Mapping[Place, Sequence[str]]) -> pl.DataFrame:
+    """The jobs with `pool`, `model` and `is_ambiguous`.
 
-    The pool is the one that most of a job's GPUs lay in. Of a job that ran nowhere it is the one in which most jobs of its
-    partition ran; where those ran in several it is ambiguous. Null where nobody knows.
+    Pool and model are those that most of a job's GPUs lay in. Of a job that ran nowhere they are those in which most jobs of its
+    partition ran, among the models that it asked for; where those ran in several pools it is ambiguous. Null where nobody knows.
 
     Args:
         jobs: with JOB_SCHEMA and `number`.
         claimed: see `claimed_spans`.
-        hosts: those of each pool.
+        places: the hosts of each pool and model.
     """
-    pool_of = {host: pool for pool, own in hosts.items() for host in own}
-    there = claimed.with_columns(pool=pl.col("host").replace_strict(pool_of, default=None, return_dtype=pl.String))
-    parts = there.drop_nulls("pool").group_by("number", "pool").agg(pl.col("gpus").sum())
-    ordered = parts.sort("number", "gpus", "pool", descending=[False, True, False])
-    own = ordered.unique("number", keep="first", maintain_order=True).select("number", "pool")
+    rows = [(host, *place) for place, own in places.items() for host in own]
+    hosts = pl.DataFrame(rows, schema=dict.fromkeys(("host", *PLACE), pl.String), orient="row")
+    parts = claimed.join(hosts, on="host").group_by("number", *PLACE).agg(pl.col("gpus").sum())
+    ordered = parts.sort("number", "gpus", *PLACE, descending=[False, True, False, False])
+    own = ordered.unique("number", keep="first", maintain_order=True).select("number", *PLACE)
     found = jobs.join(own, on="number", how="left", maintain_order="left")
-    ran = found.drop_nulls(["pool", "partition"]).group_by(*PARTITION, "pool").len()
-    usual = (
-        ran.sort("len", "pool", descending=[True, False])
-        .group_by(PARTITION, maintain_order=True)
-        .agg(usual=pl.col("pool").first(), several=pl.len() > 1)
-    )
-    found = found.join(usual, on=PARTITION, how="left", maintain_order="left")
-    is_ambiguous = (pl.col("pool").is_null() & pl.col("several")).fill_null(value=False)
-    return found.with_columns(pool=pl.coalesce("pool", "usual"), is_ambiguous=is_ambiguous).drop("usual", "several")
+    kinds = found.filter(pl.col("pool").is_null()).select(*PARTITION, "gpu_model").unique()
+    used, models = _used(found), AskedModels.of(found)
+    homes = [
+        _home(used.get((scheduler, name), ()), asked, places, models) for scheduler, name, asked in kinds.iter_rows()
+    ]
+    schema = {"usual_pool": pl.String, "usual_model": pl.String, "several": pl.Boolean}
+    usual = pl.concat([kinds, pl.DataFrame(homes, schema=schema, orient="row")], how="horizontal")
+    found = found.join(usual, on=(*PARTITION, "gpu_model"), how="left", nulls_equal=True, maintain_order="left")
+    return found.with_columns(
+        pool=pl.coalesce("pool", "usual_pool"),
+        model=pl.coalesce("model", "usual_model"),
+        is_ambiguous=(pl.col("pool").is_null() & pl.col("several")).fill_null(value=False),
+    ).drop(schema)
+
+
+def _used(jobs: pl.DataFrame) -> Mapping[tuple[str | None, str], Sequence[Place]]:
+    """Where the jobs of each partition ran, most of them first."""
+    ran = jobs.drop_nulls(["pool", "partition"]).group_by(*PARTITION, *PLACE).len()
+    ordered = ran.sort("len", *PLACE, descending=[True, False, False])
+    used: dict[tuple[str | None, str], list[Place]] = {}
+    for scheduler, partition, pool, model in ordered.select(*PARTITION, *PLACE).iter_rows():
+        used.setdefault((scheduler, partition), []).append((pool, model))
+    return used
+
+
+def _home(
+    used: Sequence[Place], asked: str | None, places: Iterable[Place], models: AskedModels
+) -> tuple[str | None, str | None, bool]:
+    """Pool and model of a job that ran nowhere, and whether its partition has several pools; the only pool there is, is everybody's."""
+    pools = {pool for pool, _ in used} or {pool for pool, _ in places}
+    if not used and len(pools) > 1:
+        return None, None, False
+    known = [place for place in (*used, *places) if place[0] in pools and models.fits(asked, place[1])]
+    return (*known[0], len({pool for pool, _ in known}) > 1) if known else (None, None, False)
 
 
 def jobs_in_window(jobs: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:

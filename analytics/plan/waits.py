@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -12,10 +12,11 @@ import polars as pl
 
 from analytics.allocations.spans import ledger_job
 from analytics.intervals import SPAN_MS, merge
+from analytics.plan.asked_models import AskedModels
 from analytics.plan.idle_pool import WHOLE_POOL, IdlePool, Want
 from analytics.plan.idle_pools import IdlePools, claimed_spans, hosts_of_pools, idle_pools
 from analytics.plan.wait_causes import CAUSES, REMEDIES, SHORTAGE, Waiter, real_place, try_remedy
-from analytics.plan.waiting_jobs import blocks, jobs_in_window, with_pools
+from analytics.plan.waiting_jobs import PARTITION, PLACE, Place, blocks, jobs_in_window, with_pools
 
 SIZES = {1: "1", 2: "2-3", 4: "4-7", 8: "8", 9: "9-16", 17: "17-64", 65: "65+"}
 """Sizes of jobs in GPUs, by the least of each."""
@@ -28,14 +29,6 @@ _COLUMNS = (
     "job", "user", "team", "pool", "model", "partition", "rank", "size", "gpus", "begin", "until", "is_open", "is_ambiguous",
     "state", "start", "end",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class PoolCards:
-    """What a pool's GPUs are; memory is the least of its cards, None where it is not known."""
-
-    model: str
-    memory_gib: int | None
 
 
 @dataclass(frozen=True)
@@ -70,7 +63,7 @@ class Waits:
 def find_waits(
     jobs: pl.DataFrame,
     placed: pl.DataFrame,
-    cards: Mapping[str, PoolCards],
+    memory_gib: Mapping[str, int | None],
     window: tuple[int, int],
     *,
     held_min_ms: int,
@@ -80,8 +73,8 @@ def find_waits(
 
     Args:
         jobs: with JOB_SCHEMA; also those before the window, which say which hosts a partition uses.
-        placed: the ledger's rows of the window with `pool`.
-        cards: those of each pool.
+        placed: the ledger's rows of the window with `pool` and `model`.
+        memory_gib: of the cards of each model, None where it is not known.
         window: its start and end, in ms.
         held_min_ms: held and reserved GPUs count as unused where they were so for at least this long.
         team_of: the team of a user and an account.
@@ -89,15 +82,13 @@ def find_waits(
     named = jobs.with_columns(ledger_job=ledger_job("job")).with_row_index("number")
     claimed = claimed_spans(named).with_columns(pl.col("end").fill_null(window[1]))
     known = with_pools(named, claimed, hosts_of_pools(placed))
-    models = {name: each.model for name, each in cards.items()}
-    there = _named(jobs_in_window(known, *window), models, team_of)
+    there = _named(jobs_in_window(known, *window), team_of)
     runs = pl.col("start") < window[1], pl.col("end").is_null() | (pl.col("end") > window[0])
     is_counted = pl.col("asked").is_not_null() & (pl.col("gpus") > 0).fill_null(value=False)
-    idle = idle_pools(placed, claimed, {name: each.memory_gib for name, each in cards.items()}, window, held_min_ms)
-    areas = {
-        key: idle.pools[key[2]].area(hosts) for key, hosts in blocks(known, claimed).items() if key[2] in idle.pools
-    }
-    rows = _caused(there.filter(is_counted), idle, areas, window[1])
+    idle = idle_pools(placed, claimed, memory_gib, window, held_min_ms)
+    rows = _caused(
+        there.filter(is_counted), idle, Options(idle.pools, blocks(known, claimed), AskedModels.of(known)), window[1]
+    )
     return Waits(
         rows=rows.select(*_COLUMNS, *TIME_OF.values()),
         idle=_idle_while(idle.spans, rows),
@@ -106,28 +97,24 @@ def find_waits(
         left_out=there.filter(~is_counted).select(
             "user", "team", "pool", "model", is_unasked=pl.col("asked").is_null()
         ),
-        ran=_named(known.filter(*runs), models, team_of).select(
+        ran=_named(known.filter(*runs), team_of).select(
             "user", "team", "pool", "model", "gpus", "start", "end", "state"
         ),
     )
 
 
-def _caused(
-    waiting: pl.DataFrame, idle: IdlePools, areas: Mapping[tuple[str | None, str, str], int], until_ms: int
-) -> pl.DataFrame:
+def _caused(waiting: pl.DataFrame, idle: IdlePools, options: Options, until_ms: int) -> pl.DataFrame:
     """The waits with the time of each cause; of those whose pool nobody knows, all of it is unknown."""
     late = waiting.filter(pl.col("begin") < pl.col("until"))
-    others = {name: _others(pool, idle.pools.values()) for name, pool in idle.pools.items()}
-    waiters = [_waiter(row, idle.pools, others, areas, until_ms) for row in late.iter_rows(named=True)]
+    waiters = [_waiter(row, options, idle.split, until_ms) for row in late.iter_rows(named=True)]
     numbers = late["number"].to_list()
     times: dict[str, list[int]] = {}
     for remedy in REMEDIES:
         before = [each.start for each in waiters]
-        moved = [number for number, each in zip(numbers, waiters, strict=True) if each.start < each.until]
-        if _prepared(idle, remedy.cause, moved):
+        if _prepared(idle, remedy.cause, waiters):
             try_remedy(waiters, remedy)
         times[remedy.cause] = [was - each.start for was, each in zip(before, waiters, strict=True)]
-    left = [(each.start - each.begin, each.home is None) for each in waiters]
+    left = [(each.start - each.begin, not each.own) for each in waiters]
     times["unknown"] = [
         time + rest * is_unknown for time, (rest, is_unknown) in zip(times["unknown"], left, strict=True)
     ]
@@ -138,55 +125,86 @@ def _caused(
     return rows.with_columns(pl.col(*named).fill_null(0))
 
 
-def _prepared(idle: IdlePools, cause: str, moved: Sequence[int]) -> bool:
+def _prepared(idle: IdlePools, cause: str, waiters: Sequence[Waiter]) -> bool:
     """Adds the GPUs that a remedy has beside those of the ones before; whether there is anything to try."""
     for pool in idle.pools.values():
         pool.forget_changes()
-    if cause not in ("unused", "unknown"):
-        return True
-    found = [
-        (each, idle.unused(each, moved) if cause == "unused" else idle.unknown(each)) for each in idle.pools.values()
-    ]
-    for pool, more in found:
-        pool.add(more)
-    return any(more.any() for _, more in found)
+    if cause == "unused":
+        moved = {each.job for each in waiters if each.has_moved}
+        return idle.add_unused(moved, {each.job for each in waiters if each.waits} - moved)
+    return cause != "unknown" or idle.add_unknown()
 
 
-def _others(home: IdlePool, pools: Iterable[IdlePool]) -> list[IdlePool]:
-    """The other pools with cards of at least as much memory."""
-    least = home.memory_gib
-    return [
-        each
-        for each in pools
-        if each is not home and None not in (least, each.memory_gib) and (each.memory_gib or 0) >= (least or 0)
-    ]
+@dataclass(frozen=True)
+class Options:
+    """Where jobs may run: the pools by pool and model, the hosts that each partition uses of a pool, and what names of models mean."""
+
+    pools: Mapping[Place, IdlePool]
+    blocks: Mapping[tuple[str | None, str, str], Sequence[str]]
+    models: AskedModels
+    _known: dict[Sequence[str | None], tuple[Sequence[tuple[IdlePool, int]], Sequence[IdlePool]]] = field(
+        default_factory=dict
+    )
+
+    def of(self, row: Mapping[str, Any]) -> tuple[Sequence[tuple[IdlePool, int]], Sequence[IdlePool]]:
+        """`own` and `others` of a waiter; many jobs have the same."""
+        key = tuple(row[name] for name in (*PLACE, "gpu_model", *PARTITION))
+        if key not in self._known:
+            self._known[key] = self._of(row)
+        return self._known[key]
+
+    def _of(self, row: Mapping[str, Any]) -> tuple[Sequence[tuple[IdlePool, int]], Sequence[IdlePool]]:
+        """In its own pool what it asked for counts, and where it asked for nothing cards of at least as much memory; elsewhere both."""
+        home = self.pools.get((row["pool"], row["model"]))
+        if home is None:
+            return (), ()
+        asked, hosts = row["gpu_model"], self.blocks.get((row["scheduler"], row["partition"], row["pool"]))
+        own, others = [home], []
+        for (pool, model), each in self.pools.items():
+            is_large = None not in (home.memory_gib, each.memory_gib) and (each.memory_gib or 0) >= (
+                home.memory_gib or 0
+            )
+            if each is home or not self.models.fits(asked, model):
+                continue
+            if pool == row["pool"] and (asked or is_large):
+                own.append(each)
+            elif pool != row["pool"] and is_large:
+                others.append(each)
+        return [(each, WHOLE_POOL if hosts is None else each.area(hosts)) for each in own], others
 
 
-def _waiter(
-    row: Mapping[str, Any],
-    pools: Mapping[str, IdlePool],
-    others: Mapping[str, Sequence[IdlePool]],
-    areas: Mapping[tuple[str | None, str, str], int],
-    until_ms: int,
-) -> Waiter:
-    """A job that never ran would have run for its time limit, one without any up to the end of the window."""
-    home, limit, start = pools.get(row["pool"]), row["time_limit_ms"], row["start"]
-    if start is None:
-        run = limit or until_ms - row["begin"]
-    else:
-        run = (until_ms if row["end"] is None else row["end"]) - start
+def _waiter(row: Mapping[str, Any], options: Options, split: Collection[str], until_ms: int) -> Waiter:
+    """With how long it ran or may run: see `_run_ms`."""
+    (own, others), start = options.of(row), row["start"]
+    home = own[0][0] if own else None
+    run = _run_ms(row, until_ms)
     return Waiter(
+        job=row["ledger_job"],
         begin=row["begin"],
         until=row["until"],
         want=_want(row["gpus"], row["host_count"], home),
         run_ms=run,
-        limit_ms=limit or run,
-        home=home,
-        area=areas.get((row["scheduler"], row["partition"], row["pool"]), WHOLE_POOL),
-        others=others.get(row["pool"], ()),
-        ran=None if home is None or start is None else real_place(home, row["hosts"], row["gpus"], start, start + run),
+        limit_ms=row["time_limit_ms"] or run,
+        own=own,
+        others=others,
+        ran=None
+        if home is None or start is None or row["ledger_job"] in split
+        else real_place(home, row["hosts"], row["gpus"], start, start + run),
         start=row["until"],
     )
+
+
+def _run_ms(row: Mapping[str, Any], until_ms: int) -> int:
+    """How long a job ran; one that still runs at the window's end up to then, or for its time limit where that is longer.
+
+    One that has not begun by then would run for its time limit, one without any up to the window's end.
+    """
+    start, end, limit = row["start"], row["end"], row["time_limit_ms"] or 0
+    if start is not None and end is not None:
+        return max(int(end - start), 1)
+    if start is not None and start < until_ms:
+        return max(int(until_ms - start), limit)
+    return int(limit or until_ms - row["begin"])
 
 
 def _want(gpus: int, host_count: int | None, home: IdlePool | None) -> Want:
@@ -197,15 +215,12 @@ def _want(gpus: int, host_count: int | None, home: IdlePool | None) -> Want:
     return Want(gpus, width if gpus % width == 0 else 0)
 
 
-def _named(
-    jobs: pl.DataFrame, models: Mapping[str, str], team_of: Callable[[str | None, str | None], str | None]
-) -> pl.DataFrame:
+def _named(jobs: pl.DataFrame, team_of: Callable[[str | None, str | None], str | None]) -> pl.DataFrame:
     """With what jobs are grouped by."""
     pairs = jobs.select("user", "account").unique()
     teams = pairs.with_columns(team=pl.Series([team_of(*pair) for pair in pairs.iter_rows()], dtype=pl.String))
     found = jobs.join(teams, on=("user", "account"), how="left", nulls_equal=True, maintain_order="left")
     return found.with_columns(
-        model=pl.col("pool").replace_strict(models, default=None, return_dtype=pl.String),
         rank=pl.coalesce("qos", pl.col("priority").cast(pl.String)),
         size=reduce(
             lambda smaller, each: pl.when(pl.col("gpus") >= each[0]).then(pl.lit(each[1])).otherwise(smaller),

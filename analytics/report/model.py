@@ -39,7 +39,7 @@ from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
 from analytics.plan.starving import StarvingPair
 from analytics.plan.supply import find_supply
 from analytics.plan.uptake import Arrival, arrivals
-from analytics.plan.waits import PoolCards, Waits, find_waits
+from analytics.plan.waits import Waits, find_waits
 from analytics.quality.model import Remark
 from analytics.quality.remarks import data_quality
 from analytics.report import people
@@ -260,18 +260,15 @@ class Whole:
         held_min_ms = self.inputs.settings.integer("findings.held_min")
         window = (summary.since_ms, summary.until_ms)
         team_of = self.money.owners.team
-        return find_waits(self.jobs, rows, self._cards(rows), window, held_min_ms=held_min_ms, team_of=team_of)
+        return find_waits(self.jobs, rows, self._memory_gib(rows), window, held_min_ms=held_min_ms, team_of=team_of)
 
-    def _cards(self, rows: pl.DataFrame) -> dict[str, PoolCards]:
-        """What the GPUs of each pool are: their model, that of most of them, and the memory of the smallest."""
+    def _memory_gib(self, rows: pl.DataFrame) -> dict[str, int | None]:
+        """The memory of each model's cards, that of the smallest; None where nobody knows it of all."""
         found = {}
-        for (pool,), own in (
-            rows.select("pool", "gpu", "model").unique().sort("gpu").group_by("pool", maintain_order=True)
-        ):
+        for (model,), own in rows.select("gpu", "model").unique().group_by("model"):
             sizes = [self.inventory.device(gpu, "").mem_total_bytes for gpu in own["gpu"]]
             known = [size for size in sizes if size is not None]
-            memory = round(min(known) / 2**30) if len(known) == len(sizes) else None
-            found[str(pool)] = PoolCards(str(own["model"].mode().sort()[0]), memory)
+            found[str(model)] = round(min(known) / 2**30) if len(known) == len(sizes) else None
         return found
 
     def waits_of(self, scope: Scope) -> Waits:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import polars as pl
+
 from analytics.plan.wait_causes import CAUSES, SHORTAGE
-from analytics.plan.waits import TIME_OF, PoolCards, find_waits
+from analytics.plan.waits import TIME_OF, find_waits
 from fallow.clock import HOUR_MS
 from tests.plan.scheduler import (
     Cluster,
@@ -20,7 +22,8 @@ from tests.plan.scheduler import (
 )
 
 A, B = tuple(f"a{n}" for n in range(8)), tuple(f"b{n}" for n in range(8))
-LARGE, SMALL = PoolCards("H100", 80), PoolCards("A100", 40)
+LARGE, SMALL = "H100", "A100"
+MEMORY_GIB = {LARGE: 80, SMALL: 40}
 TWO_POOLS = Cluster({"A": A, "B": B}, {"a": A, "b": B})
 SIZES = (1, 2, 4, 8)
 
@@ -33,7 +36,7 @@ class Planted:
     cluster: Cluster
     tasks: Sequence[Task]
     lifted: Sequence[tuple[str, Cluster, Sequence[Task]]] = ()
-    other: PoolCards = SMALL
+    other: str = SMALL
 
     def true_hours(self) -> dict[str, float]:
         """Hours of each cause: those waited with a fault less those waited without it; what is left is shortage."""
@@ -47,9 +50,9 @@ class Planted:
         """Hours of each cause as `plan waits` says them, from the records and the ledger alone."""
         starts = simulate(self.cluster, self.tasks)
         until = max(starts[task.name].at + task.run for task in self.tasks)
-        cards = {"A": LARGE, "B": self.other}
-        ledger = ledger_rows(self.cluster, self.tasks, starts, until)
-        waits = find_waits(recorded_jobs(self.tasks, starts), ledger, cards, (0, until), held_min_ms=HOUR_MS)
+        models = pl.col("pool").replace_strict({"A": LARGE, "B": self.other})
+        ledger = ledger_rows(self.cluster, self.tasks, starts, until).with_columns(model=models)
+        waits = find_waits(recorded_jobs(self.tasks, starts), ledger, MEMORY_GIB, (0, until), held_min_ms=HOUR_MS)
         return {cause: waits.rows[column].sum() / HOUR_MS for cause, column in TIME_OF.items()}
 
 

@@ -236,8 +236,8 @@ def ledger_rows(cluster: Cluster, tasks: Sequence[Task], starts: Mapping[str, St
                 at = end_ms
             pieces.append((at, until, "free", None))
         rows += [
-            {"pool": pool_of[host], "host": host, "gpu": f"{host}/{number}", "time": a, "end": b, "state": state, "job": job,
+            {"pool": pool_of[host], "host": host, "gpu": f"{host}/{number}", "time": a, "end": b, "state": state, "job": job, "holder": None,
              "stretch_start": a, "stretch_end": b, "gpu_share": 1.0}
             for a, b, state, job in pieces if a < b
         ]  # fmt: skip
-    return pl.DataFrame(rows)
+    return pl.DataFrame(rows, schema_overrides={"holder": pl.String})

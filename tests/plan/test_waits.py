@@ -10,7 +10,7 @@ import polars as pl
 from analytics.plan.goodput import goodput
 from analytics.plan.jobs import JOB_SCHEMA
 from analytics.plan.wait_groups import halves, in_all, wait_groups
-from analytics.plan.waits import PoolCards, Waits, find_waits
+from analytics.plan.waits import Waits, find_waits
 from fallow.cli import main
 from fallow.clock import HOUR_MS
 from tests.lakes import made_lake
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-CARDS = {"A": PoolCards("H100", 80), "B": PoolCards("H100", 80), "C": PoolCards("L40S", 48)}
+MODELS = {"A": "H100", "B": "H100", "C": "L40S"}
+MEMORY_GIB = {"H100": 80, "L40S": 48, "A100": 80}
 UNTIL = 24
 
 
@@ -49,13 +50,15 @@ def ledger(**hosts: list[tuple[float, str]]) -> pl.DataFrame:
         for end, state in spans:
             begin, at = at, end
             times = {"time": round(begin * HOUR_MS), "end": round(end * HOUR_MS)}
-            rows.append({"pool": host[0].upper(), "host": host, "gpu": name, "state": state, "job": None, "gpu_share": 1.0,
+            rows.append({"pool": host[0].upper(), "model": MODELS[host[0].upper()], "host": host, "gpu": name, "state": state, "job": None, "holder": None, "gpu_share": 1.0,
                          "stretch_start": times["time"], "stretch_end": times["end"], **times})  # fmt: skip
-    return pl.DataFrame(rows, schema_overrides={"job": pl.String})
+    return pl.DataFrame(rows, schema_overrides={"job": pl.String, "holder": pl.String})
 
 
 def waits(jobs: list[dict[str, Any]], rows: pl.DataFrame) -> Waits:
-    return find_waits(pl.DataFrame(jobs, schema=JOB_SCHEMA), rows, CARDS, (0, UNTIL * HOUR_MS), held_min_ms=HOUR_MS)
+    return find_waits(
+        pl.DataFrame(jobs, schema=JOB_SCHEMA), rows, MEMORY_GIB, (0, UNTIL * HOUR_MS), held_min_ms=HOUR_MS
+    )
 
 
 def hours(found: Waits) -> dict[str, float]:
@@ -108,6 +111,39 @@ def test_a_gap_that_is_too_short_for_the_limit_only() -> None:
     assert hours(waits([job("long", 1, 10, 14, limit=20)], rows)) == {"shortage": 9}
 
 
+def test_a_model_that_was_asked_for_is_no_other_one() -> None:
+    mixed = ledger(a1_0=[(UNTIL, "free")], a2_0=BUSY)
+    mixed = mixed.with_columns(model=pl.when(pl.col("host") == "a1").then(pl.lit("A100")).otherwise("model"))
+    ran = [job("on the first", -3, -2, -1), job("on the second", -3, -2, None, host="a2")]
+    wants = job("wants", 3, None, None, limit=2, withdrawn=10, gpu_model="h100")
+    assert hours(waits([*ran, wants], mixed)) == {"shortage": 7}
+    assert hours(waits([*ran, wants | {"gpu_model": "a100"}], mixed)) == {"order": 7}
+    assert hours(waits([*ran, wants | {"gpu_model": None}], mixed)) == {"order": 7}
+    assert hours(waits([*ran, wants | {"gpu_model": "tpu"}], mixed)) == {"unknown": 7}  # nobody knows where that is
+    named = job("calls it gold", -3, -2, -1, gpu_model="gold")
+    assert hours(waits([*ran, named, wants | {"gpu_model": "gold"}], mixed)) == {"order": 7}
+    elsewhere = ledger(a1_0=BUSY, b1_0=[(UNTIL, "free")])
+    other = elsewhere.with_columns(model=pl.when(pl.col("host") == "b1").then(pl.lit("A100")).otherwise("model"))
+    assert hours(waits([*ran[:1], wants], elsewhere)) == {"pool": 7}
+    assert hours(waits([*ran[:1], wants], other)) == {"shortage": 7}
+    assert hours(waits([*ran[:1], wants | {"gpu_model": None}], other)) == {"pool": 7}
+
+
+def test_the_only_pool_is_that_of_a_job_whose_partition_nobody_knows() -> None:
+    wants = job("wants", 3, None, None, limit=2, withdrawn=10, partition=None)
+    assert hours(waits([wants], ledger(a1_0=[(UNTIL, "free")]))) == {"order": 7}
+    assert hours(waits([wants], ledger(a1_0=[(UNTIL, "free")], b1_0=BUSY))) == {"unknown": 7}
+
+
+def test_a_job_that_began_after_the_window_counts_as_one_that_never_did() -> None:
+    rows = ledger(a1_0=[(10, "active"), (16, "free"), (UNTIL, "active")])
+    assert hours(waits([job("no limit", 5, 30, None)], rows)) == {"shortage": 19}
+    assert hours(waits([job("short limit", 5, 30, None, limit=6)], rows)) == {"shortage": 5, "order": 14}
+    assert hours(waits([job("it ended", 5, 30, 36)], rows)) == {"shortage": 5, "order": 14}
+    assert hours(waits([job("runs, long limit", 5, 20, None, limit=8)], rows)) == {"shortage": 15}
+    assert hours(waits([job("no length", 5, 20, 20)], rows)) == {"shortage": 5, "order": 10}
+
+
 def test_a_block_that_its_partition_never_uses_and_gpus_held_without_use() -> None:
     jobs = [job("x", 0, 6, 8), job("y", 1, 1, 2, host="a2", partition="q")]
     free_block = ledger(
@@ -118,6 +154,59 @@ def test_a_block_that_its_partition_never_uses_and_gpus_held_without_use() -> No
     assert hours(waits(jobs[:1], held)) == {"unused": 6}
     unseen = ledger(a1_0=[(8, "active"), (UNTIL, "free")], a1_1=[(3, "unknown"), (UNTIL, "active")])
     assert hours(waits(jobs[:1], unseen)) == {"unknown": 6}
+
+
+def belonging(rows: pl.DataFrame, **jobs: str) -> pl.DataFrame:
+    """With the jobs of held GPUs, by the GPU's name."""
+    return rows.with_columns(
+        job=pl.when(pl.col("state") == "held").then(
+            pl.col("gpu").replace_strict({gpu: f"slurm:{name}" for gpu, name in jobs.items()}, default=None)
+        )
+    )
+
+
+def test_what_a_moved_job_held_without_use_serves_one_job() -> None:
+    rows = ledger(a1_0=[(2, "active"), (UNTIL, "held")], a1_1=[(UNTIL, "held")])
+    holder = job("z", -5, -5, None)
+    moved = job("x", 0, 2, 24)
+    wants = [
+        job(name, asked, None, None, limit=16, withdrawn=asked + 17) for name, asked in (("first", 3), ("second", 3.5))
+    ]
+    found = waits([moved, holder, *wants], belonging(rows, a1_0="x", a1_1="z"))
+    assert hours(found) == {"unused": 2 + 17 + 1.5, "shortage": 15.5}  # the second follows the first
+    nameless = waits([moved, holder, *wants], rows)  # only a number of GPUs is known of each
+    assert hours(nameless) == hours(found)
+
+
+def test_gpu_instances_are_no_whole_gpus() -> None:
+    whole = ledger(a1_0=[(UNTIL, "free")], a1_1=BUSY)
+    parts = ledger(**{f"a1_m{number}": BUSY for number in range(7)}).with_columns(gpu_share=pl.lit(1 / 7))
+    named = parts.with_columns(job="slurm:" + pl.col("gpu").str.tail(2))
+    busy, wants = job("busy", -3, -2, None), job("wants", 3, None, None, limit=2, withdrawn=10)
+    small = [job(f"m{number}", -3, -2, None) for number in range(7)]
+    for instances in (parts, named):
+        assert hours(waits([busy, *small, wants], pl.concat([whole, instances]))) == {"order": 7}
+    late = job("m0", 1, 4, None)  # leaves no whole GPU when it goes to one
+    pair = job("pair", 3, None, None, gpus=2, limit=2, withdrawn=10)
+    assert hours(waits([busy, late, *small[1:], pair], pl.concat([whole, named]))) == {"order": 3, "shortage": 7}
+
+
+def test_a_job_of_which_a_number_is_known_is_not_on_gpus_that_others_use() -> None:
+    rows = ledger(a1_0=BUSY, a1_1=[(UNTIL, "free")])
+    jobs = [job("x", 0, 2, 22, limit=20), job("y", 3, None, None, limit=2, withdrawn=20)]
+    assert hours(waits(jobs, rows)) == {"order": 19}  # x is the one that uses a GPU
+    own = rows.with_columns(holder=pl.when(pl.col("state") == "active").then(pl.lit("somebody")))
+    assert hours(waits(jobs, own)) == {"order": 2, "shortage": 17}
+    assert hours(waits([job("x", None, 2, 22), *jobs[1:]], own)) == {"unused": 17}
+
+
+def test_what_is_claimed_twice_is_given_back_once() -> None:
+    both = [job(name, 0, 2, 22, limit=20) for name in ("x", "y")]
+    wants = [job(name, 3, None, None, limit=16, withdrawn=20) for name in ("first", "second")]
+    other = job("other", -3, -2, -1, host="a2")
+    free = [(UNTIL, "free")]
+    rows = ledger(a1_0=[(2, "free"), (22, "active"), (UNTIL, "free")], a2_0=free, a2_1=free)
+    assert hours(waits([*both, other, *wants], rows)) == {"order": 2 + 2 + 17 + 1, "shortage": 16}
 
 
 def test_gpus_on_two_hosts_do_not_make_a_pair() -> None:
