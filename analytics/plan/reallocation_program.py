@@ -213,10 +213,10 @@ class ReallocationProgram:
     def _add_rows(self) -> None:
         for own in _grouped(self._starts, lambda each: each.request).values():
             self._program.at_most([(each.column, 1) for each in own], 1)
+        wanted = _grouped(self._starts, lambda each: (each.place, each.day))
         for key, parts in self._parts.items():
-            own = [each for each in self._starts if (each.place, each.day) == key]
-            wanted = [(each.column, -each.parts) for each in own]
-            self._program.equal([*((part.column, 1) for part in parts), *wanted])
+            given = [(part.column, 1) for part in parts]
+            self._program.equal([*given, *((each.column, -each.parts) for each in wanted[key])])
         for block, uses in self._uses.items():
             self._add_block(block, uses)
         for team in self._quotas:

@@ -121,6 +121,12 @@ def test_a_team_with_a_full_quota_may_use_its_own_idle_ones() -> None:
     assert found.balances == (TeamBalance("a", 0, 0, 2),)
 
 
+def test_without_supply_or_requests_there_is_nothing_to_solve() -> None:
+    place = host("h1", 4)
+    assert [each.reason for each in is_best(fleet([place], []), [asks("a", 1)], {}).unserved] == ["too_few"]
+    assert len(is_best(fleet([place], [freed(place, 2, 1)]), [], {"a": 1}).left) == 1
+
+
 def test_what_one_team_may_know() -> None:
     place = host("h1", 4)
     supply = fleet([place], [freed(place, 2, 1, "a"), freed(place, 2, 1, "b")])
