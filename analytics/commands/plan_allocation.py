@@ -67,7 +67,13 @@ def run(args: argparse.Namespace) -> int:
         show(csv_of(_COLUMNS, (_csv_row(each) for each in found.endings)), end="")
     else:
         shown = _PARTS if args.only is None else (args.only,)
-        show_plan(plan, [section for name in shown for section in _sections(name, found, proposal)])
+        sections = [section for name in shown for section in _sections(name, found, proposal) if section is not None]
+        if not sections:
+            raise UsageError(
+                f"of {args.only} there is nothing to say",
+                "a team or user sees nobody else's; `fallow plan waits` says whether waits are known",
+            )
+        show_plan(plan, sections)
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from math import floor
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, Number, Share, ShortDate
@@ -120,10 +121,11 @@ def _row(each: Ending, *, with_model: bool) -> tuple[Cell, ...]:
 
 
 def chance_cell(chance: Chance | None) -> Cell:
-    """What it is at least, where an interval is known."""
+    """What it is at least, where an interval is known; rounded down, for nothing is sure."""
     if chance is None:
         return tr("unknown")
-    return Share(chance.point if chance.low is None else chance.low, 0)
+    least = chance.point if chance.low is None else chance.low
+    return Share(floor(100 * least) / 100, 0)
 
 
 def _chart(rows: Sequence[Ending], calendar: Endings) -> LineChart:

@@ -31,7 +31,7 @@ def proposal_table(found: Reallocation | None) -> Section | None:
             SectionColumn("request", tr("request"), "name"),
             SectionColumn("team", tr("team"), "team"),
             SectionColumn("start", tr("start"), "number"),
-            SectionColumn("late", tr("days late"), "count"),
+            SectionColumn("late", tr("late"), "count"),
             *_supply_columns(found),
         ),
         rows=rows,

@@ -13,8 +13,8 @@ from analytics.sections.section import Cell, Section, SectionColumn
 
 
 def uptake_table(found: FleetAllocation) -> Section | None:
-    """A row for the cards that came to a host on a day; None for people, and where none came."""
-    if not found.arrivals:
+    """A row for the cards that came to a host on a day; None for people."""
+    if found.arrivals is None:
         return None
     return Section(
         name="uptake",
@@ -24,7 +24,7 @@ def uptake_table(found: FleetAllocation) -> Section | None:
         columns=(
             SectionColumn("day", tr("first seen"), "number"),
             SectionColumn("pool", tr("pool"), "pool"),
-            SectionColumn("model", tr("model"), "name"),
+            *((SectionColumn("model", tr("model"), "name"),) if _is_mixed(found.arrivals) else ()),
             SectionColumn("host", tr("host"), "host"),
             SectionColumn("cards", tr("cards"), "count"),
             SectionColumn("unused", tr("unused"), "count"),
@@ -36,7 +36,7 @@ def uptake_table(found: FleetAllocation) -> Section | None:
             SectionColumn("day_cost", tr("a day"), "money"),
             SectionColumn("idle_cost", tr("cost"), "money"),
         ),
-        rows=tuple(_row(each) for each in found.arrivals),
+        rows=tuple(_row(each, with_model=_is_mixed(found.arrivals)) for each in found.arrivals),
         notes=(
             tr(
                 "New is what was first seen more than a day after the first row of the lake. First use is days, the median of the cards that were used; before is that of all cards that came earlier; "
@@ -48,7 +48,14 @@ def uptake_table(found: FleetAllocation) -> Section | None:
     )  # fmt: skip
 
 
+def _is_mixed(found: Sequence[Arrival]) -> bool:
+    """Whether cards of several models came to a pool."""
+    return len({(each.pool, each.model) for each in found}) > len({each.pool for each in found})
+
+
 def _headline(found: Sequence[Arrival], currency: str) -> str:
+    if not found:
+        return tr("No card is known to have come since the first day of the lake.")
     cards = tr_many("{number} card came", "{number} cards came", sum(len(each.gpus) for each in found))
     unused = sum(each.unused for each in found)
     days = Number(sum(each.idle_days for each in found), 1)
@@ -66,11 +73,11 @@ def _headline(found: Sequence[Arrival], currency: str) -> str:
     )  # fmt: skip
 
 
-def _row(each: Arrival) -> tuple[Cell, ...]:
+def _row(each: Arrival, *, with_model: bool) -> tuple[Cell, ...]:
     return (
         Date(each.day),
         place_name(each.pool),
-        card_name(each.model),
+        *((card_name(each.model),) if with_model else ()),
         each.host,
         Number(len(each.gpus)),
         Number(each.unused),

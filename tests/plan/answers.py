@@ -19,14 +19,14 @@ from fallow.clock import SystemClock
 from tests.in_process import run_in_process
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "answers"
-UNTIL_MS = 1_795_478_400_000
-"""2026-11-24T00:00Z, a Tuesday."""
+UNTIL_MS = 1_795_564_800_000
+"""2026-11-25T00:00Z, a Wednesday."""
 FENCE = re.compile(r"```console\n(.*?)```\n", re.DOTALL)
 
 
 def demo_folder(parent: Path) -> Path:
     """`parent`, with what `fallow demo --out demo --no-serve` makes of its lake and tables in `demo`."""
-    DemoFolder(parent / "demo").prepare(SimulatedFleet(until_ms=UNTIL_MS, gpus=64, days=28, seed=1))
+    DemoFolder(parent / "demo").prepare(SimulatedFleet(until_ms=UNTIL_MS, gpus=64, days=28, seed=1, showcase=True))
     return parent
 
 
