@@ -99,8 +99,9 @@ class IdlePool:
         """What becomes idle when a job leaves where it really ran: its GPUs, less those that count as idle already."""
         found = [place]
         for row, count in zip(place.rows, place.counts, strict=True):
-            idle = self.excess[row, place.first : place.last].clip(0, count)
-            if idle.any():
+            beyond = self.excess[row, place.first : place.last]
+            if beyond.size and beyond.max() > 0:
+                idle = beyond.clip(0, count)
                 cuts = [0, *(np.flatnonzero(np.diff(idle)) + 1).tolist(), len(idle)]
                 found += [
                     Place(self, (row,), (-int(idle[cut]),), place.first + cut, place.first + until)

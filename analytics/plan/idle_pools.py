@@ -54,7 +54,9 @@ class IdlePools:
         """Adds the GPUs that nobody observed; whether there are any."""
         spans = self.spans.filter(pl.col("kind") == "unknown")
         for pool in self.pools.values():
-            pool.add(_counts(spans, pool))
+            more = _counts(spans, pool)
+            pool.add(more)
+            pool.excess += more
         return spans.height > 0
 
 

@@ -119,7 +119,7 @@ def _move(waiter: Waiter, remedy: Remedy) -> None:
     possible = (
         (pool, area)
         for pool, area in _areas(waiter, remedy)
-        if waiter.waits
+        if waiter.begin < waiter.start
         and (is_new or pool.has_changed(waiter.begin, waiter.start))
         and pool.has(area, want.gpus, waiter.begin, waiter.start)
     )

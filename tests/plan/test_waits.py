@@ -176,6 +176,8 @@ def test_what_a_moved_job_held_without_use_serves_one_job() -> None:
     assert hours(found) == {"unused": 2 + 17 + 1.5, "shortage": 15.5}  # the second follows the first
     nameless = waits([moved, holder, *wants], rows)  # only a number of GPUs is known of each
     assert hours(nameless) == hours(found)
+    unseen = rows.with_columns(state=pl.col("state").replace("held", "unknown"))
+    assert hours(waits([moved, holder, *wants], unseen)) == {"unknown": 2 + 17 + 1.5, "shortage": 15.5}
 
 
 def test_gpu_instances_are_no_whole_gpus() -> None:
