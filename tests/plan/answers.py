@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-from contextlib import chdir
+from contextlib import AbstractContextManager, chdir
 from pathlib import Path
 from unittest.mock import patch
 
@@ -30,9 +30,14 @@ def demo_folder(parent: Path) -> Path:
     return parent
 
 
+def on_its_day() -> AbstractContextManager[object]:
+    """A minute after the fleet's end is now."""
+    return patch.object(SystemClock, "now_ms", lambda _: UNTIL_MS + 60_000)
+
+
 def current(page: str, parent: Path) -> str:
     """The page with what its commands print today; raises AssertionError where one of them fails."""
-    with chdir(parent), patch.object(SystemClock, "now_ms", lambda _: UNTIL_MS + 60_000):
+    with chdir(parent), on_its_day():
         return FENCE.sub(lambda block: f"```console\n{_session(block[1])}```\n", page)
 
 
