@@ -48,7 +48,7 @@ class IdlePool:
     and a column for each step between two moments. An area is a set of hosts; `memory_gib` is None where it is not known.
 
     `excess` is by how many the claims of those that are still where they really ran exceed the GPUs that they may have beside the
-    idle ones that are counted in `free`: so many are none of theirs to give back. `unused_of` has the GPUs among the idle ones
+    idle ones that are counted in `free`: so many are none of theirs to give back; `excess_at_first` is the same before anybody left. `unused_of` has the GPUs among the idle ones
     that a job had and did not use, by its name in the ledger.
     """
 
@@ -66,6 +66,7 @@ class IdlePool:
     def __post_init__(self) -> None:
         """Area 0 is the whole pool."""
         self._grid = np.asarray(self.moments)
+        self.excess_at_first = self.excess.copy()
         self._given_back = np.zeros(len(self.moments), bool)
         self.row_of = {host: row for row, host in enumerate(self.hosts)}
         self.area(self.hosts)

@@ -38,9 +38,13 @@ class IdlePools:
         found = False
         for pool in self.pools.values():
             free = _counts(self.spans.filter(pl.col("kind") == "free"), pool)
-            more = _counts(unused, pool) + _hidden(free, pool.excess + free)
+            nameless = _counts(unused.filter("is_nameless"), pool)
+            idle = free + nameless
+            # claims are first for what is busy, then for what somebody holds, then for free GPUs; who left has given back
+            left = _hidden(nameless, pool.excess_at_first + idle) - _hidden(nameless, pool.excess + idle)
+            more = _counts(unused, pool) - left + _hidden(free, pool.excess + free)
             pool.add(more)
-            pool.excess += free + _counts(unused.filter("is_nameless"), pool)
+            pool.excess += idle
             for job, host, since_ms, until_ms in (
                 unused.filter(is_named, ~pl.col("is_nameless"), pl.col("host").is_in(pool.hosts))
                 .select("job", "host", "time", "end")

@@ -89,7 +89,7 @@ def find_waits(
     rows = _caused(
         there.filter(is_counted),
         idle,
-        WaiterPlaces(idle.pools, blocks(known, claimed), AskedModels.of(known)),
+        WaiterOptions(idle.pools, blocks(known, claimed), AskedModels.of(known)),
         window[1],
     )
     return Waits(
@@ -106,7 +106,7 @@ def find_waits(
     )
 
 
-def _caused(waiting: pl.DataFrame, idle: IdlePools, options: WaiterPlaces, until_ms: int) -> pl.DataFrame:
+def _caused(waiting: pl.DataFrame, idle: IdlePools, options: WaiterOptions, until_ms: int) -> pl.DataFrame:
     """The waits with the time of each cause; of those whose pool nobody knows, all of it is unknown."""
     late = waiting.filter(pl.col("begin") < pl.col("until"))
     waiters = [_waiter(row, options, idle.split, until_ms) for row in late.iter_rows(named=True)]
@@ -139,7 +139,7 @@ def _prepared(idle: IdlePools, cause: str, waiters: Sequence[Waiter]) -> bool:
 
 
 @dataclass(frozen=True)
-class WaiterPlaces:
+class WaiterOptions:
     """Where jobs may run: the pools by pool and model, the hosts that each partition uses of a pool, and what names of models mean."""
 
     pools: Mapping[Place, IdlePool]
@@ -176,7 +176,7 @@ class WaiterPlaces:
         return [(each, WHOLE_POOL if hosts is None else each.area(hosts)) for each in own], others
 
 
-def _waiter(row: Mapping[str, Any], options: WaiterPlaces, split: Collection[str], until_ms: int) -> Waiter:
+def _waiter(row: Mapping[str, Any], options: WaiterOptions, split: Collection[str], until_ms: int) -> Waiter:
     """With how long it ran or may run: see `_run_ms`."""
     (own, others), start = options.of(row), row["start"]
     home = own[0][0] if own else None

@@ -180,6 +180,14 @@ def test_what_a_moved_job_held_without_use_serves_one_job() -> None:
     assert hours(waits([moved, holder, *wants], unseen)) == {"unknown": 2 + 17 + 1.5, "shortage": 15.5}
 
 
+def test_what_a_job_held_that_has_moved_before_is_not_unused_as_well() -> None:
+    rows = ledger(a1_0=[(2, "active"), (UNTIL, "held")], a2_0=[(UNTIL, "free")])
+    moved, other = job("x", 0, 2, 24), job("other", -3, -2, -1, host="a2")
+    wants = [job(name, 3, None, None, limit=16, withdrawn=19) for name in ("first", "second")]
+    for known in (rows, belonging(rows, a1_0="x")):
+        assert hours(waits([moved, other, *wants], known)) == {"order": 2 + 16, "shortage": 16}
+
+
 def test_gpu_instances_are_no_whole_gpus() -> None:
     whole = ledger(a1_0=[(UNTIL, "free")], a1_1=BUSY)
     parts = ledger(**{f"a1_m{number}": BUSY for number in range(7)}).with_columns(gpu_share=pl.lit(1 / 7))
