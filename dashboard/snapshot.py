@@ -162,7 +162,7 @@ class LakeSnapshot:
         speaks = self._speaks(query)
         whole = window.whole
         with window.turn:
-            part = whole.part(query.scope)
+            part = whole.part(query.scope, or_empty=True)
             report = edition_of(whole, Asked(None, query.scope, speaks.zone), part)
         return View(
             query=query,

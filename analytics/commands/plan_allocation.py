@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from analytics.commands.plan_grants import GRANT_COLUMNS, grant_rows, proposal_json
-from analytics.commands.plan_inputs import add_plan_arguments, open_plan, show_plan, show_plan_json
+from analytics.commands.plan_inputs import PlanInputs, add_plan_arguments, open_plan, show_plan, show_plan_json
 from analytics.plan.allocation import FleetAllocation
-from analytics.plan.endings import HORIZON_DAYS, Ending
+from analytics.plan.endings import HORIZON_DAYS, Ending, Endings
 from analytics.plan.owner_tree import OwnerNode
 from analytics.plan.reallocation import Reallocation
 from analytics.sections.plan_allocation import owner_table, starving_table
@@ -19,8 +19,8 @@ from analytics.sections.plan_uptake import uptake_table
 from analytics.sections.section import Section
 from fallow.clock import HOUR_MS
 from fallow.csv_text import csv_of
-from fallow.errors import UsageError
-from fallow.output import show
+from fallow.errors import ConfigError, UsageError
+from fallow.output import say, show
 
 _DAYS_MAX = 366
 _COLUMNS = (
@@ -49,19 +49,14 @@ def run(args: argparse.Namespace) -> int:
     """Prints the tree, who starves while who hoards, the calendar and the new cards."""
     if not 1 <= args.days <= _DAYS_MAX:
         raise UsageError(f"--days {args.days} is not between 1 and {_DAYS_MAX}", f"leave it out for {HORIZON_DAYS}")
-    if args.requests and args.holder:
-        raise UsageError("teams ask for GPUs, not users", "leave out --holder, or --requests")
     _check_only(args)
     plan = open_plan(args)
     calendar = plan.whole.endings_for(args.days)
     found = plan.whole.allocation(plan.scope, plan.part, calendar)
-    requests = args.requests or plan.whole.inputs.settings.text("plan.requests")
-    proposal = plan.whole.reallocation(plan.scope, requests, calendar)
-    if proposal is None and args.only == "requests":
-        raise UsageError("no requests file is named", "name one with --requests, or set plan.requests")
+    proposal = _proposal(args, plan, calendar)
     if args.json:
         show_plan_json(plan, _as_json(found) | ({} if proposal is None else {"proposal": proposal_json(proposal)}))
-    elif args.csv and proposal is not None and args.only != "endings":
+    elif args.csv and proposal is not None:
         show(csv_of(GRANT_COLUMNS, grant_rows(proposal)), end="")
     elif args.csv:
         show(csv_of(_COLUMNS, (_csv_row(each) for each in found.endings)), end="")
@@ -77,7 +72,27 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _proposal(args: argparse.Namespace, plan: PlanInputs, calendar: Endings) -> Reallocation | None:
+    """Who should get what comes free, where that is asked for; a file that is only set does not keep the rest from being said."""
+    path = args.requests or plan.whole.inputs.settings.text("plan.requests")
+    if args.only not in (None, "requests"):
+        return None
+    if args.only == "requests" and not path:
+        raise UsageError("no requests file is named", "name one with --requests, or set plan.requests")
+    try:
+        return plan.whole.reallocation(plan.scope, path, calendar)
+    except ConfigError as error:
+        if args.requests or args.only:
+            raise
+        say(str(error))
+        return None
+
+
 def _check_only(args: argparse.Namespace) -> None:
+    if args.holder and (args.requests or args.only == "requests"):
+        raise UsageError("teams ask for GPUs, not users", "leave out --holder")
+    if args.requests == "":
+        raise UsageError("--requests names no file", "name one, or leave it out")
     if args.only is not None and args.json:
         raise UsageError("--json has every part", "leave out --only")
     if args.csv and args.only not in (None, "endings", "requests"):

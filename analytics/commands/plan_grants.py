@@ -10,7 +10,7 @@ from analytics.plan.reallocation import Reallocation, UnservedRequest
 from analytics.plan.supply import Supply
 
 GRANT_COLUMNS = (
-    "line", "name", "team", "start", "until", "gpu_count", "pool", "model", "host", "nvlink_island", "gpus", "from_team",
+    "line", "name", "team", "priority", "gpus_asked", "start", "until", "gpu_count", "pool", "model", "host", "nvlink_island", "gpus", "from_team",
     "source", "ends", "free_from", "chance_low", "chance", "chance_high",
 )  # fmt: skip
 
@@ -19,7 +19,14 @@ def grant_rows(found: Reallocation) -> Iterator[dict[str, object]]:
     """One for each request, host and source."""
     for each in found.served:
         request = each.request
-        about = {"line": request.line, "name": request.name, "team": request.team, "until": str(request.last)}
+        about = {
+            "line": request.line,
+            "name": request.name,
+            "team": request.team,
+            "priority": request.priority,
+            "gpus_asked": request.gpus,
+            "until": str(request.last),
+        }
         for grant in each.grants:
             yield about | {"start": str(each.start)} | _supply(grant) | {"gpus": " ".join(grant.gpus)}
 
@@ -42,7 +49,7 @@ def proposal_json(found: Reallocation) -> dict[str, object]:
 
 
 def _why(each: UnservedRequest) -> dict[str, object]:
-    return {"reason": each.reason, "gpus_free_in_time": each.free}
+    return {"reason": each.reason, "gpus_free_in_time": each.free, "by": str(each.by)}
 
 
 def _request(request: GpuRequest) -> dict[str, object]:

@@ -105,9 +105,11 @@ def _text(path: str) -> str:
             content = file.read(_MOST_BYTES + 1)
         text = content.decode("utf-8-sig")
     except FileNotFoundError:
-        raise ConfigError(f"there is no file {path}", "check the path in the config file") from None
+        raise ConfigError(f"there is no file {path}", "check its path") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8 text", "save it as CSV UTF-8") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path} is a folder", "name a CSV file") from None
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}", "check its permissions") from error
     if len(content) > _MOST_BYTES:

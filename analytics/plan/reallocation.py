@@ -57,7 +57,7 @@ class Reallocation:
 
     `left` is the supply that nobody is given, of what is known up to `last_day`. `without_quota` are the teams that ask and have no
     known quota. `serves_most` is whether it is proven that none serves more, `is_proven` that none is better; `of_one_team` whether it has
-    what one team may know.
+    what one team may know, `of_part` whether it has some of the GPUs only, and with them no request that is not served.
     """
 
     served: tuple[ServedRequest, ...]
@@ -68,6 +68,7 @@ class Reallocation:
     serves_most: bool
     is_proven: bool
     of_one_team: bool = False
+    of_part: bool = False
 
     @property
     def balances(self) -> tuple[TeamBalance, ...]:
@@ -99,12 +100,17 @@ class Reallocation:
 
     def of_gpus(self, pool: str | None, model: str | None) -> Reallocation:
         """What is given and left in a pool or of a model; requests that are not served are in none."""
+        if pool is None and model is None:
+            return self
 
         def own(supplies: Sequence[Supply]) -> tuple[Supply, ...]:
             return tuple(each for each in supplies if pool in (None, each.pool) and model in (None, each.model))
 
         served = (replace(each, grants=own(each.grants)) for each in self.served)
-        return replace(self, served=tuple(each for each in served if each.grants), left=own(self.left))
+        return replace(
+            self,
+            served=tuple(each for each in served if each.grants), unserved=(), left=own(self.left), of_part=True,
+        )  # fmt: skip
 
 
 def _anonymous(grant: Supply, team: str) -> Supply:
@@ -119,7 +125,7 @@ def propose(supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping
     return Reallocation(
         served=tuple(_served(supply, requests, each) for each in sorted(chosen, key=lambda one: one.request)),
         unserved=tuple(
-            _unserved(supply, each, quotas, is_startable=number in program.startable)
+            _unserved(supply, each, quotas, [requests[one] for one in served], is_startable=number in program.startable)
             for number, each in enumerate(requests)
             if number not in served
         ),
@@ -132,17 +138,24 @@ def propose(supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping
 
 
 def _unserved(
-    supply: FleetSupply, request: GpuRequest, quotas: Mapping[str, float], *, is_startable: bool
+    supply: FleetSupply,
+    request: GpuRequest,
+    quotas: Mapping[str, float],
+    served: Sequence[GpuRequest],
+    *,
+    is_startable: bool,
 ) -> UnservedRequest:
     asked = [each for each in supply.supplies if request.takes(each.model, supply.models[each.model])]
     by = min(max(latest_start(request), supply.today), supply.last_day)
     free = sum(len(each.gpus) for each in asked if each.free_from <= by)
-    return UnservedRequest(request, _reason(supply, request, quotas, free, is_startable=is_startable), free, by)
+    reason = _reason_alone(supply, request, free, is_startable=is_startable) or _reason_among(
+        supply, request, quotas, served
+    )
+    return UnservedRequest(request, reason, free, by)
 
 
-def _reason(
-    supply: FleetSupply, request: GpuRequest, quotas: Mapping[str, float], free: int, *, is_startable: bool
-) -> Reason:
+def _reason_alone(supply: FleetSupply, request: GpuRequest, free: int, *, is_startable: bool) -> Reason | None:
+    """What stands in the way whatever else is asked for, and whatever the quota."""
     if request.last < supply.today:
         return "over"
     if not any(request.takes(model, memory) for model, memory in supply.models.items()):
@@ -151,7 +164,21 @@ def _reason(
         return "too_few"
     if not is_startable:
         return "no_block"
-    return "others" if ReallocationProgram(supply, [request], quotas).best() else "quota"
+    return None
+
+
+def _reason_among(
+    supply: FleetSupply, request: GpuRequest, quotas: Mapping[str, float], served: Sequence[GpuRequest]
+) -> Reason:
+    """The team's quota, alone or with its other requests, else the others."""
+    if request.team not in quotas:
+        return "others"
+    if not ReallocationProgram(supply, [request], quotas).best():
+        return "quota"
+    if not any(each.team == request.team for each in served):
+        return "others"
+    unbound = {team: quota for team, quota in quotas.items() if team != request.team}
+    return "quota" if len(ReallocationProgram(supply, [*served, request], unbound).best()) > len(served) else "others"
 
 
 def _served(supply: FleetSupply, requests: Sequence[GpuRequest], chosen: ChosenStart) -> ServedRequest:

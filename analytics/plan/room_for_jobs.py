@@ -130,8 +130,10 @@ def _sizes(
 def _room_for(gang: Gang, hosts: Sequence[OccupiedHost]) -> RoomFor:
     at_hand = sum(host.free for host in hosts)
     at_hand += sum(each.gpus for host in hosts for each in host.occupants if each.is_idle and each.is_movable)
-    moves = None if gang.now or at_hand < gang.size else moves_for(hosts, gang.size)
-    return RoomFor(gang, moves, max(0, gang.size - at_hand))
+    width = max(host.width for host in hosts)
+    taken = gang.size if gang.size <= width else -(-gang.size // width) * width  # whole hosts
+    moves = None if gang.now or at_hand < taken else moves_for(hosts, gang.size)
+    return RoomFor(gang, moves, max(0, taken - at_hand))
 
 
 def _pieces(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:

@@ -445,9 +445,11 @@ class Whole:
             return replace(narrow(everything, *of_scope, or_empty=True), whole=self.ledger.whole)
 
     def _has_asked(self, scope: Scope) -> bool:
-        """Whether a team or user ever asked for GPUs, were it in vain."""
+        """Whether a team of the owners table, or whoever asked for GPUs, were it in vain."""
         if not scope.is_personal or not scope.of_gpus.is_all:
             return False
+        if scope.holder is None and scope.team in self.money.owners.teams():
+            return True
         people = self.jobs.select("user", "account").unique().rows()
         return any(
             scope.holder in (None, user) and scope.team in (None, self.money.owners.team(user, account))

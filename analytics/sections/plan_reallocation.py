@@ -36,9 +36,19 @@ def proposal_table(found: Reallocation | None) -> Section | None:
         ),
         rows=rows,
         shown=_LISTED,
-        rest=tr("{number} more are on the page Allocation.", number=Number(len(rows) - _LISTED)),
+        rest=tr("{number} more are in `fallow plan allocation --json`.", number=Number(len(rows) - _LISTED)),
         notes=tuple(_notes(found)),
         wide=True,
+    )
+
+
+def cannot_propose(why: str) -> Section:
+    """In place of the proposal, why there is none."""
+    return Section(
+        name="reallocation-wrong",
+        title=tr("Who should get which GPUs"),
+        question=tr("Which requests can be served by GPUs that come free, from when, and whose are they?"),
+        headline=why,
     )
 
 
@@ -46,6 +56,11 @@ def _headline(found: Reallocation) -> str:
     requests = [*(each.request for each in found.served), *(each.request for each in found.unserved)]
     if not requests:
         return tr("Nobody asks for GPUs.")
+    if found.of_part:
+        return tr_many(
+            "{number} request is given GPUs of this part of the fleet.", "{number} requests are given GPUs of this part of the fleet.",
+            len(found.served),
+        )  # fmt: skip
     late = sum(each.start > each.request.first for each in found.served)
     said = tr(
         "{served} of {asked} requests can be served, with {gpus} of the {wanted} GPUs asked for.",
@@ -102,7 +117,7 @@ def _notes(found: Reallocation) -> Iterator[str]:
     yield tr(
         "What can be given is idle and safe to give back now, or comes free by {day}. A GPU goes to one request; parts of cards and shared GPUs go to none. "
         "A request is served whole or not at all, from one day to its last: on one NVLink island or host, a larger one by whole hosts of one pool. "
-        "The most urgent are served first; then those proposals come first that make them wait the fewest GPU-days, that use the GPUs likeliest to come free (an unknown chance counts as none), "
+        "The most urgent are served first; then those proposals come first that make them wait the fewest GPU-days, that use the GPUs likeliest to come free (by the point of the chance, of which the table shows the lower end; an unknown one counts as none), "
         "and that leave the fewest GPUs over in blocks that are broken. No team has more than its quota when it is given GPUs. Work may go on after its end: then its GPUs are missing.",
         day=Date(found.last_day),
     )  # fmt: skip
@@ -146,7 +161,7 @@ def unserved_table(found: Reallocation | None) -> Section | None:
             for each in found.unserved
         ),
         shown=_LISTED,
-        rest=tr("{number} more are on the page Allocation.", number=Number(len(found.unserved) - _LISTED)),
+        rest=tr("{number} more are in `fallow plan allocation --json`.", number=Number(len(found.unserved) - _LISTED)),
         wide=True,
     )
 
@@ -202,16 +217,16 @@ def balance_table(found: Reallocation | None) -> Section | None:
             for each in balances
         ),
         shown=_LISTED,
-        rest=tr("{number} more are on the page Allocation.", number=Number(len(balances) - _LISTED)),
-        notes=(tr("A team loses what it would have let go of anyway, by an end or because it is idle. What nobody had is nobody's loss."),),
+        rest=tr("{number} more are in `fallow plan allocation --json`.", number=Number(len(balances) - _LISTED)),
+        notes=(tr("A team loses what it would have let go of anyway, by an end or because it is idle. What no known team had is no team's loss."),),
     )  # fmt: skip
 
 
 def _balance_sentence(balances: tuple[TeamBalance, ...]) -> str:
     gained, lost = sum(each.gains for each in balances), sum(each.loses for each in balances)
     return tr_many(
-        "{number} GPU changes hands; teams give {lost}, nobody had {free}.",
-        "{number} GPUs change hands; teams give {lost}, nobody had {free}.",
+        "{number} GPU changes hands; teams give {lost}, no known team had {free}.",
+        "{number} GPUs change hands; teams give {lost}, no known team had {free}.",
         gained, lost=Number(lost), free=Number(gained - lost),
     )  # fmt: skip
 
@@ -234,6 +249,6 @@ def left_table(found: Reallocation | None) -> Section | None:
         ),
         rows=tuple((Date(each.free_from), *_supply_cells(each, found)) for each in found.left),
         shown=_LISTED,
-        rest=tr("{number} more are on the page Allocation.", number=Number(len(found.left) - _LISTED)),
+        rest=tr("{number} more are in `fallow plan allocation --json`.", number=Number(len(found.left) - _LISTED)),
         wide=True,
     )  # fmt: skip

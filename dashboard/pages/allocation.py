@@ -7,10 +7,19 @@ from analytics.plan.allocation import FleetAllocation
 from analytics.plan.reallocation import Reallocation
 from analytics.sections.plan_allocation import owner_table, starving_table
 from analytics.sections.plan_endings import endings_table
-from analytics.sections.plan_reallocation import balance_table, left_table, proposal_table, unserved_table
+from analytics.sections.plan_reallocation import (
+    balance_table,
+    cannot_propose,
+    left_table,
+    proposal_table,
+    unserved_table,
+)
 from analytics.sections.plan_uptake import uptake_table
+from analytics.sections.section import Section
+from dashboard.error_panels import in_a_line
 from dashboard.pages.page import Page, PlacedSection
-from dashboard.view import View
+from dashboard.view import View, problem_of
+from fallow.errors import ConfigError
 
 
 def _allocation(view: View) -> FleetAllocation:
@@ -20,7 +29,21 @@ def _allocation(view: View) -> FleetAllocation:
 
 
 def _proposal(view: View) -> Reallocation | None:
-    return view.whole.reallocation(view.report.scope)
+    """None where nobody asks, and where the requests file cannot be used: see `_wrong`."""
+    try:
+        return view.whole.reallocation(view.report.scope)
+    except ConfigError:
+        return None
+
+
+def _wrong(view: View) -> Section | None:
+    """What is wrong with the requests file; the rest of the page stands without it."""
+    try:
+        view.whole.reallocation(view.report.scope)
+    except ConfigError as error:
+        told = problem_of(error, view.reader)
+        return cannot_propose(in_a_line(view.language, told.message, told.hint))
+    return None
 
 
 class AllocationPage(Page):
@@ -28,6 +51,7 @@ class AllocationPage(Page):
     name: str = tr("Allocation")
     sections = (
         PlacedSection(lambda view: endings_table(_allocation(view)), table="below", first=10),
+        PlacedSection(_wrong, wide=True),
         PlacedSection(lambda view: proposal_table(_proposal(view)), table="below", first=20),
         PlacedSection(lambda view: unserved_table(_proposal(view)), table="below", first=10),
         PlacedSection(lambda view: balance_table(_proposal(view)), table="below", first=10),
