@@ -68,6 +68,8 @@ SlurmdLogFile={folder}/d.log
 SlurmctldPidFile={folder}/ctld.pid
 SlurmdPidFile={folder}/d.pid
 ReturnToService=2
+BatchStartTimeout=120
+MessageTimeout=60
 SlurmdParameters=config_overrides
 CommunicationParameters=NoInAddrAny
 NodeName={node} NodeHostname=localhost NodeAddr=127.0.0.1 CPUs=4 RealMemory=2000 Gres=gpu:h100:4 State=UNKNOWN

@@ -139,7 +139,7 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, said: st
 def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no file"):
         Owners.load(str(tmp_path / "none.csv"))
-    with pytest.raises(ConfigError, match="cannot read"):
+    with pytest.raises(ConfigError, match="is a folder"):
         Owners.load(str(tmp_path))
     (tmp_path / "latin.csv").write_bytes("kind,name,team\nuser,Jos\xe9,a\n".encode("latin-1"))
     with pytest.raises(ConfigError, match="not UTF-8"):
