@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,14 +63,12 @@ AccountingStorageHost=127.0.0.1
 AccountingStorageTRES=gres/gpu
 JobAcctGatherType=jobacct_gather/none
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/slurmd
+SlurmdSpoolDir={spool}
 SlurmctldLogFile={folder}/ctld.log
 SlurmdLogFile={folder}/d.log
 SlurmctldPidFile={folder}/ctld.pid
 SlurmdPidFile={folder}/d.pid
 ReturnToService=2
-BatchStartTimeout=120
-MessageTimeout=60
 SlurmdParameters=config_overrides
 CommunicationParameters=NoInAddrAny
 NodeName={node} NodeHostname=localhost NodeAddr=127.0.0.1 CPUs=4 RealMemory=2000 Gres=gpu:h100:4 State=UNKNOWN
@@ -139,8 +138,9 @@ def slurm_cluster(folder: Path) -> Iterator[Cluster]:
     namespace = subprocess.Popen(["unshare", "--net", "sh", "-c", network])
     daemons: list[subprocess.Popen[bytes]] = []
     cluster = Cluster(folder, namespace.pid)
+    spool = tempfile.mkdtemp(prefix="slurmd-")  # a job's socket lies in it, whose path has 108 characters at most
     try:
-        _configure(folder)
+        _configure(folder, spool)
         daemons.append(_database(cluster))
         daemons.append(cluster.start("slurmdbd", "-D"))
         cluster.wait_until("Cluster", "sacctmgr", "list", "cluster")
@@ -159,14 +159,15 @@ def slurm_cluster(folder: Path) -> Iterator[Cluster]:
             daemon.wait()
         namespace.kill()
         namespace.wait()
+        shutil.rmtree(spool, ignore_errors=True)
 
 
-def _configure(folder: Path) -> None:
-    for name in ("state", "slurmd", "db"):
+def _configure(folder: Path, spool: str) -> None:
+    for name in ("state", "db"):
         (folder / name).mkdir()
     for number in range(4):
         os.mknod(folder / f"gpu{number}", 0o020666, os.makedev(1, 3))
-    (folder / "slurm.conf").write_text(_CONF.format(folder=folder, node=NODE), encoding="ascii")
+    (folder / "slurm.conf").write_text(_CONF.format(folder=folder, spool=spool, node=NODE), encoding="ascii")
     (folder / "gres.conf").write_text(f"Name=gpu Type=h100 File={folder}/gpu[0-3]\n", encoding="ascii")
     (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n", encoding="ascii")
     dbd = folder / "slurmdbd.conf"
