@@ -11,12 +11,10 @@ from typing import Any
 
 from analytics.decide.actions import load_actions
 from analytics.decide.annotations import Annotation, load_annotations
-from analytics.inventory import load_inventory
 from analytics.language.language import Language
 from analytics.language.languages import language
 from analytics.ledger.build import Ledger
 from analytics.ledger.data_end import data_end_ms
-from analytics.money.requests_file import load_requests
 from analytics.money.window_money import open_owners, open_prices
 from analytics.report.goal_table import open_goals
 from analytics.report.model import Asked, Whole, after_actions, edition_of
@@ -87,15 +85,13 @@ class LakeSnapshot:
     def read(cls, inputs: Inputs, version: str, keep: Callable[[], None]) -> LakeSnapshot:
         """That of the lake as it is; `keep` runs whenever something has been made of it.
 
-        Raises LakeError and its kinds, and ConfigError for tables of prices, owners, goals or requests.
+        Raises LakeError and its kinds, and ConfigError for tables of prices, owners or goals.
         """
         # what cannot be read is known before the ledger is made for nothing, and before anybody is shown the new version
         load_actions(inputs.lake)
         annotations = load_annotations(inputs.lake)
-        owners = open_owners(inputs.settings)
+        open_owners(inputs.settings)
         open_prices(inputs.settings)
-        if requests := inputs.settings.text("plan.requests"):
-            load_requests(requests, owners, load_inventory(inputs.lake).models)
         open_goals(inputs.settings)
         return cls(inputs, load_whole(inputs), version, annotations, keep)
 
@@ -162,7 +158,7 @@ class LakeSnapshot:
         speaks = self._speaks(query)
         whole = window.whole
         with window.turn:
-            part = whole.part(query.scope, or_empty=True)
+            part = whole.part(query.scope)
             report = edition_of(whole, Asked(None, query.scope, speaks.zone), part)
         return View(
             query=query,

@@ -69,7 +69,7 @@ def open_plan(args: argparse.Namespace, history_ms: int = HISTORY_MS) -> PlanInp
         inputs = replace(inputs, back=None, window=parse_week(args.week, speaks.zone, now_ms).window)
     whole = Whole(inputs, load_window_ledger(inputs, history_ms=history_ms))
     scope = Scope.of(args)
-    return PlanInputs(whole, scope, whole.part(scope, or_empty=True), speaks, now_ms)
+    return PlanInputs(whole, scope, whole.part(scope), speaks, now_ms)
 
 
 def show_plan(plan: PlanInputs, sections: Sequence[Section | None]) -> None:

@@ -337,9 +337,10 @@ class Whole:
 
     def _proposal_for(self, requests_path: str, calendar: Endings) -> Reallocation:
         owners = self.money.owners
+        requests = load_requests(requests_path, owners, self.inventory.models)
         supply = find_supply(self.context, self._safe_to_give(), calendar)
         quotas = {team.name: team.quota_gpus for team in owners.teams().values() if team.quota_gpus is not None}
-        return propose(supply, load_requests(requests_path, owners, self.inventory.models), quotas)
+        return propose(supply, requests, quotas)
 
     def _safe_to_give(self) -> Reclaimable:
         """What can be given back, without what somebody put off; the rules run only where anybody did."""
@@ -436,10 +437,10 @@ class Whole:
         try:
             return narrow(self.ledger, *of_scope, or_empty=or_empty)
         except EmptyLakeError:
-            if not or_empty:
-                raise
             if self._has_asked(scope):
                 return narrow(self.ledger, *of_scope, is_known=True)
+            if not or_empty:
+                raise
             # the name may be one that was last seen before the history of this window
             everything = replace(self.ledger, whole=load_whole(self.inputs))
             return replace(narrow(everything, *of_scope, or_empty=True), whole=self.ledger.whole)

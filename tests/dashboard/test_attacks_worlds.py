@@ -320,7 +320,6 @@ def _trigger(wanted: dict[str, str]) -> str:
     return f"{name}.{wanted['property']}"
 
 
-@pytest.mark.timeout(900)  # thousands of answers
 def test_every_callback(worlds: tuple[World, World]) -> None:
     """Those that the server runs; what the browser runs by itself the server does not answer for."""
     one, other = (
