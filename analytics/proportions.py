@@ -15,4 +15,4 @@ def wilson(share: float, number: float, z: float = Z_90) -> tuple[float, float]:
     spread = z**2 / number
     middle = (share + spread / 2) / (1 + spread)
     reach = z / (1 + spread) * math.sqrt(share * (1 - share) / number + spread / (4 * number))
-    return max(0.0, middle - reach), min(1.0, middle + reach)
+    return max(0.0, min(middle - reach, share)), min(1.0, max(middle + reach, share))

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from analytics.commands.plan_grants import GRANT_COLUMNS, grant_rows, proposal_json
+from analytics.commands.plan_grants import GRANT_COLUMNS, chance_fields, grant_rows, proposal_json
 from analytics.commands.plan_inputs import PlanInputs, add_plan_arguments, open_plan, show_plan, show_plan_json
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import HORIZON_DAYS, Ending, Endings
@@ -122,7 +122,6 @@ def _csv_row(each: Ending) -> dict[str, object]:
 
 
 def _ending(each: Ending) -> dict[str, object]:
-    low, point, high = (None,) * 3 if each.chance is None else (each.chance.low, each.chance.point, each.chance.high)
     return {
         "day": str(each.day),
         "source": each.source,
@@ -135,9 +134,7 @@ def _ending(each: Ending) -> dict[str, object]:
         "hosts": list(each.hosts),
         "nvlink_islands": list(each.islands),
         "gpus": list(each.gpus),
-        "chance_low": low,
-        "chance": point,
-        "chance_high": high,
+        **chance_fields(each.chance),
     }
 
 

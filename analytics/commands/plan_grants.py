@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from analytics.money.requests_file import GpuRequest
+from analytics.plan.endings import Chance
 from analytics.plan.reallocation import Reallocation, UnservedRequest
 from analytics.plan.supply import Supply
 
@@ -67,7 +68,6 @@ def _request(request: GpuRequest) -> dict[str, object]:
 
 
 def _supply(each: Supply) -> dict[str, object]:
-    low, point, high = (None,) * 3 if each.chance is None else (each.chance.low, each.chance.point, each.chance.high)
     return {
         "gpu_count": len(each.gpus),
         "pool": each.pool,
@@ -79,7 +79,11 @@ def _supply(each: Supply) -> dict[str, object]:
         "source": each.source,
         "ends": each.name or None,
         "free_from": str(each.free_from),
-        "chance_low": low,
-        "chance": point,
-        "chance_high": high,
+        **chance_fields(each.chance),
     }
+
+
+def chance_fields(chance: Chance | None) -> dict[str, float | None]:
+    """A chance with its interval, each null where it is not known."""
+    low, point, high = (None,) * 3 if chance is None else (chance.low, chance.point, chance.high)
+    return {"chance_low": low, "chance": point, "chance_high": high}

@@ -69,6 +69,13 @@ def words(model_name: str) -> frozenset[str]:
     return frozenset(re.findall(r"[a-z0-9]+", plain))
 
 
+def is_called(asked: str, model: str) -> bool:
+    """Whether all words of what is asked for are in a model's name or in that of its card: `H100` is any H100."""
+    known = card(model)
+    names = words(model) | (words(known.name) if known is not None else frozenset())
+    return words(asked) <= names or (known is not None and card(asked) == known)
+
+
 @cache
 def _by_alias() -> Mapping[frozenset[str], Card]:
     text = resources.files(__package__).joinpath("cards.csv").read_text(encoding="utf-8")

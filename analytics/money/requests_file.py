@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
-from analytics.money.cards import card, cards, words
+from analytics.money.cards import cards, is_called, words
 from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.money.owners import Owners
 
@@ -37,16 +37,9 @@ class GpuRequest:
 
     def takes(self, model: str, memory_gib: int | None) -> bool:
         """Whether a model with so much memory is what it asks for; unknown memory is not enough."""
-        if self.card is not None and not is_named(self.card, model):
+        if self.card is not None and not is_called(self.card, model):
             return False
         return self.memory_gib is None or (memory_gib is not None and memory_gib >= self.memory_gib)
-
-
-def is_named(asked: str, model: str) -> bool:
-    """Whether all words of what is asked for are in the model's name or in the short name of its card: `H100` is any H100."""
-    known = card(model)
-    names = words(model) | (words(known.name) if known is not None else frozenset())
-    return words(asked) <= names or (known is not None and card(asked) == known)
 
 
 def load_requests(path: str, owners: Owners, models: Iterable[str]) -> tuple[GpuRequest, ...]:
@@ -70,7 +63,7 @@ def _request(line: CsvLine, owners: Owners, models: tuple[str, ...]) -> GpuReque
         raise line.error(
             "neither card nor memory_gib is given", "say which card, or how much memory each GPU has to have"
         )
-    if asked is not None and (not words(asked) or not any(is_named(asked, model) for model in models)):
+    if asked is not None and (not words(asked) or not any(is_called(asked, model) for model in models)):
         raise line.error(f"card '{asked}' is not known", f"known are {', '.join(dict.fromkeys(models))}")
     first, last = _day(line, "from"), _day(line, "until")
     if last < first:

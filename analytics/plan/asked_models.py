@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.money.cards import card, words
+from analytics.money.cards import is_called
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,5 @@ class AskedModels:
         return cls(frozenset(jobs.select("gpu_model", "model").drop_nulls().unique().iter_rows()))
 
     def fits(self, asked: str | None, model: str) -> bool:
-        """Whether a model is what was asked for: all words of the name are in the model's or its card's; null: any."""
-        if asked is None or (asked, model) in self.got:
-            return True
-        short = card(model)
-        return words(asked) <= words(model) | (words(short.name) if short else frozenset())
+        """Whether a model is what was asked for; null: any."""
+        return asked is None or (asked, model) in self.got or is_called(asked, model)

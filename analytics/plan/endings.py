@@ -215,11 +215,10 @@ def _joined(names: Sequence[str | None]) -> str | None:
 
 def _past_lengths(jobs: pl.DataFrame, until_ms: int) -> list[float]:
     """How long the runs that ended lasted, in shares of their limits, in order."""
-    how = pl.col("state").is_not_null() | (
-        pl.col("end") != pl.col("planned_end")
-    )  # else the limit is all that is known
+    # without a state, an end at the limit is one that nobody saw: see `ended_by_limit`
+    was_seen = pl.col("state").is_not_null() | (pl.col("end") != pl.col("planned_end"))
     over = jobs.filter(
-        how, pl.col("end") <= until_ms, pl.col("start") < pl.col("end"), pl.col("planned_end") > pl.col("start")
+        was_seen, pl.col("end") <= until_ms, pl.col("start") < pl.col("end"), pl.col("planned_end") > pl.col("start")
     )
     return (
         over.select((pl.col("end") - pl.col("start")) / (pl.col("planned_end") - pl.col("start")))
@@ -237,7 +236,7 @@ def _chance(lengths: Sequence[float], ran: float, limit_ms: int) -> Chance | Non
         return None
     share = (reached - late) / reached
     low, high = wilson(share, reached)
-    return Chance(min(low, share), share, max(high, share))
+    return Chance(low, share, high)
 
 
 def _at_project_ends(context: Context, now: pl.DataFrame, today: date) -> Iterator[_Candidate]:

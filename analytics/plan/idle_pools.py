@@ -10,7 +10,7 @@ import polars as pl
 
 from analytics.intervals import clip
 from analytics.plan.idle_pool import Counts, IdlePool, counts_of
-from analytics.plan.waiting_jobs import PLACE, Place
+from analytics.plan.waiting_jobs import PoolModel, hosts_of_pools
 from analytics.states import IDLE_ALLOCATED, PERHAPS_FREE
 from fallow.clock import MINUTE_MS
 
@@ -22,7 +22,7 @@ class IdlePools:
     `spans` are the rows of `idle_spans`, `split` the jobs that the ledger saw on GPU instances: they have no whole GPUs.
     """
 
-    pools: Mapping[Place, IdlePool]
+    pools: Mapping[PoolModel, IdlePool]
     spans: pl.DataFrame
     split: frozenset[str]
 
@@ -118,17 +118,6 @@ def _claimable(placed: pl.DataFrame, claimed: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def hosts_of_pools(placed: pl.DataFrame) -> dict[Place, tuple[str, ...]]:
-    """The hosts of each pool and model, each in the one that most of its GPU time was in; those with most hosts first."""
-    times = placed.group_by("host", *PLACE).agg(time=(pl.col("end") - pl.col("time")).sum())
-    most = times.sort("host", "time", *PLACE, descending=[False, True, False, False]).unique(
-        "host", keep="first", maintain_order=True
-    )
-    by_place = most.group_by(PLACE).agg(pl.col("host").sort())
-    hosts = by_place.sort(pl.col("host").list.len(), *PLACE, descending=[True, False, False])
-    return {(pool, model): tuple(own) for pool, model, own in hosts.iter_rows()}
-
-
 def idle_spans(placed: pl.DataFrame, window: tuple[int, int], held_min_ms: int) -> pl.DataFrame:
     """The time of GPUs that did nothing or were not observed: `pool`, `host`, `time`, `end`, `job`, `gpus` (1), `kind` and `is_nameless`.
 
@@ -143,24 +132,6 @@ def idle_spans(placed: pl.DataFrame, window: tuple[int, int], held_min_ms: int) 
     )
     rows = placed.with_columns(kind=kind, gpus=pl.lit(1)).drop_nulls("kind")
     return clip(rows.select("pool", "host", "time", "end", "job", "gpus", "kind", "is_nameless"), *window, sums=())
-
-
-def claimed_spans(jobs: pl.DataFrame) -> pl.DataFrame:
-    """What each job had on each host: `number`, `job` (as the ledger calls it), `user`, `host`, `time`, `end` (null: runs) and `gpus`.
-
-    A job's GPUs are spread evenly over its hosts.
-
-    Args:
-        jobs: with JOB_SCHEMA, `number` and `ledger_job`.
-    """
-    ran = jobs.filter(pl.col("start").is_not_null(), pl.col("gpus") > 0, pl.col("hosts").list.len() > 0)
-    hosts, place = pl.col("hosts").list.len(), pl.int_ranges(pl.col("hosts").list.len())
-    spread = ran.select(
-        "number", "user", "gpus", "end", host="hosts", job="ledger_job", time="start", place=place, hosts=hosts
-    )
-    own = spread.explode("host", "place")
-    share = pl.col("gpus") // pl.col("hosts") + (pl.col("place") < pl.col("gpus") % pl.col("hosts"))
-    return own.select("number", "job", "user", "host", "time", "end", gpus=share).filter(pl.col("gpus") > 0)
 
 
 def _moments(spans: Sequence[pl.DataFrame], window: tuple[int, int]) -> list[int]:

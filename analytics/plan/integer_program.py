@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analytics.solver import one_thread_solver
+
 if TYPE_CHECKING:
     from highspy import Highs, HighsLp
 
@@ -72,12 +74,7 @@ class IntegerProgram:
     def _opened(self) -> Highs:
         if self._solver is not None:
             return self._solver
-        import highspy
-
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]  # its constructor has no annotations
-        solver.silent()
-        for name, value in (("threads", 1), ("random_seed", 0), ("mip_rel_gap", 0.0)):
-            solver.setOptionValue(name, value)
+        solver = one_thread_solver()
         solver.passModel(self._model())
         self._solver, self.values = solver, (0,) * len(self._upper)
         return solver

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analytics.plan.occupants import Occupant, OccupiedHost
+from analytics.solver import one_thread_solver
 
 _NODES = 2_000
 _MOVE, _ASK, _LOST = 1e4, 1.0, 0.5
@@ -63,10 +64,7 @@ def moves_for(hosts: Sequence[OccupiedHost], size: int) -> Moves | None:
 def _solved(hosts: Sequence[OccupiedHost], on_each: int, wanted: int) -> Moves | None:
     import highspy
 
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]  # its constructor has no annotations
-    solver.silent()
-    for name, value in (("threads", 1), ("random_seed", 0), ("mip_max_nodes", _NODES), ("mip_rel_gap", 0.0)):
-        solver.setOptionValue(name, value)
+    solver = one_thread_solver(mip_max_nodes=_NODES)
     movable = [[each for each in host.occupants if each.is_movable] for host in hosts]
     chosen = [solver.addBinary() for _ in hosts]
     goes = [[solver.addBinary() for _ in each] for each in movable]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics.allocations.spans import ledger_job
 from analytics.money.accounts import OF_TEAM
 from analytics.money.owners import Owners
 from analytics.money.priced_segments import NO_ORGANISATION, NO_PROJECT, NO_TEAM, project_of, whose
-from analytics.plan.idle_pools import claimed_spans, hosts_of_pools
-from analytics.plan.waiting_jobs import jobs_in_window, with_pools
+from analytics.plan.waiting_jobs import IS_COUNTED, jobs_in_window, located
 
 _NAMES = ("organisation", "team", "team_project")
 
@@ -25,10 +23,8 @@ def owner_waits(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int
         window: its start and end, in ms.
         owners: who is who.
     """
-    named = jobs.with_columns(ledger_job=ledger_job("job")).with_row_index("number")
-    known = with_pools(named, claimed_spans(named), hosts_of_pools(placed))
-    is_counted = pl.col("asked").is_not_null() & (pl.col("gpus") > 0).fill_null(value=False)
-    rows = jobs_in_window(known, *window).filter(is_counted)
+    known, _ = located(jobs, placed)
+    rows = jobs_in_window(known, *window).filter(IS_COUNTED)
     key = ("user", "account", "project")
     people = rows.select(key).unique()
     paths = [_path(owners, user, account, project) for user, account, project in people.iter_rows()]

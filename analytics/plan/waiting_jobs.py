@@ -7,10 +7,11 @@ from typing import TypeAlias
 
 import polars as pl
 
+from analytics.allocations.spans import ledger_job
 from analytics.plan.asked_models import AskedModels
 
-Place: TypeAlias = tuple[str, str]
-PLACE = ("pool", "model")
+PoolModel: TypeAlias = tuple[str, str]
+POOL_MODEL = ("pool", "model")
 """What GPUs are told apart by: their pool and their model."""
 
 PARTITION = ("scheduler", "partition")
@@ -20,7 +21,52 @@ _NOT_YET = ("Dependency", "DependencyNeverSatisfied", "BeginTime", "JobHeldUser"
 """Reasons of Slurm (squeue, JOB REASON CODES) for which a job waits for something else than GPUs, by its user's own wish."""
 
 
-def with_pools(jobs: pl.DataFrame, claimed: pl.DataFrame, places: Mapping[Place, Sequence[str]]) -> pl.DataFrame:
+IS_COUNTED = pl.col("asked").is_not_null() & (pl.col("gpus") > 0).fill_null(value=False)
+"""Of rows of `jobs_in_window`: whether it is known when the job asked, and for how many GPUs."""
+
+
+def located(jobs: pl.DataFrame, placed: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The jobs with `number`, `ledger_job` and the columns of `with_pools`, and what each had, see `claimed_spans`.
+
+    Args:
+        jobs: with JOB_SCHEMA.
+        placed: the ledger's rows of the window with `pool` and `model`.
+    """
+    named = jobs.with_columns(ledger_job=ledger_job("job")).with_row_index("number")
+    claimed = claimed_spans(named)
+    return with_pools(named, claimed, hosts_of_pools(placed)), claimed
+
+
+def hosts_of_pools(placed: pl.DataFrame) -> dict[PoolModel, tuple[str, ...]]:
+    """The hosts of each pool and model, each in the one that most of its GPU time was in; those with most hosts first."""
+    times = placed.group_by("host", *POOL_MODEL).agg(time=(pl.col("end") - pl.col("time")).sum())
+    most = times.sort("host", "time", *POOL_MODEL, descending=[False, True, False, False]).unique(
+        "host", keep="first", maintain_order=True
+    )
+    by_place = most.group_by(POOL_MODEL).agg(pl.col("host").sort())
+    hosts = by_place.sort(pl.col("host").list.len(), *POOL_MODEL, descending=[True, False, False])
+    return {(pool, model): tuple(own) for pool, model, own in hosts.iter_rows()}
+
+
+def claimed_spans(jobs: pl.DataFrame) -> pl.DataFrame:
+    """What each job had on each host: `number`, `job` (as the ledger calls it), `user`, `host`, `time`, `end` (null: runs) and `gpus`.
+
+    A job's GPUs are spread evenly over its hosts.
+
+    Args:
+        jobs: with JOB_SCHEMA, `number` and `ledger_job`.
+    """
+    ran = jobs.filter(pl.col("start").is_not_null(), pl.col("gpus") > 0, pl.col("hosts").list.len() > 0)
+    hosts, place = pl.col("hosts").list.len(), pl.int_ranges(pl.col("hosts").list.len())
+    spread = ran.select(
+        "number", "user", "gpus", "end", host="hosts", job="ledger_job", time="start", place=place, hosts=hosts
+    )
+    own = spread.explode("host", "place")
+    share = pl.col("gpus") // pl.col("hosts") + (pl.col("place") < pl.col("gpus") % pl.col("hosts"))
+    return own.select("number", "job", "user", "host", "time", "end", gpus=share).filter(pl.col("gpus") > 0)
+
+
+def with_pools(jobs: pl.DataFrame, claimed: pl.DataFrame, places: Mapping[PoolModel, Sequence[str]]) -> pl.DataFrame:
     """The jobs with `pool`, `model` and `is_ambiguous`.
 
     Pool and model are those that most of a job's GPUs lay in. Of a job that ran nowhere they are those in which most jobs of its
@@ -32,10 +78,10 @@ def with_pools(jobs: pl.DataFrame, claimed: pl.DataFrame, places: Mapping[Place,
         places: the hosts of each pool and model.
     """
     rows = [(host, *place) for place, own in places.items() for host in own]
-    hosts = pl.DataFrame(rows, schema=dict.fromkeys(("host", *PLACE), pl.String), orient="row")
-    parts = claimed.join(hosts, on="host").group_by("number", *PLACE).agg(pl.col("gpus").sum())
-    ordered = parts.sort("number", "gpus", *PLACE, descending=[False, True, False, False])
-    own = ordered.unique("number", keep="first", maintain_order=True).select("number", *PLACE)
+    hosts = pl.DataFrame(rows, schema=dict.fromkeys(("host", *POOL_MODEL), pl.String), orient="row")
+    parts = claimed.join(hosts, on="host").group_by("number", *POOL_MODEL).agg(pl.col("gpus").sum())
+    ordered = parts.sort("number", "gpus", *POOL_MODEL, descending=[False, True, False, False])
+    own = ordered.unique("number", keep="first", maintain_order=True).select("number", *POOL_MODEL)
     found = jobs.join(own, on="number", how="left", maintain_order="left")
     kinds = found.filter(pl.col("pool").is_null()).select(*PARTITION, "gpu_model").unique()
     used, models = _used(found), AskedModels.of(found)
@@ -52,18 +98,18 @@ def with_pools(jobs: pl.DataFrame, claimed: pl.DataFrame, places: Mapping[Place,
     ).drop(schema)
 
 
-def _used(jobs: pl.DataFrame) -> Mapping[tuple[str | None, str], Sequence[Place]]:
+def _used(jobs: pl.DataFrame) -> Mapping[tuple[str | None, str], Sequence[PoolModel]]:
     """Where the jobs of each partition ran, most of them first."""
-    ran = jobs.drop_nulls(["pool", "partition"]).group_by(*PARTITION, *PLACE).len()
-    ordered = ran.sort("len", *PLACE, descending=[True, False, False])
-    used: dict[tuple[str | None, str], list[Place]] = {}
-    for scheduler, partition, pool, model in ordered.select(*PARTITION, *PLACE).iter_rows():
+    ran = jobs.drop_nulls(["pool", "partition"]).group_by(*PARTITION, *POOL_MODEL).len()
+    ordered = ran.sort("len", *POOL_MODEL, descending=[True, False, False])
+    used: dict[tuple[str | None, str], list[PoolModel]] = {}
+    for scheduler, partition, pool, model in ordered.select(*PARTITION, *POOL_MODEL).iter_rows():
         used.setdefault((scheduler, partition), []).append((pool, model))
     return used
 
 
 def _home(
-    used: Sequence[Place], asked: str | None, places: Iterable[Place], models: AskedModels
+    used: Sequence[PoolModel], asked: str | None, places: Iterable[PoolModel], models: AskedModels
 ) -> tuple[str | None, str | None, bool]:
     """Pool and model of a job that ran nowhere, and whether its partition has several pools; the only pool there is, is everybody's."""
     pools = {pool for pool, _ in used} or {pool for pool, _ in places}

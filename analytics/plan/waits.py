@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from analytics.allocations.spans import ledger_job
 from analytics.intervals import SPAN_MS, merge
 from analytics.plan.asked_models import AskedModels
 from analytics.plan.idle_pool import WHOLE_POOL, IdlePool, Want
-from analytics.plan.idle_pools import IdlePools, claimed_spans, hosts_of_pools, idle_pools
+from analytics.plan.idle_pools import IdlePools, idle_pools
 from analytics.plan.wait_causes import CAUSES, REMEDIES, SHORTAGE, Waiter, real_place, try_remedy
-from analytics.plan.waiting_jobs import PARTITION, PLACE, Place, blocks, jobs_in_window, with_pools
+from analytics.plan.waiting_jobs import IS_COUNTED, PARTITION, POOL_MODEL, PoolModel, blocks, jobs_in_window, located
 
 SIZES = {1: "1", 2: "2-3", 4: "4-7", 8: "8", 9: "9-16", 17: "17-64", 65: "65+"}
 """Sizes of jobs in GPUs, by the least of each."""
@@ -27,7 +26,6 @@ TIME_OF = {cause: f"{cause}_ms" for cause in CAUSES}
 
 _COLUMNS = (
     "job", "user", "team", "pool", "model", "partition", "rank", "size", "gpus", "begin", "until", "is_open", "is_ambiguous",
-    "state", "start", "end",
 )  # fmt: skip
 
 
@@ -37,7 +35,7 @@ class Waits:
 
     `rows` has a row for each job that asked for GPUs before the end of the window and did not have them before its start, those
     without any wait among them: `job`, `user`, `team`, `pool`, `model`, `partition`, `rank`, `size`, `gpus`, `begin`, `until`,
-    `is_open` (it still waited at the end), `start`, `end`, `state`, and the time of each cause in ms (TIME_OF), which add up
+    `is_open` (it still waited at the end), and the time of each cause in ms (TIME_OF), which add up
     to `until - begin`. `is_ambiguous` is whether the pool is one of several in which jobs of the partition ran; it is null where
     nobody knows it. `left_out` has the jobs that could not be counted: `user`, `team`, `pool`, `model`, and `is_unasked`, whether
     the time at which they asked is missing, else it is their number of GPUs. `ran` has every job that had GPUs in the window: those four
@@ -79,15 +77,13 @@ def find_waits(
         held_min_ms: held and reserved GPUs count as unused where they were so for at least this long.
         team_of: the team of a user and an account.
     """
-    named = jobs.with_columns(ledger_job=ledger_job("job")).with_row_index("number")
-    claimed = claimed_spans(named).with_columns(pl.col("end").fill_null(window[1]))
-    known = with_pools(named, claimed, hosts_of_pools(placed))
+    known, claimed = located(jobs, placed)
+    claimed = claimed.with_columns(pl.col("end").fill_null(window[1]))
     there = _named(jobs_in_window(known, *window), team_of)
     runs = pl.col("start") < window[1], pl.col("end").is_null() | (pl.col("end") > window[0])
-    is_counted = pl.col("asked").is_not_null() & (pl.col("gpus") > 0).fill_null(value=False)
     idle = idle_pools(placed, claimed, memory_gib, window, held_min_ms)
     rows = _caused(
-        there.filter(is_counted),
+        there.filter(IS_COUNTED),
         idle,
         WaiterOptions(idle.pools, blocks(known, claimed), AskedModels.of(known)),
         window[1],
@@ -97,7 +93,7 @@ def find_waits(
         idle=_idle_while(idle.spans, rows),
         since_ms=window[0],
         until_ms=window[1],
-        left_out=there.filter(~is_counted).select(
+        left_out=there.filter(~IS_COUNTED).select(
             "user", "team", "pool", "model", is_unasked=pl.col("asked").is_null()
         ),
         ran=_named(known.filter(*runs), team_of).select(
@@ -142,7 +138,7 @@ def _prepared(idle: IdlePools, cause: str, waiters: Sequence[Waiter]) -> bool:
 class WaiterOptions:
     """Where jobs may run: the pools by pool and model, the hosts that each partition uses of a pool, and what names of models mean."""
 
-    pools: Mapping[Place, IdlePool]
+    pools: Mapping[PoolModel, IdlePool]
     blocks: Mapping[tuple[str | None, str, str], Sequence[str]]
     models: AskedModels
     _known: dict[Sequence[str | None], tuple[Sequence[tuple[IdlePool, int]], Sequence[IdlePool]]] = field(
@@ -151,7 +147,7 @@ class WaiterOptions:
 
     def of(self, row: Mapping[str, Any]) -> tuple[Sequence[tuple[IdlePool, int]], Sequence[IdlePool]]:
         """`own` and `others` of a waiter; many jobs have the same."""
-        key = tuple(row[name] for name in (*PLACE, "gpu_model", *PARTITION))
+        key = tuple(row[name] for name in (*POOL_MODEL, "gpu_model", *PARTITION))
         if key not in self._known:
             self._known[key] = self._of(row)
         return self._known[key]

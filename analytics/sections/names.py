@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
 from analytics.language.language import Language
 from analytics.language.plain_text import plain
@@ -38,3 +40,8 @@ def placed(name: str, language: Language) -> str:
 def least_to_most(least: Quantity, most: Quantity) -> Cell:
     """One figure where both are the same, else `2 to 5`."""
     return least if str(least) == str(most) else tr("{least} to {most}", least=least, most=most)
+
+
+def has_several_models(places: Collection[tuple[str, str]]) -> bool:
+    """Whether any pool of these pairs of pool and model has cards of several models, which a table then has to tell apart."""
+    return len(set(places)) > len({pool for pool, _ in places})

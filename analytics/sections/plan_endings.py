@@ -14,7 +14,7 @@ from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import SOURCES, WEEK_DAYS, Chance, Ending, EndingCheck, Endings
 from analytics.report.model import Report
 from analytics.sections.line_chart import Line, LineChart, LinePanel
-from analytics.sections.names import NAME_MOST, card_name, place_name
+from analytics.sections.names import NAME_MOST, card_name, has_several_models, place_name
 from analytics.sections.section import Cell, Section, SectionColumn
 
 SOURCE_NAMES = {
@@ -41,6 +41,7 @@ def endings_table(found: FleetAllocation) -> Section:
 
 
 def _table(rows: Sequence[Ending], calendar: Endings, *, for_all: bool) -> Section:
+    with_model = has_several_models([(each.pool, each.model) for each in rows])
     return Section(
         name="endings",
         title=tr("Which GPUs come free"),
@@ -53,11 +54,11 @@ def _table(rows: Sequence[Ending], calendar: Endings, *, for_all: bool) -> Secti
             SectionColumn("team", tr("team"), "team"),
             SectionColumn("gpus", tr("GPUs"), "count"),
             SectionColumn("pool", tr("pool"), "pool"),
-            *((SectionColumn("model", tr("model"), "name"),) if _is_mixed(rows) else ()),
+            *((SectionColumn("model", tr("model"), "name"),) if with_model else ()),
             SectionColumn("hosts", tr("hosts"), "name"),
             SectionColumn("chance", tr("chance"), "number"),
         ),
-        rows=tuple(_row(each, with_model=_is_mixed(rows)) for each in rows),
+        rows=tuple(_row(each, with_model=with_model) for each in rows),
         shown=_LISTED,
         rest=tr("{number} more are on the page Allocation.", number=Number(len(rows) - _LISTED)),
         chart=_chart(rows, calendar) if rows else None,
@@ -99,11 +100,6 @@ def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
     ends = tr_many("{number} ending frees", "{number} endings free", len(near))
     gpus = tr_many("{number} GPU", "{number} GPUs", sum(len(each.gpus) for each in near))
     return tr("{ends} {gpus} by {day}: {said}.", ends=ends, gpus=gpus, day=Date(last), said=said)
-
-
-def _is_mixed(rows: Sequence[Ending]) -> bool:
-    """Whether a pool has cards of several models."""
-    return len({(each.pool, each.model) for each in rows}) > len({each.pool for each in rows})
 
 
 def _row(each: Ending, *, with_model: bool) -> tuple[Cell, ...]:

@@ -8,7 +8,7 @@ from analytics.language.quantities import Amount, Date, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.uptake import Arrival
-from analytics.sections.names import card_name, place_name
+from analytics.sections.names import card_name, has_several_models, place_name
 from analytics.sections.section import Cell, Section, SectionColumn
 
 
@@ -16,6 +16,7 @@ def uptake_table(found: FleetAllocation) -> Section | None:
     """A row for the cards that came to a host on a day; None for people."""
     if found.arrivals is None:
         return None
+    with_model = has_several_models([(each.pool, each.model) for each in found.arrivals])
     return Section(
         name="uptake",
         title=tr("What new cards were used for"),
@@ -24,7 +25,7 @@ def uptake_table(found: FleetAllocation) -> Section | None:
         columns=(
             SectionColumn("day", tr("first seen"), "number"),
             SectionColumn("pool", tr("pool"), "pool"),
-            *((SectionColumn("model", tr("model"), "name"),) if _is_mixed(found.arrivals) else ()),
+            *((SectionColumn("model", tr("model"), "name"),) if with_model else ()),
             SectionColumn("host", tr("host"), "host"),
             SectionColumn("cards", tr("cards"), "count"),
             SectionColumn("unused", tr("unused"), "count"),
@@ -36,7 +37,7 @@ def uptake_table(found: FleetAllocation) -> Section | None:
             SectionColumn("day_cost", tr("a day"), "money"),
             SectionColumn("idle_cost", tr("cost"), "money"),
         ),
-        rows=tuple(_row(each, with_model=_is_mixed(found.arrivals)) for each in found.arrivals),
+        rows=tuple(_row(each, with_model=with_model) for each in found.arrivals),
         notes=(
             tr(
                 "New is what was first seen more than a day after the first row of the lake. First use is days, the median of the cards that were used; before is that of all cards that came earlier; "
@@ -46,11 +47,6 @@ def uptake_table(found: FleetAllocation) -> Section | None:
         ),
         wide=True,
     )  # fmt: skip
-
-
-def _is_mixed(found: Sequence[Arrival]) -> bool:
-    """Whether cards of several models came to a pool."""
-    return len({(each.pool, each.model) for each in found}) > len({each.pool for each in found})
 
 
 def _headline(found: Sequence[Arrival], currency: str) -> str:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analytics.solver import one_thread_solver
+
 if TYPE_CHECKING:
     from highspy import HighsLp
 
@@ -32,12 +34,7 @@ def best_groups(groups: Sequence[Sequence[int]], members: int) -> Choice:
     """The groups that spare the most members (all but one of each), so that none of 0..`members`-1 is in two of them."""
     if not groups:
         return Choice((), 0)
-    import highspy
-
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]  # its constructor has no annotations
-    solver.silent()
-    for name, value in (("threads", 1), ("random_seed", 0), ("mip_max_nodes", _NODES), ("mip_rel_gap", 0.0)):
-        solver.setOptionValue(name, value)
+    solver = one_thread_solver(mip_max_nodes=_NODES)
     solver.passModel(_model(groups, members))
     solver.run()
     info = solver.getInfo()

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.money.cards import is_called
 from analytics.money.owners import Owner, Owners
-from analytics.money.requests_file import GpuRequest, is_named, load_requests
+from analytics.money.requests_file import GpuRequest, load_requests
 from fallow.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def test_a_table_of_a_site(tmp_path: Path) -> None:
         ("sales,2,H100,,,2026-11-10,1", "from is empty", "write a day"),
     ],
 )  # fmt: skip
-def test_a_line_that_cannot_be_used_is_named(tmp_path: Path, line: str, message: str, hint: str) -> None:
+def test_a_line_that_cannot_be_used_is_called(tmp_path: Path, line: str, message: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=rf"requests\.csv, line 2: {message}") as caught:
         load(tmp_path, "team,gpus,card,memory_gib,from,until,priority", line)
     assert (caught.value.hint or "").startswith(hint)
@@ -56,4 +57,4 @@ def test_a_line_that_cannot_be_used_is_named(tmp_path: Path, line: str, message:
 
 def test_words_that_say_which_card() -> None:
     names = ("H100", "h100 80gb", "H100 SXM", "nvidia_h100_80gb_hbm3", "H100 NVL", "H200", "A100")
-    assert [name for name in names if is_named(name, MODELS[0])] == list(names[:4])
+    assert [name for name in names if is_called(name, MODELS[0])] == list(names[:4])
