@@ -44,8 +44,11 @@ def _as_json(waits: Waits, *, has_idle: bool) -> dict[str, object]:
         "jobs_with_unknown_pool": rows["pool"].null_count(),
         "back_test": {name: _group_json(each) for name, each in zip(("first_half", "second_half"), halves(waits), strict=True)},
         "idle": [
-            {"pool": pool, "kind": kind, "gpu_hours": spent / HOUR_MS, "gpu_hours_while_jobs_waited": waited / HOUR_MS}
-            for pool, kind, spent, waited in waits.idle.iter_rows()
+            {
+                "pool": pool, "model": model, "kind": kind, "gpu_hours": spent / HOUR_MS,
+                "gpu_hours_while_jobs_waited": waited / HOUR_MS,
+            }
+            for pool, model, kind, spent, waited in waits.idle.iter_rows()
         ] if has_idle else None,
         "ends": {state: {"jobs": ends.jobs[state], "gpu_hours": spent / HOUR_MS} for state, spent in ends.gpu_ms.items()},
         "completed_share": ends.completed_share,
@@ -53,6 +56,9 @@ def _as_json(waits: Waits, *, has_idle: bool) -> dict[str, object]:
 
 
 def _group_json(group: WaitGroup) -> dict[str, object]:
+    """Of no job nothing is known."""
+    hours = {cause: spent / HOUR_MS if group.jobs else None for cause, spent in group.cause_ms.items()}
+    gpu_hours = {cause: spent / HOUR_MS if group.jobs else None for cause, spent in group.cause_gpu_ms.items()}
     return {
         "name": group.name,
         "jobs": group.jobs,
@@ -61,7 +67,7 @@ def _group_json(group: WaitGroup) -> dict[str, object]:
         "p90_s": None if group.p90_ms is None else group.p90_ms / 1000,
         "hours": group.wait_ms / HOUR_MS if group.jobs else None,
         "gpu_hours": group.gpu_ms / HOUR_MS if group.jobs else None,
-        "hours_by_cause": {cause: spent / HOUR_MS for cause, spent in group.cause_ms.items()},
-        "gpu_hours_by_cause": {cause: spent / HOUR_MS for cause, spent in group.cause_gpu_ms.items()},
+        "hours_by_cause": hours,
+        "gpu_hours_by_cause": gpu_hours,
         "shortage_share": group.shortage,
     }

@@ -119,7 +119,7 @@ def _claimable(placed: pl.DataFrame, claimed: pl.DataFrame) -> pl.DataFrame:
 
 
 def idle_spans(placed: pl.DataFrame, window: tuple[int, int], held_min_ms: int) -> pl.DataFrame:
-    """The time of GPUs that did nothing or were not observed: `pool`, `host`, `time`, `end`, `job`, `gpus` (1), `kind` and `is_nameless`.
+    """The time of GPUs that did nothing or were not observed: `pool`, `model`, `host`, `time`, `end`, `job`, `gpus` (1), `kind` and `is_nameless`.
 
     `kind` is `free`, `unknown`, or `unused`: reserved or held for at least `held_min_ms`, for less is a pause.
     """
@@ -131,7 +131,9 @@ def idle_spans(placed: pl.DataFrame, window: tuple[int, int], held_min_ms: int) 
         .then(pl.lit("unused"))
     )
     rows = placed.with_columns(kind=kind, gpus=pl.lit(1)).drop_nulls("kind")
-    return clip(rows.select("pool", "host", "time", "end", "job", "gpus", "kind", "is_nameless"), *window, sums=())
+    return clip(
+        rows.select("pool", "model", "host", "time", "end", "job", "gpus", "kind", "is_nameless"), *window, sums=()
+    )
 
 
 def _moments(spans: Sequence[pl.DataFrame], window: tuple[int, int]) -> list[int]:

@@ -41,8 +41,8 @@ class Waits:
     the time at which they asked is missing, else it is their number of GPUs. `ran` has every job that had GPUs in the window: those four
     columns, `gpus`, `start`, `end` and `state`.
 
-    `idle` is the GPU time of each pool that was `free`, `unused` or `unknown`: `pool`, `kind`, `gpu_ms`, and `waited_ms` of it
-    in which any job waited.
+    `idle` is the GPU time that was `free`, `unused` or `unknown`: `pool`, `model`, `kind`, `gpu_ms`, and `waited_ms` of it in which any
+    job waited.
     """
 
     rows: pl.DataFrame
@@ -230,10 +230,11 @@ def _named(jobs: pl.DataFrame, team_of: Callable[[str | None, str | None], str |
 
 
 def _idle_while(spans: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
-    """Idle GPU time by pool and kind, and the part of it in which any job waited."""
+    """Idle GPU time by pool, model and kind, and the part of it in which any job waited."""
     waited = merge(waits.filter(pl.col("begin") < pl.col("until")).select(time="begin", end="until"), ())
     moments = np.ravel(waited.select("time", "end").to_numpy()) if waited.height else np.zeros(1)
     sums = np.cumsum(np.diff(moments, prepend=moments[0]) * (np.arange(len(moments)) % 2))
     until, since = (np.interp(spans[name].to_numpy(), moments, sums) for name in ("end", "time"))
     timed = spans.with_columns(gpu_ms=SPAN_MS, waited_ms=pl.Series(until - since, dtype=pl.Float64))
-    return timed.group_by("pool", "kind").agg(pl.col("gpu_ms", "waited_ms").sum()).sort("pool", "kind")
+    key = (*POOL_MODEL, "kind")
+    return timed.group_by(key).agg(pl.col("gpu_ms", "waited_ms").sum()).sort(key)

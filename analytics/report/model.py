@@ -39,6 +39,7 @@ from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
 from analytics.plan.starving import StarvingPair
 from analytics.plan.supply import find_supply
 from analytics.plan.uptake import Arrival, arrivals
+from analytics.plan.waiting_jobs import POOL_MODEL
 from analytics.plan.waits import Waits, find_waits
 from analytics.quality.model import Remark
 from analytics.quality.remarks import data_quality
@@ -275,7 +276,8 @@ class Whole:
         """Those of a scope's pool, model, team or user."""
         asked = {"pool": scope.pool, "model": scope.model, "team": scope.team, "user": scope.holder}
         found = self.waits.where(*(pl.col(name) == value for name, value in asked.items() if value is not None))
-        return found if scope.pool is None else replace(found, idle=found.idle.filter(pl.col("pool") == scope.pool))
+        places = [pl.col(name) == asked[name] for name in POOL_MODEL if asked[name] is not None]
+        return replace(found, idle=found.idle.filter(*places)) if places else found
 
     @cached_property
     def endings(self) -> Endings:

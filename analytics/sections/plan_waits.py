@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import polars as pl
+
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share, Span
 from analytics.language.sentences import tr
@@ -206,7 +208,8 @@ def wait_span(wait_ms: float) -> Span:
 
 def idle_while_waiting(waits: Waits) -> Section:
     """What stood idle in each pool, in all and while any job waited: also where no job is known."""
-    idle = {(pool, kind): (spent, waited) for pool, kind, spent, waited in waits.idle.iter_rows()}
+    sums = waits.idle.group_by("pool", "kind").agg(pl.col("gpu_ms", "waited_ms").sum())
+    idle = {(pool, kind): (spent, waited) for pool, kind, spent, waited in sums.iter_rows()}
     pools = sorted({pool for pool, _ in idle})
     free, unused = (sum(idle.get((pool, kind), (0, 0))[0] for pool in pools) for kind in ("free", "unused"))
     kinds = ("free", "unused", "unknown")
@@ -254,6 +257,7 @@ def goodput_table(waits: Waits, used: float | None) -> Section | None:
         ),
         rows=tuple((_ENDS[each], Number(found.jobs[each]), GpuHours(found.gpu_ms[each]), Share(found.gpu_ms[each] / total)) for each in END_STATES),
         notes=(
-            tr("GPU time is that of the window, of all jobs that had any. Of the GPU time that was given out, {used} was used: that says that GPUs worked, not that the work came to anything.", used=Share(used)),
+            tr("GPU time is that of the window, of all jobs that had any."),
+            *(() if used is None else (tr("Of the GPU time that was given out, {used} was used: that says that GPUs worked, not that the work came to anything.", used=Share(used)),)),
         ),
     )  # fmt: skip
