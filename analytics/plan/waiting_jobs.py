@@ -131,7 +131,7 @@ def jobs_in_window(jobs: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataF
     asked = pl.coalesce("eligible", pl.when(could_begin).then("submitted"))
     last = pl.coalesce(over, "as_of", pl.lit(until_ms))
     timed = jobs.with_columns(asked=asked, last=last)
-    there = timed.filter(pl.coalesce("asked", "last") < until_ms, pl.col("last") >= since_ms)
+    there = timed.filter(pl.coalesce("asked", "submitted", "last") < until_ms, pl.col("last") >= since_ms)
     stop = pl.min_horizontal("last", pl.lit(until_ms))
     return there.with_columns(
         begin=pl.max_horizontal(pl.min_horizontal("asked", stop), pl.lit(since_ms)),

@@ -61,3 +61,11 @@ def test_the_proposal_is_there_where_a_requests_file_is_set(planned: Planned, tm
         assert [name for name in ("translator", "detector") if name in shown] == names
     assert "What is left over" in everybody
     assert not [words for words in ("What is left over", "Who gains", "from whom") if words in own]
+
+
+def test_a_requests_file_that_cannot_be_used_closes_one_section(planned: Planned, tmp_path: Path) -> None:
+    asking = asking_site(planned, tmp_path, ["nobody,1,V100,,2025-11-18,2026-01-31,1,translator"])
+    shown = words(page(asking.client(), "/allocation", WEEK))
+    assert "and whose are they? The data cannot be read or written as they should." in shown
+    assert "Which GPUs come free" in shown
+    assert "Who has the GPUs" in shown

@@ -107,6 +107,34 @@ def test_a_team_sees_nobody_else(
     assert by_name(found["tree"])["research"]["quota_gpus"] == 2
 
 
+def test_a_team_that_has_nothing_is_answered_and_nobody_else(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables(tmp_path, monkeypatch)
+    (root,) = answer(lake, capsys, "--team", "sales")["tree"]
+    assert (root["name"], root["gpu_hours"], root["children"][0]["quota_gpus"]) == ("products", 0, 3)
+    assert main(["plan", "allocation", "--lake", lake.root, "--team", "nobody"]) == 1
+
+
+def test_one_part_alone(lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["plan", "allocation", "--lake", lake.root]
+    assert main([*asked, "--only", "endings"]) == 0
+    shown = capsys.readouterr().out
+    assert "WHICH GPUS COME FREE" in shown
+    assert "WHO HAS THE GPUS" not in shown
+    for wrong in (["endings", "--json"], ["owners", "--csv"], ["requests"], ["requests", "--holder", "ann"]):
+        assert main([*asked, "--only", *wrong]) == 2
+    # a file that is only set does not keep the rest from being said
+    config, table = tmp_path / "fallow.toml", tmp_path / "requests.csv"
+    config.write_text(f"[plan]\nrequests = {json.dumps(str(table))}\n", encoding="utf-8")
+    capsys.readouterr()
+    assert main([*asked, "--config", str(config)]) == 0
+    found = capsys.readouterr()
+    assert "WHO HAS THE GPUS" in found.out
+    assert "requests.csv" in found.err
+    assert main([*asked, "--config", str(config), "--only", "requests"]) == 2
+
+
 def test_without_owners_accounts_and_users_stand_in(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "allocation", "--lake", lake.root]) == 0
     text = " ".join(capsys.readouterr().out.split())
@@ -127,6 +155,16 @@ def test_without_allocations_projects_are_answered_all_the_same(
     assert "No job of this window is known with the time at which it asked for GPUs" in text
     assert "1 ending frees 2 GPUs by 2026-11-27: 2 by project end." in text
     assert main(["plan", "allocation", "--lake", lake.root, "--days", "0"]) == 2
+
+
+def test_the_check_of_a_week_before_is_in_the_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables(tmp_path, monkeypatch)
+    fleet = Fleet(16, interval_s=1800)
+    train(fleet, fleet.host("h1", H100, 2), "ann", slurm_account="maps")
+    lake = fleet.write(made_lake(tmp_path / "lake"))
+    assert answer(lake, capsys)["back_test"] == {"said": {}, "came_free": {}}
 
 
 def test_new_cards_are_beside_those_that_came_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

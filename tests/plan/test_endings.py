@@ -110,3 +110,15 @@ def test_faded_work_is_there_and_the_check_tells_who_came_back(tmp_path: Path) -
     ]
     assert found.check is not None
     assert (found.check.said, found.check.came_free) == ({"fading": 2}, {"fading": 1})
+
+
+def test_a_project_that_goes_on_after_its_end_has_not_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two users of one project: Bob has left his GPU since its end, Ann is still there."""
+    owners(tmp_path, monkeypatch, "user,ann,maps,atlas,2026-11-12", "user,bob,maps,atlas,2026-11-12")
+    fleet = fleet_of()
+    gpus = fleet.host("h1", H100, 2)
+    train(fleet, gpus[:1], "ann")
+    train(fleet, gpus[1:], "bob", fleet.between(-18, -3))
+    found = endings(fleet, made_lake(tmp_path / "lake"))
+    assert found.check is not None
+    assert (found.check.said, found.check.came_free) == ({"project_end": 2}, {"project_end": 1})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from analytics.frames import POLARS
-from analytics.plan.jobs import JOB_SCHEMA, jobs_of
+from analytics.plan.jobs import JOB_SCHEMA, LATE_MS, ended_by_limit, jobs_of
 from fallow.schema import REQUEST
 from tests.allocations.rows import Row, claim, frame
 
@@ -35,6 +35,16 @@ def test_what_runs_has_no_end_before_somebody_saw_it() -> None:
     jobs = jobs_of(frame(*runs), requests())
     assert dict(jobs.select("job", "end").iter_rows()) == {"1": None, "2": None, "3": 20}
     assert dict(jobs.select("job", "time_limit_ms").iter_rows()) == {"1": 490, "2": None, "3": None}
+
+
+def test_a_run_whose_limit_has_passed_is_over_and_nobody_knows_how() -> None:
+    runs = [claim("G0", 0, None, "1", planned_end=LATE_MS, state="RUNNING"), claim("G1", 0, 20, "2", state="COMPLETED")]
+    jobs = jobs_of(frame(*runs), requests())
+    seen = {moment: ended_by_limit(jobs, moment).sort("job") for moment in (2 * LATE_MS, 2 * LATE_MS + 1)}
+    assert [each.select("end", "state").rows() for each in seen.values()] == [
+        [(None, "RUNNING"), (20, "COMPLETED")],
+        [(LATE_MS, None), (20, "COMPLETED")],
+    ]
 
 
 def test_a_run_that_another_one_followed_is_over() -> None:

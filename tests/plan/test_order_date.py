@@ -90,6 +90,7 @@ def test_who_has_to_order_first_stands_first_and_each_pool_may_have_its_own_lead
     ("own", "said"),
     [
         (series(np.full(28, 8.0), 8), "All 8 GPUs of train are given now"),
+        (series(np.array([8.0, *[2.0] * 6] * 4), 8), "are likely to be given on"),  # on one day of each week
         (series(growing(10), 60), "are likely to be given on"),
         (series(growing(10, per_day=0), 100), "No pool is likely to be full by"),
         (series(growing(10, per_day=0, noise=2.0), 19), "train may be from"),

@@ -7,6 +7,7 @@ import pytest
 
 from analytics.plan.jobs import JOB_SCHEMA
 from analytics.plan.room_for_jobs import PoolRoom, RoomCheck, pool_rooms
+from analytics.sections.plan_defrag import room_sentence
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 SCHEMA = {
@@ -112,3 +113,24 @@ def test_jobs_that_came_are_held_against_the_room_there_was() -> None:
         job(HOUR_MS, None, 2),  # never began: nobody knows where it would have
     ]
     assert room(placed, *jobs).check == RoomCheck(2, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("states", "sizes", "said", "short"),
+    [
+        (("active", "active"), (1,), "no GPU is free", 1),
+        (("free", "active"), (2,), "No job of 2 GPUs or more could start", 1),
+        (("free", "free"), (3,), "No job of 3 GPUs or more could start", 2),  # two whole hosts
+        (("free", "free"), (9,), "No pool has GPUs of one model for a job of that size", None),
+    ],
+)
+def test_the_headline_says_why_no_job_could_start(
+    states: tuple[str, ...], sizes: tuple[int, ...], said: str, short: int | None
+) -> None:
+    other = rows("b", "active", "active", job="slurm:8")
+    for each in other:
+        each["holder"] = None  # whose it is nobody knows: it stays
+    busy = [dict(each, holder=None) for each in rows("a", *states)]
+    found = room([*busy, *other], sizes=sizes)
+    assert said in str(room_sentence([found]))
+    assert [each.short for each in found.sizes] == ([] if short is None else [short])

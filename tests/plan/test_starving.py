@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from analytics.money.priced_segments import NOT_KNOWN
 from analytics.plan.starving import StarvingPair, starving_pairs
 from fallow.clock import HOUR_MS
 
@@ -59,3 +60,9 @@ def test_a_quota_of_which_less_than_half_is_needed_is_hoarded() -> None:
     assert hours(found) == {}
     assert hours(found, "quota") == {("a", "x"): 6.0}
     assert found[0].needed_share == pytest.approx(0.4)
+
+
+def test_who_is_not_known_is_said_to_be() -> None:
+    waiting = waits(("(no team)", "A", 2, 5, 1)).with_columns(user=pl.lit(None, pl.String))
+    found = starving_pairs(waiting, given(("vision", "A", "reserved", 0, 24, 2)), {}, WINDOW, HOUR_MS)
+    assert hours(found) == {(NOT_KNOWN, "vision"): 3}

@@ -71,12 +71,14 @@ BUSY = [(UNTIL, "active")]
 def test_waits_are_cut_to_the_window_and_what_nobody_told_is_left_out() -> None:
     jobs = [
         job("before", -5, 2, 9),
+        job("runs already", -5, -4, 9),
         job("at once", 3, 3, 4),
         job("waits", 20, None, None, hosts=[]),
         job("gave up", 1, None, None, withdrawn=4),
         job("over before", -9, -8, -1),
         job("no time", None, 5, 6),
         job("no count", 1, 5, 6, gpus=None),
+        job("wants another first", 1, None, None, hosts=[], reason="Dependency"),
     ]
     found = waits(jobs, ledger(a1_0=BUSY))
     spans = {
@@ -89,8 +91,10 @@ def test_waits_are_cut_to_the_window_and_what_nobody_told_is_left_out() -> None:
         "waits": (20, 24, True),
         "gave up": (1, 4, False),
     }
-    assert found.left_out["is_unasked"].to_list().count(True) == 1
-    assert found.left_out.height == 2
+    assert found.left_out["is_unasked"].to_list().count(True) == 2
+    assert found.left_out.height == 3
+    # what ran counts, whenever it asked
+    assert sorted(found.ran["user"]) == ["at once", "before", "no count", "no time", "runs already"]
     assert hours(found) == {"shortage": 9}
 
 
