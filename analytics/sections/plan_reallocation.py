@@ -53,14 +53,14 @@ def cannot_propose(why: str) -> Section:
 
 
 def _headline(found: Reallocation) -> str:
-    requests = [*(each.request for each in found.served), *(each.request for each in found.unserved)]
-    if not requests:
-        return tr("Nobody asks for GPUs.")
     if found.of_part:
         return tr_many(
             "{number} request is given GPUs of this part of the fleet.", "{number} requests are given GPUs of this part of the fleet.",
             len(found.served),
         )  # fmt: skip
+    requests = [*(each.request for each in found.served), *(each.request for each in found.unserved)]
+    if not requests:
+        return tr("Nobody asks for GPUs.")
     late = sum(each.start > each.request.first for each in found.served)
     said = tr(
         "{served} of {asked} requests can be served, with {gpus} of the {wanted} GPUs asked for.",

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 
+from analytics.plan.allocation import FleetAllocation, poolless_ms
+from analytics.plan.endings import Endings
 from analytics.plan.uptake import arrivals
+from analytics.sections.plan_allocation import starving_table
 from fallow.cli import main
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import H100, T_END, Fleet
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
 
     from fallow.lake import Lake
 
-DAY_MS = 86_400_000
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 OWNERS = """kind,name,team,organisation,quota_gpus,project,project_end
 account,maps,vision,research,4,atlas,2026-11-23
 user,bob,speech,research,2,,
@@ -90,9 +96,34 @@ def test_every_level_adds_up_and_says_who_is_who(
     assert (teams["speech"]["gpu_hours"], teams["speech"]["waited_gpu_hours"]) == (192, 48)
     assert (teams["speech"]["gpus_most"], teams["speech"]["gpus_mean"]) == (2, 1)
     assert teams["vision"]["reserved_gpu_hours"] == 144
+    # a window without a whole hour has no highest one
+    (research, *_) = answer(lake, capsys, "--since", "30m")["tree"]
+    assert (research["gpus_mean"], research["gpus_most"]) == (5, None)
     (pair,) = [each for each in found["starving"] if each["kind"] == "idle"]
     assert (pair["waited"], pair["did_not_use"], pair["gpu_hours"]) == ("speech", "vision", 24)
     assert [(each["name"], each["gpu_count"]) for each in found["endings"]] == [("slurm:2", 2), ("atlas", 3)]
+
+
+def test_what_was_used_is_the_same_beside_goodput(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    tree = answer(lake, capsys)["tree"]
+    used, given = (sum(node[name] for node in tree) for name in ("used_gpu_hours", "gpu_hours"))
+    assert main(["plan", "waits", "--lake", lake.root, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["used_share"] == pytest.approx(used / given)
+
+
+def test_waits_in_a_pool_that_nobody_knows_are_not_denied() -> None:
+    calendar = Endings(date(2026, 11, 20), 14, (), None, 0, 0, 0)
+    found = FleetAllocation((), (), (), calendar, (), 1, 0.0, has_owners=True, currency="USD", seen=1.0)
+    spans = {"begin": [0, 0], "until": [2 * HOUR_MS, HOUR_MS], "gpus": [3, 1], "pool": [None, "train"]}
+    hours = poolless_ms(pl.DataFrame(spans))
+    assert "Nobody waited while" in _starving(found)
+    assert "6.0 GPU-hours were waited for in a pool that nobody knows" in _starving(replace(found, poolless_ms=hours))
+
+
+def _starving(found: FleetAllocation) -> str:
+    section = starving_table(found)
+    assert section is not None
+    return str(section.headline)
 
 
 def test_a_team_sees_nobody_else(
@@ -171,17 +202,18 @@ def test_new_cards_are_beside_those_that_came_before(tmp_path: Path, monkeypatch
     tables(tmp_path, monkeypatch)
     fleet = Fleet(24, interval_s=1800)
     train(fleet, fleet.host("h1", H100, 2), "ann")
-    for name, came, used in (("h2", 15, 12), ("h3", 10, 0)):
+    for name, came, used in (("h2", 15, 12), ("h3", 10, 0), ("h4", 5, 0)):
         gpus = fleet.host(name, H100, 2)
         if used:
             train(fleet, gpus, "bob", fleet.between(-used), job=name)
         for gpu in gpus:
             gpu.absent(fleet.between(0, -came))
-    newest, earlier = arrivals(context_of(fleet.write(made_lake(tmp_path / "lake"))))
+    last, newest, earlier = arrivals(context_of(fleet.write(made_lake(tmp_path / "lake"))))
     assert (earlier.host, earlier.unused, earlier.first_use_days, earlier.ramp_days) == ("h2", 0, 3, 3)
     assert (earlier.earlier_days, earlier.earlier) == (None, 0)
     assert (newest.host, newest.unused, newest.first_use_days, newest.ramp_days) == ("h3", 2, None, None)
     assert (newest.earlier_days, newest.earlier, newest.idle_days) == (3, 2, 20)
+    assert (last.host, last.earlier_days, last.earlier) == ("h4", 6.5, 4)  # 3 d to first use, and 10 d without any
     assert newest.day_cost == pytest.approx(2 * 24 * 1.37)
     assert newest.idle_cost == pytest.approx(20 * 24 * 1.37)
 

@@ -11,6 +11,7 @@ import pytest
 from analytics.plan.endings import Endings, find_endings
 from analytics.plan.jobs import load_jobs
 from analytics.scope import Scope
+from analytics.sections.names import has_several_models
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import H100, T_END, Fleet
 from tests.findings.scenarios.situations import train
@@ -122,3 +123,8 @@ def test_a_project_that_goes_on_after_its_end_has_not_let_go(tmp_path: Path, mon
     found = endings(fleet, made_lake(tmp_path / "lake"))
     assert found.check is not None
     assert (found.check.said, found.check.came_free) == ({"project_end": 2}, {"project_end": 1})
+
+
+def test_a_model_is_named_where_a_pool_has_several() -> None:
+    assert has_several_models([("train", "H100"), ("train", "A100"), ("serving", "L40S")])
+    assert not has_several_models([("train", "H100"), ("train", "H100"), ("serving", "L40S")])

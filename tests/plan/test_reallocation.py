@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analytics.plan.endings import Chance
 from analytics.plan.reallocation import Reallocation, TeamBalance, propose
+from analytics.sections.plan_endings import chance_cell
+from analytics.sections.plan_reallocation import proposal_table
 from tests.plan.reallocations import A100, H100, answer_of, asks, best_score, broken, day, fleet, freed, host, score
 
 if TYPE_CHECKING:
@@ -134,3 +137,26 @@ def test_what_one_team_may_know() -> None:
     own = found.of_team("b")
     assert {grant.team for grant in own.served[0].grants} == {None, "b"}
     assert (own.unserved, own.left, own.without_quota, own.of_one_team) == ((), (), ("b",), True)
+
+
+def test_a_quota_that_a_team_fills_itself_is_the_reason() -> None:
+    place = host("h1", 4)
+    supply = fleet([place], [freed(place, 4, 0, source="idle")])
+    found = is_best(supply, [asks("a", 2, priority=1), asks("a", 2, priority=2)], {"a": 3})
+    assert [(each.request.priority, each.reason) for each in found.unserved] == [(2, "quota")]
+
+
+def test_in_a_part_of_the_fleet_nobody_is_refused() -> None:
+    place, other = host("h1", 2), host("h2", 2, A100)
+    supply = fleet([place, other], [freed(place, 2, 0, source="idle"), freed(other, 2, 0, source="idle")])
+    found = is_best(supply, [asks("a", 2), asks("b", 8)], {})
+    assert found.of_gpus(None, None) == found
+    part = found.of_gpus("train", A100)
+    assert (part.served, part.unserved, [each.host for each in part.left]) == ((), (), ["h2"])
+    section = proposal_table(part)
+    assert section is not None
+    assert str(section.headline) == "0 requests are given GPUs of this part of the fleet."
+
+
+def test_nothing_is_called_sure() -> None:
+    assert str(chance_cell(Chance(0.996, 1.0, 1.0))) == str(chance_cell(Chance(None, 0.999, None))) == "99 %"

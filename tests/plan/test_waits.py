@@ -267,3 +267,12 @@ def test_without_jobs_the_command_says_what_is_missing_and_what_stood_idle(
     assert main(["plan", "waits", "--lake", lake.root]) == 0
     text = capsys.readouterr().out
     assert "fallow allocations import slurm" in text.replace("\n  ", " ")
+
+
+def test_of_one_pool_only_its_own_gpus_stood_idle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = made_lake(tmp_path / "lake")
+    for gpu, pool in (("G0", "train"), ("G1", "serving")):
+        fill(lake, samples(gpu, 0, 3600), devices=[device(gpu, pool=pool)])
+    assert main(["plan", "waits", "--lake", lake.root, "--json", "--pool", "serving"]) == 0
+    idle = json.loads(capsys.readouterr().out)["idle"]
+    assert [(each["pool"], each["gpu_hours"]) for each in idle] == [("serving", 1.0)]
