@@ -19,7 +19,7 @@ pytestmark = pytest.mark.long
 def test_a_view_is_saved_found_by_keyboard_and_deleted(surf: Callable[..., Surfer]) -> None:
     surfer = surf(width=390, scheme="dark")
     page = surfer.open("/findings?span=24h&lang=fr")
-    page.wait_for_function("document.title.startsWith('Constats, dernières 24 heures')")
+    page.wait_for_function("() => document.title.startsWith('Constats, dernières 24 heures')")
     page.focus("#views-label")
     page.keyboard.press("Enter")
     page.wait_for_selector("text=Aucune vue")
@@ -38,7 +38,7 @@ def test_a_view_is_saved_found_by_keyboard_and_deleted(surf: Callable[..., Surfe
     page.wait_for_url("**/findings?*")
     surfer.settled()
     assert asked(page) == {"span": ["24h"], "lang": ["fr"]}
-    page.wait_for_function("document.title.startsWith('Constats')")
+    page.wait_for_function("() => document.title.startsWith('Constats')")
     page.click("#views-label")
     page.click("#views-list button")
     page.wait_for_selector("text=Supprimée.")
