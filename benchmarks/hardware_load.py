@@ -1,0 +1,113 @@
+"""Loads one real GPU with work whose busy time is known: `python benchmarks/hardware_load.py PHASES.jsonl --phase-seconds 30`.
+
+It needs PyTorch and nothing of fallow. Each line of the file is one phase: what ran, when it began and ended (seconds since
+the epoch) and `busy_ms`, the time in which a kernel ran, by CUDA events around each burst.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GRID_S = 10
+"""Phases begin where the agent's intervals do."""
+HELD_BYTES = 8 * 2**30
+_BURST_MS = 200.0
+"""A phase without pauses is so many bursts in a row."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Work that comes in bursts of `busy_ms` every `every_ms`; None runs nothing."""
+
+    name: str
+    kernel: str | None = None
+    busy_ms: float = 0.0
+    every_ms: float = 0.0
+
+
+PHASES = (
+    Phase("context and 8 GiB held, nothing runs"),
+    Phase("one block, 20 ms every 2 s", "spin", 20, 2000),
+    Phase("one block, 100 ms every 1 s", "spin", 100, 1000),
+    Phase("one block, 50 ms every 100 ms", "spin", 50, 100),
+    Phase("one block, always", "spin", _BURST_MS, 0),
+    Phase("bf16 matrix products, 250 ms every 500 ms", "matmul", 250, 500),
+    Phase("bf16 matrix products, always", "matmul", _BURST_MS, 0),
+    Phase("copies in device memory, always", "copy", _BURST_MS, 0),
+)
+
+
+class Load:
+    """Bursts of one kernel, as long as asked for."""
+
+    def __init__(self) -> None:
+        self.held = torch.empty(HELD_BYTES, dtype=torch.uint8, device="cuda")
+        self._matrix = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+        self._product = torch.empty_like(self._matrix)
+        half = HELD_BYTES // 2
+        self._calls: dict[str, Callable[[int], Any]] = {
+            "spin": torch.cuda._sleep,  # noqa: SLF001  # one thread that counts cycles: the kernel with the least in it
+            "matmul": lambda times: [torch.mm(self._matrix, self._matrix, out=self._product) for _ in range(times)],
+            "copy": lambda times: [self.held[:half].copy_(self.held[half:]) for _ in range(times)],
+        }
+        self._per_ms = {kernel: self._rate(kernel, tries) for kernel, tries in (("spin", 10**8), ("matmul", 50), ("copy", 50))}
+
+    def burst(self, kernel: str, busy_ms: float) -> float:
+        """Runs for about that long; returns how long it was."""
+        return self._timed(kernel, max(1, round(busy_ms * self._per_ms[kernel])))
+
+    def _rate(self, kernel: str, times: int) -> float:
+        self._timed(kernel, times)  # the first one also raises the clocks
+        return times / self._timed(kernel, times)
+
+    def _timed(self, kernel: str, times: int) -> float:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        self._calls[kernel](times)
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end))
+
+
+def run(load: Load, phase: Phase, until_s: float) -> float:
+    """Returns the busy time, ms."""
+    if phase.kernel is None:
+        time.sleep(max(0.0, until_s - time.time()))
+        return 0.0
+    busy_ms, next_s = 0.0, time.time()
+    while time.time() + phase.busy_ms / 1000 <= until_s:
+        busy_ms += load.burst(phase.kernel, phase.busy_ms)
+        next_s += phase.every_ms / 1000
+        time.sleep(max(0.0, min(next_s, until_s) - time.time()))
+    time.sleep(max(0.0, until_s - time.time()))
+    return busy_ms
+
+
+def main() -> None:
+    """Runs every phase in turn."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("phases")
+    parser.add_argument("--phase-seconds", type=int, default=30)
+    arguments = parser.parse_args()
+    load = Load()
+    with open(arguments.phases, "w", encoding="utf-8", buffering=1) as out:
+        begin_s = (int(time.time()) // GRID_S + 1) * GRID_S
+        time.sleep(begin_s - time.time())
+        for phase in PHASES:
+            end_s = begin_s + arguments.phase_seconds
+            line = {"phase": phase.name, "begin_s": begin_s, "end_s": end_s, "busy_ms": run(load, phase, end_s)}
+            out.write(json.dumps(line) + "\n")
+            begin_s = end_s
+
+
+if __name__ == "__main__":
+    main()
