@@ -10,6 +10,7 @@ import argparse
 import json
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -59,7 +60,9 @@ class Load:
             "matmul": lambda times: [torch.mm(self._matrix, self._matrix, out=self._product) for _ in range(times)],
             "copy": lambda times: [self.held[:half].copy_(self.held[half:]) for _ in range(times)],
         }
-        self._per_ms = {kernel: self._rate(kernel, tries) for kernel, tries in (("spin", 10**8), ("matmul", 50), ("copy", 50))}
+        self._per_ms = {
+            kernel: self._rate(kernel, tries) for kernel, tries in (("spin", 10**8), ("matmul", 50), ("copy", 50))
+        }
 
     def burst(self, kernel: str, busy_ms: float) -> float:
         """Runs for about that long; returns how long it was."""
@@ -99,7 +102,7 @@ def main() -> None:
     parser.add_argument("--phase-seconds", type=int, default=30)
     arguments = parser.parse_args()
     load = Load()
-    with open(arguments.phases, "w", encoding="utf-8", buffering=1) as out:
+    with Path(arguments.phases).open("w", encoding="utf-8", buffering=1) as out:
         begin_s = (int(time.time()) // GRID_S + 1) * GRID_S
         time.sleep(begin_s - time.time())
         for phase in PHASES:

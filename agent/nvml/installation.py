@@ -10,12 +10,20 @@ from fallow.errors import DriverError
 REVOKED = -1
 """A container whose devices were taken away; no code of NVML's."""
 
+NOT_STARTED = -2
+"""Python ended before it ran any of the worker; no code of NVML's."""
+
+INSTALL_HINT = (
+    "install fallow for this Python: its processes import nothing from the folder they run in, a checkout neither"
+)
+
 # NVML's return codes by number: this module is imported where pynvml must not be
 _ADVICE = {
     REVOKED: (
         "this container may not open the NVIDIA devices any more (`systemctl daemon-reload` on the host does that)",
         "recreate the container: it ends now, so that its manager can",
     ),
+    NOT_STARTED: ("Python cannot start the NVML worker; what it printed says why", INSTALL_HINT),
     4: ("the NVIDIA driver refuses access to this user", "give the user the device nodes /dev/nvidia* (group `video` on most systems)"),
     9: ("the NVIDIA kernel driver is not loaded", "load it with `modprobe nvidia`, or install it; `nvidia-smi` must work"),
     12: (

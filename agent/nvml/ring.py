@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 RING_US = 10_000_000
-"""The ring wraps after ten seconds: a gap inside a shorter pause between two drains cannot be lost samples."""
+"""The ring wraps after ten seconds (nvml.h; an H200's reaches back 14.2 s): a gap inside a shorter pause between two drains cannot be lost samples."""
 
 PERIOD_US = RING_US // 72
-"""72 samples in ten seconds. Learning it from the gaps would fail: an idle GPU leaves samples out."""
+"""72 samples in ten seconds. Learning it from the gaps would fail: an idle GPU may leave samples out, though an H200 does not."""
 
 RATE_US = 166_667
 """A rate averages over 1/6 s to 1 s (nvml.h on nvmlUtilization_t); the shortest is what one read surely covers."""

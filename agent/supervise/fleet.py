@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from agent.container import in_container
-from agent.nvml.installation import REVOKED, driver_error, is_down_for_all
+from agent.nvml.installation import NOT_STARTED, REVOKED, driver_error, is_down_for_all
 from agent.supervise.gpu_account import GpuAccount
 from agent.supervise.known_gpus import KnownGpus, LostGpus
 from agent.supervise.restarts import Crashes, RestartBudget
@@ -134,7 +134,7 @@ class HostGpus:
                 self._crashed(worker, gone)
                 if self._owes_restart and not self._may_restart():
                     self._give_up(worker)
-                    raise driver_error(0, str(gone)) from gone
+                    raise driver_error(NOT_STARTED if gone.never_ran else 0, str(gone)) from gone
                 continue
             except DriverLostError as lost:
                 self._give_up(worker)

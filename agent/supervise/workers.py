@@ -51,10 +51,11 @@ class WorkerGoneError(Exception):
     Names the GPU and the driver call that crashed, as WorkerHungError does; empty where none did.
     """
 
-    def __init__(self, reason: str, uuid: str = "", call: str = "") -> None:
+    def __init__(self, reason: str, uuid: str = "", call: str = "", *, never_ran: bool = False) -> None:
         super().__init__(reason)
         self.uuid = uuid
         self.call = call
+        self.never_ran = never_ran
 
 
 class DriverLostError(Exception):
@@ -192,6 +193,8 @@ class WorkerClient:
         except subprocess.TimeoutExpired:
             return WorkerGoneError("the NVML worker closed its pipes", uuid, call)
         how = f"the NVML worker ended with {'signal' if code < 0 else 'exit code'} {abs(code)}"
+        if code > 0 and not self._page.progress():
+            return WorkerGoneError(how, never_ran=True)
         if (
             -code in _FROM_OUTSIDE
         ):  # the kernel for want of memory, or a person: whatever call was being made is not to blame

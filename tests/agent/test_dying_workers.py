@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
+from agent.supervise import workers
+from fallow.errors import DriverError
 from tests.agent.simulation import START_MS
 from tests.fakes.nvml import Fault, Gpu, Scenario, constant
 
@@ -63,3 +68,12 @@ def test_intervals_without_a_worker_are_counted(simulated: Simulated) -> None:
     starts = len(host.events("worker_restart"))
     assert starts <= 10 + 30 / 5 + 1, "never in a hot loop"
     assert host.of("GPU-b")[-1]["health"] == "ok"
+
+
+def test_a_python_that_cannot_start_the_worker_is_not_a_broken_driver(
+    simulated: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "module_command", lambda *_: [sys.executable, "-P", "-m", "no_such_package"])
+    with pytest.raises(DriverError, match="Python cannot start the NVML worker") as refused:
+        simulated(two_gpus()).run(4)
+    assert "install fallow for this Python" in refused.value.hint

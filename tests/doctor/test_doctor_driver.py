@@ -156,6 +156,9 @@ def test_a_driver_that_hangs_and_one_that_crashes(healthy: Tree) -> None:
     assert (crashed.status, crashed.found) == (
         Status.ERROR, "the driver's library crashed in nvmlInit (signal 11)",
     )  # fmt: skip
+    absent = finding("driver.nvml", healthy.case(DriverLook("crashed", detail="exit code 1")))
+    assert absent.found == "Python cannot start the process that asks the driver (exit code 1)"
+    assert "install fallow for this Python" in absent.remedy
 
 
 @pytest.mark.parametrize(("code", "words"), [(18, "different versions"), (4, "refuses access"), (999, "Unknown Error")])

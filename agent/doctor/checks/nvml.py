@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from agent.doctor.case import NO_DRIVER, DoctorFinding, Facts, error, ok, skipped, warning
 from agent.doctor.catalog import shown
 from agent.doctor.installed import copies
 from agent.doctor.judge import old_generation
-from agent.nvml.installation import driver_error
+from agent.nvml.installation import INSTALL_HINT, driver_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,9 @@ def look_at_driver(case: Case) -> Iterator[DoctorFinding]:
             _READ_LOG,
             facts,
         )
+    elif driver.state == "crashed" and not driver.step and driver.detail.startswith("exit code"):
+        found = f"Python cannot start the process that asks the driver ({driver.detail})"
+        yield error(found, INSTALL_HINT, f"{sys.executable} -P -m agent.doctor.probe /dev", facts)
     elif driver.state == "crashed":
         yield error(
             f"the driver's library crashed in {driver.step or 'its start'} ({driver.detail})",
