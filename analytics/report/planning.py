@@ -10,9 +10,11 @@ import polars as pl
 
 from analytics.inventory import Inventory
 from analytics.language.languages import time_zone
+from analytics.money.grid_intensity import GridIntensity, open_intensity
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money
 from analytics.plan.allocation import FleetAllocation, Owned, owned_in, pairs_of, poolless_ms, tree_of
+from analytics.plan.carbon import SHIFT_HOURS, Carbon, CarbonBasis, find_carbon
 from analytics.plan.demand_series import DemandSeries, demand_series
 from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
 from analytics.plan.endings import Endings, find_endings
@@ -158,3 +160,19 @@ class Planning:
     def outlooks(self) -> tuple[PoolOutlook, ...]:
         """When each pool and model is full, over a quarter of a year."""
         return outlooks(self.demand, HORIZON_DAYS, lead_days(self._inputs.settings))
+
+    def carbon(
+        self, scope: Scope, part: WindowLedger, intensity: GridIntensity | None = None, most_hours: int = SHIFT_HOURS
+    ) -> Carbon:
+        """Energy and carbon dioxide of a scope, and what parking and the choice of hours cost; `part` is `self.part` of it."""
+        settings, money = self._inputs.settings, self._money
+        basis = CarbonBasis(
+            rollups=part.inside.rollups,
+            jobs=self.jobs,
+            intensity=intensity or open_intensity(settings),
+            zone=time_zone(settings.text("report.timezone")),
+            since_ms=part.summary.since_ms,
+            until_ms=part.summary.until_ms,
+        )
+        own = money if scope.is_all else money.of(part.inside, self._inventory)
+        return find_carbon(own, basis, most_hours=most_hours, for_people=scope.is_personal)

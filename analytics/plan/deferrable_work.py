@@ -1,0 +1,46 @@
+"""Which work could as well run some hours later: batch jobs, and what its owners call best-effort."""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+
+from analytics.money.owners import Owners
+from analytics.workloads.cards import job_kind
+from analytics.workloads.sharing import is_best_effort
+
+_AWAITED = re.compile(r"interactive|notebook|jupyter|debug|serving|inference|prod", re.IGNORECASE)
+"""How the names of jobs, partitions and QOS read for whose result a person or a customer waits."""
+
+_WORK = ("job", "holder", "account")
+
+
+def with_deferrable(rows: pl.DataFrame, jobs: pl.DataFrame, owners: Owners) -> pl.DataFrame:
+    """The rows with `is_deferrable`: whether they are of one Slurm job that nobody waits for by its names, or of best-effort work.
+
+    A job's names are its own, its partition's and its QOS's. Best-effort is a priority class of the owners table. Pods, Ray jobs and
+    processes without a job may serve somebody: they are deferrable only as best-effort work, as GPUs that several jobs share are.
+
+    Args:
+        rows: `job` as the ledger names it, `holder`, `account`.
+        jobs: with JOB_SCHEMA.
+        owners: with their priority classes.
+    """
+    awaited = _awaited_jobs(jobs)
+    known = rows.select(_WORK).unique()
+    flags = [
+        _is_batch(job, awaited) or is_best_effort(owners, holder, account) for job, holder, account in known.iter_rows()
+    ]
+    marked = known.with_columns(is_deferrable=pl.Series(flags, dtype=pl.Boolean))
+    return rows.join(marked, on=_WORK, how="left", nulls_equal=True, maintain_order="left")
+
+
+def _is_batch(job: str | None, awaited: frozenset[str]) -> bool:
+    return job is not None and "+" not in job and job_kind([job]) == "slurm" and job.partition(":")[2] not in awaited
+
+
+def _awaited_jobs(jobs: pl.DataFrame) -> frozenset[str]:
+    """The ids of jobs for which somebody waits; by the id alone, for one job may be known from two sources."""
+    named = jobs.select("job", names=pl.concat_str("name", "partition", "qos", separator=" ", ignore_nulls=True))
+    return frozenset(job for job, names in named.unique().iter_rows() if names and job and _AWAITED.search(names))
