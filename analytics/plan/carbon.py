@@ -105,10 +105,13 @@ class Carbon:
 
 @dataclass(frozen=True)
 class CarbonBasis:
-    """What carbon dioxide rests on beside the money of the same GPU time: `jobs` have JOB_SCHEMA, hours of the day are in `zone`."""
+    """What carbon dioxide rests on beside the money of the same GPU time; hours of the day are in `zone`.
+
+    `jobs` have JOB_SCHEMA; None where nobody asks what other hours would save.
+    """
 
     rollups: Rollups
-    jobs: pl.DataFrame
+    jobs: pl.DataFrame | None
     intensity: GridIntensity
     zone: tzinfo
     since_ms: int
@@ -123,14 +126,15 @@ class CarbonBasis:
 
 def find_carbon(money: Money, basis: CarbonBasis, *, most_hours: int, for_people: bool) -> Carbon:
     """What the time of these accounts took; `most_hours` is by how many hours work may be moved."""
-    intensity, pue = basis.intensity, money.grid.pue
-    rows = hourly_energy(money.accounts.pieces, basis.rollups, intensity, pue)
+    intensity, pue, pieces = basis.intensity, money.grid.pue, money.accounts.pieces
+    if basis.jobs is not None:
+        pieces = with_deferrable(pieces, basis.jobs, money.owners)
+    rows = hourly_energy(pieces, basis.rollups, intensity, pue)
     rates = basis.hours["g_per_kwh"].drop_nulls()
     parking = None if for_people else tuple(_parking(rows, pue))
     deferral = None
-    if not for_people and intensity.flat is None:
-        marked = with_deferrable(rows, basis.jobs, money.owners)
-        deferral = find_deferral(marked, GridHours(basis.hours, basis.zone, pue), _watts(rows, FREE), most_hours)
+    if basis.jobs is not None:
+        deferral = find_deferral(rows, GridHours(basis.hours, basis.zone, pue), _watts(rows, FREE), most_hours)
     return Carbon(
         teams=_teams(rows),
         parking=parking,

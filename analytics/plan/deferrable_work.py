@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import polars as pl
 
 from analytics.money.owners import Owners
 from analytics.workloads.cards import job_kind
 from analytics.workloads.sharing import is_best_effort
 
-_AWAITED = re.compile(r"interactive|notebook|jupyter|debug|serving|inference|prod", re.IGNORECASE)
+_AWAITED = "(?i)interactive|notebook|jupyter|debug|serving|inference|prod"
 """How the names of jobs, partitions and QOS read for whose result a person or a customer waits."""
 
 _WORK = ("job", "holder", "account")
@@ -42,5 +40,5 @@ def _is_batch(job: str | None, awaited: frozenset[str]) -> bool:
 
 def _awaited_jobs(jobs: pl.DataFrame) -> frozenset[str]:
     """The ids of jobs for which somebody waits; by the id alone, for one job may be known from two sources."""
-    named = jobs.select("job", names=pl.concat_str("name", "partition", "qos", separator=" ", ignore_nulls=True))
-    return frozenset(job for job, names in named.unique().iter_rows() if names and job and _AWAITED.search(names))
+    names = pl.concat_str("name", "partition", "qos", separator=" ", ignore_nulls=True)
+    return frozenset(jobs.filter(names.str.contains(_AWAITED))["job"].drop_nulls())

@@ -166,10 +166,11 @@ class Planning:
     ) -> Carbon:
         """Energy and carbon dioxide of a scope, and what parking and the choice of hours cost; `part` is `self.part` of it."""
         settings, money = self._inputs.settings, self._money
+        intensity = intensity or open_intensity(settings)
         basis = CarbonBasis(
             rollups=part.inside.rollups,
-            jobs=self.jobs,
-            intensity=intensity or open_intensity(settings),
+            jobs=None if scope.is_personal or intensity.flat is not None else self.jobs,
+            intensity=intensity,
             zone=time_zone(settings.text("report.timezone")),
             since_ms=part.summary.since_ms,
             until_ms=part.summary.until_ms,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.money.energy import MJ_PER_KWH
+from analytics.money.priced_segments import UNNAMED
 from analytics.plan.carbon import Carbon, ParkingPower
 from analytics.plan.carbon_sum import CarbonSum
 from analytics.plan.deferral import Deferral
@@ -25,7 +26,7 @@ def carbon_parts(found: Carbon) -> Section:
     names = {
         USED: tr("used"), HELD: tr("held without use"), FREE: tr("free"), REST: tr("neither"),
     }  # fmt: skip
-    rows = [(names[part], each) for part, each in found.parts.items() if each.energy.total_ms or part != REST]
+    rows = [(names[part], each) for part, each in found.parts.items() if each.energy.total_ms]
     return Section(
         name="carbon",
         title=tr("Energy and CO2 of use and of parking"),
@@ -92,8 +93,7 @@ def _notes(found: Carbon) -> Iterator[str]:
 
 def carbon_by_team(found: Carbon) -> Section:
     """A row for each team, one for what is nobody's, and their sum."""
-    rows = [(account_name(each.label), each.parts[USED], each.parts[HELD], each.total) for each in found.teams]
-    parts = found.parts
+    rows = [(account_name(each.label), each.parts[HELD], each.total) for each in found.teams]
     return Section(
         name="carbon_teams",
         title=tr("Energy and CO2 by team"),
@@ -101,7 +101,6 @@ def carbon_by_team(found: Carbon) -> Section:
         headline=_team_sentence(found),
         columns=(
             SectionColumn("team", tr("team"), "team"),
-            SectionColumn("used_kwh", tr("used kWh"), "number"),
             SectionColumn("held_kwh", tr("held kWh"), "number"),
             SectionColumn("kwh", tr("all kWh"), "number"),
             SectionColumn("known", tr("of its time known"), "share"),
@@ -109,17 +108,17 @@ def carbon_by_team(found: Carbon) -> Section:
             SectionColumn("co2", tr("kg CO2"), "number"),
             SectionColumn("rated", tr("of its kWh rated"), "share"),
         ),
-        rows=tuple(_team_row(*row) for row in [*rows, (tr("all"), parts[USED], parts[HELD], found.total)]),
+        rows=tuple(_team_row(*row) for row in [*rows, (tr("all"), found.parts[HELD], found.total)]),
     )
 
 
-def _team_row(name: str, used: CarbonSum, held: CarbonSum, total: CarbonSum) -> tuple[Cell, ...]:
+def _team_row(name: str, held: CarbonSum, total: CarbonSum) -> tuple[Cell, ...]:
     kwh, known, co2, rated = _figures(total)
-    return name, Number(used.kwh, 1), Number(held.kwh, 1), kwh, known, Number(held.co2_kg, 1), co2, rated
+    return name, Number(held.kwh, 1), kwh, known, Number(held.co2_kg, 1), co2, rated
 
 
 def _team_sentence(found: Carbon) -> str:
-    holders = [each for each in found.teams if each.parts[HELD].co2_kg]
+    holders = [each for each in found.teams if each.parts[HELD].co2_kg and each.label not in UNNAMED]
     if not holders:
         return tr("No team is known to have held GPUs without use.")
     most = max(holders, key=lambda each: each.parts[HELD].co2_g)
