@@ -68,8 +68,8 @@ class CostsPage(Page):
     sections = (
         PlacedSection(_mix, table="below", wide=True),
         PlacedSection(_unless_wrong(_parts), table="below", first=12),
-        PlacedSection(_unless_wrong(_offers), table="below", first=12, wide=True),
         PlacedSection(_unless_wrong(_internal), table="below", first=24),
+        PlacedSection(_unless_wrong(_offers), table="below", first=12, wide=True),
     )
 
     def content(self, view: View, colours: Palette) -> html.Div:
