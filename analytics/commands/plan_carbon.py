@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     most_hours = _hours(args.shift)
     plan = open_plan(args)
     intensity = open_intensity(plan.whole.inputs.settings, args.intensity)
-    found = plan.whole.plan.carbon(plan.scope, plan.part, intensity, most_hours)
+    found = plan.whole.plan.carbon_with(intensity, most_hours, plan.scope, plan.part)
     if args.json:
         show_plan_json(plan, _as_json(found))
     else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
-from functools import cached_property
+from functools import cached_property, partial
 
 import polars as pl
 
@@ -25,11 +25,23 @@ from analytics.ledger.build import Ledger
 from analytics.ledger.sampled import IdleFloors
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import Summary, Totals, clip_ledger, totals_by
+from analytics.money.offers import load_offers
 from analytics.money.priced_segments import placed
 from analytics.money.requests_file import load_requests
 from analytics.money.window_money import Money, open_money
+<<<<<<< HEAD
 from analytics.plan.endings import Endings
 from analytics.plan.order_date import PoolOutlook, of_scope
+=======
+from analytics.plan.allocation import FleetAllocation, Owned, owned_in, pairs_of, poolless_ms, tree_of
+from analytics.plan.demand_series import DemandSeries, demand_series
+from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
+from analytics.plan.endings import Endings, find_endings
+from analytics.plan.jobs import ended_by_limit, load_jobs
+from analytics.plan.need_curve import need_curves, with_spot_share
+from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, of_scope, outlooks
+from analytics.plan.pool_prices import Market, PoolPrices, measured_powers, pool_prices
+>>>>>>> j18-prices
 from analytics.plan.reallocation import Reallocation, propose
 from analytics.plan.supply import find_supply
 from analytics.plan.waits import Waits
@@ -52,8 +64,9 @@ from analytics.workloads.context import open_context
 from analytics.workloads.model import Context, Finding
 from analytics.workloads.reclaimable import Reclaimable
 from analytics.workloads.reclaimable import reclaimable as safe_to_give
+from analytics.workloads.sharing import is_best_effort
 from fallow import __version__
-from fallow.clock import DAY_MS, SystemClock, Window
+from fallow.clock import DAY_MS, HOUR_MS, SystemClock, Window
 from fallow.errors import EmptyLakeError
 
 _HOURLY_UP_TO_MS = 3 * DAY_MS
@@ -265,6 +278,24 @@ class Whole:
             return None
         own = found if scope.team is None else found.of_team(scope.team)
         return own.of_gpus(scope.pool, scope.model)
+
+    @cached_property
+    def prices(self) -> tuple[PoolPrices, ...]:
+        """What the need of each pool and model would cost, bought, reserved and rented; raises ConfigError for offers that cannot be used."""
+        return self._first.prices if self._first is not self else self.prices_for(None)
+
+    def prices_for(self, spot_share: float | None) -> tuple[PoolPrices, ...]:
+        """The same where such a share of each hour's need may be interrupted; None: the work of best-effort owners."""
+        summary, settings, costs = self.ledger.summary, self.inputs.settings, self.money.costs
+        rows = placed(self.ledger.inside.stretches, costs, self.inventory)
+        curves = need_curves(
+            rows, self.jobs, (summary.since_ms, summary.until_ms), partial(is_best_effort, self.money.owners)
+        )
+        if spot_share is not None:
+            curves = tuple(with_spot_share(each, spot_share) for each in curves)
+        lost_hours = settings.integer("plan.lost_per_interruption") / HOUR_MS
+        market = Market(load_offers(settings, costs.prices), costs.prices, self.money.grid, lost_hours)
+        return pool_prices(curves, market, measured_powers(rows), summary.until_ms)
 
     @cached_property
     def quality(self) -> tuple[Remark, ...]:

@@ -46,6 +46,7 @@ class Planning:
         self._inventory = inventory
         self._money = money
         self._context = context
+        self._carbon: dict[Scope, Carbon] = {}
 
     @cached_property
     def jobs(self) -> pl.DataFrame:
@@ -161,19 +162,21 @@ class Planning:
         """When each pool and model is full, over a quarter of a year."""
         return outlooks(self.demand, HORIZON_DAYS, lead_days(self._inputs.settings))
 
-    def carbon(
-        self, scope: Scope, part: WindowLedger, intensity: GridIntensity | None = None, most_hours: int = SHIFT_HOURS
-    ) -> Carbon:
-        """Energy and carbon dioxide of a scope, and what parking and the choice of hours cost; `part` is `self.part` of it."""
-        settings, money = self._inputs.settings, self._money
-        intensity = intensity or open_intensity(settings)
+    def carbon(self, scope: Scope, part: WindowLedger) -> Carbon:
+        """Energy and carbon dioxide of a scope, as the settings ask for it; `part` is `self.part` of it. Raises ConfigError."""
+        if scope not in self._carbon:
+            self._carbon[scope] = self.carbon_with(open_intensity(self._inputs.settings), SHIFT_HOURS, scope, part)
+        return self._carbon[scope]
+
+    def carbon_with(self, intensity: GridIntensity, most_hours: int, scope: Scope, part: WindowLedger) -> Carbon:
+        """The same with another intensity, and work moved by so many hours at most."""
         basis = CarbonBasis(
             rollups=part.inside.rollups,
             jobs=None if scope.is_personal or intensity.flat is not None else self.jobs,
             intensity=intensity,
-            zone=time_zone(settings.text("report.timezone")),
+            zone=time_zone(self._inputs.settings.text("report.timezone")),
             since_ms=part.summary.since_ms,
             until_ms=part.summary.until_ms,
         )
-        own = money if scope.is_all else money.of(part.inside, self._inventory)
-        return find_carbon(own, basis, most_hours=most_hours, for_people=scope.is_personal)
+        money = self._money if scope.is_all else self._money.of(part.inside, self._inventory)
+        return find_carbon(money, basis, most_hours=most_hours, for_people=scope.is_personal)

@@ -16,9 +16,23 @@ from analytics.sections.names import account_name, card_name
 from analytics.sections.section import Cell, Section, SectionColumn
 
 
+_TITLE = tr("Energy and CO2 of use and of parking")
+_QUESTION = tr("How much energy and CO2 do GPUs take while they work, and while nobody uses them?")
+
+
 def carbon_sections(found: Carbon) -> tuple[Section | None, ...]:
     """All sections, in order; None for what the reader has no business with."""
     return carbon_parts(found), carbon_by_team(found), parking_power(found), better_hours(found)
+
+
+def cannot_rate(wrong: str) -> Section:
+    """Where the file of the grid's intensity cannot be used."""
+    return Section(
+        name="carbon",
+        title=_TITLE,
+        question=_QUESTION,
+        headline=tr("There is no answer: the grid's intensity cannot be used. {wrong}", wrong=wrong),
+    )
 
 
 def carbon_parts(found: Carbon) -> Section:
@@ -29,8 +43,8 @@ def carbon_parts(found: Carbon) -> Section:
     rows = [(names[part], each) for part, each in found.parts.items() if each.energy.total_ms]
     return Section(
         name="carbon",
-        title=tr("Energy and CO2 of use and of parking"),
-        question=tr("How much energy and CO2 do GPUs take while they work, and while nobody uses them?"),
+        title=_TITLE,
+        question=_QUESTION,
         headline=carbon_sentence(found),
         columns=(
             SectionColumn("part", tr("GPU time"), "words"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analytics.simulation.labels import labels_csv
-from analytics.simulation.people import owners_csv, prices_csv, requests_csv
+from analytics.simulation.people import offers_csv, owners_csv, prices_csv, requests_csv
 from analytics.simulation.placement import Planted, SimulatedFleet
 from analytics.simulation.plan import FleetPlan, plan_fleet
 from analytics.simulation.queue import SCHEDULER, simulated_queue
@@ -16,6 +16,7 @@ __all__ = [
     "Planted",
     "SimulatedFleet",
     "labels_csv",
+    "offers_csv",
     "owners_csv",
     "plan_fleet",
     "prices_csv",
