@@ -29,19 +29,10 @@ from analytics.money.offers import load_offers
 from analytics.money.priced_segments import placed
 from analytics.money.requests_file import load_requests
 from analytics.money.window_money import Money, open_money
-<<<<<<< HEAD
 from analytics.plan.endings import Endings
-from analytics.plan.order_date import PoolOutlook, of_scope
-=======
-from analytics.plan.allocation import FleetAllocation, Owned, owned_in, pairs_of, poolless_ms, tree_of
-from analytics.plan.demand_series import DemandSeries, demand_series
-from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
-from analytics.plan.endings import Endings, find_endings
-from analytics.plan.jobs import ended_by_limit, load_jobs
 from analytics.plan.need_curve import need_curves, with_spot_share
-from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, of_scope, outlooks
+from analytics.plan.order_date import PoolOutlook, of_scope
 from analytics.plan.pool_prices import Market, PoolPrices, measured_powers, pool_prices
->>>>>>> j18-prices
 from analytics.plan.reallocation import Reallocation, propose
 from analytics.plan.supply import find_supply
 from analytics.plan.waits import Waits
@@ -289,7 +280,7 @@ class Whole:
         summary, settings, costs = self.ledger.summary, self.inputs.settings, self.money.costs
         rows = placed(self.ledger.inside.stretches, costs, self.inventory)
         curves = need_curves(
-            rows, self.jobs, (summary.since_ms, summary.until_ms), partial(is_best_effort, self.money.owners)
+            rows, self.plan.jobs, (summary.since_ms, summary.until_ms), partial(is_best_effort, self.money.owners)
         )
         if spot_share is not None:
             curves = tuple(with_spot_share(each, spot_share) for each in curves)

@@ -15,7 +15,6 @@ from analytics.plan.hourly_energy import FREE, HELD, REST, USED
 from analytics.sections.names import account_name, card_name
 from analytics.sections.section import Cell, Section, SectionColumn
 
-
 _TITLE = tr("Energy and CO2 of use and of parking")
 _QUESTION = tr("How much energy and CO2 do GPUs take while they work, and while nobody uses them?")
 
