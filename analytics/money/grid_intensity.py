@@ -72,7 +72,7 @@ class GridIntensity:
             lines[moment] = None if known is None else float(known) * INTENSITIES[_plain(name)]
         if len(lines) < 2:
             raise ConfigError(f"{path} has fewer than two lines below its header", "give one line for each hour")
-        return cls(f"{Path(path).name}, {name}", None, _hourly(path, lines))
+        return cls(f"{Path(path).name} ({name})", None, _hourly(path, lines))
 
     def beside(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows, which have `hour`, with `g_per_kwh`; null where it is unknown."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.money.energy import MJ_PER_KWH
@@ -12,7 +13,7 @@ from analytics.plan.carbon import Carbon, ParkingPower
 from analytics.plan.carbon_sum import CarbonSum
 from analytics.plan.deferral import Deferral
 from analytics.plan.hourly_energy import FREE, HELD, REST, USED
-from analytics.sections.names import account_name, card_name
+from analytics.sections.names import NAME_MOST, account_name, card_name
 from analytics.sections.section import Cell, Section, SectionColumn
 
 _TITLE = tr("Energy and CO2 of use and of parking")
@@ -80,6 +81,7 @@ def _figures(each: CarbonSum) -> tuple[Cell, ...]:
 
 
 def _notes(found: Carbon) -> Iterator[str]:
+    source = plain(found.intensity.source, NAME_MOST)
     yield tr(
         "kWh are of the GPUs, as far as they are known; CO2 is of what the site draws for them, with PUE {pue}, and of the kWh that are rated: those in hours whose intensity is known. Neither: not observed, broken, or a GPU that MIG splits, whose counter stands for all of its instances.",
         pue=Number.as_given(found.grid.pue),
@@ -87,16 +89,16 @@ def _notes(found: Carbon) -> Iterator[str]:
     if found.intensity.flat is not None:
         yield tr(
             "Intensity: {number} g of CO2 per kWh in every hour ({source}). With a file by the hour (--intensity, or plan.carbon) it would be that of each hour.",
-            number=Number.as_given(found.intensity.flat), source=found.intensity.source,
+            number=Number.as_given(found.intensity.flat), source=source,
         )  # fmt: skip
     elif found.mean_g_per_kwh is not None:
         yield tr(
             "Intensity: {source}, known for {known} of the window's {hours} hours, {mean} g of CO2 per kWh on average. An hour that it lacks is unknown and not filled.",
-            source=found.intensity.source, known=Number(found.known_hours), hours=Number(found.hours),
+            source=source, known=Number(found.known_hours), hours=Number(found.hours),
             mean=Number(found.mean_g_per_kwh, 0),
         )  # fmt: skip
     else:
-        yield tr("Intensity: {source} has none of the window's {hours} hours.", source=found.intensity.source, hours=Number(found.hours))  # fmt: skip
+        yield tr("Intensity: {source} has none of the window's {hours} hours.", source=source, hours=Number(found.hours))  # fmt: skip
     if found.counter_share is not None:
         yield tr(
             "Energy is by the GPUs' own counters for {share} of the time for which it is known, else power times time.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from analytics.simulation.grid import intensity_csv
 from analytics.simulation.labels import labels_csv
 from analytics.simulation.people import offers_csv, owners_csv, prices_csv, requests_csv
 from analytics.simulation.placement import Planted, SimulatedFleet
@@ -15,6 +16,7 @@ __all__ = [
     "FleetSummary",
     "Planted",
     "SimulatedFleet",
+    "intensity_csv",
     "labels_csv",
     "offers_csv",
     "owners_csv",

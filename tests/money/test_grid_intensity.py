@@ -92,4 +92,4 @@ def test_what_is_asked_beats_the_setting_and_that_the_default(tmp_path: Path, mo
     assert (open_intensity(config.load({})).flat, open_intensity(config.load({})).source) == (30.5, "plan.carbon")
     path = written(tmp_path, "time,intensity\n2026-11-20T00:00Z,1\n2026-11-20T01:00Z,2\n")
     found = open_intensity(config.load({}), path)
-    assert (found.flat, found.source) == (None, "grid.csv, intensity")
+    assert (found.flat, found.source) == (None, "grid.csv (intensity)")
