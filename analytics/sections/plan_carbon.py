@@ -14,6 +14,7 @@ from analytics.plan.carbon_sum import CarbonSum
 from analytics.plan.deferral import Deferral
 from analytics.plan.hourly_energy import FREE, HELD, REST, USED
 from analytics.sections.names import NAME_MOST, account_name, card_name
+from analytics.sections.plan_carbon_chart import hours_chart
 from analytics.sections.section import Cell, Section, SectionColumn
 
 _TITLE = tr("Energy and CO2 of use and of parking")
@@ -49,10 +50,10 @@ def carbon_parts(found: Carbon) -> Section:
         columns=(
             SectionColumn("part", tr("GPU time"), "words"),
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            SectionColumn("kwh", tr("kWh of GPUs"), "number"),
-            SectionColumn("known", tr("of its time known"), "share"),
-            SectionColumn("co2", tr("kg CO2"), "number"),
-            SectionColumn("rated", tr("of its kWh rated"), "share"),
+            SectionColumn("kwh", tr("energy, kWh"), "number"),
+            SectionColumn("known", tr("known of its time"), "share"),
+            SectionColumn("co2", tr("CO2, kg"), "number"),
+            SectionColumn("rated", tr("rated of its kWh"), "share"),
         ),
         rows=tuple((name, GpuHours(each.energy.total_ms), *_figures(each)) for name, each in [*rows, (tr("all"), found.total)]),
         notes=tuple(_notes(found)),
@@ -67,6 +68,11 @@ def carbon_sentence(found: Carbon) -> str:
     drawn = Number(total.kwh * found.grid.pue, 1)
     if total.co2_kg is None:
         return tr("The site drew {kwh} kWh for these GPUs; no hour of it has a known intensity.", kwh=drawn)
+    if not parts[FREE].energy.total_ms:
+        return tr(
+            "The site drew {kwh} kWh for these GPUs, which stand for {co2} kg of CO2; {held} kg of it while they were held without use.",
+            kwh=drawn, co2=Number(total.co2_kg, 1), held=Number(parts[HELD].co2_kg, 1),
+        )  # fmt: skip
     parked = parts[HELD] + parts[FREE]
     return tr(
         "The site drew {kwh} kWh for these GPUs, which stand for {co2} kg of CO2; {parked} kg of it while nobody computed: {held} held without use, {free} free.",
@@ -116,12 +122,12 @@ def carbon_by_team(found: Carbon) -> Section:
         headline=_team_sentence(found),
         columns=(
             SectionColumn("team", tr("team"), "team"),
-            SectionColumn("held_kwh", tr("held kWh"), "number"),
-            SectionColumn("kwh", tr("all kWh"), "number"),
-            SectionColumn("known", tr("of its time known"), "share"),
-            SectionColumn("held_co2", tr("held kg CO2"), "number"),
-            SectionColumn("co2", tr("kg CO2"), "number"),
-            SectionColumn("rated", tr("of its kWh rated"), "share"),
+            SectionColumn("held_kwh", tr("held, kWh"), "number"),
+            SectionColumn("kwh", tr("all, kWh"), "number"),
+            SectionColumn("known", tr("known of its time"), "share"),
+            SectionColumn("held_co2", tr("held, kg CO2"), "number"),
+            SectionColumn("co2", tr("CO2, kg"), "number"),
+            SectionColumn("rated", tr("rated of its kWh"), "share"),
         ),
         rows=tuple(_team_row(*row) for row in [*rows, (tr("all"), found.parts[HELD], found.total)]),
     )
@@ -155,13 +161,17 @@ def parking_power(found: Carbon) -> Section | None:
         headline=_parking_sentence(found),
         columns=(
             SectionColumn("model", tr("model"), "name"),
-            SectionColumn("free_w", tr("W free"), "number"),
-            SectionColumn("held_w", tr("W held"), "number"),
-            SectionColumn("extra_kwh", tr("more kWh"), "number"),
-            SectionColumn("extra_co2", tr("more kg CO2"), "number"),
-            SectionColumn("year_kwh", tr("kWh a year"), "number"),
-            SectionColumn("year_co2", tr("kg CO2 a year"), "number"),
-            *([SectionColumn("year_cost", tr("{currency} a year", currency=found.currency), "number")] if cost else []),
+            SectionColumn("free_w", tr("free, W"), "number"),
+            SectionColumn("held_w", tr("held, W"), "number"),
+            SectionColumn("extra_kwh", tr("more, kWh"), "number"),
+            SectionColumn("extra_co2", tr("more, kg CO2"), "number"),
+            SectionColumn("year_kwh", tr("a year, kWh"), "number"),
+            SectionColumn("year_co2", tr("a year, kg CO2"), "number"),
+            *(
+                [SectionColumn("year_cost", tr("a year, {currency}", currency=found.currency), "number")]
+                if cost
+                else []
+            ),
         ),
         rows=tuple(_parking_row(found, each) for each in found.parking),
         notes=(
@@ -212,15 +222,16 @@ def better_hours(found: Carbon) -> Section | None:
         headline=_deferral_sentence(found),
         columns=() if deferral is None else (
             SectionColumn("hour", tr("hour of the day"), "words"),
-            SectionColumn("g_per_kwh", tr("g CO2 per kWh"), "number"),
+            SectionColumn("g_per_kwh", tr("grid, g CO2 per kWh"), "number"),
             SectionColumn("free_gpus", tr("free GPUs"), "number"),
-            SectionColumn("kwh", tr("kWh that can wait"), "number"),
-            SectionColumn("best_kwh", tr("at best"), "number"),
+            SectionColumn("kwh", tr("can wait, kWh"), "number"),
+            SectionColumn("best_kwh", tr("at best, kWh"), "number"),
         ),
         rows=() if deferral is None else tuple(
             (f"{each.hour:02d}:00", Number(each.g_per_kwh, 0), Number(each.free_gpus, 1), Number(each.mj / MJ_PER_KWH, 1), Number(each.best_mj / MJ_PER_KWH, 1))
             for each in deferral.hours
         ),
+        chart=None if deferral is None else hours_chart(deferral),
         notes=() if deferral is None else tuple(_deferral_notes(deferral)),
     )  # fmt: skip
 

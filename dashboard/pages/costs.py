@@ -81,7 +81,7 @@ _CARBON = (
     PlacedSection(_carbon, table="below", wide=True),
     PlacedSection(_unless_wrong(_of_carbon(carbon_by_team)), table="below", first=12, wide=True),
     PlacedSection(_unless_wrong(_of_carbon(parking_power)), table="below", first=12, wide=True),
-    PlacedSection(_unless_wrong(_of_carbon(better_hours)), table="below", first=24, wide=True),
+    PlacedSection(_unless_wrong(_of_carbon(better_hours)), wide=True),
 )
 
 
