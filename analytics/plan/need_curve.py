@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import polars as pl
 
 from analytics.capacity.concurrency import hourly_most
 from analytics.capacity.demand import duration
+from analytics.intervals import by_hour
 from analytics.plan.waiting_jobs import IS_COUNTED, POOL_MODEL, jobs_in_window, located
 from analytics.states import ALLOCATED, IN_USE
 from analytics.workloads.surplus import UNKNOWN_MAX
-
-_SPANS = (*POOL_MODEL, "time", "end", "gpus")
+from fallow.clock import HOUR_MS
 
 
 @dataclass(frozen=True)
 class NeedCurve:
     """The need of one pool and model.
 
-    `hours` has one row for each whole hour of which at least 90 % of the GPUs were observed: `time`, and the most GPUs at once that
-    were `need` (in use, or waited for by jobs), `firm` (those of them whose work must not be interrupted), `in_use`, and `taken` (need,
-    and what was held or reserved without use). `gpus` are there at most at once; `unseen` hours were left out.
+    `hours` has one row for each whole hour of which at least 90 % of the GPUs were observed: `time`, and the GPUs of the `need` (the most in
+    use at once, and those that jobs waited for, on average over the hour), of the `firm` part of it (whose work must not be interrupted), and
+    `taken` (the need, and what was held or reserved without use). `gpus` are there at most at once; `unseen` hours were left out.
     """
 
     pool: str
@@ -51,23 +52,28 @@ def need_curves(
         window: its start and end in ms; hours that are not wholly in it are left out.
         may_stop: whether the work of a user and an account may be interrupted.
     """
-    rows = placed.filter(pl.col("gpu_share") > 0).rename({"gpu_share": "gpus"})
-    own = [*_SPANS, "holder", "account"]
+    rows = placed.filter(pl.col("gpu_share") > 0)
+    own = [*POOL_MODEL, "time", "end", "gpu_share", "holder", "account", "state"]
     asked = _asked(placed, jobs, window)
-    used = rows.filter(pl.col("state").is_in(IN_USE)).select(own)
-    need = pl.concat([used, asked])
-    pairs = need.select("holder", "account").unique()
+    pairs = pl.concat([each.select("holder", "account") for each in (rows, asked)]).unique()
     stops = pairs.with_columns(stops=pl.Series([may_stop(*pair) for pair in pairs.iter_rows()], dtype=pl.Boolean))
-    firm = need.join(stops, on=["holder", "account"], nulls_equal=True).filter(~pl.col("stops"))
-    taken = pl.concat([rows.filter(pl.col("state").is_in(ALLOCATED)).select(own), asked])
-    unknown = rows.filter(pl.col("state") == "unknown")
-    hours = _most(rows, window).rename({"most": "there"})
-    for name, spans in (("in_use", used), ("need", need), ("firm", firm), ("taken", taken), ("unknown", unknown)):
-        hours = hours.join(_most(spans, window).rename({"most": name}), on=(*POOL_MODEL, "time"), how="left")
-    hours = hours.filter(pl.col("there") > 0).fill_null(0.0).sort(*POOL_MODEL, "time")
-    return tuple(
-        _curve(str(pool), str(model), own_hours) for (pool, model), own_hours in hours.group_by(POOL_MODEL, maintain_order=True)
-    )  # fmt: skip
+    rows, asked = (each.join(stops, on=["holder", "account"], nulls_equal=True) for each in (rows.select(own), asked))
+    in_use = rows.filter(pl.col("state").is_in(IN_USE))
+    spans = {
+        "there": rows,
+        "in_use": in_use,
+        "firm": in_use.filter(~pl.col("stops")),
+        "taken": rows.filter(pl.col("state").is_in(ALLOCATED)),
+        "unknown": rows.filter(pl.col("state") == "unknown"),
+    }
+    levels = (hourly_most(each, POOL_MODEL, *window).rename({"most": name}) for name, each in spans.items())
+    means = (_mean(asked, "asked"), _mean(asked.filter(~pl.col("stops")), "firm_asked"))
+    key = (*POOL_MODEL, "time")
+    hours = reduce(lambda found, each: found.join(each, on=key, how="left"), [*levels, *means])
+    hours = hours.filter(pl.col("there") > 0).fill_null(0.0).sort(key)
+    hours = hours.with_columns(need=pl.col("in_use") + pl.col("asked"), firm=pl.col("firm") + pl.col("firm_asked"), taken=pl.col("taken") + pl.col("asked"))  # fmt: skip
+    found = hours.group_by(POOL_MODEL, maintain_order=True)
+    return tuple(_curve(str(pool), str(model), own_hours) for (pool, model), own_hours in found)
 
 
 def with_spot_share(curve: NeedCurve, share: float) -> NeedCurve:
@@ -75,8 +81,10 @@ def with_spot_share(curve: NeedCurve, share: float) -> NeedCurve:
     return replace(curve, hours=curve.hours.with_columns(firm=pl.col("need") * (1 - share)))
 
 
-def _most(spans: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:
-    return hourly_most(spans, POOL_MODEL, *window, weight="gpus")
+def _mean(asked: pl.DataFrame, name: str) -> pl.DataFrame:
+    """The GPUs that were waited for in each hour, as long as they were: ten minutes count a sixth."""
+    waited = pl.col("gpus") * (pl.col("end") - pl.col("time")) / HOUR_MS
+    return by_hour(asked).group_by(*POOL_MODEL, time="hour").agg(waited.sum().alias(name))
 
 
 def _asked(placed: pl.DataFrame, jobs: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:
@@ -93,6 +101,4 @@ def _asked(placed: pl.DataFrame, jobs: pl.DataFrame, window: tuple[int, int]) ->
 def _curve(pool: str, model: str, hours: pl.DataFrame) -> NeedCurve:
     seen = hours.filter(pl.col("unknown") <= UNKNOWN_MAX * pl.col("there"))
     gpus = float(hours["there"].max() or 0.0)  # type: ignore[arg-type]  # a column of numbers
-    return NeedCurve(
-        pool, model, gpus, seen.select("time", "need", "firm", "in_use", "taken"), hours.height - seen.height
-    )
+    return NeedCurve(pool, model, gpus, seen.select("time", "need", "firm", "taken"), hours.height - seen.height)

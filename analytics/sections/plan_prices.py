@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import date
 
+from analytics.language.language import SentenceList
 from analytics.language.quantities import Date, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.money.offers import is_old
@@ -55,16 +56,25 @@ def mix_sentence(found: Sequence[PoolPrices], currency: str) -> str:
         return tr(
             "No price is known for any of these GPUs: only the need is shown. `fallow prices` says how to state prices and offers."
         )
-    said = tr(
-        "The observed need costs least, {cost} {currency} a year, with {own} GPUs at the price in force, {buy} bought, {reserved} reserved and the rest rented by the hour.",
-        cost=_yearly(sum(each.yearly_cost for each in _mixes(mixed))), currency=currency,
-        **{kind: Number(_gpus(mixed, kind)) for kind in ("own", "buy", "reserved")},
-    )  # fmt: skip
-    now = [each.now_yearly for each in mixed]
-    known = [each for each in now if each is not None]
-    if len(known) < len(now):
+    cost = _yearly(sum(each.yearly_cost for each in _mixes(mixed)))
+    said = tr("The observed need costs least, {cost} {currency} a year, with {parts}.", cost=cost, currency=currency, parts=_in_words(mixed))  # fmt: skip
+    now = [each.now_yearly for each in mixed if each.now_yearly is not None]
+    if len(now) < len(mixed):
         return said
-    return tr("{said} The GPUs that are there now cost {now}.", said=said, now=_yearly(sum(known)))
+    return tr("{said} The GPUs that are there now cost {now}.", said=said, now=_yearly(sum(now)))
+
+
+def _in_words(mixed: Sequence[PoolPrices]) -> str:
+    own, bought, reserved, rented, spot = (
+        sum(part.gpus for mix in _mixes(mixed) for part in mix.parts if part.option.offer.kind == kind) for kind in KINDS
+    )  # fmt: skip
+    said = [
+        tr_many("{number} GPU as now", "{number} GPUs as now", own) if own else "",
+        tr_many("{number} bought", "{number} bought", bought) if bought else "",
+        tr_many("{number} reserved", "{number} reserved", reserved) if reserved else "",
+        tr("the rest rented by the hour") if rented or spot else "",
+    ]
+    return SentenceList([each for each in said if each] or [tr("no GPU at all")], ", ")
 
 
 def cannot_price(wrong: str) -> Section:
@@ -135,10 +145,6 @@ def price_offers(found: Sequence[PoolPrices], currency: str, today: date) -> Sec
 
 def _mixes(found: Sequence[PoolPrices]) -> list[Mix]:
     return [each.mix for each in found if each.mix is not None]
-
-
-def _gpus(found: Sequence[PoolPrices], kind: str) -> int:
-    return sum(part.gpus for mix in _mixes(found) for part in mix.parts if part.option.offer.kind == kind)
 
 
 def _place_columns(found: Sequence[PoolPrices]) -> tuple[SectionColumn, ...]:
@@ -220,29 +226,37 @@ def _pays_from(pool: PoolPrices, option: Option) -> Cell:
 def _notes(found: Sequence[PoolPrices], currency: str) -> Iterator[str]:
     if not found:
         return
-    hours, unseen = max(each.curve.hours.height for each in found), sum(each.curve.unseen for each in found)
     yield tr(
-        "Need: GPUs in use, and those that jobs waited for while they waited, each hour at its most: a year is taken to be like these {hours} hours, with the same peaks. A few weeks say little of a year, and nothing of growth: `fallow plan forecast`.",
-        hours=Number(hours),
+        "Need: GPUs in use, each hour at its most, and those that jobs waited for, on average over the hour. A year is taken to be like these {hours} hours: a few weeks say little of a year, and nothing of growth (`fallow plan forecast`).",
+        hours=Number(max(each.curve.hours.height for each in found)),
     )  # fmt: skip
-    if unseen:
+    if unseen := sum(each.curve.unseen for each in found):
         yield tr_many(
             "{number} hour of a pool was left out: more than a tenth of its GPUs were not observed.",
             "{number} hours of a pool were left out: more than a tenth of its GPUs were not observed.", unseen,
         )  # fmt: skip
-    few = min(len(each.weeks) for each in found)
-    yield tr(
-        "By its weeks: the least and the most if each whole week of the window stood for the year; it takes {least} of them. To have for good: bought, reserved or kept.",
-        least=Number(WEEKS_MIN),
-    ) if few >= WEEKS_MIN or any(each.mix for each in found) else tr("No offer serves all of the need.")  # fmt: skip
-    taken = [(each.mix.yearly_cost, each.with_taken.yearly_cost) for each in found if each.mix and each.with_taken]
-    more = sum(after - before for before, after in taken)
-    if more >= 1:
+    if any(len(each.weeks) >= WEEKS_MIN for each in found):
+        yield tr(
+            "In brackets and by its weeks: the least and the most if one whole week of the window stood for the year."
+        )
+    else:
+        yield tr("There is no range: that takes two whole weeks of which 90 % was observed.")
+    if unpriced := sum(each.mix is None for each in found):
+        yield tr_many(
+            "Of {number} pool only the need is known: no price is, or none for work that must not be interrupted.",
+            "Of {number} pools only the need is known: no price is, or none for work that must not be interrupted.", unpriced,
+        )  # fmt: skip
+    if any(each.now_yearly is not None for each in found):
+        yield tr(
+            "As now: the site's price in force, with its write-off. GPUs that are paid already cost less than that to keep."
+        )
+    both = [(each.mix.yearly_cost, each.with_taken.yearly_cost) for each in found if each.mix and each.with_taken]
+    if (more := sum(after - before for before, after in both)) >= 1:
         yield tr(
             "What was held or reserved without use is no need here: with it, the cheapest mix would cost {more} {currency} a year more.",
             more=_yearly(more), currency=currency,
         )  # fmt: skip
-    if not any((each.curve.hours["firm"] < each.curve.hours["need"]).any() for each in found):
+    if all((each.curve.hours["firm"] == each.curve.hours["need"]).all() for each in found):
         yield tr("Nobody says whose work may be interrupted (a priority class such as best-effort in the owners table, or --spot-share): nothing is put on spot GPUs.")  # fmt: skip
 
 

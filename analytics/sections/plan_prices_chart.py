@@ -13,7 +13,7 @@ from analytics.sections.names import card_name, place_name
 
 _POINTS = 100
 KINDS = {
-    "own": tr("as now"), "buy": tr("buy"), "reserved": tr("reserve"), "on_demand": tr("on demand"), "spot": tr("spot"),
+    "own": tr("as now"), "buy": tr("bought"), "reserved": tr("reserved"), "on_demand": tr("on demand"), "spot": tr("spot"),
 }  # fmt: skip
 """How GPUs are had, by kind of offer."""
 _COLOURS = {"own": "reserved", "buy": "active", "reserved": "held"}
