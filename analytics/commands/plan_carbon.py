@@ -7,7 +7,7 @@ import argparse
 from analytics.commands.plan_inputs import add_plan_arguments, open_plan, show_plan, show_plan_json
 from analytics.money.energy import MJ_PER_KWH
 from analytics.money.grid_intensity import open_intensity
-from analytics.plan.carbon import SHIFT_HOURS, Carbon, ParkingPower
+from analytics.plan.carbon import SHIFT_HOURS, AskedCarbon, Carbon, ParkingPower
 from analytics.plan.carbon_sum import CarbonSum
 from analytics.plan.deferral import Deferral
 from analytics.sections.plan_carbon import carbon_sections
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     most_hours = _hours(args.shift)
     plan = open_plan(args)
     intensity = open_intensity(plan.whole.inputs.settings, args.intensity)
-    found = plan.whole.plan.carbon_with(intensity, most_hours, plan.scope, plan.part)
+    found = plan.whole.plan.carbon(plan.scope, plan.part, AskedCarbon(intensity, plan.speaks.zone, most_hours))
     if args.json:
         show_plan_json(plan, _as_json(found))
     else:

@@ -58,14 +58,15 @@ class GridIntensity:
     def load(cls, path: str) -> GridIntensity:
         """The file at a path; ConfigError that names the line for one that cannot be used.
 
-        A line holds until the next one, for at most the most frequent distance between two lines, and an hour at most. The
+        A line holds until the next one, for at most the most frequent distance between two lines, which has to be an hour at most. The
         intensity of an hour is the mean over its time; where any of it is missing, the hour is unknown.
         """
         lines: dict[int, float | None] = {}
-        name = ""
+        time, name = "", ""
         for line in read_lines(path, ("time", "intensity"), ()):
-            name = _column(line, tuple(INTENSITIES), "intensity")
-            moment = _moment_ms(line)
+            if not lines:
+                time, name = _column(line, TIMES, "time"), _column(line, tuple(INTENSITIES), "intensity")
+            moment = _moment_ms(line, time)
             if moment in lines:
                 raise line.error("the same moment stands in a line above", "give each time with its zone, each once")
             known = line.number_of(name)
@@ -104,8 +105,7 @@ def _column(line: CsvLine, names: tuple[str, ...], what: str) -> str:
     raise ConfigError(f"{line.path} has no column for the {what}", f"name one of its columns {names[0]}")
 
 
-def _moment_ms(line: CsvLine) -> int:
-    name = _column(line, TIMES, "time")
+def _moment_ms(line: CsvLine, name: str) -> int:
     text = line.text(name)
     if text is None:
         raise line.error("the time is empty", "write it as 2026-11-20T10:00Z")

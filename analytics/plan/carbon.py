@@ -104,16 +104,24 @@ class Carbon:
 
 
 @dataclass(frozen=True)
+class AskedCarbon:
+    """With which intensity, with hours of the day in which zone, and by how many hours work may be moved."""
+
+    intensity: GridIntensity
+    zone: tzinfo
+    most_hours: int = SHIFT_HOURS
+
+
+@dataclass(frozen=True)
 class CarbonBasis:
-    """What carbon dioxide rests on beside the money of the same GPU time; hours of the day are in `zone`.
+    """What carbon dioxide rests on beside the money of the same GPU time.
 
     `jobs` have JOB_SCHEMA; None where nobody asks what other hours would save.
     """
 
     rollups: Rollups
     jobs: pl.DataFrame | None
-    intensity: GridIntensity
-    zone: tzinfo
+    asked: AskedCarbon
     since_ms: int
     until_ms: int
 
@@ -121,27 +129,27 @@ class CarbonBasis:
     def hours(self) -> pl.DataFrame:
         """Every `hour` of the window, also those that it holds in part, with `g_per_kwh`."""
         first_ms, last_ms = floor_ms(self.since_ms, HOUR_MS), -(-self.until_ms // HOUR_MS) * HOUR_MS
-        return self.intensity.beside(pl.select(hour=pl.int_range(first_ms, last_ms, HOUR_MS, dtype=pl.Int64)))
+        return self.asked.intensity.beside(pl.select(hour=pl.int_range(first_ms, last_ms, HOUR_MS, dtype=pl.Int64)))
 
 
-def find_carbon(money: Money, basis: CarbonBasis, *, most_hours: int, for_people: bool) -> Carbon:
-    """What the time of these accounts took; `most_hours` is by how many hours work may be moved."""
-    intensity, pue, pieces = basis.intensity, money.grid.pue, money.accounts.pieces
+def find_carbon(money: Money, basis: CarbonBasis, *, for_people: bool) -> Carbon:
+    """What the time of these accounts took."""
+    asked, pue, pieces = basis.asked, money.grid.pue, money.accounts.pieces
     if basis.jobs is not None:
         pieces = with_deferrable(pieces, basis.jobs, money.owners)
-    rows = hourly_energy(pieces, basis.rollups, intensity, pue)
+    rows = hourly_energy(pieces, basis.rollups, asked.intensity, pue)
     rates = basis.hours["g_per_kwh"].drop_nulls()
     parking = None if for_people else tuple(_parking(rows, pue))
     deferral = None
     if basis.jobs is not None:
-        deferral = find_deferral(rows, GridHours(basis.hours, basis.zone, pue), _watts(rows, FREE), most_hours)
+        deferral = find_deferral(rows, GridHours(basis.hours, asked.zone, pue), _watts(rows, FREE), asked.most_hours)
     return Carbon(
         teams=_teams(rows),
         parking=parking,
         deferral=deferral,
         grid=money.grid,
         currency=money.currency,
-        intensity=intensity,
+        intensity=asked.intensity,
         hours=basis.hours.height,
         known_hours=rates.len(),
         mean_g_per_kwh=float(rates.mean()) if rates.len() else None,  # type: ignore[arg-type]  # of floats

@@ -17,19 +17,34 @@ USED, HELD, FREE, REST = PARTS = ("used", "held", "free", "rest")
 counter of a GPU that is split, which stands for all of its instances."""
 
 _SUMS = ("gpu_ms", "energy_mj", "energy_known_ms")
+_COLUMNS = (
+    "host",
+    "gpu",
+    "time",
+    "end",
+    "state",
+    "instance",
+    "gpu_share",
+    "team",
+    "pool",
+    "model",
+    "is_deferrable",
+    *_SUMS,
+)
 
 
 def hourly_energy(pieces: pl.DataFrame, rollups: Rollups, intensity: GridIntensity, pue: float) -> pl.DataFrame:
-    """One row per piece of `analytics.money.priced_segments` and hour: its columns cut to the hour, and more.
+    """One row per piece of `analytics.money.priced_segments` and hour, cut to it: those of _COLUMNS that the pieces have, and more.
 
-    These are hour (its first millisecond), part (of PARTS), g_per_kwh (null where unknown), rated_mj (of `energy_mj`, what lies in
+    More are hour (its first millisecond), part (of PARTS), g_per_kwh (null where unknown), rated_mj (of `energy_mj`, what lies in
     hours of known intensity) and co2_g (grams for rated_mj, with PUE). What is REST is nobody's.
 
     A piece keeps its energy. Between its whole hours it is shared as the GPU's energy of these hours was, where that is known, else
     evenly; the hours that it does not fill have their time's share.
     """
+    there = pieces.select(name for name in _COLUMNS if name in pieces.columns)
     own = pl.when(pl.col("part") == REST).then(pl.lit(NOBODY)).otherwise("team")
-    parts = pieces.with_columns(pl.col(_SUMS).cast(pl.Float64), part=_part()).with_columns(team=own)
+    parts = there.with_columns(pl.col(_SUMS).cast(pl.Float64), part=_part()).with_columns(team=own)
     rows = cut(parts.with_row_index("piece"), HOUR_MS, "hour", sums=_SUMS)
     rows = _by_counter(rows.with_columns(pl.col("hour") * HOUR_MS), rollups.hourly("energy_mj", "energy_ms"))
     rated = pl.when(pl.col("g_per_kwh").is_not_null()).then("energy_mj").otherwise(0.0)

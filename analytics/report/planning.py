@@ -10,11 +10,10 @@ import polars as pl
 
 from analytics.inventory import Inventory
 from analytics.language.languages import time_zone
-from analytics.money.grid_intensity import GridIntensity, open_intensity
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money
 from analytics.plan.allocation import FleetAllocation, Owned, owned_in, pairs_of, poolless_ms, tree_of
-from analytics.plan.carbon import SHIFT_HOURS, Carbon, CarbonBasis, find_carbon
+from analytics.plan.carbon import AskedCarbon, Carbon, CarbonBasis, find_carbon
 from analytics.plan.demand_series import DemandSeries, demand_series
 from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
 from analytics.plan.endings import Endings, find_endings
@@ -46,7 +45,6 @@ class Planning:
         self._inventory = inventory
         self._money = money
         self._context = context
-        self._carbon: dict[Scope, Carbon] = {}
 
     @cached_property
     def jobs(self) -> pl.DataFrame:
@@ -162,21 +160,15 @@ class Planning:
         """When each pool and model is full, over a quarter of a year."""
         return outlooks(self.demand, HORIZON_DAYS, lead_days(self._inputs.settings))
 
-    def carbon(self, scope: Scope, part: WindowLedger) -> Carbon:
-        """Energy and carbon dioxide of a scope, as the settings ask for it; `part` is `self.part` of it. Raises ConfigError."""
-        if scope not in self._carbon:
-            self._carbon[scope] = self.carbon_with(open_intensity(self._inputs.settings), SHIFT_HOURS, scope, part)
-        return self._carbon[scope]
-
-    def carbon_with(self, intensity: GridIntensity, most_hours: int, scope: Scope, part: WindowLedger) -> Carbon:
-        """The same with another intensity, and work moved by so many hours at most."""
+    def carbon(self, scope: Scope, part: WindowLedger, asked: AskedCarbon) -> Carbon:
+        """Energy and carbon dioxide of a scope, and what holding and the choice of hours cost; `part` is `self.part` of it."""
+        moves = not scope.is_personal and asked.intensity.flat is None
         basis = CarbonBasis(
             rollups=part.inside.rollups,
-            jobs=None if scope.is_personal or intensity.flat is not None else self.jobs,
-            intensity=intensity,
-            zone=time_zone(self._inputs.settings.text("report.timezone")),
+            jobs=self.jobs if moves else None,
+            asked=asked,
             since_ms=part.summary.since_ms,
             until_ms=part.summary.until_ms,
         )
         money = self._money if scope.is_all else self._money.of(part.inside, self._inventory)
-        return find_carbon(money, basis, most_hours=most_hours, for_people=scope.is_personal)
+        return find_carbon(money, basis, for_people=scope.is_personal)

@@ -21,8 +21,8 @@ def hours_chart(deferral: Deferral) -> LineChart:
         short=names,
         whole=(True,) * len(hours),
         panels=(
-            LinePanel(tr("g CO2 per kWh"), "count", (intensity,)),
-            LinePanel(tr("kWh that can wait"), "count", (before, best)),
+            LinePanel(tr("grid, g CO2 per kWh"), "count", (intensity,)),
+            LinePanel(tr("can wait, kWh"), "count", (before, best)),
         ),
     )
 

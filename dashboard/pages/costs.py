@@ -8,7 +8,8 @@ from typing import TypeAlias
 from dash import html
 
 from analytics.language.sentences import tr
-from analytics.plan.carbon import Carbon
+from analytics.money.grid_intensity import open_intensity
+from analytics.plan.carbon import AskedCarbon, Carbon
 from analytics.plan.internal_prices import internal_prices_of
 from analytics.plan.pool_prices import PoolPrices, of_scope
 from analytics.sections.palette import Palette
@@ -65,7 +66,14 @@ def _unless_wrong(made_by: SectionOf) -> SectionOf:
 
 
 def _of_carbon(made_by: Callable[[Carbon], Section | None]) -> SectionOf:
-    return lambda view: made_by(view.whole.plan.carbon(view.report.scope, view.part))
+    """Of what is made once for a version of the lake, a window and a scope, for all sections and languages."""
+
+    return lambda view: made_by(view.made.of(("carbon", *view.key_of_figures), lambda: _found(view)))
+
+
+def _found(view: View) -> Carbon:
+    asked = AskedCarbon(open_intensity(view.whole.inputs.settings), view.zone)
+    return view.whole.plan.carbon(view.report.scope, view.part, asked)
 
 
 def _carbon(view: View) -> Section | None:

@@ -15,7 +15,7 @@ from analytics.money.energy import Grid
 from analytics.money.grid_intensity import GridIntensity
 from analytics.money.owners import Owner, Owners
 from analytics.money.window_money import Money
-from analytics.plan.carbon import Carbon, CarbonBasis, find_carbon
+from analytics.plan.carbon import AskedCarbon, Carbon, CarbonBasis, find_carbon
 from analytics.plan.deferrable_work import with_deferrable
 from analytics.plan.deferral import GridHours, find_deferral
 from analytics.plan.hourly_energy import hourly_energy
@@ -199,8 +199,8 @@ def carbon(rows: list[dict[str, Any]], intensity: GridIntensity, hourly: list[di
     frame = pl.DataFrame(hourly or [], schema=HOURLY)
     rollups = Rollups({}, {schema.HOURLY.name: [frame]})
     money = Money(made, (), Grid(1.0, None, 0.0), None, owners(ann="vision"))  # type: ignore[arg-type]  # no cost is asked for
-    basis = CarbonBasis(rollups, None, intensity, ZoneInfo("UTC"), T0, T0 + 4 * HOUR_MS)
-    return find_carbon(money, basis, most_hours=12, for_people=False)
+    basis = CarbonBasis(rollups, None, AskedCarbon(intensity, ZoneInfo("UTC")), T0, T0 + 4 * HOUR_MS)
+    return find_carbon(money, basis, for_people=False)
 
 
 HOURLY = {"time": pl.Int64, "host": pl.String, "gpu": pl.String, "energy_mj": pl.Float64, "energy_ms": pl.Int64}
