@@ -67,7 +67,6 @@ def _unless_wrong(made_by: SectionOf) -> SectionOf:
 
 def _of_carbon(made_by: Callable[[Carbon], Section | None]) -> SectionOf:
     """Of what is made once for a version of the lake, a window and a scope, for all sections and languages."""
-
     return lambda view: made_by(view.made.of(("carbon", *view.key_of_figures), lambda: _found(view)))
 
 
