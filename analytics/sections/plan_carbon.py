@@ -114,7 +114,7 @@ def _notes(found: Carbon) -> Iterator[str]:
 
 def carbon_by_team(found: Carbon) -> Section:
     """A row for each team, one for what is nobody's, and their sum."""
-    rows = [(account_name(each.label), each.parts[HELD], each.total) for each in found.teams]
+    rows = [(_team_name(each.label), each.parts[HELD], each.total) for each in found.teams]
     return Section(
         name="carbon_teams",
         title=tr("Energy and CO2 by team"),
@@ -133,6 +133,10 @@ def carbon_by_team(found: Carbon) -> Section:
     )
 
 
+def _team_name(label: str) -> str:
+    return account_name(label) if label in UNNAMED else plain(label, NAME_MOST)
+
+
 def _team_row(name: str, held: CarbonSum, total: CarbonSum) -> tuple[Cell, ...]:
     kwh, known, co2, rated = _figures(total)
     return name, Number(held.kwh, 1), kwh, known, Number(held.co2_kg, 1), co2, rated
@@ -145,7 +149,7 @@ def _team_sentence(found: Carbon) -> str:
     most = max(holders, key=lambda each: each.parts[HELD].co2_g)
     return tr(
         "Most by holding without use: {team}, {co2} kg of CO2.",
-        team=account_name(most.label), co2=Number(most.parts[HELD].co2_kg, 1),
+        team=_team_name(most.label), co2=Number(most.parts[HELD].co2_kg, 1),
     )  # fmt: skip
 
 
