@@ -50,7 +50,9 @@ def run_import(args: argparse.Namespace, settings: Config) -> None:
 
 def _say_more(found: ImportedCatalog) -> None:
     if found.unknown:
-        say(f"left out, for fallow knows no such card, or cannot tell which one is meant: {', '.join(plain(name, 40) for name in found.unknown)}")
+        say(
+            f"left out, for fallow knows no such card, or cannot tell which one is meant: {', '.join(plain(name, 40) for name in found.unknown)}"
+        )
     if any(each["kind"] == "spot" for each in found.offers):
         say(
             "spot prices count once interruptions_per_day is filled in: no catalog says how often such GPUs are taken away"

@@ -278,14 +278,13 @@ class Whole:
     def prices_for(self, spot_share: float | None) -> tuple[PoolPrices, ...]:
         """The same where such a share of each hour's need may be interrupted; None: the work of best-effort owners."""
         summary, settings, costs = self.ledger.summary, self.inputs.settings, self.money.costs
-        rows = placed(self.ledger.inside.stretches, costs, self.inventory)
-        curves = need_curves(
-            rows, self.plan.jobs, (summary.since_ms, summary.until_ms), partial(is_best_effort, self.money.owners)
-        )
-        if spot_share is not None:
-            curves = tuple(with_spot_share(each, spot_share) for each in curves)
         lost_hours = settings.integer("plan.lost_per_interruption") / HOUR_MS
         market = Market(load_offers(settings, costs.prices), costs.prices, self.money.grid, lost_hours)
+        rows = placed(self.ledger.inside.stretches, costs, self.inventory)
+        window = (summary.since_ms, summary.until_ms)
+        curves = need_curves(rows, self.plan.jobs, window, partial(is_best_effort, self.money.owners))
+        if spot_share is not None:
+            curves = tuple(with_spot_share(each, spot_share) for each in curves)
         return pool_prices(curves, market, measured_powers(rows), summary.until_ms)
 
     @cached_property
