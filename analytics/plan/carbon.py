@@ -116,7 +116,7 @@ class AskedCarbon:
 class CarbonBasis:
     """What carbon dioxide rests on beside the money of the same GPU time.
 
-    `jobs` have JOB_SCHEMA; None where nobody asks what other hours would save.
+    `jobs` are their names (`analytics.plan.deferrable_work`); None where nobody asks what other hours would save.
     """
 
     rollups: Rollups

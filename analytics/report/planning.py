@@ -14,6 +14,7 @@ from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money
 from analytics.plan.allocation import FleetAllocation, Owned, owned_in, pairs_of, poolless_ms, tree_of
 from analytics.plan.carbon import AskedCarbon, Carbon, CarbonBasis, find_carbon
+from analytics.plan.deferrable_work import job_names
 from analytics.plan.demand_series import DemandSeries, demand_series
 from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
 from analytics.plan.endings import Endings, find_endings
@@ -165,7 +166,7 @@ class Planning:
         moves = not scope.is_personal and asked.intensity.flat is None
         basis = CarbonBasis(
             rollups=part.inside.rollups,
-            jobs=self.jobs if moves else None,
+            jobs=job_names(self._inputs.lake) if moves else None,
             asked=asked,
             since_ms=part.summary.since_ms,
             until_ms=part.summary.until_ms,

@@ -19,7 +19,6 @@ from analytics.plan.carbon import AskedCarbon, Carbon, CarbonBasis, find_carbon
 from analytics.plan.deferrable_work import with_deferrable
 from analytics.plan.deferral import GridHours, find_deferral
 from analytics.plan.hourly_energy import hourly_energy
-from analytics.plan.jobs import JOB_SCHEMA
 from analytics.plan.later_hours import moved_work
 from analytics.sections.plan_carbon import carbon_sections
 from fallow import schema
@@ -123,6 +122,17 @@ def test_parts_and_teams_add_up_to_the_ledgers_own_energy(
         assert sum(each[figure] for each in found["parts"].values()) == pytest.approx(whole, rel=1e-12)
         assert sum(each[figure] for each in found["teams"]) == pytest.approx(whole, rel=1e-12)
     assert found["all"]["kwh"] * 3.6e6 == pytest.approx(ledger["kwh"] * 3.6e6, abs=0.01)
+
+
+def test_a_night_that_draws_less_is_rated_as_it_was(
+    tmp_path: Path, tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One stretch of work over three hours: 100, 300 and 200 W, as the rows of each hour say."""
+    rows = [row for hour, watts in enumerate((100.0, 300.0, 200.0)) for row in samples("a", hour * HOUR_S, (hour + 1) * HOUR_S, every_s=60, power_w=watts, gpu_util_pct=90.0, process_count=1)]  # fmt: skip
+    lake = fill(made_lake(tmp_path / "night"), rows, listed("a", 0, 3), devices=[device("a")])
+    found = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))["parts"]["used"]
+    assert found["co2_kg"] == pytest.approx((0.1 * 100 + 0.3 * 200 + 0.2 * 300) * 1.5 / 1000)
+    assert found["kwh"] * 3.6e6 == pytest.approx(600 * 3600, abs=0.5)
 
 
 def test_holding_a_card_costs_what_it_draws_beyond_a_free_one(
@@ -277,7 +287,7 @@ def test_which_work_can_wait() -> None:
     best = Owners({("account", "late"): Owner("account", "late", "t", priority_class="best-effort")})
     jobs = pl.DataFrame(
         [{"job": "1", "name": "train"}, {"job": "2", "name": "Jupyter"}, {"job": "3", "partition": "prod"}, {"job": "4"}],
-        schema=JOB_SCHEMA,
+        schema=dict.fromkeys(("job", "name", "partition", "qos"), pl.String),
     )  # fmt: skip
     cases = {"slurm:1": True, "slurm:2": False, "slurm:3": False, "slurm:4": True, "slurm:9": True, "slurm:1+slurm:4": False, "pod:a/b": False, None: False}  # fmt: skip
     rows = pl.DataFrame({"job": [*cases, "pod:a/c"], "holder": "ann", "account": [*[None] * len(cases), "late"]})
