@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from analytics.commands.plan import VERBS
-from analytics.simulation import SCHEDULER, FleetPlan, SimulatedFleet, plan_fleet, simulated_queue
+from analytics.simulation import SCHEDULER, FleetPlan, SimulatedFleet, intensity_csv, plan_fleet, simulated_queue
 from analytics.simulation.days import host_days
 from analytics.simulation.write import METADATA, day_tables
 from benchmarks.fleet_lake import KEPT_IN, UNTIL_MS
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 GPUS, DAYS, JOBS, TEAMS, PENDING = 1000, 28, 200_000, 50, 400
 ROUNDS = 3
-PAGES = ("/capacity", "/waits", "/allocation")
+PAGES = ("/capacity", "/waits", "/allocation", "/costs")
 _SHARDS = {"train": 4, "train-old": 3, "serving": 2}
 _OWNERS = "kind,name,team,organisation,quota_gpus"
 Row = Mapping[str, object]
@@ -112,7 +112,12 @@ def _made(folder: Path) -> Path:
         _write(made_lake(folder / "lake"), plan_fleet(fleet))
         owners = [f"account,{_team(nth)},{_team(nth)},research,{GPUS // TEAMS}" for nth in range(TEAMS)]
         (folder / "owners.csv").write_text("\n".join([_OWNERS, *owners, ""]), encoding="utf-8")
-        said = {"lake": {"path": folder / "lake"}, "money": {"owners": folder / "owners.csv"}}
+        (folder / "intensity.csv").write_text(intensity_csv(fleet), encoding="utf-8")
+        said = {
+            "lake": {"path": folder / "lake"},
+            "money": {"owners": folder / "owners.csv"},
+            "plan": {"carbon": folder / "intensity.csv"},
+        }
         lines = [
             f"[{part}]\n{key} = {json.dumps(str(value))}" for part, own in said.items() for key, value in own.items()
         ]

@@ -14,7 +14,9 @@ from analytics.progress import bar
 from analytics.simulation import (
     SCHEDULER,
     SimulatedFleet,
+    intensity_csv,
     labels_csv,
+    offers_csv,
     owners_csv,
     plan_fleet,
     prices_csv,
@@ -70,7 +72,7 @@ class DemoFolder:
     def prepare(self, fleet: SimulatedFleet) -> None:
         """Sees to it that the lake holds exactly this fleet, whole; a finished one of the same making is kept.
 
-        Beside a lake that is made lie the tables of a site (owners, prices and requests), the settings that name them, and labels of what
+        Beside a lake that is made lie the tables of a site (owners, prices, offers, requests and the grid's intensity), the settings that name them, and labels of what
         the fleet really did; beside one that is kept they stay as they are, for somebody may have tried other prices.
 
         Raises FallowError where the folder holds something that is not ours, or cannot be written.
@@ -91,13 +93,16 @@ class DemoFolder:
         self._record_as(wanted)
 
     def _write_tables(self, fleet: SimulatedFleet, *, only_missing: bool) -> None:
-        owners, prices, requests = (self.path.absolute() / f"{name}.csv" for name in ("owners", "prices", "requests"))
+        owners, prices, offers, requests, intensity = (
+            self.path.absolute() / f"{name}.csv" for name in ("owners", "prices", "offers", "requests", "intensity")
+        )
         # a JSON string is one of TOML
         lines = ("[lake]", f"path = {json.dumps(str(self.lake.root))}", "", "[money]",
-                 f"owners = {json.dumps(str(owners))}", f"prices = {json.dumps(str(prices))}", "", "[plan]", f"requests = {json.dumps(str(requests))}", "")  # fmt: skip
+                 f"owners = {json.dumps(str(owners))}", f"prices = {json.dumps(str(prices))}", f"offers = {json.dumps(str(offers))}", "", "[plan]", f"requests = {json.dumps(str(requests))}", f"carbon = {json.dumps(str(intensity))}", "")  # fmt: skip
         texts: dict[Path, Callable[[], str]] = {
-            owners: lambda: owners_csv(fleet), prices: lambda: prices_csv(fleet), self.config: lambda: "\n".join(lines),
+            owners: lambda: owners_csv(fleet), prices: lambda: prices_csv(fleet), offers: lambda: offers_csv(fleet), self.config: lambda: "\n".join(lines),
             requests: lambda: requests_csv(fleet), self.labels: lambda: labels_csv(fleet),
+            intensity: lambda: intensity_csv(fleet),
         }  # fmt: skip
         for file, text in texts.items():
             if not only_missing or not file.exists():

@@ -47,7 +47,7 @@ _DATA = ("gpu", "process", "claim", "request", "device")
 _ACTIONS = ("action", "annotation")
 """What a page rests on: a new file in any of these tables makes a new version."""
 
-_TABLES = ("money.owners", "money.prices", "money.goals", "plan.requests")
+_TABLES = ("money.owners", "money.prices", "money.offers", "money.goals", "plan.requests", "plan.carbon")
 """Settings that name a site's own tables, which the pages rest on as well."""
 
 _ACTIONS_EVERY_MS = 2_000

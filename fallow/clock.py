@@ -170,7 +170,7 @@ def _read_moment_ms(text: str, *, end: bool, anchor_ms: int, zone: tzinfo) -> in
             return to_ms(monday) + (WEEK_MS if end else 0)
         if _DURATION.match(text):
             return _span_start_ms(anchor_ms, text, zone)
-        moment = _read_rfc3339(text)
+        moment = read_rfc3339(text)
     except ValueError as error:
         raise UsageError(f"'{text}' is not a time", _WHEN_HINT) from error
     if moment.tzinfo is None:
@@ -178,7 +178,7 @@ def _read_moment_ms(text: str, *, end: bool, anchor_ms: int, zone: tzinfo) -> in
     return to_ms(moment)
 
 
-def _read_rfc3339(text: str) -> datetime:
+def read_rfc3339(text: str) -> datetime:
     """Like `datetime.fromisoformat`, which in Python 3.10 knows neither Z nor fractions of other than 3 or 6 digits."""
     if sys.version_info < (3, 11) and (parts := _RFC_3339.fullmatch(text)):
         seconds, fraction, offset = parts.groups()

@@ -15,6 +15,10 @@ VERBS: tuple[Command, ...] = (
             "fallow plan defrag --lake /srv/lake --gpus 8", "analytics.commands.plan_defrag", "analytics"),
     Command("forecast", "say when each pool is full, and until when to order",
             "fallow plan forecast --lake /srv/lake --lead-time 12w", "analytics.commands.plan_forecast", "analytics"),
+    Command("carbon", "energy and CO2 of use and of parking, and what other hours would save",
+            "fallow plan carbon --lake /srv/lake --intensity grid.csv", "analytics.commands.plan_carbon", "analytics"),
+    Command("prices", "say what to buy, reserve and rent for the need that was observed",
+            "fallow plan prices --lake /srv/lake --pool train", "analytics.commands.plan_prices", "analytics"),
 )  # fmt: skip
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 
+from analytics.commands.prices_import import add_import_arguments, run_import
 from analytics.inventory import Inventory, load_inventory
 from analytics.language.plain_text import PAGE_COLUMNS, folded, page_columns, plain, wrap
 from analytics.money.catalog import catalog
 from analytics.money.costs import Costs
 from analytics.money.in_force import gpus_at, in_force
+from analytics.money.offers import OLD_AFTER, GpuOffer, is_old, load_offers
 from analytics.money.prices import COLUMNS, Price, PriceBook, priced_as
 from analytics.money.unmatched import unmatched_prices
 from analytics.money.window_money import PriceBasis, newest_basis, open_prices
 from analytics.render.money_json import price_json
 from analytics.sections.money_basis import price_source
 from fallow import config
+from fallow.clock import SystemClock, from_ms
 from fallow.csv_text import csv_of
 from fallow.lake import Lake
 from fallow.output import say, show
@@ -28,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's own flags."""
     parser.add_argument("--lake", metavar="DIR", help="say of each price how many of the lake's GPUs have it")
     parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
+    add_import_arguments(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="machine-readable")
     form.add_argument("--csv", action="store_true", help="a table to edit and to name as money.prices")
@@ -36,19 +41,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the prices."""
     settings = config.load({"lake.path": args.lake}, args.config)
+    if args.catalog is not None:
+        run_import(args, settings)
+        return 0
     book = open_prices(settings)
     path = settings.text("lake.path")
     inventory = load_inventory(Lake.at(path)) if path else Inventory({})
     basis = newest_basis(inventory, Costs(book, inventory))
     if said := unmatched_prices(settings, book, inventory):
         say(said)
+    offers, today = load_offers(settings, book), from_ms(SystemClock().now_ms()).date()
     if args.csv:
         _write_csv(book, basis)
     elif args.json:
-        show(json.dumps(_as_json(book, basis, with_lake=bool(path)), indent=2))
+        told = [_offer_json(each, today) for each in offers]
+        show(json.dumps(_as_json(book, basis, with_lake=bool(path)) | {"offers": told}, indent=2))
     else:
         width = page_columns()
-        show(folded("\n".join(_as_text(book, basis, width, with_lake=bool(path))), width))
+        lines = [
+            *_offer_lines(offers, book.currency, today, width),
+            *_as_text(book, basis, width, with_lake=bool(path)),
+        ]
+        show(folded("\n".join(lines), width))
     return 0
 
 
@@ -83,6 +97,33 @@ def _price_lines(
             yield start + plain(price_source(price), columns - len(start))
         else:
             yield from wrap(plain(price_source(price), 200), columns, start, " " * len(start))
+
+
+def _offer_lines(offers: Sequence[GpuOffer], currency: str, today: date, columns: int) -> Iterator[str]:
+    """What GPUs could be had for, below what they cost."""
+    if not offers:
+        return
+    yield ""
+    yield f"what they could be had for (money.offers), {currency} per GPU-hour; old: before {today - OLD_AFTER}"
+    for each in offers:
+        day = "not dated" if each.date is None else each.date.isoformat()
+        old = "old" if each.date is not None and is_old(each, today) else ""
+        start = f"  {each.kind:<9}  {plain(each.model, 28):<28}  {each.hourly:>8,.4f}  {day:<10}  {old:<3}  "
+        yield from wrap(plain(each.source, 200), columns, start, " " * len(start))
+
+
+def _offer_json(offer: GpuOffer, today: date) -> dict[str, object]:
+    return {
+        "kind": offer.kind,
+        "provider": offer.provider,
+        "model": offer.model,
+        "hourly": float(offer.hourly),
+        "date": None if offer.date is None else offer.date.isoformat(),
+        "is_old": is_old(offer, today),
+        "source": offer.source,
+        "years": None if offer.years is None else float(offer.years),
+        "interruptions_per_day": None if offer.interruptions_per_day is None else float(offer.interruptions_per_day),
+    }
 
 
 def _about(price: Price) -> str:

@@ -123,41 +123,44 @@ OF_TEAM = "\x1f"
 
 
 class Accounts:
-    """The tables of one window; those of `team_project` too where the ledger's rows have the `project` of their claim."""
+    """The tables of one window; those of `team_project` too where the ledger's rows have the `project` of their claim.
+
+    `pieces` are the rows that all of them are sums of: those of `pieces_of`.
+    """
 
     def __init__(self, ledger: Ledger, costs: Costs, inventory: Inventory, owners: Owners) -> None:
         """From a ledger that was clipped to the window."""
         open_amount = (pl.col("amount").cast(pl.Float64) * pl.col("open_share")).round().cast(AMOUNT)
-        self._pieces = pieces_of(ledger.stretches, costs, inventory, owners).with_columns(open_amount=open_amount)
-        if "project" in self._pieces.columns:
-            self._pieces = self._pieces.with_columns(team_project=pl.concat_str("team", "project", separator=OF_TEAM))
+        self.pieces = pieces_of(ledger.stretches, costs, inventory, owners).with_columns(open_amount=open_amount)
+        if "project" in self.pieces.columns:
+            self.pieces = self.pieces.with_columns(team_project=pl.concat_str("team", "project", separator=OF_TEAM))
         self.currency = costs.currency
 
     @cached_property
     def total(self) -> Account:
         """The whole window."""
-        rows = self._pieces.with_columns(all=pl.lit(""))
+        rows = self.pieces.with_columns(all=pl.lit(""))
         found = _accounts(rows, "all", ("state",), whole_gpus=True)
         return found[0] if found else _empty()
 
     @cached_property
     def energy_by_state(self) -> Mapping[str, Energy]:
         """The energy of each state."""
-        return _energies(self._pieces, "state", whole_gpus=False)
+        return _energies(self.pieces, "state", whole_gpus=False)
 
     @cached_property
     def allocated(self) -> pl.DataFrame:
         """Who had how much of a GPU when: organisation, team, account, holder, pool, state, spell_ms, time, end, gpu_share, and team_project."""
         names = ("organisation", "team", "account", "holder", "pool", "state", "spell_ms", "time", "end")
-        more = [name for name in ("team_project",) if name in self._pieces.columns]
-        rows = self._pieces.filter(pl.col("state").is_in(ALLOCATED_USED_FIRST))
+        more = [name for name in ("team_project",) if name in self.pieces.columns]
+        rows = self.pieces.filter(pl.col("state").is_in(ALLOCATED_USED_FIRST))
         return rows.select(*names, *more, gpu_share=pl.col("gpu_ms") / (pl.col("end") - pl.col("time")))
 
     def by(self, group: str) -> tuple[Account, ...]:
         """One row per pool, team, ... (GROUPS): days by date, else the most paid, then the most time first."""
         keys = ("state", *_LEVELS.get(group, (group,)))
-        rows = _accounts(self._pieces, group, keys, whole_gpus=group in _WHOLE_GPUS)
-        found = _ranked(rows, efficiency_ranks(self._pieces, group))
+        rows = _accounts(self.pieces, group, keys, whole_gpus=group in _WHOLE_GPUS)
+        found = _ranked(rows, efficiency_ranks(self.pieces, group))
         if group == "day":
             return tuple(sorted(found, key=lambda row: row.label))
         return tuple(sorted(found, key=lambda row: (-(row.paid_cents or 0), -row.total_ms, row.label)))

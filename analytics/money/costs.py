@@ -31,6 +31,11 @@ class Costs:
         """The currency of every cost."""
         return self._prices.currency
 
+    @property
+    def prices(self) -> PriceBook:
+        """What the costs are made from."""
+        return self._prices
+
     def price_of(self, gpu: str) -> Price | None:
         """The newest price of a GPU or a whole GPU's worth of a MIG instance; None where there is none."""
         return None if (term := self._newest.get(gpu)) is None else term.price

@@ -37,6 +37,7 @@ _COLUMNS = (
     "holder",
     "account",
     "holder_shares",
+    "job",
     "energy_mj",
     "energy_ms",
     "unconfirmed_ms",
@@ -52,8 +53,8 @@ _MIG = re.compile(r"\s+MIG\s+\d+g\..*$", re.IGNORECASE)
 def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owners: Owners) -> pl.DataFrame:
     """One row per ledger row, term of its GPU and holder.
 
-    Columns: state, time, end, day, gpu, host, pool, model, holder, account, team, organisation (names, UNNAMED where there is none),
-    project (see `project_of`; where the rows have a claim's `project`),
+    Columns: state, time, end, day, gpu, host, gpu_share, instance, job, pool, model, holder, account, team, organisation (names,
+    UNNAMED where there is none), project (see `project_of`; where the rows have a claim's `project`),
     gpu_ms, amount (microcents, null without a price), open_share (of it, that point samples alone call idle), used_share (of it,
     see `analytics.ledger.activity`), by_sm (whether SM activity says so), spell_ms (how long its whole interval lasts), energy_mj,
     energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
@@ -80,7 +81,7 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
     )
     # whole millijoules and milliseconds add up to the same in any order, and so on any number of processors
     whole = _per_holder(rows).with_columns(pl.col("energy_mj", "energy_known_ms").round().cast(pl.Int64))
-    return _named(whole, owners).drop("rate", "since", "holder_shares", "row", "gpu_share", "is_beside_others")
+    return _named(whole, owners).drop("rate", "since", "holder_shares", "row", "is_beside_others")
 
 
 def unused_amount() -> pl.Expr:

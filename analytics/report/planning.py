@@ -13,6 +13,8 @@ from analytics.language.languages import time_zone
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money
 from analytics.plan.allocation import FleetAllocation, Owned, owned_in, pairs_of, poolless_ms, tree_of
+from analytics.plan.carbon import AskedCarbon, Carbon, CarbonBasis, find_carbon
+from analytics.plan.deferrable_work import job_names
 from analytics.plan.demand_series import DemandSeries, demand_series
 from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
 from analytics.plan.endings import Endings, find_endings
@@ -158,3 +160,16 @@ class Planning:
     def outlooks(self) -> tuple[PoolOutlook, ...]:
         """When each pool and model is full, over a quarter of a year."""
         return outlooks(self.demand, HORIZON_DAYS, lead_days(self._inputs.settings))
+
+    def carbon(self, scope: Scope, part: WindowLedger, asked: AskedCarbon) -> Carbon:
+        """Energy and carbon dioxide of a scope, and what holding and the choice of hours cost; `part` is `self.part` of it."""
+        moves = not scope.is_personal and asked.intensity.flat is None
+        basis = CarbonBasis(
+            rollups=part.inside.rollups,
+            jobs=job_names(self._inputs.lake) if moves else None,
+            asked=asked,
+            since_ms=part.summary.since_ms,
+            until_ms=part.summary.until_ms,
+        )
+        money = self._money if scope.is_all else self._money.of(part.inside, self._inventory)
+        return find_carbon(money, basis, for_people=scope.is_personal)

@@ -142,7 +142,7 @@ def _co_location_finding(context: Context, members: pl.DataFrame, group: Group) 
 
 def _priority_unknown(context: Context, own: pl.DataFrame) -> list[str]:
     """Fails where none of them is known to be one that may be slowed down."""
-    if any(is_best_effort(context, *names) for names in own.select("holder", "account").iter_rows()):
+    if any(is_best_effort(context.owners, *names) for names in own.select("holder", "account").iter_rows()):
         return []
     return [tr("none of them is known to be best effort, and each may slow the other down")]
 

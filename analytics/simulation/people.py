@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
-from analytics.money import owners, prices, requests_file
+from analytics.money import offers, owners, prices, requests_file
 from analytics.simulation.catalog import TEAMS, Pool
 from analytics.simulation.layout import split_gpus
 from analytics.simulation.placement import SimulatedFleet
@@ -24,6 +24,17 @@ _PURCHASES = {
 }
 _YEARS, _YEARLY_COST = 4, 1_150
 _LEGACY_HOURLY = "0.35"
+_OFFERS: tuple[tuple[str, str, str, dict[str, object], int], ...] = (
+    ("train", "buy", "a vendor", {"purchase": 27_800, "years": 5, "yearly_cost": 1_900}, 12),
+    ("train", "reserved", "cloud A", {"hourly": "2.15", "years": 1}, 12),
+    ("train", "on_demand", "cloud B", {"hourly": "2.99"}, 12),
+    ("train", "spot", "cloud B", {"hourly": "1.25", "interruptions_per_day": 3}, 12),
+    ("train-old", "on_demand", "cloud B", {"hourly": "1.39"}, 131),
+    ("train-old", "spot", "cloud B", {"hourly": "0.55", "interruptions_per_day": 2}, 131),
+    ("serving", "reserved", "cloud A", {"hourly": "0.33", "years": 3}, 12),
+    ("serving", "on_demand", "cloud B", {"hourly": "0.99"}, 12),
+)
+"""Pool with the card, kind, provider, terms, and how many days old it is at the end of the period."""
 _ASKED: tuple[tuple[str, int, str, int, int, int, str], ...] = (
     ("language", 8, "train", 1, 21, 1, "pretraining of the 3B model"),
     ("speech", 2, "train", 2, 14, 2, "second distillation"),
@@ -67,6 +78,18 @@ def prices_csv(fleet: SimulatedFleet) -> str:
     }
     rented = [{"pool": pool.name, **rate} for pool in there if pool.name not in _PURCHASES]
     return _csv(prices.COLUMNS, [*bought, *rented])
+
+
+def offers_csv(fleet: SimulatedFleet) -> str:
+    """The offers file: what the cards of the pools that have GPUs could be bought, reserved and rented for; all of it is invented."""
+    cards = {pool.name: pool.card.model for pool in _pools(fleet)}
+    today = from_ms(fleet.until_ms).date()
+    rows = [
+        {"kind": kind, "provider": provider, "model": cards[pool], "currency": "USD", "date": today - timedelta(days=age),
+         "source": f"{provider} (simulated)", **terms}
+        for pool, kind, provider, terms, age in _OFFERS if pool in cards
+    ]  # fmt: skip
+    return _csv(offers.COLUMNS, rows)
 
 
 def requests_csv(fleet: SimulatedFleet) -> str:

@@ -57,7 +57,7 @@ def _shared(context: Context, works: pl.DataFrame) -> Plan:
         (pl.col("q98_bytes") < MEMORY_MAX_SHARE * pl.col("card_bytes")).all().over("gpu"),
     )
     fitting = fitting.with_columns(number=pl.col("gpu").rank("dense").cast(pl.Int64))
-    yielding = [is_best_effort(context, *names) for names in fitting.select("holder", "account").iter_rows()]
+    yielding = [is_best_effort(context.owners, *names) for names in fitting.select("holder", "account").iter_rows()]
     fitting = fitting.with_columns(yielding=pl.Series(yielding, dtype=pl.Boolean))
     gives_way = fitting.group_by("number").agg(pl.col("yielding").all()).filter("yielding")["number"]
     if gives_way.is_empty():

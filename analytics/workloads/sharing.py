@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.language.sentences import tr
+from analytics.money.owners import Owners
 from analytics.workloads.ledger_rows import first_ms
 from analytics.workloads.model import Context
 from analytics.workloads.runs import peak_histograms, run_hours
@@ -88,9 +89,9 @@ def _only(holders: list[str | None]) -> str | None:
     return holders[0] if len(holders) == 1 else None
 
 
-def is_best_effort(context: Context, holder: str | None, account: str | None) -> bool:
+def is_best_effort(owners: Owners, holder: str | None, account: str | None) -> bool:
     """Whether it is known of the user or the account that their work may be slowed or stopped."""
-    owner = context.owners.of(holder, account)
+    owner = owners.of(holder, account)
     return bool(owner is not None and owner.priority_class and _BEST_EFFORT.search(owner.priority_class))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboard.pages.allocation import AllocationPage
 from dashboard.pages.capacity import Capacity
 from dashboard.pages.compare import ComparePage
+from dashboard.pages.costs import CostsPage
 from dashboard.pages.detail import GpuPage, HostPage
 from dashboard.pages.film import FilmPage
 from dashboard.pages.findings import Findings
@@ -28,6 +29,7 @@ PAGES: tuple[Page, ...] = (
     Capacity(),
     WaitsPage(),
     AllocationPage(),
+    CostsPage(),
     ComparePage(),
     ReportPage(),
     Quality(),

@@ -55,6 +55,8 @@ def make_site(folder: Path) -> HostileSite:
                    ("user", hostile("other"), hostile("team"), hostile("organisation"))],
         "prices": [("model", "pool", "hourly", "currency", "date", "source"),
                    (hostile("model"), hostile("pool"), "2.5", "USD", "2026-01-02", hostile("source"))],
+        "offers": [("kind", "provider", "model", "hourly", "date", "source"),
+                   ("on_demand", hostile("provider"), hostile("model"), "1.5", "2026-01-02", hostile("offer"))],
         "contacts": [("kind", "name", "email"), ("user", hostile("user"), "ann@example.org"), ("user", hostile("other"), "bob@example.org")],
     }  # fmt: skip
     for name, lines in tables.items():
@@ -74,7 +76,7 @@ def make_site(folder: Path) -> HostileSite:
         encoding="utf-8", newline="",
     )  # fmt: skip
     config = folder / "fallow.toml"
-    money = "".join(f"{name} = {json.dumps(str(folder / f'{name}.csv'))}\n" for name in ("owners", "prices"))
+    money = "".join(f"{name} = {json.dumps(str(folder / f'{name}.csv'))}\n" for name in ("owners", "prices", "offers"))
     config.write_text(
         f"[lake]\npath = {json.dumps(lake.root)}\n[money]\n{money}[report]\ncontacts = {json.dumps(str(folder / 'contacts.csv'))}\n"
         "quiet_hours = ''\nquiet_days = ''\n[ledger]\nworkers = 1\n",

@@ -73,6 +73,8 @@ ARGUMENTS: dict[tuple[str, ...], list[list[str]]] = {
     ("plan", "allocation"): [[], ["--team", hostile("team")]],
     ("plan", "defrag"): [[]],
     ("plan", "forecast"): [[]],
+    ("plan", "prices"): [[]],
+    ("plan", "carbon"): [[]],
     ("annotations", "add"): [[hostile("note"), "--as", hostile("actor"), "--pool", hostile("pool")]],
     ("annotations", "list"): [[]],
     ("annotations", "remove"): [[hostile("id")]],

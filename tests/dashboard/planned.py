@@ -62,10 +62,26 @@ def planned_site(base: Path) -> Planned:
 
 def asking_site(site: Planned, folder: Path, requests: Sequence[str]) -> Planned:
     """The same site, whose teams ask for GPUs."""
-    table, config = folder / "requests.csv", folder / "fallow.toml"
+    table = folder / "requests.csv"
     table.write_text("\n".join(("team,gpus,card,memory_gib,from,until,priority,name", *requests)), encoding="utf-8")
-    set_before = Path(site.config).read_text(encoding="utf-8")
-    config.write_text(f"{set_before}[plan]\nrequests = {json.dumps(str(table))}\n", encoding="utf-8")
+    return with_plan(site, folder, f"requests = {json.dumps(str(table))}")
+
+
+def with_plan(site: Planned, folder: Path, setting: str) -> Planned:
+    """The same site with one setting of the section `plan`."""
+    return _set_beside(site, folder, f"[plan]\n{setting}\n")
+
+
+def offering_site(site: Planned, folder: Path, offers: str) -> Planned:
+    """The same site with a table of offers."""
+    table = folder / "offers.csv"
+    table.write_text(offers, encoding="utf-8")
+    return _set_beside(site, folder, f"offers = {json.dumps(str(table))}\n")  # its settings end with those of money
+
+
+def _set_beside(site: Planned, folder: Path, lines: str) -> Planned:
+    config = folder / "fallow.toml"
+    config.write_text(Path(site.config).read_text(encoding="utf-8") + lines, encoding="utf-8")
     return Planned(str(config), LakeSource(partial(_opened, config)))
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long
 
 SMALL = ("demo", "--no-serve", "--gpus", "4", "--days", "2", "--out")
-TABLES = ("labels.csv", "owners.csv", "prices.csv", "requests.csv")
+TABLES = ("intensity.csv", "labels.csv", "offers.csv", "owners.csv", "prices.csv", "requests.csv")
 FILES = {"demo.json", "lake", "fallow.toml", *TABLES, "report.txt", "report.md", "report.html", "report.json"}
 
 

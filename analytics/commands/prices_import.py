@@ -1,0 +1,70 @@
+"""`fallow prices --import`: puts a provider's price catalog into the site's table of offers."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import date
+from pathlib import Path
+
+from analytics.commands.report import write_whole
+from analytics.language.plain_text import plain
+from analytics.money.offers import COLUMNS, offer_lines
+from analytics.money.skypilot import ImportedCatalog, import_catalog, merged
+from fallow.config import Config
+from fallow.csv_text import csv_of
+from fallow.errors import UsageError
+from fallow.output import say, show
+
+
+def add_import_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of an import."""
+    parser.add_argument(
+        "--import", dest="catalog", metavar="FILE",
+        help="a catalog in SkyPilot's CSV form, whose cheapest prices replace those of its provider in money.offers",
+    )  # fmt: skip
+    parser.add_argument("--provider", metavar="NAME", help="whose prices the catalog has")
+    parser.add_argument("--date", metavar="DAY", help="of which day the catalog is, such as 2026-11-20")
+    parser.add_argument(
+        "--region", metavar="START", default="", help="only regions that begin so, such as eu (default: all)"
+    )
+
+
+def run_import(args: argparse.Namespace, settings: Config) -> None:
+    """Writes the table of offers; raises UsageError and ConfigError."""
+    path = settings.text("money.offers")
+    if not path:
+        raise UsageError(
+            "money.offers names no file, so there is nowhere to put the catalog",
+            "set it, such as FALLOW_MONEY_OFFERS=offers.csv",
+        )
+    if not args.provider or not args.date:
+        raise UsageError("a catalog says neither whose it is nor of when", "give --provider and --date")
+    found = import_catalog(args.catalog, args.provider, _day(args.date), args.region)
+    if not found.offers:
+        raise UsageError(f"{args.catalog} has no price of a whole instance with a card that fallow knows{_of_region(args.region)}", "is it a vms.csv of SkyPilot's catalogs?")  # fmt: skip
+    kept = offer_lines(path) if Path(path).exists() else ()
+    write_whole(Path(path), csv_of(COLUMNS, merged(kept, found, args.provider)).encode())
+    show(f"{len(found.offers)} offers of {plain(args.provider, 40)} are in {path}")
+    _say_more(found)
+
+
+def _say_more(found: ImportedCatalog) -> None:
+    if found.unknown:
+        say(
+            f"left out, for fallow knows no such card, or cannot tell which one is meant: {', '.join(plain(name, 40) for name in found.unknown)}"
+        )
+    if any(each["kind"] == "spot" for each in found.offers):
+        say(
+            "spot prices count once interruptions_per_day is filled in: no catalog says how often such GPUs are taken away"
+        )
+
+
+def _of_region(region: str) -> str:
+    return f" in a region that begins with {plain(region, 40)}" if region else ""
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--date '{text}' is not a day", "write it as 2026-11-20") from None

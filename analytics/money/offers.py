@@ -1,0 +1,122 @@
+"""What GPUs could be had for: the offers of providers and of vendors, in the site's own table (`money.offers`).
+
+They say what a GPU-hour could cost, and never what one did: that are the prices (`analytics.money.prices`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import Literal, get_args
+
+from analytics.money.csv_tables import CsvLine, read_lines
+from analytics.money.prices import HOURS_PER_YEAR, PriceBook, priced_as
+from fallow.config import Config
+
+COLUMNS = (
+    "kind", "provider", "model", "hourly", "currency", "date", "source", "years", "purchase", "yearly_cost", "interruptions_per_day",
+)  # fmt: skip
+"""The columns of the offers table."""
+
+OLD_AFTER = timedelta(days=90)
+"""Public prices are changed several times a year: what is older than a quarter may not be had any more."""
+
+_LEAST_YEARS = Decimal("0.01")
+
+TableKind = Literal["buy", "reserved", "spot", "on_demand"]
+OfferKind = Literal["own", TableKind]
+"""What is offered; `own` is to go on as now, at the site's price in force."""
+
+COMMITTED: tuple[OfferKind, ...] = ("own", "buy", "reserved")
+"""Paid for whether they are used or not."""
+
+
+@dataclass(frozen=True)
+class GpuOffer:
+    """One way to have a GPU of a model, in the book's currency.
+
+    `hourly` is per GPU-hour: of use where it is `spot` or `on_demand`; of the whole term of `years` where it is `reserved`; of the whole
+    life of `years`, without electricity, where it is `buy`; and of every hour, with all that the site's price has in it, where it is
+    `own`. `interruptions_per_day` is of spot; None is unknown.
+    """
+
+    kind: OfferKind
+    provider: str
+    model: str
+    hourly: Decimal
+    date: date | None
+    source: str
+    years: Decimal | None = None
+    interruptions_per_day: Decimal | None = None
+
+
+def is_old(offer: GpuOffer, today: date) -> bool:
+    """Whether it is older than 90 days, or nobody knows of when it is. What the site pays holds until it changes."""
+    return offer.kind != "own" and (offer.date is None or today - offer.date > OLD_AFTER)
+
+
+def load_offers(settings: Config, book: PriceBook) -> tuple[GpuOffer, ...]:
+    """The offers of the table that the settings name; none without one. Raises ConfigError that names the line."""
+    path = settings.text("money.offers")
+    return tuple(_offer(line, book) for line in offer_lines(path)) if path else ()
+
+
+def offer_lines(path: str) -> tuple[CsvLine, ...]:
+    """The lines of an offers table as they are written; raises ConfigError."""
+    return tuple(read_lines(path, COLUMNS, ("kind", "provider", "model")))
+
+
+def is_of(offer: GpuOffer, model: str) -> bool:
+    """Whether it is of this GPU model, by whatever name of its card."""
+    return priced_as(offer.model, None) == priced_as(model, None)
+
+
+def _offer(line: CsvLine, book: PriceBook) -> GpuOffer:
+    kind = next((each for each in get_args(TableKind) if each == line.text("kind")), None)
+    if kind is None:
+        raise line.error(f"kind '{line.text('kind') or ''}' is none of {', '.join(get_args(TableKind))}")
+    provider, model = line.text("provider"), line.text("model")
+    if provider is None or model is None:
+        raise line.error("an offer needs a provider and a model")
+    code = (line.text("currency") or book.currency).upper()
+    rate = book.rate(code)
+    if rate is None:
+        raise line.error(
+            f"it is in {code}, and sums are in {book.currency}", f"add an exchange line for {code} to money.prices"
+        )
+    years = line.number_of("years", least=_LEAST_YEARS)
+    if kind in ("buy", "reserved") and years is None:
+        raise line.error(f"{kind} needs years", "say for how many years it is bought or reserved, such as 3 or 0.5")
+    return GpuOffer(
+        kind, provider, model, _hourly(line, kind, years) * rate, line.date_of("date"), line.text("source") or provider, years,
+        line.number_of("interruptions_per_day"),
+    )  # fmt: skip
+
+
+def _hourly(line: CsvLine, kind: TableKind, years: Decimal | None) -> Decimal:
+    hourly, purchase, yearly = (line.number_of(name) for name in ("hourly", "purchase", "yearly_cost"))
+    if kind == "buy" and years is not None and purchase is not None and hourly is None:
+        return (purchase / years + (yearly or 0)) / HOURS_PER_YEAR
+    if kind != "buy" and hourly is not None and purchase is None and yearly is None:
+        return hourly
+    raise line.error(
+        "buy has a purchase and, if you like, a yearly_cost; every other kind has an hourly price",
+        "leave the other cells empty",
+    )
+
+
+def useful_hourly(offer: GpuOffer, lost_hours: float) -> float | None:
+    """What an hour of finished work costs on spot GPUs; None where nobody knows how often they are taken away, or no work gets finished.
+
+    Interruptions come at a rate of r an hour, and each loses L hours of work (what was done since the last checkpoint, and the
+    new start): of each hour paid for, r L is lost, so an hour of work takes 1 / (1 - r L) of them.
+
+    Args:
+        offer: of kind `spot`.
+        lost_hours: L.
+    """
+    if offer.interruptions_per_day is None:
+        return None
+    kept = 1 - float(offer.interruptions_per_day) / 24 * lost_hours
+    return float(offer.hourly) / kept if kept > 0 else None

@@ -1,0 +1,168 @@
+"""Which GPUs to buy, to reserve, to rent and to take as spot for a need, at the least cost.
+
+Screening curves (Stoft, Power System Economics, 2002, part 2-2), as power plants are chosen for a load duration curve: what an option
+costs is a line over the hours for which a GPU is used, so for each GPU of the curve the cheapest option is found on its own. That this
+is the optimum of the linear program over all hours at once is a test, not a hope: tests/plan/test_price_mix.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analytics.money.offers import COMMITTED, GpuOffer, OfferKind
+from analytics.money.prices import HOURS_PER_YEAR
+
+Hours = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a GPU of an offer costs: `fixed` for each hour of the term, `used` on top for each hour in which it is used."""
+
+    offer: GpuOffer
+    fixed: float
+    used: float
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether it is paid for also while nobody uses it."""
+        return self.offer.kind in COMMITTED
+
+    def pays_from(self, rented: float) -> float | None:
+        """The share of the hours from which on a GPU is cheaper so than rented at a price; None if it never is."""
+        saved = rented - self.used
+        return self.fixed / saved if saved > 0 and self.fixed <= saved else None
+
+
+@dataclass(frozen=True)
+class MixPart:
+    """What of a mix one option has: most GPUs at once, GPU-hours in use, and their cost."""
+
+    option: Option
+    gpus: int
+    gpu_hours: float
+    cost: float
+
+
+@dataclass(frozen=True)
+class Mix:
+    """The cheapest mix for a need of so many hours; parts in the order in which they fill up: what is used most comes first."""
+
+    hours: int
+    parts: tuple[MixPart, ...]
+
+    @property
+    def cost(self) -> float:
+        return sum(part.cost for part in self.parts)
+
+    @property
+    def yearly_cost(self) -> float:
+        """Of a year that is like these hours."""
+        return self.yearly(self.cost)
+
+    def yearly(self, cost: float) -> float:
+        """What a cost of these hours comes to in a year."""
+        return cost * HOURS_PER_YEAR / self.hours
+
+    @property
+    def committed_gpus(self) -> int:
+        """How many are bought or reserved."""
+        return sum(part.gpus for part in self.parts if part.option.is_committed)
+
+
+def cheapest_mix(need: Hours, firm: Hours, options: Sequence[Option]) -> Mix | None:
+    """The mix that serves every hour at the least cost; None where the options cannot: spot takes no firm work.
+
+    Bought and reserved GPUs are whole ones.
+
+    Args:
+        need: GPUs in each hour.
+        firm: those of them whose work must not be interrupted.
+        options: what there is; of several that are paid by use, the cheapest of each kind is taken.
+    """
+    hours, levels = len(need), int(np.ceil(need.max(initial=0.0)))
+    firm_hours, all_hours = _level_hours(firm, levels), _level_hours(need, levels)
+    choices = tuple(_choices(options))
+    costs = np.stack([each.costs(firm_hours, all_hours, hours) for each in choices])
+    best = costs.argmin(axis=0)
+    if not np.isfinite(costs.min(axis=0)).all():
+        return None
+    parts = {id(each): _Sum(each) for each in options}
+    for place, choice in enumerate(choices):
+        own = best == place
+        choice.add(parts, firm_hours[own], all_hours[own] - firm_hours[own])
+    mixed = [part.of(hours) for part in parts.values() if part.gpus]
+    return Mix(
+        hours, tuple(sorted(mixed, key=lambda part: (not part.option.is_committed, -part.gpu_hours / part.gpus)))
+    )
+
+
+def _level_hours(need: Hours, levels: int) -> Hours:
+    """For how many hours the first, second ... GPU is needed; for a part of an hour where it is needed in part."""
+    return np.array([np.clip(need - level, 0.0, 1.0).sum() for level in range(levels)])
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """How the work of one level of the curve may be done: what is paid for in any case, and what does firm and other work."""
+
+    committed: Option | None
+    firm: Option | None
+    other: Option | None
+
+    def costs(self, firm_hours: Hours, all_hours: Hours, hours: int) -> Hours:
+        """What each level costs; infinite where there is nothing to do its work."""
+        fixed = 0.0 if self.committed is None else self.committed.fixed * hours
+        return fixed + _use(self.firm, firm_hours) + _use(self.other, all_hours - firm_hours)
+
+    def add(self, parts: Mapping[int, _Sum], firm_hours: Hours, other_hours: Hours) -> None:
+        """Adds the levels for which it was chosen."""
+        used = {
+            id(each): np.zeros_like(firm_hours) for each in (self.committed, self.firm, self.other) if each is not None
+        }
+        for option, own in ((self.firm, firm_hours), (self.other, other_hours)):
+            if option is not None:
+                used[id(option)] = used[id(option)] + own
+        for key, own in used.items():
+            parts[key].gpus += len(own) if key == id(self.committed) else int((own > 0).sum())
+            parts[key].gpu_hours += float(own.sum())
+
+
+@dataclass
+class _Sum:
+    option: Option
+    gpus: int = 0
+    gpu_hours: float = 0.0
+
+    def of(self, hours: int) -> MixPart:
+        cost = self.option.fixed * self.gpus * hours if self.option.is_committed else 0.0
+        return MixPart(self.option, self.gpus, self.gpu_hours, cost + self.option.used * self.gpu_hours)
+
+
+def _choices(options: Sequence[Option]) -> Iterator[_Choice]:
+    """To rent, and each that is paid for in any case. The first of equally cheap ones is taken: no commitment without need."""
+    rented, spot = cheapest(options, "on_demand"), cheapest(options, "spot")
+    yield _Choice(None, rented, _cheaper(rented, spot))
+    for each in options:
+        if each.is_committed:
+            yield _Choice(each, each, _cheaper(each, spot))
+
+
+def cheapest(options: Sequence[Option], kind: OfferKind) -> Option | None:
+    """The one of a kind that costs least to use; None without any."""
+    return min((each for each in options if each.offer.kind == kind), key=lambda each: each.used, default=None)
+
+
+def _cheaper(first: Option | None, second: Option | None) -> Option | None:
+    known = [each for each in (first, second) if each is not None]
+    return min(known, key=lambda each: each.used, default=None)
+
+
+def _use(option: Option | None, used_hours: Hours) -> Hours:
+    if option is None:
+        return np.where(used_hours > 0, np.inf, 0.0)
+    return option.used * used_hours

@@ -1,0 +1,150 @@
+"""The table of offers, and catalogs in SkyPilot's form that are put into it."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.money.offers import OLD_AFTER, GpuOffer, is_of, is_old, load_offers, useful_hourly
+from analytics.money.prices import PriceBook
+from analytics.money.skypilot import import_catalog
+from fallow import config
+from fallow.errors import ConfigError
+from tests.in_process import run_in_process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAY = date(2026, 11, 20)
+HEADER = "kind,provider,model,hourly,currency,date,source,years,purchase,yearly_cost,interruptions_per_day"
+MEMORY = (
+    '"{""Gpus"": [{""Name"": ""x"", ""Count"": 1, ""MemoryInfo"": {""SizeInMiB"": %d}}], ""TotalGpuMemoryInMiB"": 0}"'
+)
+PYTHON_MEMORY = "\"{'Gpus': [{'Name': 'x', 'Manufacturer': 'NVIDIA', 'Count': 8.0, 'MemoryInfo': {'SizeInMiB': %d}}], 'TotalGpuMemoryInMiB': 0}\""
+CATALOG = "\n".join(
+    [
+        "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone,Arch",
+        f"big,H100,8.0,192.0,2048.0,{PYTHON_MEMORY % 81920},24.0,8.0,us-east-1,use1-az1,x86_64",
+        f"big,H100,8.0,192.0,2048.0,{PYTHON_MEMORY % 81920},20.0,,eu-north-1,eun1-az1,x86_64",
+        f"one,H100,1.0,26.0,234.0,{MEMORY % 81920},2.75,1.5,us-west-2,usw2-az1,x86_64",
+        f"old,V100,1.0,8.0,61.0,{MEMORY % 16384},3.06,0.9,us-east-1,use1-az1,x86_64",
+        f"tiny,A10,0.167,6.0,55.0,{MEMORY % 24576},0.1,0.01,us-east-1,use1-az1,x86_64",  # a share of a GPU
+        ",L4,1,,,,0.56,0.22,us-central1,us-central1-a,",  # GCP: the accelerator, without its host
+        "cpu,,,4.0,16.0,,0.2,0.1,us-east-1,use1-az1,x86_64",
+        "amd,MI300X,8.0,192.0,1536.0,,40.0,,us-east-1,use1-az1,x86_64",
+        "vague,A100,8.0,96.0,1152.0,,8.0,,us-east-1,use1-az1,x86_64",  # 40 or 80 GB: nobody says
+        "gone,T4,1.0,4.0,16.0,,0,,us-east-1,use1-az1,x86_64",  # 0 is no price
+    ]
+)  # fmt: skip
+
+
+def loaded(folder: Path, *lines: str, currency: str = "USD") -> tuple[GpuOffer, ...]:
+    path = folder / "offers.csv"
+    path.write_text("\n".join((HEADER, *lines)), encoding="utf-8")
+    return load_offers(config.load({"money.offers": str(path)}, None), PriceBook.load(None, currency))
+
+
+def test_every_kind_of_offer(tmp_path: Path) -> None:
+    bought, reserved, spot = loaded(
+        tmp_path,
+        "buy,a vendor,H100 SXM,,,2026-11-01,quote 12,4,35064,8766,",
+        "reserved,cloud,NVIDIA H100 80GB HBM3,2.10,USD,2026-11-01,,1,,,",
+        "spot,cloud,H100 SXM,1.20,USD,,,,,,6",
+    )
+    assert (bought.hourly, bought.years, bought.source) == (Decimal(2), Decimal(4), "quote 12")
+    assert (reserved.hourly, reserved.source) == (Decimal("2.10"), "cloud")
+    assert all(
+        is_of(each, "NVIDIA H100 80GB HBM3") and not is_of(each, "NVIDIA H100 PCIe")
+        for each in (bought, reserved, spot)
+    )
+    # six interruptions a day lose an hour each: a quarter of what is paid
+    assert useful_hourly(spot, 1.0) == pytest.approx(1.20 / 0.75)
+    assert useful_hourly(spot, 4.0) is None  # no work would be finished
+    assert useful_hourly(reserved, 1.0) is None
+
+
+def test_older_than_ninety_days_is_old_and_what_has_no_date_too(tmp_path: Path) -> None:
+    told = [
+        ("2026-11-20", False),
+        (str(DAY - OLD_AFTER), False),
+        (str(DAY - OLD_AFTER - timedelta(1)), True),
+        ("", True),
+    ]
+    found = loaded(tmp_path, *(f"on_demand,cloud,L4,1,,{day},,,,," for day, _ in told))
+    assert [is_old(each, DAY) for each in found] == [old for _, old in told]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("rent,cloud,L4,1,,,,,,,", "kind 'rent' is none of buy, reserved, spot, on_demand"),
+        ("spot,,L4,1,,,,,,,", "an offer needs a provider and a model"),
+        ("reserved,cloud,L4,1,,,,,,,", "reserved needs years"),
+        ("buy,vendor,L4,1,,,,3,,,", "buy has a purchase"),
+        ("on_demand,cloud,L4,,,,,,,,", "every other kind has an hourly price"),
+        ("on_demand,cloud,L4,1,EUR,,,,,,", "it is in EUR, and sums are in USD"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"line 2: .*{said}"):
+        loaded(tmp_path, line)
+
+
+def test_a_catalog_gives_the_cheapest_whole_gpu_of_each_card(tmp_path: Path) -> None:
+    path = tmp_path / "vms.csv"
+    path.write_text(CATALOG, encoding="utf-8")
+    found = import_catalog(str(path), "aws", DAY)
+    cheapest = {(each["model"], each["kind"]): (each["hourly"], each["source"]) for each in found.offers}
+    assert cheapest == {
+        ("H100 SXM", "on_demand"): (Decimal("2.5"), "aws big / 8, eu-north-1"),
+        ("H100 PCIe", "on_demand"): (Decimal("2.5"), "aws big / 8, eu-north-1"),
+        ("H100 SXM", "spot"): (1, "aws big / 8, us-east-1"),
+        ("H100 PCIe", "spot"): (1, "aws big / 8, us-east-1"),
+        **{(card, "on_demand"): (Decimal("3.06"), "aws old, us-east-1") for card in ("V100 SXM2 16GB", "V100 PCIe 16GB")},
+        **{(card, "spot"): (Decimal("0.9"), "aws old, us-east-1") for card in ("V100 SXM2 16GB", "V100 PCIe 16GB")},
+    }  # fmt: skip
+    assert found.unknown == ("A100", "MI300X")
+    west = import_catalog(str(path), "aws", DAY, "us-west")
+    assert {each["source"] for each in west.offers} == {"aws one, us-west-2"}
+
+
+def fallow(offers: Path, *arguments: str) -> Any:
+    return run_in_process("prices", *arguments, FALLOW_MONEY_OFFERS=str(offers))
+
+
+def test_an_import_replaces_its_providers_prices_and_keeps_what_was_added_by_hand(tmp_path: Path) -> None:
+    catalog, offers = tmp_path / "vms.csv", tmp_path / "offers.csv"
+    catalog.write_text(CATALOG, encoding="utf-8")
+    by_hand = ("reserved,aws,H100 SXM,2.2,USD,2026-01-05,our contract,1,,,", "spot,aws,H100 SXM,9.9,USD,2026-01-05,before,,,,4",
+               "on_demand,lambda,H100 SXM,2.99,USD,2026-01-05,site,,,,")  # fmt: skip
+    offers.write_text("\n".join((HEADER, *by_hand)), encoding="utf-8")
+    done = fallow(offers, "--import", str(catalog), "--provider", "aws", "--date", "2026-11-20")
+    assert (done.returncode, done.stdout) == (0, f"8 offers of aws are in {offers}\n")
+    assert "which one is meant: A100, MI300X" in done.stderr
+    told = json.loads(fallow(offers, "--json").stdout)["offers"]
+    assert [each["source"] for each in told[:2]] == ["our contract", "site"]
+    spot = {each["model"]: each["interruptions_per_day"] for each in told if each["kind"] == "spot"}
+    assert (spot["H100 SXM"], spot["H100 PCIe"]) == (4, None)
+    assert {each["source"] for each in told if each["is_old"]} == {"our contract", "site"}
+    assert "our contract" in fallow(offers).stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--date", "2026-11-20"), "a catalog says neither whose it is nor of when; give --provider and --date"),
+        (("--provider", "aws", "--date", "yesterday"), "--date 'yesterday' is not a day"),
+        (("--provider", "aws", "--date", "2026-11-20", "--region", "moon"), "no price of a whole instance"),
+    ],
+)
+def test_a_wrong_import_is_one_sentence_and_changes_nothing(tmp_path: Path, flags: tuple[str, ...], said: str) -> None:
+    catalog, offers = tmp_path / "vms.csv", tmp_path / "offers.csv"
+    catalog.write_text(CATALOG, encoding="utf-8")
+    done = fallow(offers, "--import", str(catalog), *flags)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not offers.exists()

@@ -1,0 +1,294 @@
+"""Energy and CO2: planted watts and intensities, with sums by hand; and what holding, and other hours, come to."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import polars as pl
+import pytest
+
+from analytics.ledger.rollups import Rollups
+from analytics.money.energy import Grid
+from analytics.money.grid_intensity import GridIntensity
+from analytics.money.owners import Owner, Owners
+from analytics.money.window_money import Money
+from analytics.plan.carbon import AskedCarbon, Carbon, CarbonBasis, find_carbon
+from analytics.plan.deferrable_work import with_deferrable
+from analytics.plan.deferral import GridHours, find_deferral
+from analytics.plan.hourly_energy import hourly_energy
+from analytics.plan.later_hours import moved_work
+from analytics.sections.plan_carbon import carbon_sections
+from fallow import schema
+from fallow.cli import main
+from fallow.clock import HOUR_MS
+from tests.lakes import made_lake
+from tests.ledger.rows import T0, device, fill, processes, samples
+from tests.money.fleet import accounts, owners, stretch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fallow.lake import Lake
+
+GRID = "time,intensity\n" + "".join(
+    f"2026-11-20T{hour:02d}:00Z,{'' if g is None else g}\n" for hour, g in enumerate((100, 200, 300, None, 500, 600, 50, 50))
+)  # fmt: skip
+HOUR_S = 3600.0
+W = {"active": 400.0, "held": 126.0, "free": 80.0}
+
+
+def spent(gpu: str, *spans: tuple[float, str]) -> list[dict[str, Any]]:
+    """Rows of one GPU: what it was up to each hour."""
+    found, at = [], 0.0
+    for until, state in spans:
+        values = {"gpu_util_pct": 90.0 if state == "active" else 0.0, "process_count": int(state != "free")}
+        found += samples(gpu, at * HOUR_S, until * HOUR_S, every_s=60, power_w=W[state], **values)
+        at = until
+    return found
+
+
+def listed(gpu: str, since: float, until: float, **values: object) -> list[dict[str, Any]]:
+    times = np.arange(since * HOUR_S, until * HOUR_S, 600.0)
+    return processes(gpu, *times, every_s=600, **values)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """Eight hours: ann works for two, holds for two and leaves; bob, whom no table names, works from 5 to 6; a third GPU is free."""
+    gpu = [*spent("a", (2, "active"), (4, "held"), (8, "free")), *spent("b", (5, "free"), (6, "active"), (8, "free")), *spent("c", (8, "free"))]  # fmt: skip
+    job = {"slurm_job_id": "7", "user": "bob"}
+    process = [*listed("a", 0, 4), *listed("b", 5, 6, **job)]
+    return fill(made_lake(tmp_path / "lake"), gpu, process, devices=[device(name) for name in "abc"])
+
+
+@pytest.fixture
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The grid's file; ann is of vision, PUE is 1.5."""
+    (tmp_path / "owners.csv").write_text("kind,name,team\nuser,ann,vision\n", encoding="utf-8")
+    (tmp_path / "grid.csv").write_text(GRID, encoding="utf-8")
+    monkeypatch.setenv("FALLOW_MONEY_OWNERS", str(tmp_path / "owners.csv"))
+    monkeypatch.setenv("FALLOW_MONEY_PUE", "1.5")
+    return tmp_path
+
+
+def answer(lake: Lake, capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["plan", "carbon", "--lake", lake.root, "--json", *flags]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_sums_by_hand(lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))
+    parts = found["parts"]
+    joules = {name: each["kwh"] * 3.6e6 for name, each in parts.items()}
+    hour = 3600
+    assert joules == {
+        "used": pytest.approx(3 * 400 * hour, abs=0.5),
+        "held": pytest.approx(2 * 126 * hour, abs=0.5),
+        "free": pytest.approx((4 + 7 + 8) * 80 * hour, abs=0.5),
+        "rest": 0,
+    }
+    # g/kWh by the hour: 100 200 300 ? 500 600 50 50, of which the fourth is in no file
+    every = 100 + 200 + 300 + 500 + 600 + 50 + 50
+    grams = {
+        "used": 0.4 * (100 + 200 + 600),
+        "held": 0.126 * 300,
+        "free": 0.08 * ((500 + 600 + 50 + 50) + (every - 600) + every),
+    }
+    for part, expected in grams.items():
+        assert parts[part]["co2_kg"] == pytest.approx(expected * 1.5 / 1000)
+    assert parts["held"]["rated_share"] == pytest.approx(0.5)
+    assert found["all"]["known_share"] == 1
+    assert found["intensity"] | {"source": ""} == {
+        "source": "", "is_hourly": True, "mean_g_per_kwh": pytest.approx(every / 7), "hours": 8, "known_hours": 7,
+    }  # fmt: skip
+    assert {each["name"]: each["parts"]["used"]["kwh"] for each in found["teams"]} == {
+        "vision": pytest.approx(0.8), "(no team)": pytest.approx(0.4), "(nobody)": 0,
+    }  # fmt: skip
+
+
+def test_parts_and_teams_add_up_to_the_ledgers_own_energy(
+    lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))
+    main(["ledger", "--lake", lake.root, "--json"])
+    ledger = json.loads(capsys.readouterr().out)["energy"]
+    for figure in ("kwh", "co2_kg", "gpu_hours"):
+        whole = found["all"][figure]
+        assert sum(each[figure] for each in found["parts"].values()) == pytest.approx(whole, rel=1e-12)
+        assert sum(each[figure] for each in found["teams"]) == pytest.approx(whole, rel=1e-12)
+    assert found["all"]["kwh"] * 3.6e6 == pytest.approx(ledger["kwh"] * 3.6e6, abs=0.01)
+
+
+def test_a_night_that_draws_less_is_rated_as_it_was(
+    tmp_path: Path, tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One stretch of work over three hours: 100, 300 and 200 W, as the rows of each hour say."""
+    rows = [row for hour, watts in enumerate((100.0, 300.0, 200.0)) for row in samples("a", hour * HOUR_S, (hour + 1) * HOUR_S, every_s=60, power_w=watts, gpu_util_pct=90.0, process_count=1)]  # fmt: skip
+    lake = fill(made_lake(tmp_path / "night"), rows, listed("a", 0, 3), devices=[device("a")])
+    found = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))["parts"]["used"]
+    assert found["co2_kg"] == pytest.approx((0.1 * 100 + 0.3 * 200 + 0.2 * 300) * 1.5 / 1000)
+    assert found["kwh"] * 3.6e6 == pytest.approx(600 * 3600, abs=0.5)
+
+
+def test_holding_a_card_costs_what_it_draws_beyond_a_free_one(
+    lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [one] = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))["parking"]
+    assert (one["free_w"], one["held_w"]) == (pytest.approx(80), pytest.approx(126))
+    assert one["extra_kwh"] == pytest.approx(2 * 46 / 1000)
+    assert one["extra_co2_kg"] == pytest.approx(0.046 * 300 * 1.5 / 1000)  # of the other hour nothing is known
+    assert one["year_kwh"] == pytest.approx(46 * 8.766 * 1.5)
+    assert one["year_cost"] == pytest.approx(46 * 8.766 * 1.5 * 0.12)
+
+
+def test_what_can_wait_moves_to_the_cleanest_hour_within_reach(
+    lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bob's job ran in the dirtiest hour: one hour later the grid is twelve times cleaner, and GPUs are free."""
+    flags = ("--intensity", str(tables / "grid.csv"))
+    one = answer(lake, capsys, *flags, "--shift", "1h")["deferral"]
+    assert one["work"]["kwh"] == pytest.approx(0.4)
+    assert one["moved_kwh_at_most"] == pytest.approx(0.4)
+    assert one["saved_kg_at_most"] == pytest.approx((0.4 - 0.08) * (600 - 50) * 1.5 / 1000)
+    before, after = (sum(each[name] for each in one["hours"]) for name in ("kwh", "best_kwh"))
+    assert before * 3.6e6 == pytest.approx(after * 3.6e6, abs=0.01)
+    assert one["hours"][5] == {"hour": 5, "g_per_kwh": 600, "free_gpus": pytest.approx(2), "kwh": pytest.approx(0.4), "best_kwh": pytest.approx(0)}  # fmt: skip
+
+
+def test_without_hours_nothing_is_said_of_other_hours(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(lake, capsys)
+    assert found["deferral"] is None
+    assert found["intensity"]["mean_g_per_kwh"] == 445
+    assert found["all"]["co2_kg"] == pytest.approx(found["all"]["kwh"] * 1.54 * 0.445)
+    assert answer(lake, capsys, "--intensity", "50")["all"]["co2_kg"] == pytest.approx(found["all"]["kwh"] * 1.54 * 0.05)  # fmt: skip
+    main(["plan", "carbon", "--lake", lake.root])
+    assert "name a file by --intensity" in capsys.readouterr().out
+
+
+def test_a_team_sees_its_own_alone(lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(lake, capsys, "--team", "vision", "--intensity", str(tables / "grid.csv"))
+    assert [each["name"] for each in found["teams"]] == ["vision"]
+    assert (found["parking"], found["deferral"]) == (None, None)
+    assert found["all"]["kwh"] == pytest.approx(0.8 + 2 * 0.126)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--shift", "90m"), "whole hours up to 48h"),
+        (("--shift", "3d"), "whole hours up to 48h"),
+        (("--intensity", "/none.csv"), "there is no file"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_sentence(
+    lake: Lake, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], said: str
+) -> None:
+    assert main(["plan", "carbon", "--lake", lake.root, *flags]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_file_of_other_days_leaves_the_energy(lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tables / "old.csv").write_text(GRID.replace("2026", "2020"), encoding="utf-8")
+    found = answer(lake, capsys, "--intensity", str(tables / "old.csv"))
+    assert (found["all"]["co2_kg"], found["all"]["rated_share"]) == (None, 0)
+    assert found["all"]["kwh"] == pytest.approx(1.2 + 0.252 + 1.52)
+    main(["plan", "carbon", "--lake", lake.root, "--intensity", str(tables / "old.csv")])
+    out = capsys.readouterr().out
+    assert "no hour of it has a known intensity" in out
+    assert "has none of the window's 8 hours" in out
+
+
+def carbon(rows: list[dict[str, Any]], intensity: GridIntensity, hourly: list[dict[str, Any]] | None = None, **parents: str) -> Carbon:  # fmt: skip
+    """Of ledger rows, without a lake."""
+    made = accounts(rows, owners(ann="vision", eve="speech"), **parents)
+    frame = pl.DataFrame(hourly or [], schema=HOURLY)
+    rollups = Rollups({}, {schema.HOURLY.name: [frame]})
+    money = Money(made, (), Grid(1.0, None, 0.0), None, owners(ann="vision"))  # type: ignore[arg-type]  # no cost is asked for
+    basis = CarbonBasis(rollups, None, AskedCarbon(intensity, ZoneInfo("UTC")), T0, T0 + 4 * HOUR_MS)
+    return find_carbon(money, basis, for_people=False)
+
+
+HOURLY = {"time": pl.Int64, "host": pl.String, "gpu": pl.String, "energy_mj": pl.Float64, "energy_ms": pl.Int64}
+RISING = GridIntensity("", None, pl.DataFrame({"hour": [T0, T0 + HOUR_MS], "g_per_kwh": [100.0, 300.0]}))
+KWH = 3.6e9
+
+
+def test_the_hours_of_a_stretch_weigh_as_their_own_energy() -> None:
+    """Two kilowatt-hours in two hours: a quarter of them in the first, as the GPU's counter says by the hour."""
+    rows = [stretch("a1", 0, 7200, "active", holder="ann", energy_mj=2 * KWH, energy_ms=7_200_000)]
+    hourly = [
+        {"time": T0 + place * HOUR_MS, "host": "h-1", "gpu": "a1", "energy_mj": kwh * KWH, "energy_ms": HOUR_MS}
+        for place, kwh in enumerate((0.5, 1.5))
+    ]
+    assert carbon(rows, RISING).total.co2_g == pytest.approx(100 + 300)
+    told = carbon(rows, RISING, hourly).total
+    assert told.co2_g == pytest.approx(0.5 * 100 + 1.5 * 300)
+    assert told.energy.millijoules == pytest.approx(2 * KWH)
+    assert carbon(rows, RISING, hourly[:1]).total.co2_g == pytest.approx(100 + 300)  # of one hour nothing is known
+
+
+def test_what_several_use_is_shared_and_a_split_gpu_is_nobodys() -> None:
+    rows = [
+        stretch("a1", 0, 3600, "active", holder="ann+eve", holder_shares=[0.75, 0.25], energy_mj=KWH, energy_ms=3_600_000),
+        stretch("b2", 0, 3600, "free", gpu_share=4 / 7, energy_mj=KWH, energy_ms=3_600_000),
+        stretch("MIG-1", 0, 3600, "active", gpu_share=3 / 7, holder="ann"),
+    ]  # fmt: skip
+    found = carbon(rows, RISING, MIG_1="b2")
+    teams = {each.label: each.total for each in found.teams}
+    assert {label: each.co2_g for label, each in teams.items()} == pytest.approx({"vision": 75, "speech": 25, "(nobody)": 100})  # fmt: skip
+    assert found.parts["rest"].kwh == pytest.approx(1.0)
+    assert found.parts["free"].energy.total_ms == 0
+    assert teams["vision"].energy.known_share == pytest.approx(0.75 / (0.75 + 3 / 7))
+    assert found.total.co2_g == pytest.approx(200)
+
+
+def test_unknown_energy_is_no_zero() -> None:
+    found = carbon([stretch("a1", 0, 3600, "active", holder="ann")], RISING)
+    assert (found.total.kwh, found.total.co2_kg, found.total.energy.known_share) == (None, None, 0)
+    assert found.parking == ()
+    texts = [str(section.headline) for section in carbon_sections(found) if section is not None]
+    assert texts[0] == "No energy is known: neither energy counters nor power were read."
+    assert texts[2] == "No model was seen both free and held without use for an hour of known energy."
+
+
+def test_moves_are_the_best_there_are() -> None:
+    """Two hours of work, one free GPU-hour in the cleanest hour: the hungrier work gets it; reach and unknown hours hold."""
+    none = float("nan")
+    work, weight, rate = np.array([1.0, 1, 0, 0]), np.array([1.0, 3, 0, 0]), np.array([500.0, 400, 300, 100])
+    moved = moved_work(work, weight, np.array([0.0, 0, 1, 1]), rate, 3)
+    assert np.argmax(moved, axis=1)[:2].tolist() == [2, 2]  # hours 0 and 1 to hours 2 and 3
+    assert moved.sum(axis=1).tolist() == pytest.approx([1, 1, 0, 0])
+    near = moved_work(work, weight, np.array([0.0, 0, 1, 1]), rate, 1)
+    assert np.argmax(near, axis=1)[:2].tolist() == [1, 1]  # the second leaves, and the first takes its place
+    unknown = moved_work(work, weight, np.array([0.0, 0, 1, 1]), np.array([500.0, none, none, 100]), 2)
+    assert np.argmax(unknown, axis=1)[:2].tolist() == [0, 0]
+
+
+def test_hours_of_the_day_are_those_of_the_clocks_on_the_wall(
+    lake: Lake, tables: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FALLOW_REPORT_TIMEZONE", "Europe/Paris")
+    found = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))["deferral"]
+    assert {each["hour"]: each["kwh"] for each in found["hours"]}[6] == pytest.approx(0.4)
+    first = 1_792_879_200_000  # 2026-10-24 22:00 UTC, midnight in Paris; the hour after two comes twice
+    hours = pl.DataFrame({"hour": [first + place * HOUR_MS for place in range(25)], "g_per_kwh": map(float, range(25))})
+    rows = hourly_energy(accounts([]).pieces, Rollups({}), RISING, 1.0).with_columns(is_deferrable=pl.lit(value=True))
+    day = find_deferral(rows, GridHours(hours, ZoneInfo("Europe/Paris"), 1.0), {}, 12)
+    assert [each.g_per_kwh for each in day.hours] == [0, 1, 2.5, *range(4, 25)]
+    assert (day.saved_g, day.moved_mj, day.work.kwh) == (0, 0, 0)
+
+
+def test_which_work_can_wait() -> None:
+    best = Owners({("account", "late"): Owner("account", "late", "t", priority_class="best-effort")})
+    jobs = pl.DataFrame(
+        [{"job": "1", "name": "train"}, {"job": "2", "name": "Jupyter"}, {"job": "3", "partition": "prod"}, {"job": "4"}],
+        schema=dict.fromkeys(("job", "name", "partition", "qos"), pl.String),
+    )  # fmt: skip
+    cases = {"slurm:1": True, "slurm:2": False, "slurm:3": False, "slurm:4": True, "slurm:9": True, "slurm:1+slurm:4": False, "pod:a/b": False, None: False}  # fmt: skip
+    rows = pl.DataFrame({"job": [*cases, "pod:a/c"], "holder": "ann", "account": [*[None] * len(cases), "late"]})
+    assert with_deferrable(rows, jobs, best)["is_deferrable"].to_list() == [*cases.values(), True]
