@@ -164,7 +164,7 @@ def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
         heads=heads,
         kv_heads=1 if config.get("multi_query") else _first(config, _KV_HEADS) or heads,
         head_size=_first(config, ("head_dim",)) or hidden // heads,
-        mlp=_first(config, _MLP) or 4 * hidden,
+        mlp=(_first(config, _MLP) or 4 * hidden) // (2 if kind == "qwen" else 1),  # the first Qwen states both halves
         vocabulary=vocabulary,
         mlp_matrices=3 if gated else 2,
         is_tied=tied if isinstance(tied, bool) else not gated,

@@ -1,0 +1,73 @@
+"""How many tokens per second a model can give on a card at most: by what has to be read, and by what has to be computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analytics.money.cards import Card
+from analytics.plan.memory_need import STORED_BITS, Serving
+from analytics.plan.model_shape import ModelShape
+from fallow.clock import HOUR_MS, SECOND_MS
+
+MILLION = 1e6
+_KILOWATT_HOUR_J = 3.6e6
+
+
+@dataclass(frozen=True)
+class TokenBounds:
+    """Upper bounds for the card or cards together; None where a rate of the card is not known.
+
+    `number_format` is the one whose peak rate counts, `watts` the power limit of all of them.
+    """
+
+    decode_per_s: float | None
+    prefill_per_s: float | None
+    number_format: str | None
+    watts: float | None
+
+    @property
+    def kwh_per_million(self) -> float | None:
+        """Energy of a million generated tokens at the power limit and the highest rate; no lower bound, for cards may draw less."""
+        if self.watts is None or self.decode_per_s is None:
+            return None
+        return self.watts / self.decode_per_s * MILLION / _KILOWATT_HOUR_J
+
+    def cost_per_million(self, hourly: float | None) -> float | None:
+        """What a million generated tokens cost at least, at a price of an hour of all cards."""
+        if hourly is None or self.decode_per_s is None:
+            return None
+        return hourly * SECOND_MS / HOUR_MS / self.decode_per_s * MILLION
+
+
+def token_bounds(
+    shape: ModelShape, serving: Serving, card: Card, cards: int = 1, sm_share: float = 1.0, memory_share: float = 1.0
+) -> TokenBounds:
+    """The roofline (Williams et al. 2009) of some cards, or of a part of one, without what they have to tell each other.
+
+    A step reads the weights that work on its tokens once (of experts, those of all requests) and the cache of each request, and
+    gives each request one token, for 2 operations a parameter. A prompt's tokens are bound by those alone.
+    """
+    rate, number_format = peak_rate(card, serving.bits)
+    flow = None if card.bandwidth_gb_per_s is None else card.bandwidth_gb_per_s * 1e9 * memory_share * cards
+    peak = None if rate is None else rate * 1e12 * sm_share * cards
+    read = min(shape.parameters, shape.active * serving.requests) * STORED_BITS[serving.bits] / 8
+    read += shape.kv_values_per_token * serving.context * serving.requests * serving.kv_bits / 8
+    operations = 2 * shape.active
+    decode = None
+    if flow is not None and peak is not None and not shape.is_encoder:
+        decode = serving.requests / max(read / flow, operations * serving.requests / peak)
+    watts = None if card.tdp_w is None else card.tdp_w * sm_share * cards
+    return TokenBounds(decode, None if peak is None else peak / operations, number_format, watts)
+
+
+def peak_rate(card: Card, bits: int) -> tuple[float | None, str | None]:
+    """The dense rate in TFLOP/s of the format that weights of so many bits are multiplied in, and its name.
+
+    4-bit and 8-bit weights are unpacked to 16 bits where the card has no FP4 or FP8 (or its rate is not known).
+    """
+    if bits == 4 and card.fp4_tflops is not None:
+        return card.fp4_tflops, "FP4"
+    if bits == 8 and card.fp8_tflops is not None:
+        return card.fp8_tflops, "FP8"
+    wide = next((name for name in ("BF16", "FP16") if name in card.formats), None)
+    return card.fp16_tflops, wide if card.fp16_tflops is not None else None
