@@ -15,6 +15,8 @@ VERBS: tuple[Command, ...] = (
             "fallow plan defrag --lake /srv/lake --gpus 8", "analytics.commands.plan_defrag", "analytics"),
     Command("forecast", "say when each pool is full, and until when to order",
             "fallow plan forecast --lake /srv/lake --lead-time 12w", "analytics.commands.plan_forecast", "analytics"),
+    Command("fit", "say which card does for a model or for work that was seen",
+            "fallow plan fit --lake /srv/lake --params 8B --bits 4", "analytics.commands.plan_fit", "analytics"),
 )  # fmt: skip
 
 

@@ -61,7 +61,10 @@ class Card:
         """
         first = {"BF16": (8, 0), "FP16": (7, 0), "FP8": (8, 9), "INT8": (6, 1), "FP4": (10, 0)}
         own = tuple(name for name, since in first.items() if self.compute_capability >= since)
-        lacking = {(6, 0): ("FP16",), (7, 0): ("FP16",)}  # P100 has fast FP16 without tensor cores; Volta has no INT8 ones
+        lacking = {
+            (6, 0): ("FP16",),
+            (7, 0): ("FP16",),
+        }  # P100 has fast FP16 without tensor cores; Volta has no INT8 ones
         return lacking.get(self.compute_capability, own)
 
 

@@ -58,7 +58,7 @@ class CardOption:
 def card_options(
     offers: Iterable[Offer], need_of: Callable[[int], MemoryNeed], counts_of: Callable[[Offer], Sequence[int]]
 ) -> tuple[CardOption, ...]:
-    """For each offer the fewest cards that hold the work, and the smallest part of one: sure ones first, the cheapest first.
+    """For each offer the fewest cards that hold the work, and of the fleet's the smallest part of one: sure ones first, the cheapest first.
 
     Args:
         offers: the cards, with the price of one.
@@ -114,7 +114,7 @@ def times_as_long(demand: Demand, present: Card, option: CardOption) -> float | 
 
 
 def _options(offer: Offer, need_of: Callable[[int], MemoryNeed], counts: Sequence[int]) -> Iterator[CardOption]:
-    if 1 in counts:
+    if 1 in counts and offer.model is not None:  # nobody rents out a part of a card at its share of the price
         alone = need_of(1)
         for part in fits(offer.card.name):
             if alone.total <= part.profile.memory_bytes:

@@ -33,12 +33,11 @@ _ADAPTER_BYTES = {"adamw": 16, "adamw8bit": 10}
 
 @dataclass(frozen=True)
 class Serving:
-    """Requests that are served at once, each of so many tokens, prompt and answer together; `bits` are those of a weight."""
+    """Requests that are served at once, each of so many tokens, prompt and answer together; `bits` are those of a weight; the cache has 16."""
 
     bits: int = 16
     context: int = 4096
     requests: int = 8
-    kv_bits: int = 16
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def serving_need(shape: ModelShape, serving: Serving, cards: int = 1) -> MemoryN
     A card has at least one head of keys and values, so beyond their number the cache is not divided further.
     """
     tokens = serving.context * serving.requests
-    kept = shape.kv_values_per_token * tokens * serving.kv_bits / 8
+    kept = 2.0 * shape.kv_values_per_token * tokens
     return _need(
         ("weights", weight_bytes(shape, serving.bits) / cards),
         ("kv_cache", kept / min(cards, shape.kv_heads)),

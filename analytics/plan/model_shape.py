@@ -97,7 +97,9 @@ class ModelShape:
     def _layers(self, experts: int) -> float:
         query, key = self.heads * self.head_size, self.kv_heads * self.head_size
         attention = self.hidden * (2 * query + 2 * key)
-        return float(self.layers * (attention + self.mlp_matrices * self.hidden * (self.mlp * experts + self.shared_mlp)))
+        return float(
+            self.layers * (attention + self.mlp_matrices * self.hidden * (self.mlp * experts + self.shared_mlp))
+        )
 
 
 TYPICAL = (
@@ -119,7 +121,9 @@ def typical_shape(parameters: str) -> ModelShape:
     found = _COUNT.fullmatch(parameters.strip())
     count = float(found[1]) * _UNITS[found[2].lower()] if found else 0.0
     if not 1e6 <= count <= 1e14:
-        raise UsageError(f"--params {parameters} is no size of a model", "give a number of parameters such as 8B or 350M")
+        raise UsageError(
+            f"--params {parameters} is no size of a model", "give a number of parameters such as 8B or 350M"
+        )
     nearest = min(TYPICAL, key=lambda each: abs(math.log(each.parameters / count)))
     return replace(nearest, stated=count, is_typical=True)
 
