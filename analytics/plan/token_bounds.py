@@ -44,20 +44,23 @@ def serving_bounds(
 ) -> TokenBounds:
     """The roofline (Williams et al. 2009) of some cards, or of a part of one, without what they have to tell each other.
 
-    A step reads the weights that work on its tokens once (of experts, those of all requests) and the cache of each request, and
-    gives each request one token, for 2 operations a parameter. A prompt's tokens are bound by those alone.
+    A step reads the weights that work on a token once (of experts, as if all requests took the same), and the cache of each
+    request, at its full length; it gives each request one token, for 2 operations a parameter. Of the embedding it reads and
+    computes the output alone. A prompt's tokens are bound by the operations.
     """
     rate, number_format = peak_rate(card, serving.bits)
     flow = None if card.bandwidth_gb_per_s is None else card.bandwidth_gb_per_s * 1e9 * memory_share * cards
     peak = None if rate is None else rate * 1e12 * sm_share * cards
-    read = min(shape.parameters, shape.active * serving.requests) * STORED_BITS[serving.bits] / 8
+    output = min(float(shape.vocabulary * shape.hidden), shape.embedding)
+    layers = shape.active - shape.embedding
+    read = layers * STORED_BITS[serving.bits] / 8 + 2 * output
     read += 2 * shape.kv_values_per_token * serving.context * serving.requests
-    operations = 2 * shape.active
+    operations = 2 * (layers + output)
     decode = None
     if flow is not None and peak is not None and not shape.is_encoder:
         decode = serving.requests / max(read / flow, operations * serving.requests / peak)
     watts = None if card.tdp_w is None else card.tdp_w * sm_share * cards
-    return TokenBounds(decode, None if peak is None else peak / operations, number_format, watts)
+    return TokenBounds(decode, None if peak is None else peak / (2 * layers), number_format, watts)
 
 
 def training_bounds(

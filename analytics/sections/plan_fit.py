@@ -237,7 +237,7 @@ def _measured_notes(options: Sequence[FittedOption]) -> tuple[str, ...]:
 def _bounds_note(found: ModelFit) -> str:
     if isinstance(found.work, Training):
         return tr("Tokens/s are the most that the peak rate of the format allows; real steps reach a third to a half of it. kWh and cost are of a million tokens at that rate, energy at the power limit.")  # fmt: skip
-    return tr("Tokens/s are the most that memory bandwidth and the peak rate of the format allow for all requests together, prompt tokens/s by that rate alone; real servers stay below, and what cards tell each other "
+    return tr("Tokens/s are the most that memory bandwidth and the peak rate of the format allow for all requests together at their full length, prompt/s by that rate alone; real servers stay below, and what cards tell each other "
               "is not in it. kWh and cost are of a million generated tokens at that rate and at the power limit: bounds, not measurements.")  # fmt: skip
 
 
