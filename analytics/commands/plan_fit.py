@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     fitted = None if shape is None else fit_model(context, prices, shape, work)
     seen = None if args.seen is None else [fit_seen(context, prices, each) for each in _asked(works, args.seen)]
     old = old_cards(context, works, plan.part.inside.stretches, with_idle=plan.scope.is_all)
-    tokens = () if plan.scope.is_personal else measured_tokens(context)
+    tokens = () if plan.scope.is_personal else measured_tokens(context, plan.part.inside.stretches["gpu"].unique())
     missing = None
     if config is not None and shape is None:
         missing = missing_model(_name_of(args.config_json), lacks, is_compressed=is_compressed(config))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import polars as pl
@@ -45,34 +46,17 @@ class MeasuredTokens:
         return None if self.kwh is None or not self.tokens else self.kwh / self.tokens * MILLION
 
 
-@once_per_context
-def measured_tokens(context: Context) -> tuple[MeasuredTokens, ...]:
-    """Every served model and card whose servers count tokens, the most GPU time first.
+def measured_tokens(context: Context, gpus: Collection[str] | None = None) -> tuple[MeasuredTokens, ...]:
+    """Every served model and card whose servers count tokens, the most GPU time first; of some GPUs, or of all.
 
     An hour counts by its share of the scrapes that a whole hour of that server has. GPUs on which several servers or models
     were asked within one hour are left out for that hour: whose time it was is not known.
     """
-    rows = context.rollups.serving(context.since_ms).filter(
-        pl.col("gpu").is_not_null(), pl.col("model").is_not_null(), pl.col("scrape_count") > 0
-    )
-    if rows.is_empty():
-        return ()
-    alone = pl.struct("endpoint", "model").n_unique().over("host", "gpu", "time") == 1
-    whole = pl.col("scrape_count").max().over(_SERVER)
-    rows = rows.filter(alone).with_columns(part=pl.col("scrape_count") / whole, gpus=pl.len().over(*_SERVER, "time"))
-    rows = rows.filter(pl.col("generated_tokens_mean_per_s").is_not_null())
-    devices = context.inventory.devices
-    known = {gpu: (context.inventory.model(context.inventory.card_of(gpu)), context.costs.rate_of(gpu)) for gpu in rows["gpu"].unique() if gpu in devices}  # fmt: skip
-    cards = pl.DataFrame(
-        [(gpu, *about) for gpu, about in known.items()],
-        schema={"gpu": pl.String, "card": pl.String, "rate": pl.Float64},
-        orient="row",
-    )
-    energy = context.rollups.hourly("energy_mj", "energy_ms", since_ms=context.since_ms)
-    joined = rows.join(cards, on="gpu").join(energy, on=("host", "gpu", "time"), how="left")
-    found = joined.group_by("model", "card").agg(
+    hours = _server_hours(context)
+    own = hours if gpus is None else hours.filter(pl.col("gpu").is_in(list(gpus)))
+    found = own.group_by("model", "card").agg(
         gpu_ms=(pl.col("part") * HOUR_MS).sum(),
-        tokens=(pl.col("generated_tokens_mean_per_s") * pl.col("part") * (HOUR_MS / SECOND_MS) / pl.col("gpus")).sum(),
+        tokens=pl.col("tokens").sum(),
         most_running=pl.col("running_requests_max").max(),
         cost=pl.when(pl.col("rate").is_not_null().all()).then((pl.col("rate") * pl.col("part")).sum()),
         energy_mj=(pl.col("energy_mj") * pl.col("part")).sum(),
@@ -81,6 +65,33 @@ def measured_tokens(context: Context) -> tuple[MeasuredTokens, ...]:
     )
     ordered = found.sort(pl.col("gpu_ms"), "model", "card", descending=[True, False, False])
     return tuple(_measured(row) for row in ordered.iter_rows(named=True))
+
+
+@once_per_context
+def _server_hours(context: Context) -> pl.DataFrame:
+    """Hours of one server on one GPU: `gpu`, `model`, `card`, `part` (share of the hour), `tokens` (this GPU's share), `rate`, energy."""
+    rows = context.rollups.serving(context.since_ms).filter(
+        pl.col("gpu").is_not_null(), pl.col("model").is_not_null(), pl.col("scrape_count") > 0
+    )
+    alone = pl.struct("endpoint", "model").n_unique().over("host", "gpu", "time") == 1
+    whole = pl.col("scrape_count").max().over(_SERVER)
+    rows = rows.filter(alone).with_columns(part=pl.col("scrape_count") / whole, gpus=pl.len().over(*_SERVER, "time"))
+    seconds = pl.col("part") * (HOUR_MS / SECOND_MS) / pl.col("gpus")
+    rows = rows.filter(pl.col("generated_tokens_mean_per_s").is_not_null()).with_columns(
+        tokens=pl.col("generated_tokens_mean_per_s") * seconds
+    )
+    inventory = context.inventory
+    cards = pl.DataFrame(
+        [
+            (gpu, inventory.model(inventory.card_of(gpu)), context.costs.rate_of(gpu))
+            for gpu in rows["gpu"].unique()
+            if gpu in inventory.devices
+        ],
+        schema={"gpu": pl.String, "card": pl.String, "rate": pl.Float64},
+        orient="row",
+    )
+    energy = context.rollups.hourly("energy_mj", "energy_ms", since_ms=context.since_ms)
+    return rows.join(cards, on="gpu").join(energy, on=("host", "gpu", "time"), how="left")
 
 
 def _measured(row: dict[str, object]) -> MeasuredTokens:

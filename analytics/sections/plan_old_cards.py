@@ -37,7 +37,8 @@ def old_cards_on_page(basis: PageBasis) -> Section | None:
 
 def tokens_on_page(basis: PageBasis) -> Section | None:
     """What tokens cost; None for people, and where no server counts tokens."""
-    found = () if basis.report.scope.is_personal else measured_tokens(basis.whole.context)
+    gpus = basis.part.inside.stretches["gpu"].unique()
+    found = () if basis.report.scope.is_personal else measured_tokens(basis.whole.context, gpus)
     return token_costs(found, basis.whole.money.currency) if found else None
 
 
@@ -86,13 +87,13 @@ def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Sectio
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
             SectionColumn("tokens", tr("million tokens"), "number"),
             SectionColumn("rate", tr("tokens/s"), "number"),
-            SectionColumn("requests", tr("requests at once"), "count"),
-            SectionColumn("cost", tr("per million"), "money"),
-            SectionColumn("kwh", tr("kWh per million"), "number"),
+            SectionColumn("requests", tr("requests"), "count"),
+            SectionColumn("cost", tr("a million"), "money"),
+            SectionColumn("kwh", tr("kWh"), "number"),
         ),
         rows=tuple(_tokens_row(each, currency) for each in found),
         notes=(
-            tr("Generated tokens as the servers count them; hours in which nobody asked are in the cost and the energy. Tokens/s are of one GPU, requests at once the most of any server."),
+            tr("Generated tokens as the servers count them; cost and kWh are of a million of them, hours in which nobody asked included. Tokens/s are of one GPU, requests the most at once of any server."),
         ),
         wide=True,
     )  # fmt: skip
@@ -155,7 +156,7 @@ def _tokens_sentence(known: Sequence[MeasuredTokens], currency: str | None) -> s
         return tr("What a million tokens cost is not known: no price, or no tokens.")
     best = min(known, key=lambda each: each.cost_per_million or 0.0)
     return tr(
-        "A million generated tokens cost {cost} at the least, of {model} on {card}.",
+        "Generated tokens are cheapest of {model} on {card}: {cost} a million.",
         cost=Amount(best.cost_per_million, currency), model=plain(best.served, NAME_MOST), card=card_name(best.card),
     )  # fmt: skip
 

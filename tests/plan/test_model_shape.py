@@ -79,7 +79,7 @@ def test_of_several_models_the_language_model_is_taken(tmp_path: Path) -> None:
 def test_a_file_that_is_no_config_is_said_so(tmp_path: Path, content: str) -> None:
     file = tmp_path / "config.json"
     file.write_bytes(content.encode(errors="surrogateescape"))
-    with pytest.raises(UsageError, match="config.json"):
+    with pytest.raises(UsageError, match=r"config\.json"):
         read_config(str(file))
     with pytest.raises(UsageError, match="cannot read"):
         read_config(str(tmp_path))
