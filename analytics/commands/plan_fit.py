@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from analytics.commands.plan_inputs import PlanInputs, add_plan_arguments, open_plan, show_plan, show_plan_json
@@ -26,8 +26,7 @@ from fallow.errors import UsageError
 _MOST_SEEN = 10
 _SERVING_FLAGS = ("bits", "requests")
 _TRAINING_FLAGS = ("batch", "optimizer", "precision", "rank", "no_checkpointing")
-_MOST_TOKENS = 100_000_000
-_MOST_AT_ONCE = 100_000
+_MOST = {"context": 100_000_000, "requests": 100_000, "batch": 100_000, "rank": 100_000}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,40 +48,64 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what was asked for, then what the old cards could take and what tokens cost."""
-    work = _work(args)
-    config = read_config(args.config_json) if args.config_json is not None else None
-    lacks = missing_keys(config) if config is not None else ()
-    shape: ModelShape | None = None
-    if args.params is not None:
-        shape = typical_shape(args.params)
-    elif config is not None and not lacks and not is_compressed(config):
-        shape = shape_of(config, _name_of(args.config_json))
+    """Prints what was asked for; without a question, or where it cannot be answered, what the old cards could take and what tokens cost."""
+    work, model = _work(args), _model(args)
     plan = open_plan(args)
-    context, prices = plan.whole.context, open_prices(plan.whole.inputs.settings)
-    works = seen_works(context, plan.part.inside.stretches)
-    fitted = None if shape is None else fit_model(context, prices, shape, work)
+    context, stretches = plan.whole.context, plan.part.inside.stretches
+    prices = open_prices(plan.whole.inputs.settings)
+    works = seen_works(context, stretches)
+    fitted = None if model.shape is None else fit_model(context, prices, model.shape, work)
     seen = None if args.seen is None else [fit_seen(context, prices, each) for each in _asked(works, args.seen)]
-    old = old_cards(context, works, plan.part.inside.stretches, with_idle=plan.scope.is_all)
-    tokens = () if plan.scope.is_personal else measured_tokens(context, plan.part.inside.stretches["gpu"].unique())
-    missing = None
-    if config is not None and shape is None:
-        missing = missing_model(_name_of(args.config_json), lacks, is_compressed=is_compressed(config))
+    old = old_cards(context, works, stretches, with_idle=plan.scope.is_all)
+    tokens = () if plan.scope.is_personal else measured_tokens(context, stretches["gpu"].unique())
     if args.json:
-        show_plan_json(plan, _as_json(fitted, lacks, seen, old, tokens))
+        show_plan_json(plan, _as_json(model, fitted, seen, old, tokens))
     else:
-        sections = (missing, *_fit_sections(plan, fitted), *_seen_sections(plan, seen, args.seen), old_card_queue(old))
-        show_plan(plan, (*sections, token_costs(tokens, plan.whole.money.currency) if tokens else None))
+        answered = (*_fit_sections(plan, fitted), *_seen_sections(plan, seen, args.seen))
+        show_plan(plan, answered or (model.missing, *_fleet_sections(plan, old, tokens)))
     return 0
+
+
+@dataclass(frozen=True)
+class _AskedModel:
+    """The layout of the model that the flags name, or what its config.json lacks; all empty where none is named."""
+
+    name: str = ""
+    shape: ModelShape | None = None
+    lacks: tuple[str, ...] = ()
+    is_compressed: bool = False
+
+    @property
+    def missing(self) -> Section | None:
+        """Why nothing is said of it."""
+        if not self.lacks and not self.is_compressed:
+            return None
+        return missing_model(self.name, self.lacks, is_compressed=self.is_compressed)
+
+
+def _model(args: argparse.Namespace) -> _AskedModel:
+    if args.params is not None:
+        return _AskedModel(args.params, typical_shape(args.params))
+    if args.config_json is None:
+        return _AskedModel()
+    config, file = read_config(args.config_json), Path(args.config_json)
+    name = file.parent.name if file.name == "config.json" and file.parent.name else file.name
+    if (lacks := missing_keys(config)) or is_compressed(config):
+        return _AskedModel(name, None, lacks, is_compressed(config))
+    return _AskedModel(name, shape_of(config, name))
 
 
 def _work(args: argparse.Namespace) -> Serving | Training:
     """The work that the flags describe; raises UsageError for flags that do not go together or are out of range."""
-    others = _TRAINING_FLAGS if args.train is None else _SERVING_FLAGS
-    if given := next((name for name in others if getattr(args, name) is not None), None):
-        flag = f"--{given.replace('_', '-')}"
-        raise UsageError(*((f"{flag} is about training", "give --train too") if args.train is None else (f"{flag} is about serving", "leave it or --train out")))  # fmt: skip
-    for name, most in (("context", _MOST_TOKENS), ("requests", _MOST_AT_ONCE), ("batch", _MOST_AT_ONCE), ("rank", _MOST_AT_ONCE)):  # fmt: skip
+    others, about, remedy = (
+        (_TRAINING_FLAGS, "training", "give --train too")
+        if args.train is None
+        else (_SERVING_FLAGS, "serving", "leave it or --train out")
+    )
+    for name in others:
+        if getattr(args, name) is not None:
+            raise UsageError(f"--{name.replace('_', '-')} is about {about}", remedy)
+    for name, most in _MOST.items():
         value = getattr(args, name)
         if value is not None and not 1 <= value <= most:
             raise UsageError(f"--{name} {value} is out of range", f"give a number from 1 to {most:,}")
@@ -97,12 +120,6 @@ def _work(args: argparse.Namespace) -> Serving | Training:
         rank=args.rank or 16,
         is_checkpointed=not args.no_checkpointing,
     )
-
-
-def _name_of(path: str) -> str:
-    """A model's name: that of the folder that its config.json lies in, else of the file."""
-    file = Path(path)
-    return file.parent.name if file.name == "config.json" and file.parent.name else file.name
 
 
 def _asked(works: Sequence[SeenWork], asked: str) -> list[SeenWork]:
@@ -127,16 +144,21 @@ def _seen_sections(plan: PlanInputs, found: Sequence[SeenFit] | None, asked: str
     return (seen_needs(found, asked, _MOST_SEEN), *cards)
 
 
+def _fleet_sections(plan: PlanInputs, old: OldCards, tokens: Sequence[MeasuredTokens]) -> tuple[Section, ...]:
+    return (old_card_queue(old), *((token_costs(tokens, plan.whole.money.currency),) if tokens else ()))
+
+
 def _as_json(
+    model: _AskedModel,
     fitted: ModelFit | None,
-    lacks: Sequence[str],
     seen: Sequence[SeenFit] | None,
     old: OldCards,
     tokens: Sequence[MeasuredTokens],
 ) -> dict[str, object]:
     return {
         "model": None if fitted is None else _model_json(fitted),
-        "missing_keys": list(lacks),
+        "missing_keys": list(model.lacks),
+        "is_compressed": model.is_compressed,
         "seen": None if seen is None else [_seen_json(each) for each in seen],
         "old_cards": {
             "cards": [each.model for each in old.offers],

@@ -38,7 +38,7 @@ def memory_table(found: ModelFit) -> Section:
         question=tr("How much memory does this model take?"),
         headline=_need_sentence(found),
         columns=(
-            SectionColumn("part", tr("memory"), "words"),
+            SectionColumn("part", tr("taken by"), "words"),
             *(SectionColumn(_form_key(form), _form_words(form), "number") for form, _ in found.forms),
         ),
         rows=(

@@ -63,11 +63,11 @@ def old_card_queue(found: OldCards) -> Section:
             SectionColumn("old_card", tr("older card"), "name"),
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
             SectionColumn("peak", tr("peak"), "number"),
-            SectionColumn("times", tr("times as long"), "number"),
+            SectionColumn("times", tr("times"), "number"),
         ),
         rows=tuple(_queue_row(group, works) for group, works in ordered),
         shown=_SHOWN,
-        rest=tr_many("and {number} more", "and {number} more", len(ordered) - _SHOWN),
+        rest=tr("and {number} more", number=Number(len(ordered) - _SHOWN)),
         notes=tuple(_queue_notes(found)),
         wide=True,
     )
@@ -104,12 +104,12 @@ def _queue_sentence(found: OldCards) -> str:
         return tr("No card of this fleet is older and slower than another one.")
     names = joined_by_and([offer.card.name for offer in found.offers])
     if not found.queue:
-        return tr("No work is known that ran on newer cards and would do on {cards}.", cards=names)
+        return tr("No work is known that ran on newer cards and could have run on {cards}.", cards=names)
     hours = GpuHours(found.gpu_ms)
     if found.idle_ms is None:
-        return tr("{hours} GPU-hours of work on newer cards would do on {cards}.", hours=hours, cards=names)
+        return tr("{hours} GPU-hours of work on newer cards could have run on {cards}.", hours=hours, cards=names)
     return tr(
-        "{hours} GPU-hours of work on newer cards would do on {cards}, which stood unused for {idle} GPU-hours.",
+        "{hours} GPU-hours of work on newer cards could have run on {cards}, which stood unused for {idle} GPU-hours.",
         hours=hours, cards=names, idle=GpuHours(found.idle_ms),
     )  # fmt: skip
 
@@ -130,7 +130,7 @@ def _queue_row(group: tuple[Cell, ...], works: Sequence[OldCardWork]) -> tuple[C
 
 
 def _queue_notes(found: OldCards) -> Iterator[str]:
-    yield tr("Work on one host of an hour or more, without NVLink traffic, whose measured peak fills at most 80 % of the old card. Times as long: at most, by peak rates; batch jobs may take up to {times} times as long, "
+    yield tr("Work on one host of an hour or more, without NVLink traffic, whose measured peak fills at most 80 % of the old card. Times: as long at most, by peak rates; batch jobs may take up to {times} times as long, "
              "whatever somebody waits for no longer than now. It was not tried: run it there once, and compare.", times=Number(PATIENT_TIMES))  # fmt: skip
     if found.tests:
         yield tr_many(

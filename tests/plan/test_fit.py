@@ -159,6 +159,8 @@ def test_nothing_is_known_without_servers_old_cards_or_work(lake: Lake, capsys: 
     assert main(["plan", "fit", "--lake", lake.root, "--seen", "ann"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "No work of an hour or more by ann was seen on whole cards in this window." in said
+    assert main(["plan", "fit", "--lake", lake.root]) == 0
+    said = " ".join(capsys.readouterr().out.split())
     assert "No card of this fleet is older and slower than another one." in said
     assert "TOKENS" not in said
 
