@@ -194,7 +194,7 @@ def _option_columns(found: ModelFit) -> tuple[SectionColumn, ...]:
         SectionColumn("fits", tr("fits"), "words"),
         SectionColumn("tokens", tr("tokens/s"), "number"),
         *prompts,
-        SectionColumn("kwh", tr("kWh"), "number"),
+        SectionColumn("kwh", tr("energy, kWh"), "number"),
         SectionColumn("hourly", tr("an hour"), "money"),
         SectionColumn("cost", tr("a million"), "money"),
     )

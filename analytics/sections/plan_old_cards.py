@@ -89,7 +89,7 @@ def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Sectio
             SectionColumn("rate", tr("tokens/s"), "number"),
             SectionColumn("requests", tr("requests"), "count"),
             SectionColumn("cost", tr("a million"), "money"),
-            SectionColumn("kwh", tr("kWh"), "number"),
+            SectionColumn("kwh", tr("energy, kWh"), "number"),
         ),
         rows=tuple(_tokens_row(each, currency) for each in found),
         notes=(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes, GpuHours, Number
-from analytics.language.sentences import tr
+from analytics.language.sentences import tr, tr_many
 from analytics.plan.card_options import CardOption
 from analytics.plan.fit import SeenFit
 from analytics.plan.seen_work import SeenWork
@@ -80,7 +80,11 @@ def _seen_sentence(found: Sequence[SeenFit], asked: str) -> str:
     known = [need.total for each in found if (need := each.work.need) is not None]
     if not known:
         return tr("{asked} was seen, but reserved its memory in advance or was not measured: its need is not known.", asked=plain(asked, NAME_MOST))  # fmt: skip
-    return tr("Of {works} works of {asked}, the largest needed {peak} on a card.", works=Number(len(found)), asked=plain(asked, NAME_MOST), peak=Bytes(max(known)))  # fmt: skip
+    return tr_many(
+        "{asked} needed {peak} on a card.",
+        "Of {number} works of {asked}, the largest needed {peak} on a card.",
+        len(found), asked=plain(asked, NAME_MOST), peak=Bytes(max(known)),
+    )  # fmt: skip
 
 
 def _seen_row(work: SeenWork) -> tuple[Cell, ...]:
