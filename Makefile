@@ -100,6 +100,7 @@ docs:
 	@$(BIN)/python -m tests.core.pages
 	@$(BIN)/python -m tests.agent.test_metrics_docs
 	@$(BIN)/python -m tests.agent.test_rows
+	@$(BIN)/python -m tests.plan.published_memory
 	@$(BIN)/python -m tests.plan.answers
 
 sbom:

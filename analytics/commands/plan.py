@@ -19,6 +19,8 @@ VERBS: tuple[Command, ...] = (
             "fallow plan carbon --lake /srv/lake --intensity grid.csv", "analytics.commands.plan_carbon", "analytics"),
     Command("prices", "say what to buy, reserve and rent for the need that was observed",
             "fallow plan prices --lake /srv/lake --pool train", "analytics.commands.plan_prices", "analytics"),
+    Command("fit", "say which card does for a model or for work that was seen",
+            "fallow plan fit --lake /srv/lake --params 8B --bits 4", "analytics.commands.plan_fit", "analytics"),
 )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """What is known of each GPU model: memory, generation, SMs, peak rates, power and how MIG splits it (`cards.csv`).
 
 Memory is what NVML shows of a card with its default settings (ECC on where that is the default); FP16 is dense with tensor
-cores and FP32 sums, from NVIDIA's data sheets; MIG profiles are those of NVIDIA's MIG user guide. An empty field is not
-known. For a card at hand the device table's own `mem_total_bytes` is better.
+cores and FP32 sums, from NVIDIA's data sheets, as are FP8 and FP4 (dense, too; on GeForce cards with FP32 sums) and NVLink
+(both ways, all links of a card; 0 is none); MIG profiles are those of NVIDIA's MIG user guide, the compute capability that of
+NVIDIA's table of CUDA GPUs. An empty field is not known, or a format that the card lacks. For a card at hand the device table's own `mem_total_bytes` is better.
 """
 
 from __future__ import annotations
@@ -41,12 +42,30 @@ class Card:
     memory_bytes: int
     generation: str
     year: int
+    compute_capability: tuple[int, int]
     sms: int | None
     fp16_tflops: float | None
+    fp8_tflops: float | None
+    fp4_tflops: float | None
     bandwidth_gb_per_s: float | None
+    nvlink_gb_per_s: float
     tdp_w: float | None
     mig_slices: int
     mig_profiles: tuple[MigProfile, ...]
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The number formats of up to 16 bits in which it multiplies matrices, the widest first, by its compute capability.
+
+        NVIDIA's CUDA programming guide, feature availability of compute capabilities; INT8 counts from the dot products of 6.1 on.
+        """
+        first = {"BF16": (8, 0), "FP16": (7, 0), "FP8": (8, 9), "INT8": (6, 1), "FP4": (10, 0)}
+        own = tuple(name for name, since in first.items() if self.compute_capability >= since)
+        lacking = {
+            (6, 0): ("FP16",),
+            (7, 0): ("FP16",),
+        }  # P100 has fast FP16 without tensor cores; Volta has no INT8 ones
+        return lacking.get(self.compute_capability, own)
 
 
 def card(model_name: str | None) -> Card | None:
@@ -93,13 +112,22 @@ def _card(row: Mapping[str, str]) -> Card:
         memory_bytes=int(row["memory_mib"]) * _MIB,
         generation=row["generation"],
         year=int(row["year"]),
+        compute_capability=_capability(row["compute_capability"]),
         sms=int(row["sms"]) if row["sms"] else None,
         fp16_tflops=_number(row["fp16_tflops"]),
+        fp8_tflops=_number(row["fp8_tflops"]),
+        fp4_tflops=_number(row["fp4_tflops"]),
         bandwidth_gb_per_s=_number(row["bandwidth_gb_per_s"]),
+        nvlink_gb_per_s=float(row["nvlink_gb_per_s"]),
         tdp_w=_number(row["tdp_w"]),
         mig_slices=int(row["mig_slices"]),
         mig_profiles=tuple(_profiles(row["mig_profiles"].split())),
     )
+
+
+def _capability(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    return int(major), int(minor)
 
 
 def _number(text: str) -> float | None:

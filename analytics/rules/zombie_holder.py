@@ -20,7 +20,7 @@ from analytics.workloads.evidence_labels import counted, label, words_for
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import joined, whole_number
 from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
-from analytics.workloads.process_lists import SERVER, is_service
+from analytics.workloads.process_lists import NOTEBOOK_COMMAND, NOTEBOOK_POD, SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
@@ -30,8 +30,6 @@ NOTEBOOK_IDLE_MS = DAY_MS
 GRACE_MS = 15 * MINUTE_MS
 CPU_IDLE_PCT = 10.0
 
-_NOTEBOOK = r"(?i)ipykernel|jupyter|colab_kernel"
-_NOTEBOOK_POD = r"(?i)singleuser-server|\"notebook-name\"|jupyter"
 
 ENDED, PARENT_GONE, NOTEBOOK = "job ended", "parent gone", "notebook idle"
 """Why it is a zombie, the surest first."""
@@ -146,7 +144,7 @@ def _zombie_holder_judged(context: Context, processes: pl.DataFrame) -> pl.DataF
     idle_ms = context.until_ms - pl.col("stretch_start")
     text = pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ")
     pod = pl.concat_str(pl.col("pod_labels", "job").fill_null(""), separator=" ")
-    notebook = text.str.contains(_NOTEBOOK) | pod.str.contains(_NOTEBOOK_POD)
+    notebook = text.str.contains(NOTEBOOK_COMMAND) | pod.str.contains(NOTEBOOK_POD)
     contained = pl.col("container_id").is_not_null() | pl.col("job").str.starts_with("pod:")
     # systemd's services and daemons have parent 1 from the start, as what a closed session left behind has later on
     orphan = (

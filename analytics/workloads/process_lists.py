@@ -39,6 +39,10 @@ SERVER = (
 )
 """How commands and arguments of inference servers read."""
 
+NOTEBOOK_COMMAND = r"(?i)ipykernel|jupyter|colab_kernel"
+NOTEBOOK_POD = r"(?i)singleuser-server|\"notebook-name\"|jupyter"
+"""How commands of notebooks, and labels and names of their pods, read."""
+
 _NEXT_JOB = re.compile(r"\+(?=(?:slurm|pod|ray|claim):)")
 _GROUP_LABELS = (
     "training.kubeflow.org/job-name", "batch.kubernetes.io/job-name", "volcano.sh/job-name", "jobset.sigs.k8s.io/jobset-name",

@@ -9,6 +9,7 @@ from analytics.sections.card_fit import card_fit, workload_sizes
 from analytics.sections.moves import moves
 from analytics.sections.packed_cards import packed_cards
 from analytics.sections.packings import packing_list
+from analytics.sections.plan_old_cards import old_cards_on_page, tokens_on_page
 from dashboard.exports import EXPORTS
 from dashboard.pages.page import ALL_FINDINGS, Page, PlacedSection, of_report
 from dashboard.view import View
@@ -24,6 +25,8 @@ class RightSize(Page):
         of_report(packed_cards, first=20),
         PlacedSection(card_fit),
         of_report(moves, onward=ALL_FINDINGS),
+        PlacedSection(old_cards_on_page),
+        PlacedSection(tokens_on_page),
     )
 
 

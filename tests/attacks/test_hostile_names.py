@@ -75,6 +75,7 @@ ARGUMENTS: dict[tuple[str, ...], list[list[str]]] = {
     ("plan", "forecast"): [[]],
     ("plan", "prices"): [[]],
     ("plan", "carbon"): [[]],
+    ("plan", "fit"): [[], ["--params", "7B"], ["--seen", hostile("user")]],
     ("annotations", "add"): [[hostile("note"), "--as", hostile("actor"), "--pool", hostile("pool")]],
     ("annotations", "list"): [[]],
     ("annotations", "remove"): [[hostile("id")]],

@@ -77,6 +77,7 @@ AROUND = {
     "analytics/sections/card_fit.py": "the workloads of rows of the part, and the cards of the fleet, which everybody may know",
     "analytics/sections/plan_defrag.py": "the room in pools, and nothing for people",
     "analytics/sections/plan_forecast.py": "what pools need, and nothing for people",
+    "analytics/sections/plan_old_cards.py": "the works and servers of rows of the part, and the cards of the fleet, which everybody may know",
     "analytics/sections/wording.py": "how long rules wait for data, which is the same for everybody",
     "dashboard/pages/costs.py": "the need of pools and what serves it, and nothing for people",
     "dashboard/decisions.py": "the window's span, and the decisions for admins, who see everything",

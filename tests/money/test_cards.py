@@ -118,3 +118,20 @@ def test_a_list_price_is_found_by_the_drivers_name() -> None:
     assert str(found.hourly) == "6.88"
     assert listed("NVIDIA A100") is None, "which A100 is not said"
     assert listed("NVIDIA A30") is None, "nobody lists it"
+
+
+def test_number_formats_are_those_of_the_architecture() -> None:
+    expected = {
+        "P40": ("INT8",), "P100 SXM2 16GB": ("FP16",), "V100 SXM2 32GB": ("FP16",), "T4": ("FP16", "INT8"),
+        "A100 SXM 80GB": ("BF16", "FP16", "INT8"), "RTX 4060 Ti 16GB": ("BF16", "FP16", "FP8", "INT8"),
+        "H100 SXM": ("BF16", "FP16", "FP8", "INT8"), "B200": ("BF16", "FP16", "FP8", "INT8", "FP4"),
+    }  # fmt: skip
+    assert {name: found.formats for name in expected if (found := card(name))} == expected
+    for each in cards():
+        assert (each.fp8_tflops is not None) == ("FP8" in each.formats), each.name
+        assert (each.fp4_tflops is not None) == ("FP4" in each.formats), each.name
+        assert each.fp8_tflops is None or each.fp8_tflops == pytest.approx(2 * (each.fp16_tflops or 0), rel=0.02), (
+            each.name
+        )
+        assert each.nvlink_gb_per_s >= 0
+    assert card("RTX 4060 Ti") is None, "8 or 16 GB is not said"

@@ -1,0 +1,159 @@
+"""How much memory each card needs to serve or to train a model: formulas and constants, checked in docs/fit.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analytics.plan.model_shape import ModelShape
+
+ERROR = 0.15
+"""What the estimate may be off by; how often it is off by more, on published measurements, says docs/fit.md."""
+
+RUNTIME_BYTES = 2**30
+"""CUDA context, kernels and communication of a process on each card (0.3 to 1.8 GiB in the figures of docs/fit.md)."""
+
+STORED_BITS = {16: 16.0, 8: 8.0, 4: 4.25}
+"""Of a weight; 4-bit ones with a scale and a zero point for each group of 64 to 128 (GPTQ, AWQ, NF4)."""
+
+PREFILL_TOKENS = 8192
+"""Tokens of prompts that servers work on at once at most (vLLM's max_num_batched_tokens)."""
+
+METHODS = ("full", "lora", "qlora")
+OPTIMIZERS = ("adamw", "adamw8bit")
+PRECISIONS = ("mixed", "bf16", "fp32")
+
+_WEIGHT = {"mixed": 2, "bf16": 2, "fp32": 4}
+_MASTER = {"mixed": 4, "bf16": 0, "fp32": 0}
+_GRADIENT = {"mixed": 2, "bf16": 2, "fp32": 4}
+_STATES = {"mixed": 8, "bf16": 4, "fp32": 8}
+_EIGHT_BIT_STATES = 2
+_ADAPTER_BYTES = {"adamw": 16, "adamw8bit": 10}
+"""Weight, gradient and states of a parameter of an adapter, which is trained in 32 bits."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """Requests that are served at once, each of so many tokens, prompt and answer together; `bits` are those of a weight; the cache has 16."""
+
+    bits: int = 16
+    context: int = 4096
+    requests: int = 8
+
+
+@dataclass(frozen=True)
+class Training:
+    """A step of training on `batch` sequences on each card; weights, gradients and states are split over the cards (ZeRO-3, FSDP).
+
+    `precision` is `mixed` (16-bit weights and gradients beside 32-bit ones and states), `bf16` or `fp32` throughout. `rank` is
+    that of adapters on all linear layers. `is_checkpointed`: only what goes into each layer is kept, and the rest computed again.
+    `has_flash` says that attention keeps no matrix of scores.
+    """
+
+    method: str = "lora"
+    sequence: int = 2048
+    batch: int = 1
+    optimizer: str = "adamw"
+    precision: str = "mixed"
+    rank: int = 16
+    is_checkpointed: bool = True
+    has_flash: bool = True
+
+
+@dataclass(frozen=True)
+class MemoryNeed:
+    """Bytes that each of some cards needs, by what takes them; `high` is what a card should have to be sure."""
+
+    parts: tuple[tuple[str, float], ...]
+    high: float
+
+    @property
+    def total(self) -> float:
+        """All parts."""
+        return sum(size for _, size in self.parts)
+
+
+def serving_need(shape: ModelShape, serving: Serving, cards: int = 1) -> MemoryNeed:
+    """Each card's share with tensor parallelism; parts: weights, kv_cache, working, runtime.
+
+    A card has at least one head of keys and values, so beyond their number the cache is not divided further.
+    """
+    tokens = serving.context * serving.requests
+    kept = 2.0 * shape.kv_values_per_token * tokens
+    return _need(
+        ("weights", weight_bytes(shape, serving.bits) / cards),
+        ("kv_cache", kept / min(cards, shape.kv_heads)),
+        ("working", _working_bytes(shape, serving, cards)),
+        ("runtime", RUNTIME_BYTES),
+    )
+
+
+def training_need(shape: ModelShape, training: Training, cards: int = 1) -> MemoryNeed:
+    """Each card's share; parts: weights, gradients, optimizer, adapters, activations, logits, runtime.
+
+    Bytes for each parameter as in ZeRO (Rajbhandari et al. 2020, section 3.1), activations as in Korthikanti et al. 2022
+    (section 4), with the layout's own widths.
+    """
+    parameters = shape.parameters
+    if training.method == "full":
+        eight_bit = training.optimizer == "adamw8bit"
+        states = _EIGHT_BIT_STATES if eight_bit else _STATES[training.precision]
+        weights = parameters * _WEIGHT[training.precision]
+        gradients = parameters * _GRADIENT[training.precision]
+        optimizer, adapters = parameters * (_MASTER[training.precision] + states), 0.0
+    else:
+        weights = weight_bytes(shape, 4 if training.method == "qlora" else 16)
+        gradients = optimizer = 0.0
+        adapters = float(shape.adapted_per_rank * training.rank * _ADAPTER_BYTES[training.optimizer])
+    return _need(
+        ("weights", weights / cards),
+        ("gradients", gradients / cards),
+        ("optimizer", optimizer / cards),
+        ("adapters", adapters / cards),
+        ("activations", activation_bytes(shape, training)),
+        ("logits", _logit_bytes(shape, training)),
+        ("runtime", RUNTIME_BYTES),
+    )
+
+
+def weight_bytes(shape: ModelShape, bits: int) -> float:
+    """All weights in so many bits; the embedding and the output stay in 16."""
+    return (shape.parameters - shape.embedding) * STORED_BITS[bits] / 8 + shape.embedding * 2
+
+
+def activation_bytes(shape: ModelShape, training: Training) -> float:
+    """What a layer keeps for the backward pass, over all layers, or over one and the inputs of all where they are computed again.
+
+    Of each token in 16 bits: what goes into the attention and the feed-forward layer, queries, keys, values and their outcome,
+    4 (gated) or 2 values for each of the feed-forward layer's width, and the norms, which keep their input and their result in
+    32 bits. In 32 bits all is twice as large, but the norms keep one of these.
+    """
+    wide = 2 if training.precision == "fp32" else 1
+    query, key = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    linear = 2 * (2 * shape.hidden + 2 * query + 2 * key)
+    norms = (16 if wide == 1 else 8) * shape.hidden
+    mlp = 2 * (4 if shape.mlp_matrices == 3 else 2) * shape.active_mlp
+    scores = 0 if training.has_flash else shape.heads * training.sequence * (4 * wide + 1)
+    tokens = training.sequence * training.batch
+    layer = tokens * ((linear + mlp) * wide + norms + scores)
+    inputs = tokens * 2 * wide * shape.hidden
+    return float(layer + inputs * shape.layers if training.is_checkpointed else layer * shape.layers)
+
+
+def _logit_bytes(shape: ModelShape, training: Training) -> float:
+    """Scores of every word for every token: in 16 bits, as 32-bit ones for the loss, and their gradient."""
+    if shape.is_encoder:
+        return 0.0
+    return float(training.sequence * training.batch * shape.vocabulary * (8 if training.precision == "fp32" else 10))
+
+
+def _working_bytes(shape: ModelShape, serving: Serving, cards: int) -> float:
+    """What a pass over prompts holds beside weights and cache, and the scores of the next words."""
+    tokens = min(serving.context * serving.requests, PREFILL_TOKENS)
+    passing = 2 * tokens * (4 * shape.hidden + shape.mlp_matrices * shape.active_mlp / cards)
+    words = 0 if shape.is_encoder else 4 * serving.requests * shape.vocabulary
+    return float(passing + words)
+
+
+def _need(*parts: tuple[str, float]) -> MemoryNeed:
+    kept = tuple(part for part in parts if part[1])
+    return MemoryNeed(kept, sum(size for _, size in kept) * (1 + ERROR))

@@ -1,0 +1,102 @@
+"""Work that was seen: what it needed of its cards, as measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from analytics.money.cards import Card, card
+from analytics.plan.memory_need import MemoryNeed
+from analytics.rules.preallocated import cache_use
+from analytics.workloads.cards import Demand
+from analytics.workloads.model import Context, once_per_context
+from analytics.workloads.runs import NEED_MARGIN, PEAK_MAX_SHARE, RUN
+from analytics.workloads.smaller_cards import demand_of
+from analytics.workloads.work_kinds import work_kinds
+from analytics.workloads.workloads import RUN_MIN_MS, nvlinked, runs_with_workload, with_demand, workloads
+
+
+@dataclass(frozen=True)
+class SeenWork:
+    """One work (a job on cards of one model, or what bare processes do on one GPU) on `gpus` cards of up to `hosts` hosts.
+
+    `peak_bytes` is the most memory that it had on any of them, `usual_bytes` what 98 % of its hours' peaks stay within.
+    `is_reserved`: it took its memory in advance, or may have: its need is then known only as `served_bytes`, with the margin of
+    right-sizing, where it is a server that says how much of its cache it used and whose model's name says its size. `demand` is None where nobody
+    measured what it makes use of, `present` where its model is not in the table of cards. `is_linked`: its cards spoke over NVLink.
+    """
+
+    holder: str | None
+    job: str | None
+    kind: str
+    model: str
+    gpus: int
+    hosts: int
+    gpu_ms: int
+    days: int
+    peak_bytes: int | None
+    usual_bytes: int | None
+    is_reserved: bool
+    served_bytes: int | None
+    is_linked: bool
+    demand: Demand | None
+    present: Card | None
+
+    @property
+    def need(self) -> MemoryNeed | None:
+        """Of each card; one that is to hold it has room beside the peak. None where it is not known."""
+        if self.served_bytes is not None:
+            return MemoryNeed((("measured", self.served_bytes / NEED_MARGIN),), float(self.served_bytes))
+        if self.peak_bytes is None or self.is_reserved:
+            return None
+        return MemoryNeed((("measured", float(self.peak_bytes)),), self.peak_bytes / PEAK_MAX_SHARE)
+
+
+def seen_works(context: Context, stretches: pl.DataFrame) -> tuple[SeenWork, ...]:
+    """The works of an hour and more with any of these ledger rows, the most GPU time first."""
+    asked = runs_with_workload(context).join(stretches.select(RUN).unique(), on=RUN, how="semi", nulls_equal=True)
+    rows = _measured(context).join(asked.select("work").unique(), on="work", how="semi")
+    linked = set(nvlinked(context)["work"].to_list())
+    ordered = rows.sort(pl.col("gpu_ms"), "work", descending=[True, False])
+    return tuple(
+        SeenWork(
+            holder=row["holder"],
+            job=row["job"],
+            kind=row["kind"],
+            model=row["model"],
+            gpus=row["gpus"],
+            hosts=row["hosts"],
+            gpu_ms=row["gpu_ms"],
+            days=row["days"],
+            peak_bytes=row["peak_bytes"],
+            usual_bytes=row["q98_bytes"],
+            is_reserved=row["need_bytes"] is None,
+            served_bytes=_served_bytes(context, row["work"]) if row["preallocated"] else None,
+            is_linked=row["work"] in linked,
+            demand=demand_of(row, less_memory=False),
+            present=card(row["model"]),
+        )
+        for row in ordered.iter_rows(named=True)
+    )
+
+
+def short_works(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
+    """`model`, `peak_bytes` and `gpu_ms` of the runs on one whole card that ended within the hour below which `seen_works` leaves them out."""
+    own = runs_with_workload(context).join(stretches.select(RUN).unique(), on=RUN, how="semi", nulls_equal=True)
+    return own.filter(
+        pl.col("ended") - pl.col("began") < RUN_MIN_MS,
+        pl.col("single") & pl.col("whole_card") & ~pl.col("service") & (pl.col("gpu_count") == 1),
+        pl.col("util_mean_pct") > 0,
+        pl.col("peak_bytes").is_not_null() & ~pl.col("reserving"),
+    ).select("model", "peak_bytes", "gpu_ms")
+
+
+def _served_bytes(context: Context, work: int) -> int | None:
+    use = cache_use(context, runs_with_workload(context).filter(pl.col("work") == work))
+    return None if use is None else use.need_bytes
+
+
+@once_per_context
+def _measured(context: Context) -> pl.DataFrame:
+    return with_demand(context, workloads(context)).join(work_kinds(context), on="work", how="left")

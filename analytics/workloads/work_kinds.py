@@ -1,0 +1,35 @@
+"""What kind of work something is, by its processes and by who started it: a server, a notebook, a batch job, a pod or a bare process."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from analytics.workloads.model import Context, once_per_context
+from analytics.workloads.process_lists import NOTEBOOK_COMMAND, NOTEBOOK_POD, SERVER
+from analytics.workloads.workloads import runs_with_workload
+
+SERVES, INTERACTIVE, BATCH, POD, PROCESS = "server", "notebook", "batch job", "pod", "process"
+
+
+@once_per_context
+def work_kinds(context: Context) -> pl.DataFrame:
+    """`work` and `kind` of every work: what any of its user's processes on its GPUs is, else what started it: a queue, Kubernetes, or a person."""
+    text = pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ")
+    pod = pl.concat_str(pl.col("pod_labels", "job").fill_null(""), separator=" ")
+    listed = context.rollups.processes(context.since_ms).filter(pl.col("end") > context.since_ms)
+    told = listed.group_by("host", "gpu", holder="user").agg(
+        serves=text.str.contains(SERVER).any(),
+        interactive=(text.str.contains(NOTEBOOK_COMMAND) | pod.str.contains(NOTEBOOK_POD)).any(),
+    )
+    own = runs_with_workload(context).join(told, on=("host", "gpu", "holder"), how="left")
+    return own.group_by("work").agg(
+        kind=pl.when(pl.col("serves").any())
+        .then(pl.lit(SERVES))
+        .when(pl.col("interactive").any())
+        .then(pl.lit(INTERACTIVE))
+        .when(pl.col("job").first().str.contains("^(?:slurm|ray):"))
+        .then(pl.lit(BATCH))
+        .when(pl.col("job").first().str.starts_with("pod:"))
+        .then(pl.lit(POD))
+        .otherwise(pl.lit(PROCESS))
+    )

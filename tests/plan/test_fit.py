@@ -1,0 +1,205 @@
+"""`fallow plan fit` over real lakes: what models and works need, which cards do, what old cards take, what tokens cost."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from analytics.plan.measured_tokens import measured_tokens
+from analytics.plan.old_cards import OldCards, old_cards
+from analytics.plan.seen_work import seen_works
+from fallow.cli import main
+from tests.findings.conftest import context_of
+from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, V100, Fleet
+from tests.findings.scenarios.situations import serve, train
+from tests.lakes import made_lake
+from tests.plan.test_model_shape import LLAMA
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fallow.lake import Lake
+
+DAYS = 2.0
+SERVED = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.fixture(scope="module")
+def fleet_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Old V100s beside H100s with light and heavy work, and a server that counts tokens."""
+    fleet = Fleet(DAYS)
+    fleet.host("v1", V100, 2, pool="legacy")
+    first, second, third, fourth = fleet.host("h1", H100, 4)
+    train(fleet, first, "light", util=10.0, sm=5.0, mem_gb=8, job="1")
+    train(fleet, second, "heavy", util=95.0, sm=80.0, mem_gb=8, job="2")
+    fleet.run(third, "writer", util=4.0, sm=3.0, mem_gb=9, command="ipykernel_launcher")
+    train(fleet, fourth, "linked", util=10.0, sm=5.0, mem_gb=60, job="3")
+    (server,) = fleet.host("s1", L40S, 1, pool="serving")
+    serve(fleet, server, util=60.0, mem_gb=0.9 * L40S.mem_total_bytes / GB, pod="llm-0")
+    asked = np.where(fleet.between(0, 1), 100.0, 0.0)  # a day of answers, a day of waiting
+    fleet.serving(server, model=SERVED, kv_cache_used_ratio=0.25, running_requests=4.0, generated_tokens_per_s=asked)
+    return fleet.write(made_lake(tmp_path_factory.mktemp("fit") / "lake"))
+
+
+def answer(lake: Lake, capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, Any]:
+    assert main(["plan", "fit", "--lake", lake.root, "--json", *flags]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def queue(lake: Lake, **since: str) -> OldCards:
+    context = context_of(lake, **since)
+    stretches = context.inside.stretches
+    return old_cards(context, seen_works(context, stretches), stretches, with_idle=True)
+
+
+def test_a_config_gives_the_need_and_the_cheapest_cards_first(
+    fleet_lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "Llama-3.1-8B" / "config.json"
+    config.parent.mkdir()
+    config.write_text(json.dumps(LLAMA))
+    model = answer(fleet_lake, capsys, "--config-json", str(config), "--requests", "1")["model"]
+    assert model["name"] == "Llama-3.1-8B"
+    assert model["parameters"] == pytest.approx(8.03e9, rel=0.001)
+    assert model["need"]["bytes"] == pytest.approx(sum(model["need"]["parts"].values()))
+    assert [form["work"]["bits"] for form in model["forms"]] == [16, 8, 4]
+    sure = [each for each in model["fleet"] if each["fits"] == "yes" and each["hourly"] is not None]
+    assert [each["hourly"] for each in sure] == sorted(each["hourly"] for each in sure)
+    assert {each["card"] for each in model["fleet"]} == {"H100 SXM", "L40S", "V100 SXM2 32GB"}
+    assert {"GeForce RTX 4090"} <= {each["card"] for each in model["market"]}
+    assert all(each["mig_profile"] is None for each in model["market"])
+    served = next(each for each in model["fleet"] if each["card"] == "L40S")
+    assert (served["measured_model"], served["measured_cost_per_million"]) == (SERVED, pytest.approx(1.861 * 48 / 8.64))
+    assert next(each for each in model["fleet"] if each["card"] == "H100 SXM")["measured_model"] is None
+
+
+def test_a_model_too_large_for_one_card_is_split_within_a_host(
+    fleet_lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = answer(fleet_lake, capsys, "--params", "70B")["model"]
+    assert model["is_typical_layout"]
+    assert [(each["card"], each["count"], each["link"], each["fits"]) for each in model["fleet"]] == [
+        ("H100 SXM", 2, "NVLink", "perhaps")
+    ]
+    trained = answer(fleet_lake, capsys, "--params", "70B", "--train", "full")["model"]
+    assert trained["fleet"] == []
+    assert [form["work"]["method"] for form in trained["forms"]] == ["full", "lora", "qlora"]
+
+
+def test_what_was_seen_says_its_need_with_its_interval(fleet_lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    (light,) = answer(fleet_lake, capsys, "--seen", "light/1")["seen"]
+    assert (light["job"], light["kind"], light["peak_bytes"]) == ("slurm:1", "batch job", 8 * GB)
+    assert light["usual_bytes"] <= light["bytes_needed"] == 8 * GB < light["bytes_for_sure"] == 10 * GB
+    times = {each["card"]: each["times_as_long_at_most"] for each in light["fleet"] if each["mig_profile"] is None}
+    assert times["H100 SXM"] == 1.0
+    assert times["V100 SXM2 32GB"] == pytest.approx(1.0)
+    (server,) = answer(fleet_lake, capsys, "--seen", "serving")["seen"]
+    assert server["is_reserved"]
+    assert 16e9 < server["bytes_needed"] < server["peak_bytes"], "weights of 8B and a quarter of the rest"
+    assert answer(fleet_lake, capsys, "--seen", "nobody")["seen"] == []
+    assert answer(fleet_lake, capsys, "--seen", "light/2")["seen"] == []
+
+
+def test_light_work_and_notebooks_are_in_the_queue_for_old_cards(fleet_lake: Lake) -> None:
+    found = queue(fleet_lake)
+    assert [(each.work.holder, each.work.kind, each.option.card.name) for each in found.queue] == [
+        ("light", "batch job", "V100 SXM2 32GB"),
+        ("writer", "notebook", "V100 SXM2 32GB"),
+    ]
+    assert all(each.times == 1.0 for each in found.queue), (
+        "`heavy` would take eight times as long, `linked` more memory"
+    )
+    assert [offer.card.name for offer in found.offers] == ["V100 SXM2 32GB"]
+    assert found.idle_ms == pytest.approx(2 * DAYS * 86_400_000, rel=0.01), "both stood free"
+
+
+def test_batch_jobs_may_take_twice_as_long_and_notebooks_no_longer(lake: Lake) -> None:
+    fleet = Fleet(DAYS)
+    fleet.host("a1", A100_80, 2)
+    first, second = fleet.host("h1", H100, 2)
+    train(fleet, first, "batch", util=95.0, sm=50.0, mem_gb=8, job="1")
+    fleet.run(second, "notebook", util=95.0, sm=50.0, mem_gb=8, command="jupyter-lab")
+    (only,) = queue(fleet.write(lake)).queue
+    assert only.work.holder == "batch"
+    assert 1.5 < only.times < 2.0
+
+
+def test_beside_a_cheaper_new_card_none_is_old(lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By list prices an A100 costs half as much as an H100; here it costs twice as much."""
+    fleet = Fleet(DAYS)
+    fleet.host("a1", A100_80, 1)
+    (gpu,) = fleet.host("h1", H100, 1)
+    train(fleet, gpu, "light", util=10.0, sm=5.0, mem_gb=8)
+    fleet.write(lake)
+    prices, config = tmp_path / "prices.csv", tmp_path / "fallow.toml"
+    prices.write_text(f"model,hourly\n{A100_80.model},2\n{H100.model},1\n")
+    config.write_text(f'[money]\nprices = "{prices}"\n')
+    assert answer(lake, capsys)["old_cards"]["cards"] == [A100_80.model]
+    assert answer(lake, capsys, "--config", str(config))["old_cards"]["cards"] == []
+
+
+def test_tokens_cost_what_their_hours_cost_waiting_included(fleet_lake: Lake) -> None:
+    (found,) = measured_tokens(context_of(fleet_lake))
+    assert (found.served, found.card, found.most_running) == (SERVED, L40S.model, 4.0)
+    assert found.gpu_ms == pytest.approx(DAYS * 86_400_000, rel=0.02)
+    assert found.tokens == pytest.approx(100 * 86_400, rel=0.02)
+    assert found.cost_per_million == pytest.approx(1.861 * 48 / 8.64, rel=0.02)
+    assert found.kwh is not None
+    assert found.kwh > 1
+
+
+def test_nothing_is_known_without_servers_old_cards_or_work(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = Fleet(1)
+    fleet.host("h1", L40S, 1)
+    fleet.write(lake)
+    assert main(["plan", "fit", "--lake", lake.root, "--seen", "ann"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "No work of an hour or more by ann was seen on whole cards in this window." in said
+    assert main(["plan", "fit", "--lake", lake.root]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "No card of this fleet is older and slower than another one." in said
+    assert "TOKENS" not in said
+
+
+def test_what_a_config_lacks_is_said_and_the_rest_answered(
+    fleet_lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "odd.json"
+    for content, says in (
+        ({key: value for key, value in LLAMA.items() if key != "vocab_size"}, "odd.json does not say vocab_size"),
+        (LLAMA | {"kv_lora_rank": 512}, "odd.json keeps its keys and values compressed"),
+    ):
+        config.write_text(json.dumps(content))
+        assert main(["plan", "fit", "--lake", fleet_lake.root, "--config-json", str(config)]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert says in said
+        assert "WHAT OLD CARDS COULD TAKE" in said
+    assert answer(fleet_lake, capsys, "--config-json", str(config))["model"] is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--params", "many"), "--params many is no size of a model"),
+        (("--params", "8B", "--batch", "2"), "--batch is about training"),
+        (("--params", "8B", "--train", "lora", "--bits", "4"), "--bits is about serving"),
+        (("--params", "8B", "--requests", "0"), "--requests 0 is out of range"),
+        (("--config-json", "nowhere.json"), "cannot read nowhere.json"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(
+    fleet_lake: Lake, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], says: str
+) -> None:
+    assert main(["plan", "fit", "--lake", fleet_lake.root, *flags]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_reader_of_one_user_sees_no_work_of_others(fleet_lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(fleet_lake, capsys, "--holder", "light", "--params", "8B")
+    assert {each["holder"] for each in found["old_cards"]["queue"]} == {"light"}
+    assert (found["old_cards"]["unused_gpu_hours"], found["tokens"]) == (None, [])
+    assert answer(fleet_lake, capsys, "--holder", "light", "--seen", "heavy")["seen"] == []
