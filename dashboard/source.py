@@ -44,7 +44,7 @@ def _query(search: object) -> Query:
 _LOG = logging.getLogger(__name__)
 
 _DATA = ("gpu", "process", "claim", "request", "device")
-_ACTIONS = ("action", "annotation")
+_ACTIONS = ("action", "annotation", "scenario")
 """What a page rests on: a new file in any of these tables makes a new version."""
 
 _TABLES = ("money.owners", "money.prices", "money.goals", "plan.requests")
