@@ -109,14 +109,14 @@ def _queued(jobs: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
     found = jobs.with_columns(kind=work_kind()).join(widest, on=POOL_MODEL, how="left", maintain_order="left")
     return found.with_columns(
         host_count=pl.coalesce("host_count", fewest, pl.lit(1)),
-        partition=pl.when(pl.col("partition").is_not_null()).then(partition_name()),
+        partition=pl.concat_str(pl.col("scheduler").fill_null(""), pl.lit(":"), "partition"),
         rank=pl.coalesce("qos", pl.col("priority").cast(pl.String)),
     )
 
 
-def partition_name() -> pl.Expr:
-    """What tells partitions of several schedulers apart."""
-    return pl.concat_str(pl.col("scheduler").fill_null(""), pl.lit(":"), "partition")
+def partition_key(scheduler: str | None, partition: str) -> str:
+    """What REPLAY_JOB_SCHEMA calls a partition of a scheduler."""
+    return f"{scheduler or ''}:{partition}"
 
 
 def _rows_of(whole: pl.DataFrame, queued: pl.DataFrame, until_ms: int) -> pl.DataFrame:
