@@ -14,8 +14,6 @@ from analytics.plan.replay.replayed_waits import WaitFigures, wait_figures, with
 from fallow.clock import HOUR_MS
 
 Window = tuple[int, int]
-GROUPED_BY = ("team", "rank")
-"""Columns of the jobs for whose values waits are told."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class ComparedWaits:
 class CutUser:
     """Whom an idle time-out would have hit: his jobs, the GPU time in the window that it frees, and how many of the jobs worked again later.
 
-    `cost` is what the freed time costs, None where a price is not known; `lost_ms` the GPU time that those jobs worked in after they had been ended.
+    `cost` is what the freed time costs, None where a price is not known.
     """
 
     user: str | None
@@ -100,13 +98,13 @@ class Unplaced:
 class ReplayOutcome:
     """One change against the replay of today.
 
-    `teams` and `ranks` are in order of what they gain, those that gain most first. `postponed` jobs came later because of off-peak
+    `waits` are None, and `teams` and `ranks` empty, where the replay of today does not say what was observed. `teams` and `ranks` are in order of what they gain, those that gain most first. `postponed` jobs came later because of off-peak
     hours; `preempted` jobs lost their GPUs to others at least once.
     """
 
     today: FleetUse
     then: FleetUse
-    waits: ComparedWaits
+    waits: ComparedWaits | None
     teams: tuple[ComparedWaits, ...]
     ranks: tuple[ComparedWaits, ...]
     cuts: tuple[CutUser, ...]
@@ -120,7 +118,9 @@ class ReplayOutcome:
         return sum(each.freed_ms for each in self.cuts)
 
 
-def replay_outcome(jobs: pl.DataFrame, today: Replayed, then: Replayed, window: Window) -> ReplayOutcome:
+def replay_outcome(
+    jobs: pl.DataFrame, today: Replayed, then: Replayed, window: Window, *, has_waits: bool
+) -> ReplayOutcome:
     """What became of the jobs.
 
     Args:
@@ -128,6 +128,7 @@ def replay_outcome(jobs: pl.DataFrame, today: Replayed, then: Replayed, window: 
         today: the replay of today.
         then: the replay under the change.
         window: its start and end, in ms.
+        has_waits: whether the replay of today says how long jobs waited.
     """
     runs = then.runs
     ran = jobs.select("number", "user", "team", "ran_ms").join(runs, on="number")
@@ -137,9 +138,9 @@ def replay_outcome(jobs: pl.DataFrame, today: Replayed, then: Replayed, window: 
     return ReplayOutcome(
         today=fleet_use(today, window),
         then=fleet_use(then, window),
-        waits=_compared(None, jobs, today, then, window),
-        teams=_by(jobs, "team", today, then, window),
-        ranks=_by(jobs, "rank", today, then, window),
+        waits=_compared(None, jobs, today, then, window) if has_waits else None,
+        teams=_by(jobs, "team", today, then, window) if has_waits else (),
+        ranks=_by(jobs, "rank", today, then, window) if has_waits else (),
         cuts=_cuts(ran, then.fleet, window),
         unplaced=tuple(Unplaced(*row) for row in never.sort("gpu_ms", "why_not", descending=[True, False]).iter_rows()),
         postponed=runs.join(today.runs.select("number", was="arrived"), on="number").filter(pl.col("arrived") > pl.col("was")).height,

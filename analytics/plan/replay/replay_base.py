@@ -13,9 +13,9 @@ from analytics.plan.replay.fleet_today import GpuFacts, fleet_today
 from analytics.plan.replay.outcome import ReplayOutcome, replay_outcome
 from analytics.plan.replay.policy import ORDERS, Priorities, ReplayPolicy
 from analytics.plan.replay.replay_fleet import ReplayFleet
-from analytics.plan.replay.replay_jobs import RebuiltJobs, TeamOf, partition_key, rebuilt_jobs
+from analytics.plan.replay.replay_jobs import RebuiltJobs, TeamOf, in_places, partition_key, rebuilt_jobs
 from analytics.plan.replay.validation import ReplayCheck, check_replay, checked_waits
-from analytics.plan.waiting_jobs import blocks, located
+from analytics.plan.waiting_jobs import PoolModel, blocks, located
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ReplayBase:
 
 @dataclass(frozen=True)
 class ReplayInputs:
-    """What a base is made of, see `rebuilt_jobs` and `fleet_today`; `error_max` is the error of waits from which on other reasons than GPUs are looked for."""
+    """What a base is made of, see `rebuilt_jobs` and `fleet_today`; `error_max` is the error beyond which the replay says nothing, `places` the pools and models that are replayed."""
 
     jobs: pl.DataFrame
     placed: pl.DataFrame
@@ -54,6 +54,7 @@ class ReplayInputs:
     team_of: TeamOf
     window: tuple[int, int]
     error_max: float
+    places: frozenset[PoolModel]
 
 
 def replay_base(inputs: ReplayInputs) -> ReplayBase:
@@ -63,10 +64,11 @@ def replay_base(inputs: ReplayInputs) -> ReplayBase:
     for only where none explains them to `error_max`. The check is of those that asked in its second half.
     """
     whole = inputs.placed.filter(~pl.col("instance"))
-    rebuilt = rebuilt_jobs(inputs.jobs, inputs.placed, inputs.needs, inputs.window, inputs.team_of)
+    own = whole.filter(in_places(inputs.places))
+    rebuilt = rebuilt_jobs(inputs.jobs, inputs.placed, inputs.needs, inputs.window, inputs.team_of, inputs.places)
     known, claimed = located(inputs.jobs, whole)
     own_blocks = {(partition_key(scheduler, name), pool): hosts for (scheduler, name, pool), hosts in blocks(known, claimed).items()}
-    fleet = fleet_today(whole, own_blocks, inputs.facts, inputs.window[1])
+    fleet = fleet_today(own, own_blocks, inputs.facts, inputs.window[1])
     middle = sum(inputs.window) // 2
     early = rebuilt.jobs.filter(pl.coalesce("asked", "started") < middle)
     judged = rebuilt.jobs.filter(pl.col("asked") < middle)
@@ -74,7 +76,7 @@ def replay_base(inputs: ReplayInputs) -> ReplayBase:
     delays = learnt_delays(judged, runs, inputs.window[1]) if error is not None and error > inputs.error_max else {}
     coming = with_delays(rebuilt.jobs, delays)
     today = replay(coming, fleet, policy)
-    check = check_replay(rebuilt.jobs, whole, today, inputs.window, middle)
+    check = check_replay(rebuilt.jobs, own, today, inputs.window, middle, inputs.error_max)
     return ReplayBase(rebuilt, coming, fleet, policy, delays, today, check, inputs.window)
 
 
@@ -98,4 +100,4 @@ def _nearest(
 def scenario_outcome(base: ReplayBase, policy: ReplayPolicy) -> ReplayOutcome:
     """What a policy would have made of the jobs, against the replay of today; make it of `base.policy`, so that only what it changes differs."""
     then = replay(base.coming, base.fleet, policy)
-    return replay_outcome(base.rebuilt.jobs, base.today, then, base.window)
+    return replay_outcome(base.rebuilt.jobs, base.today, then, base.window, has_waits=base.check.has_waits)
