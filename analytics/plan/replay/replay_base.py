@@ -11,11 +11,15 @@ from analytics.plan.replay.delays import Delays, learnt_delays, with_delays
 from analytics.plan.replay.engine import Replayed, replay
 from analytics.plan.replay.fleet_today import GpuFacts, fleet_today
 from analytics.plan.replay.outcome import ReplayOutcome, replay_outcome
-from analytics.plan.replay.policy import ORDERS, Priorities, ReplayPolicy
+from analytics.plan.replay.policy import Order, Priorities, ReplayPolicy
 from analytics.plan.replay.replay_fleet import ReplayFleet
 from analytics.plan.replay.replay_jobs import RebuiltJobs, TeamOf, in_places, partition_key, rebuilt_jobs
 from analytics.plan.replay.validation import ReplayCheck, check_replay, checked_waits
 from analytics.plan.waiting_jobs import PoolModel, blocks, located
+
+
+_ORDERS: tuple[Order, ...] = ("backfill", "fifo")
+"""Orders of a queue, first the one that is taken where several explain as much: Slurm backfills by default."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +87,10 @@ def replay_base(inputs: ReplayInputs) -> ReplayBase:
 def _nearest(
     early: pl.DataFrame, judged: pl.DataFrame, fleet: ReplayFleet, until_ms: int
 ) -> tuple[ReplayPolicy, pl.DataFrame, float | None]:
-    """The order of the queue that explains the waits of the judged jobs best, its runs and its error; the simplest where nothing can be told."""
+    """The order of the queue that explains the waits of the judged jobs best, its runs and its error; the first where nothing can be told."""
     ranked = (None, Priorities("priority")) if early["priority"].n_unique() > 1 else (None,)
     found: tuple[ReplayPolicy, pl.DataFrame, float | None] | None = None
-    for order, priorities in product(ORDERS, ranked):
+    for order, priorities in product(_ORDERS, ranked):
         policy = ReplayPolicy(order=order, priorities=priorities)
         runs = replay(early, fleet, policy).runs
         error = checked_waits(judged, runs, until_ms).error
