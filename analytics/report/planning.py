@@ -18,6 +18,9 @@ from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
 from analytics.plan.endings import Endings, find_endings
 from analytics.plan.jobs import ended_by_limit, load_jobs
 from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, outlooks
+from analytics.plan.replay.fleet_today import GpuFacts
+from analytics.plan.replay.replay_base import ReplayBase, ReplayInputs, replay_base
+from analytics.plan.replay.work_needs import work_needs
 from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
 from analytics.plan.starving import StarvingPair
 from analytics.plan.uptake import Arrival, arrivals
@@ -148,6 +151,30 @@ class Planning:
         if not scope.of_gpus.is_all:
             waits = waits.filter(pl.col("pool").is_in(own.accounts.allocated["pool"].unique().implode()))
         return replace(own, waits=waits)
+
+    @cached_property
+    def replay_base(self) -> ReplayBase:
+        """What replays of the window start from."""
+        return self.replay_base_of(Scope())
+
+    def replay_base_of(self, scope: Scope) -> ReplayBase:
+        """The same for the jobs and GPUs of a pool or a model."""
+        summary = self._ledger.summary
+        rows = placed(self._ledger.inside.stretches, self._money.costs, self._inventory)
+        asked = {"pool": scope.pool, "model": scope.model}
+        own = rows.filter(*(pl.col(name) == value for name, value in asked.items() if value is not None))
+        return replay_base(
+            ReplayInputs(
+                jobs=self.jobs,
+                placed=rows,
+                needs=work_needs(self._context()),
+                facts=GpuFacts(lambda gpu: self._inventory.device(gpu, "").mem_total_bytes, self._money.costs.rate_of),
+                team_of=self._money.owners.team,
+                window=(summary.since_ms, summary.until_ms),
+                error_max=self._inputs.settings.number("plan.replay_error_pct") / 100,
+                places=frozenset(own.select(POOL_MODEL).unique().rows()),
+            )
+        )
 
     @cached_property
     def demand(self) -> tuple[DemandSeries, ...]:

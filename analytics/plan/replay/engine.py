@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import heapq
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
+from analytics.plan.replay.asked_jobs import AskedJobs
+from analytics.plan.replay.changed_fleet import changed_fleet
+from analytics.plan.replay.given_jobs import given_jobs
+from analytics.plan.replay.loop import ReplayLoop
 from analytics.plan.replay.policy import ReplayPolicy
 from analytics.plan.replay.replay_fleet import ReplayFleet
+from analytics.plan.replay.station import Run
+from analytics.plan.replay.stations import stations_of, waiting_at
 
 RUN_SCHEMA: dict[str, pl.DataType] = {
     "number": pl.UInt32(),
@@ -34,7 +40,7 @@ preempted     how often it lost its GPUs
 held_ms       how long it held GPUs in all, what was lost and what a restart costs included
 cut_ms        by how much an idle time-out shortened it
 worked_later  whether it worked again after the idle spell that ended it
-why_not       why it never fits
+why_not       why it never fits, one of WHY_NOT
 """
 
 HOLD_SCHEMA: dict[str, pl.DataType] = {
@@ -46,12 +52,15 @@ HOLD_SCHEMA: dict[str, pl.DataType] = {
     "host": pl.Int32(),
     "gpus": pl.Float64(),
 }
-"""One row per job, host and time without a break: how many GPUs of a host it held; a part of a GPU is a part."""
+"""One row per job, host and time without a break: how many GPUs of a host it held; a part of a GPU is a part.
+
+Hosts are numbered within their pool and model, in the order of the fleet.
+"""
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """What became of each job (RUN_SCHEMA, in the order of the jobs), what each held (HOLD_SCHEMA), and the fleet that they ran on."""
+    """What became of each job (RUN_SCHEMA, in the order of the jobs), what each held (HOLD_SCHEMA), and the fleet on which they ran."""
 
     runs: pl.DataFrame
     holds: pl.DataFrame
@@ -59,7 +68,7 @@ class Replayed:
 
 
 def replay(jobs: pl.DataFrame, fleet: ReplayFleet, policy: ReplayPolicy) -> Replayed:
-    """The jobs on the fleet as the policy changes both.
+    """The jobs on the fleet as the policy changes both; the same answer each time.
 
     Args:
         jobs: with REPLAY_JOB_SCHEMA.
@@ -69,42 +78,43 @@ def replay(jobs: pl.DataFrame, fleet: ReplayFleet, policy: ReplayPolicy) -> Repl
     Raises:
         UsageError: where the policy names a pool that the fleet does not have.
     """
-    free = {(group.pool, group.model): [group.gpus_per_host] * group.hosts for group in fleet.groups}
-    rows = jobs.with_columns(
-        at=pl.when(pl.col("before_window") | pl.col("asked").is_null()).then("started").otherwise("asked")
-    ).sort("at", "number")
-    runs, holds = [], []
-    ending: list[tuple[int, int, tuple[str, str], int, int]] = []
-    waiting: dict[tuple[str, str], list] = {place: [] for place in free}
+    changed, given = changed_fleet(fleet, policy), given_jobs(jobs, policy)
+    asked = AskedJobs.of(given, is_sharing=policy.share > 1 or policy.mig)
+    stations = stations_of(changed, asked, policy)
+    places = [waiting_at(number, stations, policy.small_work) for number in range(given.height)]
+    loop = ReplayLoop(asked, stations, [where for where, _ in places], policy)
+    loop.run()
+    holds = _holds(loop.runs)
+    told = given.with_row_index("row").with_columns(
+        preempted=pl.Series(loop.preempted, dtype=pl.Int32),
+        why_not=pl.Series([why for _, why in places], dtype=pl.String),
+    )
+    named = holds.join(told.select("row", "number"), on="row", maintain_order="left")
+    return Replayed(_runs(told, holds), _as(named, HOLD_SCHEMA), changed)
 
-    def begin(place: tuple[str, str], now: int) -> None:
-        queue = waiting[place]
-        while queue:
-            job = queue[0]
-            host = next((h for h, f in enumerate(free[place]) if f >= job["gpus"]), None)
-            if host is None:
-                return
-            queue.pop(0)
-            free[place][host] -= job["gpus"]
-            end = now + job["ran_ms"]
-            heapq.heappush(ending, (end, job["number"], place, host, job["gpus"]))
-            runs.append((job["number"], now, end, *place, job["gpus"], job["at"], 0, job["ran_ms"], 0, False, None))
-            holds.append((job["number"], now, end, *place, host, float(job["gpus"])))
 
-    def end_until(moment: float) -> None:
-        while ending and ending[0][0] <= moment:
-            now, _, place, host, gpus = heapq.heappop(ending)
-            free[place][host] += gpus
-            begin(place, now)
+def _holds(runs: Iterable[Run]) -> pl.DataFrame:
+    """HOLD_SCHEMA with the `row` of the job instead of its number, and the `piece`: each run has one."""
+    rows = [
+        (piece, run.number, run.since, run.end, run.station.pool, run.station.model, host, gpus)
+        for piece, run in enumerate(runs)
+        for host, gpus in run.seat.holds()
+    ]
+    schema = {"piece": pl.Int64(), "row": pl.UInt32(), **HOLD_SCHEMA}
+    del schema["number"]
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
-    for job in rows.iter_rows(named=True):
-        place = (job["pool"], job["model"])
-        if place not in free or job["gpus"] > max(free[place], default=0) and False:
-            runs.append((job["number"], None, None, None, None, job["gpus"], job["at"], 0, 0, 0, False, "no such GPUs"))
-            continue
-        end_until(job["at"])
-        waiting[place].append(job)
-        begin(place, job["at"])
-    end_until(float("inf"))
-    found = pl.DataFrame(runs, schema=RUN_SCHEMA, orient="row").sort("number")
-    return Replayed(found, pl.DataFrame(holds, schema=HOLD_SCHEMA, orient="row"), fleet)
+
+def _runs(jobs: pl.DataFrame, holds: pl.DataFrame) -> pl.DataFrame:
+    """One row per job with RUN_SCHEMA; `jobs` has `row`, `preempted` and `why_not`."""
+    pieces = holds.unique("piece", keep="first", maintain_order=True)
+    lasting = (pl.col("end") - pl.col("begin")).sum()
+    ran = pieces.group_by("row").agg(
+        pl.col("begin").min(), pl.col("end").max(), pl.col("pool", "model").last(), held_ms=lasting
+    )
+    found = jobs.drop("pool", "model").join(ran, on="row", how="left", maintain_order="left")
+    return _as(found.with_columns(pl.col("held_ms").fill_null(0)), RUN_SCHEMA)
+
+
+def _as(rows: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    return rows.select(pl.col(name).cast(kind) for name, kind in schema.items())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import tzinfo, timezone
 from typing import Literal
 
 from analytics.plan.replay.replay_fleet import HostGroup
@@ -14,7 +13,8 @@ ORDERS: tuple[Order, ...] = ("fifo", "backfill")
 PRIORITY_COLUMNS = ("priority", "kind", "team", "user", "pool", "partition")
 """By which columns of REPLAY_JOB_SCHEMA jobs can be ranked."""
 
-WHOLE_HOST = "host"
+EVERY_POOL = ""
+"""In `gpus`: of the whole fleet, where it has one pool and one model."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,14 @@ class Priorities:
 
 @dataclass(frozen=True)
 class OffPeakHours:
-    """The hours of every day in which deferrable jobs may begin: minutes of the local day; `until` may lie before `since`, on the next day."""
+    """The hours of every day in which deferrable jobs may begin: minutes of the day in a time zone of the IANA.
+
+    The end may lie before the beginning: it is on the next day.
+    """
 
     since_min: int
     until_min: int
-    zone: tzinfo = timezone.utc  # noqa: UP017  # TZ
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class ReplayPolicy:
     mig              jobs on one GPU get the MIG instance that they need
     idle_timeout_ms  jobs end when none of their GPUs has worked for so long
     limit_to_need    time limits are what jobs needed
-    block            jobs get as many GPUs as they ever used, in blocks of so many; 0 is whole hosts
+    block            jobs get as many GPUs as they ever used, in blocks of so many
     """
 
     gpus: Mapping[str, int] = field(default_factory=dict)

@@ -6,7 +6,7 @@ were asked for: they come when they started.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import polars as pl
@@ -16,7 +16,7 @@ from analytics.plan.replay.bare_jobs import bare_jobs
 from analytics.plan.replay.idle_spells import NUMBERED_ROWS, idle_spells
 from analytics.plan.replay.job_schema import REPLAY_JOB_SCHEMA
 from analytics.plan.replay.work_kinds import is_deferrable, work_kind
-from analytics.plan.waiting_jobs import COULD_BEGIN, POOL_MODEL, located, run_ms
+from analytics.plan.waiting_jobs import COULD_BEGIN, POOL_MODEL, PoolModel, located, run_ms
 from analytics.workloads.ledger_rows import by_job
 from fallow.clock import HOUR_MS
 
@@ -38,21 +38,32 @@ class RebuiltJobs:
 
     Attributes:
         jobs: with REPLAY_JOB_SCHEMA, and `rank`: the quality of service, else the priority, as in `analytics.plan.waits`.
-        queued: how many of them the queue knows; the others are use without a job.
-        unasked: of how many queued ones nobody knows when they asked.
         never_ran: jobs that gave up, or were not seen any more; left out.
         unplaced: jobs without a number of GPUs or a known pool, and those on MIG instances; left out.
     """
 
     jobs: pl.DataFrame
-    queued: int
-    unasked: int
     never_ran: int
     unplaced: int
 
+    @property
+    def queued(self) -> int:
+        """How many of them the queue knows; the others are use without a job."""
+        return self.jobs["job"].drop_nulls().len()
+
+    @property
+    def unasked(self) -> int:
+        """Of how many queued ones nobody knows when they asked."""
+        return self.jobs.filter(pl.col("job").is_not_null() & pl.col("asked").is_null()).height
+
 
 def rebuilt_jobs(
-    jobs: pl.DataFrame, placed: pl.DataFrame, needs: pl.DataFrame, window: tuple[int, int], team_of: TeamOf
+    jobs: pl.DataFrame,
+    placed: pl.DataFrame,
+    needs: pl.DataFrame,
+    window: tuple[int, int],
+    team_of: TeamOf,
+    places: Collection[PoolModel],
 ) -> RebuiltJobs:
     """The jobs that ran in a window or waited at its end.
 
@@ -62,25 +73,30 @@ def rebuilt_jobs(
         needs: with WORK_NEEDS.
         window: its start and end, in ms.
         team_of: the team of a user and an account.
+        places: the pools and models whose jobs are wanted.
     """
     whole = placed.filter(~pl.col("instance"))
-    known, claimed = located(jobs, whole)
+    located_jobs, claimed = located(jobs, whole)
+    known = located_jobs.filter(in_places(places) | pl.col("pool").is_null())
     asked = known.with_columns(asked=COULD_BEGIN).with_columns(run_ms=run_ms("asked", window[1]))
     there = asked.filter(_ran_in(window) | _waits_at(window[1]))
     on_parts = by_job(placed.filter("instance"))["work"].unique()
     is_placed = (pl.col("gpus") > 0).fill_null(value=False) & pl.col("pool").is_not_null()
     queued = _queued(there.filter(is_placed, ~pl.col("ledger_job").is_in(on_parts.implode())), whole)
     spans = claimed.with_columns(pl.col("end").fill_null(window[1]))
-    bare, bare_rows = bare_jobs(whole, spans, jobs.height)
+    bare, bare_rows = bare_jobs(whole.filter(in_places(places)), spans, jobs.height)
     rows = pl.concat([_rows_of(whole, queued, window[1]), bare_rows])
     found = pl.concat([queued, _bare(bare)], how="diagonal_relaxed")
     return RebuiltJobs(
         jobs=_conform(_with_use(found, rows, needs), window[0], team_of),
-        queued=queued.height,
-        unasked=queued["asked"].null_count(),
         never_ran=asked.filter(_gave_up_in(window) & ~_ran_in(window) & ~_waits_at(window[1])).height,
         unplaced=there.height - queued.height,
     )
+
+
+def in_places(places: Collection[PoolModel]) -> pl.Expr:
+    """Of rows with POOL_MODEL: whether they are of one of these."""
+    return pl.any_horizontal(pl.lit(value=False), *((pl.col("pool") == pool) & (pl.col("model") == model) for pool, model in sorted(places)))
 
 
 def _ran_in(window: tuple[int, int]) -> pl.Expr:
@@ -109,14 +125,14 @@ def _queued(jobs: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
     found = jobs.with_columns(kind=work_kind()).join(widest, on=POOL_MODEL, how="left", maintain_order="left")
     return found.with_columns(
         host_count=pl.coalesce("host_count", fewest, pl.lit(1)),
-        partition=pl.when(pl.col("partition").is_not_null()).then(partition_name()),
+        partition=pl.concat_str(pl.col("scheduler").fill_null(""), pl.lit(":"), "partition"),
         rank=pl.coalesce("qos", pl.col("priority").cast(pl.String)),
     )
 
 
-def partition_name() -> pl.Expr:
-    """What tells partitions of several schedulers apart."""
-    return pl.concat_str(pl.col("scheduler").fill_null(""), pl.lit(":"), "partition")
+def partition_key(scheduler: str | None, partition: str) -> str:
+    """What REPLAY_JOB_SCHEMA calls a partition of a scheduler."""
+    return f"{scheduler or ''}:{partition}"
 
 
 def _rows_of(whole: pl.DataFrame, queued: pl.DataFrame, until_ms: int) -> pl.DataFrame:

@@ -56,7 +56,7 @@ class ReplayCheck:
     """The replay of today against what was observed.
 
     `since_ms` is when the jobs asked at the earliest by which waits are judged: the middle of the window, for the order of the queue was chosen by
-    those before. `pools` and `use_of_pools` have each pool of the fleet by name.
+    those before. Errors beyond `error_max` say that the replay is none. `pools` and `use_of_pools` have each pool of the fleet by name.
     """
 
     since_ms: int
@@ -64,10 +64,26 @@ class ReplayCheck:
     pools: tuple[CheckedWaits, ...]
     use: CheckedUse
     use_of_pools: tuple[CheckedUse, ...]
+    error_max: float
+
+    @property
+    def has_waits(self) -> bool:
+        """Whether the replay says how long jobs waited, to `error_max`; not where too few jobs tell."""
+        return self.has_use and self.waits.error is not None and self.waits.error <= self.error_max
+
+    @property
+    def has_use(self) -> bool:
+        """Whether the replay says what GPUs were given out, to `error_max`."""
+        return self.use.error is not None and self.use.error <= self.error_max
 
 
 def check_replay(
-    jobs: pl.DataFrame, placed: pl.DataFrame, replayed: Replayed, window: tuple[int, int], judged_from_ms: int
+    jobs: pl.DataFrame,
+    placed: pl.DataFrame,
+    replayed: Replayed,
+    window: tuple[int, int],
+    judged_from_ms: int,
+    error_max: float,
 ) -> ReplayCheck:
     """What a replay of today says against what was observed.
 
@@ -77,6 +93,7 @@ def check_replay(
         replayed: today's replay.
         window: its start and end, in ms.
         judged_from_ms: jobs that asked earlier are not judged.
+        error_max: beyond which nothing is said.
     """
     late = jobs.filter(pl.col("asked") >= judged_from_ms)
     pools = sorted({group.pool for group in replayed.fleet.groups})
@@ -93,6 +110,7 @@ def check_replay(
         use_of_pools=tuple(
             CheckedUse(pool, _share(*seen.get(pool, (0.0, 0.0))), _share(uses[pool], there[pool] * span)) for pool in pools
         ),
+        error_max=error_max,
     )  # fmt: skip
 
 
