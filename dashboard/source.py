@@ -8,11 +8,12 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from analytics.language.sentences import tr
 from analytics.window import Inputs
@@ -40,6 +41,8 @@ def _query(search: object) -> Query:
     """That of what a browser sent, which may be anything; raises UsageError for what is no address."""
     return Query.parse(search if isinstance(search, str) else None)
 
+
+V = TypeVar("V")
 
 _LOG = logging.getLogger(__name__)
 
@@ -143,6 +146,10 @@ class LakeSource:
             return view.result(self._patience_s)
         finally:
             self._waiting.release()
+
+    def begin(self, view: View, key: Hashable, make: Callable[[], V]) -> Future[V]:
+        """What a page makes of a view beside it, made by the threads that make views; raises TooManyError."""
+        return self._makers.begin(view.made, key, make, view.reader.name)
 
     def _keep_within_budget(self) -> None:
         generation = self._generation

@@ -17,6 +17,7 @@ from dashboard.pages.right_size import RightSize
 from dashboard.pages.settings import SettingsPage
 from dashboard.pages.users import UsersPage
 from dashboard.pages.waits import WaitsPage
+from dashboard.pages.what_if import WhatIfPage
 
 PAGES: tuple[Page, ...] = (
     Overview(),
@@ -28,6 +29,7 @@ PAGES: tuple[Page, ...] = (
     Capacity(),
     WaitsPage(),
     AllocationPage(),
+    WhatIfPage(),
     ComparePage(),
     ReportPage(),
     Quality(),

@@ -1,0 +1,177 @@
+"""What would have become of the jobs of the window with another fleet or another policy."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYetError
+from typing import Any
+
+from analytics.sections.plan_replay import replay_answer
+from analytics.sections.plan_replay_check import replay_check
+from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
+
+from analytics.language.quantities import Number
+from analytics.language.sentences import tr
+from analytics.plan.replay.outcome import ReplayOutcome
+from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
+from analytics.sections.palette import Palette, palette
+from dashboard.error_panels import in_a_line
+from dashboard.pages.page import Page
+from dashboard.pages.what_if_choices import IDLE_TIMEOUTS_H, OFF_PEAK_H, SHARES, SIZES_PCT, SLIDERS, Choices
+from dashboard.render.panel import section_panel
+from dashboard.source import LakeSource, view_of
+from dashboard.view import Problem, View, problem_of
+from fallow.errors import FallowError
+
+_OUTCOME, _TICK, _CHOSEN = "what-if-outcome", "what-if-tick", "what-if-chosen"
+"""What comes of the choices, what asks again while it is being made, and the choices as the address has them."""
+
+_PATIENCE_S = 0.25
+"""So long an answer is waited for before the progress is shown instead."""
+_ASKED_AGAIN_MS = 1000
+
+_LABELS = {
+    "size": tr("GPUs of every pool, more or fewer"),
+    "idle": tr("A job ends when its GPUs have idled for"),
+    "off": tr("Work that can wait begins"),
+    "share": tr("Jobs that take turns on one GPU, at most"),
+}
+
+
+class WhatIfPage(Page):
+    path = "/what-if"
+    name: str = tr("What if")
+
+    def connect(self, app: Any, source: LakeSource) -> None:
+        """A choice is replayed and stands in the address; while it takes long the page asks again."""
+        app.clientside_callback(
+            ClientsideFunction("whatif", "chosen"), Output(_CHOSEN, "className"), Input(_CHOSEN, "title"),
+        )  # fmt: skip
+
+        @app.callback(  # type: ignore[untyped-decorator]
+            Output(_OUTCOME, "children"), Output(_TICK, "disabled"), Output(_CHOSEN, "title"),
+            *(Input(f"what-if-{name}", "value") for name in SLIDERS),
+            Input("what-if-merge", "value"), Input("what-if-small", "value"), Input(_TICK, "n_intervals"),
+            State("url", "search"), State("scheme", "data"),
+        )  # fmt: skip
+        def try_out(*values: Any) -> Any:
+            *places, merge, small, _, search, scheme = values
+            view = view_of(source, search)
+            if isinstance(view, Problem) or view.report.scope.is_personal:
+                return [no_update] * 3
+            choices = Choices.at(dict(zip(SLIDERS, places, strict=True)), merge, small)
+            colours = palette("dark" if scheme == "dark" else "light")
+            shown, is_done = _shown(source, view, colours, choices)
+            return [shown, is_done, choices.text]
+
+    def content(self, view: View, colours: Palette) -> html.Div:
+        """A sentence for people, who have no fleet of their own."""
+        if view.report.scope.is_personal:
+            said = tr("What if is asked of GPUs, whoever has them: choose all teams, and a pool or a model.")
+            return html.Div(html.P(view.translate(said), className="headline"))
+        return html.Div(
+            [
+                _form(view, Choices.parse(view.query.scenario)),
+                dcc.Interval(id=_TICK, interval=_ASKED_AGAIN_MS, disabled=True),
+                html.Div([], id=_OUTCOME, className="panels", **{"aria-live": "polite"}),
+            ]
+        )
+
+
+def _form(view: View, choices: Choices) -> html.Fieldset:
+    pools = view.names["pool"]
+    marks: dict[str, list[str]] = {
+        "size": [f"{each:+d} %" if each else view.translate(tr("as today")) for each in SIZES_PCT],
+        "idle": [view.translate(tr("{number} h", number=Number(each)) if each else tr("never")) for each in IDLE_TIMEOUTS_H],
+        "off": [f"{since}-{until} h" if since != until else view.translate(tr("at once")) for since, until in OFF_PEAK_H],
+        "share": [str(each) for each in SHARES],
+    }  # fmt: skip
+    return html.Fieldset(
+        [
+            html.Legend(view.translate(tr("Try it on the jobs of this window")), id="what-if-title"),
+            *(_slider(view, name, marks[name], choices.place(name)) for name in SLIDERS),
+            _choice(view, "merge", tr("Pools that become one"), list(pools), list(choices.merge), several=True),
+            _choice(view, "small", tr("Batch, test and small work goes first to"), list(pools), choices.small or None),
+            html.Span("", id=_CHOSEN, hidden=True),
+        ],
+        className="what-if",
+    )
+
+
+def _slider(view: View, name: str, marks: list[str], place: int) -> html.Div:
+    slider_id, label_id = f"what-if-{name}", f"what-if-{name}-label"
+    return html.Div(
+        [
+            html.Span(view.translate(_LABELS[name]), id=label_id, className="reserve-label"),
+            dcc.Slider(
+                id=slider_id, min=0, max=len(marks) - 1, step=1, value=place, allow_direct_input=False,
+                marks=dict(enumerate(marks)),
+            ),
+        ],
+        className="reserve named-slider", role="group", **{"aria-labelledby": label_id},
+    )  # fmt: skip
+
+
+def _choice(view: View, name: str, label: str, options: list[str], value: Any, *, several: bool = False) -> html.Div:
+    return html.Div(
+        [
+            html.Label(view.translate(label), htmlFor=f"what-if-{name}", className="reserve-label"),
+            dcc.Dropdown(id=f"what-if-{name}", options=options, value=value, multi=several),
+        ],
+        className="reserve",
+    )
+
+
+def _shown(source: LakeSource, view: View, colours: Palette, choices: Choices) -> tuple[list[Any], bool]:
+    """What came of the choices, or how far their replay is, and whether it is there."""
+    try:
+        work = _begun(source, view, choices)
+        base, outcome = work.result(_PATIENCE_S)
+    except NotYetError:
+        return [_progress(view, choices)], False
+    except FallowError as error:
+        told = problem_of(error, view.reader)
+        return [html.P(in_a_line(view.language, told.message, told.hint), role="alert")], True
+    sections = (
+        replay_answer(base, outcome, view.report.money.grid, view.report.money.currency),
+        replay_check(base.check),
+    )
+    return [section_panel(view, colours, each, wide=True) for each in sections], True
+
+
+def _key(view: View, choices: Choices) -> tuple[Any, ...]:
+    return ("what-if", view.report.scope, *view.key_of_figures, choices)
+
+
+def _begun(source: LakeSource, view: View, choices: Choices) -> Future[tuple[ReplayBase, ReplayOutcome]]:
+    view.made.of((*_key(view, choices), "since"), time.monotonic)
+    return source.begin(view, _key(view, choices), lambda: _outcome(view, choices))
+
+
+def _outcome(view: View, choices: Choices) -> tuple[ReplayBase, ReplayOutcome]:
+    base = _base(view)
+    zone = view.whole.inputs.settings.text("report.timezone")
+    begun_s = time.monotonic()
+    outcome = scenario_outcome(base, choices.policy(base.policy, base.fleet, zone))
+    view.made.of((*_key(view, Choices()), "took"), lambda: time.monotonic() - begun_s)
+    return base, outcome
+
+
+def _base(view: View) -> ReplayBase:
+    scope = view.report.scope
+    if scope.is_all:
+        return view.whole.plan.replay_base
+    base: ReplayBase = view.made.of(("replay base", scope), lambda: view.whole.plan.replay_base_of(scope))
+    return base
+
+
+def _progress(view: View, choices: Choices) -> html.Div:
+    """How far a replay is, by the time that the first one took; where there was none yet, only that it is under way."""
+    since_s: float = view.made.of((*_key(view, choices), "since"), time.monotonic)
+    took_s = view.made.find((*_key(view, Choices()), "took"))
+    spent_s = time.monotonic() - since_s
+    said = tr("The jobs of the window are replayed: {seconds} s so far.", seconds=Number(round(spent_s)))
+    share = {} if took_s is None else {"value": str(min(spent_s / max(took_s, 0.1), 0.99)), "max": "1"}
+    bar = html.Progress(**share, **{"aria-labelledby": "what-if-progress"})
+    return html.Div([html.P(view.translate(said), id="what-if-progress"), bar], className="waiting", role="status")
