@@ -5,7 +5,10 @@ Rows are only ever added (analytics.decide.added_rows): the newest of a name say
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from analytics.decide.actions import actor_words
 from analytics.decide.added_rows import add_rows, file_number
@@ -80,7 +83,23 @@ def load_scenarios(lake: Lake) -> tuple[SavedScenario, ...]:
     files = lake.files(schema.SCENARIO.name)
     frame = read_frame(files, schema.SCENARIO, None, lake.left_out.leave_out).sort("time", maintain_order=True)
     newest = {
-        row["name"]: (row["kind"], SavedScenario(row["name"], row["policy"] or "", row["actor"], row["time"], row["os_user"]))
+        row["name"]: (
+            row["kind"],
+            SavedScenario(row["name"], row["policy"] or "", row["actor"], row["time"], row["os_user"]),
+        )
         for row in frame.iter_rows(named=True)
     }
     return tuple(scenario for _, (kind, scenario) in sorted(newest.items()) if kind == _SAVE)
+
+
+def as_toml(content: Mapping[str, Any]) -> str:
+    """Keys and values of a policy file as such a file; names, numbers, lists of names, and tables of numbers by name."""
+    return "".join(f"{key} = {_value(value)}\n" for key, value in content.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_value(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return json.dumps(value)  # strings and numbers are written alike in both

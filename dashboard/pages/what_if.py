@@ -7,25 +7,35 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetError
 from typing import Any
 
-from analytics.sections.plan_replay import replay_answer
-from analytics.sections.plan_replay_check import replay_check
-from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
+from dash import ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
 
+from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
+from analytics.plan.replay.compared_scenarios import ComparedScenario, changed, compared_scenarios
 from analytics.plan.replay.outcome import ReplayOutcome
+from analytics.plan.replay.policy_file import policy_from
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
+from analytics.plan.scenarios import LONGEST_NAME, SavedScenario, as_toml, load_scenarios
 from analytics.sections.palette import Palette, palette
+from analytics.sections.plan_replay import replay_answer
+from analytics.sections.plan_replay_check import replay_check
+from analytics.sections.plan_scenarios import scenario_table
 from dashboard.error_panels import in_a_line
 from dashboard.pages.page import Page
 from dashboard.pages.what_if_choices import IDLE_TIMEOUTS_H, OFF_PEAK_H, SHARES, SIZES_PCT, SLIDERS, Choices
 from dashboard.render.panel import section_panel
+from dashboard.scenarios import may_save, remove, save
 from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem, View, problem_of
+from fallow.clock import SystemClock
 from fallow.errors import FallowError
 
 _OUTCOME, _TICK, _CHOSEN = "what-if-outcome", "what-if-tick", "what-if-chosen"
 """What comes of the choices, what asks again while it is being made, and the choices as the address has them."""
+
+_SAVED, _SAVED_TICK, _SAID = "what-if-saved", "what-if-saved-tick", "what-if-said"
+"""The saved scenarios side by side, what asks again for them, and what is said after a button."""
 
 _PATIENCE_S = 0.25
 """So long an answer is waited for before the progress is shown instead."""
@@ -65,7 +75,9 @@ class WhatIfPage(Page):
             shown, is_done = _shown(source, view, colours, choices)
             return [shown, is_done, choices.text]
 
-    def content(self, view: View, colours: Palette) -> html.Div:
+        _connect_saved(app, source)
+
+    def content(self, view: View, _: Palette) -> html.Div:
         """A sentence for people, who have no fleet of their own."""
         if view.report.scope.is_personal:
             said = tr("What if is asked of GPUs, whoever has them: choose all teams, and a pool or a model.")
@@ -75,8 +87,96 @@ class WhatIfPage(Page):
                 _form(view, Choices.parse(view.query.scenario)),
                 dcc.Interval(id=_TICK, interval=_ASKED_AGAIN_MS, disabled=True),
                 html.Div([], id=_OUTCOME, className="panels", **{"aria-live": "polite"}),
+                *_saving(view),
+                html.Div([], id=_SAVED, className="panels"),
+                dcc.Interval(id=_SAVED_TICK, interval=_ASKED_AGAIN_MS, disabled=False),
             ]
         )
+
+
+def _connect_saved(app: Any, source: LakeSource) -> None:
+    """The table of saved scenarios, which asks again until it is there, and the buttons that save and remove one."""
+
+    @app.callback(  # type: ignore[untyped-decorator]
+        Output(_SAVED, "children"), Output(_SAVED_TICK, "disabled"),
+        Input(_SAVED_TICK, "n_intervals"), Input(_SAID, "children"), State("url", "search"), State("scheme", "data"),
+    )  # fmt: skip
+    def compare(_: Any, __: Any, search: str | None, scheme: str | None) -> Any:
+        view = view_of(source, search)
+        if isinstance(view, Problem) or view.report.scope.is_personal:
+            return [no_update] * 2
+        return _saved(source, view, palette("dark" if scheme == "dark" else "light"))
+
+    @app.callback(  # type: ignore[untyped-decorator]
+        Output(_SAID, "children"), Output(_SAVED_TICK, "disabled", allow_duplicate=True),
+        Input("what-if-save", "n_clicks"), Input("what-if-remove", "n_clicks"),
+        State("what-if-name", "value"), State(_CHOSEN, "title"), State("url", "search"),
+        prevent_initial_call=True,
+    )  # fmt: skip
+    def press(saves: Any, removes: Any, name: Any, chosen: Any, search: str | None) -> Any:
+        view = view_of(source, search)
+        if isinstance(view, Problem) or not (saves or removes):
+            return [no_update] * 2
+        is_removed = callback_context.triggered_id == "what-if-remove"
+        return [_done(source, view, str(name or ""), str(chosen or ""), is_removed=is_removed), False]
+
+
+def _done(source: LakeSource, view: View, name: str, chosen: str, *, is_removed: bool) -> str:
+    """What is said after a button."""
+    now_ms = SystemClock().now_ms()
+    try:
+        if is_removed:
+            said = tr("{name} is removed.", name=plain(remove(view, name, now_ms).name))
+        else:
+            policy = as_toml(Choices.parse(chosen).content(_base(view).fleet))
+            said = tr("{name} is saved.", name=plain(save(view, name, policy, now_ms).name))
+    except FallowError as error:
+        told = problem_of(error, view.reader)
+        return in_a_line(view.language, told.message, told.hint)
+    source.forget()
+    return view.translate(said)
+
+
+def _saving(view: View) -> list[Any]:
+    """The form of those who may save; for the others only the place in which nothing is said."""
+    said = html.P("", id=_SAID, role="status")
+    if not may_save(view):
+        return [said]
+    label = view.translate(tr("Name of the scenario"))
+    return [
+        html.Fieldset(
+            [
+                html.Legend(view.translate(tr("Keep what is set above, for everybody and for the report"))),
+                html.Div([html.Label(label, htmlFor="what-if-name"), dcc.Input(id="what-if-name", type="text", value="", maxLength=LONGEST_NAME)], className="field"),
+                html.Button(view.translate(tr("Save")), id="what-if-save", className="button", n_clicks=0),
+                html.Button(view.translate(tr("Remove the one of this name")), id="what-if-remove", className="button", n_clicks=0),
+            ],
+            className="annotate",
+        ),
+        said,
+    ]  # fmt: skip
+
+
+def _saved(source: LakeSource, view: View, colours: Palette) -> tuple[list[Any], bool]:
+    """The table of saved scenarios, or that it is being made, and whether it is there."""
+    try:
+        saved = load_scenarios(view.whole.inputs.lake)
+        if not saved:
+            return [], True
+        key = ("scenarios", view.report.scope, *view.key_of_figures, saved)
+        compared = source.begin(view, key, lambda: _compared(view, saved)).result(_PATIENCE_S)
+    except NotYetError:
+        return [html.P(view.translate(tr("Saved scenarios are replayed…")), className="waiting", role="status")], False
+    except FallowError as error:
+        told = problem_of(error, view.reader)
+        return [html.P(in_a_line(view.language, told.message, told.hint), role="alert")], True
+    section = scenario_table(compared, view.report.money.currency)
+    return ([] if section is None else [section_panel(view, colours, section, wide=True)]), True
+
+
+def _compared(view: View, saved: tuple[SavedScenario, ...]) -> tuple[ComparedScenario, ...]:
+    zone = view.whole.inputs.settings.text("report.timezone")
+    return tuple(compared_scenarios(_base(view), saved, zone))
 
 
 def _form(view: View, choices: Choices) -> html.Fieldset:
@@ -153,7 +253,7 @@ def _outcome(view: View, choices: Choices) -> tuple[ReplayBase, ReplayOutcome]:
     base = _base(view)
     zone = view.whole.inputs.settings.text("report.timezone")
     begun_s = time.monotonic()
-    outcome = scenario_outcome(base, choices.policy(base.policy, base.fleet, zone))
+    outcome = scenario_outcome(base, changed(base.policy, policy_from(choices.content(base.fleet), zone, "the page")))
     view.made.of((*_key(view, Choices()), "took"), lambda: time.monotonic() - begun_s)
     return base, outcome
 

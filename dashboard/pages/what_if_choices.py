@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
-from zoneinfo import ZoneInfo
 
-from analytics.plan.replay.policy import OffPeakHours, ReplayPolicy, SmallWork
 from analytics.plan.replay.replay_fleet import ReplayFleet
-from fallow.clock import HOUR_MS
 
 SIZES_PCT = (-50, -40, -30, -20, -10, 0, 10, 20, 30, 40, 50)
 IDLE_TIMEOUTS_H = (0, 1, 2, 4, 8, 24, 48)
@@ -72,20 +69,19 @@ class Choices:
         """Where a slider stands."""
         return SLIDERS[slider].index(getattr(self, slider))
 
-    def policy(self, today: ReplayPolicy, fleet: ReplayFleet, zone: str) -> ReplayPolicy:
-        """Today's policy with what was chosen; a pool or model that is not there is left as it is."""
+    def content(self, fleet: ReplayFleet) -> dict[str, Any]:
+        """What was chosen with the keys of a policy file; a pool that is not there is left out."""
         pools = {group.pool for group in fleet.groups}
-        merge = tuple(pool for pool in self.merge if pool in pools)
-        since, until = self.off
-        return replace(
-            today,
-            gpus=resized(fleet, self.size) if self.size else {},
-            merge=(merge,) if len(merge) > 1 else (),
-            off_peak=OffPeakHours(60 * since, 60 * until, ZoneInfo(zone)) if since != until else None,
-            small_work=SmallWork(self.small) if self.small in pools else None,
-            share=self.share,
-            idle_timeout_ms=self.idle * HOUR_MS or None,
-        )
+        merge, (since, until) = [pool for pool in self.merge if pool in pools], self.off
+        chosen = {
+            "gpus": resized(fleet, self.size) if self.size else None,
+            "merge": [merge] if len(merge) > 1 else None,
+            "off_peak": f"{since:02}:00-{until:02}:00" if since != until else None,
+            "small_work_to": self.small if self.small in pools else None,
+            "share": self.share if self.share > 1 else None,
+            "idle_timeout_h": self.idle or None,
+        }
+        return {key: value for key, value in chosen.items() if value is not None}
 
 
 def resized(fleet: ReplayFleet, by_pct: int) -> dict[str, int]:
