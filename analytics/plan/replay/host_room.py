@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 Hold: TypeAlias = tuple[tuple[int, int], ...]
@@ -12,12 +12,13 @@ Hold: TypeAlias = tuple[tuple[int, int], ...]
 class HostRoom:
     """How many GPUs of each host are free.
 
-    Hosts with equally many are the bits of one number each, so that a search looks at eight numbers and not at every host.
+    Hosts with equally many are the bits of one number each, so that a search looks at eight numbers and not at every host. `widest` is how
+    many GPUs a host has at most.
     """
 
-    def __init__(self, free: Sequence[int]) -> None:
+    def __init__(self, free: Sequence[int], widest: int) -> None:
         self.free = list(free)
-        self._by_free = [0] * (max(free, default=0) + 1)
+        self._by_free = [0] * (widest + 1)
         for host, gpus in enumerate(free):
             self._by_free[gpus] |= 1 << host
 
@@ -66,10 +67,3 @@ class HostRoom:
                 found.append(lowest.bit_length() - 1)
                 rest ^= lowest
         return found if len(found) == count else None
-
-    def with_given_back(self, holds: Iterable[Hold]) -> HostRoom:
-        """The room once those have ended."""
-        later = HostRoom(self.free)
-        for hold in holds:
-            later.give_back(hold)
-        return later

@@ -69,7 +69,7 @@ class _Reservation:
         number = self._first[2]
         shape = station.jobs.gpus[number], station.jobs.hosts[number]
         self._at: int | None = None
-        self._spare = HostRoom(station.room.free)
+        self._spare = HostRoom(station.room.free, station.cards.widest)
         for end, hold in station.planned_ends():
             if self._at is not None and end > self._at:
                 break
@@ -77,7 +77,8 @@ class _Reservation:
             if self._at is None and self._spare.fit(*shape) is not None:
                 self._at = max(now, end)
         self._spare.take(self._spare.fit(*shape) or ())
-        self._lasting = HostRoom([min(each) for each in zip(station.room.free, self._spare.free, strict=True)])
+        lasting = [min(each) for each in zip(station.room.free, self._spare.free, strict=True)]
+        self._lasting = HostRoom(lasting, station.cards.widest)
         self._tried: set[Turn] = set()
         self._too_large: set[tuple[object, ...]] = set()
 

@@ -49,6 +49,10 @@ class Cards:
     slowdown: float = 1.0
     sharing: Sharing | None = None
 
+    @property
+    def widest(self) -> int:
+        return max(self.widths, default=0)
+
 
 class Station:
     """The GPUs of one pool and model, with a queue of their own.
@@ -58,8 +62,8 @@ class Station:
 
     def __init__(self, index: int, place: tuple[str, str], cards: Cards, jobs: AskedJobs) -> None:
         self.index, (self.pool, self.model), self.cards, self.jobs = index, place, cards, jobs
-        self.room = HostRoom(cards.widths)
-        self._empty = HostRoom(cards.widths)
+        self.room = HostRoom(cards.widths, cards.widest)
+        self._empty = HostRoom(cards.widths, cards.widest)
         self.runs: dict[int, Run] = {}
         self.ranks: Counter[int] = Counter()
         self.queue: list[Turn] = []
