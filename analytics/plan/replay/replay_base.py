@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from itertools import product
 
 import polars as pl
@@ -105,3 +106,15 @@ def scenario_outcome(base: ReplayBase, policy: ReplayPolicy) -> ReplayOutcome:
     """What a policy would have made of the jobs, against the replay of today; make it of `base.policy`, so that only what it changes differs."""
     then = replay(base.coming, base.fleet, policy)
     return replay_outcome(base.rebuilt.jobs, base.today, then, base.window, has_waits=base.check.has_waits)
+
+
+def of_pools(base: ReplayBase, pools: Collection[str]) -> ReplayBase:
+    """The jobs and GPUs of some pools, and how well their waits are explained."""
+    jobs, coming = (each.filter(pl.col("pool").is_in(list(pools))) for each in (base.rebuilt.jobs, base.coming))
+    fleet = ReplayFleet(tuple(group for group in base.fleet.groups if group.pool in pools))
+    runs, holds = (each.join(jobs.select("number"), on="number", how="semi") for each in (base.today.runs, base.today.holds))
+    late = jobs.filter(pl.col("asked") >= base.check.since_ms)
+    return replace(
+        base, rebuilt=replace(base.rebuilt, jobs=jobs), coming=coming, fleet=fleet, today=Replayed(runs, holds, fleet),
+        check=replace(base.check, waits=checked_waits(late, runs, base.window[1])),
+    )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from analytics.plan.replay.outcome import ReplayOutcome
 from analytics.plan.replay.policy import ReplayPolicy
-from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
+from analytics.plan.replay.replay_base import ReplayBase, of_pools, scenario_outcome
 
 _KNEE_FROM = 3
 """A bend has a point on each side."""
@@ -23,7 +23,7 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A pool with different numbers of GPUs, the fewest first.
+    """A pool with different numbers of GPUs, the fewest first; `there` is how many it has today, with those merged with it.
 
     `knee` is the number from which on more GPUs shorten waits by little, None where there is no bend, or waits are not told. `enough`
     is the fewest with which nobody is worse off: the median, the nineteen of twenty and the jobs that never began are as today at most; None where none is.
@@ -31,19 +31,25 @@ class Sweep:
 
     pool: str
     points: tuple[SweepPoint, ...]
+    there: int
+    window_ms: int
     knee: int | None
     enough: int | None
 
 
 def sweep(base: ReplayBase, policy: ReplayPolicy, pool: str, numbers: Sequence[int]) -> Sweep:
-    """The outcomes of a policy with each number of GPUs in a pool."""
+    """The outcomes of a policy with each number of GPUs in a pool, for the jobs of that pool and of those that are merged with it."""
+    merged = {pool, *(each for pools in policy.merge if pool in pools for each in pools)}
+    own = base if policy.small_work is not None else of_pools(base, merged)
     points = tuple(
-        SweepPoint(number, scenario_outcome(base, replace(policy, gpus={**policy.gpus, pool: number})))
+        SweepPoint(number, scenario_outcome(own, replace(policy, gpus={**policy.gpus, pool: number})))
         for number in sorted(numbers)
     )
     told = [(each.gpus, each.outcome.waits.then.p95_ms) for each in points if each.outcome.waits is not None]
     curve = [(gpus, wait) for gpus, wait in told if wait is not None]
-    return Sweep(pool, points, knee(curve), next((each.gpus for each in points if is_as_today(each.outcome)), None))
+    there = sum(group.gpus for group in base.fleet.groups if group.pool in merged)
+    enough = next((each.gpus for each in points if is_as_today(each.outcome)), None)
+    return Sweep(pool, points, there, base.window[1] - base.window[0], knee(curve), enough)
 
 
 def knee(curve: Sequence[tuple[float, float]]) -> int | None:
