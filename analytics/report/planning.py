@@ -18,10 +18,12 @@ from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
 from analytics.plan.endings import Endings, find_endings
 from analytics.plan.jobs import ended_by_limit, load_jobs
 from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, outlooks
+from analytics.plan.replay.compared_scenarios import ComparedScenario, compared_scenarios
 from analytics.plan.replay.fleet_today import GpuFacts
 from analytics.plan.replay.replay_base import ReplayBase, ReplayInputs, replay_base
 from analytics.plan.replay.work_needs import work_needs
 from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
+from analytics.plan.scenarios import SavedScenario
 from analytics.plan.starving import StarvingPair
 from analytics.plan.uptake import Arrival, arrivals
 from analytics.plan.waiting_jobs import POOL_MODEL
@@ -175,6 +177,13 @@ class Planning:
                 places=frozenset(own.select(POOL_MODEL).unique().rows()),
             )
         )
+
+    def scenarios_of(self, scope: Scope, saved: Sequence[SavedScenario]) -> tuple[ComparedScenario, ...]:
+        """Saved scenarios over the jobs and GPUs of a pool or a model; nothing is replayed where there are none."""
+        if not saved:
+            return ()
+        base = self.replay_base if scope.is_all else self.replay_base_of(scope)
+        return tuple(compared_scenarios(base, saved, time_zone(self._inputs.settings.text("report.timezone"))))
 
     @cached_property
     def demand(self) -> tuple[DemandSeries, ...]:

@@ -10,6 +10,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.plan.replay.compared_scenarios import ComparedScenario
 from analytics.plan.replay.outcome import FleetUse, PoolUse
 from analytics.plan.replay.replayed_waits import WaitFigures
+from analytics.report.model import Report
 from analytics.sections.plan_replay_check import span
 from analytics.sections.section import Cell, Section, SectionColumn
 
@@ -26,8 +27,7 @@ def scenario_table(compared: Sequence[ComparedScenario], currency: str | None) -
             (
                 tr("as it is today"),
                 *_figures(first.today, first.waits.today if first.waits else None, currency),
-                Number(0),
-                None,
+                Number(0), "",
             )
         )
     for each, outcome in answered:
@@ -64,6 +64,11 @@ def scenario_table(compared: Sequence[ComparedScenario], currency: str | None) -
         ),
         wide=True,
     )  # fmt: skip
+
+
+def scenarios_in_report(report: Report) -> Section | None:
+    """Those that somebody saved, over the jobs of the week."""
+    return scenario_table(report.scenarios, report.money.currency)
 
 
 def _figures(use: FleetUse, waits: WaitFigures | None, currency: str | None) -> tuple[Cell, ...]:

@@ -9,12 +9,13 @@ from typing import Any
 
 from dash import ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
 
+from analytics.language.languages import time_zone
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
-from analytics.plan.replay.compared_scenarios import ComparedScenario, changed, compared_scenarios
+from analytics.plan.replay.compared_scenarios import ComparedScenario
 from analytics.plan.replay.outcome import ReplayOutcome
-from analytics.plan.replay.policy_file import policy_from
+from analytics.plan.replay.policy_file import changed_policy
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
 from analytics.plan.scenarios import LONGEST_NAME, SavedScenario, as_toml, load_scenarios
 from analytics.sections.palette import Palette, palette
@@ -42,9 +43,9 @@ _PATIENCE_S = 0.25
 _ASKED_AGAIN_MS = 1000
 
 _LABELS = {
-    "size": tr("GPUs of every pool, more or fewer"),
-    "idle": tr("A job ends when its GPUs have idled for"),
-    "off": tr("Work that can wait begins"),
+    "size": tr("GPUs of every pool, in percent more or fewer"),
+    "idle": tr("A job ends when its GPUs have idled for so many hours"),
+    "off": tr("Work that can wait begins, hours of the day"),
     "share": tr("Jobs that take turns on one GPU, at most"),
 }
 
@@ -175,16 +176,15 @@ def _saved(source: LakeSource, view: View, colours: Palette) -> tuple[list[Any],
 
 
 def _compared(view: View, saved: tuple[SavedScenario, ...]) -> tuple[ComparedScenario, ...]:
-    zone = view.whole.inputs.settings.text("report.timezone")
-    return tuple(compared_scenarios(_base(view), saved, zone))
+    return view.whole.plan.scenarios_of(view.report.scope, saved)
 
 
 def _form(view: View, choices: Choices) -> html.Fieldset:
     pools = view.names["pool"]
     marks: dict[str, list[str]] = {
-        "size": [f"{each:+d} %" if each else view.translate(tr("as today")) for each in SIZES_PCT],
-        "idle": [view.translate(tr("{number} h", number=Number(each)) if each else tr("never")) for each in IDLE_TIMEOUTS_H],
-        "off": [f"{since}-{until} h" if since != until else view.translate(tr("at once")) for since, until in OFF_PEAK_H],
+        "size": [f"{each:+d}" if each else "0" for each in SIZES_PCT],
+        "idle": [view.translate(tr("never") if not each else str(each)) for each in IDLE_TIMEOUTS_H],
+        "off": [f"{since}-{until}" if since != until else view.translate(tr("at once")) for since, until in OFF_PEAK_H],
         "share": [str(each) for each in SHARES],
     }  # fmt: skip
     return html.Fieldset(
@@ -251,18 +251,16 @@ def _begun(source: LakeSource, view: View, choices: Choices) -> Future[tuple[Rep
 
 def _outcome(view: View, choices: Choices) -> tuple[ReplayBase, ReplayOutcome]:
     base = _base(view)
-    zone = view.whole.inputs.settings.text("report.timezone")
+    zone = time_zone(view.whole.inputs.settings.text("report.timezone"))
     begun_s = time.monotonic()
-    outcome = scenario_outcome(base, changed(base.policy, policy_from(choices.content(base.fleet), zone, "the page")))
+    policy = changed_policy(base.policy, choices.content(base.fleet), zone, where="the page")
+    outcome = scenario_outcome(base, policy)
     view.made.of((*_key(view, Choices()), "took"), lambda: time.monotonic() - begun_s)
     return base, outcome
 
 
 def _base(view: View) -> ReplayBase:
-    scope = view.report.scope
-    if scope.is_all:
-        return view.whole.plan.replay_base
-    base: ReplayBase = view.made.of(("replay base", scope), lambda: view.whole.plan.replay_base_of(scope))
+    base: ReplayBase = view.made.of(("replay base", view.report.scope), lambda: view.whole.plan.replay_base_of(view.report.scope))
     return base
 
 

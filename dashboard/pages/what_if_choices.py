@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from analytics.plan.replay.replay_fleet import ReplayFleet
 
-SIZES_PCT = (-50, -40, -30, -20, -10, 0, 10, 20, 30, 40, 50)
+SIZES_PCT = (-50, -30, -20, -10, 0, 10, 20, 30, 50)
 IDLE_TIMEOUTS_H = (0, 1, 2, 4, 8, 24, 48)
 """0 is none."""
 OFF_PEAK_H = ((0, 0), (18, 8), (20, 8), (22, 6))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
+from datetime import tzinfo
 
 from analytics.plan.replay.outcome import ReplayOutcome
 from analytics.plan.replay.policy import ReplayPolicy
-from analytics.plan.replay.policy_file import policy_from
+from analytics.plan.replay.policy_file import changed_policy
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
 from analytics.plan.scenarios import SavedScenario
 from fallow.errors import UsageError
@@ -23,27 +24,20 @@ class ComparedScenario:
     why_not: str = ""
 
 
-def changed(today: ReplayPolicy, policy: ReplayPolicy) -> ReplayPolicy:
-    """Today's policy with what another one sets."""
-    default = ReplayPolicy()
-    values = {each.name: getattr(policy, each.name) for each in fields(ReplayPolicy)}
-    return replace(today, **{name: value for name, value in values.items() if value != getattr(default, name)})
-
-
-def saved_policy(saved: SavedScenario, zone: str) -> ReplayPolicy:
-    """What a saved scenario changes; raises UsageError where it says what no policy says."""
+def saved_policy(today: ReplayPolicy, saved: SavedScenario, zone: tzinfo) -> ReplayPolicy:
+    """Today's policy with what a saved scenario changes; raises UsageError where it says what no policy says."""
     try:
         content = tomllib.loads(saved.policy)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"the scenario {saved.name} is not TOML: {error}", "save it anew") from error
-    return policy_from(content, zone, f"the scenario {saved.name}")
+        raise UsageError(f"the scenario {saved.name} is not TOML: {error}", "correct that line") from error
+    return changed_policy(today, content, zone, where=f"the scenario {saved.name}")
 
 
-def compared_scenarios(base: ReplayBase, saved: Iterable[SavedScenario], zone: str) -> Iterator[ComparedScenario]:
+def compared_scenarios(base: ReplayBase, saved: Iterable[SavedScenario], zone: tzinfo) -> Iterator[ComparedScenario]:
     """Each scenario against the replay of today; one that names a pool that is gone says so, and the others are answered."""
     for each in saved:
         try:
-            outcome = scenario_outcome(base, changed(base.policy, saved_policy(each, zone)))
+            outcome = scenario_outcome(base, saved_policy(base.policy, each, zone))
         except UsageError as error:
             yield ComparedScenario(each, None, error.message)
         else:
