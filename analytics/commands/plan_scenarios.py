@@ -11,7 +11,7 @@ from analytics.commands.plan_replay import outcome_json
 from analytics.decide.actions import actor_name
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
-from analytics.plan.replay.compared_scenarios import ComparedScenario, compared_scenarios, saved_policy
+from analytics.plan.replay.compared_scenarios import ComparedScenario, saved_policy
 from analytics.plan.scenarios import SavedScenario, load_scenarios, remove_scenario, save_scenario
 from analytics.sections.plan_scenarios import scenario_table
 from analytics.sections.section import Section
@@ -59,7 +59,7 @@ def _from_file(plan: PlanInputs, path: str, name: str | None, actor: str) -> Sav
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the scenario {path}", "name a file with TOML, see docs/planning.md") from error
     saved = SavedScenario(Path(path).stem if name is None else name, text, actor, plan.now_ms)
-    saved_policy(plan.whole.plan.replay_base.policy, saved, plan.speaks.zone)
+    saved_policy(plan.whole.plan.replay_base.policy, saved, plan.whole.inputs.settings.text("report.timezone"))
     return saved
 
 
@@ -67,6 +67,7 @@ def _nothing() -> Section:
     return Section(
         name="scenarios",
         title=tr("Scenarios side by side"),
+        question=tr("What would each saved scenario have made of the same jobs?"),
         headline=tr("No scenario is saved: `fallow plan scenarios --save FILE` saves one, as does the page What if."),
     )
 

@@ -183,7 +183,7 @@ class Planning:
         if not saved:
             return ()
         base = self.replay_base if scope.is_all else self.replay_base_of(scope)
-        return tuple(compared_scenarios(base, saved, time_zone(self._inputs.settings.text("report.timezone"))))
+        return tuple(compared_scenarios(base, saved, self._inputs.settings.text("report.timezone")))
 
     @cached_property
     def demand(self) -> tuple[DemandSeries, ...]:

@@ -9,13 +9,12 @@ from typing import Any
 
 from dash import ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
 
-from analytics.language.languages import time_zone
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
 from analytics.plan.replay.compared_scenarios import ComparedScenario
 from analytics.plan.replay.outcome import ReplayOutcome
-from analytics.plan.replay.policy_file import changed_policy
+from analytics.plan.replay.policy_over import policy_over
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
 from analytics.plan.scenarios import LONGEST_NAME, SavedScenario, as_toml, load_scenarios
 from analytics.sections.palette import Palette, palette
@@ -73,7 +72,7 @@ class WhatIfPage(Page):
                 return [no_update] * 3
             choices = Choices.at(dict(zip(SLIDERS, places, strict=True)), merge, small)
             colours = palette("dark" if scheme == "dark" else "light")
-            shown, is_done = _shown(source, view, colours, choices)
+            shown, is_done = answer(source, view, colours, choices)
             return [shown, is_done, choices.text]
 
         _connect_saved(app, source)
@@ -106,7 +105,7 @@ def _connect_saved(app: Any, source: LakeSource) -> None:
         view = view_of(source, search)
         if isinstance(view, Problem) or view.report.scope.is_personal:
             return [no_update] * 2
-        return _saved(source, view, palette("dark" if scheme == "dark" else "light"))
+        return compared(source, view, palette("dark" if scheme == "dark" else "light"))
 
     @app.callback(  # type: ignore[untyped-decorator]
         Output(_SAID, "children"), Output(_SAVED_TICK, "disabled", allow_duplicate=True),
@@ -158,20 +157,20 @@ def _saving(view: View) -> list[Any]:
     ]  # fmt: skip
 
 
-def _saved(source: LakeSource, view: View, colours: Palette) -> tuple[list[Any], bool]:
+def compared(source: LakeSource, view: View, colours: Palette) -> tuple[list[Any], bool]:
     """The table of saved scenarios, or that it is being made, and whether it is there."""
     try:
         saved = load_scenarios(view.whole.inputs.lake)
         if not saved:
             return [], True
         key = ("scenarios", view.report.scope, *view.key_of_figures, saved)
-        compared = source.begin(view, key, lambda: _compared(view, saved)).result(_PATIENCE_S)
+        found = source.begin(view, key, lambda: _compared(view, saved)).result(_PATIENCE_S)
     except NotYetError:
         return [html.P(view.translate(tr("Saved scenarios are replayed…")), className="waiting", role="status")], False
     except FallowError as error:
         told = problem_of(error, view.reader)
         return [html.P(in_a_line(view.language, told.message, told.hint), role="alert")], True
-    section = scenario_table(compared, view.report.money.currency)
+    section = scenario_table(found, view.report.money.currency)
     return ([] if section is None else [section_panel(view, colours, section, wide=True)]), True
 
 
@@ -223,7 +222,7 @@ def _choice(view: View, name: str, label: str, options: list[str], value: Any, *
     )
 
 
-def _shown(source: LakeSource, view: View, colours: Palette, choices: Choices) -> tuple[list[Any], bool]:
+def answer(source: LakeSource, view: View, colours: Palette, choices: Choices) -> tuple[list[Any], bool]:
     """What came of the choices, or how far their replay is, and whether it is there."""
     try:
         work = _begun(source, view, choices)
@@ -251,9 +250,9 @@ def _begun(source: LakeSource, view: View, choices: Choices) -> Future[tuple[Rep
 
 def _outcome(view: View, choices: Choices) -> tuple[ReplayBase, ReplayOutcome]:
     base = _base(view)
-    zone = time_zone(view.whole.inputs.settings.text("report.timezone"))
+    zone = view.whole.inputs.settings.text("report.timezone")
     begun_s = time.monotonic()
-    policy = changed_policy(base.policy, choices.content(base.fleet), zone, where="the page")
+    policy = policy_over(base.policy, choices.content(base.fleet), zone, "the page")
     outcome = scenario_outcome(base, policy)
     view.made.of((*_key(view, Choices()), "took"), lambda: time.monotonic() - begun_s)
     return base, outcome
