@@ -147,9 +147,9 @@ class LakeSource:
         finally:
             self._waiting.release()
 
-    def begin(self, view: View, key: Hashable, make: Callable[[], V]) -> Future[V]:
-        """What a page makes of a view beside it, made by the threads that make views; raises TooManyError."""
-        return self._makers.begin(view.made, key, make, view.reader.name)
+    def begin(self, view: View, key: Hashable, make: Callable[[], V], *, is_asked: bool = True) -> Future[V]:
+        """What a page makes beside a view, by the threads that make views; raises TooManyError. Unless it is asked for, nothing bounds it."""
+        return self._makers.begin(view.made, key, make, view.reader.name if is_asked else None)
 
     def _keep_within_budget(self) -> None:
         generation = self._generation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetError
+from functools import partial
 from typing import Any
 
 from dash import ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
@@ -23,7 +24,7 @@ from analytics.sections.plan_replay_check import replay_check
 from analytics.sections.plan_scenarios import scenario_table
 from dashboard.error_panels import in_a_line
 from dashboard.pages.page import Page
-from dashboard.pages.what_if_choices import IDLE_TIMEOUTS_H, OFF_PEAK_H, SHARES, SIZES_PCT, SLIDERS, Choices
+from dashboard.pages.what_if_choices import IDLE_TIMEOUTS_H, OFF_PEAK_H, ONE_BY_ONE, SHARES, SIZES_PCT, SLIDERS, Choices
 from dashboard.render.panel import section_panel
 from dashboard.scenarios import may_save, remove, save
 from dashboard.source import LakeSource, view_of
@@ -232,6 +233,7 @@ def answer(source: LakeSource, view: View, colours: Palette, choices: Choices) -
     except FallowError as error:
         told = problem_of(error, view.reader)
         return [html.P(in_a_line(view.language, told.message, told.hint), role="alert")], True
+    source.begin(view, (*_key(view, Choices()), "prepared"), lambda: _prepare(view), is_asked=False)
     sections = (
         replay_answer(base, outcome, view.report.money.grid, view.report.money.currency),
         replay_check(base.check),
@@ -258,8 +260,16 @@ def _outcome(view: View, choices: Choices) -> tuple[ReplayBase, ReplayOutcome]:
     return base, outcome
 
 
+def _prepare(view: View) -> None:
+    """Each slider alone at each of its places, so that they are answered at once."""
+    for choices in ONE_BY_ONE:
+        view.made.of(_key(view, choices), partial(_outcome, view, choices))
+
+
 def _base(view: View) -> ReplayBase:
-    base: ReplayBase = view.made.of(("replay base", view.report.scope), lambda: view.whole.plan.replay_base_of(view.report.scope))
+    base: ReplayBase = view.made.of(
+        ("replay base", view.report.scope), lambda: view.whole.plan.replay_base_of(view.report.scope)
+    )
     return base
 
 

@@ -95,3 +95,12 @@ def resized(fleet: ReplayFleet, by_pct: int) -> dict[str, int]:
 
 def _shown(value: Any) -> str:
     return "-".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+ONE_BY_ONE = tuple(
+    Choices(**{name: value})
+    for name, values in SLIDERS.items()
+    for value in values
+    if value != getattr(Choices(), name)
+)
+"""Each slider alone, at each of its places."""
