@@ -164,7 +164,7 @@ def compared(source: LakeSource, view: View, colours: Palette) -> tuple[list[Any
         saved = load_scenarios(view.whole.inputs.lake)
         if not saved:
             return [], True
-        key = ("scenarios", view.report.scope, *view.key_of_figures, saved)
+        key = ("scenarios", *view.key_of_figures, saved)
         found = source.begin(view, key, lambda: _compared(view, saved)).result(_PATIENCE_S)
     except NotYetError:
         return [html.P(view.translate(tr("Saved scenarios are replayed…")), className="waiting", role="status")], False
@@ -242,7 +242,7 @@ def answer(source: LakeSource, view: View, colours: Palette, choices: Choices) -
 
 
 def _key(view: View, choices: Choices) -> tuple[Any, ...]:
-    return ("what-if", view.report.scope, *view.key_of_figures, choices)
+    return ("what-if", *view.key_of_figures, choices)
 
 
 def _begun(source: LakeSource, view: View, choices: Choices) -> Future[tuple[ReplayBase, ReplayOutcome]]:
@@ -267,9 +267,9 @@ def _prepare(view: View) -> None:
 
 
 def _base(view: View) -> ReplayBase:
-    base: ReplayBase = view.made.of(
-        ("replay base", view.report.scope), lambda: view.whole.plan.replay_base_of(view.report.scope)
-    )
+    """That of the window and the scope; kept, for every replay starts from it."""
+    scope = view.report.scope
+    base: ReplayBase = view.made.of(("replay base", *view.key_of_figures), lambda: view.whole.plan.replay_base_of(scope))
     return base
 
 
