@@ -18,6 +18,7 @@ from typing import TypeVar
 from analytics.language.sentences import tr
 from analytics.window import Inputs
 from dashboard.access.people import VIEWER, Reader, person
+from dashboard.cache import Cache
 from dashboard.makers import Makers, TooManyError
 from dashboard.memory import Budget
 from dashboard.query import SPANS, Query
@@ -147,9 +148,9 @@ class LakeSource:
         finally:
             self._waiting.release()
 
-    def begin(self, view: View, key: Hashable, make: Callable[[], V], *, is_asked: bool = True) -> Future[V]:
-        """What a page makes beside a view, by the threads that make views; raises TooManyError. Unless it is asked for, nothing bounds it."""
-        return self._makers.begin(view.made, key, make, view.reader.name if is_asked else None)
+    def begin(self, cache: Cache[V], key: Hashable, make: Callable[[], V], reader: str | None) -> Future[V]:
+        """What a page makes beside its view, by the threads that make views; raises TooManyError, for fallow itself (None) never."""
+        return self._makers.begin(cache, key, make, reader)
 
     def _keep_within_budget(self) -> None:
         generation = self._generation

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetError
-from functools import partial
 from typing import Any
 
 from dash import ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
@@ -13,18 +10,15 @@ from dash import ClientsideFunction, Input, Output, State, callback_context, dcc
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
-from analytics.plan.replay.compared_scenarios import ComparedScenario
-from analytics.plan.replay.outcome import ReplayOutcome
-from analytics.plan.replay.policy_over import policy_over
-from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
-from analytics.plan.scenarios import LONGEST_NAME, SavedScenario, as_toml, load_scenarios
+from analytics.plan.scenarios import LONGEST_NAME, as_toml, load_scenarios
 from analytics.sections.palette import Palette, palette
 from analytics.sections.plan_replay import replay_answer
 from analytics.sections.plan_replay_check import replay_check
 from analytics.sections.plan_scenarios import scenario_table
 from dashboard.error_panels import in_a_line
 from dashboard.pages.page import Page
-from dashboard.pages.what_if_choices import IDLE_TIMEOUTS_H, OFF_PEAK_H, ONE_BY_ONE, SHARES, SIZES_PCT, SLIDERS, Choices
+from dashboard.pages.what_if_choices import IDLE_TIMEOUTS_H, OFF_PEAK_H, SHARES, SIZES_PCT, SLIDERS, Choices
+from dashboard.pages.what_if_replays import Replays
 from dashboard.render.panel import section_panel
 from dashboard.scenarios import may_save, remove, save
 from dashboard.source import LakeSource, view_of
@@ -129,7 +123,7 @@ def _done(source: LakeSource, view: View, name: str, chosen: str, *, is_removed:
         if is_removed:
             said = tr("{name} is removed.", name=plain(remove(view, name, now_ms).name))
         else:
-            policy = as_toml(Choices.parse(chosen).content(_base(view).fleet))
+            policy = as_toml(Choices.parse(chosen).content(Replays.of(view).base.fleet))
             said = tr("{name} is saved.", name=plain(save(view, name, policy, now_ms).name))
     except FallowError as error:
         told = problem_of(error, view.reader)
@@ -156,27 +150,6 @@ def _saving(view: View) -> list[Any]:
         ),
         said,
     ]  # fmt: skip
-
-
-def compared(source: LakeSource, view: View, colours: Palette) -> tuple[list[Any], bool]:
-    """The table of saved scenarios, or that it is being made, and whether it is there."""
-    try:
-        saved = load_scenarios(view.whole.inputs.lake)
-        if not saved:
-            return [], True
-        key = ("scenarios", *view.key_of_figures, saved)
-        found = source.begin(view, key, lambda: _compared(view, saved)).result(_PATIENCE_S)
-    except NotYetError:
-        return [html.P(view.translate(tr("Saved scenarios are replayed…")), className="waiting", role="status")], False
-    except FallowError as error:
-        told = problem_of(error, view.reader)
-        return [html.P(in_a_line(view.language, told.message, told.hint), role="alert")], True
-    section = scenario_table(found, view.report.money.currency)
-    return ([] if section is None else [section_panel(view, colours, section, wide=True)]), True
-
-
-def _compared(view: View, saved: tuple[SavedScenario, ...]) -> tuple[ComparedScenario, ...]:
-    return view.whole.plan.scenarios_of(view.report.scope, saved)
 
 
 def _form(view: View, choices: Choices) -> html.Fieldset:
@@ -225,60 +198,42 @@ def _choice(view: View, name: str, label: str, options: list[str], value: Any, *
 
 def answer(source: LakeSource, view: View, colours: Palette, choices: Choices) -> tuple[list[Any], bool]:
     """What came of the choices, or how far their replay is, and whether it is there."""
+    replays = Replays.of(view)
     try:
-        work = _begun(source, view, choices)
-        base, outcome = work.result(_PATIENCE_S)
+        outcome = replays.begin(source, choices, view.reader.name).result(_PATIENCE_S)
     except NotYetError:
-        return [_progress(view, choices)], False
+        return [_progress(view, *replays.progress(choices))], False
     except FallowError as error:
-        told = problem_of(error, view.reader)
-        return [html.P(in_a_line(view.language, told.message, told.hint), role="alert")], True
-    source.begin(view, (*_key(view, Choices()), "prepared"), lambda: _prepare(view), is_asked=False)
+        return [_told(view, error)], True
+    replays.prepare(source)
     sections = (
-        replay_answer(base, outcome, view.report.money.grid, view.report.money.currency),
-        replay_check(base.check),
+        replay_answer(replays.base, outcome, view.report.money.grid, view.report.money.currency),
+        replay_check(replays.base.check),
     )
     return [section_panel(view, colours, each, wide=True) for each in sections], True
 
 
-def _key(view: View, choices: Choices) -> tuple[Any, ...]:
-    return ("what-if", *view.key_of_figures, choices)
+def compared(source: LakeSource, view: View, colours: Palette) -> tuple[list[Any], bool]:
+    """The table of saved scenarios, or that it is being made, and whether it is there."""
+    try:
+        saved = load_scenarios(view.whole.inputs.lake)
+        found = Replays.of(view).compare(source, saved, view.reader.name).result(_PATIENCE_S)
+    except NotYetError:
+        return [html.P(view.translate(tr("Saved scenarios are replayed…")), className="waiting", role="status")], False
+    except FallowError as error:
+        return [_told(view, error)], True
+    section = scenario_table(found, view.report.money.currency)
+    return ([] if section is None else [section_panel(view, colours, section, wide=True)]), True
 
 
-def _begun(source: LakeSource, view: View, choices: Choices) -> Future[tuple[ReplayBase, ReplayOutcome]]:
-    view.made.of((*_key(view, choices), "since"), time.monotonic)
-    return source.begin(view, _key(view, choices), lambda: _outcome(view, choices))
+def _told(view: View, error: FallowError) -> html.P:
+    told = problem_of(error, view.reader)
+    return html.P(in_a_line(view.language, told.message, told.hint), role="alert")
 
 
-def _outcome(view: View, choices: Choices) -> tuple[ReplayBase, ReplayOutcome]:
-    base = _base(view)
-    zone = view.whole.inputs.settings.text("report.timezone")
-    begun_s = time.monotonic()
-    policy = policy_over(base.policy, choices.content(base.fleet), zone, "the page")
-    outcome = scenario_outcome(base, policy)
-    view.made.of((*_key(view, Choices()), "took"), lambda: time.monotonic() - begun_s)
-    return base, outcome
-
-
-def _prepare(view: View) -> None:
-    """Each slider alone at each of its places, so that they are answered at once."""
-    for choices in ONE_BY_ONE:
-        view.made.of(_key(view, choices), partial(_outcome, view, choices))
-
-
-def _base(view: View) -> ReplayBase:
-    """That of the window and the scope; kept, for every replay starts from it."""
-    scope = view.report.scope
-    base: ReplayBase = view.made.of(("replay base", *view.key_of_figures), lambda: view.whole.plan.replay_base_of(scope))
-    return base
-
-
-def _progress(view: View, choices: Choices) -> html.Div:
-    """How far a replay is, by the time that the first one took; where there was none yet, only that it is under way."""
-    since_s: float = view.made.of((*_key(view, choices), "since"), time.monotonic)
-    took_s = view.made.find((*_key(view, Choices()), "took"))
-    spent_s = time.monotonic() - since_s
+def _progress(view: View, spent_s: float, share: float | None) -> html.Div:
+    """How far a replay is; without a share only that it is under way."""
     said = tr("The jobs of the window are replayed: {seconds} s so far.", seconds=Number(round(spent_s)))
-    share = {} if took_s is None else {"value": str(min(spent_s / max(took_s, 0.1), 0.99)), "max": "1"}
-    bar = html.Progress(**share, **{"aria-labelledby": "what-if-progress"})
+    value = {} if share is None else {"value": str(share), "max": "1"}
+    bar = html.Progress(**value, **{"aria-labelledby": "what-if-progress"})
     return html.Div([html.P(view.translate(said), id="what-if-progress"), bar], className="waiting", role="status")
