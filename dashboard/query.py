@@ -36,7 +36,8 @@ class Query:
     `lang` stand for `report.timezone` and `report.language`. `gpu`, `host`, `holder`, `finding` and `opportunity` (ids) are what a page is
     about, `sort` the order of its rows, `filter` which of them and `show` whether it has those too that it leaves out by itself
     (grid_address.py), `start` and `end` the part of the window that a chart is zoomed to, `rows` what a row of the film
-    stands for, `group` what the opportunities are grouped by, `reserve` the reserve in percent that is tried out.
+    stands for, `group` what the opportunities are grouped by, `reserve` the reserve in percent that is
+    tried out, `scenario` what is tried out on the page What if.
     """
 
     span: str = ""
@@ -63,6 +64,7 @@ class Query:
     rows: str = ""
     group: str = ""
     reserve: str = ""
+    scenario: str = ""
 
     @classmethod
     def parse(cls, search: object) -> Query:

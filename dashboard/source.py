@@ -8,15 +8,17 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from analytics.language.sentences import tr
 from analytics.window import Inputs
 from dashboard.access.people import VIEWER, Reader, person
+from dashboard.cache import Cache
 from dashboard.makers import Makers, TooManyError
 from dashboard.memory import Budget
 from dashboard.query import SPANS, Query
@@ -41,10 +43,12 @@ def _query(search: object) -> Query:
     return Query.parse(search if isinstance(search, str) else None)
 
 
+V = TypeVar("V")
+
 _LOG = logging.getLogger(__name__)
 
 _DATA = ("gpu", "process", "claim", "request", "device")
-_ACTIONS = ("action", "annotation")
+_ACTIONS = ("action", "annotation", "scenario")
 """What a page rests on: a new file in any of these tables makes a new version."""
 
 _TABLES = ("money.owners", "money.prices", "money.offers", "money.goals", "plan.requests", "plan.carbon")
@@ -143,6 +147,10 @@ class LakeSource:
             return view.result(self._patience_s)
         finally:
             self._waiting.release()
+
+    def begin(self, cache: Cache[V], key: Hashable, make: Callable[[], V], reader: str | None) -> Future[V]:
+        """What a page makes beside its view, by the threads that make views; raises TooManyError, for fallow itself (None) never."""
+        return self._makers.begin(cache, key, make, reader)
 
     def _keep_within_budget(self) -> None:
         generation = self._generation

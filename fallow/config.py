@@ -274,6 +274,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("plan", "lost_per_interruption", parse_duration_ms, "1h",
             "work that is lost each time a spot GPU is taken away: what was done since the last checkpoint, and the new start",
             "half of a checkpoint interval of an hour and half an hour to start again; yours may be minutes or many hours"),
+    Setting("plan", "replay_error_pct", _positive, "25",
+            "by how much the replay of today may be off what was observed before `fallow plan replay` says nothing of waits"),
     Setting("plan", "requests", _text, "", "CSV file in which teams ask for GPUs; see docs/planning.md"),
     Setting("plan", "carbon", _text, "",
             "CSV file with the grid's carbon dioxide by the hour, or one number in g/kWh; see docs/planning.md",

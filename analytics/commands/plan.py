@@ -21,6 +21,10 @@ VERBS: tuple[Command, ...] = (
             "fallow plan prices --lake /srv/lake --pool train", "analytics.commands.plan_prices", "analytics"),
     Command("fit", "say which card does for a model or for work that was seen",
             "fallow plan fit --lake /srv/lake --params 8B --bits 4", "analytics.commands.plan_fit", "analytics"),
+    Command("scenarios", "compare saved scenarios, save and remove them",
+            "fallow plan scenarios --lake /srv/lake --save merged.toml", "analytics.commands.plan_scenarios", "analytics"),
+    Command("replay", "say what another fleet or another policy would have made of the same jobs",
+            "fallow plan replay --lake /srv/lake --idle-timeout 2h", "analytics.commands.plan_replay", "analytics"),
 )  # fmt: skip
 
 

@@ -31,6 +31,8 @@ from analytics.money.window_money import Money, open_money
 from analytics.plan.endings import Endings
 from analytics.plan.order_date import PoolOutlook, of_scope
 from analytics.plan.reallocation import Reallocation, propose
+from analytics.plan.replay.compared_scenarios import ComparedScenario
+from analytics.plan.scenarios import load_scenarios
 from analytics.plan.supply import find_supply
 from analytics.plan.waits import Waits
 from analytics.quality.model import Remark
@@ -109,6 +111,7 @@ class Report:
     outlooks: tuple[PoolOutlook, ...] = ()
     """When the pools of the scope are full; none where the window is no week, nor in an edition for people."""
     endings: Endings | None = None
+    scenarios: tuple[ComparedScenario, ...] = ()
     """Which GPUs come free; None where the window is no week, and for a part of the fleet."""
     made_ms: int = 0
     """The wall clock's time when the report was made."""
@@ -391,6 +394,7 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         waits=whole.plan.waits_of(scope) if asked.week is not None and _anybody_asked(whole.plan.jobs) else None,
         outlooks=() if scope.is_personal or asked.week is None else of_scope(whole.plan.outlooks, scope),
         endings=whole.plan.endings if asked.week is not None and scope.is_all else None,
+        scenarios=whole.plan.scenarios_of(scope, load_scenarios(inputs.lake)) if asked.week is not None and scope.is_all else (),
         made_ms=whole.made_ms,
     )
 

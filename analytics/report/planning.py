@@ -23,7 +23,12 @@ from analytics.plan.jobs import ended_by_limit, load_jobs
 from analytics.plan.need_curve import need_curves, with_spot_share
 from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, outlooks
 from analytics.plan.pool_prices import Market, PoolPrices, measured_powers, pool_prices
+from analytics.plan.replay.compared_scenarios import ComparedScenario, compared_scenarios
+from analytics.plan.replay.fleet_today import GpuFacts
+from analytics.plan.replay.replay_base import ReplayBase, ReplayInputs, replay_base
+from analytics.plan.replay.work_needs import work_needs
 from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
+from analytics.plan.scenarios import SavedScenario
 from analytics.plan.starving import StarvingPair
 from analytics.plan.uptake import Arrival, arrivals
 from analytics.plan.waiting_jobs import POOL_MODEL
@@ -172,6 +177,37 @@ class Planning:
         if spot_share is not None:
             curves = tuple(with_spot_share(each, spot_share) for each in curves)
         return pool_prices(curves, market, measured_powers(rows), summary.until_ms)
+
+    @cached_property
+    def replay_base(self) -> ReplayBase:
+        """What replays of the window start from."""
+        return self.replay_base_of(Scope())
+
+    def replay_base_of(self, scope: Scope) -> ReplayBase:
+        """The same for the jobs and GPUs of a pool or a model."""
+        summary = self._ledger.summary
+        rows = placed(self._ledger.inside.stretches, self._money.costs, self._inventory)
+        asked = {"pool": scope.pool, "model": scope.model}
+        own = rows.filter(*(pl.col(name) == value for name, value in asked.items() if value is not None))
+        return replay_base(
+            ReplayInputs(
+                jobs=self.jobs,
+                placed=rows,
+                needs=work_needs(self._context()),
+                facts=GpuFacts(lambda gpu: self._inventory.device(gpu, "").mem_total_bytes, self._money.costs.rate_of),
+                team_of=self._money.owners.team,
+                window=(summary.since_ms, summary.until_ms),
+                error_max=self._inputs.settings.number("plan.replay_error_pct") / 100,
+                places=frozenset(own.select(POOL_MODEL).unique().rows()),
+            )
+        )
+
+    def scenarios_of(self, scope: Scope, saved: Sequence[SavedScenario]) -> tuple[ComparedScenario, ...]:
+        """Saved scenarios over the jobs and GPUs of a pool or a model; nothing is replayed where there are none."""
+        if not saved:
+            return ()
+        base = self.replay_base if scope.is_all else self.replay_base_of(scope)
+        return tuple(compared_scenarios(base, saved, self._inputs.settings.text("report.timezone")))
 
     @cached_property
     def demand(self) -> tuple[DemandSeries, ...]:

@@ -27,7 +27,14 @@ TRAIL = "FALLOW_AUDIT_TRAIL"
 """Where the app's own configuration has the trail."""
 
 SIGN_IN, SIGN_OUT, REFUSED, REVOCATION = "sign-in", "sign-out", "refused", "revocation"
-ACTION, ANNOTATION, EXPORT, SENDING, ANSWER = "action", "annotation", "export", "sending", "answer"
+ACTION, ANNOTATION, SCENARIO, EXPORT, SENDING, ANSWER = (
+    "action",
+    "annotation",
+    "scenario",
+    "export",
+    "sending",
+    "answer",
+)
 
 _LONGEST = 4000
 _LONGEST_NAME = 300

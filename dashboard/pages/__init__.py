@@ -18,6 +18,7 @@ from dashboard.pages.right_size import RightSize
 from dashboard.pages.settings import SettingsPage
 from dashboard.pages.users import UsersPage
 from dashboard.pages.waits import WaitsPage
+from dashboard.pages.what_if import WhatIfPage
 
 PAGES: tuple[Page, ...] = (
     Overview(),
@@ -30,6 +31,7 @@ PAGES: tuple[Page, ...] = (
     WaitsPage(),
     AllocationPage(),
     CostsPage(),
+    WhatIfPage(),
     ComparePage(),
     ReportPage(),
     Quality(),

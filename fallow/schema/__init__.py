@@ -36,6 +36,7 @@ from fallow.schema.samples import (
     JUDGEMENT,
     PROCESS,
     REQUEST,
+    SCENARIO,
     SERVING,
 )
 from fallow.schema.types import Column, Table, Type
@@ -44,7 +45,7 @@ SCHEMA_VERSION = 6
 """Raised when a column is added or its meaning changes; readers accept every older version."""
 
 TABLES: tuple[Table, ...] = (
-    GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM, REQUEST, ACTION, ANNOTATION, DELIVERY, JUDGEMENT, LEDGER, SPELL, HOURLY, PROCESS_DAY,
+    GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM, REQUEST, ACTION, ANNOTATION, SCENARIO, DELIVERY, JUDGEMENT, LEDGER, SPELL, HOURLY, PROCESS_DAY,
     HOST_HOURLY, SERVING_HOURLY, QUALITY, FINDING, LEDGER_PART, SPELL_PART, DEVICE_DAY, CLAIM_DAY,
     EVENT_DAY, GPU_LIFETIME,
 )  # fmt: skip
@@ -71,6 +72,7 @@ __all__ = [
     "ACTION",
     "AGENT",
     "ANNOTATION",
+    "SCENARIO",
     "CLAIM",
     "CLAIM_DAY",
     "COMPACTED",

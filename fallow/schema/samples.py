@@ -409,6 +409,22 @@ ANNOTATION = Table(
     ),
 )  # fmt: skip
 
+_PLANNER = "`fallow plan replay --save`, or the page What if"
+
+SCENARIO = Table(
+    "scenario",
+    "another fleet or policy that somebody wants to compare, saved by name, or that it was removed; rows are only ever added",
+    derived=False,
+    columns=(
+        Column("time", Type.TIMESTAMP, "when it was saved or removed", _PLANNER, "UTC", "1 ms", key=True),
+        Column("name", Type.STRING, "its name; what is saved later by the same name takes its place", _PLANNER, key=True),
+        Column("kind", Type.STRING, "save or remove", _PLANNER, key=True, dictionary=True),
+        Column("policy", Type.STRING, "the policy as TOML, as docs/planning.md describes it; null where it is removed", _PLANNER),
+        Column("actor", Type.STRING, "who saved or removed it", "login name, or --as", dictionary=True),
+        _OS_USER,
+    ),
+)  # fmt: skip
+
 _SENDER = "`fallow report send`"
 
 DELIVERY = Table(

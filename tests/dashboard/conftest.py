@@ -123,5 +123,5 @@ def held(_held_site: Held, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     """Four GPUs that are held; what a test does about the findings is forgotten after it."""
     share_results(monkeypatch)
     yield _held_site
-    for table in ("action", "annotation"):
+    for table in ("action", "annotation", "scenario"):
         shutil.rmtree(f"{_held_site.lake.root}/{table}", ignore_errors=True)

@@ -1,0 +1,63 @@
+"""A fleet as a policy changes it: other hosts, other numbers of GPUs, merged pools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from analytics.plan.replay.policy import EVERY_POOL, ReplayPolicy
+from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
+from fallow.errors import UsageError
+
+
+def changed_fleet(fleet: ReplayFleet, policy: ReplayPolicy) -> ReplayFleet:
+    """The fleet under the policy; raises UsageError where it names a pool that is not there."""
+    groups = _replaced(fleet.groups, policy.groups)
+    for name, gpus in policy.gpus.items():
+        groups = _resized(groups, name, gpus)
+    for pools in policy.merge:
+        groups = _merged(groups, pools)
+    return ReplayFleet(tuple(groups))
+
+
+def _replaced(groups: Sequence[HostGroup], others: Sequence[HostGroup]) -> list[HostGroup]:
+    """The groups, with others instead of all those of their pools; a pool that is not there is new."""
+    pools = {group.pool for group in others}
+    return [*(group for group in groups if group.pool not in pools), *others]
+
+
+def _resized(groups: Sequence[HostGroup], name: str, gpus: int) -> list[HostGroup]:
+    """So many GPUs in a pool, or in a model of it: the last hosts go, or hosts like its first ones come; one of them perhaps in part."""
+    mine = [group for group in groups if name in (EVERY_POOL, group.pool, f"{group.pool}/{group.model}")]
+    if not mine:
+        raise _no_pool(groups, name)
+    if len({(group.pool, group.model) for group in mine}) > 1:
+        said = "the fleet" if name == EVERY_POOL else f"the pool {name}"
+        hint = f"say which of them, such as {mine[0].pool}/{mine[0].model}"
+        raise UsageError(f"{said} has GPUs of several pools or models", hint)
+    kept, left = list[HostGroup](), gpus
+    for group in mine:
+        kept += _hosts_with(group, min(left, group.gpus))
+        left -= min(left, group.gpus)
+    kept += _hosts_with(mine[0], left)
+    return [*(group for group in groups if group not in mine), *kept]
+
+
+def _hosts_with(group: HostGroup, gpus: int) -> list[HostGroup]:
+    """Whole hosts like these, and one in part, with so many GPUs in all."""
+    whole, part = divmod(gpus, group.gpus_per_host)
+    found = [replace(group, hosts=whole), replace(group, hosts=1, gpus_per_host=part)]
+    return [each for each in found if each.gpus]
+
+
+def _merged(groups: Sequence[HostGroup], pools: Sequence[str]) -> list[HostGroup]:
+    for name in pools:
+        if name not in {group.pool for group in groups}:
+            raise _no_pool(groups, name)
+    return [replace(group, pool=pools[0]) if group.pool in pools else group for group in groups]
+
+
+def _no_pool(groups: Sequence[HostGroup], name: str) -> UsageError:
+    return UsageError(
+        f"there is no pool {name}", f"the pools are {', '.join(sorted({group.pool for group in groups}))}"
+    )

@@ -1,0 +1,116 @@
+"""Which of the jobs that wait begin now: in the order of the queue, or before their turn where that does not delay the first of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from analytics.plan.replay.asked_jobs import Turn
+from analytics.plan.replay.host_room import HostRoom
+from analytics.plan.replay.policy import Order
+from analytics.plan.replay.station import Seat, Station
+
+BACKFILL_DEPTH = 100
+"""How many jobs behind the first are looked at; schedulers limit it too (Slurm: bf_max_job_test)."""
+
+Beginner: TypeAlias = tuple[int, Seat]
+"""The number of a job that can begin, and where."""
+
+
+class InOrder:
+    """The first in the queue begins; where it has no room, everybody waits."""
+
+    def __init__(self, station: Station) -> None:
+        self._station = station
+
+    def beginners(self, now: int) -> Iterator[Beginner]:  # noqa: ARG002  # Backfill looks at the clock
+        """Each has to have begun before the next is asked for."""
+        while self._station.queue:
+            number = self._station.queue[0][2]
+            seat = self._station.seat(number)
+            if seat is None:
+                return
+            yield number, seat
+
+
+class Backfill(InOrder):
+    """EASY (Lifka, *The ANL/IBM SP Scheduling System*, 1995).
+
+    The first has a reservation, at the earliest moment that the time limits of what runs allow. Whoever would be done by
+    then, or runs on what it leaves free, goes before it.
+    """
+
+    def __init__(self, station: Station) -> None:
+        super().__init__(station)
+        self._plan: _Reservation | None = None
+
+    def beginners(self, now: int) -> Iterator[Beginner]:
+        yield from super().beginners(now)
+        behind = self._station.queue[1 : BACKFILL_DEPTH + 1]
+        if not behind:
+            return
+        if self._plan is None or not self._plan.still_holds():
+            self._plan = _Reservation(self._station, now)
+        for turn in behind:
+            seat = self._plan.seat_before(turn, now)
+            if seat is not None:
+                yield turn[2], seat
+                self._plan.began(turn[2], seat, now)
+
+
+class _Reservation:
+    """When and where the first in the queue will begin, and what room that leaves to those behind it.
+
+    Nothing that comes free later, and nobody's later arrival, is in it: whoever found no room finds none as long as it holds.
+    """
+
+    def __init__(self, station: Station, now: int) -> None:
+        self._station, self._freed, self._first = station, station.freed, station.queue[0]
+        number = self._first[2]
+        shape = station.jobs.gpus[number], station.jobs.hosts[number]
+        self._at: int | None = None
+        self._spare = HostRoom(station.room.free, station.cards.widest)
+        for end, hold in station.planned_ends():
+            if self._at is not None and end > self._at:
+                break
+            self._spare.give_back(hold)
+            if self._at is None and self._spare.fit(*shape) is not None:
+                self._at = max(now, end)
+        self._spare.take(self._spare.fit(*shape) or ())
+        lasting = [min(each) for each in zip(station.room.free, self._spare.free, strict=True)]
+        self._lasting = HostRoom(lasting, station.cards.widest)
+        self._tried: set[Turn] = set()
+        self._too_large: set[tuple[object, ...]] = set()
+
+    def still_holds(self) -> bool:
+        return self._freed == self._station.freed and self._first == self._station.queue[0]
+
+    def seat_before(self, turn: Turn, now: int) -> Seat | None:
+        """Where a job could begin now without delaying the first."""
+        station, number = self._station, turn[2]
+        shape = station.jobs.gpus[number], station.jobs.hosts[number], station.jobs.needs[number]
+        if turn in self._tried or shape in self._too_large:
+            return None
+        self._tried.add(turn)
+        seat = station.seat(number)
+        if seat is None:
+            self._too_large.add(shape)
+            return None
+        stays_shared = seat.gpu is not None and not seat.hold and self._lasts(seat.gpu.planned_end)
+        if stays_shared or not self._lasts(station.planned_end(number, now)):
+            return seat
+        return station.new_seat(self._lasting, number)
+
+    def began(self, number: int, seat: Seat, now: int) -> None:
+        """The room that is left once this job has begun."""
+        if self._lasts(self._station.planned_end(number, now)):
+            self._spare.take(seat.hold)
+        for host, _ in seat.hold:
+            self._lasting.set(host, min(self._station.room.free[host], self._spare.free[host]))
+
+    def _lasts(self, end: int) -> bool:
+        """Whether it is there when the first is to begin."""
+        return self._at is not None and end > self._at
+
+
+ORDER_RULES: dict[Order, type[InOrder]] = {"fifo": InOrder, "backfill": Backfill}

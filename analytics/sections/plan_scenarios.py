@@ -1,0 +1,83 @@
+"""Saved scenarios side by side, above them today."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount, GpuHours, Number, Share
+from analytics.language.sentences import tr, tr_many
+from analytics.plan.replay.compared_scenarios import ComparedScenario
+from analytics.plan.replay.outcome import FleetUse, PoolUse
+from analytics.plan.replay.replayed_waits import WaitFigures
+from analytics.report.model import Report
+from analytics.sections.plan_replay_check import span
+from analytics.sections.section import Cell, Section, SectionColumn
+
+
+def scenario_table(compared: Sequence[ComparedScenario], currency: str | None) -> Section | None:
+    """None where nobody has saved any."""
+    if not compared:
+        return None
+    answered = [(each, each.outcome) for each in compared if each.outcome is not None]
+    rows: list[tuple[Cell, ...]] = []
+    if answered:
+        first = answered[0][1]
+        rows.append(
+            (
+                tr("as it is today"),
+                *_figures(first.today, first.waits.today if first.waits else None, currency),
+                Number(0), "",
+            )
+        )
+    for each, outcome in answered:
+        lost = sum(gone.jobs for gone in outcome.unplaced)
+        rows.append(
+            (
+                plain(each.saved.name),
+                *_figures(outcome.then, outcome.waits.then if outcome.waits else None, currency),
+                Number(lost),
+                plain(each.saved.by),
+            )
+        )
+    return Section(
+        name="scenarios",
+        title=tr("Scenarios side by side"),
+        question=tr("What would each saved scenario have made of the same jobs?"),
+        headline=tr_many("{number} scenario is saved.", "{number} scenarios are saved.", len(compared)),
+        columns=(
+            SectionColumn("scenario", tr("scenario"), "words"),
+            SectionColumn("gpus", tr("GPUs"), "count"),
+            SectionColumn("p50", tr("half began within"), "number"),
+            SectionColumn("p95", tr("19 of 20 began within"), "number"),
+            SectionColumn("waited", tr("GPU-hours waited"), "number"),
+            SectionColumn("used", tr("of the GPU time"), "share"),
+            SectionColumn("cost", tr("cost of the GPUs"), "money"),
+            SectionColumn("kwh", tr("kWh of the GPUs"), "number"),
+            SectionColumn("lost", tr("jobs that could not run"), "count"),
+            SectionColumn("by", tr("saved by"), "words"),
+        ),
+        rows=tuple(rows),
+        lines=tuple(
+            tr("{name} cannot be replayed: {why}.", name=plain(each.saved.name), why=each.why_not)
+            for each in compared if each.outcome is None
+        ),
+        wide=True,
+    )  # fmt: skip
+
+
+def scenarios_in_report(report: Report) -> Section | None:
+    """Those that somebody saved, over the jobs of the week."""
+    return scenario_table(report.scenarios, report.money.currency)
+
+
+def _figures(use: FleetUse, waits: WaitFigures | None, currency: str | None) -> tuple[Cell, ...]:
+    total: PoolUse = use.total
+    told = (None, None, None) if waits is None else (span(waits.p50_ms), span(waits.p95_ms), GpuHours(waits.gpu_ms))
+    return (
+        Number(total.gpus),
+        *told,
+        Share(total.utilization),
+        None if total.cost is None else Amount(total.cost, currency),
+        None if use.kwh is None else Number(use.kwh, 1),
+    )

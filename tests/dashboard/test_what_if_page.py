@@ -1,0 +1,111 @@
+"""What if: what is chosen is replayed and stands in the address; planners save scenarios, and all of them stand side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
+from analytics.plan.scenarios import load_scenarios
+from analytics.sections.palette import palette
+from dashboard.access.people import NotAllowedError
+from dashboard.pages.what_if import answer, compared
+from dashboard.pages.what_if_choices import SLIDERS, Choices
+from dashboard.scenarios import remove, save
+from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA
+from tests.dashboard.conftest import page, words
+from tests.dashboard.planned import LANGUAGE, WEEK, Planned, planned_site
+from tests.dashboard.teams import text_of
+from tests.dashboard.test_actions import audited
+
+if TYPE_CHECKING:
+    from tests.dashboard.acting import Held
+
+__all__ = ["audited"]
+
+LIGHT = palette("light")
+FLEET = ReplayFleet((HostGroup("a", "H100", 3, 8), HostGroup("b", "A100", 1, 5), HostGroup("b", "A100", 2, 8)))
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
+    return planned_site(tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [Choices(), Choices(size=-20, idle=2), Choices(off=(20, 8), share=3, merge=("a,b", "c&d"), small="ü")],
+)
+def test_the_address_says_what_was_chosen(choices: Choices) -> None:
+    assert Choices.parse(choices.text) == choices
+    assert (choices.text == "") == (choices == Choices())
+
+
+def test_whatever_a_browser_sends_is_a_choice() -> None:
+    assert Choices.at(dict.fromkeys(SLIDERS, 99), ["a", 7], {"x": 1}) == Choices()
+    assert Choices.parse("size=17&idle=x&merge=a&share=-1") == Choices()
+
+
+def test_a_choice_is_a_policy_of_the_pools_that_are_there() -> None:
+    chosen = Choices(size=-10, idle=4, off=(18, 8), share=2, merge=("a", "b", "gone"), small="gone")
+    assert chosen.content(FLEET) == {
+        "gpus": {"a/H100": 22, "b/A100": 19},
+        "merge": [["a", "b"]],
+        "off_peak": "18:00-08:00",
+        "share": 2,
+        "idle_timeout_h": 4,
+    }
+    assert Choices(merge=("a", "gone")).content(FLEET) == {}
+
+
+def test_a_choice_is_answered_beside_today(planned: Planned) -> None:
+    view = planned.view()
+    today = text_of(shown(planned, view, Choices()))
+    fewer = text_of(shown(planned, view, Choices(size=-50)))
+    assert "What the change would have made of the same jobs" in today
+    assert today != fewer
+    assert "The GPUs would have cost" in fewer
+
+
+def shown(planned: Planned, view: Any, choices: Choices) -> Any:
+    """The answer once it is there; until then the page says how far it is."""
+    for _ in range(600):
+        parts, is_done = answer(planned.source, view, LIGHT, choices)
+        if is_done:
+            return parts
+        assert "s so far" in text_of(parts)
+    raise AssertionError(text_of(parts))
+
+
+def test_people_have_no_fleet_of_their_own(planned: Planned) -> None:
+    assert "choose all teams" in words(page(planned.client(LANGUAGE), "/what-if", WEEK))
+    told = words(page(planned.client(), "/what-if", WEEK))
+    assert "GPUs of every pool" in told
+    assert "Name of the scenario" not in told, "a viewer saves nothing"
+
+
+def test_planners_save_what_all_compare(held: Held, audited: list[str]) -> None:
+    pages = held.pages(PLAN)
+    save(pages.view(), "half", 'gpus = {"gone" = 1}\n', 1)
+    save(pages.view(), "shared", "share = 2\n", 2)
+    assert audited[:2] == ["pia: asks to save scenario as planner: half", "pia: save scenario as planner: half"]
+    for _ in range(600):
+        parts, is_done = compared(pages.source, pages.view(), LIGHT)
+        if is_done:
+            break
+    said = text_of(parts)
+    assert "2 scenarios are saved." in said
+    assert "half cannot be replayed: there is no pool gone" in said
+    assert "as it is today" in said
+    remove(pages.view(), "half", 3)
+    assert [each.name for each in load_scenarios(held.lake)] == ["shared"]
+
+
+@pytest.mark.parametrize("who", [VIEW_ALPHA, PLAN_ALPHA], ids=lambda each: each.name)
+def test_others_save_nothing(held: Held, who: Any, audited: list[str]) -> None:
+    for act in (lambda view: save(view, "x", "share = 2", 1), lambda view: remove(view, "x", 1)):
+        with pytest.raises(NotAllowedError):
+            act(held.pages(who).view())
+    assert load_scenarios(held.lake) == ()
+    assert [line.split(" as ")[0] for line in audited] == [f"{who.name}: refused save scenario", f"{who.name}: refused remove scenario"]
