@@ -85,8 +85,9 @@ def test_backfill_starts_those_early_that_are_done_before_the_first_begins(limit
 
 
 def test_backfill_starts_long_ones_on_gpus_that_the_first_will_not_need() -> None:
-    jobs = [job(0, 4, 3), job(1, 2, 3), job(2, 9, 1)]
-    assert times([each | {"limit_ms": each["ran_ms"]} for each in jobs], one_pool(4), BACKFILL)[2] == (2, 11)
+    """Two are free at 2 h, of which the first needs one at 4 h: one of the long jobs can have the other."""
+    jobs = [job(0, 4, 3, limit=4), job(1, 2, 4, limit=2), job(2, 9, limit=9), job(2, 9, limit=9)]
+    assert times(jobs, one_pool(5), BACKFILL) == [(0, 4), (4, 6), (2, 11), (6, 15)]
 
 
 def test_limits_cut_to_need_make_room_for_backfill() -> None:
