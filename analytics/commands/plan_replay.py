@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import asdict
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
 
 from analytics.commands.plan_inputs import PlanInputs, add_plan_arguments, open_plan, show_plan, show_plan_json
 from analytics.plan.replay.outcome import ComparedWaits, CutUser, FleetUse, PoolUse, ReplayOutcome
 from analytics.plan.replay.policy import ORDERS, ReplayPolicy
-from analytics.plan.replay.policy_file import changed_policy, policy_from_toml
+from analytics.plan.replay.policy_file import policy_from, policy_table
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
 from analytics.plan.replay.replayed_waits import WaitFigures
 from analytics.plan.replay.sweep import Sweep, sweep
@@ -19,11 +19,13 @@ from analytics.sections.plan_replay import replay_answer
 from analytics.sections.plan_replay_check import refusal, replay_check
 from analytics.sections.plan_replay_groups import what_cannot_run, who_gains, whom_it_hits
 from analytics.sections.plan_replay_sweep import replay_sweep
-from fallow.clock import HOUR_MS
+from fallow.clock import HOUR_MS, MINUTE_MS, parse_duration_ms
 from fallow.errors import UsageError
 
 _NUMBERS = re.compile(r"(?:(?P<pool>.+)=)?(?P<first>\d+)(?:\.\.(?P<last>\d+)(?::(?P<step>\d+))?)?")
 _SWEEP_MAX = 200
+_SAME = ("order", "limit_to_need", "off_peak", "small_work_to", "share", "mig", "block")
+"""Flags that a scenario file calls the same."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--small-work-to", metavar="NAME", help="the pool or model where small work goes first")
     parser.add_argument("--share", metavar="N", type=int, help="up to so many jobs take turns on one GPU")
     parser.add_argument("--mig", action="store_true", default=None, help="jobs on one GPU get the MIG instance that they need")
-    parser.add_argument("--block", metavar="N|host", help="jobs get the GPUs that they used, in blocks of so many")
+    parser.add_argument("--block", metavar="N", type=int, help="jobs get the GPUs that they used, in blocks of so many")
     parser.add_argument(
         "--preempt", metavar="TIME", help="urgent jobs take GPUs from others, whose restart costs them so much, such as 10m"
     )
@@ -65,26 +67,30 @@ def run(args: argparse.Namespace) -> int:
 
 def _policy(args: argparse.Namespace, plan: PlanInputs, base: ReplayBase) -> tuple[ReplayPolicy, tuple[str, range] | None]:
     """What is changed, and the pool and the numbers of GPUs that are tried one after the other."""
-    zone, policy = plan.speaks.zone, base.policy
-    if args.scenario is not None:
-        policy = policy_from_toml(args.scenario, zone, policy)
-    names = ("idle_timeout", "order", "limit_to_need", "off_peak", "small_work_to", "share", "mig")
-    table: dict[str, Any] = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    if args.merge:
-        table["merge"] = [pools.split(",") for pools in args.merge]
-    if args.block is not None:
-        table["block"] = int(args.block) if args.block.isdecimal() else args.block
-    if args.preempt is not None:
-        table["priorities"] = {"by": "priority", "preempt": True, "cost": args.preempt}
     asked = [_numbers(text) for text in args.gpus]
-    fixed = {pool: own.start for pool, own in asked if len(own) == 1}
-    if fixed:
-        table["gpus"] = fixed.get("") if "" in fixed else fixed
-    policy = changed_policy(policy, table, zone, where="the flags")
     tried = [(pool, own) for pool, own in asked if len(own) > 1]
     if len(tried) > 1:
         raise UsageError("--gpus tries the numbers of one pool at a time", "give one range of numbers")
+    content = {} if args.scenario is None else policy_table(Path(args.scenario))
+    table = {"order": base.policy.order, **content, **_table(args)}
+    if fixed := {pool: own.start for pool, own in asked if len(own) == 1}:
+        table["gpus"] = fixed.get("", fixed)
+    where = "the command" if args.scenario is None else args.scenario
+    policy = policy_from(table, plan.whole.inputs.settings.text("report.timezone"), where)
+    policy = replace(policy, priorities=policy.priorities or base.policy.priorities)
     return policy, (_pool(tried[0][0], base, policy), tried[0][1]) if tried else None
+
+
+def _table(args: argparse.Namespace) -> dict[str, object]:
+    """What the flags say, as a scenario file says it."""
+    found: dict[str, object] = {name: getattr(args, name) for name in _SAME if getattr(args, name) is not None}
+    if args.merge:
+        found["merge"] = [pools.split(",") for pools in args.merge]
+    if args.idle_timeout is not None:
+        found["idle_timeout_h"] = parse_duration_ms(args.idle_timeout) / HOUR_MS
+    if args.preempt is not None:
+        found["priorities"] = {"by": "priority", "preempt": True, "cost_min": parse_duration_ms(args.preempt) / MINUTE_MS}
+    return found
 
 
 def _numbers(text: str) -> tuple[str, range]:
@@ -211,4 +217,7 @@ def _waits_json(figures: WaitFigures) -> dict[str, object]:
 
 
 def _cut_json(each: CutUser) -> dict[str, object]:
-    return {**{name: value for name, value in asdict(each).items() if name != "freed_ms"}, "freed_gpu_hours": each.freed_ms / HOUR_MS}
+    return {
+        "user": each.user, "team": each.team, "jobs": each.jobs, "worked_later": each.worked_later,
+        "freed_gpu_hours": each.freed_ms / HOUR_MS, "worked_gpu_hours": each.worked_ms / HOUR_MS, "cost": each.cost,
+    }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analytics.language.quantities import Amount, GpuHours, Number, Quantity, Share
+from analytics.language.quantities import Amount, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.money.energy import Grid
 from analytics.plan.replay.outcome import FleetUse, ReplayOutcome
@@ -83,13 +83,15 @@ def _gains(outcome: ReplayOutcome, currency: str | None) -> Iterator[str]:
     if outcome.cuts:
         yield _freed(outcome, currency)
     today, then = outcome.today.total, outcome.then.total
-    spare = (then.gpus - then.most) - (today.gpus - today.most)
-    if spare and then.gpus == today.gpus:
-        shown: dict[str, Quantity] = {"gpus": Number(abs(spare), 0 if spare == round(spare) else 1), "hours": GpuHours(abs(spare) * then.there_ms / then.gpus)}
-        yield tr("At no moment would {gpus} GPUs more have been needed: {hours} GPU-hours.", **shown) if spare > 0 else tr("At the highest moment {gpus} GPUs more would have been needed: {hours} GPU-hours.", **shown)
+    if then.gpus == today.gpus and outcome.spare:
+        yield _spare(outcome.spare, then.there_ms / then.gpus)
     if then.gpus != today.gpus and then.cost is not None and today.cost is not None:
         less = today.cost - then.cost
-        yield tr("The GPUs would have cost {amount} less.", amount=Amount(less, currency)) if less >= 0 else tr("The GPUs would have cost {amount} more.", amount=Amount(-less, currency))
+        yield (
+            tr("The GPUs would have cost {amount} less.", amount=Amount(less, currency))
+            if less >= 0
+            else tr("The GPUs would have cost {amount} more.", amount=Amount(-less, currency))
+        )
     if outcome.unplaced:
         yield tr_many("{number} job could not have run.", "{number} jobs could not have run.", sum(each.jobs for each in outcome.unplaced))
     if outcome.postponed:
@@ -98,21 +100,28 @@ def _gains(outcome: ReplayOutcome, currency: str | None) -> Iterator[str]:
         yield tr_many("{number} job would have lost its GPUs to another one.", "{number} jobs would have lost their GPUs to others.", outcome.preempted)  # fmt: skip
 
 
+def _spare(gpus: float, window_ms: float) -> str:
+    """How many GPUs fewer the highest moment needs."""
+    hours, shown = GpuHours(abs(gpus) * window_ms), _decimal(abs(gpus)) or Number(0)
+    if gpus > 0:
+        return tr("The jobs would have got by with fewer GPUs at the highest moment, by {gpus}: {hours} GPU-hours of the window.", gpus=shown, hours=hours)
+    return tr("The jobs would have had more GPUs at the highest moment, by {gpus}.", gpus=shown)
+
+
 def _freed(outcome: ReplayOutcome, currency: str | None) -> str:
     costs = [each.cost for each in outcome.cuts]
-    hours, jobs = GpuHours(outcome.freed_ms), sum(each.jobs for each in outcome.cuts)
-    later = Number(sum(each.worked_later for each in outcome.cuts))
-    if None in costs:
-        return tr_many(
-            "The time-out would have freed {hours} GPU-hours: {number} job ended early, {later} of them worked again later.",
-            "The time-out would have freed {hours} GPU-hours: {number} jobs ended early, {later} of them worked again later.",
-            jobs, hours=hours, later=later,
-        )  # fmt: skip
-    return tr_many(
-        "The time-out would have freed {hours} GPU-hours, worth {amount}: {number} job ended early, {later} of them worked again later.",
-        "The time-out would have freed {hours} GPU-hours, worth {amount}: {number} jobs ended early, {later} of them worked again later.",
-        jobs, hours=hours, later=later, amount=Amount(sum(each for each in costs if each is not None), currency),
+    worth = None if None in costs else Amount(sum(each for each in costs if each is not None), currency)
+    shown = {
+        "hours": GpuHours(outcome.freed_ms), "worked": GpuHours(sum(each.worked_ms for each in outcome.cuts)),
+        "later": Number(sum(each.worked_later for each in outcome.cuts)),
+    }  # fmt: skip
+    jobs = sum(each.jobs for each in outcome.cuts)
+    freed = tr_many(
+        "The time-out would have freed {hours} GPU-hours of {number} job, which would have worked in {worked} of them.",
+        "The time-out would have freed {hours} GPU-hours of {number} jobs, {later} of which would have worked in {worked} of them.",
+        jobs, **shown,
     )  # fmt: skip
+    return freed if worth is None else tr("{freed} They cost {amount}.", freed=freed, amount=worth)
 
 
 def _assumptions(base: ReplayBase) -> Iterator[str]:

@@ -21,19 +21,19 @@ def replay_check(check: ReplayCheck) -> Section:
         columns=(
             SectionColumn("pool", tr("pool"), "pool"),
             SectionColumn("jobs", tr("jobs"), "count"),
-            SectionColumn("p50", tr("half within, observed"), "number"),
+            SectionColumn("p50", tr("half within"), "number"),
             SectionColumn("p50_replayed", tr("replayed"), "number"),
-            SectionColumn("p95", tr("19 of 20 within, observed"), "number"),
+            SectionColumn("p95", tr("19 of 20 within"), "number"),
             SectionColumn("p95_replayed", tr("replayed"), "number"),
             SectionColumn("waits_error", tr("off by"), "share"),
-            SectionColumn("use", tr("GPU time given out, observed"), "share"),
+            SectionColumn("use", tr("given out"), "share"),
             SectionColumn("use_replayed", tr("replayed"), "share"),
             SectionColumn("use_error", tr("off by"), "share"),
         ),
         rows=tuple(_row(waits, use) for waits, use in pairs),
         notes=(
             tr(
-                "Waits are those of jobs that asked in the second half of the window; the order of the queue, and what else holds jobs, were learnt from the first. "
+                "Jobs began within, and of the GPU time was given out: observed, and replayed. Waits are those of jobs that asked in the second half of the window; the order of the queue, and what else holds jobs, were learnt from the first. "
                 "Errors are shares of what was observed, of waits below 5 minutes shares of 5 minutes; fewer than {least} jobs say nothing. Beyond {most} the replay says nothing (plan.replay_error_pct).",
                 least=Number(JOBS_MIN), most=Share(check.error_max),
             ),
@@ -71,6 +71,13 @@ def _pair(observed: WaitFigures, replayed: WaitFigures) -> tuple[Cell, ...]:
 def span(milliseconds: float | None) -> Span | None:
     """To the second; None is unknown."""
     return None if milliseconds is None else Span(round(milliseconds / 1000) * 1000)
+
+
+def today_and_then(today: Cell, then: Cell) -> Cell:
+    """Both, or the one where both are the same."""
+    if today is None or then is None or today == then:
+        return today
+    return tr("{today}, then {then}", today=today, then=then)
 
 
 def refusal(check: ReplayCheck) -> str | None:
