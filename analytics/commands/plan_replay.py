@@ -78,7 +78,7 @@ def _policy(args: argparse.Namespace, plan: PlanInputs, base: ReplayBase) -> tup
     where = "the command" if args.scenario is None else args.scenario
     policy = policy_from(table, plan.whole.inputs.settings.text("report.timezone"), where)
     policy = replace(policy, priorities=policy.priorities or base.policy.priorities)
-    return policy, (_pool(tried[0][0], base, policy), tried[0][1]) if tried else None
+    return policy, (_pool(tried[0][0], base), tried[0][1]) if tried else None
 
 
 def _table(args: argparse.Namespace) -> dict[str, object]:
@@ -99,7 +99,7 @@ def _numbers(text: str) -> tuple[str, range]:
     if found is None:
         raise UsageError(f"--gpus {text} is no number of GPUs", "give 48, train=48, or 40..64")
     first, last, step = int(found["first"]), int(found["last"] or found["first"]), int(found["step"] or 1)
-    if not 0 < first <= last or not step:
+    if first > last or not step:
         raise UsageError(f"--gpus {text} has no numbers of GPUs", "give the smaller number first, such as 40..64:4")
     numbers = range(first, last + 1, step)
     if len(numbers) > _SWEEP_MAX:
@@ -107,18 +107,15 @@ def _numbers(text: str) -> tuple[str, range]:
     return found["pool"] or "", numbers
 
 
-def _pool(name: str, base: ReplayBase, policy: ReplayPolicy) -> str:
-    """The pool whose GPUs are tried: the one that is named, or the only one that there is."""
-    merged = {pool: pools[0] for pools in policy.merge for pool in pools}
-    pools = {merged.get(group.pool, group.pool) for group in base.fleet.groups}
+def _pool(name: str, base: ReplayBase) -> str:
+    """The pool of today whose GPUs are tried: the one that is named, or the only one that there is."""
+    pools = sorted({group.pool for group in base.fleet.groups})
     if name in pools:
         return name
-    changed = {pools[0] for pools in policy.merge}
-    own = changed if len(changed) == 1 else pools
-    if not name and len(own) == 1:
-        return own.pop()
+    if not name and len(pools) == 1:
+        return pools[0]
     said = f"--gpus names the pool {name}, which is not there" if name else "--gpus has to say of which pool"
-    raise UsageError(said, f"there are {', '.join(sorted(pools))}: {sorted(pools)[0]}=40..64" if pools else "this window has no GPUs")
+    raise UsageError(said, f"there are {', '.join(pools)}: --gpus {pools[0]}=40..64" if pools else "this window has no GPUs")
 
 
 def _show(plan: PlanInputs, base: ReplayBase, outcome: ReplayOutcome, *, as_json: bool) -> None:

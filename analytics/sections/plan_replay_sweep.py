@@ -27,11 +27,12 @@ def replay_sweep(found: Sweep, currency: str | None) -> Section:
             SectionColumn("waited", tr("GPU-hours waited"), "gpu_hours"),
             SectionColumn("unplaced", tr("cannot run"), "count"),
             SectionColumn("use", tr("GPU time given out"), "share"),
-            SectionColumn("cost", tr("cost of the pool"), "money"),
+            SectionColumn("cost", tr("cost of the GPUs"), "money"),
         ),
-        rows=tuple(_row(found.pool, each, currency) for each in found.points),
+        rows=tuple(_row(each, currency) for each in found.points),
         chart=_chart(found),
         notes=(
+            tr("Of the jobs of that pool, and of those that are merged with it: their waits, and the use and the cost of all of these GPUs."),
             tr(
                 "The knee is the number of GPUs at which the curve of 19 of 20 waits lies furthest below the line from its first to its last point. "
                 "As today is the fewest GPUs with which neither half nor 19 of 20 of the jobs wait longer than in the replay of today, all can run, and no more are left at the end."
@@ -58,11 +59,10 @@ def _headline(found: Sweep) -> str:
     return tr("{enough} From {gpus} on, more of them shorten waits by little.", enough=enough, gpus=Number(found.knee))
 
 
-def _row(pool: str, point: SweepPoint, currency: str | None) -> tuple[Cell, ...]:
+def _row(point: SweepPoint, currency: str | None) -> tuple[Cell, ...]:
     outcome = point.outcome
-    use = next((each for each in outcome.then.pools if each.pool == pool), None)
+    use = outcome.then.total
     waits = None if outcome.waits is None else outcome.waits.then
-    cost = None if use is None else use.cost
     return (
         Number(point.gpus),
         None if waits is None else span(waits.p50_ms),
@@ -70,8 +70,8 @@ def _row(pool: str, point: SweepPoint, currency: str | None) -> tuple[Cell, ...]
         None if waits is None else Number(waits.open_jobs),
         None if waits is None else GpuHours(waits.gpu_ms),
         Number(sum(each.jobs for each in outcome.unplaced)),
-        None if use is None else Share(use.utilization),
-        None if cost is None else Amount(cost, currency),
+        Share(use.utilization),
+        None if use.cost is None else Amount(use.cost, currency),
     )
 
 

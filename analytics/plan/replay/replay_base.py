@@ -15,7 +15,7 @@ from analytics.plan.replay.outcome import ReplayOutcome, replay_outcome
 from analytics.plan.replay.policy import Order, Priorities, ReplayPolicy
 from analytics.plan.replay.replay_fleet import ReplayFleet
 from analytics.plan.replay.replay_jobs import RebuiltJobs, TeamOf, in_places, partition_key, rebuilt_jobs
-from analytics.plan.replay.validation import ReplayCheck, check_replay, checked_waits
+from analytics.plan.replay.validation import ReplayCheck, check_replay, checked_waits, mean_error_ms
 from analytics.plan.waiting_jobs import PoolModel, blocks, located
 
 
@@ -76,30 +76,21 @@ def replay_base(inputs: ReplayInputs) -> ReplayBase:
     fleet = fleet_today(own, own_blocks, inputs.facts, inputs.window[1])
     middle = sum(inputs.window) // 2
     early = rebuilt.jobs.filter(pl.coalesce("asked", "started") < middle)
-    judged = rebuilt.jobs.filter(pl.col("asked") < middle)
-    policy, runs, error = _nearest(early, judged, fleet, inputs.window[1])
-    delays = learnt_delays(judged, runs, inputs.window[1]) if error is not None and error > inputs.error_max else {}
+    policy, runs = _nearest(early, fleet, middle)
+    error = checked_waits(early, runs, middle).error
+    delays = learnt_delays(early, runs, middle) if error is not None and error > inputs.error_max else {}
     coming = with_delays(rebuilt.jobs, delays)
     today = replay(coming, fleet, policy)
     check = check_replay(rebuilt.jobs, own, today, inputs.window, middle, inputs.error_max)
     return ReplayBase(rebuilt, coming, fleet, policy, delays, today, check, inputs.window)
 
 
-def _nearest(
-    early: pl.DataFrame, judged: pl.DataFrame, fleet: ReplayFleet, until_ms: int
-) -> tuple[ReplayPolicy, pl.DataFrame, float | None]:
-    """The order of the queue that explains the waits of the judged jobs best, its runs and its error; the first where nothing can be told."""
-    ranked = (None, Priorities("priority")) if early["priority"].n_unique() > 1 else (None,)
-    found: tuple[ReplayPolicy, pl.DataFrame, float | None] | None = None
-    for order, priorities in product(_ORDERS, ranked):
-        policy = ReplayPolicy(order=order, priorities=priorities)
-        runs = replay(early, fleet, policy).runs
-        error = checked_waits(judged, runs, until_ms).error
-        if found is None or (error is not None and found[2] is not None and error < found[2]):
-            found = policy, runs, error
-    if found is None:
-        raise AssertionError
-    return found
+def _nearest(jobs: pl.DataFrame, fleet: ReplayFleet, until_ms: int) -> tuple[ReplayPolicy, pl.DataFrame]:
+    """The order of the queue that is nearest to the waits of jobs up to a moment, job by job, and its runs; the first where nothing can be told."""
+    ranked = (None, Priorities("priority")) if jobs["priority"].n_unique() > 1 else (None,)
+    policies = [ReplayPolicy(order=order, priorities=priorities) for order, priorities in product(_ORDERS, ranked)]
+    tried = [(policy, replay(jobs, fleet, policy).runs) for policy in policies]
+    return min(tried, key=lambda each: mean_error_ms(jobs, each[1], until_ms))
 
 
 def scenario_outcome(base: ReplayBase, policy: ReplayPolicy) -> ReplayOutcome:
