@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import replace
 from pathlib import Path
 
 from analytics.commands.plan_inputs import PlanInputs, add_plan_arguments, open_plan, show_plan, show_plan_json
 from analytics.plan.replay.outcome import ComparedWaits, CutUser, FleetUse, PoolUse, ReplayOutcome
 from analytics.plan.replay.policy import ORDERS, ReplayPolicy
-from analytics.plan.replay.policy_file import policy_from, policy_table
+from analytics.plan.replay.policy_file import policy_table
+from analytics.plan.replay.policy_over import policy_over
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
 from analytics.plan.replay.replayed_waits import WaitFigures
 from analytics.plan.replay.sweep import Sweep, sweep
@@ -72,12 +72,11 @@ def _policy(args: argparse.Namespace, plan: PlanInputs, base: ReplayBase) -> tup
     if len(tried) > 1:
         raise UsageError("--gpus tries the numbers of one pool at a time", "give one range of numbers")
     content = {} if args.scenario is None else policy_table(Path(args.scenario))
-    table = {"order": base.policy.order, **content, **_table(args)}
+    table = {**content, **_table(args)}
     if fixed := {pool: own.start for pool, own in asked if len(own) == 1}:
         table["gpus"] = fixed.get("", fixed)
     where = "the command" if args.scenario is None else args.scenario
-    policy = policy_from(table, plan.whole.inputs.settings.text("report.timezone"), where)
-    policy = replace(policy, priorities=policy.priorities or base.policy.priorities)
+    policy = policy_over(base.policy, table, plan.whole.inputs.settings.text("report.timezone"), where)
     return policy, (_pool(tried[0][0], base), tried[0][1]) if tried else None
 
 
@@ -121,7 +120,7 @@ def _pool(name: str, base: ReplayBase) -> str:
 def _show(plan: PlanInputs, base: ReplayBase, outcome: ReplayOutcome, *, as_json: bool) -> None:
     money = plan.whole.money
     if as_json:
-        show_plan_json(plan, {**_base_json(base), "outcome": _outcome_json(outcome)})
+        show_plan_json(plan, {**_base_json(base), "outcome": outcome_json(outcome)})
         return
     show_plan(
         plan,
@@ -138,7 +137,7 @@ def _show(plan: PlanInputs, base: ReplayBase, outcome: ReplayOutcome, *, as_json
 
 def _show_sweep(plan: PlanInputs, base: ReplayBase, found: Sweep, *, as_json: bool) -> None:
     if as_json:
-        points = [{"gpus": each.gpus, **_outcome_json(each.outcome)} for each in found.points]
+        points = [{"gpus": each.gpus, **outcome_json(each.outcome)} for each in found.points]
         content = {"pool": found.pool, "gpus": found.there, "knee": found.knee, "as_good_as_today": found.enough, "points": points}
         show_plan_json(plan, {**_base_json(base), "sweep": content})
     else:
@@ -177,7 +176,8 @@ def _check_json(check: ReplayCheck) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _outcome_json(outcome: ReplayOutcome) -> dict[str, object]:
+def outcome_json(outcome: ReplayOutcome) -> dict[str, object]:
+    """The outcome in hours and seconds, as `--json` prints it."""
     return {
         "today": _use_json(outcome.today),
         "then": _use_json(outcome.then),

@@ -132,7 +132,7 @@ def _assumptions(base: ReplayBase) -> Iterator[str]:
         yield tr("Each job comes when it could have begun, holds as many GPUs for as long as it really did, and begins as soon as its pool has room for it: by its priority, then {order}.", order=order)
     yield tr(
         "No other order explains the first half of the window better. The fleet is that of the end of the window, all the time; a partition has the hosts on which its jobs ever ran. "
-        "What somebody would have asked for, had it been faster, nobody sees."
+        "On cards of another model jobs take as long as on their own, unless a scenario states by how much longer. What somebody would have asked for, had it been faster, nobody sees."
     )
     if base.delays:
         yield tr("Something else than GPUs holds jobs here as well: those of each team come later, by what was left unexplained in the first half of the window.")  # fmt: skip

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from analytics.language.quantities import Number, Share, Span
+from analytics.language.quantities import Number, Quantity, Share, Span
 from analytics.language.sentences import tr
-from analytics.plan.replay.replayed_waits import WaitFigures
 from analytics.plan.replay.validation import JOBS_MIN, CheckedUse, CheckedWaits, ReplayCheck
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, Section, SectionColumn
@@ -22,19 +21,16 @@ def replay_check(check: ReplayCheck) -> Section:
             SectionColumn("pool", tr("pool"), "pool"),
             SectionColumn("jobs", tr("jobs"), "count"),
             SectionColumn("p50", tr("half within"), "number"),
-            SectionColumn("p50_replayed", tr("replayed"), "number"),
             SectionColumn("p95", tr("19 of 20 within"), "number"),
-            SectionColumn("p95_replayed", tr("replayed"), "number"),
             SectionColumn("waits_error", tr("off by"), "share"),
-            SectionColumn("use", tr("given out"), "share"),
-            SectionColumn("use_replayed", tr("replayed"), "share"),
+            SectionColumn("use", tr("given out"), "number"),
             SectionColumn("use_error", tr("off by"), "share"),
         ),
         rows=tuple(_row(waits, use) for waits, use in pairs),
         notes=(
             tr(
-                "Jobs began within, and of the GPU time was given out: observed, and replayed. Waits are those of jobs that asked in the second half of the window; the order of the queue, and what else holds jobs, were learnt from the first. "
-                "Errors are shares of what was observed, of waits below 5 minutes shares of 5 minutes; fewer than {least} jobs say nothing. Beyond {most} the replay says nothing (plan.replay_error_pct).",
+                "Observed / replayed: within what jobs began, and how much of the GPU time was given out. Waits are those of jobs that asked in the second half of the window; the order of the queue, and what else holds jobs, were learnt from the first. "
+                "Errors are shares of what was observed, of waits below an hour shares of an hour; fewer than {least} jobs say nothing. Beyond {most} the replay says nothing (plan.replay_error_pct).",
                 least=Number(JOBS_MIN), most=Share(check.error_max),
             ),
         ),
@@ -55,17 +51,16 @@ def _row(waits: CheckedWaits, use: CheckedUse) -> tuple[Cell, ...]:
     return (
         tr("all pools") if waits.pool is None else place_name(waits.pool),
         Number(waits.observed.jobs),
-        *_pair(waits.observed, waits.replayed),
-        None if waits.error is None else Share(waits.error),
-        Share(use.observed),
-        Share(use.replayed),
+        _both(span(waits.observed.p50_ms), span(waits.replayed.p50_ms)),
+        _both(span(waits.observed.p95_ms), span(waits.replayed.p95_ms)),
+        Share(waits.error),
+        _both(Share(use.observed), Share(use.replayed)),
         Share(use.error),
     )
 
 
-def _pair(observed: WaitFigures, replayed: WaitFigures) -> tuple[Cell, ...]:
-    values = (observed.p50_ms, replayed.p50_ms, observed.p95_ms, replayed.p95_ms)
-    return tuple(span(each) for each in values)
+def _both(observed: Quantity | None, replayed: Quantity | None) -> Cell:
+    return None if observed is None or replayed is None else tr("{observed} / {replayed}", observed=observed, replayed=replayed)
 
 
 def span(milliseconds: float | None) -> Span | None:

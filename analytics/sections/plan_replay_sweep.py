@@ -28,8 +28,9 @@ def replay_sweep(found: Sweep, currency: str | None) -> Section:
             SectionColumn("unplaced", tr("cannot run"), "count"),
             SectionColumn("use", tr("GPU time given out"), "share"),
             SectionColumn("cost", tr("cost of the GPUs"), "money"),
+            SectionColumn("remark", tr("remark"), "words"),
         ),
-        rows=tuple(_row(each, currency) for each in found.points),
+        rows=tuple(_row(found, each, currency) for each in found.points),
         chart=_chart(found),
         notes=(
             tr("Of the jobs of that pool, and of those that are merged with it: their waits, and the use and the cost of all of these GPUs."),
@@ -59,7 +60,7 @@ def _headline(found: Sweep) -> str:
     return tr("{enough} From {gpus} on, more of them shorten waits by little.", enough=enough, gpus=Number(found.knee))
 
 
-def _row(point: SweepPoint, currency: str | None) -> tuple[Cell, ...]:
+def _row(found: Sweep, point: SweepPoint, currency: str | None) -> tuple[Cell, ...]:
     outcome = point.outcome
     use = outcome.then.total
     waits = None if outcome.waits is None else outcome.waits.then
@@ -72,7 +73,16 @@ def _row(point: SweepPoint, currency: str | None) -> tuple[Cell, ...]:
         Number(sum(each.jobs for each in outcome.unplaced)),
         Share(use.utilization),
         None if use.cost is None else Amount(use.cost, currency),
+        _remark(found, point.gpus),
     )
+
+
+def _remark(found: Sweep, gpus: int) -> str:
+    if gpus == found.knee:
+        return tr("the knee")
+    if gpus == found.enough:
+        return tr("as good as today")
+    return tr("as many as today") if gpus == found.there else ""
 
 
 def _chart(found: Sweep) -> LineChart | None:

@@ -11,10 +11,10 @@ from analytics.intervals import clip
 from analytics.plan.replay.engine import Replayed
 from analytics.plan.replay.replayed_waits import WaitFigures, wait_figures, with_waits
 from analytics.states import ALLOCATED, WITHOUT_EVIDENCE
-from fallow.clock import MINUTE_MS
+from fallow.clock import HOUR_MS
 
-WAIT_FLOOR_MS = 5 * MINUTE_MS
-"""Errors are shares of the observed wait, or of this where that is shorter: schedulers take some seconds to start anything."""
+WAIT_FLOOR_MS = HOUR_MS
+"""Errors are shares of the observed wait, or of this where that is shorter: no plan hangs on minutes."""
 
 JOBS_MIN = 20
 """Below so many jobs nineteen of twenty say nothing."""
