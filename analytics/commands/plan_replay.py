@@ -31,22 +31,32 @@ _SAME = ("order", "limit_to_need", "off_peak", "small_work_to", "share", "mig", 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's own flags."""
     add_plan_arguments(parser)
-    parser.add_argument("--scenario", metavar="FILE", help="TOML file that says what changes, see docs/planning.md; flags add to it")
+    parser.add_argument(
+        "--scenario", metavar="FILE", help="TOML file that says what changes, see docs/planning.md; flags add to it"
+    )
     parser.add_argument(
         "--gpus", metavar="[POOL=]N[..M[:STEP]]", action="append", default=[],
         help="so many GPUs in a pool; 40..64 tries each number (of one pool)",
     )  # fmt: skip
     parser.add_argument("--merge", metavar="POOL,POOL", action="append", default=[], help="pools that become one")
-    parser.add_argument("--idle-timeout", metavar="TIME", help="jobs end when none of their GPUs has worked for so long, such as 2h")
+    parser.add_argument(
+        "--idle-timeout", metavar="TIME", help="jobs end when none of their GPUs has worked for so long, such as 2h"
+    )
     parser.add_argument("--order", choices=ORDERS, help="who begins first")
-    parser.add_argument("--limit-to-need", action="store_true", default=None, help="time limits are as long as jobs ran")
+    parser.add_argument(
+        "--limit-to-need", action="store_true", default=None, help="time limits are as long as jobs ran"
+    )
     parser.add_argument("--off-peak", metavar="HH:MM-HH:MM", help="work that can wait begins in these hours only")
     parser.add_argument("--small-work-to", metavar="NAME", help="the pool or model where small work goes first")
     parser.add_argument("--share", metavar="N", type=int, help="up to so many jobs take turns on one GPU")
-    parser.add_argument("--mig", action="store_true", default=None, help="jobs on one GPU get the MIG instance that they need")
+    parser.add_argument(
+        "--mig", action="store_true", default=None, help="jobs on one GPU get the MIG instance that they need"
+    )
     parser.add_argument("--block", metavar="N", type=int, help="jobs get the GPUs that they used, in blocks of so many")
     parser.add_argument(
-        "--preempt", metavar="TIME", help="urgent jobs take GPUs from others, whose restart costs them so much, such as 10m"
+        "--preempt",
+        metavar="TIME",
+        help="urgent jobs take GPUs from others, whose restart costs them so much, such as 10m",
     )
 
 
@@ -65,7 +75,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _policy(args: argparse.Namespace, plan: PlanInputs, base: ReplayBase) -> tuple[ReplayPolicy, tuple[str, range] | None]:
+def _policy(
+    args: argparse.Namespace, plan: PlanInputs, base: ReplayBase
+) -> tuple[ReplayPolicy, tuple[str, range] | None]:
     """What is changed, and the pool and the numbers of GPUs that are tried one after the other."""
     asked = [_numbers(text) for text in args.gpus]
     tried = [(pool, own) for pool, own in asked if len(own) > 1]
@@ -88,7 +100,11 @@ def _table(args: argparse.Namespace) -> dict[str, object]:
     if args.idle_timeout is not None:
         found["idle_timeout_h"] = parse_duration_ms(args.idle_timeout) / HOUR_MS
     if args.preempt is not None:
-        found["priorities"] = {"by": "priority", "preempt": True, "cost_min": parse_duration_ms(args.preempt) / MINUTE_MS}
+        found["priorities"] = {
+            "by": "priority",
+            "preempt": True,
+            "cost_min": parse_duration_ms(args.preempt) / MINUTE_MS,
+        }
     return found
 
 
@@ -102,7 +118,10 @@ def _numbers(text: str) -> tuple[str, range]:
         raise UsageError(f"--gpus {text} has no numbers of GPUs", "give the smaller number first, such as 40..64:4")
     numbers = range(first, last + 1, step)
     if len(numbers) > _SWEEP_MAX:
-        raise UsageError(f"--gpus {text} are {len(numbers)} replays", f"give larger steps, such as {first}..{last}:{-(-len(numbers) * step // 50)}")
+        raise UsageError(
+            f"--gpus {text} are {len(numbers)} replays",
+            f"give larger steps, such as {first}..{last}:{-(-len(numbers) * step // 50)}",
+        )
     return found["pool"] or "", numbers
 
 
@@ -114,7 +133,9 @@ def _pool(name: str, base: ReplayBase) -> str:
     if not name and len(pools) == 1:
         return pools[0]
     said = f"--gpus names the pool {name}, which is not there" if name else "--gpus has to say of which pool"
-    raise UsageError(said, f"there are {', '.join(pools)}: --gpus {pools[0]}=40..64" if pools else "this window has no GPUs")
+    raise UsageError(
+        said, f"there are {', '.join(pools)}: --gpus {pools[0]}=40..64" if pools else "this window has no GPUs"
+    )
 
 
 def _show(plan: PlanInputs, base: ReplayBase, outcome: ReplayOutcome, *, as_json: bool) -> None:
@@ -138,7 +159,13 @@ def _show(plan: PlanInputs, base: ReplayBase, outcome: ReplayOutcome, *, as_json
 def _show_sweep(plan: PlanInputs, base: ReplayBase, found: Sweep, *, as_json: bool) -> None:
     if as_json:
         points = [{"gpus": each.gpus, **outcome_json(each.outcome)} for each in found.points]
-        content = {"pool": found.pool, "gpus": found.there, "knee": found.knee, "as_good_as_today": found.enough, "points": points}
+        content = {
+            "pool": found.pool,
+            "gpus": found.there,
+            "knee": found.knee,
+            "as_good_as_today": found.enough,
+            "points": points,
+        }
         show_plan_json(plan, {**_base_json(base), "sweep": content})
     else:
         show_plan(plan, [replay_sweep(found, plan.whole.money.currency), replay_check(base.check)])
@@ -186,14 +213,20 @@ def outcome_json(outcome: ReplayOutcome) -> dict[str, object]:
         "priorities": [_compared_json(each) for each in outcome.ranks],
         "freed_gpu_hours": outcome.freed_ms / HOUR_MS,
         "ended_early": [_cut_json(each) for each in outcome.cuts],
-        "cannot_run": [{"why": each.why, "jobs": each.jobs, "gpu_hours": each.gpu_ms / HOUR_MS} for each in outcome.unplaced],
+        "cannot_run": [
+            {"why": each.why, "jobs": each.jobs, "gpu_hours": each.gpu_ms / HOUR_MS} for each in outcome.unplaced
+        ],
         "jobs_put_off": outcome.postponed,
         "jobs_preempted": outcome.preempted,
     }
 
 
 def _use_json(use: FleetUse) -> dict[str, object]:
-    return {**_pool_json(use.total), "kwh": use.kwh, "pools": [{"pool": each.pool, **_pool_json(each)} for each in use.pools]}
+    return {
+        **_pool_json(use.total),
+        "kwh": use.kwh,
+        "pools": [{"pool": each.pool, **_pool_json(each)} for each in use.pools],
+    }
 
 
 def _pool_json(pool: PoolUse) -> dict[str, object]:
@@ -204,7 +237,12 @@ def _pool_json(pool: PoolUse) -> dict[str, object]:
 
 
 def _compared_json(each: ComparedWaits) -> dict[str, object]:
-    return {"name": each.name, "jobs": each.today.jobs, "today": _waits_json(each.today), "then": _waits_json(each.then)}
+    return {
+        "name": each.name,
+        "jobs": each.today.jobs,
+        "today": _waits_json(each.today),
+        "then": _waits_json(each.then),
+    }
 
 
 def _waits_json(figures: WaitFigures) -> dict[str, object]:

@@ -60,7 +60,11 @@ def _row(waits: CheckedWaits, use: CheckedUse) -> tuple[Cell, ...]:
 
 
 def _both(observed: Quantity | None, replayed: Quantity | None) -> Cell:
-    return None if observed is None or replayed is None else tr("{observed} / {replayed}", observed=observed, replayed=replayed)
+    return (
+        None
+        if observed is None or replayed is None
+        else tr("{observed} / {replayed}", observed=observed, replayed=replayed)
+    )
 
 
 def span(milliseconds: float | None) -> Span | None:
@@ -68,7 +72,12 @@ def span(milliseconds: float | None) -> Span | None:
     return None if milliseconds is None else Span(round(milliseconds / 1000) * 1000)
 
 
-def today_and_then(today: Cell, then: Cell) -> Cell:
+def words(milliseconds: float | None) -> Quantity | str:
+    """The same in a sentence."""
+    return span(milliseconds) or tr("(not known)")
+
+
+def today_and_then(today: Quantity | None, then: Quantity | None) -> Cell:
     """Both, or the one where both are the same."""
     if today is None or then is None or today == then:
         return today
@@ -97,5 +106,5 @@ def refusal(check: ReplayCheck) -> str | None:
     return tr(
         "Waits are not answered: replayed as it is run today, 19 of 20 jobs begin within {then} and half within {half}, where {seen} and {half_seen} were observed; "
         "`fallow plan waits` says what else holds them, and the replay may hold for a single --pool.",
-        then=span(then.p95_ms), half=span(then.p50_ms), seen=span(jobs.p95_ms), half_seen=span(jobs.p50_ms),
+        then=words(then.p95_ms), half=words(then.p50_ms), seen=words(jobs.p95_ms), half_seen=words(jobs.p50_ms),
     )  # fmt: skip

@@ -56,13 +56,19 @@ def _headline(groups: Sequence[ComparedWaits]) -> str:
     first, last = groups[0], groups[-1]
     if first.saved_ms <= 0 and last.saved_ms >= 0:
         return tr("Nobody would have waited less or longer.")
-    most = {"name": _name(first.name), "hours": GpuHours(first.saved_ms)}
-    least = {"other": _name(last.name), "more": GpuHours(-last.saved_ms)}
+    name, hours = _name(first.name), GpuHours(first.saved_ms)
+    other, more = _name(last.name), GpuHours(-last.saved_ms)
     if last.saved_ms >= 0:
-        return tr("{name} gains most, {hours} GPU-hours of waiting; nobody loses.", **most)
+        return tr("{name} gains most, {hours} GPU-hours of waiting; nobody loses.", name=name, hours=hours)
     if first.saved_ms <= 0:
-        return tr("{other} loses most, {more} GPU-hours of waiting; nobody gains.", **least)
-    return tr("{name} gains most, {hours} GPU-hours of waiting; {other} loses most, {more}.", **most, **least)
+        return tr("{other} loses most, {more} GPU-hours of waiting; nobody gains.", other=other, more=more)
+    return tr(
+        "{name} gains most, {hours} GPU-hours of waiting; {other} loses most, {more}.",
+        name=name,
+        hours=hours,
+        other=other,
+        more=more,
+    )
 
 
 def _name(name: str | None) -> str:

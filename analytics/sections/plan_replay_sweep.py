@@ -36,7 +36,7 @@ def replay_sweep(found: Sweep, currency: str | None) -> Section:
             tr("Of the jobs of that pool, and of those that are merged with it: their waits, and the use and the cost of all of these GPUs."),
             tr(
                 "The knee is the number of GPUs at which the curve of 19 of 20 waits lies furthest below the line from its first to its last point. "
-                "As today is the fewest GPUs with which neither half nor 19 of 20 of the jobs wait longer than in the replay of today, all can run, and no more are left at the end."
+                "As good as today are the fewest GPUs with which neither half nor 19 of 20 of the jobs wait longer than in the replay of today, no more GPU-hours are waited, all can run, and no more are left at the end."
             ),
         ),
         wide=True,
@@ -51,10 +51,17 @@ def _headline(found: Sweep) -> str:
         enough = tr("None of these numbers of GPUs of {pool} would have been as good as today.", pool=pool)
     else:
         freed = max(found.there - found.enough, 0)
-        enough = tr(
-            "{gpus} of the {there} GPUs of {pool} would have been as good as today, {hours} GPU-hours fewer.",
-            gpus=Number(found.enough), there=Number(found.there), pool=pool, hours=GpuHours(freed * found.window_ms),
-        ) if freed else tr("{gpus} GPUs of {pool} would have been as good as today.", gpus=Number(found.enough), pool=pool)
+        enough = (
+            tr(
+                "{gpus} of the {there} GPUs of {pool} would have been as good as today, {hours} GPU-hours fewer.",
+                gpus=Number(found.enough),
+                there=Number(found.there),
+                pool=pool,
+                hours=GpuHours(freed * found.window_ms),
+            )
+            if freed
+            else tr("{gpus} GPUs of {pool} would have been as good as today.", gpus=Number(found.enough), pool=pool)
+        )
     if found.knee is None:
         return enough
     return tr("{enough} From {gpus} on, more of them shorten waits by little.", enough=enough, gpus=Number(found.knee))
@@ -93,5 +100,7 @@ def _chart(found: Sweep) -> LineChart | None:
     names = tuple(Number(each.gpus) for each in found.points)
     values = tuple(None if each is None else each / HOUR_MS for each in waits)
     line = Line(tr("19 of 20 within"), "held", values, tuple(span(each) or "" for each in waits))
-    panel = LinePanel(tr("{pool}: hours within which 19 of 20 jobs begin, by GPUs", pool=place_name(found.pool)), "count", (line,))
+    panel = LinePanel(
+        tr("{pool}: hours within which 19 of 20 jobs begin, by GPUs", pool=place_name(found.pool)), "count", (line,)
+    )
     return LineChart(names, names, (True,) * len(names), (panel,))

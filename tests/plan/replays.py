@@ -70,8 +70,20 @@ def gpu_rows(until_h: float, gpus: Mapping[str, Sequence[tuple[float, float, str
         for since, until, state, whose in filled:
             job, holder = (whose, whose.split(":")[1]) if whose and ":" in whose else (None, whose)
             rows.append((gpu.split("/")[0], gpu, round(since * HOUR_MS), round(until * HOUR_MS), state, job, holder))
-    schema = {"host": pl.String, "gpu": pl.String, "time": pl.Int64, "end": pl.Int64, "state": pl.String, "job": pl.String, "holder": pl.String}
+    schema = {
+        "host": pl.String,
+        "gpu": pl.String,
+        "time": pl.Int64,
+        "end": pl.Int64,
+        "state": pl.String,
+        "job": pl.String,
+        "holder": pl.String,
+    }
     found = pl.DataFrame(rows, schema=schema, orient="row").filter(pl.col("time") < pl.col("end"))
     return found.with_columns(
-        pool=pl.lit("P"), model=pl.lit("H100"), account=pl.lit(None, pl.String), instance=pl.lit(value=False), gpu_share=pl.lit(1.0)
+        pool=pl.lit("P"),
+        model=pl.lit("H100"),
+        account=pl.lit(None, pl.String),
+        instance=pl.lit(value=False),
+        gpu_share=pl.lit(1.0),
     )

@@ -14,7 +14,14 @@ DAY_H = 24.0
 def rebuilt(jobs: pl.DataFrame, rows: pl.DataFrame, needs: pl.DataFrame | None = None) -> RebuiltJobs:
     none = pl.DataFrame(schema=WORK_NEEDS)
     window = (0, round(DAY_H * HOUR_MS))
-    return rebuilt_jobs(jobs, rows, none if needs is None else needs, window, lambda user, _: user, {("P", "H100")})
+    return rebuilt_jobs(
+        jobs,
+        rows,
+        none if needs is None else needs,
+        window=window,
+        team_of=lambda user, _: user,
+        places={("P", "H100")},
+    )
 
 
 def hours(found: RebuiltJobs, name: str, column: str) -> float | None:
@@ -88,7 +95,9 @@ def test_needs_are_the_most_over_a_jobs_gpus_and_unknown_where_one_is() -> None:
     job = "slurm:ada"
     rows = gpu_rows(DAY_H, {"a/0": [(2, 6, "active", job)], "a/1": [(2, 6, "active", job)]})
     needs = pl.DataFrame(
-        [("a", "a/0", "ada", None, job, 5, 20.0), ("a", "a/1", "ada", None, job, 9, None)], schema=WORK_NEEDS, orient="row"
+        [("a", "a/0", "ada", None, job, 5, 20.0), ("a", "a/1", "ada", None, job, 9, None)],
+        schema=WORK_NEEDS,
+        orient="row",
     )
     found = rebuilt(jobs_frame(job_row("ada", 2, 6, gpus=2)), rows, needs)
     assert found.jobs.select("mem_bytes", "sm_pct").row(0) == (9, None)

@@ -58,7 +58,7 @@ def test_merged_pools_that_work_in_turns_need_half_of_their_gpus() -> None:
 
 
 def left_standing() -> ReplayBase:
-    """ada leaves 4 GPUs for 7 of 10 hours, bo one for 3 hours and then works on it for 1, cy works all the time."""
+    """A user ada leaves 4 GPUs for 7 of 10 hours, bo one for 3 hours and then works on it for 1, cy works all the time."""
     jobs = [job_row("ada", 1, 11, gpus=4), job_row("bo", 2, 7), job_row("cy", 2, 12)]
     ada = [(1, 4, "active", "slurm:ada"), (4, 11, "held", "slurm:ada")]
     rows = gpu_rows(20, {
@@ -72,7 +72,10 @@ def left_standing() -> ReplayBase:
 def test_an_idle_timeout_frees_what_was_left_standing_and_names_whom_it_hits() -> None:
     base = left_standing()
     outcome = scenario_outcome(base, replace(base.policy, idle_timeout_ms=2 * HOUR_MS))
-    cuts = {each.user: (each.freed_ms / HOUR_MS, each.worked_ms / HOUR_MS, each.worked_later, each.cost) for each in outcome.cuts}
+    cuts = {
+        each.user: (each.freed_ms / HOUR_MS, each.worked_ms / HOUR_MS, each.worked_later, each.cost)
+        for each in outcome.cuts
+    }
     assert cuts == {"ada": (20, 0, 0, pytest.approx(40)), "bo": (2, 1, 1, pytest.approx(4))}
     held = [each.total.held_ms / HOUR_MS for each in (outcome.today, outcome.then)]
     assert held == [4 * 10 + 5 + 10, 4 * 10 + 5 + 10 - 22]

@@ -59,7 +59,9 @@ def test_what_else_holds_jobs_is_learnt_from_the_first_half_and_tried_on_the_sec
 def test_beyond_the_stated_error_waits_are_not_told_and_the_rest_is() -> None:
     jobs, rows, until = held_back(0)
     late = (pl.col("submitted") > until // 2).fill_null(value=False)
-    changed = [(pl.col(name) - pl.when(late).then(50 * HOUR_MS).otherwise(0)).alias(name) for name in ("submitted", "eligible")]
+    changed = [
+        (pl.col(name) - pl.when(late).then(50 * HOUR_MS).otherwise(0)).alias(name) for name in ("submitted", "eligible")
+    ]
     base = base_of(jobs.with_columns(changed), rows, until)
     assert base.check.has_use
     assert not base.check.has_waits

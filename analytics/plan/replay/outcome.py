@@ -149,7 +149,9 @@ def replay_outcome(
         ranks=_by(jobs, "rank", today, then, window) if has_waits else (),
         cuts=_cuts(ran, then.fleet, window),
         unplaced=tuple(Unplaced(*row) for row in never.sort("gpu_ms", "why_not", descending=[True, False]).iter_rows()),
-        postponed=runs.join(today.runs.select("number", was="arrived"), on="number").filter(pl.col("arrived") > pl.col("was")).height,
+        postponed=runs.join(today.runs.select("number", was="arrived"), on="number")
+        .filter(pl.col("arrived") > pl.col("was"))
+        .height,
         preempted=runs.filter(pl.col("preempted") > 0).height,
     )
 
@@ -162,14 +164,18 @@ def _compared(name: str | None, jobs: pl.DataFrame, today: Replayed, then: Repla
 def _by(jobs: pl.DataFrame, column: str, today: Replayed, then: Replayed, window: Window) -> tuple[ComparedWaits, ...]:
     parts = jobs.partition_by(column, as_dict=True)
     found = [_compared(None if name is None else str(name), own, today, then, window) for (name,), own in parts.items()]
-    return tuple(sorted((each for each in found if each.today.jobs), key=lambda each: (-each.saved_ms, each.name or "")))
+    return tuple(
+        sorted((each for each in found if each.today.jobs), key=lambda each: (-each.saved_ms, each.name or ""))
+    )
 
 
 def fleet_use(replayed: Replayed, window: Window) -> FleetUse:
     """How the pools of a replay were used in a window."""
     holds = clip(replayed.holds, *window, start="begin", sums=())
     pools = sorted({group.pool for group in replayed.fleet.groups})
-    return FleetUse(tuple(_pool_use(pool, replayed.fleet, holds, window) for pool in pools), _kwh(replayed, holds, window))
+    return FleetUse(
+        tuple(_pool_use(pool, replayed.fleet, holds, window) for pool in pools), _kwh(replayed, holds, window)
+    )
 
 
 def _pool_use(pool: str, fleet: ReplayFleet, holds: pl.DataFrame, window: Window) -> PoolUse:
@@ -218,7 +224,10 @@ def _kwh(replayed: Replayed, holds: pl.DataFrame, window: Window) -> float | Non
 def _cut_in(runs: pl.DataFrame, window: Window) -> pl.DataFrame:
     """Runs that a time-out ended, with `freed_ms`: the GPU time of the window that it freed."""
     cut = runs.filter(pl.col("cut_ms") > 0)
-    since, until = pl.max_horizontal("end", pl.lit(window[0])), pl.min_horizontal(pl.col("end") + pl.col("cut_ms"), pl.lit(window[1]))
+    since, until = (
+        pl.max_horizontal("end", pl.lit(window[0])),
+        pl.min_horizontal(pl.col("end") + pl.col("cut_ms"), pl.lit(window[1])),
+    )
     return cut.with_columns(freed_ms=((until - since).clip(lower_bound=0) * pl.col("gpus")).cast(pl.Float64))
 
 

@@ -18,7 +18,6 @@ from analytics.plan.replay.replay_jobs import RebuiltJobs, TeamOf, in_places, pa
 from analytics.plan.replay.validation import ReplayCheck, check_replay, checked_waits, mean_error_ms
 from analytics.plan.waiting_jobs import PoolModel, blocks, located
 
-
 _ORDERS: tuple[Order, ...] = ("backfill", "fifo")
 """Orders of a queue, first the one that is taken where several explain as much: Slurm backfills by default."""
 
@@ -70,9 +69,14 @@ def replay_base(inputs: ReplayInputs) -> ReplayBase:
     """
     whole = inputs.placed.filter(~pl.col("instance"))
     own = whole.filter(in_places(inputs.places))
-    rebuilt = rebuilt_jobs(inputs.jobs, inputs.placed, inputs.needs, inputs.window, inputs.team_of, inputs.places)
+    rebuilt = rebuilt_jobs(
+        inputs.jobs, inputs.placed, inputs.needs, window=inputs.window, team_of=inputs.team_of, places=inputs.places
+    )
     known, claimed = located(inputs.jobs, whole)
-    own_blocks = {(partition_key(scheduler, name), pool): hosts for (scheduler, name, pool), hosts in blocks(known, claimed).items()}
+    own_blocks = {
+        (partition_key(scheduler, name), pool): hosts
+        for (scheduler, name, pool), hosts in blocks(known, claimed).items()
+    }
     fleet = fleet_today(own, own_blocks, inputs.facts, inputs.window[1])
     middle = sum(inputs.window) // 2
     early = rebuilt.jobs.filter(pl.coalesce("asked", "started") < middle)
@@ -81,7 +85,7 @@ def replay_base(inputs: ReplayInputs) -> ReplayBase:
     delays = learnt_delays(early, runs, middle) if error is not None and error > inputs.error_max else {}
     coming = with_delays(rebuilt.jobs, delays)
     today = replay(coming, fleet, policy)
-    check = check_replay(rebuilt.jobs, own, today, inputs.window, middle, inputs.error_max)
+    check = check_replay(rebuilt.jobs, own, today, inputs.window, judged_from_ms=middle, error_max=inputs.error_max)
     return ReplayBase(rebuilt, coming, fleet, policy, delays, today, check, inputs.window)
 
 
@@ -103,7 +107,9 @@ def of_pools(base: ReplayBase, pools: Collection[str]) -> ReplayBase:
     """The jobs and GPUs of some pools, and how well their waits are explained."""
     jobs, coming = (each.filter(pl.col("pool").is_in(list(pools))) for each in (base.rebuilt.jobs, base.coming))
     fleet = ReplayFleet(tuple(group for group in base.fleet.groups if group.pool in pools))
-    runs, holds = (each.join(jobs.select("number"), on="number", how="semi") for each in (base.today.runs, base.today.holds))
+    runs, holds = (
+        each.join(jobs.select("number"), on="number", how="semi") for each in (base.today.runs, base.today.holds)
+    )
     late = jobs.filter(pl.col("asked") >= base.check.since_ms)
     return replace(
         base, rebuilt=replace(base.rebuilt, jobs=jobs), coming=coming, fleet=fleet, today=Replayed(runs, holds, fleet),

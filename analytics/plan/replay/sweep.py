@@ -26,7 +26,7 @@ class Sweep:
     """A pool of today with different numbers of GPUs, the fewest first; `there` is how many it has.
 
     `knee` is the number from which on more GPUs shorten waits by little, None where there is no bend, or waits are not told. `enough`
-    is the fewest with which nobody is worse off: the median, the nineteen of twenty and the jobs that never began are as today at most; None where none is.
+    is the fewest that are as good as today, see `is_as_today`; None where none is.
     """
 
     pool: str
@@ -74,7 +74,9 @@ def is_as_today(outcome: ReplayOutcome) -> bool:
     waits = outcome.waits
     if waits is None or outcome.unplaced:
         return False
-    pairs = ((waits.then.p50_ms, waits.today.p50_ms), (waits.then.p95_ms, waits.today.p95_ms))
+    pairs = (
+        (waits.then.p50_ms, waits.today.p50_ms), (waits.then.p95_ms, waits.today.p95_ms), (waits.then.gpu_ms, waits.today.gpu_ms),
+    )  # fmt: skip
     return waits.then.open_jobs <= waits.today.open_jobs and all(
         then is not None and today is not None and then <= today for then, today in pairs
     )

@@ -34,7 +34,9 @@ class CheckedWaits:
         if self.observed.jobs < JOBS_MIN:
             return None
         pairs = ((self.replayed.p50_ms, self.observed.p50_ms), (self.replayed.p95_ms, self.observed.p95_ms))
-        return max(abs(then - seen) / max(seen, WAIT_FLOOR_MS) for then, seen in pairs if then is not None and seen is not None)
+        return max(
+            abs(then - seen) / max(seen, WAIT_FLOOR_MS) for then, seen in pairs if then is not None and seen is not None
+        )
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,9 @@ class CheckedUse:
     @property
     def error(self) -> float | None:
         """As a share of the observed one."""
-        return None if not self.observed or self.replayed is None else abs(self.replayed - self.observed) / self.observed
+        return (
+            None if not self.observed or self.replayed is None else abs(self.replayed - self.observed) / self.observed
+        )
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ def check_replay(
     placed: pl.DataFrame,
     replayed: Replayed,
     window: tuple[int, int],
+    *,
     judged_from_ms: int,
     error_max: float,
 ) -> ReplayCheck:
