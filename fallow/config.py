@@ -269,6 +269,8 @@ SETTINGS: tuple[Setting, ...] = (
             "whoever holds a GPU cannot repair it, and is never told of it"),
     Setting("plan", "lead_time", parse_duration_ms, "12w", "how long GPUs take from the order until they can be used",
             "a quarter of a year; no default fits every supplier: ask yours, or give `fallow plan forecast --lead-time`"),
+    Setting("plan", "replay_error_pct", _positive, "25",
+            "by how much the replay of today may be off what was observed before `fallow plan replay` says nothing of waits"),
     Setting("plan", "requests", _text, "", "CSV file in which teams ask for GPUs; see docs/planning.md"),
     Setting("mail", "server", _text, "", "SMTP server as host or host:port; the port is 587, 465 or 25, by mail.security"),
     Setting("mail", "security", _one_of("starttls", "tls", "none"), "starttls",

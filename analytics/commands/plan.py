@@ -15,6 +15,8 @@ VERBS: tuple[Command, ...] = (
             "fallow plan defrag --lake /srv/lake --gpus 8", "analytics.commands.plan_defrag", "analytics"),
     Command("forecast", "say when each pool is full, and until when to order",
             "fallow plan forecast --lake /srv/lake --lead-time 12w", "analytics.commands.plan_forecast", "analytics"),
+    Command("replay", "say what another fleet or another policy would have made of the same jobs",
+            "fallow plan replay --lake /srv/lake --idle-timeout 2h", "analytics.commands.plan_replay", "analytics"),
 )  # fmt: skip
 
 

@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--days {args.days} is not between 1 and {_DAYS_MAX}", f"leave it out for {HORIZON_DAYS}")
     _check_only(args)
     plan = open_plan(args)
-    calendar = plan.whole.endings_for(args.days)
-    found = plan.whole.allocation(plan.scope, plan.part, calendar)
+    calendar = plan.whole.plan.endings_for(args.days)
+    found = plan.whole.plan.allocation(plan.scope, plan.part, calendar)
     proposal = _proposal(args, plan, calendar)
     if args.json:
         show_plan_json(plan, _as_json(found) | ({} if proposal is None else {"proposal": proposal_json(proposal)}))

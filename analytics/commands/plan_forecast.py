@@ -67,7 +67,7 @@ def _lead(text: str) -> tuple[str, int]:
 
 
 def _outlooks(plan: PlanInputs, horizon_days: int, leads: Mapping[str, int]) -> tuple[PoolOutlook, ...]:
-    series = plan.whole.demand
+    series = plan.whole.plan.demand
     pools = {each.pool for each in series}
     if unknown := sorted(leads.keys() - pools - {""}):
         raise UsageError(

@@ -20,8 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the causes, the groups, what stood idle, and what jobs' time led to."""
     plan = open_plan(args)
-    waits = plan.whole.waits_of(plan.scope)
-    used = plan.whole.used_share(plan.scope, plan.part)
+    waits = plan.whole.plan.waits_of(plan.scope)
+    used = plan.whole.plan.used_share(plan.scope, plan.part)
     idle = None if plan.scope.is_personal else idle_while_waiting(waits)
     if args.json:
         show_plan_json(plan, _as_json(waits, has_idle=idle is not None) | {"used_share": used})

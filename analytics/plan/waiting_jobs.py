@@ -20,6 +20,8 @@ PARTITION = ("scheduler", "partition")
 _NOT_YET = ("Dependency", "DependencyNeverSatisfied", "BeginTime", "JobHeldUser")
 """Reasons of Slurm (squeue, JOB REASON CODES) for which a job waits for something else than GPUs, by its user's own wish."""
 
+COULD_BEGIN = pl.coalesce("eligible", pl.when(~pl.col("reason").is_in(_NOT_YET).fill_null(value=False)).then("submitted"))
+"""When a job asked: from when on it could have begun, else when it was submitted; null where nobody knows, and of jobs that wait for something else than GPUs."""
 
 IS_COUNTED = pl.col("asked").is_not_null() & (pl.col("gpus") > 0).fill_null(value=False)
 """Of rows of `jobs_in_window`: whether it is known when the job asked, and for how many GPUs."""
@@ -123,21 +125,39 @@ def jobs_in_window(jobs: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataF
     """Jobs that waited in the window or got GPUs in it, with `asked`, `begin`, `until` and `is_open`, as their waits ended.
 
     A wait lasts from when the job could have begun, else from when it was submitted, until it began or was withdrawn, or until
-    it was last seen to wait; `begin` and `until` are cut to the window. `is_open` is whether it still waited then. `asked` is
+    it was last seen to wait; `begin` and `until` are cut to the window. `is_open` is whether it still waited then, `run_ms` see `run_ms`. `asked` is
     null where nobody knows when it was, and of jobs that could not begin yet for another reason than GPUs.
     """
     over = pl.coalesce("start", "withdrawn")
-    could_begin = ~pl.col("reason").is_in(_NOT_YET).fill_null(value=False)
-    asked = pl.coalesce("eligible", pl.when(could_begin).then("submitted"))
     last = pl.coalesce(over, "as_of", pl.lit(until_ms))
-    timed = jobs.with_columns(asked=asked, last=last)
+    timed = jobs.with_columns(asked=COULD_BEGIN, last=last)
     there = timed.filter(pl.coalesce("asked", "submitted", "last") < until_ms, pl.col("last") >= since_ms)
     stop = pl.min_horizontal("last", pl.lit(until_ms))
     return there.with_columns(
         begin=pl.max_horizontal(pl.min_horizontal("asked", stop), pl.lit(since_ms)),
         until=stop,
         is_open=over.is_null() | (over >= until_ms),
-    ).sort("last", "begin", "priority", "number", descending=[False, False, True, False])
+    ).with_columns(run_ms=run_ms("begin", until_ms)).sort("last", "begin", "priority", "number", descending=[False, False, True, False])
+
+
+def run_ms(asked: str, until_ms: int) -> pl.Expr:
+    """How long a job ran, from its columns; one that still runs at the window's end up to then, or for its time limit where that is longer.
+
+    One that has not begun by then would run for its time limit, one without any up to the window's end.
+
+    Args:
+        asked: the column that says from when on it waited.
+        until_ms: the window's end.
+    """
+    limit = pl.when(pl.col("time_limit_ms") > 0).then("time_limit_ms")
+    so_far = pl.when(pl.col("start") < until_ms).then(until_ms - pl.col("start"))
+    return (
+        pl.when(pl.col("end").is_not_null() & pl.col("start").is_not_null())
+        .then((pl.col("end") - pl.col("start")).clip(lower_bound=1))
+        .when(so_far.is_not_null())
+        .then(pl.max_horizontal(so_far, limit))
+        .otherwise(pl.coalesce(limit, until_ms - pl.col(asked)))
+    )
 
 
 def blocks(jobs: pl.DataFrame, claimed: pl.DataFrame) -> dict[tuple[str | None, str, str], list[str]]:

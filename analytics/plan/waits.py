@@ -86,7 +86,6 @@ def find_waits(
         there.filter(IS_COUNTED),
         idle,
         WaiterOptions(idle.pools, blocks(known, claimed), AskedModels.of(known)),
-        window[1],
     )
     return Waits(
         rows=rows.select(*_COLUMNS, *TIME_OF.values()),
@@ -102,10 +101,10 @@ def find_waits(
     )
 
 
-def _caused(waiting: pl.DataFrame, idle: IdlePools, options: WaiterOptions, until_ms: int) -> pl.DataFrame:
+def _caused(waiting: pl.DataFrame, idle: IdlePools, options: WaiterOptions) -> pl.DataFrame:
     """The waits with the time of each cause; of those whose pool nobody knows, all of it is unknown."""
     late = waiting.filter(pl.col("begin") < pl.col("until"))
-    waiters = [_waiter(row, options, idle.split, until_ms) for row in late.iter_rows(named=True)]
+    waiters = [_waiter(row, options, idle.split) for row in late.iter_rows(named=True)]
     numbers = late["number"].to_list()
     times: dict[str, list[int]] = {}
     for remedy in REMEDIES:
@@ -172,11 +171,10 @@ class WaiterOptions:
         return [(each, WHOLE_POOL if hosts is None else each.area(hosts)) for each in own], others
 
 
-def _waiter(row: Mapping[str, Any], options: WaiterOptions, split: Collection[str], until_ms: int) -> Waiter:
-    """With how long it ran or may run: see `_run_ms`."""
+def _waiter(row: Mapping[str, Any], options: WaiterOptions, split: Collection[str]) -> Waiter:
     (own, others), start = options.of(row), row["start"]
     home = own[0][0] if own else None
-    run = _run_ms(row, until_ms)
+    run = row["run_ms"]
     return Waiter(
         job=row["ledger_job"],
         begin=row["begin"],
@@ -191,19 +189,6 @@ def _waiter(row: Mapping[str, Any], options: WaiterOptions, split: Collection[st
         else real_place(home, row["hosts"], row["gpus"], start, start + run),
         start=row["until"],
     )
-
-
-def _run_ms(row: Mapping[str, Any], until_ms: int) -> int:
-    """How long a job ran; one that still runs at the window's end up to then, or for its time limit where that is longer.
-
-    One that has not begun by then would run for its time limit, one without any up to the window's end.
-    """
-    start, end, limit = row["start"], row["end"], row["time_limit_ms"] or 0
-    if start is not None and end is not None:
-        return max(int(end - start), 1)
-    if start is not None and start < until_ms:
-        return max(int(until_ms - start), limit)
-    return int(limit or until_ms - row["begin"])
 
 
 def _want(gpus: int, host_count: int | None, home: IdlePool | None) -> Want:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
@@ -28,19 +28,11 @@ from analytics.ledger.summary import Summary, Totals, clip_ledger, totals_by
 from analytics.money.priced_segments import placed
 from analytics.money.requests_file import load_requests
 from analytics.money.window_money import Money, open_money
-from analytics.plan.allocation import FleetAllocation, Owned, owned_in, pairs_of, poolless_ms, tree_of
-from analytics.plan.demand_series import DemandSeries, demand_series
-from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
-from analytics.plan.endings import Endings, find_endings
-from analytics.plan.jobs import ended_by_limit, load_jobs
-from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, of_scope, outlooks
+from analytics.plan.endings import Endings
+from analytics.plan.order_date import PoolOutlook, of_scope
 from analytics.plan.reallocation import Reallocation, propose
-from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
-from analytics.plan.starving import StarvingPair
 from analytics.plan.supply import find_supply
-from analytics.plan.uptake import Arrival, arrivals
-from analytics.plan.waiting_jobs import POOL_MODEL
-from analytics.plan.waits import Waits, find_waits
+from analytics.plan.waits import Waits
 from analytics.quality.model import Remark
 from analytics.quality.remarks import data_quality
 from analytics.report import people
@@ -49,6 +41,7 @@ from analytics.report.figures import Film, Step, SurplusInterval, Trend, UserFig
 from analytics.report.film import film
 from analytics.report.goal_table import Goal, open_goals
 from analytics.report.goals import GoalProgress, progress
+from analytics.report.planning import Planning
 from analytics.report.reclaimable import reclaimable
 from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, Figures, WeekFigures, trends, weeks_up_to
 from analytics.report.waterfall import steps
@@ -226,11 +219,11 @@ class Whole:
         return opportunities_in(decided, part.inside.stretches, about=named)
 
     @cached_property
-    def jobs(self) -> pl.DataFrame:
-        """Every job of the lake as the queue knows it: `analytics.plan.jobs.JOB_SCHEMA`."""
+    def plan(self) -> Planning:
+        """What queue, shortage and the days to come say: made once, whatever people did about the findings."""
         if self._first is not self:
-            return self._first.jobs
-        return ended_by_limit(load_jobs(self.inputs.lake), self.ledger.summary.until_ms)
+            return self._first.plan
+        return Planning(self.inputs, self.ledger, self.inventory, self.money, lambda: self.context)
 
     def gangs(self, scope: Scope, part: WindowLedger) -> tuple[Gang, ...]:
         """Which jobs on several GPUs could start in what a scope leaves; kept, for pages in every language show the same."""
@@ -240,102 +233,10 @@ class Whole:
         return self._gangs[scope]
 
     @cached_property
-    def rooms(self) -> tuple[PoolRoom, ...]:
-        """Which jobs on several GPUs could start in each pool and model, and what would make room."""
-        return self._first.rooms if self._first is not self else self.rooms_for(ASKED_SIZES)
-
-    def rooms_for(self, sizes: Sequence[int]) -> tuple[PoolRoom, ...]:
-        """The same for jobs of these sizes."""
-        rows, costs = self.ledger.inside.stretches, self.money.costs
-        priced = placed(rows, costs, self.inventory).join(costs.rates(), on=("gpu", "since"), how="left")
-        window = (self.ledger.summary.since_ms, self.ledger.summary.until_ms)
-        return pool_rooms(priced, self.jobs, window, self.inputs.settings.integer("findings.held_min"), sizes)
-
-    @cached_property
-    def waits(self) -> Waits:
-        """Who waited for GPUs in the window, and why; everybody's."""
-        if self._first is not self:
-            return self._first.waits
-        summary = self.ledger.summary
-        rows = placed(self.ledger.inside.stretches, self.money.costs, self.inventory)
-        held_min_ms = self.inputs.settings.integer("findings.held_min")
-        window = (summary.since_ms, summary.until_ms)
-        team_of = self.money.owners.team
-        return find_waits(self.jobs, rows, self._memory_gib(rows), window, held_min_ms=held_min_ms, team_of=team_of)
-
-    def _memory_gib(self, rows: pl.DataFrame) -> dict[str, int | None]:
-        """The memory of each model's cards, that of the smallest; None where nobody knows it of all."""
-        found = {}
-        for (model,), own in rows.select("gpu", "model").unique().group_by("model"):
-            sizes = [self.inventory.device(gpu, "").mem_total_bytes for gpu in own["gpu"]]
-            known = [size for size in sizes if size is not None]
-            found[str(model)] = round(min(known) / 2**30) if len(known) == len(sizes) else None
-        return found
-
-    def waits_of(self, scope: Scope) -> Waits:
-        """Those of a scope's pool, model, team or user."""
-        asked = {"pool": scope.pool, "model": scope.model, "team": scope.team, "user": scope.holder}
-        found = self.waits.where(*(pl.col(name) == value for name, value in asked.items() if value is not None))
-        places = [pl.col(name) == asked[name] for name in POOL_MODEL if asked[name] is not None]
-        return replace(found, idle=found.idle.filter(*places)) if places else found
-
-    @cached_property
-    def endings(self) -> Endings:
-        """Which GPUs come free in the next two weeks; everybody's."""
-        return self._first.endings if self._first is not self else self.endings_for(ENDINGS_DAYS)
-
-    def endings_for(self, days: int) -> Endings:
-        """The same for so many days."""
-        return find_endings(self.context, self.jobs, days, time_zone(self.inputs.settings.text("report.timezone")))
-
-    @cached_property
-    def new_cards(self) -> tuple[Arrival, ...]:
-        """How the cards that came were used."""
-        return self._first.new_cards if self._first is not self else arrivals(self.context)
-
-    @cached_property
-    def owned(self) -> Owned:
-        """Everybody's GPU time and waits."""
-        return self._first.owned if self._first is not self else self._owned_in(self.ledger)
-
-    def _owned_in(self, ledger: WindowLedger) -> Owned:
-        window = (ledger.summary.since_ms, ledger.summary.until_ms)
-        return owned_in(ledger.inside, self.jobs, window, self.money, self.inventory)
-
-    @cached_property
-    def starving(self) -> tuple[StarvingPair, ...]:
-        """Who starves while who hoards; everybody's."""
-        if self._first is not self:
-            return self._first.starving
-        return pairs_of(self.owned, self.money.owners, self.inputs.settings.integer("findings.held_min"))
-
-    def allocation(self, scope: Scope, part: WindowLedger, calendar: Endings | None = None) -> FleetAllocation:
-        """Who has GPUs, who wants them and which come free, as far as a scope lets its reader know; `part` is `self.part` of it."""
-        calendar, own = calendar or self.endings, self._of_part(scope, part)
-        pools = set(own.accounts.allocated["pool"])
-        for_all = not scope.is_personal
-        return FleetAllocation(
-            tree=tree_of(own, scope, self.money.owners),
-            pairs=tuple(each for each in self.starving if scope.of_gpus.is_all or each.pool in pools) if for_all else None,
-            endings=calendar.of_scope(scope),
-            calendar=calendar,
-            arrivals=tuple(each for each in self.new_cards if scope.pool in (None, each.pool) and scope.model in (None, each.model)) if for_all else None,
-            waits=own.waits.height,
-            poolless_ms=poolless_ms(own.waits),
-            has_owners=bool(self.money.owners.by_name),
-            currency=self.money.currency,
-            seen=part.summary.coverage,
-        )  # fmt: skip
-
-    def used_share(self, scope: Scope, part: WindowLedger) -> float | None:
-        """What part of the GPU time that was given out in a scope was used; None where none was; `part` is `self.part` of it."""
-        return self._of_part(scope, part).accounts.total.efficiency
-
-    @cached_property
     def _proposal(self) -> Reallocation | None:
         """That for the requests file that is set; None without one."""
         path = self.inputs.settings.text("plan.requests")
-        return self._proposal_for(path, self.endings) if path else None
+        return self._proposal_for(path, self.plan.endings) if path else None
 
     def _proposal_for(self, requests_path: str, calendar: Endings) -> Reallocation:
         owners = self.money.owners
@@ -359,36 +260,11 @@ class Whole:
         """
         if scope.holder is not None:
             return None
-        found = self._proposal_for(requests_path, calendar or self.endings) if requests_path else self._proposal
+        found = self._proposal_for(requests_path, calendar or self.plan.endings) if requests_path else self._proposal
         if found is None:
             return None
         own = found if scope.team is None else found.of_team(scope.team)
         return own.of_gpus(scope.pool, scope.model)
-
-    def _of_part(self, scope: Scope, part: WindowLedger) -> Owned:
-        """The GPU time and the waits of a scope."""
-        if scope.is_all:
-            return self.owned
-        own = self._owned_in(part)
-        asked = {"team": scope.team, "user": scope.holder}
-        waits = self.owned.waits.filter(*(pl.col(name) == value for name, value in asked.items() if value is not None))
-        if not scope.of_gpus.is_all:
-            waits = waits.filter(pl.col("pool").is_in(own.accounts.allocated["pool"].unique().implode()))
-        return replace(own, waits=waits)
-
-    @cached_property
-    def demand(self) -> tuple[DemandSeries, ...]:
-        """What each pool and model needed day by day, in the site's time zone."""
-        if self._first is not self:
-            return self._first.demand
-        return demand_series(self.context, time_zone(self.inputs.settings.text("report.timezone")))
-
-    @cached_property
-    def outlooks(self) -> tuple[PoolOutlook, ...]:
-        """When each pool and model is full, over a quarter of a year."""
-        if self._first is not self:
-            return self._first.outlooks
-        return outlooks(self.demand, HORIZON_DAYS, lead_days(self.inputs.settings))
 
     @cached_property
     def quality(self) -> tuple[Remark, ...]:
@@ -453,7 +329,7 @@ class Whole:
             return False
         if scope.holder is None and scope.team in self.money.owners.teams():
             return True
-        people = self.jobs.select("user", "account").unique().rows()
+        people = self.plan.jobs.select("user", "account").unique().rows()
         return any(
             scope.holder in (None, user) and scope.team in (None, self.money.owners.team(user, account))
             for user, account in people
@@ -512,9 +388,9 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         seen_before=tuple(each.seen for each in earlier),
         floors=ledger.floors,
         counted_back_from_ms=ledger.counted_back_from_ms,
-        waits=whole.waits_of(scope) if asked.week is not None and _anybody_asked(whole.jobs) else None,
-        outlooks=() if scope.is_personal or asked.week is None else of_scope(whole.outlooks, scope),
-        endings=whole.endings if asked.week is not None and scope.is_all else None,
+        waits=whole.plan.waits_of(scope) if asked.week is not None and _anybody_asked(whole.plan.jobs) else None,
+        outlooks=() if scope.is_personal or asked.week is None else of_scope(whole.plan.outlooks, scope),
+        endings=whole.plan.endings if asked.week is not None and scope.is_all else None,
         made_ms=whole.made_ms,
     )
 

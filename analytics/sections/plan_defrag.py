@@ -21,21 +21,21 @@ _CHECKED_FROM = 10
 def room_on_page(basis: PageBasis) -> Section | None:
     """How to make room, on a page; None for people, who have no pools."""
     scope = basis.report.scope
-    return None if scope.is_personal else room_for_jobs(of_pools(basis.whole.rooms, scope))
+    return None if scope.is_personal else room_for_jobs(of_pools(basis.whole.plan.rooms, scope))
 
 
 def moves_on_page(basis: PageBasis) -> Section | None:
     """Who would be asked and what would move, on a page; None for people, and where there is no way or no need."""
     scope = basis.report.scope
     return (
-        None if scope.is_personal else moves_table(of_pools(basis.whole.rooms, scope), basis.whole.money.costs.currency)
+        None if scope.is_personal else moves_table(of_pools(basis.whole.plan.rooms, scope), basis.whole.money.costs.currency)
     )
 
 
 def fragments_on_page(basis: PageBasis) -> Section | None:
     """What lies apart, on a page; None for people, and where no GPU was free."""
     scope = basis.report.scope
-    return None if scope.is_personal else fragmentation_table(of_pools(basis.whole.rooms, scope))
+    return None if scope.is_personal else fragmentation_table(of_pools(basis.whole.plan.rooms, scope))
 
 
 def room_for_jobs(rooms: Sequence[PoolRoom]) -> Section:

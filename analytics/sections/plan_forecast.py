@@ -22,7 +22,7 @@ _ON_PAGE = 6
 def orders_ahead(basis: PageBasis) -> Section | None:
     """Of a page, with its chart; None for people, who have no pools."""
     scope = basis.report.scope
-    return None if scope.is_personal else order_dates(of_scope(basis.whole.outlooks, scope), _ON_PAGE)
+    return None if scope.is_personal else order_dates(of_scope(basis.whole.plan.outlooks, scope), _ON_PAGE)
 
 
 def orders_in_report(report: Report) -> Section | None:

@@ -25,7 +25,7 @@ from fallow.errors import ConfigError
 def _allocation(view: View) -> FleetAllocation:
     """Made once for all sections, and for all who see the same."""
     key = ("allocation", *view.key_of_figures)
-    return view.made.of(key, lambda: view.whole.allocation(view.report.scope, view.part))  # type: ignore[no-any-return]
+    return view.made.of(key, lambda: view.whole.plan.allocation(view.report.scope, view.part))  # type: ignore[no-any-return]
 
 
 def _proposal(view: View) -> Reallocation | None:

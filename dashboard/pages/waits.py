@@ -14,7 +14,7 @@ from dashboard.view import View
 
 
 def _waits(view: View) -> Waits:
-    return view.whole.waits_of(view.report.scope)
+    return view.whole.plan.waits_of(view.report.scope)
 
 
 def _group(by: str, view: View) -> Section | None:
@@ -27,7 +27,7 @@ def _idle(view: View) -> Section | None:
 
 
 def _goodput(view: View) -> Section | None:
-    return goodput_table(_waits(view), view.whole.used_share(view.report.scope, view.part))
+    return goodput_table(_waits(view), view.whole.plan.used_share(view.report.scope, view.part))
 
 
 class WaitsPage(Page):

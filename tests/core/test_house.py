@@ -83,7 +83,8 @@ AROUND = {
 """Who may read the ledger of everybody around what a reader may see, in a report, a section or on a page."""
 
 _AROUND = re.compile(
-    r"\bwhole\.(ledger|review|found|context|demand|outlooks|rooms|quality|decisions\w*)\b|\bledger\.whole\b|\breview\.context\b"
+    r"\bwhole\.(ledger|review|found|context|quality|decisions\w*)\b|\bwhole\.plan\.(?!(waits_of|allocation|used_share)\b)\w+"
+    r"|\bledger\.whole\b|\breview\.context\b"
 )
 
 
@@ -124,7 +125,8 @@ def _read_around(tree: ast.Module) -> set[str]:
 @pytest.mark.parametrize(
     "text",
     ["view.whole.ledger", "view.whole_of(w).ledger", "every = view.whole\nevery.review", "(a := whole_of(w)).found",
-     "def f(all: Whole): return all.quality", "whole.ledger", "view.part.ledger.whole"],
+     "def f(all: Whole): return all.quality", "whole.ledger", "view.part.ledger.whole",
+     "view.whole.plan.rooms"],
 )  # fmt: skip
 def test_a_reading_around_is_seen_by_whatever_name(text: str) -> None:
     assert _read_around(ast.parse(text))

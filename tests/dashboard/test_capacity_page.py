@@ -47,7 +47,7 @@ def drawn(view: View, section: Section | None, **places: Any) -> Any:
 
 def test_when_to_order_is_said_of_each_pool_of_the_scope(planned: Planned) -> None:
     rows = table(page(planned.client(), "/capacity", WEEK), "forecast-title")[1:]
-    assert [row[0] for row in rows] == [each.series.pool for each in planned.view(WEEK).whole.outlooks] != []
+    assert [row[0] for row in rows] == [each.series.pool for each in planned.view(WEEK).whole.plan.outlooks] != []
     train = table(page(planned.client(), "/capacity", WEEK + "&pool=train"), "forecast-title")[1:]
     assert train == [row for row in rows if row[0] == "train"] != []
 

@@ -21,6 +21,8 @@ class HostGroup:
     idle_w: float | None = None
     busy_w: float | None = None
     slowdown: float = 1.0
+    held_w: float | None = None
+    partitions: frozenset[str] | None = None
 
     @property
     def gpus(self) -> int:

@@ -42,12 +42,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Cards:
-    """How many GPUs each host of a station has, their memory, how many times as long jobs of other models take, and how jobs share one."""
+    """How many GPUs each host of a station has, their memory, how many times as long jobs of other models take, how jobs share one, and the partitions that they are open to (None: everybody)."""
 
     widths: tuple[int, ...]
     mem_bytes: int | None = None
     slowdown: float = 1.0
     sharing: Sharing | None = None
+    partitions: frozenset[str] | None = None
 
     @property
     def widest(self) -> int:
@@ -55,7 +56,7 @@ class Cards:
 
 
 class Station:
-    """The GPUs of one pool and model, with a queue of their own.
+    """GPUs of one pool and model, with a queue of their own.
 
     `freed` counts how often something came free: as long as it stays the same, what found no room finds none.
     """
@@ -74,6 +75,10 @@ class Station:
     def factor(self, number: int) -> float:
         """How many times as long a job takes here."""
         return 1.0 if self.jobs.models[number] == self.model else self.cards.slowdown
+
+    def is_open_to(self, partition: str | None) -> bool:
+        """Whether jobs of a partition may run here; those of none may anywhere."""
+        return self.cards.partitions is None or partition is None or partition in self.cards.partitions
 
     def could_hold(self, number: int) -> bool:
         """Whether the job would have room if nothing ran."""

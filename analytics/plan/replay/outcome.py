@@ -1,0 +1,259 @@
+"""What a change would have made of the jobs of a window, against the replay of today: the same jobs on today's fleet as it is run today."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from analytics.intervals import clip
+from analytics.money.energy import MJ_PER_KWH
+from analytics.plan.replay.engine import Replayed
+from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
+from analytics.plan.replay.replayed_waits import WaitFigures, wait_figures, with_waits
+from fallow.clock import HOUR_MS
+
+Window = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class PoolUse:
+    """The GPUs of one pool in a replay: how many there are, how long they were held, and how many at the same moment at the most.
+
+    Times are GPU milliseconds in the window. `cost` is that of all GPUs of the pool over the window, None where a price is not known.
+    """
+
+    pool: str
+    gpus: int
+    there_ms: float
+    held_ms: float
+    most: float
+    cost: float | None
+
+    @property
+    def utilization(self) -> float | None:
+        return self.held_ms / self.there_ms if self.there_ms else None
+
+
+@dataclass(frozen=True)
+class FleetUse:
+    """The pools of a fleet in a replay; `kwh` is what the GPUs draw over the window, None where their watts are not known."""
+
+    pools: tuple[PoolUse, ...]
+    kwh: float | None
+
+    @property
+    def total(self) -> PoolUse:
+        """All pools together; `most` is the sum of what each needed at its highest moment."""
+        costs = [each.cost for each in self.pools]
+        return PoolUse(
+            pool="",
+            gpus=sum(each.gpus for each in self.pools),
+            there_ms=sum(each.there_ms for each in self.pools),
+            held_ms=sum(each.held_ms for each in self.pools),
+            most=sum(each.most for each in self.pools),
+            cost=None if None in costs else sum(each for each in costs if each is not None),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ComparedWaits:
+    """Waits of the jobs of one team, priority or of all: by the replay of today, and under the change. `name` is None where it is not known."""
+
+    name: str | None
+    today: WaitFigures
+    then: WaitFigures
+
+    @property
+    def saved_ms(self) -> float:
+        """GPU time that these jobs wait less; negative where they wait more."""
+        return self.today.gpu_ms - self.then.gpu_ms
+
+
+@dataclass(frozen=True)
+class CutUser:
+    """Whom an idle time-out would have hit: his jobs, the GPU time in the window that it frees, and how many of the jobs worked again later.
+
+    `worked_ms` of the freed time is that in which the jobs did not stand idle; `cost` is what the freed time costs, None where a price is not known.
+    """
+
+    user: str | None
+    team: str | None
+    jobs: int
+    freed_ms: float
+    worked_ms: float
+    cost: float | None
+    worked_later: int
+
+
+@dataclass(frozen=True)
+class Unplaced:
+    """Jobs that could not run under the change, and why."""
+
+    why: str
+    jobs: int
+    gpu_ms: float
+
+
+@dataclass(frozen=True)
+class ReplayOutcome:
+    """One change against the replay of today.
+
+    `waits` are None, and `teams` and `ranks` empty, where the replay of today does not say what was observed. `teams` and `ranks` are in order of what they gain, those that gain most first. `postponed` jobs came later because of off-peak
+    hours; `preempted` jobs lost their GPUs to others at least once.
+    """
+
+    today: FleetUse
+    then: FleetUse
+    waits: ComparedWaits | None
+    teams: tuple[ComparedWaits, ...]
+    ranks: tuple[ComparedWaits, ...]
+    cuts: tuple[CutUser, ...]
+    unplaced: tuple[Unplaced, ...]
+    postponed: int
+    preempted: int
+
+    @property
+    def freed_ms(self) -> float:
+        """GPU time in the window that idle time-outs free."""
+        return sum(each.freed_ms for each in self.cuts)
+
+    @property
+    def spare(self) -> float:
+        """By how many GPUs fewer jobs get by at the highest moment of each pool, on a fleet of the same size; negative where they need more."""
+        return self.today.total.most - self.then.total.most
+
+
+def replay_outcome(
+    jobs: pl.DataFrame, today: Replayed, then: Replayed, window: Window, *, has_waits: bool
+) -> ReplayOutcome:
+    """What became of the jobs.
+
+    Args:
+        jobs: with REPLAY_JOB_SCHEMA and `rank`.
+        today: the replay of today.
+        then: the replay under the change.
+        window: its start and end, in ms.
+        has_waits: whether the replay of today says how long jobs waited.
+    """
+    runs = then.runs
+    ran = jobs.select("number", "user", "team", "ran_ms", "idle_spells").join(runs, on="number")
+    never = ran.drop_nulls("why_not").group_by("why_not").agg(
+        pl.len(), (pl.col("gpus") * pl.col("ran_ms")).sum().cast(pl.Float64).alias("gpu_ms")
+    )  # fmt: skip
+    return ReplayOutcome(
+        today=fleet_use(today, window),
+        then=fleet_use(then, window),
+        waits=_compared(None, jobs, today, then, window) if has_waits else None,
+        teams=_by(jobs, "team", today, then, window) if has_waits else (),
+        ranks=_by(jobs, "rank", today, then, window) if has_waits else (),
+        cuts=_cuts(ran, then.fleet, window),
+        unplaced=tuple(Unplaced(*row) for row in never.sort("gpu_ms", "why_not", descending=[True, False]).iter_rows()),
+        postponed=runs.join(today.runs.select("number", was="arrived"), on="number")
+        .filter(pl.col("arrived") > pl.col("was"))
+        .height,
+        preempted=runs.filter(pl.col("preempted") > 0).height,
+    )
+
+
+def _compared(name: str | None, jobs: pl.DataFrame, today: Replayed, then: Replayed, window: Window) -> ComparedWaits:
+    found = [jobs.join(each.runs.select("number", "begin"), on="number", how="left") for each in (today, then)]
+    return ComparedWaits(name, *(wait_figures(with_waits(each, pl.col("begin"), window[1])) for each in found))
+
+
+def _by(jobs: pl.DataFrame, column: str, today: Replayed, then: Replayed, window: Window) -> tuple[ComparedWaits, ...]:
+    parts = jobs.partition_by(column, as_dict=True)
+    found = [_compared(None if name is None else str(name), own, today, then, window) for (name,), own in parts.items()]
+    return tuple(
+        sorted((each for each in found if each.today.jobs), key=lambda each: (-each.saved_ms, each.name or ""))
+    )
+
+
+def fleet_use(replayed: Replayed, window: Window) -> FleetUse:
+    """How the pools of a replay were used in a window."""
+    holds = clip(replayed.holds, *window, start="begin", sums=())
+    pools = sorted({group.pool for group in replayed.fleet.groups})
+    return FleetUse(
+        tuple(_pool_use(pool, replayed.fleet, holds, window) for pool in pools), _kwh(replayed, holds, window)
+    )
+
+
+def _pool_use(pool: str, fleet: ReplayFleet, holds: pl.DataFrame, window: Window) -> PoolUse:
+    groups = [group for group in fleet.groups if group.pool == pool]
+    own, span = holds.filter(pl.col("pool") == pool), window[1] - window[0]
+    gpus = sum(group.gpus for group in groups)
+    return PoolUse(pool, gpus, float(gpus * span), _held_ms(own), _most(own), _cost(groups, span))
+
+
+def _held_ms(holds: pl.DataFrame) -> float:
+    return float(holds.select(((pl.col("end") - pl.col("begin")) * pl.col("gpus")).sum()).item())
+
+
+def _most(holds: pl.DataFrame) -> float:
+    """The most GPUs that were held at the same moment; what ends makes room for what begins."""
+    changes = pl.concat([holds.select(at="begin", gpus="gpus"), holds.select(at="end", gpus=-pl.col("gpus"))])
+    sums = changes.group_by("at").agg(pl.col("gpus").sum()).sort("at").select(pl.col("gpus").cum_sum().max())
+    return round(float(sums.item() or 0.0), 6)
+
+
+def _cost(groups: list[HostGroup], span_ms: int) -> float | None:
+    prices = [group.hourly_price for group in groups]
+    if None in prices:
+        return None
+    return sum(group.gpus * (group.hourly_price or 0.0) for group in groups) * span_ms / HOUR_MS
+
+
+def _kwh(replayed: Replayed, holds: pl.DataFrame, window: Window) -> float | None:
+    """What the GPUs draw: by model, held GPUs what they drew in the mean, free ones what free ones drew; what a time-out frees drew what idle held ones did."""
+    runs = replayed.runs.drop_nulls("end")
+    cut = dict(_cut_in(runs, window).group_by("model").agg(pl.col("freed_ms").sum()).iter_rows())
+    held = dict(holds.group_by("model").agg(((pl.col("end") - pl.col("begin")) * pl.col("gpus")).sum()).iter_rows())
+    millijoules = 0.0
+    for model in sorted({group.model for group in replayed.fleet.groups}):
+        groups = [group for group in replayed.fleet.groups if group.model == model]
+        there = sum(group.gpus for group in groups) * (window[1] - window[0])
+        own, freed = held.get(model, 0.0), cut.get(model, 0.0)
+        draws = [(groups[0].busy_w, own + freed), (groups[0].held_w, -freed), (groups[0].idle_w, there - own)]
+        for watts, time_ms in draws:
+            if watts is None and time_ms:
+                return None
+            millijoules += (watts or 0.0) * time_ms
+    return millijoules / MJ_PER_KWH
+
+
+def _cut_in(runs: pl.DataFrame, window: Window) -> pl.DataFrame:
+    """Runs that a time-out ended, with `freed_ms`: the GPU time of the window that it freed."""
+    cut = runs.filter(pl.col("cut_ms") > 0)
+    since, until = (
+        pl.max_horizontal("end", pl.lit(window[0])),
+        pl.min_horizontal(pl.col("end") + pl.col("cut_ms"), pl.lit(window[1])),
+    )
+    return cut.with_columns(freed_ms=((until - since).clip(lower_bound=0) * pl.col("gpus")).cast(pl.Float64))
+
+
+def _idle_after_cut(cut: pl.DataFrame, window: Window) -> pl.DataFrame:
+    """`number` and `idle_ms`: the GPU time of the window in which a job that was ended would have stood idle."""
+    spells = cut.select("number", "begin", "gpus", "ran_ms", "cut_ms", spell="idle_spells").explode("spell")
+    told = spells.with_columns(pl.col("spell").struct.rename_fields(["idle_from", "idle_to"])).unnest("spell")
+    since = pl.max_horizontal("idle_from", pl.col("ran_ms") - pl.col("cut_ms"), window[0] - pl.col("begin"))
+    until = pl.min_horizontal("idle_to", "ran_ms", window[1] - pl.col("begin"))
+    idle = (until - since).clip(lower_bound=0) * pl.col("gpus")
+    return told.group_by("number").agg(idle_ms=idle.sum().cast(pl.Float64))
+
+
+def _cuts(ran: pl.DataFrame, fleet: ReplayFleet, window: Window) -> tuple[CutUser, ...]:
+    prices = {(group.pool, group.model): group.hourly_price for group in fleet.groups}
+    own = pl.DataFrame(
+        [(*place, price) for place, price in prices.items()],
+        schema={"pool": pl.String, "model": pl.String, "price": pl.Float64}, orient="row",
+    )  # fmt: skip
+    cut = _cut_in(ran, window).join(own, on=("pool", "model"), how="left")
+    cut = cut.join(_idle_after_cut(cut, window), on="number", how="left")
+    found = cut.group_by("user", "team").agg(
+        jobs=pl.len(),
+        freed_ms=pl.col("freed_ms").sum(),
+        worked_ms=(pl.col("freed_ms") - pl.col("idle_ms").fill_null(0)).sum(),
+        cost=pl.when(pl.col("price").null_count() == 0).then((pl.col("freed_ms") * pl.col("price") / HOUR_MS).sum()),
+        worked_later=pl.col("worked_later").sum(),
+    )
+    return tuple(CutUser(*row) for row in found.sort("freed_ms", "user", descending=[True, False]).iter_rows())

@@ -1,0 +1,117 @@
+"""What every replay of a window starts from: its jobs, today's fleet, how its queue is taken to work, and how well that explains what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from itertools import product
+
+import polars as pl
+
+from analytics.plan.replay.delays import Delays, learnt_delays, with_delays
+from analytics.plan.replay.engine import Replayed, replay
+from analytics.plan.replay.fleet_today import GpuFacts, fleet_today
+from analytics.plan.replay.outcome import ReplayOutcome, replay_outcome
+from analytics.plan.replay.policy import Order, Priorities, ReplayPolicy
+from analytics.plan.replay.replay_fleet import ReplayFleet
+from analytics.plan.replay.replay_jobs import RebuiltJobs, TeamOf, in_places, partition_key, rebuilt_jobs
+from analytics.plan.replay.validation import ReplayCheck, check_replay, checked_waits, mean_error_ms
+from analytics.plan.waiting_jobs import PoolModel, blocks, located
+
+_ORDERS: tuple[Order, ...] = ("backfill", "fifo")
+"""Orders of a queue, first the one that is taken where several explain as much: Slurm backfills by default."""
+
+
+@dataclass(frozen=True)
+class ReplayBase:
+    """A window that can be replayed.
+
+    Attributes:
+        rebuilt: its jobs; waits count from when these asked.
+        coming: the same as they come to the queue, later by what holds them beside GPUs.
+        fleet: today's.
+        policy: how the queue is taken to work today.
+        delays: what else held jobs, see `analytics.plan.replay.delays`; empty where the GPUs alone explain the waits.
+        today: the replay of today.
+        check: that against what was observed.
+        window: its start and end, in ms.
+    """
+
+    rebuilt: RebuiltJobs
+    coming: pl.DataFrame
+    fleet: ReplayFleet
+    policy: ReplayPolicy
+    delays: Delays
+    today: Replayed
+    check: ReplayCheck
+    window: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class ReplayInputs:
+    """What a base is made of, see `rebuilt_jobs` and `fleet_today`; `error_max` is the error beyond which the replay says nothing, `places` the pools and models that are replayed."""
+
+    jobs: pl.DataFrame
+    placed: pl.DataFrame
+    needs: pl.DataFrame
+    facts: GpuFacts
+    team_of: TeamOf
+    window: tuple[int, int]
+    error_max: float
+    places: frozenset[PoolModel]
+
+
+def replay_base(inputs: ReplayInputs) -> ReplayBase:
+    """The base of a window.
+
+    The order of the queue is the one that explains the waits of the jobs that asked in its first half best, and so are the delays, which are looked
+    for only where none explains them to `error_max`. The check is of those that asked in its second half.
+    """
+    whole = inputs.placed.filter(~pl.col("instance"))
+    own = whole.filter(in_places(inputs.places))
+    rebuilt = rebuilt_jobs(
+        inputs.jobs, inputs.placed, inputs.needs, window=inputs.window, team_of=inputs.team_of, places=inputs.places
+    )
+    known, claimed = located(inputs.jobs, whole)
+    own_blocks = {
+        (partition_key(scheduler, name), pool): hosts
+        for (scheduler, name, pool), hosts in blocks(known, claimed).items()
+    }
+    fleet = fleet_today(own, own_blocks, inputs.facts, inputs.window[1])
+    middle = sum(inputs.window) // 2
+    early = rebuilt.jobs.filter(pl.coalesce("asked", "started") < middle)
+    policy, runs = _nearest(early, fleet, middle)
+    error = checked_waits(early, runs, middle).error
+    delays = learnt_delays(early, runs, middle) if error is not None and error > inputs.error_max else {}
+    coming = with_delays(rebuilt.jobs, delays)
+    today = replay(coming, fleet, policy)
+    check = check_replay(rebuilt.jobs, own, today, inputs.window, judged_from_ms=middle, error_max=inputs.error_max)
+    return ReplayBase(rebuilt, coming, fleet, policy, delays, today, check, inputs.window)
+
+
+def _nearest(jobs: pl.DataFrame, fleet: ReplayFleet, until_ms: int) -> tuple[ReplayPolicy, pl.DataFrame]:
+    """The order of the queue that is nearest to the waits of jobs up to a moment, job by job, and its runs; the first where nothing can be told."""
+    ranked = (None, Priorities("priority")) if jobs["priority"].n_unique() > 1 else (None,)
+    policies = [ReplayPolicy(order=order, priorities=priorities) for order, priorities in product(_ORDERS, ranked)]
+    tried = [(policy, replay(jobs, fleet, policy).runs) for policy in policies]
+    return min(tried, key=lambda each: mean_error_ms(jobs, each[1], until_ms))
+
+
+def scenario_outcome(base: ReplayBase, policy: ReplayPolicy) -> ReplayOutcome:
+    """What a policy would have made of the jobs, against the replay of today; make it of `base.policy`, so that only what it changes differs."""
+    then = replay(base.coming, base.fleet, policy)
+    return replay_outcome(base.rebuilt.jobs, base.today, then, base.window, has_waits=base.check.has_waits)
+
+
+def of_pools(base: ReplayBase, pools: Collection[str]) -> ReplayBase:
+    """The jobs and GPUs of some pools, and how well their waits are explained."""
+    jobs, coming = (each.filter(pl.col("pool").is_in(list(pools))) for each in (base.rebuilt.jobs, base.coming))
+    fleet = ReplayFleet(tuple(group for group in base.fleet.groups if group.pool in pools))
+    runs, holds = (
+        each.join(jobs.select("number"), on="number", how="semi") for each in (base.today.runs, base.today.holds)
+    )
+    late = jobs.filter(pl.col("asked") >= base.check.since_ms)
+    return replace(
+        base, rebuilt=replace(base.rebuilt, jobs=jobs), coming=coming, fleet=fleet, today=Replayed(runs, holds, fleet),
+        check=replace(base.check, waits=checked_waits(late, runs, base.window[1])),
+    )  # fmt: skip

@@ -1,0 +1,158 @@
+"""Whether a replay of today says what was observed: waits and use of the GPUs, pool by pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from analytics.intervals import clip
+from analytics.plan.replay.engine import Replayed
+from analytics.plan.replay.replayed_waits import WaitFigures, wait_figures, with_waits
+from analytics.states import ALLOCATED, WITHOUT_EVIDENCE
+from fallow.clock import HOUR_MS
+
+WAIT_FLOOR_MS = HOUR_MS
+"""Errors are shares of the observed wait, or of this where that is shorter: no plan hangs on minutes."""
+
+JOBS_MIN = 20
+"""Below so many jobs nineteen of twenty say nothing."""
+
+
+@dataclass(frozen=True)
+class CheckedWaits:
+    """Waits of the jobs of a pool, observed and replayed; `pool` is None for all of them. Both are of jobs that asked from `since_ms` on."""
+
+    pool: str | None
+    observed: WaitFigures
+    replayed: WaitFigures
+
+    @property
+    def error(self) -> float | None:
+        """The larger of the errors of the median and of the nineteen of twenty; None where there are too few jobs."""
+        if self.observed.jobs < JOBS_MIN:
+            return None
+        pairs = ((self.replayed.p50_ms, self.observed.p50_ms), (self.replayed.p95_ms, self.observed.p95_ms))
+        return max(
+            abs(then - seen) / max(seen, WAIT_FLOOR_MS) for then, seen in pairs if then is not None and seen is not None
+        )
+
+
+@dataclass(frozen=True)
+class CheckedUse:
+    """What part of the GPU time was given out, observed and replayed; None where nothing was observed. `pool` is None for all of them."""
+
+    pool: str | None
+    observed: float | None
+    replayed: float | None
+
+    @property
+    def error(self) -> float | None:
+        """As a share of the observed one."""
+        return (
+            None if not self.observed or self.replayed is None else abs(self.replayed - self.observed) / self.observed
+        )
+
+
+@dataclass(frozen=True)
+class ReplayCheck:
+    """The replay of today against what was observed.
+
+    `since_ms` is when the jobs asked at the earliest by which waits are judged: the middle of the window, for the order of the queue was chosen by
+    those before. Errors beyond `error_max` say that the replay is none. `pools` and `use_of_pools` have each pool of the fleet by name.
+    """
+
+    since_ms: int
+    waits: CheckedWaits
+    pools: tuple[CheckedWaits, ...]
+    use: CheckedUse
+    use_of_pools: tuple[CheckedUse, ...]
+    error_max: float
+
+    @property
+    def has_waits(self) -> bool:
+        """Whether the replay says how long jobs waited, to `error_max`; not where too few jobs tell."""
+        return self.has_use and self.waits.error is not None and self.waits.error <= self.error_max
+
+    @property
+    def has_use(self) -> bool:
+        """Whether the replay says what GPUs were given out, to `error_max`."""
+        return self.use.error is not None and self.use.error <= self.error_max
+
+
+def check_replay(
+    jobs: pl.DataFrame,
+    placed: pl.DataFrame,
+    replayed: Replayed,
+    window: tuple[int, int],
+    *,
+    judged_from_ms: int,
+    error_max: float,
+) -> ReplayCheck:
+    """What a replay of today says against what was observed.
+
+    Args:
+        jobs: those replayed, with REPLAY_JOB_SCHEMA.
+        placed: the ledger's rows of whole GPUs in the window, with `pool`.
+        replayed: today's replay.
+        window: its start and end, in ms.
+        judged_from_ms: jobs that asked earlier are not judged.
+        error_max: beyond which nothing is said.
+    """
+    late = jobs.filter(pl.col("asked") >= judged_from_ms)
+    pools = sorted({group.pool for group in replayed.fleet.groups})
+    seen, given = _observed_use(placed), _given(replayed, window)
+    there = {pool: sum(group.gpus for group in replayed.fleet.groups if group.pool == pool) for pool in pools}
+    span = window[1] - window[0]
+    uses = {pool: given.get(pool, 0.0) for pool in pools}
+    return ReplayCheck(
+        since_ms=judged_from_ms,
+        waits=checked_waits(late, replayed.runs, window[1]),
+        pools=tuple(checked_waits(late, replayed.runs, window[1], pool) for pool in pools),
+        use=CheckedUse(None, _share(sum(each[0] for each in seen.values()), sum(each[1] for each in seen.values())),
+                       _share(sum(uses.values()), sum(there.values()) * span)),
+        use_of_pools=tuple(
+            CheckedUse(pool, _share(*seen.get(pool, (0.0, 0.0))), _share(uses[pool], there[pool] * span)) for pool in pools
+        ),
+        error_max=error_max,
+    )  # fmt: skip
+
+
+def checked_waits(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int, pool: str | None = None) -> CheckedWaits:
+    """The waits of jobs, of one pool or of all, as they were seen and as they were replayed."""
+    own = jobs if pool is None else jobs.filter(pl.col("pool") == pool)
+    found = own.join(runs.select("number", "begin"), on="number", how="left")
+    return CheckedWaits(
+        pool,
+        wait_figures(with_waits(found, pl.col("started"), until_ms)),
+        wait_figures(with_waits(found, pl.col("begin"), until_ms)),
+    )
+
+
+def mean_error_ms(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int) -> float:
+    """By how much the replayed wait of a job is off the observed one in the mean; 0 where no job has a wait to tell."""
+    found = jobs.join(runs.select("number", "begin"), on="number", how="left")
+    seen, then = (with_waits(found, pl.col(name), until_ms)["wait_ms"] for name in ("started", "begin"))
+    return float((seen - then).abs().mean() or 0.0)  # type: ignore[arg-type]  # of integers
+
+
+def _observed_use(placed: pl.DataFrame) -> Mapping[str, tuple[float, float]]:
+    """By pool the GPU time that somebody had, and all that was observed."""
+    span = pl.col("end") - pl.col("time")
+    known = ~pl.col("state").is_in(WITHOUT_EVIDENCE)
+    found = placed.group_by("pool").agg(
+        given=span.filter(pl.col("state").is_in(ALLOCATED)).sum(), known=span.filter(known).sum()
+    )
+    return {pool: (given, seen) for pool, given, seen in found.iter_rows()}
+
+
+def _given(replayed: Replayed, window: tuple[int, int]) -> Mapping[str, float]:
+    """By pool the GPU time that jobs had in the window."""
+    rows = clip(replayed.holds, *window, start="begin", sums=())
+    found = rows.group_by("pool").agg(((pl.col("end") - pl.col("begin")) * pl.col("gpus")).sum())
+    return dict(found.iter_rows())
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

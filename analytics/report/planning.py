@@ -1,0 +1,187 @@
+"""What queue, shortage and the days to come say of a window: made once, for commands, pages and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import polars as pl
+
+from analytics.inventory import Inventory
+from analytics.language.languages import time_zone
+from analytics.money.priced_segments import placed
+from analytics.money.window_money import Money
+from analytics.plan.allocation import FleetAllocation, Owned, owned_in, pairs_of, poolless_ms, tree_of
+from analytics.plan.demand_series import DemandSeries, demand_series
+from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
+from analytics.plan.endings import Endings, find_endings
+from analytics.plan.jobs import ended_by_limit, load_jobs
+from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, outlooks
+from analytics.plan.replay.fleet_today import GpuFacts
+from analytics.plan.replay.replay_base import ReplayBase, ReplayInputs, replay_base
+from analytics.plan.replay.work_needs import work_needs
+from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
+from analytics.plan.starving import StarvingPair
+from analytics.plan.uptake import Arrival, arrivals
+from analytics.plan.waiting_jobs import POOL_MODEL
+from analytics.plan.waits import Waits, find_waits
+from analytics.scope import Scope
+from analytics.window import Inputs, WindowLedger
+from analytics.workloads.model import Context
+
+
+class Planning:
+    """Everybody's, over one window; `context` is asked for only where something needs it."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        ledger: WindowLedger,
+        inventory: Inventory,
+        money: Money,
+        context: Callable[[], Context],
+    ) -> None:
+        self._inputs = inputs
+        self._ledger = ledger
+        self._inventory = inventory
+        self._money = money
+        self._context = context
+
+    @cached_property
+    def jobs(self) -> pl.DataFrame:
+        """Every job of the lake as the queue knows it: `analytics.plan.jobs.JOB_SCHEMA`."""
+        return ended_by_limit(load_jobs(self._inputs.lake), self._ledger.summary.until_ms)
+
+    @cached_property
+    def rooms(self) -> tuple[PoolRoom, ...]:
+        """Which jobs on several GPUs could start in each pool and model, and what would make room."""
+        return self.rooms_for(ASKED_SIZES)
+
+    def rooms_for(self, sizes: Sequence[int]) -> tuple[PoolRoom, ...]:
+        """The same for jobs of these sizes."""
+        rows, costs = self._ledger.inside.stretches, self._money.costs
+        priced = placed(rows, costs, self._inventory).join(costs.rates(), on=("gpu", "since"), how="left")
+        window = (self._ledger.summary.since_ms, self._ledger.summary.until_ms)
+        return pool_rooms(priced, self.jobs, window, self._inputs.settings.integer("findings.held_min"), sizes)
+
+    @cached_property
+    def waits(self) -> Waits:
+        """Who waited for GPUs in the window, and why; everybody's."""
+        summary = self._ledger.summary
+        rows = placed(self._ledger.inside.stretches, self._money.costs, self._inventory)
+        held_min_ms = self._inputs.settings.integer("findings.held_min")
+        window = (summary.since_ms, summary.until_ms)
+        team_of = self._money.owners.team
+        return find_waits(self.jobs, rows, self._memory_gib(rows), window, held_min_ms=held_min_ms, team_of=team_of)
+
+    def _memory_gib(self, rows: pl.DataFrame) -> dict[str, int | None]:
+        """The memory of each model's cards, that of the smallest; None where nobody knows it of all."""
+        found = {}
+        for (model,), own in rows.select("gpu", "model").unique().group_by("model"):
+            sizes = [self._inventory.device(gpu, "").mem_total_bytes for gpu in own["gpu"]]
+            known = [size for size in sizes if size is not None]
+            found[str(model)] = round(min(known) / 2**30) if len(known) == len(sizes) else None
+        return found
+
+    def waits_of(self, scope: Scope) -> Waits:
+        """Those of a scope's pool, model, team or user."""
+        asked = {"pool": scope.pool, "model": scope.model, "team": scope.team, "user": scope.holder}
+        found = self.waits.where(*(pl.col(name) == value for name, value in asked.items() if value is not None))
+        places = [pl.col(name) == asked[name] for name in POOL_MODEL if asked[name] is not None]
+        return replace(found, idle=found.idle.filter(*places)) if places else found
+
+    @cached_property
+    def endings(self) -> Endings:
+        """Which GPUs come free in the next two weeks; everybody's."""
+        return self.endings_for(ENDINGS_DAYS)
+
+    def endings_for(self, days: int) -> Endings:
+        """The same for so many days."""
+        return find_endings(self._context(), self.jobs, days, time_zone(self._inputs.settings.text("report.timezone")))
+
+    @cached_property
+    def new_cards(self) -> tuple[Arrival, ...]:
+        """How the cards that came were used."""
+        return arrivals(self._context())
+
+    @cached_property
+    def owned(self) -> Owned:
+        """Everybody's GPU time and waits."""
+        return self._owned_in(self._ledger)
+
+    def _owned_in(self, ledger: WindowLedger) -> Owned:
+        window = (ledger.summary.since_ms, ledger.summary.until_ms)
+        return owned_in(ledger.inside, self.jobs, window, self._money, self._inventory)
+
+    @cached_property
+    def starving(self) -> tuple[StarvingPair, ...]:
+        """Who starves while who hoards; everybody's."""
+        return pairs_of(self.owned, self._money.owners, self._inputs.settings.integer("findings.held_min"))
+
+    def allocation(self, scope: Scope, part: WindowLedger, calendar: Endings | None = None) -> FleetAllocation:
+        """Who has GPUs, who wants them and which come free, as far as a scope lets its reader know; `part` is `self.part` of it."""
+        calendar, own = calendar or self.endings, self._of_part(scope, part)
+        pools = set(own.accounts.allocated["pool"])
+        for_all = not scope.is_personal
+        return FleetAllocation(
+            tree=tree_of(own, scope, self._money.owners),
+            pairs=tuple(each for each in self.starving if scope.of_gpus.is_all or each.pool in pools) if for_all else None,
+            endings=calendar.of_scope(scope),
+            calendar=calendar,
+            arrivals=tuple(each for each in self.new_cards if scope.pool in (None, each.pool) and scope.model in (None, each.model)) if for_all else None,
+            waits=own.waits.height,
+            poolless_ms=poolless_ms(own.waits),
+            has_owners=bool(self._money.owners.by_name),
+            currency=self._money.currency,
+            seen=part.summary.coverage,
+        )  # fmt: skip
+
+    def used_share(self, scope: Scope, part: WindowLedger) -> float | None:
+        """What part of the GPU time that was given out in a scope was used; None where none was; `part` is `self.part` of it."""
+        return self._of_part(scope, part).accounts.total.efficiency
+
+    def _of_part(self, scope: Scope, part: WindowLedger) -> Owned:
+        """The GPU time and the waits of a scope."""
+        if scope.is_all:
+            return self.owned
+        own = self._owned_in(part)
+        asked = {"team": scope.team, "user": scope.holder}
+        waits = self.owned.waits.filter(*(pl.col(name) == value for name, value in asked.items() if value is not None))
+        if not scope.of_gpus.is_all:
+            waits = waits.filter(pl.col("pool").is_in(own.accounts.allocated["pool"].unique().implode()))
+        return replace(own, waits=waits)
+
+    @cached_property
+    def replay_base(self) -> ReplayBase:
+        """What replays of the window start from."""
+        return self.replay_base_of(Scope())
+
+    def replay_base_of(self, scope: Scope) -> ReplayBase:
+        """The same for the jobs and GPUs of a pool or a model."""
+        summary = self._ledger.summary
+        rows = placed(self._ledger.inside.stretches, self._money.costs, self._inventory)
+        asked = {"pool": scope.pool, "model": scope.model}
+        own = rows.filter(*(pl.col(name) == value for name, value in asked.items() if value is not None))
+        return replay_base(
+            ReplayInputs(
+                jobs=self.jobs,
+                placed=rows,
+                needs=work_needs(self._context()),
+                facts=GpuFacts(lambda gpu: self._inventory.device(gpu, "").mem_total_bytes, self._money.costs.rate_of),
+                team_of=self._money.owners.team,
+                window=(summary.since_ms, summary.until_ms),
+                error_max=self._inputs.settings.number("plan.replay_error_pct") / 100,
+                places=frozenset(own.select(POOL_MODEL).unique().rows()),
+            )
+        )
+
+    @cached_property
+    def demand(self) -> tuple[DemandSeries, ...]:
+        """What each pool and model needed day by day, in the site's time zone."""
+        return demand_series(self._context(), time_zone(self._inputs.settings.text("report.timezone")))
+
+    @cached_property
+    def outlooks(self) -> tuple[PoolOutlook, ...]:
+        """When each pool and model is full, over a quarter of a year."""
+        return outlooks(self.demand, HORIZON_DAYS, lead_days(self._inputs.settings))
