@@ -18,6 +18,9 @@ from analytics.plan.replay.replay_jobs import RebuiltJobs, TeamOf, in_places, pa
 from analytics.plan.replay.validation import ReplayCheck, check_replay, checked_waits, mean_error_ms
 from analytics.plan.waiting_jobs import PoolModel, blocks, located
 
+_LEARNT_FROM = 20_000
+"""More jobs of the first half would not tell more of how the queue works."""
+
 _ORDERS: tuple[Order, ...] = ("backfill", "fifo")
 """Orders of a queue, first the one that is taken where several explain as much: Slurm backfills by default."""
 
@@ -79,10 +82,12 @@ def replay_base(inputs: ReplayInputs) -> ReplayBase:
     }
     fleet = fleet_today(own, own_blocks, inputs.facts, inputs.window[1])
     middle = sum(inputs.window) // 2
-    early = rebuilt.jobs.filter(pl.coalesce("asked", "started") < middle)
-    policy, runs = _nearest(early, fleet, middle)
-    error = checked_waits(early, runs, middle).error
-    delays = learnt_delays(early, runs, middle) if error is not None and error > inputs.error_max else {}
+    first = rebuilt.jobs["asked"].drop_nulls().sort().head(_LEARNT_FROM)
+    until = middle if first.len() < _LEARNT_FROM else min(middle, int(first[-1]))
+    early = rebuilt.jobs.filter(pl.coalesce("asked", "started") < until)
+    policy, runs = _nearest(early, fleet, until)
+    error = checked_waits(early, runs, until).error
+    delays = learnt_delays(early, runs, until) if error is not None and error > inputs.error_max else {}
     coming = with_delays(rebuilt.jobs, delays)
     today = replay(coming, fleet, policy)
     check = check_replay(rebuilt.jobs, own, today, inputs.window, judged_from_ms=middle, error_max=inputs.error_max)
