@@ -101,8 +101,10 @@ class Station:
     def new_seat(self, room: HostRoom, number: int) -> Seat | None:
         """Where a job could begin in a room, on GPUs that nobody has yet."""
         hold = room.fit(self.jobs.gpus[number], self.jobs.hosts[number])
-        if hold is None:
-            return None
+        return None if hold is None else self.seat_on(hold, number)
+
+    def seat_on(self, hold: Hold, number: int) -> Seat:
+        """The job on GPUs that nobody has yet: all of them, or its part of one."""
         part = self._part(number)
         return Seat(hold) if part is None else Seat(hold, SharedGpu(hold[0][0]), part)
 
