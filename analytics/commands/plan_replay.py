@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import asdict
-from typing import Any
+from pathlib import Path
 
 from analytics.commands.plan_inputs import PlanInputs, add_plan_arguments, open_plan, show_plan, show_plan_json
 from analytics.plan.replay.outcome import ComparedWaits, CutUser, FleetUse, PoolUse, ReplayOutcome
 from analytics.plan.replay.policy import ORDERS, ReplayPolicy
-from analytics.plan.replay.policy_file import changed_policy, policy_from_toml
+from analytics.plan.replay.policy_file import policy_table
+from analytics.plan.replay.policy_over import policy_over
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
 from analytics.plan.replay.replayed_waits import WaitFigures
 from analytics.plan.replay.sweep import Sweep, sweep
@@ -19,32 +19,44 @@ from analytics.sections.plan_replay import replay_answer
 from analytics.sections.plan_replay_check import refusal, replay_check
 from analytics.sections.plan_replay_groups import what_cannot_run, who_gains, whom_it_hits
 from analytics.sections.plan_replay_sweep import replay_sweep
-from fallow.clock import HOUR_MS
+from fallow.clock import HOUR_MS, MINUTE_MS, parse_duration_ms
 from fallow.errors import UsageError
 
 _NUMBERS = re.compile(r"(?:(?P<pool>.+)=)?(?P<first>\d+)(?:\.\.(?P<last>\d+)(?::(?P<step>\d+))?)?")
 _SWEEP_MAX = 200
+_SAME = ("order", "limit_to_need", "off_peak", "small_work_to", "share", "mig", "block")
+"""Flags that a scenario file calls the same."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's own flags."""
     add_plan_arguments(parser)
-    parser.add_argument("--scenario", metavar="FILE", help="TOML file that says what changes, see docs/planning.md; flags add to it")
+    parser.add_argument(
+        "--scenario", metavar="FILE", help="TOML file that says what changes, see docs/planning.md; flags add to it"
+    )
     parser.add_argument(
         "--gpus", metavar="[POOL=]N[..M[:STEP]]", action="append", default=[],
         help="so many GPUs in a pool; 40..64 tries each number (of one pool)",
     )  # fmt: skip
     parser.add_argument("--merge", metavar="POOL,POOL", action="append", default=[], help="pools that become one")
-    parser.add_argument("--idle-timeout", metavar="TIME", help="jobs end when none of their GPUs has worked for so long, such as 2h")
+    parser.add_argument(
+        "--idle-timeout", metavar="TIME", help="jobs end when none of their GPUs has worked for so long, such as 2h"
+    )
     parser.add_argument("--order", choices=ORDERS, help="who begins first")
-    parser.add_argument("--limit-to-need", action="store_true", default=None, help="time limits are as long as jobs ran")
+    parser.add_argument(
+        "--limit-to-need", action="store_true", default=None, help="time limits are as long as jobs ran"
+    )
     parser.add_argument("--off-peak", metavar="HH:MM-HH:MM", help="work that can wait begins in these hours only")
     parser.add_argument("--small-work-to", metavar="NAME", help="the pool or model where small work goes first")
     parser.add_argument("--share", metavar="N", type=int, help="up to so many jobs take turns on one GPU")
-    parser.add_argument("--mig", action="store_true", default=None, help="jobs on one GPU get the MIG instance that they need")
-    parser.add_argument("--block", metavar="N|host", help="jobs get the GPUs that they used, in blocks of so many")
     parser.add_argument(
-        "--preempt", metavar="TIME", help="urgent jobs take GPUs from others, whose restart costs them so much, such as 10m"
+        "--mig", action="store_true", default=None, help="jobs on one GPU get the MIG instance that they need"
+    )
+    parser.add_argument("--block", metavar="N", type=int, help="jobs get the GPUs that they used, in blocks of so many")
+    parser.add_argument(
+        "--preempt",
+        metavar="TIME",
+        help="urgent jobs take GPUs from others, whose restart costs them so much, such as 10m",
     )
 
 
@@ -63,28 +75,37 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _policy(args: argparse.Namespace, plan: PlanInputs, base: ReplayBase) -> tuple[ReplayPolicy, tuple[str, range] | None]:
+def _policy(
+    args: argparse.Namespace, plan: PlanInputs, base: ReplayBase
+) -> tuple[ReplayPolicy, tuple[str, range] | None]:
     """What is changed, and the pool and the numbers of GPUs that are tried one after the other."""
-    zone, policy = plan.speaks.zone, base.policy
-    if args.scenario is not None:
-        policy = policy_from_toml(args.scenario, zone, policy)
-    names = ("idle_timeout", "order", "limit_to_need", "off_peak", "small_work_to", "share", "mig")
-    table: dict[str, Any] = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    if args.merge:
-        table["merge"] = [pools.split(",") for pools in args.merge]
-    if args.block is not None:
-        table["block"] = int(args.block) if args.block.isdecimal() else args.block
-    if args.preempt is not None:
-        table["priorities"] = {"by": "priority", "preempt": True, "cost": args.preempt}
     asked = [_numbers(text) for text in args.gpus]
-    fixed = {pool: own.start for pool, own in asked if len(own) == 1}
-    if fixed:
-        table["gpus"] = fixed.get("") if "" in fixed else fixed
-    policy = changed_policy(policy, table, zone, where="the flags")
     tried = [(pool, own) for pool, own in asked if len(own) > 1]
     if len(tried) > 1:
         raise UsageError("--gpus tries the numbers of one pool at a time", "give one range of numbers")
-    return policy, (_pool(tried[0][0], base, policy), tried[0][1]) if tried else None
+    content = {} if args.scenario is None else policy_table(Path(args.scenario))
+    table = {**content, **_table(args)}
+    if fixed := {pool: own.start for pool, own in asked if len(own) == 1}:
+        table["gpus"] = fixed.get("", fixed)
+    where = "the command" if args.scenario is None else args.scenario
+    policy = policy_over(base.policy, table, plan.whole.inputs.settings.text("report.timezone"), where)
+    return policy, (_pool(tried[0][0], base), tried[0][1]) if tried else None
+
+
+def _table(args: argparse.Namespace) -> dict[str, object]:
+    """What the flags say, as a scenario file says it."""
+    found: dict[str, object] = {name: getattr(args, name) for name in _SAME if getattr(args, name) is not None}
+    if args.merge:
+        found["merge"] = [pools.split(",") for pools in args.merge]
+    if args.idle_timeout is not None:
+        found["idle_timeout_h"] = parse_duration_ms(args.idle_timeout) / HOUR_MS
+    if args.preempt is not None:
+        found["priorities"] = {
+            "by": "priority",
+            "preempt": True,
+            "cost_min": parse_duration_ms(args.preempt) / MINUTE_MS,
+        }
+    return found
 
 
 def _numbers(text: str) -> tuple[str, range]:
@@ -93,32 +114,34 @@ def _numbers(text: str) -> tuple[str, range]:
     if found is None:
         raise UsageError(f"--gpus {text} is no number of GPUs", "give 48, train=48, or 40..64")
     first, last, step = int(found["first"]), int(found["last"] or found["first"]), int(found["step"] or 1)
-    if not 0 < first <= last or not step:
+    if first > last or not step:
         raise UsageError(f"--gpus {text} has no numbers of GPUs", "give the smaller number first, such as 40..64:4")
     numbers = range(first, last + 1, step)
     if len(numbers) > _SWEEP_MAX:
-        raise UsageError(f"--gpus {text} are {len(numbers)} replays", f"give larger steps, such as {first}..{last}:{-(-len(numbers) * step // 50)}")
+        raise UsageError(
+            f"--gpus {text} are {len(numbers)} replays",
+            f"give larger steps, such as {first}..{last}:{-(-len(numbers) * step // 50)}",
+        )
     return found["pool"] or "", numbers
 
 
-def _pool(name: str, base: ReplayBase, policy: ReplayPolicy) -> str:
-    """The pool whose GPUs are tried: the one that is named, or the only one that there is."""
-    merged = {pool: pools[0] for pools in policy.merge for pool in pools}
-    pools = {merged.get(group.pool, group.pool) for group in base.fleet.groups}
+def _pool(name: str, base: ReplayBase) -> str:
+    """The pool of today whose GPUs are tried: the one that is named, or the only one that there is."""
+    pools = sorted({group.pool for group in base.fleet.groups})
     if name in pools:
         return name
-    changed = {pools[0] for pools in policy.merge}
-    own = changed if len(changed) == 1 else pools
-    if not name and len(own) == 1:
-        return own.pop()
+    if not name and len(pools) == 1:
+        return pools[0]
     said = f"--gpus names the pool {name}, which is not there" if name else "--gpus has to say of which pool"
-    raise UsageError(said, f"there are {', '.join(sorted(pools))}: {sorted(pools)[0]}=40..64" if pools else "this window has no GPUs")
+    raise UsageError(
+        said, f"there are {', '.join(pools)}: --gpus {pools[0]}=40..64" if pools else "this window has no GPUs"
+    )
 
 
 def _show(plan: PlanInputs, base: ReplayBase, outcome: ReplayOutcome, *, as_json: bool) -> None:
     money = plan.whole.money
     if as_json:
-        show_plan_json(plan, {**_base_json(base), "outcome": _outcome_json(outcome)})
+        show_plan_json(plan, {**_base_json(base), "outcome": outcome_json(outcome)})
         return
     show_plan(
         plan,
@@ -135,8 +158,14 @@ def _show(plan: PlanInputs, base: ReplayBase, outcome: ReplayOutcome, *, as_json
 
 def _show_sweep(plan: PlanInputs, base: ReplayBase, found: Sweep, *, as_json: bool) -> None:
     if as_json:
-        points = [{"gpus": each.gpus, **_outcome_json(each.outcome)} for each in found.points]
-        content = {"pool": found.pool, "gpus": found.there, "knee": found.knee, "as_good_as_today": found.enough, "points": points}
+        points = [{"gpus": each.gpus, **outcome_json(each.outcome)} for each in found.points]
+        content = {
+            "pool": found.pool,
+            "gpus": found.there,
+            "knee": found.knee,
+            "as_good_as_today": found.enough,
+            "points": points,
+        }
         show_plan_json(plan, {**_base_json(base), "sweep": content})
     else:
         show_plan(plan, [replay_sweep(found, plan.whole.money.currency), replay_check(base.check)])
@@ -174,7 +203,8 @@ def _check_json(check: ReplayCheck) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _outcome_json(outcome: ReplayOutcome) -> dict[str, object]:
+def outcome_json(outcome: ReplayOutcome) -> dict[str, object]:
+    """The outcome in hours and seconds, as `--json` prints it."""
     return {
         "today": _use_json(outcome.today),
         "then": _use_json(outcome.then),
@@ -183,14 +213,20 @@ def _outcome_json(outcome: ReplayOutcome) -> dict[str, object]:
         "priorities": [_compared_json(each) for each in outcome.ranks],
         "freed_gpu_hours": outcome.freed_ms / HOUR_MS,
         "ended_early": [_cut_json(each) for each in outcome.cuts],
-        "cannot_run": [{"why": each.why, "jobs": each.jobs, "gpu_hours": each.gpu_ms / HOUR_MS} for each in outcome.unplaced],
+        "cannot_run": [
+            {"why": each.why, "jobs": each.jobs, "gpu_hours": each.gpu_ms / HOUR_MS} for each in outcome.unplaced
+        ],
         "jobs_put_off": outcome.postponed,
         "jobs_preempted": outcome.preempted,
     }
 
 
 def _use_json(use: FleetUse) -> dict[str, object]:
-    return {**_pool_json(use.total), "kwh": use.kwh, "pools": [{"pool": each.pool, **_pool_json(each)} for each in use.pools]}
+    return {
+        **_pool_json(use.total),
+        "kwh": use.kwh,
+        "pools": [{"pool": each.pool, **_pool_json(each)} for each in use.pools],
+    }
 
 
 def _pool_json(pool: PoolUse) -> dict[str, object]:
@@ -201,7 +237,12 @@ def _pool_json(pool: PoolUse) -> dict[str, object]:
 
 
 def _compared_json(each: ComparedWaits) -> dict[str, object]:
-    return {"name": each.name, "jobs": each.today.jobs, "today": _waits_json(each.today), "then": _waits_json(each.then)}
+    return {
+        "name": each.name,
+        "jobs": each.today.jobs,
+        "today": _waits_json(each.today),
+        "then": _waits_json(each.then),
+    }
 
 
 def _waits_json(figures: WaitFigures) -> dict[str, object]:
@@ -211,4 +252,7 @@ def _waits_json(figures: WaitFigures) -> dict[str, object]:
 
 
 def _cut_json(each: CutUser) -> dict[str, object]:
-    return {**{name: value for name, value in asdict(each).items() if name != "freed_ms"}, "freed_gpu_hours": each.freed_ms / HOUR_MS}
+    return {
+        "user": each.user, "team": each.team, "jobs": each.jobs, "worked_later": each.worked_later,
+        "freed_gpu_hours": each.freed_ms / HOUR_MS, "worked_gpu_hours": each.worked_ms / HOUR_MS, "cost": each.cost,
+    }  # fmt: skip

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analytics.language.quantities import Amount, GpuHours, Number, Quantity, Share
+from analytics.language.quantities import Amount, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.money.energy import Grid
 from analytics.plan.replay.outcome import FleetUse, ReplayOutcome
 from analytics.plan.replay.replay_base import ReplayBase
-from analytics.sections.plan_replay_check import refusal, span
+from analytics.sections.plan_replay_check import refusal, span, words
 from analytics.sections.section import Cell, Section, SectionColumn
 
 _ORDERS = {
@@ -38,16 +38,16 @@ def replay_answer(base: ReplayBase, outcome: ReplayOutcome, grid: Grid, currency
 
 
 def _headline(base: ReplayBase, outcome: ReplayOutcome) -> str:
-    refused = refusal(base.check)
-    if outcome.waits is None or refused is not None:
-        return refused or ""
-    then, today, saved = outcome.waits.then, outcome.waits.today, outcome.waits.saved_ms
-    if then.p95_ms is None or today.p95_ms is None:
-        return tr("No job waited.")
-    shown = {"then": span(then.p95_ms), "today": span(today.p95_ms), "hours": GpuHours(abs(saved))}
-    if saved < 0:
-        return tr("19 of 20 jobs would have begun within {then} instead of {today}; all of them would have waited {hours} GPU-hours more.", **shown)
-    return tr("19 of 20 jobs would have begun within {then} instead of {today}; all of them would have waited {hours} GPU-hours less.", **shown)  # fmt: skip
+    if outcome.waits is None:
+        return refusal(base.check) or ""
+    if outcome.waits.today == outcome.waits.then and outcome.today == outcome.then:
+        return tr("Nothing would have been otherwise than in the replay of today.")
+    then, today, hours = outcome.waits.then, outcome.waits.today, GpuHours(abs(outcome.waits.saved_ms))
+    if outcome.waits.saved_ms < 0:
+        return tr("19 of 20 jobs would have begun within {then} instead of {today}; all of them would have waited {hours} GPU-hours more.",
+                  then=words(then.p95_ms), today=words(today.p95_ms), hours=hours)  # fmt: skip
+    return tr("19 of 20 jobs would have begun within {then} instead of {today}; all of them would have waited {hours} GPU-hours less.",
+              then=words(then.p95_ms), today=words(today.p95_ms), hours=hours)  # fmt: skip
 
 
 def _rows(outcome: ReplayOutcome, grid: Grid, currency: str | None) -> Iterator[tuple[Cell, ...]]:
@@ -67,7 +67,10 @@ def _rows(outcome: ReplayOutcome, grid: Grid, currency: str | None) -> Iterator[
     yield tr("GPUs that jobs had at the same moment, at most"), *(_decimal(each.most) for each in totals)
     yield tr("cost of the GPUs"), *(None if each.cost is None else Amount(each.cost, currency) for each in totals)
     yield tr("kWh drawn by the site"), *(_decimal(_drawn(each, grid)) for each in both)
-    yield tr("kg of CO2"), *(_decimal(None if (drawn := _drawn(each, grid)) is None else drawn * grid.kg_per_kwh) for each in both)
+    yield (
+        tr("kg of CO2"),
+        *(_decimal(None if (drawn := _drawn(each, grid)) is None else drawn * grid.kg_per_kwh) for each in both),
+    )
 
 
 def _decimal(value: float | None) -> Number | None:
@@ -83,47 +86,74 @@ def _gains(outcome: ReplayOutcome, currency: str | None) -> Iterator[str]:
     if outcome.cuts:
         yield _freed(outcome, currency)
     today, then = outcome.today.total, outcome.then.total
-    spare = (then.gpus - then.most) - (today.gpus - today.most)
-    if spare and then.gpus == today.gpus:
-        shown: dict[str, Quantity] = {"gpus": Number(abs(spare), 0 if spare == round(spare) else 1), "hours": GpuHours(abs(spare) * then.there_ms / then.gpus)}
-        yield tr("At no moment would {gpus} GPUs more have been needed: {hours} GPU-hours.", **shown) if spare > 0 else tr("At the highest moment {gpus} GPUs more would have been needed: {hours} GPU-hours.", **shown)
+    if then.gpus == today.gpus and outcome.spare:
+        yield _spare(outcome.spare, then.there_ms / then.gpus)
     if then.gpus != today.gpus and then.cost is not None and today.cost is not None:
         less = today.cost - then.cost
-        yield tr("The GPUs would have cost {amount} less.", amount=Amount(less, currency)) if less >= 0 else tr("The GPUs would have cost {amount} more.", amount=Amount(-less, currency))
+        yield (
+            tr("The GPUs would have cost {amount} less.", amount=Amount(less, currency))
+            if less >= 0
+            else tr("The GPUs would have cost {amount} more.", amount=Amount(-less, currency))
+        )
     if outcome.unplaced:
-        yield tr_many("{number} job could not have run.", "{number} jobs could not have run.", sum(each.jobs for each in outcome.unplaced))
+        yield tr_many(
+            "{number} job could not have run.",
+            "{number} jobs could not have run.",
+            sum(each.jobs for each in outcome.unplaced),
+        )
     if outcome.postponed:
-        yield tr_many("{number} job would have come later, off peak.", "{number} jobs would have come later, off peak.", outcome.postponed)
+        yield tr_many(
+            "{number} job would have come later, off peak.",
+            "{number} jobs would have come later, off peak.",
+            outcome.postponed,
+        )
     if outcome.preempted:
         yield tr_many("{number} job would have lost its GPUs to another one.", "{number} jobs would have lost their GPUs to others.", outcome.preempted)  # fmt: skip
 
 
+def _spare(gpus: float, window_ms: float) -> str:
+    """How many GPUs fewer the highest moment needs."""
+    hours, shown = GpuHours(abs(gpus) * window_ms), _decimal(abs(gpus)) or Number(0)
+    if gpus > 0:
+        return tr(
+            "The jobs would have got by with fewer GPUs at the highest moment, by {gpus}: {hours} GPU-hours of the window.",
+            gpus=shown,
+            hours=hours,
+        )
+    return tr("The jobs would have had more GPUs at the highest moment, by {gpus}.", gpus=shown)
+
+
 def _freed(outcome: ReplayOutcome, currency: str | None) -> str:
     costs = [each.cost for each in outcome.cuts]
-    hours, jobs = GpuHours(outcome.freed_ms), sum(each.jobs for each in outcome.cuts)
-    later = Number(sum(each.worked_later for each in outcome.cuts))
-    if None in costs:
-        return tr_many(
-            "The time-out would have freed {hours} GPU-hours: {number} job ended early, {later} of them worked again later.",
-            "The time-out would have freed {hours} GPU-hours: {number} jobs ended early, {later} of them worked again later.",
-            jobs, hours=hours, later=later,
-        )  # fmt: skip
-    return tr_many(
-        "The time-out would have freed {hours} GPU-hours, worth {amount}: {number} job ended early, {later} of them worked again later.",
-        "The time-out would have freed {hours} GPU-hours, worth {amount}: {number} jobs ended early, {later} of them worked again later.",
-        jobs, hours=hours, later=later, amount=Amount(sum(each for each in costs if each is not None), currency),
+    worth = None if None in costs else Amount(sum(each for each in costs if each is not None), currency)
+    shown = {
+        "hours": GpuHours(outcome.freed_ms), "worked": GpuHours(sum(each.worked_ms for each in outcome.cuts)),
+        "later": Number(sum(each.worked_later for each in outcome.cuts)),
+    }  # fmt: skip
+    jobs = sum(each.jobs for each in outcome.cuts)
+    freed = tr_many(
+        "The time-out would have freed {hours} GPU-hours of {number} job, which would have worked in {worked} of them.",
+        "The time-out would have freed {hours} GPU-hours of {number} jobs, {later} of which would have worked in {worked} of them.",
+        jobs, **shown,
     )  # fmt: skip
+    return freed if worth is None else tr("{freed} They cost {amount}.", freed=freed, amount=worth)
 
 
 def _assumptions(base: ReplayBase) -> Iterator[str]:
     order = _ORDERS[base.policy.order]
     if base.policy.priorities is None:
-        yield tr("Each job comes when it could have begun, holds as many GPUs for as long as it really did, and begins as soon as its pool has room for it: {order}.", order=order)
+        yield tr(
+            "Each job comes when it could have begun, holds as many GPUs for as long as it really did, and begins as soon as its pool has room for it: {order}.",
+            order=order,
+        )
     else:
-        yield tr("Each job comes when it could have begun, holds as many GPUs for as long as it really did, and begins as soon as its pool has room for it: by its priority, then {order}.", order=order)
+        yield tr(
+            "Each job comes when it could have begun, holds as many GPUs for as long as it really did, and begins as soon as its pool has room for it: by its priority, then {order}.",
+            order=order,
+        )
     yield tr(
         "No other order explains the first half of the window better. The fleet is that of the end of the window, all the time; a partition has the hosts on which its jobs ever ran. "
-        "What somebody would have asked for, had it been faster, nobody sees."
+        "On cards of another model jobs take as long as on their own, unless a scenario states by how much longer. What somebody would have asked for, had it been faster, nobody sees."
     )
     if base.delays:
         yield tr("Something else than GPUs holds jobs here as well: those of each team come later, by what was left unexplained in the first half of the window.")  # fmt: skip

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from analytics.language.quantities import Number, Share, Span
+from analytics.language.quantities import Number, Quantity, Share, Span
 from analytics.language.sentences import tr
-from analytics.plan.replay.replayed_waits import WaitFigures
 from analytics.plan.replay.validation import JOBS_MIN, CheckedUse, CheckedWaits, ReplayCheck
 from analytics.sections.names import place_name
 from analytics.sections.section import Cell, Section, SectionColumn
@@ -21,20 +20,17 @@ def replay_check(check: ReplayCheck) -> Section:
         columns=(
             SectionColumn("pool", tr("pool"), "pool"),
             SectionColumn("jobs", tr("jobs"), "count"),
-            SectionColumn("p50", tr("half within, observed"), "number"),
-            SectionColumn("p50_replayed", tr("replayed"), "number"),
-            SectionColumn("p95", tr("19 of 20 within, observed"), "number"),
-            SectionColumn("p95_replayed", tr("replayed"), "number"),
+            SectionColumn("p50", tr("half within"), "number"),
+            SectionColumn("p95", tr("19 of 20 within"), "number"),
             SectionColumn("waits_error", tr("off by"), "share"),
-            SectionColumn("use", tr("GPU time given out, observed"), "share"),
-            SectionColumn("use_replayed", tr("replayed"), "share"),
+            SectionColumn("use", tr("given out"), "number"),
             SectionColumn("use_error", tr("off by"), "share"),
         ),
         rows=tuple(_row(waits, use) for waits, use in pairs),
         notes=(
             tr(
-                "Waits are those of jobs that asked in the second half of the window; the order of the queue, and what else holds jobs, were learnt from the first. "
-                "Errors are shares of what was observed, of waits below 5 minutes shares of 5 minutes; fewer than {least} jobs say nothing. Beyond {most} the replay says nothing (plan.replay_error_pct).",
+                "Observed / replayed: within what jobs began, and how much of the GPU time was given out. Waits are those of jobs that asked in the second half of the window; the order of the queue, and what else holds jobs, were learnt from the first. "
+                "Errors are shares of what was observed, of waits below an hour shares of an hour; fewer than {least} jobs say nothing. Beyond {most} the replay says nothing (plan.replay_error_pct).",
                 least=Number(JOBS_MIN), most=Share(check.error_max),
             ),
         ),
@@ -55,22 +51,37 @@ def _row(waits: CheckedWaits, use: CheckedUse) -> tuple[Cell, ...]:
     return (
         tr("all pools") if waits.pool is None else place_name(waits.pool),
         Number(waits.observed.jobs),
-        *_pair(waits.observed, waits.replayed),
-        None if waits.error is None else Share(waits.error),
-        Share(use.observed),
-        Share(use.replayed),
+        _both(span(waits.observed.p50_ms), span(waits.replayed.p50_ms)),
+        _both(span(waits.observed.p95_ms), span(waits.replayed.p95_ms)),
+        Share(waits.error),
+        _both(Share(use.observed), Share(use.replayed)),
         Share(use.error),
     )
 
 
-def _pair(observed: WaitFigures, replayed: WaitFigures) -> tuple[Cell, ...]:
-    values = (observed.p50_ms, replayed.p50_ms, observed.p95_ms, replayed.p95_ms)
-    return tuple(span(each) for each in values)
+def _both(observed: Quantity | None, replayed: Quantity | None) -> Cell:
+    return (
+        None
+        if observed is None or replayed is None
+        else tr("{observed} / {replayed}", observed=observed, replayed=replayed)
+    )
 
 
 def span(milliseconds: float | None) -> Span | None:
     """To the second; None is unknown."""
     return None if milliseconds is None else Span(round(milliseconds / 1000) * 1000)
+
+
+def words(milliseconds: float | None) -> Quantity | str:
+    """The same in a sentence."""
+    return span(milliseconds) or tr("(not known)")
+
+
+def today_and_then(today: Quantity | None, then: Quantity | None) -> Cell:
+    """Both, or the one where both are the same."""
+    if today is None or then is None or today == then:
+        return today
+    return tr("{today}, then {then}", today=today, then=then)
 
 
 def refusal(check: ReplayCheck) -> str | None:
@@ -95,5 +106,5 @@ def refusal(check: ReplayCheck) -> str | None:
     return tr(
         "Waits are not answered: replayed as it is run today, 19 of 20 jobs begin within {then} and half within {half}, where {seen} and {half_seen} were observed; "
         "`fallow plan waits` says what else holds them, and the replay may hold for a single --pool.",
-        then=span(then.p95_ms), half=span(then.p50_ms), seen=span(jobs.p95_ms), half_seen=span(jobs.p50_ms),
+        then=words(then.p95_ms), half=words(then.p50_ms), seen=words(jobs.p95_ms), half_seen=words(jobs.p50_ms),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from analytics.money.priced_segments import NOT_KNOWN
 from analytics.plan.replay.outcome import ComparedWaits, CutUser, ReplayOutcome, Unplaced
 from analytics.plan.replay.stations import NO_GPUS, TOO_LITTLE_MEMORY, TOO_MANY, TOO_WIDE
 from analytics.sections.names import NAME_MOST, account_name
-from analytics.sections.plan_replay_check import span
+from analytics.sections.plan_replay_check import span, today_and_then
 from analytics.sections.section import Cell, Kind, Section, SectionColumn
 
 _WHY_NOT = {
@@ -37,13 +37,9 @@ def who_gains(outcome: ReplayOutcome, by: str) -> Section | None:
             SectionColumn(by, name, kind),
             SectionColumn("jobs", tr("jobs"), "count"),
             SectionColumn("p50", tr("half within"), "number"),
-            SectionColumn("p50_then", tr("then"), "number"),
             SectionColumn("p95", tr("19 of 20 within"), "number"),
-            SectionColumn("p95_then", tr("then"), "number"),
             SectionColumn("most", tr("the last within"), "number"),
-            SectionColumn("most_then", tr("then"), "number"),
             SectionColumn("gpu_hours", tr("GPU-hours waited"), "gpu_hours"),
-            SectionColumn("gpu_hours_then", tr("then"), "gpu_hours"),
         ),
         rows=tuple(_row(each) for each in groups),
         wide=True,
@@ -60,13 +56,19 @@ def _headline(groups: Sequence[ComparedWaits]) -> str:
     first, last = groups[0], groups[-1]
     if first.saved_ms <= 0 and last.saved_ms >= 0:
         return tr("Nobody would have waited less or longer.")
-    most = {"name": _name(first.name), "hours": GpuHours(first.saved_ms)}
-    least = {"other": _name(last.name), "more": GpuHours(-last.saved_ms)}
+    name, hours = _name(first.name), GpuHours(first.saved_ms)
+    other, more = _name(last.name), GpuHours(-last.saved_ms)
     if last.saved_ms >= 0:
-        return tr("{name} gains most, {hours} GPU-hours of waiting; nobody loses.", **most)
+        return tr("{name} gains most, {hours} GPU-hours of waiting; nobody loses.", name=name, hours=hours)
     if first.saved_ms <= 0:
-        return tr("{other} loses most, {more} GPU-hours of waiting; nobody gains.", **least)
-    return tr("{name} gains most, {hours} GPU-hours of waiting; {other} loses most, {more}.", **most, **least)
+        return tr("{other} loses most, {more} GPU-hours of waiting; nobody gains.", other=other, more=more)
+    return tr(
+        "{name} gains most, {hours} GPU-hours of waiting; {other} loses most, {more}.",
+        name=name,
+        hours=hours,
+        other=other,
+        more=more,
+    )
 
 
 def _name(name: str | None) -> str:
@@ -78,9 +80,10 @@ def _row(each: ComparedWaits) -> tuple[Cell, ...]:
     return (
         None if each.name is None else plain(each.name, NAME_MOST),
         Number(today.jobs),
-        *(span(value) for value in (today.p50_ms, then.p50_ms, today.p95_ms, then.p95_ms, today.most_ms, then.most_ms)),
-        GpuHours(today.gpu_ms),
-        GpuHours(then.gpu_ms),
+        today_and_then(span(today.p50_ms), span(then.p50_ms)),
+        today_and_then(span(today.p95_ms), span(then.p95_ms)),
+        today_and_then(span(today.most_ms), span(then.most_ms)),
+        today_and_then(GpuHours(today.gpu_ms), GpuHours(then.gpu_ms)),
     )
 
 
@@ -104,20 +107,21 @@ def whom_it_hits(cuts: Sequence[CutUser], currency: str | None) -> Section | Non
             SectionColumn("jobs", tr("jobs"), "count"),
             SectionColumn("worked_later", tr("worked again later"), "count"),
             SectionColumn("freed", tr("GPU-hours freed"), "gpu_hours"),
+            SectionColumn("worked", tr("of them at work"), "gpu_hours"),
             SectionColumn("cost", tr("worth"), "money"),
         ),
         rows=tuple(
             (
                 account_name(NOT_KNOWN) if each.user is None else plain(each.user, NAME_MOST),
                 None if each.team is None else plain(each.team, NAME_MOST),
-                Number(each.jobs), Number(each.worked_later), GpuHours(each.freed_ms),
+                Number(each.jobs), Number(each.worked_later), GpuHours(each.freed_ms), GpuHours(each.worked_ms),
                 None if each.cost is None else Amount(each.cost, currency),
             )
             for each in cuts
         ),
         notes=(
             tr(
-                "A job ends once none of its GPUs has worked for the time-out, from then on all of its time is free, that in which it would have worked again included. "
+                "A job ends once none of its GPUs has worked for the time-out, and from then on all of its time is free; at work is the part of it in which any of its GPUs worked, or was not seen. "
                 "Idle is what the ledger saw of all of its GPUs; jobs that it did not see whole are not ended."
             ),
         ),

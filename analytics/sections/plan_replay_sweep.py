@@ -27,14 +27,16 @@ def replay_sweep(found: Sweep, currency: str | None) -> Section:
             SectionColumn("waited", tr("GPU-hours waited"), "gpu_hours"),
             SectionColumn("unplaced", tr("cannot run"), "count"),
             SectionColumn("use", tr("GPU time given out"), "share"),
-            SectionColumn("cost", tr("cost of the pool"), "money"),
+            SectionColumn("cost", tr("cost of the GPUs"), "money"),
+            SectionColumn("remark", tr("remark"), "words"),
         ),
-        rows=tuple(_row(found.pool, each, currency) for each in found.points),
+        rows=tuple(_row(found, each, currency) for each in found.points),
         chart=_chart(found),
         notes=(
+            tr("Of the jobs of that pool, and of those that are merged with it: their waits, and the use and the cost of all of these GPUs."),
             tr(
                 "The knee is the number of GPUs at which the curve of 19 of 20 waits lies furthest below the line from its first to its last point. "
-                "As today is the fewest GPUs with which neither half nor 19 of 20 of the jobs wait longer than in the replay of today, all can run, and no more are left at the end."
+                "As good as today are the fewest GPUs with which neither half nor 19 of 20 of the jobs wait longer than in the replay of today, no more GPU-hours are waited, all can run, and no more are left at the end."
             ),
         ),
         wide=True,
@@ -49,20 +51,26 @@ def _headline(found: Sweep) -> str:
         enough = tr("None of these numbers of GPUs of {pool} would have been as good as today.", pool=pool)
     else:
         freed = max(found.there - found.enough, 0)
-        enough = tr(
-            "{gpus} of the {there} GPUs of {pool} would have been as good as today, {hours} GPU-hours fewer.",
-            gpus=Number(found.enough), there=Number(found.there), pool=pool, hours=GpuHours(freed * found.window_ms),
-        ) if freed else tr("{gpus} GPUs of {pool} would have been as good as today.", gpus=Number(found.enough), pool=pool)
+        enough = (
+            tr(
+                "{gpus} of the {there} GPUs of {pool} would have been as good as today, {hours} GPU-hours fewer.",
+                gpus=Number(found.enough),
+                there=Number(found.there),
+                pool=pool,
+                hours=GpuHours(freed * found.window_ms),
+            )
+            if freed
+            else tr("{gpus} GPUs of {pool} would have been as good as today.", gpus=Number(found.enough), pool=pool)
+        )
     if found.knee is None:
         return enough
     return tr("{enough} From {gpus} on, more of them shorten waits by little.", enough=enough, gpus=Number(found.knee))
 
 
-def _row(pool: str, point: SweepPoint, currency: str | None) -> tuple[Cell, ...]:
+def _row(found: Sweep, point: SweepPoint, currency: str | None) -> tuple[Cell, ...]:
     outcome = point.outcome
-    use = next((each for each in outcome.then.pools if each.pool == pool), None)
+    use = outcome.then.total
     waits = None if outcome.waits is None else outcome.waits.then
-    cost = None if use is None else use.cost
     return (
         Number(point.gpus),
         None if waits is None else span(waits.p50_ms),
@@ -70,9 +78,18 @@ def _row(pool: str, point: SweepPoint, currency: str | None) -> tuple[Cell, ...]
         None if waits is None else Number(waits.open_jobs),
         None if waits is None else GpuHours(waits.gpu_ms),
         Number(sum(each.jobs for each in outcome.unplaced)),
-        None if use is None else Share(use.utilization),
-        None if cost is None else Amount(cost, currency),
+        Share(use.utilization),
+        None if use.cost is None else Amount(use.cost, currency),
+        _remark(found, point.gpus),
     )
+
+
+def _remark(found: Sweep, gpus: int) -> str:
+    if gpus == found.knee:
+        return tr("the knee")
+    if gpus == found.enough:
+        return tr("as good as today")
+    return tr("as many as today") if gpus == found.there else ""
 
 
 def _chart(found: Sweep) -> LineChart | None:
@@ -83,5 +100,7 @@ def _chart(found: Sweep) -> LineChart | None:
     names = tuple(Number(each.gpus) for each in found.points)
     values = tuple(None if each is None else each / HOUR_MS for each in waits)
     line = Line(tr("19 of 20 within"), "held", values, tuple(span(each) or "" for each in waits))
-    panel = LinePanel(tr("{pool}: hours within which 19 of 20 jobs begin, by GPUs", pool=place_name(found.pool)), "count", (line,))
+    panel = LinePanel(
+        tr("{pool}: hours within which 19 of 20 jobs begin, by GPUs", pool=place_name(found.pool)), "count", (line,)
+    )
     return LineChart(names, names, (True,) * len(names), (panel,))

@@ -29,6 +29,7 @@ class AskedJobs:
     limit_ms: Sequence[int]
     pools: Sequence[str | None]
     models: Sequence[str | None]
+    partitions: Sequence[str | None]
     mem_bytes: Sequence[int | None]
     needs: Sequence[Need | None]
     is_small: Sequence[bool]
@@ -45,6 +46,7 @@ class AskedJobs:
             limit_ms=jobs["limit_ms"].fill_null(UNLIMITED_MS).to_list(),
             pools=jobs["pool"].to_list(),
             models=jobs["model"].to_list(),
+            partitions=jobs["partition"].to_list(),
             mem_bytes=jobs["mem_bytes"].to_list(),
             needs=[
                 Need(mem_bytes, sm_pct)

@@ -1,4 +1,4 @@
-"""Use of GPUs that no job of the queue accounts for, as jobs: what a user took on one host at about the same time."""
+"""Use of GPUs that no job of the queue accounts for, as jobs: what a user, or a job that the queue does not know, took on one host at about the same time."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import polars as pl
 
 from analytics.plan.replay.idle_spells import NUMBERED_ROWS
 from analytics.plan.waiting_jobs import POOL_MODEL
-from analytics.states import OCCUPIED
+from analytics.states import ALLOCATED
+from analytics.workloads.ledger_rows import by_job
 from fallow.clock import MINUTE_MS
 
 TOGETHER_MS = 5 * MINUTE_MS
 """GPUs that one user takes, and lets go, within so long of one another are one job."""
 
-_WHOSE = ("host", *POOL_MODEL, "holder", "account")
+_WHOSE = ("host", *POOL_MODEL, "holder", "account", "job")
 
 
 def bare_jobs(whole: pl.DataFrame, claimed: pl.DataFrame, first_number: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Jobs made of rows without a job, numbered from `first_number` on, and their rows with NUMBERED_ROWS.
+    """Jobs made of rows without a job of the queue, numbered from `first_number` on, and their rows with NUMBERED_ROWS.
 
     The jobs have `number`, POOL_MODEL, `user`, `account`, `gpus`, `started` and `end`. A user's rows on a host on which a job of his runs
     are that job's: which GPUs it has is then known by their number only.
@@ -26,8 +27,9 @@ def bare_jobs(whole: pl.DataFrame, claimed: pl.DataFrame, first_number: int) -> 
         claimed: see `analytics.plan.waiting_jobs.claimed_spans`, with all ends.
         first_number: of the jobs.
     """
-    rows = whole.filter(pl.col("job").is_null(), pl.col("state").is_in(OCCUPIED))
-    rows = _of_nobodys_job(rows, claimed)
+    held = whole.filter(pl.col("state").is_in(ALLOCATED)).with_row_index("row")
+    known = by_job(held).join(claimed.select(work="job").unique(), on="work", how="semi")
+    rows = _of_nobodys_job(held.join(known.select("row").unique(), on="row", how="anti"), claimed)
     stays = _stays(rows)
     jobs = stays.group_by("number", *_WHOSE, maintain_order=True).agg(
         gpus=pl.col("gpu").n_unique(), started=pl.col("time").min(), end=pl.col("end").max()
@@ -36,15 +38,15 @@ def bare_jobs(whole: pl.DataFrame, claimed: pl.DataFrame, first_number: int) -> 
     own = rows.join(stays.select("gpu", "number", first="time", last="end"), on="gpu")
     own = own.filter(pl.col("time") >= pl.col("first"), pl.col("end") <= pl.col("last"))
     named = [each.join(numbers, on="number").with_columns(number="renumbered") for each in (jobs, own)]
-    return named[0].rename({"holder": "user"}).drop("renumbered"), named[1].select(NUMBERED_ROWS)
+    return named[0].rename({"holder": "user"}).drop("renumbered", "job"), named[1].select(NUMBERED_ROWS)
 
 
 def _of_nobodys_job(rows: pl.DataFrame, claimed: pl.DataFrame) -> pl.DataFrame:
-    numbered = rows.with_row_index("row")
+    numbered = rows.filter(pl.col("job").is_null())
     spans = claimed.drop_nulls("user").select("host", holder="user", first="time", last="end")
     met = numbered.select("row", "host", "holder", "time", "end").join(spans, on=("host", "holder"))
     taken = met.filter(pl.col("time") < pl.col("last"), pl.col("end") > pl.col("first"))
-    return numbered.join(taken.select("row").unique(), on="row", how="anti").drop("row")
+    return rows.join(taken.select("row").unique(), on="row", how="anti").drop("row")
 
 
 def _stays(rows: pl.DataFrame) -> pl.DataFrame:

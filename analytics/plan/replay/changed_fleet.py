@@ -15,7 +15,9 @@ def changed_fleet(fleet: ReplayFleet, policy: ReplayPolicy) -> ReplayFleet:
     groups = _replaced(fleet.groups, policy.groups)
     for name, gpus in policy.gpus.items():
         groups = _resized(groups, name, gpus)
+    known = _replaced(fleet.groups, policy.groups)
     for pools in policy.merge:
+        _check_pools(known, pools)
         groups = _merged(groups, pools)
     return ReplayFleet(tuple(groups))
 
@@ -27,7 +29,7 @@ def _replaced(groups: Sequence[HostGroup], others: Sequence[HostGroup]) -> list[
 
 
 def _resized(groups: Sequence[HostGroup], name: str, gpus: int) -> list[HostGroup]:
-    """So many GPUs in a pool, or in a model of it: the last hosts go, or hosts like its first ones come; one of them perhaps in part."""
+    """So many GPUs in a pool, or in a model of it: hosts that are open to nobody go first, then the last ones, or hosts like its first ones come; one of them perhaps in part."""
     mine = [group for group in groups if name in (EVERY_POOL, group.pool, f"{group.pool}/{group.model}")]
     if not mine:
         raise _no_pool(groups, name)
@@ -36,6 +38,7 @@ def _resized(groups: Sequence[HostGroup], name: str, gpus: int) -> list[HostGrou
         hint = f"say which of them, such as {mine[0].pool}/{mine[0].model}"
         raise UsageError(f"{said} has GPUs of several pools or models", hint)
     kept, left = list[HostGroup](), gpus
+    mine.sort(key=lambda group: group.partitions == frozenset())
     for group in mine:
         kept += _hosts_with(group, min(left, group.gpus))
         left -= min(left, group.gpus)
@@ -50,11 +53,15 @@ def _hosts_with(group: HostGroup, gpus: int) -> list[HostGroup]:
     return [each for each in found if each.gpus]
 
 
-def _merged(groups: Sequence[HostGroup], pools: Sequence[str]) -> list[HostGroup]:
+def _check_pools(groups: Sequence[HostGroup], pools: Sequence[str]) -> None:
     for name in pools:
         if name not in {group.pool for group in groups}:
             raise _no_pool(groups, name)
-    return [replace(group, pool=pools[0]) if group.pool in pools else group for group in groups]
+
+
+def _merged(groups: Sequence[HostGroup], pools: Sequence[str]) -> list[HostGroup]:
+    """Pools that are one, open to everybody."""
+    return [replace(group, pool=pools[0], partitions=None) if group.pool in pools else group for group in groups]
 
 
 def _no_pool(groups: Sequence[HostGroup], name: str) -> UsageError:

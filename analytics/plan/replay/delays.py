@@ -39,7 +39,9 @@ def learnt_delays(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int) -> Dela
 def with_delays(jobs: pl.DataFrame, delays: Delays) -> pl.DataFrame:
     """The jobs, each coming later by one of the delays of its team and pool; these take turns in a fixed order that has long and short ones alike."""
     parts = []
-    for (team, pool), own in jobs.sort("asked", "number").partition_by(WHOSE, maintain_order=True, as_dict=True).items():
+    for (team, pool), own in (
+        jobs.sort("asked", "number").partition_by(WHOSE, maintain_order=True, as_dict=True).items()
+    ):
         known = delays.get((team, pool), ())
         turns = [known[int(turn * _GOLDEN % 1 * len(known))] if known else 0 for turn in range(own.height)]
         later = pl.col("asked") + pl.Series(turns, dtype=pl.Int64)

@@ -54,7 +54,7 @@ HOLD_SCHEMA: dict[str, pl.DataType] = {
 }
 """One row per job, host and time without a break: how many GPUs of a host it held; a part of a GPU is a part.
 
-Hosts are numbered within their pool and model, in the order of the fleet.
+Hosts are numbered within their pool, their model and the partitions that they are open to, in the order of the fleet.
 """
 
 
@@ -81,7 +81,7 @@ def replay(jobs: pl.DataFrame, fleet: ReplayFleet, policy: ReplayPolicy) -> Repl
     changed, given = changed_fleet(fleet, policy), given_jobs(jobs, policy)
     asked = AskedJobs.of(given, is_sharing=policy.share > 1 or policy.mig)
     stations = stations_of(changed, asked, policy)
-    places = [waiting_at(number, stations, policy.small_work) for number in range(given.height)]
+    places = [waiting_at(number, stations, policy) for number in range(given.height)]
     loop = ReplayLoop(asked, stations, [where for where, _ in places], policy)
     loop.run()
     holds = _holds(loop.runs)

@@ -45,13 +45,15 @@ def fleet_today(
     fenced_pools = {pool for _, pool in blocks}
     alike: Counter[tuple[str, str, int, frozenset[str] | None]] = Counter()
     gpus: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for (host, pool, model), own in there.group_by("host", *POOL_MODEL, maintain_order=True):
+    for (host, pool, model), on_host in there.group_by("host", *POOL_MODEL, maintain_order=True):
         partitions = open_to.get((str(host), str(pool)), frozenset()) if pool in fenced_pools else None
-        alike[str(pool), str(model), own.height, partitions] += 1
-        gpus[str(pool), str(model)] += own["gpu"].to_list()
+        alike[str(pool), str(model), on_host.height, partitions] += 1
+        gpus[str(pool), str(model)] += on_host["gpu"].to_list()
     draws = _draws(whole)
     groups = []
-    for (pool, model, width, partitions), hosts in sorted(alike.items(), key=lambda each: (*each[0][:3], sorted(each[0][3] or ()))):
+    for (pool, model, width, partitions), hosts in sorted(
+        alike.items(), key=lambda each: (*each[0][:3], sorted(each[0][3] or ()))
+    ):
         own = gpus[pool, model]
         free_w, busy_w, held_w = draws.get(model, (None, None, None))
         groups.append(

@@ -39,31 +39,34 @@ class HostRoom:
 
     def fit(self, gpus: int, hosts: int = 1) -> Hold | None:
         """Room for so many GPUs, spread as evenly as can be over so many hosts; None where there is none."""
-        if hosts == 1:
-            for mask in self._by_free[gpus:]:
-                if mask:
-                    return (((mask & -mask).bit_length() - 1, gpus),)
+        return fit_by_free(self._by_free, gpus, hosts)
+
+
+def fit_by_free(by_free: Sequence[int], gpus: int, hosts: int) -> Hold | None:
+    """The same, where hosts with exactly so many free GPUs are the bits of each number."""
+    if hosts == 1:
+        for mask in by_free[gpus:]:
+            if mask:
+                return (((mask & -mask).bit_length() - 1, gpus),)
+        return None
+    least, larger = divmod(gpus, hosts)
+    used, found = 0, list[tuple[int, int]]()
+    for share, count in ((least + 1, larger), (least, hosts - larger)):
+        own = _fullest(by_free[share:], count, used)
+        if own is None:
             return None
-        return self._spread(gpus, hosts)
+        found += [(host, share) for host in own]
+        used |= sum(1 << host for host in own)
+    return tuple(found)
 
-    def _spread(self, gpus: int, hosts: int) -> Hold | None:
-        least, larger = divmod(gpus, hosts)
-        used, found = 0, []
-        for share, count in ((least + 1, larger), (least, hosts - larger)):
-            own = self._fullest(share, count, used)
-            if own is None:
-                return None
-            found += [(host, share) for host in own]
-            used |= sum(1 << host for host in own)
-        return tuple(found)
 
-    def _fullest(self, gpus: int, count: int, used: int) -> list[int] | None:
-        """So many hosts with as few free GPUs as will do, without those in `used`."""
-        found: list[int] = []
-        for mask in self._by_free[gpus:]:
-            rest = mask & ~used
-            while rest and len(found) < count:
-                lowest = rest & -rest
-                found.append(lowest.bit_length() - 1)
-                rest ^= lowest
-        return found if len(found) == count else None
+def _fullest(by_free: Sequence[int], count: int, used: int) -> list[int] | None:
+    """So many hosts, those with the fewest free GPUs first, without those in `used`."""
+    found: list[int] = []
+    for mask in by_free:
+        rest = mask & ~used
+        while rest and len(found) < count:
+            lowest = rest & -rest
+            found.append(lowest.bit_length() - 1)
+            rest ^= lowest
+    return found if len(found) == count else None

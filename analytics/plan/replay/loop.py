@@ -64,9 +64,14 @@ class ReplayLoop:
             for number, seat in self._orders[station.index].beginners(now):
                 self._begin(number, seat, station, now)
             if self._priorities is not None and self._priorities.preempt and station.queue:
-                for run in victims(station, station.queue[0][2], now):
-                    self._preempt(run, self._priorities, now)
-                    self._wait(run.number, changed)
+                self._make_room(station.queue[0][2], station, self._priorities, now, changed)
+
+    def _make_room(self, number: int, station: Station, priorities: Priorities, now: int, changed: set[int]) -> None:
+        """Less urgent jobs give way to one that has no room anywhere."""
+        if all(each.seat(number) is None for each in self._waits_at[number]):
+            for run in victims(station, number, now):
+                self._preempt(run, priorities, now)
+                self._wait(run.number, changed)
 
     def _begin(self, number: int, seat: Seat, station: Station, now: int) -> None:
         for each in self._waits_at[number]:

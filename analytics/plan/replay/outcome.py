@@ -74,13 +74,14 @@ class ComparedWaits:
 class CutUser:
     """Whom an idle time-out would have hit: his jobs, the GPU time in the window that it frees, and how many of the jobs worked again later.
 
-    `cost` is what the freed time costs, None where a price is not known.
+    `worked_ms` of the freed time is that in which the jobs did not stand idle; `cost` is what the freed time costs, None where a price is not known.
     """
 
     user: str | None
     team: str | None
     jobs: int
     freed_ms: float
+    worked_ms: float
     cost: float | None
     worked_later: int
 
@@ -117,6 +118,11 @@ class ReplayOutcome:
         """GPU time in the window that idle time-outs free."""
         return sum(each.freed_ms for each in self.cuts)
 
+    @property
+    def spare(self) -> float:
+        """By how many GPUs fewer jobs get by at the highest moment of each pool, on a fleet of the same size; negative where they need more."""
+        return self.today.total.most - self.then.total.most
+
 
 def replay_outcome(
     jobs: pl.DataFrame, today: Replayed, then: Replayed, window: Window, *, has_waits: bool
@@ -131,7 +137,7 @@ def replay_outcome(
         has_waits: whether the replay of today says how long jobs waited.
     """
     runs = then.runs
-    ran = jobs.select("number", "user", "team", "ran_ms").join(runs, on="number")
+    ran = jobs.select("number", "user", "team", "ran_ms", "idle_spells").join(runs, on="number")
     never = ran.drop_nulls("why_not").group_by("why_not").agg(
         pl.len(), (pl.col("gpus") * pl.col("ran_ms")).sum().cast(pl.Float64).alias("gpu_ms")
     )  # fmt: skip
@@ -143,7 +149,9 @@ def replay_outcome(
         ranks=_by(jobs, "rank", today, then, window) if has_waits else (),
         cuts=_cuts(ran, then.fleet, window),
         unplaced=tuple(Unplaced(*row) for row in never.sort("gpu_ms", "why_not", descending=[True, False]).iter_rows()),
-        postponed=runs.join(today.runs.select("number", was="arrived"), on="number").filter(pl.col("arrived") > pl.col("was")).height,
+        postponed=runs.join(today.runs.select("number", was="arrived"), on="number")
+        .filter(pl.col("arrived") > pl.col("was"))
+        .height,
         preempted=runs.filter(pl.col("preempted") > 0).height,
     )
 
@@ -156,14 +164,18 @@ def _compared(name: str | None, jobs: pl.DataFrame, today: Replayed, then: Repla
 def _by(jobs: pl.DataFrame, column: str, today: Replayed, then: Replayed, window: Window) -> tuple[ComparedWaits, ...]:
     parts = jobs.partition_by(column, as_dict=True)
     found = [_compared(None if name is None else str(name), own, today, then, window) for (name,), own in parts.items()]
-    return tuple(sorted((each for each in found if each.today.jobs), key=lambda each: (-each.saved_ms, each.name or "")))
+    return tuple(
+        sorted((each for each in found if each.today.jobs), key=lambda each: (-each.saved_ms, each.name or ""))
+    )
 
 
 def fleet_use(replayed: Replayed, window: Window) -> FleetUse:
     """How the pools of a replay were used in a window."""
     holds = clip(replayed.holds, *window, start="begin", sums=())
     pools = sorted({group.pool for group in replayed.fleet.groups})
-    return FleetUse(tuple(_pool_use(pool, replayed.fleet, holds, window) for pool in pools), _kwh(replayed, holds, window))
+    return FleetUse(
+        tuple(_pool_use(pool, replayed.fleet, holds, window) for pool in pools), _kwh(replayed, holds, window)
+    )
 
 
 def _pool_use(pool: str, fleet: ReplayFleet, holds: pl.DataFrame, window: Window) -> PoolUse:
@@ -212,8 +224,21 @@ def _kwh(replayed: Replayed, holds: pl.DataFrame, window: Window) -> float | Non
 def _cut_in(runs: pl.DataFrame, window: Window) -> pl.DataFrame:
     """Runs that a time-out ended, with `freed_ms`: the GPU time of the window that it freed."""
     cut = runs.filter(pl.col("cut_ms") > 0)
-    since, until = pl.max_horizontal("end", pl.lit(window[0])), pl.min_horizontal(pl.col("end") + pl.col("cut_ms"), pl.lit(window[1]))
+    since, until = (
+        pl.max_horizontal("end", pl.lit(window[0])),
+        pl.min_horizontal(pl.col("end") + pl.col("cut_ms"), pl.lit(window[1])),
+    )
     return cut.with_columns(freed_ms=((until - since).clip(lower_bound=0) * pl.col("gpus")).cast(pl.Float64))
+
+
+def _idle_after_cut(cut: pl.DataFrame, window: Window) -> pl.DataFrame:
+    """`number` and `idle_ms`: the GPU time of the window in which a job that was ended would have stood idle."""
+    spells = cut.select("number", "begin", "gpus", "ran_ms", "cut_ms", spell="idle_spells").explode("spell")
+    told = spells.with_columns(pl.col("spell").struct.rename_fields(["idle_from", "idle_to"])).unnest("spell")
+    since = pl.max_horizontal("idle_from", pl.col("ran_ms") - pl.col("cut_ms"), window[0] - pl.col("begin"))
+    until = pl.min_horizontal("idle_to", "ran_ms", window[1] - pl.col("begin"))
+    idle = (until - since).clip(lower_bound=0) * pl.col("gpus")
+    return told.group_by("number").agg(idle_ms=idle.sum().cast(pl.Float64))
 
 
 def _cuts(ran: pl.DataFrame, fleet: ReplayFleet, window: Window) -> tuple[CutUser, ...]:
@@ -223,9 +248,11 @@ def _cuts(ran: pl.DataFrame, fleet: ReplayFleet, window: Window) -> tuple[CutUse
         schema={"pool": pl.String, "model": pl.String, "price": pl.Float64}, orient="row",
     )  # fmt: skip
     cut = _cut_in(ran, window).join(own, on=("pool", "model"), how="left")
+    cut = cut.join(_idle_after_cut(cut, window), on="number", how="left")
     found = cut.group_by("user", "team").agg(
         jobs=pl.len(),
         freed_ms=pl.col("freed_ms").sum(),
+        worked_ms=(pl.col("freed_ms") - pl.col("idle_ms").fill_null(0)).sum(),
         cost=pl.when(pl.col("price").null_count() == 0).then((pl.col("freed_ms") * pl.col("price") / HOUR_MS).sum()),
         worked_later=pl.col("worked_later").sum(),
     )

@@ -8,8 +8,8 @@ from typing import Literal
 
 from analytics.plan.replay.replay_fleet import HostGroup
 
-Order = Literal["fifo", "backfill"]
-ORDERS: tuple[Order, ...] = ("fifo", "backfill")
+Order = Literal["fifo", "backfill", "conservative"]
+ORDERS: tuple[Order, ...] = ("fifo", "backfill", "conservative")
 PRIORITY_COLUMNS = ("priority", "kind", "team", "user", "pool", "partition")
 """By which columns of REPLAY_JOB_SCHEMA jobs can be ranked."""
 
@@ -65,7 +65,7 @@ class ReplayPolicy:
     groups           hosts that take the place of all those of their pools
     merge            pools that become one, which has the name of the first
     order            `fifo`: the first in the queue of a pool and model begins first; `backfill`: others go before it where, by the
-                     time limits, that does not delay it (EASY)
+                     time limits, that does not delay it (EASY); `conservative`: where it delays nobody before them
     priorities       which jobs come first in the queue
     off_peak         deferrable jobs that come outside of these hours come when they begin
     small_work       small work goes to older cards first

@@ -30,23 +30,14 @@ Reader: TypeAlias = Callable[[object], Any]
 """Gives what a value means; raises UsageError with what it has to be."""
 
 
-def policy_from_toml(path: Path, zone: str) -> ReplayPolicy:
-    """The policy in a file.
-
-    Args:
-        path: of the TOML.
-        zone: in which its hours are, as the IANA names it.
-
-    Raises:
-        UsageError: if it cannot be read, or says what no policy says.
-    """
+def policy_table(path: Path) -> Mapping[str, object]:
+    """The keys and values of a file; raises UsageError if it cannot be read."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"cannot read the policy {path}: {error.strerror}", "check the path") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"the policy {path} is not TOML: {error}", "correct that line") from error
-    return policy_from(content, zone, f"the policy {path}")
 
 
 def policy_from(content: Mapping[str, object], zone: str, where: str) -> ReplayPolicy:

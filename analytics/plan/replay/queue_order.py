@@ -8,6 +8,7 @@ from typing import TypeAlias
 from analytics.plan.replay.asked_jobs import Turn
 from analytics.plan.replay.host_room import HostRoom
 from analytics.plan.replay.policy import Order
+from analytics.plan.replay.room_ahead import RoomAhead
 from analytics.plan.replay.station import Seat, Station
 
 BACKFILL_DEPTH = 100
@@ -45,7 +46,9 @@ class Backfill(InOrder):
         self._plan: _Reservation | None = None
 
     def beginners(self, now: int) -> Iterator[Beginner]:
-        yield from super().beginners(now)
+        for beginner in super().beginners(now):
+            self._plan = None  # somebody more urgent came to the head, and took room that was planned with
+            yield beginner
         behind = self._station.queue[1 : BACKFILL_DEPTH + 1]
         if not behind:
             return
@@ -113,4 +116,34 @@ class _Reservation:
         return self._at is not None and end > self._at
 
 
-ORDER_RULES: dict[Order, type[InOrder]] = {"fifo": InOrder, "backfill": Backfill}
+class Conservative(InOrder):
+    """Everybody has a reservation, made anew when something comes free: whoever goes early delays nobody before it.
+
+    Mu'alem and Feitelson, *Utilization, Predictability, Workloads, and User Runtime Estimates*, IEEE TPDS 12 (2001); so plans Slurm.
+    """
+
+    def __init__(self, station: Station) -> None:
+        super().__init__(station)
+        self._freed = -1
+        self._tried: set[Turn] = set()
+
+    def beginners(self, now: int) -> Iterator[Beginner]:
+        yield from super().beginners(now)
+        station = self._station
+        queue = station.queue[: BACKFILL_DEPTH + 1]
+        if self._freed != station.freed:
+            self._freed, self._tried = station.freed, set()
+        untried = [turn for turn in queue if turn not in self._tried]
+        self._tried.update(untried)
+        if len(queue) < 2 or all(station.seat(turn[2]) is None for turn in untried):
+            return
+        ahead = RoomAhead(now, station.room.free, station.cards.widest, station.planned_ends())
+        for turn in queue:
+            number = turn[2]
+            lasting_ms = max(1, station.planned_end(number, now) - now)
+            begin, hold = ahead.reserve(station.jobs.gpus[number], station.jobs.hosts[number], lasting_ms)
+            if begin == now:
+                yield number, station.seat_on(hold, number)
+
+
+ORDER_RULES: dict[Order, type[InOrder]] = {"fifo": InOrder, "backfill": Backfill, "conservative": Conservative}

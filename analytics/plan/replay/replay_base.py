@@ -15,8 +15,11 @@ from analytics.plan.replay.outcome import ReplayOutcome, replay_outcome
 from analytics.plan.replay.policy import Order, Priorities, ReplayPolicy
 from analytics.plan.replay.replay_fleet import ReplayFleet
 from analytics.plan.replay.replay_jobs import RebuiltJobs, TeamOf, in_places, partition_key, rebuilt_jobs
-from analytics.plan.replay.validation import ReplayCheck, check_replay, checked_waits
+from analytics.plan.replay.validation import ReplayCheck, check_replay, checked_waits, mean_error_ms
 from analytics.plan.waiting_jobs import PoolModel, blocks, located
+
+_LEARNT_FROM = 20_000
+"""More jobs of the first half would not tell more of how the queue works."""
 
 _ORDERS: tuple[Order, ...] = ("backfill", "fifo")
 """Orders of a queue, first the one that is taken where several explain as much: Slurm backfills by default."""
@@ -69,36 +72,34 @@ def replay_base(inputs: ReplayInputs) -> ReplayBase:
     """
     whole = inputs.placed.filter(~pl.col("instance"))
     own = whole.filter(in_places(inputs.places))
-    rebuilt = rebuilt_jobs(inputs.jobs, inputs.placed, inputs.needs, inputs.window, inputs.team_of, inputs.places)
+    rebuilt = rebuilt_jobs(
+        inputs.jobs, inputs.placed, inputs.needs, window=inputs.window, team_of=inputs.team_of, places=inputs.places
+    )
     known, claimed = located(inputs.jobs, whole)
-    own_blocks = {(partition_key(scheduler, name), pool): hosts for (scheduler, name, pool), hosts in blocks(known, claimed).items()}
+    own_blocks = {
+        (partition_key(scheduler, name), pool): hosts
+        for (scheduler, name, pool), hosts in blocks(known, claimed).items()
+    }
     fleet = fleet_today(own, own_blocks, inputs.facts, inputs.window[1])
     middle = sum(inputs.window) // 2
-    early = rebuilt.jobs.filter(pl.coalesce("asked", "started") < middle)
-    judged = rebuilt.jobs.filter(pl.col("asked") < middle)
-    policy, runs, error = _nearest(early, judged, fleet, inputs.window[1])
-    delays = learnt_delays(judged, runs, inputs.window[1]) if error is not None and error > inputs.error_max else {}
+    first = rebuilt.jobs["asked"].drop_nulls().sort().head(_LEARNT_FROM)
+    until = middle if first.len() < _LEARNT_FROM else min(middle, int(first[-1]))
+    early = rebuilt.jobs.filter(pl.coalesce("asked", "started") < until)
+    policy, runs = _nearest(early, fleet, until)
+    error = checked_waits(early, runs, until).error
+    delays = learnt_delays(early, runs, until) if error is not None and error > inputs.error_max else {}
     coming = with_delays(rebuilt.jobs, delays)
     today = replay(coming, fleet, policy)
-    check = check_replay(rebuilt.jobs, own, today, inputs.window, middle, inputs.error_max)
+    check = check_replay(rebuilt.jobs, own, today, inputs.window, judged_from_ms=middle, error_max=inputs.error_max)
     return ReplayBase(rebuilt, coming, fleet, policy, delays, today, check, inputs.window)
 
 
-def _nearest(
-    early: pl.DataFrame, judged: pl.DataFrame, fleet: ReplayFleet, until_ms: int
-) -> tuple[ReplayPolicy, pl.DataFrame, float | None]:
-    """The order of the queue that explains the waits of the judged jobs best, its runs and its error; the first where nothing can be told."""
-    ranked = (None, Priorities("priority")) if early["priority"].n_unique() > 1 else (None,)
-    found: tuple[ReplayPolicy, pl.DataFrame, float | None] | None = None
-    for order, priorities in product(_ORDERS, ranked):
-        policy = ReplayPolicy(order=order, priorities=priorities)
-        runs = replay(early, fleet, policy).runs
-        error = checked_waits(judged, runs, until_ms).error
-        if found is None or (error is not None and found[2] is not None and error < found[2]):
-            found = policy, runs, error
-    if found is None:
-        raise AssertionError
-    return found
+def _nearest(jobs: pl.DataFrame, fleet: ReplayFleet, until_ms: int) -> tuple[ReplayPolicy, pl.DataFrame]:
+    """The order of the queue that is nearest to the waits of jobs up to a moment, job by job, and its runs; the first where nothing can be told."""
+    ranked = (None, Priorities("priority")) if jobs["priority"].n_unique() > 1 else (None,)
+    policies = [ReplayPolicy(order=order, priorities=priorities) for order, priorities in product(_ORDERS, ranked)]
+    tried = [(policy, replay(jobs, fleet, policy).runs) for policy in policies]
+    return min(tried, key=lambda each: mean_error_ms(jobs, each[1], until_ms))
 
 
 def scenario_outcome(base: ReplayBase, policy: ReplayPolicy) -> ReplayOutcome:
@@ -111,7 +112,9 @@ def of_pools(base: ReplayBase, pools: Collection[str]) -> ReplayBase:
     """The jobs and GPUs of some pools, and how well their waits are explained."""
     jobs, coming = (each.filter(pl.col("pool").is_in(list(pools))) for each in (base.rebuilt.jobs, base.coming))
     fleet = ReplayFleet(tuple(group for group in base.fleet.groups if group.pool in pools))
-    runs, holds = (each.join(jobs.select("number"), on="number", how="semi") for each in (base.today.runs, base.today.holds))
+    runs, holds = (
+        each.join(jobs.select("number"), on="number", how="semi") for each in (base.today.runs, base.today.holds)
+    )
     late = jobs.filter(pl.col("asked") >= base.check.since_ms)
     return replace(
         base, rebuilt=replace(base.rebuilt, jobs=jobs), coming=coming, fleet=fleet, today=Replayed(runs, holds, fleet),

@@ -61,6 +61,7 @@ def rebuilt_jobs(
     jobs: pl.DataFrame,
     placed: pl.DataFrame,
     needs: pl.DataFrame,
+    *,
     window: tuple[int, int],
     team_of: TeamOf,
     places: Collection[PoolModel],
@@ -96,7 +97,9 @@ def rebuilt_jobs(
 
 def in_places(places: Collection[PoolModel]) -> pl.Expr:
     """Of rows with POOL_MODEL: whether they are of one of these."""
-    return pl.any_horizontal(pl.lit(value=False), *((pl.col("pool") == pool) & (pl.col("model") == model) for pool, model in sorted(places)))
+    return pl.any_horizontal(
+        pl.lit(value=False), *((pl.col("pool") == pool) & (pl.col("model") == model) for pool, model in sorted(places))
+    )
 
 
 def _ran_in(window: tuple[int, int]) -> pl.Expr:
@@ -156,7 +159,8 @@ def _with_use(jobs: pl.DataFrame, rows: pl.DataFrame, needs: pl.DataFrame) -> pl
     where = ("host", "gpu", "holder", "account", "job")
     runs = rows.select("number", *where).unique().join(needs, on=where, nulls_equal=True)
     most = runs.group_by("number").agg(
-        pl.when(pl.col(name).null_count() == 0).then(pl.col(name).max()).alias(name) for name in ("need_bytes", "sm_pct")
+        pl.when(pl.col(name).null_count() == 0).then(pl.col(name).max()).alias(name)
+        for name in ("need_bytes", "sm_pct")
     )
     return jobs.join(used, on="number", how="left").join(most, on="number", how="left")
 

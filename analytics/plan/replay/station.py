@@ -42,12 +42,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Cards:
-    """How many GPUs each host of a station has, their memory, how many times as long jobs of other models take, and how jobs share one."""
+    """How many GPUs each host of a station has, their memory, how many times as long jobs of other models take, how jobs share one, and the partitions that they are open to (None: everybody)."""
 
     widths: tuple[int, ...]
     mem_bytes: int | None = None
     slowdown: float = 1.0
     sharing: Sharing | None = None
+    partitions: frozenset[str] | None = None
 
     @property
     def widest(self) -> int:
@@ -55,7 +56,7 @@ class Cards:
 
 
 class Station:
-    """The GPUs of one pool and model, with a queue of their own.
+    """GPUs of one pool and model, with a queue of their own.
 
     `freed` counts how often something came free: as long as it stays the same, what found no room finds none.
     """
@@ -74,6 +75,10 @@ class Station:
     def factor(self, number: int) -> float:
         """How many times as long a job takes here."""
         return 1.0 if self.jobs.models[number] == self.model else self.cards.slowdown
+
+    def is_open_to(self, partition: str | None) -> bool:
+        """Whether jobs of a partition may run here; those of none may anywhere."""
+        return self.cards.partitions is None or partition is None or partition in self.cards.partitions
 
     def could_hold(self, number: int) -> bool:
         """Whether the job would have room if nothing ran."""
@@ -96,8 +101,10 @@ class Station:
     def new_seat(self, room: HostRoom, number: int) -> Seat | None:
         """Where a job could begin in a room, on GPUs that nobody has yet."""
         hold = room.fit(self.jobs.gpus[number], self.jobs.hosts[number])
-        if hold is None:
-            return None
+        return None if hold is None else self.seat_on(hold, number)
+
+    def seat_on(self, hold: Hold, number: int) -> Seat:
+        """The job on GPUs that nobody has yet: all of them, or its part of one."""
         part = self._part(number)
         return Seat(hold) if part is None else Seat(hold, SharedGpu(hold[0][0]), part)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analytics.plan.replay.asked_jobs import AskedJobs
-from analytics.plan.replay.policy import ReplayPolicy, SmallWork
+from analytics.plan.replay.policy import ReplayPolicy
 from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
 from analytics.plan.replay.shared_gpus import MigInstances, Sharing, TakingTurns
 from analytics.plan.replay.station import Cards, Station
@@ -19,13 +19,14 @@ WHY_NOT = (NO_GPUS, TOO_LITTLE_MEMORY, TOO_WIDE, TOO_MANY)
 
 
 def stations_of(fleet: ReplayFleet, jobs: AskedJobs, policy: ReplayPolicy) -> list[Station]:
-    """A station for each pool and model, in the order of the fleet; those for small work first, since they come first at each moment."""
+    """A station for each pool and model, and within these for hosts that are open to the same partitions, in the order of the fleet; those for small work first, since they come first at each moment."""
     small = policy.small_work.to if policy.small_work is not None else None
-    by_place: dict[tuple[str, str], list[HostGroup]] = {}
+    by_place: dict[tuple[str, str, frozenset[str] | None], list[HostGroup]] = {}
     for group in sorted(fleet.groups, key=lambda group: small not in (group.pool, group.model)):
-        by_place.setdefault((group.pool, group.model), []).append(group)
+        by_place.setdefault((group.pool, group.model, group.partitions), []).append(group)
     return [
-        Station(index, place, _cards(groups, policy), jobs) for index, (place, groups) in enumerate(by_place.items())
+        Station(index, (pool, model), _cards(groups, policy), jobs)
+        for index, ((pool, model, _), groups) in enumerate(by_place.items())
     ]
 
 
@@ -33,7 +34,8 @@ def _cards(groups: Sequence[HostGroup], policy: ReplayPolicy) -> Cards:
     widths = tuple(group.gpus_per_host for group in groups for _ in range(group.hosts))
     known = [group.mem_bytes for group in groups if group.mem_bytes is not None]
     mem_bytes = min(known) if len(known) == len(groups) else None
-    return Cards(widths, mem_bytes, groups[0].slowdown, _sharing(groups[0].model, mem_bytes, policy))
+    sharing = _sharing(groups[0].model, mem_bytes, policy)
+    return Cards(widths, mem_bytes, groups[0].slowdown, sharing, groups[0].partitions)
 
 
 def _sharing(model: str, mem_bytes: int | None, policy: ReplayPolicy) -> Sharing | None:
@@ -42,20 +44,23 @@ def _sharing(model: str, mem_bytes: int | None, policy: ReplayPolicy) -> Sharing
     return TakingTurns(policy.share, mem_bytes) if policy.share > 1 and mem_bytes is not None else None
 
 
-def waiting_at(
-    number: int, stations: Sequence[Station], small_work: SmallWork | None
-) -> tuple[list[Station], str | None]:
+def waiting_at(number: int, stations: Sequence[Station], policy: ReplayPolicy) -> tuple[list[Station], str | None]:
     """At which stations a job waits, the first it prefers; or why at none.
 
-    At that of its pool and model, or at all of its pool where that has no such model; small work at older cards as well, and there first.
+    At those of its pool and model that are open to its partition, or at all of its pool where that has no such model. In a pool that was merged at
+    those of other models as well where its memory fits, after its own; small work at older cards as well, and there first.
     """
-    jobs = stations[0].jobs
+    if not stations:
+        return [], NO_GPUS
+    jobs, small_work = stations[0].jobs, policy.small_work
     pool, model = jobs.pools[number], jobs.models[number]
-    own = [station for station in stations if station.pool == pool]
+    own = [station for station in stations if station.pool == pool and station.is_open_to(jobs.partitions[number])]
     homes = [station for station in own if station.model == model] or own
     if not homes:
         return [], NO_GPUS
     roomy = [station for station in homes if _fits_memory(station, number) is not False]
+    if pool in {pools[0] for pools in policy.merge}:
+        roomy += [station for station in own if station not in homes and _fits_memory(station, number)]
     if not roomy:
         return [], TOO_LITTLE_MEMORY
     if small_work is not None and jobs.is_small[number]:

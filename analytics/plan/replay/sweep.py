@@ -23,10 +23,10 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A pool with different numbers of GPUs, the fewest first; `there` is how many it has today, with those merged with it.
+    """A pool of today with different numbers of GPUs, the fewest first; `there` is how many it has.
 
     `knee` is the number from which on more GPUs shorten waits by little, None where there is no bend, or waits are not told. `enough`
-    is the fewest with which nobody is worse off: the median, the nineteen of twenty and the jobs that never began are as today at most; None where none is.
+    is the fewest that are as good as today, see `is_as_today`; None where none is.
     """
 
     pool: str
@@ -47,7 +47,7 @@ def sweep(base: ReplayBase, policy: ReplayPolicy, pool: str, numbers: Sequence[i
     )
     told = [(each.gpus, each.outcome.waits.then.p95_ms) for each in points if each.outcome.waits is not None]
     curve = [(gpus, wait) for gpus, wait in told if wait is not None]
-    there = sum(group.gpus for group in base.fleet.groups if group.pool in merged)
+    there = sum(group.gpus for group in base.fleet.groups if group.pool == pool)
     enough = next((each.gpus for each in points if is_as_today(each.outcome)), None)
     return Sweep(pool, points, there, base.window[1] - base.window[0], knee(curve), enough)
 
@@ -74,7 +74,9 @@ def is_as_today(outcome: ReplayOutcome) -> bool:
     waits = outcome.waits
     if waits is None or outcome.unplaced:
         return False
-    pairs = ((waits.then.p50_ms, waits.today.p50_ms), (waits.then.p95_ms, waits.today.p95_ms))
+    pairs = (
+        (waits.then.p50_ms, waits.today.p50_ms), (waits.then.p95_ms, waits.today.p95_ms), (waits.then.gpu_ms, waits.today.gpu_ms),
+    )  # fmt: skip
     return waits.then.open_jobs <= waits.today.open_jobs and all(
         then is not None and today is not None and then <= today for then, today in pairs
     )

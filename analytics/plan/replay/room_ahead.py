@@ -1,0 +1,77 @@
+"""Free GPUs at each moment to come, by the time limits of what runs and by reservations."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from analytics.plan.replay.host_room import Hold, fit_by_free
+
+
+class RoomAhead:
+    """Steps from now on: at each, bit by bit the hosts that have at least 0, 1, 2 ... free GPUs.
+
+    Args:
+        now: when the first step begins.
+        free: the GPUs of each host that are free now.
+        widest: how many GPUs a host has at most.
+        ends: when which GPUs come free, the earliest first; those that are late come free at once after now.
+    """
+
+    def __init__(self, now: int, free: Sequence[int], widest: int, ends: Iterable[tuple[int, Hold]]) -> None:
+        levels = [sum(1 << host for host, gpus in enumerate(free) if gpus >= level) for level in range(widest + 1)]
+        self._moments, self._steps = [now], [levels]
+        for end, hold in ends:
+            moment = max(end, now + 1)
+            if moment > self._moments[-1]:
+                self._moments.append(moment)
+                self._steps.append(list(self._steps[-1]))
+            for host, gpus in hold:
+                _change(self._steps[-1], host, gpus)
+
+    def reserve(self, gpus: int, hosts: int, lasting_ms: int) -> tuple[int, Hold]:
+        """The first moment from which a job has room for so long, and where; the room is taken."""
+        least, larger = divmod(gpus, hosts)
+        for first, moment in enumerate(self._moments):
+            after = bisect_left(self._moments, moment + lasting_ms, lo=first + 1)
+            if self._has_room(first, after, least, hosts) and (
+                not larger or self._has_room(first, after, least + 1, larger)
+            ):
+                hold = self._fit(first, after, gpus, hosts)
+                self._take(first, after, moment + lasting_ms, hold)
+                return moment, hold
+        raise AssertionError  # at the end all is free, and jobs that fit nowhere do not wait
+
+    def _has_room(self, first: int, after: int, gpus: int, hosts: int) -> bool:
+        """Whether enough hosts have so many GPUs all the time."""
+        there = -1
+        for step in self._steps[first:after]:
+            there &= step[gpus]
+            if there.bit_count() < hosts:
+                return False
+        return True
+
+    def _fit(self, first: int, after: int, gpus: int, hosts: int) -> Hold:
+        """On the hosts that have the least to spare over that time."""
+        at_least = [-1] * len(self._steps[0])
+        for step in self._steps[first:after]:
+            at_least = [mine & other for mine, other in zip(at_least, step, strict=True)]
+        exactly = [mine & ~more for mine, more in zip(at_least, [*at_least[1:], 0], strict=True)]
+        return fit_by_free(exactly, gpus, hosts) or ()
+
+    def _take(self, first: int, after: int, end: int, hold: Hold) -> None:
+        if after == len(self._moments) or self._moments[after] != end:
+            self._moments.insert(after, end)
+            self._steps.insert(after, list(self._steps[after - 1]))
+        for step in self._steps[first:after]:
+            for host, gpus in hold:
+                _change(step, host, -gpus)
+
+
+def _change(step: list[int], host: int, gpus: int) -> None:
+    """The host has so many more free GPUs, or fewer, at that step."""
+    bit = 1 << host
+    free = max(level for level, mask in enumerate(step) if mask & bit)
+    low, high = sorted((free, free + gpus))
+    for level in range(low + 1, high + 1):
+        step[level] ^= bit

@@ -1,0 +1,89 @@
+"""Windows of simulated clusters that can be replayed, from the queue's records and the ledger alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from analytics.plan.jobs import JOB_SCHEMA
+from analytics.plan.replay.fleet_today import GpuFacts
+from analytics.plan.replay.replay_base import ReplayBase, ReplayInputs, replay_base
+from analytics.plan.replay.replay_jobs import WORK_NEEDS
+from fallow.clock import HOUR_MS
+from tests.plan.scheduler import Cluster, Start, Task, ledger_rows, recorded_jobs, simulate
+
+MEMORY = 80 * 2**30
+PRICE = 2.0
+
+
+def placed_rows(cluster: Cluster, tasks: Sequence[Task], starts: Mapping[str, Start], until: int) -> pl.DataFrame:
+    """The ledger's rows as they are placed in pools: one model for each pool, no parts of cards."""
+    rows = ledger_rows(cluster, tasks, starts, until)
+    return rows.with_columns(model=pl.lit("H100"), account=pl.lit(None, pl.String), instance=pl.lit(value=False))
+
+
+def base_of(jobs: pl.DataFrame, placed: pl.DataFrame, until: int, *, error_max: float = 0.25) -> ReplayBase:
+    """What replays of [0, until) start from; teams are called as users."""
+    return replay_base(
+        ReplayInputs(
+            jobs=jobs,
+            placed=placed,
+            needs=pl.DataFrame(schema=WORK_NEEDS),
+            facts=GpuFacts(lambda _: MEMORY, lambda _: PRICE),
+            team_of=lambda user, _: user,
+            window=(0, until),
+            error_max=error_max,
+            places=frozenset(placed.select("pool", "model").unique().rows()),
+        )
+    )
+
+
+def simulated_base(cluster: Cluster, tasks: Sequence[Task]) -> ReplayBase:
+    """The base of all that a simulated scheduler made of some jobs."""
+    starts = simulate(cluster, tasks)
+    until = max(starts[task.name].at + task.run for task in tasks)
+    return base_of(recorded_jobs(tasks, starts), placed_rows(cluster, tasks, starts, until), until)
+
+
+def job_row(who: str, start_h: float | None, end_h: float | None, **facts: object) -> dict[str, object]:
+    """What the queue says of a job on one GPU of host a, which asked when it began; `facts` say what is otherwise."""
+    ms = [None if hours is None else round(hours * HOUR_MS) for hours in (start_h, end_h)]
+    return {
+        "scheduler": "slurm", "job": who, "user": who, "partition": "p", "submitted": ms[0], "start": ms[0], "end": ms[1],
+        "time_limit_ms": 24 * HOUR_MS, "gpus": 1, "host_count": 1, "hosts": ["a"],
+    } | facts  # fmt: skip
+
+
+def jobs_frame(*rows: dict[str, object]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=JOB_SCHEMA)
+
+
+def gpu_rows(until_h: float, gpus: Mapping[str, Sequence[tuple[float, float, str, str | None]]]) -> pl.DataFrame:
+    """The ledger's rows of GPUs called `host/number`: hours from and until, state, and the job or (without a colon) the user; free in between."""
+    rows = []
+    for gpu, spans in gpus.items():
+        at, filled = 0.0, []
+        for since, until, state, whose in [*spans, (until_h, until_h, "", None)]:
+            filled += [(at, since, "free", None), (since, until, state, whose)]
+            at = until
+        for since, until, state, whose in filled:
+            job, holder = (whose, whose.split(":")[1]) if whose and ":" in whose else (None, whose)
+            rows.append((gpu.split("/")[0], gpu, round(since * HOUR_MS), round(until * HOUR_MS), state, job, holder))
+    schema = {
+        "host": pl.String,
+        "gpu": pl.String,
+        "time": pl.Int64,
+        "end": pl.Int64,
+        "state": pl.String,
+        "job": pl.String,
+        "holder": pl.String,
+    }
+    found = pl.DataFrame(rows, schema=schema, orient="row").filter(pl.col("time") < pl.col("end"))
+    return found.with_columns(
+        pool=pl.lit("P"),
+        model=pl.lit("H100"),
+        account=pl.lit(None, pl.String),
+        instance=pl.lit(value=False),
+        gpu_share=pl.lit(1.0),
+    )

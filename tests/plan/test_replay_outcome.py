@@ -1,0 +1,120 @@
+"""Planted waste found again by replay: a fence between two pools, work that was left standing, GPUs that are too many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
+from analytics.plan.replay.sweep import knee, sweep
+from fallow.clock import HOUR_MS
+from tests.plan.replays import base_of, gpu_rows, job_row, jobs_frame, simulated_base
+from tests.plan.scheduler import Cluster, Task
+
+PERIODS = 50
+FENCED = Cluster({"A": ("a0",), "B": ("b0",)}, {"a": ("a0",), "b": ("b0",)})
+
+
+def task(name: str, asked_h: float, run_h: float, partition: str, gpus: int = 8) -> Task:
+    run = round(run_h * HOUR_MS)
+    return Task(name, round(asked_h * HOUR_MS), gpus, run, run, partition)
+
+
+def in_turns() -> Iterator[Task]:
+    """Pool A has work in even hours, pool B in odd ones: each needs all of its GPUs, half of the time."""
+    for period in range(PERIODS):
+        yield task(f"even-{period}", 2 * period, 1, "a")
+        yield task(f"odd-{period}", 2 * period + 1, 1, "b")
+
+
+def two_at_once() -> Iterator[Task]:
+    """Two jobs at a time for pool A, which has room for one, while nobody works in pool B but at the very end."""
+    for period in range(PERIODS):
+        yield task(f"first-{period}", 3 * period, 1, "a")
+        yield task(f"second-{period}", 3 * period, 1, "a")
+    yield task("last", 3 * PERIODS, 1, "b")
+
+
+def test_a_fence_costs_what_its_fall_frees() -> None:
+    base = simulated_base(FENCED, [*two_at_once()])
+    outcome = scenario_outcome(base, replace(base.policy, merge=(("A", "B"),)))
+    assert outcome.waits is not None
+    assert outcome.waits.today.gpu_ms == PERIODS * 8 * HOUR_MS
+    assert outcome.waits.then.gpu_ms == 0
+    assert [(each.name, each.saved_ms / HOUR_MS) for each in outcome.teams] == [("user-a", PERIODS * 8), ("user-b", 0)]
+
+
+def test_merged_pools_that_work_in_turns_need_half_of_their_gpus() -> None:
+    base = simulated_base(FENCED, [*in_turns()])
+    merged = replace(base.policy, merge=(("A", "B"),))
+    found = sweep(base, merged, "B", range(9))
+    assert (found.there, found.enough) == (8, 0)
+    assert (found.there - found.enough) * found.window_ms / HOUR_MS == 8 * 2 * PERIODS
+    assert sweep(base, base.policy, "B", range(9)).enough == 8
+    assert scenario_outcome(base, merged).spare == 8
+
+
+def left_standing() -> ReplayBase:
+    """A user ada leaves 4 GPUs for 7 of 10 hours, bo one for 3 hours and then works on it for 1, cy works all the time."""
+    jobs = [job_row("ada", 1, 11, gpus=4), job_row("bo", 2, 7), job_row("cy", 2, 12)]
+    ada = [(1, 4, "active", "slurm:ada"), (4, 11, "held", "slurm:ada")]
+    rows = gpu_rows(20, {
+        **{f"a/{number}": ada for number in range(4)},
+        "a/4": [(2, 3, "active", "slurm:bo"), (3, 6, "held", "slurm:bo"), (6, 7, "active", "slurm:bo")],
+        "a/5": [(2, 12, "active", "slurm:cy")],
+    })  # fmt: skip
+    return base_of(jobs_frame(*jobs), rows, round(20 * HOUR_MS))
+
+
+def test_an_idle_timeout_frees_what_was_left_standing_and_names_whom_it_hits() -> None:
+    base = left_standing()
+    outcome = scenario_outcome(base, replace(base.policy, idle_timeout_ms=2 * HOUR_MS))
+    cuts = {
+        each.user: (each.freed_ms / HOUR_MS, each.worked_ms / HOUR_MS, each.worked_later, each.cost)
+        for each in outcome.cuts
+    }
+    assert cuts == {"ada": (20, 0, 0, pytest.approx(40)), "bo": (2, 1, 1, pytest.approx(4))}
+    held = [each.total.held_ms / HOUR_MS for each in (outcome.today, outcome.then)]
+    assert held == [4 * 10 + 5 + 10, 4 * 10 + 5 + 10 - 22]
+
+
+def test_without_the_time_of_asking_the_rest_is_answered() -> None:
+    base = left_standing()
+    assert not base.check.has_waits
+    assert base.check.has_use
+    outcome = scenario_outcome(base, base.policy)
+    assert (outcome.waits, outcome.teams, outcome.ranks) == (None, (), ())
+    assert outcome.today.total.utilization == pytest.approx(55 / (6 * 20))
+
+
+def test_energy_is_what_free_idle_and_working_gpus_draw() -> None:
+    watts = pl.col("state").replace_strict({"free": 50.0, "held": 100.0, "active": 400.0})
+    span = pl.col("end") - pl.col("time")
+    rows = gpu_rows(10, {"a/0": [(1, 4, "active", "ada"), (4, 9, "held", "ada")], "a/1": []})
+    rows = rows.with_columns(energy_ms=span, energy_mj=watts * span)
+    base = base_of(jobs_frame(), rows, 10 * HOUR_MS)
+    outcome = scenario_outcome(base, replace(base.policy, idle_timeout_ms=2 * HOUR_MS))
+    assert outcome.today.kwh == pytest.approx((12 * 50 + 5 * 100 + 3 * 400) / 1000)
+    assert outcome.then.kwh == pytest.approx((15 * 50 + 2 * 100 + 3 * 400) / 1000)
+    unknown = base_of(jobs_frame(), rows.with_columns(energy_ms=0), 10 * HOUR_MS)
+    assert scenario_outcome(unknown, unknown.policy).today.kwh is None
+
+
+def test_fewer_gpus_cost_less_and_what_does_not_fit_is_said() -> None:
+    base = simulated_base(FENCED, [*in_turns()])
+    outcome = scenario_outcome(base, replace(base.policy, gpus={"B": 4}))
+    assert [(each.jobs, each.gpu_ms / HOUR_MS) for each in outcome.unplaced] == [(PERIODS, 8 * PERIODS)]
+    today, then = outcome.today.total.cost, outcome.then.total.cost
+    assert today is not None
+    assert then is not None
+    assert today - then == 4 * 2 * PERIODS * 2.0
+
+
+def test_the_knee_is_where_the_curve_bends() -> None:
+    assert knee([(1, 100), (2, 20), (3, 15), (4, 10)]) == 2
+    assert knee([(1, 30), (2, 20), (3, 10)]) is None
+    assert knee([(1, 0), (2, 0), (3, 0)]) is None
+    assert knee([(1, 9), (2, 0)]) is None
