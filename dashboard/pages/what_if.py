@@ -17,7 +17,7 @@ from analytics.sections.plan_replay_check import replay_check
 from analytics.sections.plan_scenarios import scenario_table
 from dashboard.error_panels import in_a_line
 from dashboard.pages.page import Page
-from dashboard.pages.what_if_choices import IDLE_TIMEOUTS_H, OFF_PEAK_H, SHARES, SIZES_PCT, SLIDERS, Choices
+from dashboard.pages.what_if_choices import IDLE_TIMEOUTS_H, OFF_PEAK_H, SHARES, SIZES_PCT, SLIDERS, WhatIfChoices
 from dashboard.pages.what_if_replays import Replays
 from dashboard.render.panel import section_panel
 from dashboard.scenarios import may_save, remove, save
@@ -65,7 +65,7 @@ class WhatIfPage(Page):
             view = view_of(source, search)
             if isinstance(view, Problem) or view.report.scope.is_personal:
                 return [no_update] * 3
-            choices = Choices.at(dict(zip(SLIDERS, places, strict=True)), merge, small)
+            choices = WhatIfChoices.at(dict(zip(SLIDERS, places, strict=True)), merge, small)
             colours = palette("dark" if scheme == "dark" else "light")
             shown, is_done = answer(source, view, colours, choices)
             return [shown, is_done, choices.text]
@@ -79,7 +79,7 @@ class WhatIfPage(Page):
             return html.Div(html.P(view.translate(said), className="headline"))
         return html.Div(
             [
-                _form(view, Choices.parse(view.query.scenario)),
+                _form(view, WhatIfChoices.parse(view.query.scenario)),
                 dcc.Interval(id=_TICK, interval=_ASKED_AGAIN_MS, disabled=True),
                 html.Div([], id=_OUTCOME, className="panels", **{"aria-live": "polite"}),
                 *_saving(view),
@@ -123,7 +123,7 @@ def _done(source: LakeSource, view: View, name: str, chosen: str, *, is_removed:
         if is_removed:
             said = tr("{name} is removed.", name=plain(remove(view, name, now_ms).name))
         else:
-            policy = as_toml(Choices.parse(chosen).content(Replays.of(view).base.fleet))
+            policy = as_toml(WhatIfChoices.parse(chosen).content(Replays.of(view).base.fleet))
             said = tr("{name} is saved.", name=plain(save(view, name, policy, now_ms).name))
     except FallowError as error:
         told = problem_of(error, view.reader)
@@ -152,7 +152,7 @@ def _saving(view: View) -> list[Any]:
     ]  # fmt: skip
 
 
-def _form(view: View, choices: Choices) -> html.Fieldset:
+def _form(view: View, choices: WhatIfChoices) -> html.Fieldset:
     pools = view.names["pool"]
     marks: dict[str, list[str]] = {
         "size": [f"{each:+d}" if each else "0" for each in SIZES_PCT],
@@ -196,7 +196,7 @@ def _choice(view: View, name: str, label: str, options: list[str], value: Any, *
     )
 
 
-def answer(source: LakeSource, view: View, colours: Palette, choices: Choices) -> tuple[list[Any], bool]:
+def answer(source: LakeSource, view: View, colours: Palette, choices: WhatIfChoices) -> tuple[list[Any], bool]:
     """What came of the choices, or how far their replay is, and whether it is there."""
     replays = Replays.of(view)
     try:

@@ -23,7 +23,7 @@ SLIDERS: Mapping[str, Sequence[Any]] = {
 
 
 @dataclass(frozen=True)
-class Choices:
+class WhatIfChoices:
     """One setting of all sliders; by default everything is as today.
 
     `size`, `idle`, `off` and `share` are values of SLIDERS, `merge` pools that become one, `small` the pool that small work goes to first.
@@ -37,7 +37,7 @@ class Choices:
     small: str = ""
 
     @classmethod
-    def at(cls, places: Mapping[str, object], merge: object, small: object) -> Choices:
+    def at(cls, places: Mapping[str, object], merge: object, small: object) -> WhatIfChoices:
         """Those of what a browser sent, which may be anything: what is no place of a slider is as today."""
         values = {
             name: values[place]
@@ -48,7 +48,7 @@ class Choices:
         return cls(**values, merge=pools if len(pools) > 1 else (), small=small if isinstance(small, str) else "")
 
     @classmethod
-    def parse(cls, text: str) -> Choices:
+    def parse(cls, text: str) -> WhatIfChoices:
         """Those of the address."""
         asked = dict(parse_qsl(text))
         places = {
@@ -60,7 +60,7 @@ class Choices:
     @property
     def text(self) -> str:
         """As the address has them; empty where everything is as today."""
-        today = Choices()
+        today = WhatIfChoices()
         asked = {name: _shown(getattr(self, name)) for name in SLIDERS if getattr(self, name) != getattr(today, name)}
         names = {"merge": "\n".join(self.merge), "small": self.small}
         return urlencode(asked | {name: value for name, value in names.items() if value})
@@ -98,9 +98,9 @@ def _shown(value: Any) -> str:
 
 
 ONE_BY_ONE = tuple(
-    Choices(**{name: value})
+    WhatIfChoices(**{name: value})
     for name, values in SLIDERS.items()
     for value in values
-    if value != getattr(Choices(), name)
+    if value != getattr(WhatIfChoices(), name)
 )
 """Each slider alone, at each of its places."""

@@ -15,7 +15,7 @@ from analytics.plan.scenarios import SavedScenario
 from analytics.report.planning import Planning
 from analytics.scope import Scope
 from dashboard.cache import Cache
-from dashboard.pages.what_if_choices import ONE_BY_ONE, Choices
+from dashboard.pages.what_if_choices import ONE_BY_ONE, WhatIfChoices
 from dashboard.source import LakeSource
 from dashboard.view import View
 
@@ -29,7 +29,7 @@ class Replays:
         self._planning, self._scope, self._zone = planning, scope, zone
         self._base: Cache[ReplayBase] = Cache(1)
         self._made: Cache[Any] = Cache(_KEPT)
-        self._begun_s: dict[Choices, float] = {}
+        self._begun_s: dict[WhatIfChoices, float] = {}
         self._took_s: float | None = None
 
     @classmethod
@@ -46,7 +46,7 @@ class Replays:
         """What every replay starts from."""
         return self._base.of("base", lambda: self._planning.replay_base_of(self._scope))
 
-    def begin(self, source: LakeSource, choices: Choices, reader: str) -> Future[ReplayOutcome]:
+    def begin(self, source: LakeSource, choices: WhatIfChoices, reader: str) -> Future[ReplayOutcome]:
         """What comes of the choices; raises TooManyError."""
         self._begun_s.setdefault(choices, time.monotonic())
         return source.begin(self._made, choices, partial(self._outcome, choices), reader)
@@ -61,12 +61,12 @@ class Replays:
         """Saved scenarios beside today; raises TooManyError."""
         return source.begin(self._made, saved, lambda: self._planning.scenarios_of(self._scope, saved), reader)
 
-    def progress(self, choices: Choices) -> tuple[float, float | None]:
+    def progress(self, choices: WhatIfChoices) -> tuple[float, float | None]:
         """For how many seconds it has been replayed, and the share that this is of what the last replay took; None where there was none yet."""
         spent_s = time.monotonic() - self._begun_s.get(choices, time.monotonic())
         return spent_s, None if self._took_s is None else min(spent_s / max(self._took_s, 0.1), 0.99)
 
-    def _outcome(self, choices: Choices) -> ReplayOutcome:
+    def _outcome(self, choices: WhatIfChoices) -> ReplayOutcome:
         base = self.base
         begun_s = time.monotonic()
         policy = policy_over(base.policy, choices.content(base.fleet), self._zone, "the page")

@@ -201,6 +201,7 @@ def test_duckdb_and_polars_read_every_observed_table_with_its_partitions(table: 
         "scheduler": "slurm",
         "action_id": "a1",
         "annotation_id": "N-1",
+        "name": "half the GPUs",
         "evaluation_id": "E-1",
         "rule": "held",
         "confidence": "high",

@@ -11,7 +11,7 @@ from analytics.plan.scenarios import load_scenarios
 from analytics.sections.palette import palette
 from dashboard.access.people import NotAllowedError
 from dashboard.pages.what_if import answer, compared
-from dashboard.pages.what_if_choices import SLIDERS, Choices
+from dashboard.pages.what_if_choices import SLIDERS, WhatIfChoices
 from dashboard.scenarios import remove, save
 from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA
 from tests.dashboard.conftest import page, words
@@ -35,20 +35,24 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
 
 @pytest.mark.parametrize(
     "choices",
-    [Choices(), Choices(size=-20, idle=2), Choices(off=(20, 8), share=3, merge=("a,b", "c&d"), small="ü")],
+    [
+        WhatIfChoices(),
+        WhatIfChoices(size=-20, idle=2),
+        WhatIfChoices(off=(20, 8), share=3, merge=("a,b", "c&d"), small="ü"),
+    ],
 )
-def test_the_address_says_what_was_chosen(choices: Choices) -> None:
-    assert Choices.parse(choices.text) == choices
-    assert (choices.text == "") == (choices == Choices())
+def test_the_address_says_what_was_chosen(choices: WhatIfChoices) -> None:
+    assert WhatIfChoices.parse(choices.text) == choices
+    assert (choices.text == "") == (choices == WhatIfChoices())
 
 
 def test_whatever_a_browser_sends_is_a_choice() -> None:
-    assert Choices.at(dict.fromkeys(SLIDERS, 99), ["a", 7], {"x": 1}) == Choices()
-    assert Choices.parse("size=17&idle=x&merge=a&share=-1") == Choices()
+    assert WhatIfChoices.at(dict.fromkeys(SLIDERS, 99), ["a", 7], {"x": 1}) == WhatIfChoices()
+    assert WhatIfChoices.parse("size=17&idle=x&merge=a&share=-1") == WhatIfChoices()
 
 
 def test_a_choice_is_a_policy_of_the_pools_that_are_there() -> None:
-    chosen = Choices(size=-10, idle=4, off=(18, 8), share=2, merge=("a", "b", "gone"), small="gone")
+    chosen = WhatIfChoices(size=-10, idle=4, off=(18, 8), share=2, merge=("a", "b", "gone"), small="gone")
     assert chosen.content(FLEET) == {
         "gpus": {"a/H100": 22, "b/A100": 19},
         "merge": [["a", "b"]],
@@ -56,19 +60,19 @@ def test_a_choice_is_a_policy_of_the_pools_that_are_there() -> None:
         "share": 2,
         "idle_timeout_h": 4,
     }
-    assert Choices(merge=("a", "gone")).content(FLEET) == {}
+    assert WhatIfChoices(merge=("a", "gone")).content(FLEET) == {}
 
 
 def test_a_choice_is_answered_beside_today(planned: Planned) -> None:
     view = planned.view()
-    today = text_of(shown(planned, view, Choices()))
-    fewer = text_of(shown(planned, view, Choices(size=-50)))
+    today = text_of(shown(planned, view, WhatIfChoices()))
+    fewer = text_of(shown(planned, view, WhatIfChoices(size=-50)))
     assert "What the change would have made of the same jobs" in today
     assert today != fewer
     assert "The GPUs would have cost" in fewer
 
 
-def shown(planned: Planned, view: Any, choices: Choices) -> Any:
+def shown(planned: Planned, view: Any, choices: WhatIfChoices) -> Any:
     """The answer once it is there; until then the page says how far it is."""
     for _ in range(600):
         parts, is_done = answer(planned.source, view, LIGHT, choices)
@@ -108,4 +112,7 @@ def test_others_save_nothing(held: Held, who: Any, audited: list[str]) -> None:
         with pytest.raises(NotAllowedError):
             act(held.pages(who).view())
     assert load_scenarios(held.lake) == ()
-    assert [line.split(" as ")[0] for line in audited] == [f"{who.name}: refused save scenario", f"{who.name}: refused remove scenario"]
+    assert [line.split(" as ")[0] for line in audited] == [
+        f"{who.name}: refused save scenario",
+        f"{who.name}: refused remove scenario",
+    ]
