@@ -70,6 +70,7 @@ def test_derived_tables_are_computed_and_the_others_observed() -> None:
         "request",
         "action",
         "annotation",
+        "scenario",
         "delivery",
         "judgement",
     ]
