@@ -27,7 +27,7 @@ def scenario_table(compared: Sequence[ComparedScenario], currency: str | None) -
             (
                 tr("as it is today"),
                 *_figures(first.today, first.waits.today if first.waits else None, currency),
-                Number(0), "",
+                Number(0),
             )
         )
     for each, outcome in answered:
@@ -37,7 +37,6 @@ def scenario_table(compared: Sequence[ComparedScenario], currency: str | None) -
                 plain(each.saved.name),
                 *_figures(outcome.then, outcome.waits.then if outcome.waits else None, currency),
                 Number(lost),
-                plain(each.saved.by),
             )
         )
     return Section(
@@ -48,16 +47,15 @@ def scenario_table(compared: Sequence[ComparedScenario], currency: str | None) -
         columns=(
             SectionColumn("scenario", tr("scenario"), "words"),
             SectionColumn("gpus", tr("GPUs"), "count"),
-            SectionColumn("p50", tr("half began within"), "number"),
-            SectionColumn("p95", tr("19 of 20 began within"), "number"),
-            SectionColumn("waited", tr("GPU-hours waited"), "number"),
-            SectionColumn("used", tr("of the GPU time"), "share"),
-            SectionColumn("cost", tr("cost of the GPUs"), "money"),
-            SectionColumn("kwh", tr("kWh of the GPUs"), "number"),
-            SectionColumn("lost", tr("jobs that could not run"), "count"),
-            SectionColumn("by", tr("saved by"), "words"),
+            SectionColumn("p95", tr("19 of 20 within"), "number"),
+            SectionColumn("waited", tr("waited"), "number"),
+            SectionColumn("used", tr("given out"), "share"),
+            SectionColumn("cost", tr("cost"), "money"),
+            SectionColumn("kwh", tr("kWh"), "number"),
+            SectionColumn("lost", tr("not run"), "count"),
         ),
         rows=tuple(rows),
+        notes=(tr("Waited are GPU-hours of waiting, kWh those that the GPUs draw; jobs not run fit nowhere."),),
         lines=tuple(
             tr("{name} cannot be replayed: {why}.", name=plain(each.saved.name), why=each.why_not)
             for each in compared if each.outcome is None
@@ -73,7 +71,7 @@ def scenarios_in_report(report: Report) -> Section | None:
 
 def _figures(use: FleetUse, waits: WaitFigures | None, currency: str | None) -> tuple[Cell, ...]:
     total: PoolUse = use.total
-    told = (None, None, None) if waits is None else (span(waits.p50_ms), span(waits.p95_ms), GpuHours(waits.gpu_ms))
+    told = (None, None) if waits is None else (span(waits.p95_ms), GpuHours(waits.gpu_ms))
     return (
         Number(total.gpus),
         *told,
