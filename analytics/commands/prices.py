@@ -59,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         width = page_columns()
         lines = [
-            *_offer_lines(offers, book.currency, today, width),
             *_as_text(book, basis, width, with_lake=bool(path)),
+            *_offer_lines(offers, book.currency, today, width),
         ]
         show(folded("\n".join(lines), width))
     return 0

@@ -72,9 +72,11 @@ def _in_words(mixed: Sequence[PoolPrices]) -> str:
         tr_many("{number} GPU as now", "{number} GPUs as now", own) if own else "",
         tr_many("{number} bought", "{number} bought", bought) if bought else "",
         tr_many("{number} reserved", "{number} reserved", reserved) if reserved else "",
-        tr("the rest rented by the hour") if rented or spot else "",
     ]
-    return SentenceList([each for each in said if each] or [tr("no GPU at all")], ", ")
+    known = [each for each in said if each]
+    if rented or spot:
+        known.append(tr("the rest rented by the hour") if known else tr("all of it rented by the hour"))
+    return SentenceList(known or [tr("no GPU at all")], ", ")
 
 
 def cannot_price(wrong: str) -> Section:

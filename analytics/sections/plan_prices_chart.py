@@ -51,6 +51,7 @@ def _levels(mix: Mix) -> Iterator[GoalLine]:
         if part.option.is_committed:
             gpus += part.gpus
             kind = part.option.offer.kind
+            # its name stands below the line so: the curve begins above it
             yield GoalLine(
-                tr("{how}: up to {gpus}", how=KINDS[kind], gpus=Number(gpus)), _COLOURS[kind], gpus, is_reached=True
+                tr("{how}: up to {gpus}", how=KINDS[kind], gpus=Number(gpus)), _COLOURS[kind], gpus, is_reached=False
             )
