@@ -25,7 +25,9 @@ def run(args: argparse.Namespace) -> int:
     plan = open_plan(args)
     if plan.scope.is_personal:
         raise UsageError("room is in pools, whoever works there", "leave out --team and --holder, or name a --pool")
-    rooms = of_pools(plan.whole.plan.rooms if args.gpus is None else plan.whole.plan.rooms_for((args.gpus,)), plan.scope)
+    rooms = of_pools(
+        plan.whole.plan.rooms if args.gpus is None else plan.whole.plan.rooms_for((args.gpus,)), plan.scope
+    )
     if args.json:
         show_plan_json(plan, {"pools": [_as_json(each) for each in rooms]})
     else:

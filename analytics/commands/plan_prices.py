@@ -34,7 +34,9 @@ def run(args: argparse.Namespace) -> int:
     if plan.scope.is_personal:
         raise UsageError("GPUs are bought and rented for pools", "leave out --team and --holder, or name a --pool")
     whole = plan.whole
-    found = of_scope(whole.prices if args.spot_share is None else whole.prices_for(args.spot_share), plan.scope)
+    found = of_scope(
+        whole.plan.prices if args.spot_share is None else whole.plan.prices_for(args.spot_share), plan.scope
+    )
     internal = internal_prices_of(found, time_zone(whole.inputs.settings.text("report.timezone")))
     if args.json:
         show_plan_json(plan, _as_json(plan, found, internal))

@@ -22,6 +22,7 @@ _PRICES: Mapping[TableKind, str] = {"on_demand": "price", "spot": "spotprice"}
 _MEMORY = re.compile(r"['\"]SizeInMiB['\"]:\s*(\d+)")
 _MEMORY_LESS, _MEMORY_MORE = 0.9, 1.1
 """A catalog has the memory of a data sheet, a card shows what is left beside ECC."""
+_LEAST_MIB = 1024
 _DIGITS = 6
 
 
@@ -83,8 +84,12 @@ def _hourly(line: CsvLine) -> Iterator[tuple[TableKind, Decimal]]:
 
 
 def _memory_mib(line: CsvLine) -> int | None:
+    """Some clouds (RunPod) write GiB under the name of MiB: no card has less than a GiB."""
     found = _MEMORY.search(line.text("gpuinfo") or "")
-    return int(found[1]) if found else None
+    if found is None:
+        return None
+    size = int(found[1])
+    return size if size >= _LEAST_MIB else size * 1024
 
 
 def _cards(name: str, memory_mib: int | None) -> Iterator[Card]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
-from functools import cached_property, partial
+from functools import cached_property
 
 import polars as pl
 
@@ -25,14 +25,11 @@ from analytics.ledger.build import Ledger
 from analytics.ledger.sampled import IdleFloors
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import Summary, Totals, clip_ledger, totals_by
-from analytics.money.offers import load_offers
 from analytics.money.priced_segments import placed
 from analytics.money.requests_file import load_requests
 from analytics.money.window_money import Money, open_money
 from analytics.plan.endings import Endings
-from analytics.plan.need_curve import need_curves, with_spot_share
 from analytics.plan.order_date import PoolOutlook, of_scope
-from analytics.plan.pool_prices import Market, PoolPrices, measured_powers, pool_prices
 from analytics.plan.reallocation import Reallocation, propose
 from analytics.plan.supply import find_supply
 from analytics.plan.waits import Waits
@@ -55,9 +52,8 @@ from analytics.workloads.context import open_context
 from analytics.workloads.model import Context, Finding
 from analytics.workloads.reclaimable import Reclaimable
 from analytics.workloads.reclaimable import reclaimable as safe_to_give
-from analytics.workloads.sharing import is_best_effort
 from fallow import __version__
-from fallow.clock import DAY_MS, HOUR_MS, SystemClock, Window
+from fallow.clock import DAY_MS, SystemClock, Window
 from fallow.errors import EmptyLakeError
 
 _HOURLY_UP_TO_MS = 3 * DAY_MS
@@ -269,23 +265,6 @@ class Whole:
             return None
         own = found if scope.team is None else found.of_team(scope.team)
         return own.of_gpus(scope.pool, scope.model)
-
-    @cached_property
-    def prices(self) -> tuple[PoolPrices, ...]:
-        """What the need of each pool and model would cost, bought, reserved and rented; raises ConfigError for offers that cannot be used."""
-        return self._first.prices if self._first is not self else self.prices_for(None)
-
-    def prices_for(self, spot_share: float | None) -> tuple[PoolPrices, ...]:
-        """The same where such a share of each hour's need may be interrupted; None: the work of best-effort owners."""
-        summary, settings, costs = self.ledger.summary, self.inputs.settings, self.money.costs
-        lost_hours = settings.integer("plan.lost_per_interruption") / HOUR_MS
-        market = Market(load_offers(settings, costs.prices), costs.prices, self.money.grid, lost_hours)
-        rows = placed(self.ledger.inside.stretches, costs, self.inventory)
-        window = (summary.since_ms, summary.until_ms)
-        curves = need_curves(rows, self.plan.jobs, window, partial(is_best_effort, self.money.owners))
-        if spot_share is not None:
-            curves = tuple(with_spot_share(each, spot_share) for each in curves)
-        return pool_prices(curves, market, measured_powers(rows), summary.until_ms)
 
     @cached_property
     def quality(self) -> tuple[Remark, ...]:

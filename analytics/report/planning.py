@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import polars as pl
 
 from analytics.inventory import Inventory
 from analytics.language.languages import time_zone
+from analytics.money.offers import load_offers
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money
 from analytics.plan.allocation import FleetAllocation, Owned, owned_in, pairs_of, poolless_ms, tree_of
@@ -19,7 +20,9 @@ from analytics.plan.demand_series import DemandSeries, demand_series
 from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
 from analytics.plan.endings import Endings, find_endings
 from analytics.plan.jobs import ended_by_limit, load_jobs
+from analytics.plan.need_curve import need_curves, with_spot_share
 from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, outlooks
+from analytics.plan.pool_prices import Market, PoolPrices, measured_powers, pool_prices
 from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
 from analytics.plan.starving import StarvingPair
 from analytics.plan.uptake import Arrival, arrivals
@@ -28,6 +31,8 @@ from analytics.plan.waits import Waits, find_waits
 from analytics.scope import Scope
 from analytics.window import Inputs, WindowLedger
 from analytics.workloads.model import Context
+from analytics.workloads.sharing import is_best_effort
+from fallow.clock import HOUR_MS
 
 
 class Planning:
@@ -150,6 +155,23 @@ class Planning:
         if not scope.of_gpus.is_all:
             waits = waits.filter(pl.col("pool").is_in(own.accounts.allocated["pool"].unique().implode()))
         return replace(own, waits=waits)
+
+    @cached_property
+    def prices(self) -> tuple[PoolPrices, ...]:
+        """What the need of each pool and model would cost, bought, reserved and rented; raises ConfigError for offers that cannot be used."""
+        return self.prices_for(None)
+
+    def prices_for(self, spot_share: float | None) -> tuple[PoolPrices, ...]:
+        """The same where such a share of each hour's need may be interrupted; None: the work of best-effort owners."""
+        summary, settings, money = self._ledger.summary, self._inputs.settings, self._money
+        lost_hours = settings.integer("plan.lost_per_interruption") / HOUR_MS
+        market = Market(load_offers(settings, money.costs.prices), money.costs.prices, money.grid, lost_hours)
+        rows = placed(self._ledger.inside.stretches, money.costs, self._inventory)
+        window = (summary.since_ms, summary.until_ms)
+        curves = need_curves(rows, self.jobs, window, partial(is_best_effort, money.owners))
+        if spot_share is not None:
+            curves = tuple(with_spot_share(each, spot_share) for each in curves)
+        return pool_prices(curves, market, measured_powers(rows), summary.until_ms)
 
     @cached_property
     def demand(self) -> tuple[DemandSeries, ...]:

@@ -28,7 +28,9 @@ def moves_on_page(basis: PageBasis) -> Section | None:
     """Who would be asked and what would move, on a page; None for people, and where there is no way or no need."""
     scope = basis.report.scope
     return (
-        None if scope.is_personal else moves_table(of_pools(basis.whole.plan.rooms, scope), basis.whole.money.costs.currency)
+        None
+        if scope.is_personal
+        else moves_table(of_pools(basis.whole.plan.rooms, scope), basis.whole.money.costs.currency)
     )
 
 

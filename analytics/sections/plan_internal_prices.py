@@ -49,7 +49,7 @@ def _row(prices: InternalPrices, hour: int) -> tuple[Cell, ...]:
     costs = [prices.factors[name][hour] for name in WEIGHTS]
     return (
         f"{hour:02}:00",
-        None if load is None else Share(load, 0),
+        Share(load, 0),
         *(None if each is None else Number(each * flat, 2) for each in costs),
     )
 

@@ -20,8 +20,8 @@ _COLOURS = {"own": "reserved", "buy": "active", "reserved": "held"}
 
 
 def mix_chart(found: Sequence[PoolPrices], most: int) -> LineChart | None:
-    """A panel for each of the first pools that have a mix, at most so many; None where none has."""
-    drawn = [(each, each.mix) for each in found if each.mix is not None][:most]
+    """A panel for each of the first pools that have a mix and needed anything, at most so many; None where none did."""
+    drawn = [(each, each.mix) for each in found if each.mix is not None and each.mix.parts][:most]
     if not drawn:
         return None
     shares = [place / _POINTS for place in range(_POINTS + 1)]

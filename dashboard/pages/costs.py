@@ -29,7 +29,7 @@ SectionOf: TypeAlias = Callable[[View], Section | None]
 
 
 def _prices(view: View) -> Sequence[PoolPrices]:
-    return of_scope(view.whole.prices, view.report.scope)
+    return of_scope(view.whole.plan.prices, view.report.scope)
 
 
 def _mix(view: View) -> Section:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -259,9 +260,10 @@ def test_a_publisher_compacts_after_it_has_published_unless_it_is_told_not_to(ho
     for changes in ({"is_last": True}, {"compaction": Compaction(hours=False).as_text()}):
         assert run_publisher(host, **changes).exit_code == 0
         assert all(not file.hides for file in host.lake.files("gpu"))
-    spread = Compaction(lateness_ms=0, back_days=10_000)
+    until_then = (datetime.now(UTC).date() - date.fromisoformat("2024-10-05")).days
+    spread = Compaction(lateness_ms=0, back_days=until_then + 1)
     assert run_publisher(host, compaction=spread.as_text()).exit_code == 0
-    assert [len(host.lake.files("gpu", dates=[date])) for date in (DATE, "2024-10-05")] == [1, 1]
+    assert [len(host.lake.files("gpu", dates=[day])) for day in (DATE, "2024-10-05")] == [1, 1]
 
 
 def test_rows_are_published_also_where_nothing_can_be_merged(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

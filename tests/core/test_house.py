@@ -78,6 +78,7 @@ AROUND = {
     "analytics/sections/plan_defrag.py": "the room in pools, and nothing for people",
     "analytics/sections/plan_forecast.py": "what pools need, and nothing for people",
     "analytics/sections/wording.py": "how long rules wait for data, which is the same for everybody",
+    "dashboard/pages/costs.py": "the need of pools and what serves it, and nothing for people",
     "dashboard/decisions.py": "the window's span, and the decisions for admins, who see everything",
 }
 """Who may read the ledger of everybody around what a reader may see, in a report, a section or on a page."""

@@ -21,7 +21,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
 
 
 def test_each_pool_has_its_mix_and_each_price_its_row(planned: Planned) -> None:
-    found = planned.view().whole.prices
+    found = planned.view().whole.plan.prices
     shown = page(planned.client(), "/costs", WEEK)
     assert len(table(shown, "prices-title")) - 1 == len(found) > 1
     rows = {

@@ -32,6 +32,7 @@ CATALOG = "\n".join(
         f"big,H100,8.0,192.0,2048.0,{PYTHON_MEMORY % 81920},20.0,,eu-north-1,eun1-az1,x86_64",
         f"one,H100,1.0,26.0,234.0,{MEMORY % 81920},2.75,1.5,us-west-2,usw2-az1,x86_64",
         f"old,V100,1.0,8.0,61.0,{MEMORY % 16384},3.06,0.9,us-east-1,use1-az1,x86_64",
+        f"1x_SECURE,A100-80GB,2.0,16.0,234.0,{PYTHON_MEMORY % 80},2.78,2.78,US,US-CA-1,",  # RunPod: GiB
         f"tiny,A10,0.167,6.0,55.0,{MEMORY % 24576},0.1,0.01,us-east-1,use1-az1,x86_64",  # a share of a GPU
         ",L4,1,,,,0.56,0.22,us-central1,us-central1-a,",  # GCP: the accelerator, without its host
         "cpu,,,4.0,16.0,,0.2,0.1,us-east-1,use1-az1,x86_64",
@@ -104,6 +105,7 @@ def test_a_catalog_gives_the_cheapest_whole_gpu_of_each_card(tmp_path: Path) -> 
         ("H100 PCIe", "on_demand"): (Decimal("2.5"), "aws big / 8, eu-north-1"),
         ("H100 SXM", "spot"): (1, "aws big / 8, us-east-1"),
         ("H100 PCIe", "spot"): (1, "aws big / 8, us-east-1"),
+        **{(card, kind): (Decimal("1.39"), "aws 1x_SECURE / 2, US") for card in ("A100 SXM 80GB", "A100 PCIe 80GB") for kind in ("on_demand", "spot")},
         **{(card, "on_demand"): (Decimal("3.06"), "aws old, us-east-1") for card in ("V100 SXM2 16GB", "V100 PCIe 16GB")},
         **{(card, "spot"): (Decimal("0.9"), "aws old, us-east-1") for card in ("V100 SXM2 16GB", "V100 PCIe 16GB")},
     }  # fmt: skip
@@ -123,7 +125,7 @@ def test_an_import_replaces_its_providers_prices_and_keeps_what_was_added_by_han
                "on_demand,lambda,H100 SXM,2.99,USD,2026-01-05,site,,,,")  # fmt: skip
     offers.write_text("\n".join((HEADER, *by_hand)), encoding="utf-8")
     done = fallow(offers, "--import", str(catalog), "--provider", "aws", "--date", "2026-11-20")
-    assert (done.returncode, done.stdout) == (0, f"8 offers of aws are in {offers}\n")
+    assert (done.returncode, done.stdout) == (0, f"12 offers of aws are in {offers}\n")
     assert "which one is meant: A100, MI300X" in done.stderr
     told = json.loads(fallow(offers, "--json").stdout)["offers"]
     assert [each["source"] for each in told[:2]] == ["our contract", "site"]
