@@ -50,21 +50,28 @@ def run(args: argparse.Namespace) -> int:
     """Prints what was asked for; without a question, or where it cannot be answered, what the old cards could take and what tokens cost."""
     work, model = _work(args), _model(args)
     plan = open_plan(args)
-    context, stretches = plan.whole.context, plan.part.inside.stretches
-    prices = open_prices(plan.whole.inputs.settings)
-    works = seen_works(context, stretches)
+    context, prices = plan.whole.context, open_prices(plan.whole.inputs.settings)
     fitted = None if model.shape is None else fit_model(context, prices, model.shape, work)
-    asked = [] if args.seen is None else _asked(works, args.seen)
-    seen = tuple(fit_seen(context, prices, each) for each in asked[:SEEN_MOST])
-    old = old_cards(context, works, stretches, with_idle=plan.scope.is_all)
-    tokens = () if plan.scope.is_personal else measured_tokens(context, stretches["gpu"].unique())
+    asked = None if args.seen is None else _asked(seen_works(context, plan.part.inside.stretches), args.seen)
+    seen = [fit_seen(context, prices, each) for each in (asked or ())[:SEEN_MOST]]
     if args.json:
-        show_plan_json(plan, _as_json(model, fitted, None if args.seen is None else seen, old, tokens))
-    else:
-        needs = () if args.seen is None else (seen_needs(asked, args.seen),)
-        answered = (*_fit_sections(plan, fitted), *needs, *_seen_cards(plan, seen))
-        show_plan(plan, answered or (model.missing, *_fleet_sections(plan, old, tokens)))
+        show_plan_json(plan, _as_json(model, fitted, None if asked is None else seen, _old(plan), _tokens(plan)))
+        return 0
+    needs = () if asked is None else (seen_needs(asked, args.seen),)
+    answered = (*_fit_sections(plan, fitted), *needs, *_seen_cards(plan, seen))
+    show_plan(plan, answered or (model.missing, *_fleet_sections(plan)))
     return 0
+
+
+def _old(plan: PlanInputs) -> OldCards:
+    context, stretches = plan.whole.context, plan.part.inside.stretches
+    return old_cards(context, seen_works(context, stretches), stretches, with_idle=plan.scope.is_all)
+
+
+def _tokens(plan: PlanInputs) -> tuple[MeasuredTokens, ...]:
+    if plan.scope.is_personal:
+        return ()
+    return measured_tokens(plan.whole.context, plan.part.inside.stretches["gpu"].unique())
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,8 @@ def _work(args: argparse.Namespace) -> Serving | Training:
     for name in others:
         if getattr(args, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} is about {about}", remedy)
+    if args.train is not None and args.params is None and args.config_json is None:
+        raise UsageError("--train needs a model", "give --params or --config-json")
     for name, most in _MOST.items():
         value = getattr(args, name)
         if value is not None and not 1 <= value <= most:
@@ -143,8 +152,9 @@ def _seen_cards(plan: PlanInputs, found: Sequence[SeenFit]) -> tuple[Section, ..
     return () if first is None else (seen_cards(first, plan.whole.money.currency),)
 
 
-def _fleet_sections(plan: PlanInputs, old: OldCards, tokens: Sequence[MeasuredTokens]) -> tuple[Section, ...]:
-    return (old_card_queue(old), *((token_costs(tokens, plan.whole.money.currency),) if tokens else ()))
+def _fleet_sections(plan: PlanInputs) -> tuple[Section, ...]:
+    tokens = _tokens(plan)
+    return (old_card_queue(_old(plan)), *((token_costs(tokens, plan.whole.money.currency),) if tokens else ()))
 
 
 def _as_json(

@@ -197,6 +197,7 @@ def test_what_a_config_lacks_is_said_and_the_rest_answered(
         (("--params", "many"), "--params many is no size of a model"),
         (("--params", "8B", "--batch", "2"), "--batch is about training"),
         (("--params", "8B", "--train", "lora", "--bits", "4"), "--bits is about serving"),
+        (("--train", "lora"), "--train needs a model"),
         (("--params", "8B", "--requests", "0"), "--requests 0 is out of range"),
         (("--config-json", "nowhere.json"), "cannot read nowhere.json"),
     ],
