@@ -18,12 +18,11 @@ from analytics.plan.old_cards import OldCards, OldCardWork, old_cards
 from analytics.plan.seen_work import SeenWork, seen_works
 from analytics.sections.plan_fit import fleet_cards, market_cards, memory_table, missing_model
 from analytics.sections.plan_old_cards import old_card_queue, token_costs
-from analytics.sections.plan_seen import seen_cards, seen_needs
+from analytics.sections.plan_seen import SEEN_MOST, seen_cards, seen_needs
 from analytics.sections.section import Section
 from fallow.clock import HOUR_MS
 from fallow.errors import UsageError
 
-_MOST_SEEN = 10
 _SERVING_FLAGS = ("bits", "requests")
 _TRAINING_FLAGS = ("batch", "optimizer", "precision", "rank", "no_checkpointing")
 _MOST = {"context": 100_000_000, "requests": 100_000, "batch": 100_000, "rank": 100_000}
@@ -51,19 +50,28 @@ def run(args: argparse.Namespace) -> int:
     """Prints what was asked for; without a question, or where it cannot be answered, what the old cards could take and what tokens cost."""
     work, model = _work(args), _model(args)
     plan = open_plan(args)
-    context, stretches = plan.whole.context, plan.part.inside.stretches
-    prices = open_prices(plan.whole.inputs.settings)
-    works = seen_works(context, stretches)
+    context, prices = plan.whole.context, open_prices(plan.whole.inputs.settings)
     fitted = None if model.shape is None else fit_model(context, prices, model.shape, work)
-    seen = None if args.seen is None else [fit_seen(context, prices, each) for each in _asked(works, args.seen)]
-    old = old_cards(context, works, stretches, with_idle=plan.scope.is_all)
-    tokens = () if plan.scope.is_personal else measured_tokens(context, stretches["gpu"].unique())
+    asked = None if args.seen is None else _asked(seen_works(context, plan.part.inside.stretches), args.seen)
+    seen = [fit_seen(context, prices, each) for each in (asked or ())[:SEEN_MOST]]
     if args.json:
-        show_plan_json(plan, _as_json(model, fitted, seen, old, tokens))
-    else:
-        answered = (*_fit_sections(plan, fitted), *_seen_sections(plan, seen, args.seen))
-        show_plan(plan, answered or (model.missing, *_fleet_sections(plan, old, tokens)))
+        show_plan_json(plan, _as_json(model, fitted, None if asked is None else seen, _old(plan), _tokens(plan)))
+        return 0
+    needs = () if asked is None else (seen_needs(asked, args.seen),)
+    answered = (*_fit_sections(plan, fitted), *needs, *_seen_cards(plan, seen))
+    show_plan(plan, answered or (model.missing, *_fleet_sections(plan)))
     return 0
+
+
+def _old(plan: PlanInputs) -> OldCards:
+    context, stretches = plan.whole.context, plan.part.inside.stretches
+    return old_cards(context, seen_works(context, stretches), stretches, with_idle=plan.scope.is_all)
+
+
+def _tokens(plan: PlanInputs) -> tuple[MeasuredTokens, ...]:
+    if plan.scope.is_personal:
+        return ()
+    return measured_tokens(plan.whole.context, plan.part.inside.stretches["gpu"].unique())
 
 
 @dataclass(frozen=True)
@@ -105,6 +113,8 @@ def _work(args: argparse.Namespace) -> Serving | Training:
     for name in others:
         if getattr(args, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} is about {about}", remedy)
+    if args.train is not None and args.params is None and args.config_json is None:
+        raise UsageError("--train needs a model", "give --params or --config-json")
     for name, most in _MOST.items():
         value = getattr(args, name)
         if value is not None and not 1 <= value <= most:
@@ -136,16 +146,15 @@ def _fit_sections(plan: PlanInputs, found: ModelFit | None) -> tuple[Section, ..
     return () if found is None else (memory_table(found), fleet_cards(found, currency), market_cards(found, currency))
 
 
-def _seen_sections(plan: PlanInputs, found: Sequence[SeenFit] | None, asked: str) -> tuple[Section, ...]:
-    if found is None:
-        return ()
-    most = next((each for each in found if each.work.need is not None), None)
-    cards = () if most is None else (seen_cards(most, plan.whole.money.currency),)
-    return (seen_needs(found, asked, _MOST_SEEN), *cards)
+def _seen_cards(plan: PlanInputs, found: Sequence[SeenFit]) -> tuple[Section, ...]:
+    """The cards of the first work whose need is known."""
+    first = next((each for each in found if each.work.need is not None), None)
+    return () if first is None else (seen_cards(first, plan.whole.money.currency),)
 
 
-def _fleet_sections(plan: PlanInputs, old: OldCards, tokens: Sequence[MeasuredTokens]) -> tuple[Section, ...]:
-    return (old_card_queue(old), *((token_costs(tokens, plan.whole.money.currency),) if tokens else ()))
+def _fleet_sections(plan: PlanInputs) -> tuple[Section, ...]:
+    tokens = _tokens(plan)
+    return (old_card_queue(_old(plan)), *((token_costs(tokens, plan.whole.money.currency),) if tokens else ()))
 
 
 def _as_json(

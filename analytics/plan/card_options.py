@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from analytics.money.cards import Card, cards
+from analytics.money.cards import Card, card, cards
 from analytics.money.prices import PriceBook
 from analytics.plan.memory_need import MemoryNeed
 from analytics.workloads.cards import Demand, Offer, present_gpus, shelf
@@ -72,6 +72,13 @@ def card_options(
 def fleet_offers(context: Context) -> tuple[Offer, ...]:
     """The cards that the fleet has."""
     return tuple(offer for offer in shelf(context).fleet.values() if offer.gpus)
+
+
+def unknown_models(context: Context) -> tuple[str, ...]:
+    """The fleet's models that are not in the table of cards: nothing can be said of them."""
+    there = present_gpus(context)
+    devices = [each for each in context.inventory.devices.values() if each.gpu in there and not each.parent_gpu]
+    return tuple(sorted({each.model for each in devices if each.model and card(each.model) is None}))
 
 
 def market_offers(context: Context, prices: PriceBook) -> tuple[Offer, ...]:

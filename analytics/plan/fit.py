@@ -14,6 +14,7 @@ from analytics.plan.card_options import (
     host_widths,
     market_offers,
     times_as_long,
+    unknown_models,
 )
 from analytics.plan.measured_tokens import MeasuredTokens, measured_tokens
 from analytics.plan.memory_need import METHODS, STORED_BITS, MemoryNeed, Serving, Training, serving_need, training_need
@@ -41,7 +42,8 @@ class FittedOption:
 class ModelFit:
     """What a model needs of one card in this work, and in the work's other forms (weights of 16, 8, 4 bits; all ways to train).
 
-    `fleet` are the cards of this fleet, `market` others; each sure ones first, the cheapest first.
+    `fleet` are the cards of this fleet, `market` others; each sure ones first, the cheapest first. `unknown` are models of the
+    fleet that nothing is known of.
     """
 
     shape: ModelShape
@@ -50,6 +52,7 @@ class ModelFit:
     forms: tuple[tuple[Serving | Training, MemoryNeed], ...]
     fleet: tuple[FittedOption, ...]
     market: tuple[FittedOption, ...]
+    unknown: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ def fit_model(context: Context, prices: PriceBook, shape: ModelShape, work: Serv
         forms=tuple((form, _need_of(shape, form)(1)) for form in forms),
         fleet=fitted(fleet_offers(context), lambda offer: widths.get(offer.model or "", 1)),
         market=fitted(market_offers(context, prices), lambda _: COUNTS[-1]),
+        unknown=unknown_models(context),
     )
 
 

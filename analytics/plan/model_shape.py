@@ -30,6 +30,7 @@ _MLP = ("moe_intermediate_size", "intermediate_size", "n_inner", "ffn_dim", "ffn
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 
 _MOST_BYTES = 1_000_000
+_MOST = 10**9
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmbt]?)", re.IGNORECASE)
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 
@@ -185,5 +186,6 @@ def _has_one_kv_head(config: Mapping[str, Any]) -> bool:
 
 
 def _first(config: Mapping[str, Any], names: Sequence[str]) -> int | None:
-    """The first of some keys that holds a positive whole number."""
-    return next((value for name in names if isinstance(value := config.get(name), int) and value > 0), None)
+    """The first of some keys that holds a positive whole number (of any size that a model may have)."""
+    values = (config.get(name) for name in names)
+    return next((each for each in values if isinstance(each, int) and not isinstance(each, bool) and 0 < each <= _MOST), None)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -56,28 +57,31 @@ class SeenWork:
 def seen_works(context: Context, stretches: pl.DataFrame) -> tuple[SeenWork, ...]:
     """The works of an hour and more with any of these ledger rows, the most GPU time first."""
     asked = runs_with_workload(context).join(stretches.select(RUN).unique(), on=RUN, how="semi", nulls_equal=True)
-    rows = _measured(context).join(asked.select("work").unique(), on="work", how="semi")
+    own = set(asked["work"].to_list())
+    return tuple(seen for work, seen in _all_works(context) if work in own)
+
+
+@once_per_context
+def _all_works(context: Context) -> tuple[tuple[int, SeenWork], ...]:
+    """Everybody's, with the number of each, the most GPU time first."""
+    found = with_demand(context, workloads(context)).join(work_kinds(context), on="work", how="left")
     linked = set(nvlinked(context)["work"].to_list())
-    ordered = rows.sort(pl.col("gpu_ms"), "work", descending=[True, False])
+    ordered = found.sort(pl.col("gpu_ms"), "work", descending=[True, False])
     return tuple(
-        SeenWork(
-            holder=row["holder"],
-            job=row["job"],
-            kind=row["kind"],
-            model=row["model"],
-            gpus=row["gpus"],
-            hosts=row["hosts"],
-            gpu_ms=row["gpu_ms"],
-            days=row["days"],
-            peak_bytes=row["peak_bytes"],
-            usual_bytes=row["q98_bytes"],
-            is_reserved=row["need_bytes"] is None,
-            served_bytes=_served_bytes(context, row["work"]) if row["preallocated"] else None,
-            is_linked=row["work"] in linked,
-            demand=demand_of(row, less_memory=False),
-            present=card(row["model"]),
-        )
-        for row in ordered.iter_rows(named=True)
+        (row["work"], _seen(context, row, is_linked=row["work"] in linked)) for row in ordered.iter_rows(named=True)
+    )
+
+
+def _seen(context: Context, row: dict[str, Any], *, is_linked: bool) -> SeenWork:
+    same = {name: row[name] for name in ("holder", "job", "kind", "model", "gpus", "hosts", "gpu_ms", "days", "peak_bytes")}  # fmt: skip
+    return SeenWork(
+        **same,
+        usual_bytes=row["q98_bytes"],
+        is_reserved=row["need_bytes"] is None,
+        served_bytes=_served_bytes(context, row["work"]) if row["preallocated"] else None,
+        is_linked=is_linked,
+        demand=demand_of(row, less_memory=False),
+        present=card(row["model"]),
     )
 
 
@@ -95,8 +99,3 @@ def short_works(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
 def _served_bytes(context: Context, work: int) -> int | None:
     use = cache_use(context, runs_with_workload(context).filter(pl.col("work") == work))
     return None if use is None else use.need_bytes
-
-
-@once_per_context
-def _measured(context: Context) -> pl.DataFrame:
-    return with_demand(context, workloads(context)).join(work_kinds(context), on="work", how="left")

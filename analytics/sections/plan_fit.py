@@ -78,7 +78,7 @@ def fleet_cards(found: ModelFit, currency: str | None) -> Section:
         ),
         rows=tuple((*_option_row(found, each, currency), _measured_cost(each, currency)) for each in found.fleet),
         lines=tuple(_card_facts(each) for each in _one_per_card(found.fleet)),
-        notes=(_bounds_note(found), *_measured_notes(found.fleet)),
+        notes=(*_unknown_notes(found), _bounds_note(found), *_measured_notes(found.fleet)),
         wide=True,
     )
 
@@ -232,6 +232,13 @@ def _measured_notes(options: Sequence[FittedOption]) -> tuple[str, ...]:
     if not served:
         return (tr("No server of a model of this size was measured here: what a million tokens cost is a bound only."),)
     return (tr("Measured: what a million tokens of {models} cost here on one such card, idle hours included; requests may be more and shorter there than those asked about.", models=", ".join(served)),)  # fmt: skip
+
+
+def _unknown_notes(found: ModelFit) -> tuple[str, ...]:
+    if not found.unknown:
+        return ()
+    names = ", ".join(plain(each, NAME_MOST) for each in found.unknown)
+    return (tr("Not in the table of cards, and left out: {models}.", models=names),)
 
 
 def _bounds_note(found: ModelFit) -> str:

@@ -14,18 +14,19 @@ from analytics.sections.names import NAME_MOST, card_name
 from analytics.sections.plan_fit import option_words, verdict_words
 from analytics.sections.section import Cell, Section, SectionColumn
 
-_OPTIONS = 6
-_HELD = 8
-"""Cards listed of each work, of the fleet and of others."""
+SEEN_MOST = 10
+"""Works of which more is said than their number."""
+_FLEET_MOST, _MARKET_MOST = 6, 8
+"""Cards listed of a work, of the fleet and of others."""
 
 
-def seen_needs(found: Sequence[SeenFit], asked: str, most: int) -> Section:
-    """What the works needed, a row each; `asked` is what was asked for, `most` how many are shown."""
+def seen_needs(works: Sequence[SeenWork], asked: str) -> Section:
+    """What the works needed, a row each; `asked` is what was asked for."""
     return Section(
         name="seen",
         title=tr("What this work needed"),
         question=tr("How much memory did this work take, as measured?"),
-        headline=_seen_sentence(found, asked),
+        headline=_seen_sentence(works, asked),
         columns=(
             SectionColumn("job", tr("job"), "name"),
             SectionColumn("card", tr("card"), "name"),
@@ -36,8 +37,9 @@ def seen_needs(found: Sequence[SeenFit], asked: str, most: int) -> Section:
             SectionColumn("wanted", tr("card for sure"), "number"),
             SectionColumn("verdict", tr("verdict"), "words"),
         ),
-        rows=tuple(_seen_row(each.work) for each in found[:most]),
-        rest="",
+        rows=tuple(_seen_row(each) for each in works),
+        shown=SEEN_MOST,
+        rest=tr("and {number} more", number=Number(len(works) - SEEN_MOST)),
         notes=(tr("For sure: the peak fills at most 80 % of the card, as right-sizing wants it. From 98 % of hours to that is what it may need. Of a server that reserves its memory, weights and the most that it used of its cache count instead."),),
         wide=True,
     )  # fmt: skip
@@ -45,7 +47,7 @@ def seen_needs(found: Sequence[SeenFit], asked: str, most: int) -> Section:
 
 def seen_cards(found: SeenFit, currency: str | None) -> Section:
     """The cards that hold one work."""
-    options = (*found.fleet[:_OPTIONS], *found.market[:_HELD])
+    options = (*found.fleet[:_FLEET_MOST], *found.market[:_MARKET_MOST])
     return Section(
         name="seen_cards",
         title=tr("Cards that hold {job}", job=job_words(found.work)),
@@ -61,7 +63,7 @@ def seen_cards(found: SeenFit, currency: str | None) -> Section:
         rows=tuple(_card_row(option, times, currency) for option, times in options),
         notes=(
             tr("Times as long: at most, by peak rates of computing and of memory, for what 95 % of its time stayed within. It was not tried: run it there once. "
-               "At most {fleet} cards of the fleet and {others} others are listed; --json has all.", fleet=Number(_OPTIONS), others=Number(_HELD)),
+               "At most {fleet} cards of the fleet and {others} others are listed; --json has all.", fleet=Number(_FLEET_MOST), others=Number(_MARKET_MOST)),
         ),
         wide=True,
     )  # fmt: skip
@@ -74,16 +76,16 @@ def job_words(work: SeenWork) -> str:
     return tr("(user not known)") if work.holder is None else plain(work.holder, NAME_MOST)
 
 
-def _seen_sentence(found: Sequence[SeenFit], asked: str) -> str:
-    if not found:
+def _seen_sentence(works: Sequence[SeenWork], asked: str) -> str:
+    if not works:
         return tr("No work of an hour or more by {asked} was seen on whole cards in this window.", asked=plain(asked, NAME_MOST))  # fmt: skip
-    known = [need.total for each in found if (need := each.work.need) is not None]
+    known = [need.total for each in works if (need := each.need) is not None]
     if not known:
         return tr("{asked} was seen, but reserved its memory in advance or was not measured: its need is not known.", asked=plain(asked, NAME_MOST))  # fmt: skip
     return tr_many(
         "{asked} needed {peak} on a card.",
         "Of {number} works of {asked}, the largest needed {peak} on a card.",
-        len(found), asked=plain(asked, NAME_MOST), peak=Bytes(max(known)),
+        len(works), asked=plain(asked, NAME_MOST), peak=Bytes(max(known)),
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, V100, Fleet
 from tests.findings.scenarios.situations import serve, train
 from tests.lakes import made_lake
+from tests.ledger.rows import device, fill, samples
 from tests.plan.test_model_shape import LLAMA
 
 if TYPE_CHECKING:
@@ -165,6 +166,15 @@ def test_nothing_is_known_without_servers_old_cards_or_work(lake: Lake, capsys: 
     assert "TOKENS" not in said
 
 
+def test_cards_without_a_price_or_in_no_table_are_said_so(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [row for gpu in ("a", "x") for row in samples(gpu, 0, 7200)]
+    fill(lake, rows, devices=[device("a", model="NVIDIA A30"), device("x", model="NVIDIA X9000")])
+    assert main(["plan", "fit", "--lake", lake.root, "--params", "3B"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "A30 holds it (10.7 GiB on each card); no price of any that does is known." in said
+    assert "Not in the table of cards, and left out: NVIDIA X9000." in said
+
+
 def test_what_a_config_lacks_is_said_and_the_rest_answered(
     fleet_lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,6 +197,7 @@ def test_what_a_config_lacks_is_said_and_the_rest_answered(
         (("--params", "many"), "--params many is no size of a model"),
         (("--params", "8B", "--batch", "2"), "--batch is about training"),
         (("--params", "8B", "--train", "lora", "--bits", "4"), "--bits is about serving"),
+        (("--train", "lora"), "--train needs a model"),
         (("--params", "8B", "--requests", "0"), "--requests 0 is out of range"),
         (("--config-json", "nowhere.json"), "cannot read nowhere.json"),
     ],

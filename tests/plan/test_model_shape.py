@@ -63,7 +63,8 @@ def test_parameters_are_those_that_the_makers_state(
 def test_what_a_config_lacks_is_named_and_a_compressed_cache_is_said() -> None:
     lacking = {key: value for key, value in LLAMA.items() if key not in ("vocab_size", "hidden_size")}
     assert missing_keys(lacking) == ("hidden_size", "vocab_size")
-    assert missing_keys(LLAMA | {"num_hidden_layers": "many"}) == ("num_hidden_layers",)
+    for wrong in ("many", -1, 0, True, 1.5, 10**30, None):
+        assert missing_keys(LLAMA | {"num_hidden_layers": wrong}) == ("num_hidden_layers",)
     assert missing_keys(GPT2) == ()
     assert is_compressed(LLAMA | {"kv_lora_rank": 512})
     assert not is_compressed(LLAMA)
