@@ -11,9 +11,13 @@ from analytics.money.offers import is_old
 from analytics.plan.internal_prices import InternalPrices, internal_prices_of
 from analytics.plan.pool_prices import PoolPrices, of_scope
 from analytics.plan.price_mix import Mix, Option
+from analytics.plan.replay.policy_file import policy_from
+from analytics.plan.replay.replay_base import ReplayBase
+from analytics.plan.replay.shifted_work import ShiftedWork, shifted_work
 from analytics.sections.plan_internal_prices import internal_price_table
 from analytics.sections.plan_prices import mix_parts, price_mix, price_offers
-from fallow.clock import from_ms
+from analytics.sections.plan_shifted_work import shifted_work_table
+from fallow.clock import HOUR_MS, from_ms
 from fallow.errors import UsageError
 
 
@@ -23,6 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spot-share", metavar="SHARE", type=float,
         help="the part of each hour's need that may be interrupted, from 0 to 1 (default: the work of best-effort owners)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--off-peak", metavar="HH:MM-HH:MM",
+        help="say also, by a replay, what would have moved if work that can wait began in these cheap hours only",
     )  # fmt: skip
 
 
@@ -38,17 +46,46 @@ def run(args: argparse.Namespace) -> int:
         whole.plan.prices if args.spot_share is None else whole.plan.prices_for(args.spot_share), plan.scope
     )
     internal = internal_prices_of(found, time_zone(whole.inputs.settings.text("report.timezone")))
+    shifted = None if args.off_peak is None else _shifted(plan, args.off_peak, internal)
     if args.json:
-        show_plan_json(plan, _as_json(plan, found, internal))
+        show_plan_json(
+            plan, _as_json(plan, found, internal) | ({} if shifted is None else {"shifted": _shifted_json(shifted[1])})
+        )
     else:
         currency, today = whole.money.currency, from_ms(plan.now_ms).date()
         sections = (
             mix_parts(found, currency),
             price_offers(found, currency, today),
             internal_price_table(internal, currency),
+            None if shifted is None else shifted_work_table(*shifted, currency),
         )
         show_plan(plan, [price_mix(found, currency), *sections])
     return 0
+
+
+def _shifted(plan: PlanInputs, hours: str, internal: Sequence[InternalPrices]) -> tuple[ReplayBase, ShiftedWork]:
+    """What begins in these hours only, in the pools of the scope; raises UsageError for what is no span of hours."""
+    planning = plan.whole.plan
+    base = planning.replay_base if plan.scope.is_all else planning.replay_base_of(plan.scope)
+    zone = plan.whole.inputs.settings.text("report.timezone")
+    policy = policy_from({"off_peak": hours}, zone, "the flag --")
+    assert policy.off_peak is not None  # noqa: S101  # it was set
+    return base, shifted_work(base, policy.off_peak, internal)
+
+
+def _shifted_json(found: ShiftedWork) -> dict[str, object]:
+    waits = (
+        None if found.waits is None else [None if each.p95_ms is None else each.p95_ms / 1000 for each in found.waits]
+    )
+    return {
+        "jobs_that_can_wait": found.jobs,
+        "jobs_put_off": found.postponed,
+        "gpu_hours_by_hour": [{"today": today / HOUR_MS, "then": then / HOUR_MS} for today, then in found.by_hour],
+        "paid_today": None if found.paid is None else found.paid[0],
+        "paid_then": None if found.paid is None else found.paid[1],
+        "p95_wait_s_today": None if waits is None else waits[0],
+        "p95_wait_s_then": None if waits is None else waits[1],
+    }
 
 
 def _as_json(plan: PlanInputs, found: Sequence[PoolPrices], internal: Sequence[InternalPrices]) -> dict[str, object]:
