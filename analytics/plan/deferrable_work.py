@@ -5,14 +5,12 @@ from __future__ import annotations
 import polars as pl
 
 from analytics.money.owners import Owners
+from analytics.plan.replay.work_kinds import AWAITED
 from analytics.small_tables import read_small
 from analytics.workloads.cards import job_kind
 from analytics.workloads.sharing import is_best_effort
 from fallow import schema
 from fallow.lake import Lake
-
-_AWAITED = "(?i)interactive|notebook|jupyter|debug|serving|inference|prod"
-"""How the names of jobs, partitions and QOS read for whose result a person or a customer waits."""
 
 _WORK = ("job", "holder", "account")
 
@@ -52,4 +50,4 @@ def _is_batch(job: str | None, awaited: frozenset[str]) -> bool:
 def _awaited_jobs(jobs: pl.DataFrame) -> frozenset[str]:
     """The ids of jobs for which somebody waits; by the id alone, for one job may be known from two sources."""
     names = pl.concat_str("name", "partition", "qos", separator=" ", ignore_nulls=True)
-    return frozenset(jobs.filter(names.str.contains(_AWAITED))["job"].drop_nulls())
+    return frozenset(jobs.filter(names.str.contains(AWAITED))["job"].drop_nulls())

@@ -11,8 +11,10 @@ NIGHT_MS = 12 * HOUR_MS
 """What runs no longer than this is done by the morning."""
 
 _NOTEBOOK = r"(?i)jupyter|notebook|interactive|ipython|vscode"
-_SERVING = r"(?i)serv(e|ing)|inference|endpoint|vllm|sglang|triton"
+_SERVING = r"(?i)serv(e|ing)|inference|endpoint|vllm|sglang|triton|prod"
 _TEST = r"(?i)test|debug"
+AWAITED = f"{_NOTEBOOK}|{_SERVING.removeprefix('(?i)')}|debug"
+"""How the names of jobs, partitions and QOS read for whose result a person or a customer waits."""
 _SAID_IN = ("name", "partition", "qos")
 
 
