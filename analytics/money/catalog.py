@@ -3,7 +3,7 @@
 They say what the same GPU would cost on demand in a public cloud, with its share of the host around it, not what a site
 pays. Every figure in `catalog.csv` was read in a public record of that day and none is guessed: a model that nobody lists,
 or that was found without a day, is not in it. `AWS p5.48xlarge / 8` is the hourly price of that instance divided by its
-eight GPUs; all are on demand, without any discount.
+eight GPUs; all are on demand, without any discount. `starting at` is the lowest of a marketplace, where nobody else lists one.
 """
 
 from __future__ import annotations
