@@ -137,6 +137,12 @@ def mean_error_ms(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int) -> floa
     return float((seen - then).abs().mean() or 0.0)  # type: ignore[arg-type]  # of integers
 
 
+def mean_waiting(jobs: pl.DataFrame, runs: pl.DataFrame, since_ms: int, until_ms: int) -> float:
+    """How many jobs wait at the same moment in a replay, in the mean from one moment to another."""
+    found = jobs.join(runs.select("number", "begin"), on="number", how="left")
+    return float(with_waits(found, pl.col("begin"), until_ms)["wait_ms"].sum()) / max(until_ms - since_ms, 1)
+
+
 def _observed_use(placed: pl.DataFrame) -> Mapping[str, tuple[float, float]]:
     """By pool the GPU time that somebody had, and all that was observed."""
     span = pl.col("end") - pl.col("time")
