@@ -16,6 +16,10 @@ from tests.plan.scheduler import recorded_jobs, simulate
 
 CASES = {case.name: case for case in planted(seed=2)}
 TO = 0.10
+LONG = ("a wrong pool", "held without use", "a wrong pool and held")
+PARAMETERS = [
+    pytest.param(case, id=name, marks=[pytest.mark.long] if name in LONG else []) for name, case in CASES.items()
+]
 
 
 def relative_error(waits: CheckedWaits) -> float:
@@ -25,7 +29,7 @@ def relative_error(waits: CheckedWaits) -> float:
     return max(abs((after or 0) - before) / before for before, after in pairs if before)
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
+@pytest.mark.parametrize("case", PARAMETERS)
 def test_waits_of_a_strict_queue_are_predicted(case: Planted) -> None:
     base = simulated_base(replace(case.cluster, policy="fifo"), case.tasks)
     assert base.policy.order == "fifo"
@@ -35,7 +39,7 @@ def test_waits_of_a_strict_queue_are_predicted(case: Planted) -> None:
     assert not base.delays
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
+@pytest.mark.parametrize("case", PARAMETERS)
 def test_waits_of_a_backfilling_queue_are_predicted(case: Planted) -> None:
     base = simulated_base(replace(case.cluster, policy="backfill"), case.tasks)
     assert base.policy.order in {"backfill", "conservative"}
