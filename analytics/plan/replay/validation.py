@@ -49,10 +49,10 @@ class CheckedUse:
 
     @property
     def error(self) -> float | None:
-        """As a share of the observed one."""
-        return (
-            None if not self.observed or self.replayed is None else abs(self.replayed - self.observed) / self.observed
-        )
+        """As a share of the observed one, or of all where none was; None where nothing was observed."""
+        if self.observed is None or self.replayed is None:
+            return None
+        return abs(self.replayed - self.observed) / (self.observed or 1.0)
 
 
 @dataclass(frozen=True)
