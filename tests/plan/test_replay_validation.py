@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 
 from analytics.plan.replay.replay_base import scenario_outcome
-from analytics.plan.replay.validation import CheckedWaits
 from fallow.clock import HOUR_MS
 from tests.plan.planted_waits import Planted, planted
 from tests.plan.replays import base_of, placed_rows, simulated_base
 from tests.plan.scheduler import recorded_jobs, simulate
+
+if TYPE_CHECKING:
+    from analytics.plan.replay.validation import CheckedWaits
 
 CASES = {case.name: case for case in planted(seed=2)}
 TO = 0.10
