@@ -14,6 +14,7 @@ from analytics.sections.section import Cell, Section, SectionColumn
 
 _ORDERS = {
     "fifo": tr("strictly in order"),
+    "conservative": tr("in order, later ones first where by the time limits that delays nobody"),
     "backfill": tr("in order, later ones first where by the time limits that does not delay the first"),
 }
 

@@ -76,6 +76,8 @@ ARGUMENTS: dict[tuple[str, ...], list[list[str]]] = {
     ("plan", "prices"): [[]],
     ("plan", "carbon"): [[]],
     ("plan", "fit"): [[], ["--params", "7B"], ["--seen", hostile("user")]],
+    ("plan", "scenarios"): [[]],
+    ("plan", "replay"): [[], ["--idle-timeout", "2h"], ["--merge", hostile("pool") + "," + hostile("other")]],
     ("annotations", "add"): [[hostile("note"), "--as", hostile("actor"), "--pool", hostile("pool")]],
     ("annotations", "list"): [[]],
     ("annotations", "remove"): [[hostile("id")]],

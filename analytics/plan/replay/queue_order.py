@@ -133,12 +133,12 @@ class Conservative(InOrder):
         queue = station.queue[: BACKFILL_DEPTH + 1]
         if self._freed != station.freed:
             self._freed, self._tried = station.freed, set()
-        untried = [turn for turn in queue if turn not in self._tried]
-        self._tried.update(untried)
-        if len(queue) < 2 or all(station.seat(turn[2]) is None for turn in untried):
+        hopeful = [turn for turn in queue if turn not in self._tried and station.seat(turn[2]) is not None]
+        self._tried.update(queue)
+        if not hopeful:
             return
         ahead = RoomAhead(now, station.room.free, station.cards.widest, station.planned_ends())
-        for turn in queue:
+        for turn in queue[: queue.index(hopeful[-1]) + 1]:
             number = turn[2]
             lasting_ms = max(1, station.planned_end(number, now) - now)
             begin, hold = ahead.reserve(station.jobs.gpus[number], station.jobs.hosts[number], lasting_ms)
