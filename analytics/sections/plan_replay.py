@@ -14,6 +14,7 @@ from analytics.sections.section import Cell, Section, SectionColumn
 
 _ORDERS = {
     "fifo": tr("strictly in order"),
+    "conservative": tr("in order, later ones first where by the time limits that delays nobody"),
     "backfill": tr("in order, later ones first where by the time limits that does not delay the first"),
 }
 
@@ -38,9 +39,10 @@ def replay_answer(base: ReplayBase, outcome: ReplayOutcome, grid: Grid, currency
 
 
 def _headline(base: ReplayBase, outcome: ReplayOutcome) -> str:
-    refused = refusal(base.check)
-    if outcome.waits is None or refused is not None:
-        return refused or ""
+    if outcome.waits is None:
+        return refusal(base.check) or ""
+    if outcome.waits.today == outcome.waits.then and outcome.today == outcome.then:
+        return tr("Nothing would have been otherwise than in the replay of today.")
     then, today, hours = outcome.waits.then, outcome.waits.today, GpuHours(abs(outcome.waits.saved_ms))
     if outcome.waits.saved_ms < 0:
         return tr("19 of 20 jobs would have begun within {then} instead of {today}; all of them would have waited {hours} GPU-hours more.",

@@ -73,6 +73,7 @@ ARGUMENTS: dict[tuple[str, ...], list[list[str]]] = {
     ("plan", "allocation"): [[], ["--team", hostile("team")]],
     ("plan", "defrag"): [[]],
     ("plan", "forecast"): [[]],
+    ("plan", "replay"): [[], ["--idle-timeout", "2h"], ["--merge", hostile("pool") + "," + hostile("other")]],
     ("annotations", "add"): [[hostile("note"), "--as", hostile("actor"), "--pool", hostile("pool")]],
     ("annotations", "list"): [[]],
     ("annotations", "remove"): [[hostile("id")]],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
@@ -13,28 +14,40 @@ from tests.plan.planted_waits import Planted, planted
 from tests.plan.replays import base_of, placed_rows, simulated_base
 from tests.plan.scheduler import recorded_jobs, simulate
 
+if TYPE_CHECKING:
+    from analytics.plan.replay.validation import CheckedWaits
+
 CASES = {case.name: case for case in planted(seed=2)}
 TO = 0.10
+LONG = ("a wrong pool", "held without use", "a wrong pool and held")
+PARAMETERS = [
+    pytest.param(case, id=name, marks=[pytest.mark.long] if name in LONG else []) for name, case in CASES.items()
+]
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
+def relative_error(waits: CheckedWaits) -> float:
+    """Of the median and the nineteen of twenty, without the grace that short waits have."""
+    seen, then = waits.observed, waits.replayed
+    pairs = ((seen.p50_ms, then.p50_ms), (seen.p95_ms, then.p95_ms))
+    return max(abs((after or 0) - before) / before for before, after in pairs if before)
+
+
+@pytest.mark.parametrize("case", PARAMETERS)
 def test_waits_of_a_strict_queue_are_predicted(case: Planted) -> None:
     base = simulated_base(replace(case.cluster, policy="fifo"), case.tasks)
     assert base.policy.order == "fifo"
     assert base.check.has_waits
-    assert base.check.waits.error is not None
-    assert base.check.waits.error < TO
+    assert relative_error(base.check.waits) < TO
     assert base.check.use.error == pytest.approx(0, abs=0.02)
     assert not base.delays
 
 
-@pytest.mark.parametrize("name", ["over-long limits", "strict order"])
-def test_waits_of_a_backfilling_queue_are_predicted(name: str) -> None:
-    case = CASES[name]
+@pytest.mark.parametrize("case", PARAMETERS)
+def test_waits_of_a_backfilling_queue_are_predicted(case: Planted) -> None:
     base = simulated_base(replace(case.cluster, policy="backfill"), case.tasks)
-    assert base.policy.order == "backfill"
-    assert base.check.waits.error is not None
-    assert base.check.waits.error < TO
+    assert base.policy.order in {"backfill", "conservative"}
+    assert base.check.has_waits
+    assert relative_error(base.check.waits) < TO
 
 
 def held_back(delay_ms: int) -> tuple[pl.DataFrame, pl.DataFrame, int]:

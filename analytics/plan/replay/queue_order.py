@@ -46,7 +46,9 @@ class Backfill(InOrder):
         self._plan: _Reservation | None = None
 
     def beginners(self, now: int) -> Iterator[Beginner]:
-        yield from super().beginners(now)
+        for beginner in super().beginners(now):
+            self._plan = None  # somebody more urgent came to the head, and took room that was planned with
+            yield beginner
         behind = self._station.queue[1 : BACKFILL_DEPTH + 1]
         if not behind:
             return

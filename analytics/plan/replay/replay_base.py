@@ -15,11 +15,17 @@ from analytics.plan.replay.outcome import ReplayOutcome, replay_outcome
 from analytics.plan.replay.policy import Order, Priorities, ReplayPolicy
 from analytics.plan.replay.replay_fleet import ReplayFleet
 from analytics.plan.replay.replay_jobs import RebuiltJobs, TeamOf, in_places, partition_key, rebuilt_jobs
-from analytics.plan.replay.validation import ReplayCheck, check_replay, checked_waits, mean_error_ms
+from analytics.plan.replay.validation import ReplayCheck, check_replay, checked_waits, mean_error_ms, mean_waiting
 from analytics.plan.waiting_jobs import PoolModel, blocks, located
+
+_LEARNT_FROM = 10_000
+"""More jobs of the first half would not tell more of how the queue works."""
 
 _ORDERS: tuple[Order, ...] = ("backfill", "fifo")
 """Orders of a queue, first the one that is taken where several explain as much: Slurm backfills by default."""
+
+_WAITING_MOST = 100
+"""So many jobs wait in the mean where the `conservative` order is tried too: it plans each of them at each step."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +85,12 @@ def replay_base(inputs: ReplayInputs) -> ReplayBase:
     }
     fleet = fleet_today(own, own_blocks, inputs.facts, inputs.window[1])
     middle = sum(inputs.window) // 2
-    early = rebuilt.jobs.filter(pl.coalesce("asked", "started") < middle)
-    policy, runs = _nearest(early, fleet, middle)
-    error = checked_waits(early, runs, middle).error
-    delays = learnt_delays(early, runs, middle) if error is not None and error > inputs.error_max else {}
+    first = rebuilt.jobs["asked"].drop_nulls().sort().head(_LEARNT_FROM)
+    until = middle if first.len() < _LEARNT_FROM else min(middle, int(first[-1]))
+    early = rebuilt.jobs.filter(pl.coalesce("asked", "started") < until)
+    policy, runs = _nearest(early, fleet, until)
+    error = checked_waits(early, runs, until).error
+    delays = learnt_delays(early, runs, until) if error is not None and error > inputs.error_max else {}
     coming = with_delays(rebuilt.jobs, delays)
     today = replay(coming, fleet, policy)
     check = check_replay(rebuilt.jobs, own, today, inputs.window, judged_from_ms=middle, error_max=inputs.error_max)
@@ -94,6 +102,10 @@ def _nearest(jobs: pl.DataFrame, fleet: ReplayFleet, until_ms: int) -> tuple[Rep
     ranked = (None, Priorities("priority")) if jobs["priority"].n_unique() > 1 else (None,)
     policies = [ReplayPolicy(order=order, priorities=priorities) for order, priorities in product(_ORDERS, ranked)]
     tried = [(policy, replay(jobs, fleet, policy).runs) for policy in policies]
+    since_ms = int(jobs["asked"].min() or 0)  # type: ignore[arg-type]  # of integers
+    if mean_waiting(jobs, tried[0][1], since_ms, until_ms) <= _WAITING_MOST:
+        more = [ReplayPolicy(order="conservative", priorities=priorities) for priorities in ranked]
+        tried += [(policy, replay(jobs, fleet, policy).runs) for policy in more]
     return min(tried, key=lambda each: mean_error_ms(jobs, each[1], until_ms))
 
 

@@ -49,10 +49,10 @@ class CheckedUse:
 
     @property
     def error(self) -> float | None:
-        """As a share of the observed one."""
-        return (
-            None if not self.observed or self.replayed is None else abs(self.replayed - self.observed) / self.observed
-        )
+        """As a share of the observed one, or of all where none was; None where nothing was observed."""
+        if self.observed is None or self.replayed is None:
+            return None
+        return abs(self.replayed - self.observed) / (self.observed or 1.0)
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,12 @@ def mean_error_ms(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int) -> floa
     found = jobs.join(runs.select("number", "begin"), on="number", how="left")
     seen, then = (with_waits(found, pl.col(name), until_ms)["wait_ms"] for name in ("started", "begin"))
     return float((seen - then).abs().mean() or 0.0)  # type: ignore[arg-type]  # of integers
+
+
+def mean_waiting(jobs: pl.DataFrame, runs: pl.DataFrame, since_ms: int, until_ms: int) -> float:
+    """How many jobs wait at the same moment in a replay, in the mean from one moment to another."""
+    found = jobs.join(runs.select("number", "begin"), on="number", how="left")
+    return float(with_waits(found, pl.col("begin"), until_ms)["wait_ms"].sum()) / max(until_ms - since_ms, 1)
 
 
 def _observed_use(placed: pl.DataFrame) -> Mapping[str, tuple[float, float]]:
