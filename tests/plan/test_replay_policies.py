@@ -20,6 +20,8 @@ from tests.plan.queueing import one_pool, replay_jobs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from analytics.plan.replay.policy import Order
+
 GB = 10**9
 H100 = "NVIDIA H100 80GB HBM3"
 FIFO, BACKFILL = ReplayPolicy(), ReplayPolicy(order="backfill")
@@ -96,6 +98,16 @@ def test_backfill_starts_long_ones_on_gpus_that_the_first_will_not_need() -> Non
     """Two are free at 2 h, of which the first needs one at 4 h: one of the long jobs can have the other."""
     jobs = [job(0, 4, 3, limit=4), job(1, 2, 4, limit=2), job(2, 9, limit=9), job(2, 9, limit=9)]
     assert times(jobs, one_pool(5), BACKFILL) == [(0, 4), (4, 6), (2, 11), (6, 15)]
+
+
+@pytest.mark.parametrize(("order", "third", "last"), [("backfill", 11, 2), ("conservative", 6, 7)])
+def test_conservative_backfill_delays_nobody_and_easy_only_not_the_first(
+    order: Order, third: float, last: float
+) -> None:
+    """The last could begin at 2 h beside the second, but then all four GPUs that the third needs are not free at 6 h."""
+    jobs = [job(0, 4, 3, limit=4), job(1, 2, 2, limit=2), job(1, 1, 4, limit=1), job(2, 9, limit=9)]
+    found = times(jobs, one_pool(4), ReplayPolicy(order=order))
+    assert [begin for begin, _ in found] == [0, 4, third, last]
 
 
 def test_limits_cut_to_need_make_room_for_backfill() -> None:
