@@ -42,13 +42,18 @@ class Run:
 
 @dataclass(frozen=True)
 class Cards:
-    """How many GPUs each host of a station has, their memory, how many times as long jobs of other models take, how jobs share one, and the partitions that they are open to (None: everybody)."""
+    """The GPUs of a station: how many each host has, and their memory.
+
+    `slowdown` is how many times as long jobs of other models take, `sharing` how jobs share a GPU; `partitions` may run here (None: everybody).
+    `first_host` is the number of its first host within its pool and model.
+    """
 
     widths: tuple[int, ...]
     mem_bytes: int | None = None
     slowdown: float = 1.0
     sharing: Sharing | None = None
     partitions: frozenset[str] | None = None
+    first_host: int = 0
 
     @property
     def widest(self) -> int:
