@@ -102,8 +102,9 @@ def _deferral_json(deferral: Deferral) -> dict[str, object]:
     return {
         "most_hours": deferral.most_hours,
         "work": _sum_json(deferral.work),
-        "moved_kwh_at_most": deferral.moved_mj / MJ_PER_KWH,
-        "saved_kg_at_most": deferral.saved_g / 1000,
+        "moved_kwh": deferral.moved_mj / MJ_PER_KWH,
+        "saved_kg": deferral.saved_g / 1000,
+        "saved_kg_at_most": deferral.most_saved_g / 1000,
         "models_without_free_power": list(deferral.without_floor),
         "hours": [
             {

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from analytics.money.energy import MJ_PER_KWH
 from analytics.plan.carbon_sum import NOTHING, CarbonSum, carbon_sums
 from analytics.plan.hourly_energy import FREE, USED
-from analytics.plan.later_hours import moved_work
+from analytics.plan.later_hours import least_rates, moved_work
 from fallow.clock import HOUR_MS, from_ms
 
 Floats = NDArray[np.float64]
@@ -24,7 +24,7 @@ _PLACE = ("pool", "model")
 class HourOfDay:
     """One hour of the day: the grid's mean intensity (None: never known), how many GPUs stood free on average, and deferrable energy.
 
-    `mj` is as it was, `best_mj` as it would be with everything moved, both in millijoules at the GPUs.
+    `mj` is as it was, `best_mj` as it would be by the best plan, both in millijoules at the GPUs.
     """
 
     hour: int
@@ -36,9 +36,10 @@ class HourOfDay:
 
 @dataclass(frozen=True)
 class Deferral:
-    """The most that moving deferrable work by up to `most_hours` would have saved, in grams, over all pools.
+    """What moving deferrable work by up to `most_hours` would have saved, in grams, over all pools.
 
-    `work` is all that is deferrable, `moved_mj` what of its energy moves. `without_floor` are models of which nobody knows what they
+    `saved_g` is by the best plan that moves all work of an hour in one pool and model alike, `most_saved_g` more than any plan saves.
+    `work` is all that is deferrable, `moved_mj` what of its energy that plan moves. `without_floor` are models of which nobody knows what they
     draw when free: all of their energy counts as saved where it moves, and not only what is beyond that.
     """
 
@@ -46,32 +47,54 @@ class Deferral:
     work: CarbonSum
     moved_mj: float
     saved_g: float
+    most_saved_g: float
     hours: tuple[HourOfDay, ...]
     without_floor: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class _Place:
-    """The work of one pool and model, hour by hour of the window: its GPU time, energy, and what of it is beyond free GPUs' (each in ms, mJ).
+class _Moves:
+    """Of one pool and model or of several: energy by hour before and after, what moved, and millijoules times g/kWh that this saves.
 
-    `room_ms` is the time of GPUs that stood free.
+    `most_gain` is what no plan goes beyond.
     """
 
-    gpu_ms: Floats
-    mj: Floats
-    beyond_mj: Floats
-    room_ms: Floats
+    before_mj: Floats
+    after_mj: Floats
+    moved_mj: float = 0.0
+    gain: float = 0.0
+    most_gain: float = 0.0
 
-    def moved(self, rate: Floats, most_hours: int) -> tuple[Floats, float, float]:
-        """Its energy by hour after the best moves, what of it moved, and millijoules times g/kWh that this saves."""
-        mean, beyond = (np.divide(each, self.gpu_ms, out=np.zeros(len(rate)), where=self.gpu_ms > 0) for each in (self.mj, self.beyond_mj))  # fmt: skip
-        spent = moved_work(self.gpu_ms / HOUR_MS, beyond, self.room_ms / HOUR_MS, rate, most_hours) * HOUR_MS
-        start, delay = np.nonzero(spent)
-        part = spent[start, delay]
-        late = delay > 0
-        gain = (part * beyond[start])[late] @ (rate[start] - rate[start + delay])[late]
-        after = np.bincount(start + delay, part * mean[start], len(rate)).astype(np.float64)
-        return after, float((part * mean[start])[late].sum()), float(gain)
+    def __add__(self, other: _Moves) -> _Moves:
+        return _Moves(
+            self.before_mj + other.before_mj,
+            self.after_mj + other.after_mj,
+            self.moved_mj + other.moved_mj,
+            self.gain + other.gain,
+            self.most_gain + other.most_gain,
+        )
+
+
+def _moves(work: pl.DataFrame, room_ms: Floats, rate: Floats, most_hours: int) -> _Moves:
+    """The best plan that moves all work of an hour alike, and a bound for those that choose among it.
+
+    `work` has `place` (of its hour), `gpu_ms`, `energy_mj` and `beyond_mj`, what of it is beyond a free GPU's.
+    """
+    place = work["place"].to_numpy()
+    gpu_ms, mj, beyond = (_by_hour(work, name, len(rate)) for name in ("gpu_ms", "energy_mj", "beyond_mj"))
+    mean, weight = (np.divide(each, gpu_ms, out=np.zeros(len(rate)), where=gpu_ms > 0) for each in (mj, beyond))
+    later = moved_work(gpu_ms / HOUR_MS, weight, room_ms / HOUR_MS, rate, most_hours)
+    spent = later.moved * HOUR_MS
+    start, delay = np.nonzero(spent)
+    part, is_late = spent[start, delay], delay > 0
+    gain = (part * weight[start])[is_late] @ (rate[start] - rate[start + delay])[is_late]
+    own = work.filter(pl.col("gpu_ms") > 0, pl.Series(np.isfinite(rate)[place]))
+    own_ms, at = own["gpu_ms"].to_numpy(), own["place"].to_numpy()
+    own_weight = own["beyond_mj"].to_numpy() / own_ms
+    least = least_rates(at, own_weight, rate, later.prices, most_hours)
+    most_gain = own_ms @ (own_weight * rate[at] - least) + (gpu_ms + room_ms) @ later.prices
+    after = np.bincount(start + delay, part * mean[start], len(rate)).astype(np.float64)
+    return _Moves(mj, after, float((part * mean[start])[is_late].sum()), float(gain), float(most_gain))
 
 
 @dataclass(frozen=True)
@@ -94,43 +117,41 @@ def find_deferral(rows: pl.DataFrame, grid: GridHours, floors: Mapping[str, floa
         floors: watts of each model's free GPUs.
         most_hours: how far work may be moved.
     """
-    whole = rows.filter(~pl.col("instance"))
-    work, idle = whole.filter("is_deferrable", pl.col("part") == USED), whole.filter(pl.col("part") == FREE)
-    hours = grid.hours
+    hours = grid.hours.with_row_index("place")
+    whole = rows.filter(~pl.col("instance")).join(hours.select("hour", "place"), on="hour", maintain_order="left")
+    floor = pl.col("model").replace_strict(floors, default=0.0, return_dtype=pl.Float64)
+    beyond = (pl.col("energy_mj") - floor * pl.col("energy_known_ms")).clip(0.0)
+    work = whole.filter("is_deferrable", pl.col("part") == USED).with_columns(beyond_mj=beyond)
+    idle = whole.filter(pl.col("part") == FREE)
     rate = hours["g_per_kwh"].cast(pl.Float64).fill_null(np.nan).to_numpy()
-    before, after, moved_mj, gain = np.zeros(len(rate)), np.zeros(len(rate)), 0.0, 0.0
+    found = _Moves(np.zeros(len(rate)), np.zeros(len(rate)))
     places = work.partition_by(*_PLACE, as_dict=True)
     for (pool, model), own in places.items():
         there = idle.filter(pl.col("pool") == pool, pl.col("model") == model)
-        place = _place(own, there, hours, floors.get(str(model), 0.0))
-        best, best_moved_mj, best_gain = place.moved(rate, most_hours)
-        before, after, moved_mj, gain = before + place.mj, after + best, moved_mj + best_moved_mj, gain + best_gain
+        found += _moves(own, _by_hour(there, "gpu_ms", len(rate)), rate, most_hours)
     return Deferral(
         most_hours=most_hours,
         work=carbon_sums(work.with_columns(all=pl.lit("")), ("all",)).get(("",), NOTHING),
-        moved_mj=moved_mj,
-        saved_g=gain / MJ_PER_KWH * grid.pue,
-        hours=_hours_of_day(grid, _by_hour(idle, hours, "gpu_ms"), before, after),
+        moved_mj=found.moved_mj,
+        saved_g=found.gain / MJ_PER_KWH * grid.pue,
+        most_saved_g=found.most_gain / MJ_PER_KWH * grid.pue,
+        hours=_hours_of_day(grid, _by_hour(idle, "gpu_ms", len(rate)), found),
         without_floor=tuple(sorted({str(model) for _, model in places} - floors.keys())),
     )
 
 
-def _place(work: pl.DataFrame, idle: pl.DataFrame, hours: pl.DataFrame, floor_w: float) -> _Place:
-    gpu_ms, mj, known_ms = (_by_hour(work, hours, name) for name in ("gpu_ms", "energy_mj", "energy_known_ms"))
-    return _Place(gpu_ms, mj, np.maximum(mj - floor_w * known_ms, 0.0), _by_hour(idle, hours, "gpu_ms"))
+def _by_hour(rows: pl.DataFrame, name: str, hours: int) -> Floats:
+    """The sums of a column by the place of the hour."""
+    return np.bincount(rows["place"].to_numpy(), rows[name].to_numpy(), hours).astype(np.float64)
 
 
-def _by_hour(rows: pl.DataFrame, hours: pl.DataFrame, name: str) -> Floats:
-    """The sums of a column in each hour of the window."""
-    sums = rows.group_by("hour").agg(pl.col(name).sum())
-    found = hours.join(sums, on="hour", how="left", maintain_order="left")[name]
-    return found.cast(pl.Float64).fill_null(0.0).to_numpy()
-
-
-def _hours_of_day(grid: GridHours, free_ms: Floats, before: Floats, after: Floats) -> tuple[HourOfDay, ...]:
+def _hours_of_day(grid: GridHours, free_ms: Floats, found: _Moves) -> tuple[HourOfDay, ...]:
     local = [from_ms(moment).astimezone(grid.zone).hour for moment in grid.hours["hour"]]
     table = grid.hours.with_columns(
-        local=pl.Series(local), free=pl.Series(free_ms), before=pl.Series(before), after=pl.Series(after)
+        local=pl.Series(local),
+        free=pl.Series(free_ms),
+        before=pl.Series(found.before_mj),
+        after=pl.Series(found.after_mj),
     )
     sums = table.group_by("local").agg(
         pl.col("g_per_kwh").mean(), pl.col("free").mean() / HOUR_MS, pl.col("before", "after").sum()

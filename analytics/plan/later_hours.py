@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,11 +18,21 @@ _STAY = 1e-6
 """Of the mean cost, what an hour of delay costs: of two equal ways the one that moves less is taken."""
 
 
-def moved_work(work: Floats, weight: Floats, room: Floats, rate: Floats, most_hours: int) -> Floats:
-    """How much of the work of each hour (row) runs how many hours later (column, from 0 on), so that the rates paid are least.
+@dataclass(frozen=True)
+class LaterWork:
+    """Work by the hours in which it was (rows), and by how many hours later it runs (columns, from 0 on).
 
-    A transport problem, solved as a linear program by HiGHS: work may be parted at will and interrupted at every hour, which no real
-    plan beats.
+    `prices` are what a free GPU-hour more would be worth in each hour, in units of weight times rate: the duals of the program.
+    """
+
+    moved: Floats
+    prices: Floats
+
+
+def moved_work(work: Floats, weight: Floats, room: Floats, rate: Floats, most_hours: int) -> LaterWork:
+    """How much of the work of each hour runs how much later, so that the rates paid are least.
+
+    A transport problem, solved as a linear program by HiGHS: work may be parted at will and interrupted at every hour.
 
     Args:
         work: GPU-hours of each hour that may move.
@@ -36,13 +47,35 @@ def moved_work(work: Floats, weight: Floats, room: Floats, rate: Floats, most_ho
     inside = start + delay < hours
     target = np.where(inside, start + delay, 0)
     ways = np.flatnonzero(inside & (work[start] > 0) & known[start] & known[target])
-    moved = np.zeros((hours, most_hours + 1))
+    moved, prices = np.zeros((hours, most_hours + 1)), np.zeros(hours)
     moved[~known, 0] = work[~known]
     if len(ways):
         cost = weight[start[ways]] * rate[target[ways]]
         cost += _STAY * float(cost.mean()) * delay[ways]
-        moved[start[ways], delay[ways]] = _solved(_program(cost, start[ways], target[ways], work, work + room))
-    return moved
+        values, duals = _solved(_program(cost, start[ways], target[ways], work, work + room))
+        moved[start[ways], delay[ways]], prices = values, np.maximum(-duals[hours:], 0.0)
+    return LaterWork(moved, prices)
+
+
+def least_rates(start: NDArray[np.int64], weight: Floats, rate: Floats, prices: Floats, most_hours: int) -> Floats:
+    """The least that a GPU-hour of each piece of work pays in any hour within its reach: its weight at the rate, and the hour's price.
+
+    Summed over all work, less what all room is worth at these prices, this is never more than what the best plan pays, whatever
+    the prices (weak duality): work is priced piece by piece, where `moved_work` knows one weight for each hour.
+
+    Args:
+        start: the place of each piece's hour, whose rate is known.
+        weight: of a GPU-hour of each piece.
+        rate: as in `moved_work`.
+        prices: of a GPU-hour in each hour, from 0 up.
+        most_hours: how far it may move.
+    """
+    ahead = np.full(most_hours, np.nan)
+    rates, priced = np.concatenate((rate, ahead)), np.concatenate((prices, ahead))
+    least = np.full(len(start), np.inf)
+    for delay in range(most_hours + 1):
+        least = np.fmin(least, weight * rates[start + delay] + priced[start + delay])
+    return least
 
 
 def _program(cost: Floats, start: NDArray[np.intp], target: NDArray[np.intp], work: Floats, most: Floats) -> HighsLp:
@@ -63,9 +96,10 @@ def _program(cost: Floats, start: NDArray[np.intp], target: NDArray[np.intp], wo
     return model
 
 
-def _solved(model: HighsLp) -> Floats:
-    """The values of the columns: leaving everything where it is, is always possible."""
+def _solved(model: HighsLp) -> tuple[Floats, Floats]:
+    """The values of the columns, and the duals of the rows: leaving everything where it is, is always possible."""
     solver = one_thread_solver()
     solver.passModel(model)
     solver.run()
-    return np.asarray(solver.getSolution().col_value, np.float64)
+    found = solver.getSolution()
+    return np.asarray(found.col_value, np.float64), np.asarray(found.row_dual, np.float64)

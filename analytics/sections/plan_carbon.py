@@ -252,8 +252,8 @@ def _deferral_sentence(found: Carbon) -> str:
         return tr("No hour of the window has a known intensity.")
     total = found.total.co2_g
     return tr(
-        "At most {saved} kg of CO2 ({share} of all), if work that can wait ran up to {hours} later, on GPUs of its pool that stood free.",
-        saved=Number(deferral.saved_g / 1000, 1), share=Share(deferral.saved_g / total if total else None),
+        "At most {most} kg of CO2 ({share} of all), if work that can wait ran up to {hours} later, on GPUs of its pool that stood free.",
+        most=Number(deferral.most_saved_g / 1000, 1), share=Share(deferral.most_saved_g / total if total else None),
         hours=tr_many("{number} hour", "{number} hours", deferral.most_hours),
     )  # fmt: skip
 
@@ -265,7 +265,11 @@ def _deferral_notes(deferral: Deferral) -> Iterator[str]:
         kwh=Number(work.kwh, 1), known=Share(work.energy.known_share), moved=Number(deferral.moved_mj / MJ_PER_KWH, 1),
     )  # fmt: skip
     yield tr(
-        "An upper bound: each hour of work moves by itself, as if every job could be cut and paused at every hour, and the intensities were known before. What counts is the energy beyond that of a free card, which draws power anyhow. Nothing moves out of or into hours of unknown intensity."
+        "The plan behind these hours moves all work of an hour in a pool alike, and saves {saved} kg; one that chooses what to move saves at most the figure above.",
+        saved=Number(deferral.saved_g / 1000, 1),
+    )  # fmt: skip
+    yield tr(
+        "Both are more than can be had: each hour of work moves by itself, as if every job could be cut and paused at every hour, and the intensities were known before. What counts is the energy beyond that of a free card, which draws power anyhow. Nothing moves out of or into hours of unknown intensity."
     )
     if deferral.without_floor:
         yield tr(
