@@ -15,10 +15,9 @@ from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
 from analytics.plan.replay.replayed_waits import WaitFigures
 from analytics.plan.replay.sweep import Sweep, sweep
 from analytics.plan.replay.validation import ReplayCheck
-from analytics.sections.plan_replay import replay_answer
 from analytics.sections.plan_replay_check import refusal, replay_check
-from analytics.sections.plan_replay_groups import what_cannot_run, who_gains, whom_it_hits
 from analytics.sections.plan_replay_sweep import replay_sweep
+from analytics.sections.replay_sections import replay_sections
 from fallow.clock import HOUR_MS, MINUTE_MS, parse_duration_ms
 from fallow.errors import UsageError
 
@@ -143,17 +142,7 @@ def _show(plan: PlanInputs, base: ReplayBase, outcome: ReplayOutcome, *, as_json
     if as_json:
         show_plan_json(plan, {**_base_json(base), "outcome": outcome_json(outcome)})
         return
-    show_plan(
-        plan,
-        [
-            replay_answer(base, outcome, money.grid, money.currency),
-            replay_check(base.check),
-            who_gains(outcome, "team"),
-            who_gains(outcome, "rank"),
-            whom_it_hits(outcome.cuts, money.currency),
-            what_cannot_run(outcome.unplaced),
-        ],
-    )
+    show_plan(plan, replay_sections(base, outcome, plan.whole.money))
 
 
 def _show_sweep(plan: PlanInputs, base: ReplayBase, found: Sweep, *, as_json: bool) -> None:

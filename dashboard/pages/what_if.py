@@ -12,9 +12,8 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr
 from analytics.plan.scenarios import LONGEST_NAME, as_toml, load_scenarios
 from analytics.sections.palette import Palette, palette
-from analytics.sections.plan_replay import replay_answer
-from analytics.sections.plan_replay_check import replay_check
 from analytics.sections.plan_scenarios import scenario_table
+from analytics.sections.replay_sections import replay_sections
 from dashboard.error_panels import in_a_line
 from dashboard.pages.page import Page
 from dashboard.pages.what_if_choices import IDLE_TIMEOUTS_H, OFF_PEAK_H, SHARES, SIZES_PCT, SLIDERS, WhatIfChoices
@@ -206,10 +205,7 @@ def answer(source: LakeSource, view: View, colours: Palette, choices: WhatIfChoi
     except FallowError as error:
         return [_told(view, error)], True
     replays.prepare(source)
-    sections = (
-        replay_answer(replays.base, outcome, view.report.money.grid, view.report.money.currency),
-        replay_check(replays.base.check),
-    )
+    sections = replay_sections(replays.base, outcome, view.report.money)
     return [section_panel(view, colours, each, wide=True) for each in sections], True
 
 
