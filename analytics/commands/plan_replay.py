@@ -138,7 +138,6 @@ def _pool(name: str, base: ReplayBase) -> str:
 
 
 def _show(plan: PlanInputs, base: ReplayBase, outcome: ReplayOutcome, *, as_json: bool) -> None:
-    money = plan.whole.money
     if as_json:
         show_plan_json(plan, {**_base_json(base), "outcome": outcome_json(outcome)})
         return
