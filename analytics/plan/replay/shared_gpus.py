@@ -28,7 +28,7 @@ class Part:
     slices: int = 0
 
 
-class SharingRule(Protocol):
+class GpuSharing(Protocol):
     """A way to share a GPU."""
 
     def part(self, need: Need, beside: Collection[Part] = ()) -> Part | None:

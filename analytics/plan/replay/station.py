@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from analytics.plan.replay.asked_jobs import AskedJobs, Turn
 from analytics.plan.replay.host_room import Hold, HostRoom
-from analytics.plan.replay.shared_gpus import Part, SharedGpu, SharingRule
+from analytics.plan.replay.shared_gpus import Part, SharedGpu, GpuSharing
 
 
 class Seat(NamedTuple):
@@ -51,7 +51,7 @@ class Cards:
     widths: tuple[int, ...]
     mem_bytes: int | None = None
     slowdown: float = 1.0
-    sharing: SharingRule | None = None
+    sharing: GpuSharing | None = None
     partitions: frozenset[str] | None = None
     first_host: int = 0
 

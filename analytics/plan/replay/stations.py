@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from analytics.plan.replay.asked_jobs import AskedJobs
 from analytics.plan.replay.policy import ReplayPolicy
 from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
-from analytics.plan.replay.shared_gpus import MigInstances, SharingRule, TakingTurns
+from analytics.plan.replay.shared_gpus import MigInstances, GpuSharing, TakingTurns
 from analytics.plan.replay.station import Cards, Station
 
 NO_GPUS = "no GPUs of its pool and model"
@@ -44,7 +44,7 @@ def _cards(groups: Sequence[HostGroup], policy: ReplayPolicy, first_host: int) -
     return Cards(widths, mem_bytes, groups[0].slowdown, sharing, groups[0].partitions, first_host)
 
 
-def _sharing(model: str, mem_bytes: int | None, policy: ReplayPolicy) -> SharingRule | None:
+def _sharing(model: str, mem_bytes: int | None, policy: ReplayPolicy) -> GpuSharing | None:
     if policy.mig:
         return MigInstances(model)
     return TakingTurns(policy.share, mem_bytes) if policy.share > 1 and mem_bytes is not None else None
