@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from analytics.plan.replay.asked_jobs import AskedJobs, Turn
 from analytics.plan.replay.host_room import Hold, HostRoom
-from analytics.plan.replay.shared_gpus import Part, SharedGpu, GpuSharing
+from analytics.plan.replay.shared_gpus import GpuSharing, Part, SharedGpu
 
 
 class Seat(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from analytics.plan.replay.asked_jobs import AskedJobs
 from analytics.plan.replay.policy import ReplayPolicy
 from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
-from analytics.plan.replay.shared_gpus import MigInstances, GpuSharing, TakingTurns
+from analytics.plan.replay.shared_gpus import GpuSharing, MigInstances, TakingTurns
 from analytics.plan.replay.station import Cards, Station
 
 NO_GPUS = "no GPUs of its pool and model"
