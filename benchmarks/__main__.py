@@ -33,6 +33,7 @@ from benchmarks import (
     persistence_models,
     physical_week,
     plan_fleet,
+    replay,
     rollout,
     waits,
 )
@@ -58,6 +59,7 @@ BENCHMARKS = {
     "packing": packing.measure,
     "waits": waits.measure,
     "plan": plan_fleet.measure,
+    "replay": replay.measure,
 }
 ON_REQUEST = {
     "fleet-full": fleet_rate.measure_full,

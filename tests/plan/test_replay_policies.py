@@ -20,6 +20,8 @@ from tests.plan.queueing import one_pool, replay_jobs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from analytics.plan.replay.policy import Order
+
 GB = 10**9
 H100 = "NVIDIA H100 80GB HBM3"
 FIFO, BACKFILL = ReplayPolicy(), ReplayPolicy(order="backfill")
@@ -60,6 +62,14 @@ def test_pools_and_models_do_not_wait_for_one_another() -> None:
     assert times(jobs, fleet) == [(0, 4), (4, 8), (1, 2), (1, 2)]
 
 
+def test_hosts_that_are_open_to_some_partitions_take_only_their_jobs() -> None:
+    own = frozenset({"night"})
+    fleet = ReplayFleet((HostGroup("p", "m", 1, 1, partitions=own), HostGroup("p", "m", 1, 1)))
+    jobs = [job(0, 4, partition="day"), job(1, 1, partition="day"), job(1, 1, partition="night"), job(1, 1)]
+    assert times(jobs, fleet) == [(0, 4), (4, 5), (1, 2), (2, 3)]
+    assert replay(replay_jobs(jobs), fleet, FIFO).holds.sort("number")["host"].to_list() == [1, 1, 0, 0]
+
+
 def test_a_job_lies_on_one_host_and_a_gang_on_several() -> None:
     jobs = [job(0, 4, 3), job(0, 2, 2), job(1, 1, 3), job(1, 1, 8, hosts=2)]
     found = replay(replay_jobs(jobs), one_pool(4, hosts=2), FIFO)
@@ -90,6 +100,16 @@ def test_backfill_starts_long_ones_on_gpus_that_the_first_will_not_need() -> Non
     assert times(jobs, one_pool(5), BACKFILL) == [(0, 4), (4, 6), (2, 11), (6, 15)]
 
 
+@pytest.mark.parametrize(("order", "third", "last"), [("backfill", 11, 2), ("conservative", 6, 7)])
+def test_conservative_backfill_delays_nobody_and_easy_only_not_the_first(
+    order: Order, third: float, last: float
+) -> None:
+    """The last could begin at 2 h beside the second, but then all four GPUs that the third needs are not free at 6 h."""
+    jobs = [job(0, 4, 3, limit=4), job(1, 2, 2, limit=2), job(1, 1, 4, limit=1), job(2, 9, limit=9)]
+    found = times(jobs, one_pool(4), ReplayPolicy(order=order))
+    assert [begin for begin, _ in found] == [0, 4, third, last]
+
+
 def test_limits_cut_to_need_make_room_for_backfill() -> None:
     jobs = [job(0, 4, 3, limit=24), job(1, 2, 4, limit=24), job(2, 1, 1, limit=24)]
     assert times(jobs, one_pool(4), BACKFILL)[2] == (6, 7)
@@ -102,6 +122,16 @@ URGENT = Priorities("kind", ("serving", "training"))
 def test_urgent_jobs_go_first_and_unknown_kinds_last() -> None:
     jobs = [job(0, 2), job(0.5, 1), job(1, 1, kind="training"), job(1.5, 1, kind="serving")]
     assert times(jobs, one_pool(1), ReplayPolicy(priorities=URGENT)) == [(0, 2), (4, 5), (3, 4), (2, 3)]
+
+
+def test_what_an_urgent_job_took_is_not_there_for_backfill() -> None:
+    """At 2 h it takes the one GPU that was left beside the reservation: the long job at 2.5 h has to wait."""
+    jobs = [
+        job(0, 10, 3, limit=10), job(0, 4, 3, limit=4), job(1, 1, 4, limit=1), job(2, 20, limit=20, kind="serving"),
+        job(2.5, 9, limit=9),
+    ]  # fmt: skip
+    found = times(jobs, one_pool(4, hosts=2), replace(BACKFILL, priorities=URGENT))
+    assert [begin for begin, _ in found] == [0, 0, 4, 2, 5]
 
 
 def test_of_the_schedulers_own_numbers_more_is_more_urgent() -> None:
@@ -244,6 +274,28 @@ def test_small_work_that_fits_goes_to_older_cards_first_and_waits_for_both() -> 
     runs = replay(replay_jobs(jobs), fleet, ReplayPolicy(small_work=SmallWork("old"))).runs
     assert runs["pool"].to_list() == ["old", "p", "p", "p", "p"]  # too large for it, and of unknown need
     assert in_hours(runs["end"]) == [2, 1, 1, 2, 2]
+
+
+def test_who_stood_behind_a_job_that_began_elsewhere_begins_at_that_moment() -> None:
+    fleet = ReplayFleet((HostGroup("p", "m", 1, 2), HostGroup("old", "o", 1, 2, mem_bytes=16 * GB)))
+    jobs = [
+        job(0, 10), job(0, 4, 2, pool="old", model="o"), job(1, 1, 2, kind="batch", mem_bytes=8 * GB), job(2, 1),
+    ]  # fmt: skip
+    assert times(jobs, fleet, ReplayPolicy(small_work=SmallWork("old"))) == [(0, 10), (0, 4), (4, 5), (4, 5)]
+
+
+@pytest.mark.parametrize("order", ["backfill", "conservative"])
+def test_backfill_joins_a_shared_gpu_that_stays_as_long(order: Order) -> None:
+    """The second waits for both GPUs; the third goes beside the first, the fourth would keep its GPU longer."""
+    fleet = ReplayFleet((HostGroup("p", "m", 1, 2, mem_bytes=80 * GB),))
+    small = {"mem_bytes": 8 * GB, "sm_pct": 10.0}
+    jobs = [
+        job(0, 4, limit=4, **small),
+        job(1, 1, 2, limit=1),
+        job(2, 2, limit=2, **small),
+        job(2, 9, limit=9, **small),
+    ]
+    assert times(jobs, fleet, ReplayPolicy(order=order, share=3)) == [(0, 4), (4, 5), (2, 4), (5, 14)]
 
 
 def test_jobs_take_turns_where_their_needs_fit_together() -> None:

@@ -96,7 +96,16 @@ def replay(jobs: pl.DataFrame, fleet: ReplayFleet, policy: ReplayPolicy) -> Repl
 def _holds(runs: Iterable[Run]) -> pl.DataFrame:
     """HOLD_SCHEMA with the `row` of the job instead of its number, and the `piece`: each run has one."""
     rows = [
-        (piece, run.number, run.since, run.end, run.station.pool, run.station.model, host, gpus)
+        (
+            piece,
+            run.number,
+            run.since,
+            run.end,
+            run.station.pool,
+            run.station.model,
+            run.station.cards.first_host + host,
+            gpus,
+        )
         for piece, run in enumerate(runs)
         for host, gpus in run.seat.holds()
     ]

@@ -21,6 +21,11 @@ class Seat(NamedTuple):
     gpu: SharedGpu | None = None
     part: Part | None = None
 
+    @property
+    def joins(self) -> SharedGpu | None:
+        """The GPU that others share already."""
+        return None if self.hold else self.gpu
+
     def holds(self) -> list[tuple[int, float]]:
         """How much of the GPUs of which hosts the job has."""
         if self.gpu is None or self.part is None:
@@ -42,13 +47,18 @@ class Run:
 
 @dataclass(frozen=True)
 class Cards:
-    """How many GPUs each host of a station has, their memory, how many times as long jobs of other models take, how jobs share one, and the partitions that they are open to (None: everybody)."""
+    """The GPUs of a station: how many each host has, and their memory.
+
+    `slowdown` is how many times as long jobs of other models take, `sharing` how jobs share a GPU; `partitions` may run here (None: everybody).
+    `first_host` is the number of its first host within its pool and model.
+    """
 
     widths: tuple[int, ...]
     mem_bytes: int | None = None
     slowdown: float = 1.0
     sharing: GpuSharing | None = None
     partitions: frozenset[str] | None = None
+    first_host: int = 0
 
     @property
     def widest(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from analytics.plan.replay.asked_jobs import AskedJobs
@@ -19,23 +20,28 @@ WHY_NOT = (NO_GPUS, TOO_LITTLE_MEMORY, TOO_WIDE, TOO_MANY)
 
 
 def stations_of(fleet: ReplayFleet, jobs: AskedJobs, policy: ReplayPolicy) -> list[Station]:
-    """A station for each pool and model, and within these for hosts that are open to the same partitions, in the order of the fleet; those for small work first, since they come first at each moment."""
+    """A station for each pool and model, and within these for hosts that are open to the same partitions, in the order of the fleet.
+
+    Those for small work are first, since they come first at each moment.
+    """
     small = policy.small_work.to if policy.small_work is not None else None
     by_place: dict[tuple[str, str, frozenset[str] | None], list[HostGroup]] = {}
     for group in sorted(fleet.groups, key=lambda group: small not in (group.pool, group.model)):
         by_place.setdefault((group.pool, group.model, group.partitions), []).append(group)
-    return [
-        Station(index, (pool, model), _cards(groups, policy), jobs)
-        for index, ((pool, model, _), groups) in enumerate(by_place.items())
-    ]
+    stations, hosts = list[Station](), Counter[tuple[str, str]]()
+    for (pool, model, _), groups in by_place.items():
+        cards = _cards(groups, policy, hosts[pool, model])
+        stations.append(Station(len(stations), (pool, model), cards, jobs))
+        hosts[pool, model] += len(cards.widths)
+    return stations
 
 
-def _cards(groups: Sequence[HostGroup], policy: ReplayPolicy) -> Cards:
+def _cards(groups: Sequence[HostGroup], policy: ReplayPolicy, first_host: int) -> Cards:
     widths = tuple(group.gpus_per_host for group in groups for _ in range(group.hosts))
     known = [group.mem_bytes for group in groups if group.mem_bytes is not None]
     mem_bytes = min(known) if len(known) == len(groups) else None
     sharing = _sharing(groups[0].model, mem_bytes, policy)
-    return Cards(widths, mem_bytes, groups[0].slowdown, sharing, groups[0].partitions)
+    return Cards(widths, mem_bytes, groups[0].slowdown, sharing, groups[0].partitions, first_host)
 
 
 def _sharing(model: str, mem_bytes: int | None, policy: ReplayPolicy) -> GpuSharing | None:
