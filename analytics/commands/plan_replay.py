@@ -156,7 +156,7 @@ def _show_sweep(plan: PlanInputs, base: ReplayBase, found: Sweep, *, as_json: bo
         }
         show_plan_json(plan, {**_base_json(base), "sweep": content})
     else:
-        show_plan(plan, [replay_sweep(found, plan.whole.money.currency), replay_check(base.check)])
+        show_plan(plan, [replay_sweep(found, base.check, plan.whole.money.currency), replay_check(base.check)])
 
 
 def _base_json(base: ReplayBase) -> dict[str, object]:

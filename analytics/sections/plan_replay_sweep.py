@@ -5,20 +5,21 @@ from __future__ import annotations
 from analytics.language.quantities import Amount, GpuHours, Number, Share
 from analytics.language.sentences import tr
 from analytics.plan.replay.sweep import Sweep, SweepPoint
+from analytics.plan.replay.validation import ReplayCheck
 from analytics.sections.line_chart import Line, LineChart, LinePanel
 from analytics.sections.names import place_name
-from analytics.sections.plan_replay_check import span
+from analytics.sections.plan_replay_check import refusal, span
 from analytics.sections.section import Cell, Section, SectionColumn
 from fallow.clock import HOUR_MS
 
 
-def replay_sweep(found: Sweep, currency: str | None) -> Section:
+def replay_sweep(found: Sweep, check: ReplayCheck, currency: str | None) -> Section:
     """A row for each number of GPUs, and the curve of waits."""
     return Section(
         name="replay_sweep",
         title=tr("Waits against cost"),
         question=tr("How many GPUs are enough, and from which number on do more of them bring little?"),
-        headline=_headline(found),
+        headline=_headline(found, check),
         columns=(
             SectionColumn("gpus", tr("GPUs"), "count"),
             SectionColumn("p50", tr("half within"), "number"),
@@ -36,17 +37,17 @@ def replay_sweep(found: Sweep, currency: str | None) -> Section:
             tr("Of the jobs of that pool, and of those that are merged with it: their waits, and the use and the cost of all of these GPUs."),
             tr(
                 "The knee is the number of GPUs at which the curve of 19 of 20 waits lies furthest below the line from its first to its last point. "
-                "As good as today are the fewest GPUs with which neither half nor 19 of 20 of the jobs wait longer than in the replay of today, no more GPU-hours are waited, all can run, and no more are left at the end."
+                "Enough are the fewest GPUs with which neither half nor 19 of 20 of the jobs wait longer than in the replay of today, no more GPU-hours are waited, all can run, and no more are left at the end."
             ),
         ),
         wide=True,
     )  # fmt: skip
 
 
-def _headline(found: Sweep) -> str:
+def _headline(found: Sweep, check: ReplayCheck) -> str:
     pool = place_name(found.pool)
     if found.points[0].outcome.waits is None:
-        return tr("What GPUs of {pool} cost and how much they are used; waits are not answered.", pool=pool)
+        return refusal(check) or ""
     if found.enough is None:
         enough = tr("None of these numbers of GPUs of {pool} would have been as good as today.", pool=pool)
     else:
@@ -86,10 +87,10 @@ def _row(found: Sweep, point: SweepPoint, currency: str | None) -> tuple[Cell, .
 
 def _remark(found: Sweep, gpus: int) -> str:
     if gpus == found.knee:
-        return tr("the knee")
+        return tr("knee")
     if gpus == found.enough:
-        return tr("as good as today")
-    return tr("as many as today") if gpus == found.there else ""
+        return tr("enough")
+    return tr("today") if gpus == found.there else ""
 
 
 def _chart(found: Sweep) -> LineChart | None:

@@ -39,7 +39,7 @@ def test_without_a_queue_it_says_what_is_missing_and_answers_the_rest(lake: Lake
     assert [each["pool"] for each in then["pools"]] == ["train"]
     assert today["gpus"] == then["gpus"] == 2
     assert main(["plan", "replay", "--lake", lake.root, "--gpus", "train=0..2"]) == 0
-    assert "waits are not answered" in capsys.readouterr().out
+    assert "Waits are not answered" in capsys.readouterr().out
 
 
 def test_flags_win_over_the_scenario(lake: Lake, tmp_path: Path, capsys: Printed) -> None:

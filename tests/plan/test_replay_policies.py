@@ -276,6 +276,28 @@ def test_small_work_that_fits_goes_to_older_cards_first_and_waits_for_both() -> 
     assert in_hours(runs["end"]) == [2, 1, 1, 2, 2]
 
 
+def test_who_stood_behind_a_job_that_began_elsewhere_begins_at_that_moment() -> None:
+    fleet = ReplayFleet((HostGroup("p", "m", 1, 2), HostGroup("old", "o", 1, 2, mem_bytes=16 * GB)))
+    jobs = [
+        job(0, 10), job(0, 4, 2, pool="old", model="o"), job(1, 1, 2, kind="batch", mem_bytes=8 * GB), job(2, 1),
+    ]  # fmt: skip
+    assert times(jobs, fleet, ReplayPolicy(small_work=SmallWork("old"))) == [(0, 10), (0, 4), (4, 5), (4, 5)]
+
+
+@pytest.mark.parametrize("order", ["backfill", "conservative"])
+def test_backfill_joins_a_shared_gpu_that_stays_as_long(order: Order) -> None:
+    """The second waits for both GPUs; the third goes beside the first, the fourth would keep its GPU longer."""
+    fleet = ReplayFleet((HostGroup("p", "m", 1, 2, mem_bytes=80 * GB),))
+    small = {"mem_bytes": 8 * GB, "sm_pct": 10.0}
+    jobs = [
+        job(0, 4, limit=4, **small),
+        job(1, 1, 2, limit=1),
+        job(2, 2, limit=2, **small),
+        job(2, 9, limit=9, **small),
+    ]
+    assert times(jobs, fleet, ReplayPolicy(order=order, share=3)) == [(0, 4), (4, 5), (2, 4), (5, 14)]
+
+
 def test_jobs_take_turns_where_their_needs_fit_together() -> None:
     fleet = ReplayFleet((HostGroup("p", "m", 1, 2, mem_bytes=80 * GB),))
     small = {"mem_bytes": 30 * GB, "sm_pct": 20.0}

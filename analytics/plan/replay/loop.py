@@ -62,7 +62,7 @@ class ReplayLoop:
             station = self._stations[min(changed)]
             changed.remove(station.index)
             for number, seat in self._orders[station.index].beginners(now):
-                self._begin(number, seat, station, now)
+                self._begin(number, seat, station, now, changed)
             if self._priorities is not None and self._priorities.preempt and station.queue:
                 self._make_room(station.queue[0][2], station, self._priorities, now, changed)
 
@@ -73,9 +73,11 @@ class ReplayLoop:
                 self._preempt(run, priorities, now)
                 self._wait(run.number, changed)
 
-    def _begin(self, number: int, seat: Seat, station: Station, now: int) -> None:
+    def _begin(self, number: int, seat: Seat, station: Station, now: int, changed: set[int]) -> None:
         for each in self._waits_at[number]:
             each.leave(self._jobs.turns[number])
+            if each is not station:
+                changed.add(each.index)  # who stood behind it there may be the first now
         run = Run(number, station, seat, now, station.planned_end(number, now))
         station.begin(run)
         end = now + round(self._left_ms[number] * station.factor(number))

@@ -99,7 +99,7 @@ class _Reservation:
         if seat is None:
             self._too_large.add(shape)
             return None
-        stays_shared = seat.gpu is not None and not seat.hold and self._lasts(seat.gpu.planned_end)
+        stays_shared = seat.joins is not None and self._lasts(seat.joins.planned_end)
         if stays_shared or not self._lasts(station.planned_end(number, now)):
             return seat
         return station.new_seat(self._lasting, number)
@@ -140,8 +140,11 @@ class Conservative(InOrder):
         ahead = RoomAhead(now, station.room.free, station.cards.widest, station.planned_ends())
         for turn in queue[: queue.index(hopeful[-1]) + 1]:
             number = turn[2]
-            lasting_ms = max(1, station.planned_end(number, now) - now)
-            begin, hold = ahead.reserve(station.jobs.gpus[number], station.jobs.hosts[number], lasting_ms)
+            end, seat = station.planned_end(number, now), station.seat(number)
+            if seat is not None and seat.joins is not None and end <= seat.joins.planned_end:
+                yield number, seat
+                continue
+            begin, hold = ahead.reserve(station.jobs.gpus[number], station.jobs.hosts[number], max(1, end - now))
             if begin == now:
                 yield number, station.seat_on(hold, number)
 

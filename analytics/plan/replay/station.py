@@ -21,6 +21,11 @@ class Seat(NamedTuple):
     gpu: SharedGpu | None = None
     part: Part | None = None
 
+    @property
+    def joins(self) -> SharedGpu | None:
+        """The GPU that others share already."""
+        return None if self.hold else self.gpu
+
     def holds(self) -> list[tuple[int, float]]:
         """How much of the GPUs of which hosts the job has."""
         if self.gpu is None or self.part is None:
