@@ -118,9 +118,12 @@ def find_deferral(rows: pl.DataFrame, grid: GridHours, floors: Mapping[str, floa
         most_hours: how far work may be moved.
     """
     hours = grid.hours.with_row_index("place")
-    whole = rows.filter(~pl.col("instance")).join(hours.select("hour", "place"), on="hour", maintain_order="left")
+    whole = rows.filter(~pl.col("instance")).with_columns(pl.col("energy_mj", "energy_known_ms").fill_null(0.0))
+    whole = whole.join(hours.select("hour", "place"), on="hour", maintain_order="left")
     floor = pl.col("model").replace_strict(floors, default=0.0, return_dtype=pl.Float64)
-    beyond = (pl.col("energy_mj") - floor * pl.col("energy_known_ms")).clip(0.0)
+    beyond = (pl.col("energy_mj") - floor * pl.col("energy_known_ms")).clip(
+        0.0
+    )  # unknown energy moves along and counts nothing
     work = whole.filter("is_deferrable", pl.col("part") == USED).with_columns(beyond_mj=beyond)
     idle = whole.filter(pl.col("part") == FREE)
     rate = hours["g_per_kwh"].cast(pl.Float64).fill_null(np.nan).to_numpy()

@@ -309,6 +309,23 @@ def _best(start: Any, pieces: tuple[Any, Any], most: Any, rate: Any, reach: int)
     return float(size @ (weight * rate[start]) - found.fun)
 
 
+def test_work_of_unknown_energy_moves_nothing_and_stops_nothing() -> None:
+    rows = [
+        stretch("a1", 0, 3600, "active", holder="ann"),
+        stretch("a1", 3600, 7200, "active", holder="ann", energy_mj=KWH, energy_ms=3_600_000),
+    ]
+    pieces = accounts(rows).pieces.with_columns(is_deferrable=pl.lit(value=True))
+    hours = pl.DataFrame({"hour": [T0, T0 + HOUR_MS], "g_per_kwh": [300.0, 100.0]})
+    grid = GridIntensity("", None, hours)
+    found = find_deferral(
+        hourly_energy(pieces, Rollups({}, {schema.HOURLY.name: [pl.DataFrame(schema=HOURLY)]}), grid, 1.0),
+        GridHours(hours, ZoneInfo("UTC"), 1.0), {}, 1,
+    )  # fmt: skip
+    assert (found.saved_g, found.moved_mj) == (0, 0)
+    assert found.most_saved_g == pytest.approx(0, abs=1e-6)
+    assert found.work.energy.known_share == 0.5
+
+
 def test_hours_of_the_day_are_those_of_the_clocks_on_the_wall(
     lake: Lake, tables: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
