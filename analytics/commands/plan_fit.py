@@ -25,6 +25,7 @@ from fallow.errors import UsageError
 
 _SERVING_FLAGS = ("bits", "requests")
 _TRAINING_FLAGS = ("batch", "optimizer", "precision", "rank", "no_checkpointing")
+_CONTEXT = 4096
 _MOST = {"context": 100_000_000, "requests": 100_000, "batch": 100_000, "rank": 100_000}
 
 
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--config-json", metavar="FILE", help="a model's config.json, as Hugging Face has it")
     asked.add_argument("--params", metavar="N", help="a number of parameters, such as 8B")
     asked.add_argument("--seen", metavar="USER[/JOB]", help="work that was seen: all of a user, or one job of theirs")
-    parser.add_argument("--context", metavar="N", type=int, default=4096, help="tokens of a request or a sequence (default 4096)")  # fmt: skip
+    parser.add_argument("--context", metavar="N", type=int, help="tokens of a request or a sequence (default 4096)")  # fmt: skip
     parser.add_argument("--bits", type=int, choices=tuple(STORED_BITS), help="of a weight, to serve (default 16)")
     parser.add_argument("--requests", metavar="N", type=int, help="requests served at once (default 8)")
     parser.add_argument("--train", choices=METHODS, help="to train the model instead of serving it")
@@ -51,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
     work, model = _work(args), _model(args)
     plan = open_plan(args)
     context, prices = plan.whole.context, open_prices(plan.whole.inputs.settings)
-    fitted = None if model.shape is None else fit_model(context, prices, model.shape, work)
+    served = () if plan.scope.is_personal else measured_tokens(context)
+    fitted = None if model.shape is None else fit_model(context, prices, model.shape, work, served)
     asked = None if args.seen is None else _asked(seen_works(context, plan.part.inside.stretches), args.seen)
     seen = [fit_seen(context, prices, each) for each in (asked or ())[:SEEN_MOST]]
     if args.json:
@@ -113,17 +115,19 @@ def _work(args: argparse.Namespace) -> Serving | Training:
     for name in others:
         if getattr(args, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} is about {about}", remedy)
-    if args.train is not None and args.params is None and args.config_json is None:
-        raise UsageError("--train needs a model", "give --params or --config-json")
+    if args.params is None and args.config_json is None:
+        for name in ("train", "context", *_SERVING_FLAGS, *_TRAINING_FLAGS):
+            if getattr(args, name) is not None:
+                raise UsageError(f"--{name.replace('_', '-')} needs a model", "give --params or --config-json")
     for name, most in _MOST.items():
         value = getattr(args, name)
         if value is not None and not 1 <= value <= most:
             raise UsageError(f"--{name} {value} is out of range", f"give a number from 1 to {most:,}")
     if args.train is None:
-        return Serving(bits=args.bits or 16, context=args.context, requests=args.requests or 8)
+        return Serving(bits=args.bits or 16, context=args.context or _CONTEXT, requests=args.requests or 8)
     return Training(
         method=args.train,
-        sequence=args.context,
+        sequence=args.context or _CONTEXT,
         batch=args.batch or 1,
         optimizer=args.optimizer or OPTIMIZERS[0],
         precision=args.precision or PRECISIONS[0],

@@ -68,7 +68,7 @@ def _shifted(plan: PlanInputs, hours: str, internal: Sequence[InternalPrices]) -
     planning = plan.whole.plan
     base = planning.replay_base if plan.scope.is_all else planning.replay_base_of(plan.scope)
     zone = plan.whole.inputs.settings.text("report.timezone")
-    policy = policy_from({"off_peak": hours}, zone, "the flag --")
+    policy = policy_from({"off_peak": hours}, zone, "the command")
     assert policy.off_peak is not None  # noqa: S101  # it was set
     return base, shifted_work(base, policy.off_peak, internal)
 

@@ -167,6 +167,7 @@ def _base_json(base: ReplayBase) -> dict[str, object]:
         "use_without_a_job": jobs.jobs.height - jobs.queued,
         "jobs_that_never_ran": jobs.never_ran,
         "jobs_without_gpus_or_pool": jobs.unplaced,
+        "jobs_that_fit_nowhere_today": base.homeless,
         "order": base.policy.order,
         "by_priority": base.policy.priorities is not None,
         "other_delays": bool(base.delays),

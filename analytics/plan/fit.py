@@ -16,7 +16,7 @@ from analytics.plan.card_options import (
     times_as_long,
     unknown_models,
 )
-from analytics.plan.measured_tokens import MeasuredTokens, measured_tokens
+from analytics.plan.measured_tokens import MeasuredTokens
 from analytics.plan.memory_need import METHODS, STORED_BITS, MemoryNeed, Serving, Training, serving_need, training_need
 from analytics.plan.model_shape import ModelShape
 from analytics.plan.seen_work import SeenWork
@@ -64,10 +64,15 @@ class SeenFit:
     market: tuple[tuple[CardOption, float | None], ...]
 
 
-def fit_model(context: Context, prices: PriceBook, shape: ModelShape, work: Serving | Training) -> ModelFit:
-    """Cards of the fleet work together within a host, others in up to COUNTS; to serve, they divide the model's heads."""
+def fit_model(
+    context: Context, prices: PriceBook, shape: ModelShape, work: Serving | Training, measured: Sequence[MeasuredTokens]
+) -> ModelFit:
+    """Cards of the fleet work together within a host, others in up to COUNTS; to serve, they divide the model's heads.
+
+    `measured` is what served models cost here, as far as the reader may know it.
+    """
     need_of = _need_of(shape, work)
-    served = () if isinstance(work, Training) else _served(context, shape)
+    served = () if isinstance(work, Training) else _same_size(measured, shape)
 
     def fitted(offers: Sequence[Offer], most_of: Callable[[Offer], int]) -> tuple[FittedOption, ...]:
         def counts(offer: Offer) -> tuple[int, ...]:
@@ -135,9 +140,9 @@ def _bounds(shape: ModelShape, work: Serving | Training, option: CardOption) -> 
     )
 
 
-def _served(context: Context, shape: ModelShape) -> tuple[MeasuredTokens, ...]:
+def _same_size(measured: Sequence[MeasuredTokens], shape: ModelShape) -> tuple[MeasuredTokens, ...]:
     """What models of about that size cost here, by what their names say."""
-    known = [(parameters_of(each.served), each) for each in measured_tokens(context)]
+    known = [(parameters_of(each.served), each) for each in measured]
     return tuple(
         each
         for parameters, each in known

@@ -63,9 +63,9 @@ class ModelShape:
 
     @property
     def embedding(self) -> float:
-        """Parameters of the embedding and the output, which quantisation leaves in 16 bits."""
-        found = self.vocabulary * self.hidden * (1 if self.is_tied or self.is_encoder else 2)
-        return float(found if self.stated is None else min(found, self.stated))
+        """Parameters of the embedding and the output, which quantisation leaves in 16 bits; of a smaller model of this layout its part of them."""
+        found = float(self.vocabulary * self.hidden * (1 if self.is_tied or self.is_encoder else 2))
+        return found if self.stated is None else found * min(1.0, self.stated / (found + self._layers(self.experts)))
 
     @property
     def parameters(self) -> float:

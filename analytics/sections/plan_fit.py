@@ -133,7 +133,8 @@ def _need_sentence(found: ModelFit) -> str:
 
 
 def _model_words(found: ModelFit) -> str:
-    billions = Number(found.shape.parameters / 1e9, 2 if found.shape.parameters < 1e10 else 1)
+    size = found.shape.parameters
+    billions = Number(size / 1e9, 1 if size >= 1e10 else 2 if size >= 1e8 else 3)
     if found.shape.is_typical:
         return tr("A model of {billions} billion parameters", billions=billions)
     return tr("{name} ({billions} billion parameters)", name=plain(found.shape.name, NAME_MOST), billions=billions)

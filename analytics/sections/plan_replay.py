@@ -33,7 +33,7 @@ def replay_answer(base: ReplayBase, outcome: ReplayOutcome, grid: Grid, currency
         ),
         rows=tuple(_rows(outcome, grid, currency)) if base.check.has_use else (),
         lines=tuple(_gains(outcome, currency)) if base.check.has_use else (),
-        notes=(*_assumptions(base), _counted(base)),
+        notes=(*_assumptions(base), _counted(base), *_homeless(base), *_emitted(outcome, grid)),
         wide=True,
     )  # fmt: skip
 
@@ -43,6 +43,10 @@ def _headline(base: ReplayBase, outcome: ReplayOutcome) -> str:
         return refusal(base.check) or ""
     if outcome.waits.today == outcome.waits.then and outcome.today == outcome.then:
         return tr("Nothing would have been otherwise than in the replay of today.")
+    if outcome.waits.today == outcome.waits.then:
+        return tr(
+            "Jobs would have waited as long as in the replay of today; what else would have been otherwise stands below."
+        )
     then, today, hours = outcome.waits.then, outcome.waits.today, GpuHours(abs(outcome.waits.saved_ms))
     if outcome.waits.saved_ms < 0:
         return tr("19 of 20 jobs would have begun within {then} instead of {today}; all of them would have waited {hours} GPU-hours more.",
@@ -168,3 +172,22 @@ def _counted(base: ReplayBase) -> str:
         jobs=Number(jobs.jobs.height), bare=Number(jobs.jobs.height - jobs.queued), unasked=Number(jobs.unasked), never=Number(jobs.never_ran),
         unplaced=Number(jobs.unplaced),
     )  # fmt: skip
+
+
+def _homeless(base: ReplayBase) -> Iterator[str]:
+    """How many jobs fit nowhere today: a count that no change is to blame for."""
+    if jobs := base.homeless:
+        yield tr_many(
+            "{number} job asks for more than today's fleet has where it may run: it waits to the end in the replay of today, and does not count as one that could not run.",
+            "{number} jobs ask for more than today's fleet has where they may run: they wait to the end in the replay of today, and do not count as ones that could not run.",
+            jobs,
+        )  # fmt: skip
+
+
+def _emitted(outcome: ReplayOutcome, grid: Grid) -> Iterator[str]:
+    """What energy and carbon dioxide rest on."""
+    if outcome.today.kwh is not None or outcome.then.kwh is not None:
+        yield tr(
+            "Energy is by what the GPUs of each model drew on average, with PUE {pue}; CO2 by one number for all hours, {grams} g per kWh (`fallow plan carbon` knows the hours).",
+            pue=Number(grid.pue, 2), grams=Number(grid.kg_per_kwh * 1000),
+        )  # fmt: skip

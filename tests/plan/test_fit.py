@@ -198,6 +198,8 @@ def test_what_a_config_lacks_is_said_and_the_rest_answered(
         (("--params", "8B", "--batch", "2"), "--batch is about training"),
         (("--params", "8B", "--train", "lora", "--bits", "4"), "--bits is about serving"),
         (("--train", "lora"), "--train needs a model"),
+        (("--context", "100"), "--context needs a model"),
+        (("--seen", "light", "--bits", "4"), "--bits needs a model"),
         (("--params", "8B", "--requests", "0"), "--requests 0 is out of range"),
         (("--config-json", "nowhere.json"), "cannot read nowhere.json"),
     ],
@@ -213,4 +215,13 @@ def test_a_reader_of_one_user_sees_no_work_of_others(fleet_lake: Lake, capsys: p
     found = answer(fleet_lake, capsys, "--holder", "light", "--params", "8B")
     assert {each["holder"] for each in found["old_cards"]["queue"]} == {"light"}
     assert (found["old_cards"]["unused_gpu_hours"], found["tokens"]) == (None, [])
+    assert {each["measured_model"] for each in found["model"]["fleet"]} == {None}
+
+
+@pytest.mark.parametrize("size", ["1M", "30M"])
+def test_a_model_smaller_than_its_layouts_vocabulary_is_answered(
+    fleet_lake: Lake, capsys: pytest.CaptureFixture[str], size: str
+) -> None:
+    assert main(["plan", "fit", "--lake", fleet_lake.root, "--params", size]) == 0
+    assert f"A model of 0.0{'01' if size == '1M' else '30'} billion" in capsys.readouterr().out
     assert answer(fleet_lake, capsys, "--holder", "light", "--seen", "heavy")["seen"] == []

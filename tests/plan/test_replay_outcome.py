@@ -8,6 +8,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from analytics.plan.replay.engine import replay
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
 from analytics.plan.replay.sweep import knee, sweep
 from fallow.clock import HOUR_MS
@@ -79,6 +80,19 @@ def test_an_idle_timeout_frees_what_was_left_standing_and_names_whom_it_hits() -
     assert cuts == {"ada": (20, 0, 0, pytest.approx(40)), "bo": (2, 1, 1, pytest.approx(4))}
     held = [each.total.held_ms / HOUR_MS for each in (outcome.today, outcome.then)]
     assert held == [4 * 10 + 5 + 10, 4 * 10 + 5 + 10 - 22]
+
+
+def test_a_job_that_fits_nowhere_today_is_no_loss_of_a_change() -> None:
+    base = simulated_base(FENCED, [*two_at_once()])
+    too_wide = pl.col("number") == base.coming.filter(pl.col("pool") == "A")["number"].min()
+    wide = pl.when(too_wide).then(9).otherwise("gpus").cast(base.coming.schema["gpus"])
+    coming = base.coming.with_columns(gpus=wide)
+    strange = replace(base, coming=coming, today=replay(coming, base.fleet, base.policy))
+    assert (base.homeless, strange.homeless) == (0, 1)
+    assert scenario_outcome(strange, base.policy).unplaced == ()
+    none = scenario_outcome(strange, replace(base.policy, gpus={"A": 0}))
+    assert sum(each.jobs for each in none.unplaced) == 2 * PERIODS - 1
+    assert sweep(strange, base.policy, "A", (4, 8, 16)).enough == 8
 
 
 def test_without_the_time_of_asking_the_rest_is_answered() -> None:

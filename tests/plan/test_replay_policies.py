@@ -244,6 +244,24 @@ def test_more_or_fewer_gpus_are_hosts_like_those_there() -> None:
     assert hosts(0) == []
 
 
+def test_a_pool_is_merged_once() -> None:
+    three = ReplayFleet((*TWO_POOLS.groups, HostGroup("r", "m", 1, 8)))
+    with pytest.raises(UsageError, match="the pool q is merged twice"):
+        replay(replay_jobs([]), three, ReplayPolicy(merge=(("p", "q"), ("q", "r"))))
+    with pytest.raises(UsageError, match="the pool p is merged twice"):
+        replay(replay_jobs([]), three, ReplayPolicy(merge=(("p", "p"),)))
+
+
+def test_small_work_goes_to_what_is_there() -> None:
+    with pytest.raises(UsageError, match="small work goes to old, which is no pool or model"):
+        replay(replay_jobs([]), TWO_POOLS, ReplayPolicy(small_work=SmallWork("old")))
+    with pytest.raises(UsageError, match="small work goes to q"):
+        replay(replay_jobs([]), TWO_POOLS, ReplayPolicy(merge=(("p", "q"),), small_work=SmallWork("q")))
+    model = TWO_POOLS.groups[0].model
+    assert replay(replay_jobs([]), TWO_POOLS, ReplayPolicy(small_work=SmallWork(model))).runs.is_empty()
+    assert replay(replay_jobs([]), TWO_POOLS, ReplayPolicy(gpus={"q": 0}, small_work=SmallWork("q"))).runs.is_empty()
+
+
 def test_a_pool_that_is_not_there_is_said() -> None:
     with pytest.raises(UsageError, match="no pool r; the pools are p, q"):
         replay(replay_jobs([]), TWO_POOLS, ReplayPolicy(gpus={"r": 1}))

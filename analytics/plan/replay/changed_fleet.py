@@ -11,14 +11,18 @@ from fallow.errors import UsageError
 
 
 def changed_fleet(fleet: ReplayFleet, policy: ReplayPolicy) -> ReplayFleet:
-    """The fleet under the policy; raises UsageError where it names a pool that is not there."""
+    """The fleet under the policy; raises UsageError where it names a pool that is not there, or merges one twice."""
     groups = _replaced(fleet.groups, policy.groups)
     for name, gpus in policy.gpus.items():
         groups = _resized(groups, name, gpus)
-    known = _replaced(fleet.groups, policy.groups)
+    known = _replaced(fleet.groups, policy.groups)  # with those that have no GPUs left
     for pools in policy.merge:
         _check_pools(known, pools)
-        groups = _merged(groups, pools)
+    _check_merged_once(policy.merge)
+    for pools in policy.merge:
+        groups, known = _merged(groups, pools), _merged(known, pools)
+    if policy.small_work is not None:
+        _check_small_work(known, policy.small_work.to)
     return ReplayFleet(tuple(groups))
 
 
@@ -57,6 +61,22 @@ def _check_pools(groups: Sequence[HostGroup], pools: Sequence[str]) -> None:
     for name in pools:
         if name not in {group.pool for group in groups}:
             raise _no_pool(groups, name)
+
+
+def _check_merged_once(merge: Sequence[Sequence[str]]) -> None:
+    names = [name for pools in merge for name in pools]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(
+            f"the pool {twice} is merged twice", "name all pools that become one together: train,research,old"
+        )
+
+
+def _check_small_work(groups: Sequence[HostGroup], name: str) -> None:
+    pools, models = ({group.pool for group in groups}, {group.model for group in groups})
+    if name not in pools | models:
+        known = ", ".join((*sorted(pools), *sorted(models)))
+        raise UsageError(f"small work goes to {name}, which is no pool or model", f"there are {known}")
 
 
 def _merged(groups: Sequence[HostGroup], pools: Sequence[str]) -> list[HostGroup]:

@@ -88,7 +88,7 @@ class CutUser:
 
 @dataclass(frozen=True)
 class Unplaced:
-    """Jobs that could not run under the change, and why."""
+    """Jobs that fit on today's fleet and could not run under the change, and why."""
 
     why: str
     jobs: int
@@ -138,7 +138,9 @@ def replay_outcome(
     """
     runs = then.runs
     ran = jobs.select("number", "user", "team", "ran_ms", "idle_spells").join(runs, on="number")
-    never = ran.drop_nulls("why_not").group_by("why_not").agg(
+    homeless = today.runs.drop_nulls("why_not")  # as they asked, they fit nowhere today: no change is to blame
+    lost = ran.drop_nulls("why_not").join(homeless, on="number", how="anti")
+    never = lost.group_by("why_not").agg(
         pl.len(), (pl.col("gpus") * pl.col("ran_ms")).sum().cast(pl.Float64).alias("gpu_ms")
     )  # fmt: skip
     return ReplayOutcome(

@@ -52,6 +52,11 @@ class ReplayBase:
     check: ReplayCheck
     window: tuple[int, int]
 
+    @property
+    def homeless(self) -> int:
+        """How many jobs fit nowhere on today's fleet, as they asked."""
+        return self.today.runs["why_not"].count()
+
 
 @dataclass(frozen=True)
 class ReplayInputs:
