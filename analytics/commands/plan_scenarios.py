@@ -25,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's own flags."""
     add_plan_arguments(parser)
     change = parser.add_mutually_exclusive_group()
-    change.add_argument("--save", metavar="FILE", help="save the scenario in this TOML file under its --name, see docs/planning.md")
+    change.add_argument(
+        "--save", metavar="FILE", help="save the scenario in this TOML file under its --name, see docs/planning.md"
+    )
     change.add_argument("--remove", metavar="NAME", help="remove the scenario of this name")
     parser.add_argument("--name", metavar="NAME", help="with --save: its name (default: that of the file)")
     add_actor_argument(parser)
@@ -41,7 +43,9 @@ def run(args: argparse.Namespace) -> int:
     lake, actor = plan.whole.inputs.lake, actor_name(args.actor)
     if args.save is not None:
         saved = _from_file(plan, args.save, args.name, actor)
-        say(f"saved {plain(save_scenario(lake, saved.name, saved.policy, actor, now_ms=plan.now_ms, os_user=os_user()).name)}")
+        say(
+            f"saved {plain(save_scenario(lake, saved.name, saved.policy, actor, now_ms=plan.now_ms, os_user=os_user()).name)}"
+        )
     if args.remove is not None:
         say(f"removed {plain(remove_scenario(lake, args.remove, actor, now_ms=plan.now_ms, os_user=os_user()).name)}")
     compared = plan.whole.plan.scenarios_of(plan.scope, load_scenarios(lake))
@@ -73,5 +77,14 @@ def _nothing() -> Section:
 
 
 def _as_json(each: ComparedScenario) -> dict[str, object]:
-    saved = {"name": each.saved.name, "policy": each.saved.policy, "saved": format_ms(each.saved.time_ms), "by": each.saved.by}
-    return {**saved, "why_not": each.why_not or None, "outcome": None if each.outcome is None else outcome_json(each.outcome)}
+    saved = {
+        "name": each.saved.name,
+        "policy": each.saved.policy,
+        "saved": format_ms(each.saved.time_ms),
+        "by": each.saved.by,
+    }
+    return {
+        **saved,
+        "why_not": each.why_not or None,
+        "outcome": None if each.outcome is None else outcome_json(each.outcome),
+    }

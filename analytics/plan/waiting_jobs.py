@@ -20,7 +20,9 @@ PARTITION = ("scheduler", "partition")
 _NOT_YET = ("Dependency", "DependencyNeverSatisfied", "BeginTime", "JobHeldUser")
 """Reasons of Slurm (squeue, JOB REASON CODES) for which a job waits for something else than GPUs, by its user's own wish."""
 
-COULD_BEGIN = pl.coalesce("eligible", pl.when(~pl.col("reason").is_in(_NOT_YET).fill_null(value=False)).then("submitted"))
+COULD_BEGIN = pl.coalesce(
+    "eligible", pl.when(~pl.col("reason").is_in(_NOT_YET).fill_null(value=False)).then("submitted")
+)
 """When a job asked: from when on it could have begun, else when it was submitted; null where nobody knows, and of jobs that wait for something else than GPUs."""
 
 IS_COUNTED = pl.col("asked").is_not_null() & (pl.col("gpus") > 0).fill_null(value=False)
@@ -133,11 +135,15 @@ def jobs_in_window(jobs: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataF
     timed = jobs.with_columns(asked=COULD_BEGIN, last=last)
     there = timed.filter(pl.coalesce("asked", "submitted", "last") < until_ms, pl.col("last") >= since_ms)
     stop = pl.min_horizontal("last", pl.lit(until_ms))
-    return there.with_columns(
-        begin=pl.max_horizontal(pl.min_horizontal("asked", stop), pl.lit(since_ms)),
-        until=stop,
-        is_open=over.is_null() | (over >= until_ms),
-    ).with_columns(run_ms=run_ms("begin", until_ms)).sort("last", "begin", "priority", "number", descending=[False, False, True, False])
+    return (
+        there.with_columns(
+            begin=pl.max_horizontal(pl.min_horizontal("asked", stop), pl.lit(since_ms)),
+            until=stop,
+            is_open=over.is_null() | (over >= until_ms),
+        )
+        .with_columns(run_ms=run_ms("begin", until_ms))
+        .sort("last", "begin", "priority", "number", descending=[False, False, True, False])
+    )
 
 
 def run_ms(asked: str, until_ms: int) -> pl.Expr:

@@ -394,7 +394,9 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         waits=whole.plan.waits_of(scope) if asked.week is not None and _anybody_asked(whole.plan.jobs) else None,
         outlooks=() if scope.is_personal or asked.week is None else of_scope(whole.plan.outlooks, scope),
         endings=whole.plan.endings if asked.week is not None and scope.is_all else None,
-        scenarios=whole.plan.scenarios_of(scope, load_scenarios(inputs.lake)) if asked.week is not None and scope.is_all else (),
+        scenarios=whole.plan.scenarios_of(scope, load_scenarios(inputs.lake))
+        if asked.week is not None and scope.is_all
+        else (),
         made_ms=whole.made_ms,
     )
 

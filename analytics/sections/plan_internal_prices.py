@@ -65,7 +65,9 @@ def _notes(found: Sequence[InternalPrices], most: InternalPrices, currency: str)
         "Price = flat x (1/2 + share of the GPUs needed in that hour) x {urgent} for urgent, {normal} for normal and {deferrable} for deferrable work, scaled so that the observed need would pay the same in all. The weights are a choice.",
         **{name: Number.as_given(weight) for name, weight in WEIGHTS.items()},
     )  # fmt: skip
-    yield tr("The table says what would be asked; `fallow plan prices --off-peak 20:00-08:00` says what that could have moved.")
+    yield tr(
+        "The table says what would be asked; `fallow plan prices --off-peak 20:00-08:00` says what that could have moved."
+    )
     if len(found) > 1:
         yield tr(
             "Of {number} pools, the one whose need swings most is shown: choose a pool for another one.",

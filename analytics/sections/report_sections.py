@@ -86,7 +86,11 @@ REPORT: tuple[Chapter, ...] = (
     Chapter(tr("Totals and what to look at"), (by_owner, by_pool, wasted, unranked)),
     Chapter(tr("Where the money goes"), (waterfall, days)),
     Chapter(tr("Who was given GPUs"), (teams, users)),
-    Chapter(tr("When and where"), (film, pools, waits_in_report, orders_in_report, endings_in_report, scenarios_in_report), on_paper=False),
+    Chapter(
+        tr("When and where"),
+        (film, pools, waits_in_report, orders_in_report, endings_in_report, scenarios_in_report),
+        on_paper=False,
+    ),
     Chapter(tr("What became of last week's findings"), (gone, suppressed), on_paper=False),
     Chapter(tr("What the figures rest on"), (data_quality, point_samples, how_made)),
     Chapter(tr("Prices and energy"), (prices, energy), on_paper=False),
