@@ -32,7 +32,7 @@ REPLAY_JOB_SCHEMA: dict[str, pl.DataType] = {
 """One row per job run; times are milliseconds since the epoch. Null is unknown, except where it says otherwise.
 
 number       of the job, each once
-kind         of work: training, batch, notebook, serving, test
+kind         of work: notebook, serving, test or batch
 gpus         it held, at least 1
 gpus_used    of these that ever worked; the others are there because blocks are whole
 hosts        over how many it was spread, at least 1; the GPUs of a job on one host have to fit on one
