@@ -103,7 +103,9 @@ def mix_parts(found: Sequence[PoolPrices], currency: str) -> Section | None:
         name="price-mix",
         title=tr("What the mix is made of"),
         question=tr("How many GPUs of each kind, how well are they used, and what do they cost?"),
-        headline=tr("What is used in most hours comes first: these GPUs are worth having for good."),
+        headline=tr("What is used in most hours comes first: these GPUs are worth having for good.")
+        if any(each.mix is not None and each.mix.committed_gpus for each in found)
+        else tr("No GPU is worth having for good at these prices, or none is offered so."),
         columns=(
             *_place_columns(found),
             SectionColumn("kind", tr("how"), "words"),

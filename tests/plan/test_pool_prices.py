@@ -226,6 +226,12 @@ def test_more_that_may_be_interrupted_goes_to_spot(lake: Lake, tmp_path: Path) -
     assert gpu_hours["spot"] == pytest.approx(gpu_hours["on_demand"])
 
 
+def test_where_all_is_rented_nothing_is_called_worth_having(lake: Lake) -> None:
+    text = " ".join(run_in_process("plan", "prices", "--lake", lake.root).stdout.split())
+    assert "all of it rented by the hour" in text
+    assert "No GPU is worth having for good at these prices, or none is offered so." in text
+
+
 def test_without_any_price_the_need_is_said(lake: Lake) -> None:
     """In euros, for which no rate is known, even the public list has none."""
     done = run_in_process("plan", "prices", "--lake", lake.root, FALLOW_MONEY_CURRENCY="EUR")

@@ -11,6 +11,7 @@ import pytest
 
 from analytics.plan.replay.engine import replay
 from analytics.plan.replay.policy import OffPeakHours, Priorities, ReplayPolicy, SmallWork
+from analytics.plan.replay.policy_file import policy_from
 from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
 from analytics.plan.replay.stations import NO_GPUS, TOO_LITTLE_MEMORY, TOO_MANY, TOO_WIDE
 from fallow.clock import HOUR_MS, to_ms
@@ -250,6 +251,11 @@ def test_a_pool_is_merged_once() -> None:
         replay(replay_jobs([]), three, ReplayPolicy(merge=(("p", "q"), ("q", "r"))))
     with pytest.raises(UsageError, match="the pool p is merged twice"):
         replay(replay_jobs([]), three, ReplayPolicy(merge=(("p", "p"),)))
+
+
+def test_kinds_of_small_work_that_do_not_exist_are_said() -> None:
+    with pytest.raises(UsageError, match="small_work_kinds is none of batch, test, notebook, serving"):
+        policy_from({"small_work_to": "q", "small_work_kinds": ["tests"]}, "UTC", "x.toml")
 
 
 def test_small_work_goes_to_what_is_there() -> None:

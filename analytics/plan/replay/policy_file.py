@@ -19,6 +19,7 @@ from analytics.plan.replay.policy import (
     SmallWork,
 )
 from analytics.plan.replay.replay_fleet import HostGroup
+from analytics.plan.replay.work_kinds import KINDS
 from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.errors import UsageError
 
@@ -83,6 +84,10 @@ def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value:
         raise UsageError("is not a list of names", 'write it as ["batch", "test"]')
     return tuple(_text(each) for each in value)
+
+
+def _kinds(value: object) -> tuple[str, ...]:
+    return tuple(_one_of(KINDS)(each) for each in _texts(value))
 
 
 def _switch(value: object) -> bool:
@@ -203,7 +208,7 @@ _POLICY: Mapping[str, tuple[str, Reader]] = {
     "priorities": ("priorities", _priorities),
     "off_peak": ("off_peak", _hours),
     "small_work_to": ("small_work_to", _text),
-    "small_work_kinds": ("small_work_kinds", _texts),
+    "small_work_kinds": ("small_work_kinds", _kinds),
     "share": ("share", _whole(1)),
     "mig": ("mig", _switch),
     "idle_timeout_h": ("idle_timeout_ms", _rounded(HOUR_MS)),

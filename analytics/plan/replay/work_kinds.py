@@ -7,6 +7,9 @@ import polars as pl
 from analytics.workloads.workloads import RUN_MIN_MS
 from fallow.clock import HOUR_MS
 
+KINDS = ("batch", "test", "notebook", "serving")
+"""What `work_kind` may say."""
+
 NIGHT_MS = 12 * HOUR_MS
 """What runs no longer than this is done by the morning."""
 
