@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from analytics.plan.replay.engine import replay
+from analytics.plan.replay.outcome import fleet_use
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
 from analytics.plan.replay.sweep import knee, sweep
 from fallow.clock import HOUR_MS
@@ -93,6 +94,15 @@ def test_a_job_that_fits_nowhere_today_is_no_loss_of_a_change() -> None:
     none = scenario_outcome(strange, replace(base.policy, gpus={"A": 0}))
     assert sum(each.jobs for each in none.unplaced) == 2 * PERIODS - 1
     assert sweep(strange, base.policy, "A", (4, 8, 16)).enough == 8
+
+
+def test_what_shared_gpus_draw_is_unknown() -> None:
+    base = left_standing()
+    watts = tuple(replace(group, idle_w=50.0, held_w=90.0, busy_w=300.0) for group in base.fleet.groups)
+    today = replace(base.today, fleet=replace(base.fleet, groups=watts))
+    assert fleet_use(today, base.window).kwh is not None
+    in_thirds = replace(today, holds=today.holds.with_columns(gpus=pl.col("gpus") / 3))
+    assert fleet_use(in_thirds, base.window).kwh is None
 
 
 def test_without_the_time_of_asking_the_rest_is_answered() -> None:

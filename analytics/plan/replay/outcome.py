@@ -206,7 +206,9 @@ def _cost(groups: list[HostGroup], span_ms: int) -> float | None:
 
 
 def _kwh(replayed: Replayed, holds: pl.DataFrame, window: Window) -> float | None:
-    """What the GPUs draw: by model, held GPUs what they drew in the mean, free ones what free ones drew; what a time-out frees drew what idle held ones did."""
+    """What the GPUs draw: by model, held GPUs what they drew in the mean, free ones what free ones drew; what a time-out frees drew what idle held ones did. None where jobs share GPUs: nobody knows what these draw then."""
+    if (holds["gpus"] % 1 > 0).any():
+        return None
     runs = replayed.runs.drop_nulls("end")
     cut = dict(_cut_in(runs, window).group_by("model").agg(pl.col("freed_ms").sum()).iter_rows())
     held = dict(holds.group_by("model").agg(((pl.col("end") - pl.col("begin")) * pl.col("gpus")).sum()).iter_rows())
