@@ -81,8 +81,8 @@ def _shifted_json(found: ShiftedWork) -> dict[str, object]:
         "jobs_that_can_wait": found.jobs,
         "jobs_put_off": found.postponed,
         "gpu_hours_by_hour": [{"today": today / HOUR_MS, "then": then / HOUR_MS} for today, then in found.by_hour],
-        "paid_today": None if found.paid is None else found.paid[0],
-        "paid_then": None if found.paid is None else found.paid[1],
+        "price_per_gpu_hour_today": None if found.paid is None else found.paid[0],
+        "price_per_gpu_hour_then": None if found.paid is None else found.paid[1],
         "p95_wait_s_today": None if waits is None else waits[0],
         "p95_wait_s_then": None if waits is None else waits[1],
     }

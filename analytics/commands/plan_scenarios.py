@@ -11,6 +11,7 @@ from analytics.commands.plan_replay import outcome_json
 from analytics.decide.actions import actor_name
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
+from analytics.plan.replay.changed_fleet import changed_fleet
 from analytics.plan.replay.compared_scenarios import ComparedScenario, saved_policy
 from analytics.plan.scenarios import SavedScenario, load_scenarios, remove_scenario, save_scenario
 from analytics.sections.plan_scenarios import scenario_table
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         show_plan_json(plan, {"scenarios": [_as_json(each) for each in compared]})
     else:
-        show_plan(plan, [scenario_table(compared, plan.whole.money.currency) or _nothing()])
+        show_plan(plan, [scenario_table(compared, plan.whole.money) or _nothing()])
     return 0
 
 
@@ -63,7 +64,8 @@ def _from_file(plan: PlanInputs, path: str, name: str | None, actor: str) -> Sav
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the scenario {path}", "name a file with TOML, see docs/planning.md") from error
     saved = SavedScenario(Path(path).stem if name is None else name, text, actor, plan.now_ms)
-    saved_policy(plan.whole.plan.replay_base.policy, saved, plan.whole.inputs.settings.text("report.timezone"))
+    base = plan.whole.plan.replay_base
+    changed_fleet(base.fleet, saved_policy(base.policy, saved, plan.whole.inputs.settings.text("report.timezone")))
     return saved
 
 

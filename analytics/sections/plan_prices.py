@@ -61,6 +61,11 @@ def mix_sentence(found: Sequence[PoolPrices], currency: str) -> str:
     now = [each.now_yearly for each in mixed if each.now_yearly is not None]
     if len(now) < len(mixed):
         return said
+    if sum(now) < sum(each.yearly_cost for each in _mixes(mixed)):
+        return tr(
+            "{said} The GPUs that are there now cost {now}: less, for they leave jobs waiting that the need counts.",
+            said=said, now=_yearly(sum(now)),
+        )  # fmt: skip
     return tr("{said} The GPUs that are there now cost {now}.", said=said, now=_yearly(sum(now)))
 
 

@@ -91,6 +91,10 @@ def _gains(outcome: ReplayOutcome, currency: str | None) -> Iterator[str]:
     if outcome.cuts:
         yield _freed(outcome, currency)
     today, then = outcome.today.total, outcome.then.total
+    if then.most is None:
+        yield tr(
+            "Where jobs share GPUs, the GPU-hours that they had are the parts that each has of one: how many GPUs that keeps busy, and what these draw, nobody knows."
+        )
     if then.gpus == today.gpus and outcome.spare:
         yield _spare(outcome.spare, then.there_ms / then.gpus)
     if then.gpus != today.gpus and then.cost is not None and today.cost is not None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
+from analytics.money.window_money import Money
 from analytics.plan.replay.compared_scenarios import ComparedScenario
 from analytics.plan.replay.outcome import FleetUse, PoolUse
 from analytics.plan.replay.replayed_waits import WaitFigures
@@ -15,7 +16,7 @@ from analytics.sections.plan_replay_check import span
 from analytics.sections.section import Cell, Section, SectionColumn
 
 
-def scenario_table(compared: Sequence[ComparedScenario], currency: str | None) -> Section | None:
+def scenario_table(compared: Sequence[ComparedScenario], money: Money) -> Section | None:
     """None where nobody has saved any."""
     if not compared:
         return None
@@ -26,7 +27,7 @@ def scenario_table(compared: Sequence[ComparedScenario], currency: str | None) -
         rows.append(
             (
                 tr("as it is today"),
-                *_figures(first.today, first.waits.today if first.waits else None, currency),
+                *_figures(first.today, first.waits.today if first.waits else None, money),
                 Number(0),
             )
         )
@@ -35,7 +36,7 @@ def scenario_table(compared: Sequence[ComparedScenario], currency: str | None) -
         rows.append(
             (
                 plain(each.saved.name),
-                *_figures(outcome.then, outcome.waits.then if outcome.waits else None, currency),
+                *_figures(outcome.then, outcome.waits.then if outcome.waits else None, money),
                 Number(lost),
             )
         )
@@ -55,7 +56,7 @@ def scenario_table(compared: Sequence[ComparedScenario], currency: str | None) -
             SectionColumn("lost", tr("not run"), "count"),
         ),
         rows=tuple(rows),
-        notes=(tr("Waited are GPU-hours of waiting, kWh those that the GPUs draw; jobs not run fit nowhere."),),
+        notes=(tr("Waited are GPU-hours of waiting, kWh those that the site draws for the GPUs; jobs not run fit nowhere."),),
         lines=tuple(
             tr("{name} cannot be replayed: {why}.", name=plain(each.saved.name), why=each.why_not)
             for each in compared if each.outcome is None
@@ -66,16 +67,16 @@ def scenario_table(compared: Sequence[ComparedScenario], currency: str | None) -
 
 def scenarios_in_report(report: Report) -> Section | None:
     """Those that somebody saved, over the jobs of the week."""
-    return scenario_table(report.scenarios, report.money.currency)
+    return scenario_table(report.scenarios, report.money)
 
 
-def _figures(use: FleetUse, waits: WaitFigures | None, currency: str | None) -> tuple[Cell, ...]:
+def _figures(use: FleetUse, waits: WaitFigures | None, money: Money) -> tuple[Cell, ...]:
     total: PoolUse = use.total
     told = (None, None) if waits is None else (span(waits.p95_ms), GpuHours(waits.gpu_ms))
     return (
         Number(total.gpus),
         *told,
         Share(total.utilization),
-        None if total.cost is None else Amount(total.cost, currency),
-        None if use.kwh is None else Number(use.kwh, 1),
+        None if total.cost is None else Amount(total.cost, money.currency),
+        None if use.kwh is None else Number(use.kwh * money.grid.pue, 1),
     )

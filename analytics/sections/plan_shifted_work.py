@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analytics.language.quantities import Amount, GpuHours, Number, Share
+from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.replay.replay_base import ReplayBase
 from analytics.plan.replay.shifted_work import ShiftedWork
@@ -63,10 +63,10 @@ def _lines(base: ReplayBase, found: ShiftedWork, currency: str) -> Iterator[str]
     if late >= HOUR_MS:
         yield tr("{hours} GPU-hours of them would have run after the end of the window.", hours=GpuHours(late))
     if found.paid is not None:
-        today, then = (Amount(each, currency) for each in found.paid)
+        today, then = (Number(each, 3) for each in found.paid)
         yield tr(
-            "At the internal prices they would have paid {then} instead of {today}.",
-            then=then, today=today,
+            "At the internal prices a GPU-hour of theirs would have cost {then} {currency} instead of {today}.",
+            then=then, today=today, currency=currency,
         )  # fmt: skip
     refused = refusal(base.check)
     if found.waits is None:

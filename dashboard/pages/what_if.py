@@ -218,7 +218,7 @@ def compared(source: LakeSource, view: View, colours: Palette) -> tuple[list[Any
         return [html.P(view.translate(tr("Saved scenarios are replayed…")), className="waiting", role="status")], False
     except FallowError as error:
         return [_told(view, error)], True
-    section = scenario_table(found, view.report.money.currency)
+    section = scenario_table(found, view.report.money)
     return ([] if section is None else [section_panel(view, colours, section, wide=True)]), True
 
 

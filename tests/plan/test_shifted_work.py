@@ -45,6 +45,6 @@ def test_what_is_paid_is_by_the_hour() -> None:
     hourly = tuple(0.25 if hour >= 20 else 1.5 for hour in range(24))
     free = tuple(0.0 for _ in range(24))
     prices = InternalPrices("P", "H100", hourly, {"urgent": free, "normal": free, "deferrable": hourly}, 2.0)
-    assert shifted(prices).paid == pytest.approx((2 * (13 * 1.5 + 3 * 0.25), 2 * 8 * 0.25))
+    assert shifted(prices).paid == pytest.approx((2 * (13 * 1.5 + 3 * 0.25) / 16, 2 * 0.25))
     unknown = InternalPrices("P", "H100", hourly, {"urgent": free, "normal": free, "deferrable": hourly}, None)
     assert shifted(unknown).paid is None

@@ -20,14 +20,14 @@ Window = tuple[int, int]
 class PoolUse:
     """The GPUs of one pool in a replay: how many there are, how long they were held, and how many at the same moment at the most.
 
-    Times are GPU milliseconds in the window. `cost` is that of all GPUs of the pool over the window, None where a price is not known.
+    Times are GPU milliseconds in the window. Where jobs share GPUs, `held_ms` counts the part that each has of one, and `most` is None. `cost` is that of all GPUs of the pool over the window, None where a price is not known.
     """
 
     pool: str
     gpus: int
     there_ms: float
     held_ms: float
-    most: float
+    most: float | None
     cost: float | None
 
     @property
@@ -45,13 +45,13 @@ class FleetUse:
     @property
     def total(self) -> PoolUse:
         """All pools together; `most` is the sum of what each needed at its highest moment."""
-        costs = [each.cost for each in self.pools]
+        costs, most = [each.cost for each in self.pools], [each.most for each in self.pools]
         return PoolUse(
             pool="",
             gpus=sum(each.gpus for each in self.pools),
             there_ms=sum(each.there_ms for each in self.pools),
             held_ms=sum(each.held_ms for each in self.pools),
-            most=sum(each.most for each in self.pools),
+            most=None if None in most else sum(each for each in most if each is not None),
             cost=None if None in costs else sum(each for each in costs if each is not None),
         )  # fmt: skip
 
@@ -119,9 +119,10 @@ class ReplayOutcome:
         return sum(each.freed_ms for each in self.cuts)
 
     @property
-    def spare(self) -> float:
-        """By how many GPUs fewer jobs get by at the highest moment of each pool, on a fleet of the same size; negative where they need more."""
-        return self.today.total.most - self.then.total.most
+    def spare(self) -> float | None:
+        """By how many GPUs fewer jobs get by at the highest moment of each pool, on a fleet of the same size; negative where they need more. None where they share GPUs."""
+        most = self.today.total.most, self.then.total.most
+        return None if most[0] is None or most[1] is None else most[0] - most[1]
 
 
 def replay_outcome(
@@ -191,8 +192,14 @@ def _held_ms(holds: pl.DataFrame) -> float:
     return float(holds.select(((pl.col("end") - pl.col("begin")) * pl.col("gpus")).sum()).item())
 
 
-def _most(holds: pl.DataFrame) -> float:
-    """The most GPUs that were held at the same moment; what ends makes room for what begins."""
+def _shares(holds: pl.DataFrame) -> bool:
+    return bool((holds["gpus"] % 1 > 0).any())
+
+
+def _most(holds: pl.DataFrame) -> float | None:
+    """The most GPUs that were held at the same moment; what ends makes room for what begins. None where jobs share them."""
+    if _shares(holds):
+        return None
     changes = pl.concat([holds.select(at="begin", gpus="gpus"), holds.select(at="end", gpus=-pl.col("gpus"))])
     sums = changes.group_by("at").agg(pl.col("gpus").sum()).sort("at").select(pl.col("gpus").cum_sum().max())
     return round(float(sums.item() or 0.0), 6)
@@ -207,7 +214,7 @@ def _cost(groups: list[HostGroup], span_ms: int) -> float | None:
 
 def _kwh(replayed: Replayed, holds: pl.DataFrame, window: Window) -> float | None:
     """What the GPUs draw: by model, held GPUs what they drew in the mean, free ones what free ones drew; what a time-out frees drew what idle held ones did. None where jobs share GPUs: nobody knows what these draw then."""
-    if (holds["gpus"] % 1 > 0).any():
+    if _shares(holds):
         return None
     runs = replayed.runs.drop_nulls("end")
     cut = dict(_cut_in(runs, window).group_by("model").agg(pl.col("freed_ms").sum()).iter_rows())

@@ -22,8 +22,8 @@ _DAY_HOURS = 24
 class ShiftedWork:
     """The deferrable jobs of a window, as they would run today and with these off-peak hours.
 
-    `by_hour` has their GPU milliseconds in each hour of the local day, today and then. `paid` is what they would pay at the internal prices of deferrable work, today
-    and then, in the site's currency; None where not every pool that they ran in has a price. `waits` are theirs, None where the replay says nothing of waits.
+    `by_hour` has their GPU milliseconds in each hour of the local day, today and then. `paid` is what a GPU-hour of theirs would cost at the internal prices of deferrable work, today
+    and then, in the site's currency; None where not every pool that they ran in has a price, or they had no GPU. `waits` are theirs, None where the replay says nothing of waits.
     """
 
     off_peak: OffPeakHours
@@ -40,7 +40,7 @@ class ShiftedWork:
 
     def _is_off(self, hour: int) -> bool:
         since, until = self.off_peak.since_min, self.off_peak.until_min
-        minutes = (60 * hour, 60 * hour + 59)
+        minutes = range(60 * hour, 60 * hour + 60)
         return all((since <= at < until) if since < until else (at >= since or at < until) for at in minutes)
 
 
@@ -74,14 +74,16 @@ def _held(replayed: Replayed, jobs: pl.DataFrame, window: tuple[int, int], zone:
 
 def _paid(held: pl.DataFrame, prices: Sequence[InternalPrices]) -> float | None:
     by_place = {(each.pool, each.model): each for each in prices}
-    paid = 0.0
+    """The mean price of a GPU-hour."""
+    paid, hours = 0.0, 0.0
     for pool, model, hour, gpu_ms in held.iter_rows():
         own = by_place.get((pool, model))
         factor = None if own is None else own.factors["deferrable"][hour]
         if own is None or own.flat is None or factor is None:
             return None
         paid += gpu_ms / HOUR_MS * factor * own.flat
-    return paid
+        hours += gpu_ms / HOUR_MS
+    return paid / hours if hours else None
 
 
 def _waits(base: ReplayBase, jobs: pl.DataFrame, replayed: Replayed) -> WaitFigures:
