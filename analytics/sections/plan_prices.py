@@ -272,6 +272,8 @@ def _notes(found: Sequence[PoolPrices], currency: str) -> Iterator[str]:
 def _offer_notes(found: Sequence[PoolPrices]) -> Iterator[str]:
     yield tr("Pays from: the share of the hours in which a GPU has to be used so that it costs less than the cheapest one on demand. Spot: per hour of finished work, with what interruptions lose.")  # fmt: skip
     powers = [each.power for each in found if any(option.offer.kind == "buy" for option in each.options)]
+    if any(each is not None for each in powers):
+        yield tr("GPUs to buy carry the electricity that they draw; prices in force, reserved and rented ones are taken as they stand, with or without it.")  # fmt: skip
     if any(each is None for each in powers):
         yield tr("The power or its price is not known for some GPUs to buy: their cost has no energy in it.")
     if any(each is not None and not each.is_measured for each in powers):

@@ -11,6 +11,7 @@ from analytics.plan.replay.outcome import FleetUse, ReplayOutcome
 from analytics.plan.replay.replay_base import ReplayBase
 from analytics.sections.plan_replay_check import refusal, span, words
 from analytics.sections.section import Cell, Section, SectionColumn
+from fallow.clock import HOUR_MS
 
 _ORDERS = {
     "fifo": tr("strictly in order"),
@@ -43,7 +44,7 @@ def _headline(base: ReplayBase, outcome: ReplayOutcome) -> str:
         return refusal(base.check) or ""
     if outcome.waits.today == outcome.waits.then and outcome.today == outcome.then:
         return tr("Nothing would have been otherwise than in the replay of today.")
-    if outcome.waits.today == outcome.waits.then:
+    if outcome.waits.today == outcome.waits.then or _looks_same(outcome):
         return tr(
             "Jobs would have waited as long as in the replay of today; what else would have been otherwise stands below."
         )
@@ -53,6 +54,13 @@ def _headline(base: ReplayBase, outcome: ReplayOutcome) -> str:
                   then=words(then.p95_ms), today=words(today.p95_ms), hours=hours)  # fmt: skip
     return tr("19 of 20 jobs would have begun within {then} instead of {today}; all of them would have waited {hours} GPU-hours less.",
               then=words(then.p95_ms), today=words(today.p95_ms), hours=hours)  # fmt: skip
+
+
+def _looks_same(outcome: ReplayOutcome) -> bool:
+    """Whether waits differ by less than what is shown of them: seconds, and tenths of a GPU-hour."""
+    assert outcome.waits is not None  # noqa: S101  # asked of waits only
+    today, then = outcome.waits.today, outcome.waits.then
+    return span(today.p95_ms) == span(then.p95_ms) and abs(outcome.waits.saved_ms) < HOUR_MS / 20
 
 
 def _rows(outcome: ReplayOutcome, grid: Grid, currency: str | None) -> Iterator[tuple[Cell, ...]]:

@@ -8,11 +8,15 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from analytics.money.energy import Grid
 from analytics.plan.replay.engine import replay
 from analytics.plan.replay.outcome import fleet_use
+from analytics.plan.replay.policy import Priorities
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
 from analytics.plan.replay.sweep import knee, sweep
+from analytics.sections.plan_replay import replay_answer
 from fallow.clock import HOUR_MS
+from fallow.errors import UsageError
 from tests.plan.replays import base_of, gpu_rows, job_row, jobs_frame, simulated_base
 from tests.plan.scheduler import Cluster, Task
 
@@ -142,3 +146,21 @@ def test_the_knee_is_where_the_curve_bends() -> None:
     assert knee([(1, 30), (2, 20), (3, 10)]) is None
     assert knee([(1, 0), (2, 0), (3, 0)]) is None
     assert knee([(1, 9), (2, 0)]) is None
+
+
+def test_ranks_that_no_job_has_are_refused() -> None:
+    base = simulated_base(FENCED, [*two_at_once()])
+    scenario_outcome(base, replace(base.policy, priorities=Priorities("user", ("user-a",))))
+    with pytest.raises(UsageError, match="no job of this window has the user nobody"):
+        scenario_outcome(base, replace(base.policy, priorities=Priorities("user", ("user-a", "nobody"))))
+
+
+def test_waits_that_look_the_same_are_said_to_be() -> None:
+    base = simulated_base(FENCED, [*two_at_once()])
+    outcome = scenario_outcome(base, replace(base.policy, merge=(("A", "B"),)))
+    assert outcome.waits is not None
+    nearly = replace(outcome.waits.today, gpu_ms=outcome.waits.today.gpu_ms - 1000)
+    alike = replace(outcome, waits=replace(outcome.waits, then=nearly))
+    grid = Grid(1.0, None, 0.4)
+    assert "within" in replay_answer(base, outcome, grid, "USD").headline
+    assert "waited as long as" in replay_answer(base, alike, grid, "USD").headline

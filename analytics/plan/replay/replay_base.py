@@ -17,6 +17,7 @@ from analytics.plan.replay.replay_fleet import ReplayFleet
 from analytics.plan.replay.replay_jobs import RebuiltJobs, TeamOf, in_places, partition_key, rebuilt_jobs
 from analytics.plan.replay.validation import ReplayCheck, check_replay, checked_waits, mean_error_ms, mean_waiting
 from analytics.plan.waiting_jobs import PoolModel, blocks, located
+from fallow.errors import UsageError
 
 _LEARNT_FROM = 10_000
 """More jobs of the first half would not tell more of how the queue works."""
@@ -115,9 +116,23 @@ def _nearest(jobs: pl.DataFrame, fleet: ReplayFleet, until_ms: int) -> tuple[Rep
 
 
 def scenario_outcome(base: ReplayBase, policy: ReplayPolicy) -> ReplayOutcome:
-    """What a policy would have made of the jobs, against the replay of today; make it of `base.policy`, so that only what it changes differs."""
+    """What a policy would have made of the jobs, against the replay of today; make it of `base.policy`, so that only what it changes differs.
+
+    Raises UsageError where it names pools, or values to rank jobs by, that are not there.
+    """
+    _check_ranks(base.rebuilt.jobs, policy.priorities)
     then = replay(base.coming, base.fleet, policy)
     return replay_outcome(base.rebuilt.jobs, base.today, then, base.window, has_waits=base.check.has_waits)
+
+
+def _check_ranks(jobs: pl.DataFrame, priorities: Priorities | None) -> None:
+    """What is named to go first has to be there, or nothing would be otherwise and nobody would know why."""
+    if priorities is None or not priorities.values:
+        return
+    known = set(jobs[priorities.by].drop_nulls())
+    if unknown := [value for value in priorities.values if value not in known]:
+        there = ", ".join(sorted(known)) or "none"
+        raise UsageError(f"no job of this window has the {priorities.by} {unknown[0]}", f"there are {there}")
 
 
 def of_pools(base: ReplayBase, pools: Collection[str]) -> ReplayBase:
