@@ -24,6 +24,7 @@ from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem, View, problem_of
 from fallow.clock import SystemClock
 from fallow.errors import FallowError
+from fallow.outside_text import revealed
 
 _OUTCOME, _TICK, _CHOSEN = "what-if-outcome", "what-if-tick", "what-if-chosen"
 """What comes of the choices, what asks again while it is being made, and the choices as the address has them."""
@@ -186,10 +187,11 @@ def _slider(view: View, name: str, marks: list[str], place: int) -> html.Div:
 
 
 def _choice(view: View, name: str, label: str, options: list[str], value: Any, *, several: bool = False) -> html.Div:
+    shown = [{"label": revealed(each), "value": each} for each in options]
     return html.Div(
         [
             html.Label(view.translate(label), htmlFor=f"what-if-{name}", className="reserve-label"),
-            dcc.Dropdown(id=f"what-if-{name}", options=options, value=value, multi=several),
+            dcc.Dropdown(id=f"what-if-{name}", options=shown, value=value, multi=several),
         ],
         className="reserve",
     )
