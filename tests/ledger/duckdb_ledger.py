@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from analytics.ledger.day_owners import NO_CONTEXT_BYTES
 from fallow.schema import CLAIM, DEVICE, GPU, PROCESS
 
 if TYPE_CHECKING:
@@ -181,9 +182,9 @@ sources as (
     select *,
            case when kind = 'unavailable' then null
                 when kind = 'reserved' then
-                    case when process_count is null and mem_used_bytes is null and not asleep then 'claim_unwatched' else 'claim' end
+                    case when process_count is null and not coalesce(mem_used_bytes < $no_context_bytes, false) and not asleep then 'claim_unwatched' else 'claim' end
                 when kind = 'free' then
-                    case when process_count is null and mem_used_bytes is null and not asleep then 'unwatched' end
+                    case when process_count is null and not coalesce(mem_used_bytes < $no_context_bytes, false) and not asleep then 'unwatched' end
                 when by_process and list.users is not null then 'process'
                 when claimed is not null then 'claim'
                 when by_process then 'process'
@@ -327,7 +328,7 @@ def duckdb_ledger(lake: Lake, settings: LedgerSettings) -> Found:
         for table in (GPU, PROCESS, CLAIM, DEVICE):
             connection.execute(f"create temp view raw_{table.name} as {_rows(table, lake.files(table.name))}")
         known = {"held_min_bytes": settings.held_min_bytes, "idle_after_ms": settings.idle_after_ms,
-                 "low_below_pct": settings.low_below_pct}  # fmt: skip
+                 "low_below_pct": settings.low_below_pct, "no_context_bytes": NO_CONTEXT_BYTES}  # fmt: skip
         for step in STEPS:
             connection.execute(step, {name: value for name, value in known.items() if f"${name}" in step})
         return Found(
