@@ -65,8 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _shifted(plan: PlanInputs, hours: str, internal: Sequence[InternalPrices]) -> tuple[ReplayBase, ShiftedWork]:
     """What begins in these hours only, in the pools of the scope; raises UsageError for what is no span of hours."""
-    planning = plan.whole.plan
-    base = planning.replay_base if plan.scope.is_all else planning.replay_base_of(plan.scope)
+    base = plan.whole.plan.replay_base(plan.scope)
     zone = plan.whole.inputs.settings.text("report.timezone")
     policy = policy_from({"off_peak": hours}, zone, "the command")
     assert policy.off_peak is not None  # noqa: S101  # it was set

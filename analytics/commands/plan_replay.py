@@ -64,8 +64,7 @@ def run(args: argparse.Namespace) -> int:
     plan = open_plan(args)
     if plan.scope.is_personal:
         raise UsageError("a replay is of everybody's jobs", "leave out --team and --holder, or name a --pool")
-    planning = plan.whole.plan
-    base = planning.replay_base if plan.scope.is_all else planning.replay_base_of(plan.scope)
+    base = plan.whole.plan.replay_base(plan.scope)
     policy, numbers = _policy(args, plan, base)
     if numbers is None:
         _show(plan, base, scenario_outcome(base, policy), as_json=args.json)

@@ -14,6 +14,7 @@ from analytics.language.sentences import tr
 from analytics.plan.replay.changed_fleet import changed_fleet
 from analytics.plan.replay.compared_scenarios import ComparedScenario, saved_policy
 from analytics.plan.scenarios import SavedScenario, load_scenarios, remove_scenario, save_scenario
+from analytics.scope import Scope
 from analytics.sections.plan_scenarios import scenario_table
 from analytics.sections.section import Section
 from fallow.clock import format_ms
@@ -64,7 +65,7 @@ def _from_file(plan: PlanInputs, path: str, name: str | None, actor: str) -> Sav
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the scenario {path}", "name a file with TOML, see docs/planning.md") from error
     saved = SavedScenario(Path(path).stem if name is None else name, text, actor, plan.now_ms)
-    base = plan.whole.plan.replay_base
+    base = plan.whole.plan.replay_base(Scope())
     changed_fleet(base.fleet, saved_policy(base.policy, saved, plan.whole.inputs.settings.text("report.timezone")))
     return saved
 

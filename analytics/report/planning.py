@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -56,6 +57,8 @@ class Planning:
         self._inventory = inventory
         self._money = money
         self._context = context
+        self._replay_lock = threading.Lock()
+        self._replay_bases: dict[Scope, ReplayBase] = {}
 
     @cached_property
     def jobs(self) -> pl.DataFrame:
@@ -178,13 +181,14 @@ class Planning:
             curves = tuple(with_spot_share(each, spot_share) for each in curves)
         return pool_prices(curves, market, measured_powers(rows), summary.until_ms)
 
-    @cached_property
-    def replay_base(self) -> ReplayBase:
-        """What replays of the window start from."""
-        return self.replay_base_of(Scope())
+    def replay_base(self, scope: Scope) -> ReplayBase:
+        """What replays of the jobs and GPUs of a pool, a model or all of them start from; made once, whoever asks at the same time."""
+        with self._replay_lock:
+            if scope.of_gpus not in self._replay_bases:
+                self._replay_bases[scope.of_gpus] = self._replay_base(scope)
+            return self._replay_bases[scope.of_gpus]
 
-    def replay_base_of(self, scope: Scope) -> ReplayBase:
-        """The same for the jobs and GPUs of a pool or a model."""
+    def _replay_base(self, scope: Scope) -> ReplayBase:
         summary = self._ledger.summary
         rows = placed(self._ledger.inside.stretches, self._money.costs, self._inventory)
         asked = {"pool": scope.pool, "model": scope.model}
@@ -206,8 +210,7 @@ class Planning:
         """Saved scenarios over the jobs and GPUs of a pool or a model; nothing is replayed where there are none."""
         if not saved:
             return ()
-        base = self.replay_base if scope.is_all else self.replay_base_of(scope)
-        return tuple(compared_scenarios(base, saved, self._inputs.settings.text("report.timezone")))
+        return tuple(compared_scenarios(self.replay_base(scope), saved, self._inputs.settings.text("report.timezone")))
 
     @cached_property
     def demand(self) -> tuple[DemandSeries, ...]:

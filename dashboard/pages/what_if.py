@@ -65,7 +65,7 @@ class WhatIfPage(Page):
             view = view_of(source, search)
             if isinstance(view, Problem) or view.report.scope.is_personal:
                 return [no_update] * 3
-            choices = WhatIfChoices.at(dict(zip(SLIDERS, places, strict=True)), merge, small)
+            choices = WhatIfChoices.at(dict(zip(SLIDERS, places, strict=True)), merge, small, view.names["pool"])
             colours = palette("dark" if scheme == "dark" else "light")
             shown, is_done = answer(source, view, colours, choices)
             return [shown, is_done, choices.text]
@@ -79,7 +79,7 @@ class WhatIfPage(Page):
             return html.Div(html.P(view.translate(said), className="headline"))
         return html.Div(
             [
-                _form(view, WhatIfChoices.parse(view.query.scenario)),
+                _form(view, WhatIfChoices.parse(view.query.scenario, view.names["pool"])),
                 dcc.Interval(id=_TICK, interval=_ASKED_AGAIN_MS, disabled=True),
                 html.Div([], id=_OUTCOME, className="panels", **{"aria-live": "polite"}),
                 *_saving(view),
@@ -123,7 +123,7 @@ def _done(source: LakeSource, view: View, name: str, chosen: str, *, is_removed:
         if is_removed:
             said = tr("{name} is removed.", name=plain(remove(view, name, now_ms).name))
         else:
-            policy = as_toml(WhatIfChoices.parse(chosen).content(Replays.of(view).base.fleet))
+            policy = as_toml(WhatIfChoices.parse(chosen, view.names["pool"]).content(Replays.of(view).base.fleet))
             said = tr("{name} is saved.", name=plain(save(view, name, policy, now_ms).name))
     except FallowError as error:
         told = problem_of(error, view.reader)

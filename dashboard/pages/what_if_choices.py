@@ -37,25 +37,27 @@ class WhatIfChoices:
     small: str = ""
 
     @classmethod
-    def at(cls, places: Mapping[str, object], merge: object, small: object) -> WhatIfChoices:
-        """Those of what a browser sent, which may be anything: what is no place of a slider is as today."""
+    def at(cls, places: Mapping[str, object], merge: object, small: object, pools: Sequence[str]) -> WhatIfChoices:
+        """Those of what a browser sent, which may be anything: what is no place of a slider, and no pool that is there, is as today."""
         values = {
             name: values[place]
             for name, values in SLIDERS.items()
             if isinstance(place := places.get(name), int) and 0 <= place < len(values)
         }
-        pools = tuple(each for each in merge if isinstance(each, str)) if isinstance(merge, list) else ()
-        return cls(**values, merge=pools if len(pools) > 1 else (), small=small if isinstance(small, str) else "")
+        asked = merge if isinstance(merge, list) else []
+        merged = tuple(pool for pool in pools if pool in asked)
+        into = next((pool for pool in pools if pool == small), "")
+        return cls(**values, merge=merged if len(merged) > 1 else (), small=into)
 
     @classmethod
-    def parse(cls, text: str) -> WhatIfChoices:
+    def parse(cls, text: str, pools: Sequence[str]) -> WhatIfChoices:
         """Those of the address."""
         asked = dict(parse_qsl(text))
         places = {
             name: next((place for place, value in enumerate(values) if _shown(value) == asked.get(name)), None)
             for name, values in SLIDERS.items()
         }
-        return cls.at(places, asked.get("merge", "").split("\n"), asked.get("small"))
+        return cls.at(places, asked.get("merge", "").split("\n"), asked.get("small"), pools)
 
     @property
     def text(self) -> str:

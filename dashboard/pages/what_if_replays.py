@@ -27,7 +27,6 @@ class Replays:
 
     def __init__(self, planning: Planning, scope: Scope, zone: str) -> None:
         self._planning, self._scope, self._zone = planning, scope, zone
-        self._base: Cache[ReplayBase] = Cache(1)
         self._made: Cache[Any] = Cache(_KEPT)
         self._begun_s: dict[WhatIfChoices, float] = {}
         self._took_s: float | None = None
@@ -44,7 +43,7 @@ class Replays:
     @property
     def base(self) -> ReplayBase:
         """What every replay starts from."""
-        return self._base.of("base", lambda: self._planning.replay_base_of(self._scope))
+        return self._planning.replay_base(self._scope)
 
     def begin(self, source: LakeSource, choices: WhatIfChoices, reader: str) -> Future[ReplayOutcome]:
         """What comes of the choices; raises TooManyError."""

@@ -10,6 +10,7 @@ from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
 from analytics.plan.scenarios import load_scenarios
 from analytics.sections.palette import palette
 from dashboard.access.people import NotAllowedError
+from dashboard.pages import what_if
 from dashboard.pages.what_if import answer, compared
 from dashboard.pages.what_if_choices import SLIDERS, WhatIfChoices
 from dashboard.scenarios import remove, save
@@ -28,6 +29,12 @@ LIGHT = palette("light")
 FLEET = ReplayFleet((HostGroup("a", "H100", 3, 8), HostGroup("b", "A100", 1, 5), HostGroup("b", "A100", 2, 8)))
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replays are waited for, not asked for again."""
+    monkeypatch.setattr(what_if, "_PATIENCE_S", None)
+
+
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
     return planned_site(tmp_path_factory.getbasetemp())
@@ -42,13 +49,13 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
     ],
 )
 def test_the_address_says_what_was_chosen(choices: WhatIfChoices) -> None:
-    assert WhatIfChoices.parse(choices.text) == choices
+    assert WhatIfChoices.parse(choices.text, ("a,b", "c&d", "ü", "x")) == choices
     assert (choices.text == "") == (choices == WhatIfChoices())
 
 
 def test_whatever_a_browser_sends_is_a_choice() -> None:
-    assert WhatIfChoices.at(dict.fromkeys(SLIDERS, 99), ["a", 7], {"x": 1}) == WhatIfChoices()
-    assert WhatIfChoices.parse("size=17&idle=x&merge=a&share=-1") == WhatIfChoices()
+    assert WhatIfChoices.at(dict.fromkeys(SLIDERS, 99), ["a", 7, "gone"], {"x": 1}, ("a", "b")) == WhatIfChoices()
+    assert WhatIfChoices.parse("size=17&idle=x&merge=a&share=-1&small=gone", ("a", "b")) == WhatIfChoices()
 
 
 def test_a_choice_is_a_policy_of_the_pools_that_are_there() -> None:
@@ -73,13 +80,18 @@ def test_a_choice_is_answered_beside_today(planned: Planned) -> None:
 
 
 def shown(planned: Planned, view: Any, choices: WhatIfChoices) -> Any:
-    """The answer once it is there; until then the page says how far it is."""
-    for _ in range(600):
-        parts, is_done = answer(planned.source, view, LIGHT, choices)
-        if is_done:
-            return parts
-        assert "s so far" in text_of(parts)
-    raise AssertionError(text_of(parts))
+    """The answer, however long it takes."""
+    parts, is_done = answer(planned.source, view, LIGHT, choices)
+    assert is_done
+    return parts
+
+
+def test_until_it_is_there_the_page_says_how_far_it_is(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(what_if, "_PATIENCE_S", 0.0)
+    view = planned.view("?since=2025-11-14&until=2025-11-15")
+    parts, is_done = answer(planned.source, view, LIGHT, WhatIfChoices(share=2))
+    assert not is_done
+    assert "s so far" in text_of(parts)
 
 
 def test_people_have_no_fleet_of_their_own(planned: Planned) -> None:
@@ -94,10 +106,8 @@ def test_planners_save_what_all_compare(held: Held, audited: list[str]) -> None:
     save(pages.view(), "half", 'gpus = {"gone" = 1}\n', 1)
     save(pages.view(), "shared", "share = 2\n", 2)
     assert audited[:2] == ["pia: asks to save scenario as planner: half", "pia: save scenario as planner: half"]
-    for _ in range(600):
-        parts, is_done = compared(pages.source, pages.view(), LIGHT)
-        if is_done:
-            break
+    parts, is_done = compared(pages.source, pages.view(), LIGHT)
+    assert is_done
     said = text_of(parts)
     assert "2 scenarios are saved." in said
     assert "half cannot be replayed: there is no pool gone" in said
