@@ -62,14 +62,18 @@ def _extended(content: Content, file: str) -> Content:
             f"mapping {file}: there is no exporter {content['extend']!r} to extend", f"use {', '.join(_contents())}"
         )
     merged: dict[str, object] = {**base, **content}
-    if isinstance(labels := content.get("labels", {}), dict):
-        merged["labels"] = {**base.get("labels", {}), **labels}
-        for part in ("device", "holder"):
-            if isinstance(own := labels.get(part, {}), dict):
-                merged["labels"][part] = {**base.get("labels", {}).get(part, {}), **own}
+    if isinstance(content.get("labels", {}), dict):
+        merged["labels"] = _merged_labels(content.get("labels", {}), base.get("labels", {}))
     merged["metrics"] = _over(content.get("metrics", []), base.get("metrics", []), "name")
     merged["combined"] = _over(content.get("combined", []), base.get("combined", []), "to")
     return merged
+
+
+def _merged_labels(own: Content, base: Content) -> Content:
+    parts = {
+        part: {**base.get(part, {}), **own[part]} for part in ("device", "holder") if isinstance(own.get(part), dict)
+    }
+    return {**base, **own, **parts}
 
 
 def _over(own: object, base: list[dict[str, object]], key: str) -> object:

@@ -23,7 +23,7 @@ _COLUMNS = (
 
 _TOP = ("title", "source_url", "readings", "collect_interval_s", "signed_by", "own_pods", "unknown", "extend", "labels",
         "metrics", "combined")  # fmt: skip
-_LABELS = ("gpu", "index", "host", "mig_uuid", "mig_instance", "device", "holder")
+_LABELS = ("gpu", "gpu_prefix", "index", "host", "mig_uuid", "mig_instance", "device", "holder")
 _METRIC = ("name", "to", "unit", "kind", "covers_s", "only", "sum_over", "per")
 _COMBINED = ("to", "unit", "add", "subtract")
 
@@ -94,6 +94,7 @@ def exporter_from(content: Content, name: str) -> Exporter:
         readings=place.value(content, "readings", str, ""),
         signed_by=place.names(content, "signed_by"),
         gpu=place.names(labels, "gpu"),
+        gpu_prefix=place.value(labels, "gpu_prefix", str, ""),
         index=place.names(labels, "index"),
         host=place.names(labels, "host"),
         mig_uuid=place.names(labels, "mig_uuid"),
@@ -119,14 +120,14 @@ def _label_columns(
 def _ranges(content: Content, place: _Place) -> tuple[tuple[float, float], ...]:
     found = place.value(content, "unknown", list, [])
     for pair in found:
-        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(end, int | float) for end in pair)):  # noqa: PLR2004
+        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(end, int | float) for end in pair)):
             raise place.wrong(f"unknown has {pair!r}", "write pairs of numbers, the least and the largest value")
     return tuple((float(low), float(high)) for low, high in found)
 
 
 def _metrics(content: Content, place: _Place) -> tuple[MappedMetric, ...]:
     interval_s = content.get("collect_interval_s")
-    if interval_s is not None and not (isinstance(interval_s, int | float) and 0 < interval_s):
+    if interval_s is not None and not (isinstance(interval_s, int | float) and interval_s > 0):
         raise place.wrong(f"collect_interval_s is {interval_s!r}", "write how many seconds lie between two values")
     found: dict[tuple[object, ...], MappedMetric] = {}
     for entry in place.value(content, "metrics", list, []):
@@ -148,7 +149,7 @@ def _metric(entry: Content, interval_s: float | None, whole: _Place) -> MappedMe
         raise place.wrong(f"there is no kind {kind!r}", _nearest(kind, KINDS))
     table, column, scale = _target(entry, kind, place)
     covers_s = entry.get("covers_s", interval_s if kind == "average" else None)
-    if covers_s is not None and not (isinstance(covers_s, int | float) and 0 < covers_s):
+    if covers_s is not None and not (isinstance(covers_s, int | float) and covers_s > 0):
         raise place.wrong(f"covers_s is {covers_s!r}", "write how many seconds a value describes")
     only = place.value(entry, "only", dict, {})
     patterns = tuple((label, place.pattern(str(text), f"only.{label}")) for label, text in only.items())
@@ -206,7 +207,7 @@ def _nearest(word: str, known: tuple[str, ...]) -> str:
     """The remedy for a name that nothing has."""
     if near := get_close_matches(word, known, n=1):
         return f"did you mean {near[0]!r}?"
-    if len(known) > 15:  # noqa: PLR2004  # more than a person reads at the end of a sentence
+    if len(known) > 15:  # more than a person reads at the end of a sentence
         return "`fallow schema` lists the columns"
     return f"use {_either(tuple(name for name in known if name))}"
 

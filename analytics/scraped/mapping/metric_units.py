@@ -5,7 +5,6 @@ from __future__ import annotations
 _OF: dict[str, tuple[str, float]] = {
     "": ("count", 1),
     "1": ("count", 1),
-    "code": ("code", 1),
     "%": ("share", 0.01),
     "ratio": ("share", 1),
     "bytes": ("memory", 1),

@@ -86,6 +86,9 @@ class Exporter:
     """Metrics of which a target has at least one; empty: a target that no other exporter signs. For names that several use."""
 
     gpu: tuple[str, ...]
+    gpu_prefix: str
+    """What the label leaves out of a UUID, such as `GPU-`."""
+
     index: tuple[str, ...]
     host: tuple[str, ...]
     """Else `instance` without its port."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from analytics.scraped.mapping.mapped_series import target_of
 from analytics.scraped.mapping.model import Exporter
@@ -12,13 +13,43 @@ from analytics.scraped.samples import Labels
 _RENAMED = "exported_"
 """What a Prometheus server puts before a label of the page that it sets itself (honor_labels off)."""
 
+_PORT = re.compile(r":\d+$")
+
+
+@dataclass(frozen=True)
+class GpuLabels:
+    """Which GPU a series is of; texts are empty where no label says it.
+
+    `uuid` is of the MIG instance where a label has that, else of the card; `mig_instance` is the id of the GPU instance.
+    """
+
+    uuid: str
+    index: str
+    parent: str
+    mig_instance: str
+
+
+def gpu_of(labels: Labels, exporter: Exporter) -> GpuLabels:
+    """The GPU or MIG instance of a series; all empty for a series of the host."""
+    card = exporter.labelled(labels, exporter.gpu)
+    if card and not card.startswith((exporter.gpu_prefix, "MIG-")):
+        card = exporter.gpu_prefix + card
+    own = exporter.labelled(labels, exporter.mig_uuid)
+    instance = exporter.labelled(labels, exporter.mig_instance)
+    of_instance = bool(own or instance)
+    return GpuLabels(own or card, exporter.labelled(labels, exporter.index), card if of_instance else "", instance)
+
 
 def host_of(labels: Labels, exporter: Exporter) -> str:
-    """The host that a series is of: a label of the exporter's, else the address that was scraped without its port."""
-    if named := exporter.labelled(labels, exporter.host):
-        return named
-    instance = labels.get("instance", "")
-    return re.sub(r":\d+$", "", instance).strip("[]")
+    """The host that a series is of: a label of the exporter's, else the address that was scraped without its port.
+
+    A label that names the exporter's own pod is none: it is another after every restart.
+    """
+    for name in exporter.host:
+        found = labels.get(name, "")
+        if found and not _is_own_pod(found, exporter):
+            return found
+    return _PORT.sub("", labels.get("instance", "")).strip("[]")
 
 
 def renaming_targets(labels: Sequence[Labels]) -> frozenset[tuple[str, ...]]:
@@ -30,9 +61,13 @@ def holder_of(labels: Labels, exporter: Exporter, renaming: frozenset[tuple[str,
     """Who holds the GPU of a series, by HOLDERS; a word that is not there is left out, an empty dict: nobody is named."""
     renamed = target_of(labels) in renaming
     found = {word: exporter.labelled(labels, _usable(names, renamed=renamed)) for word, names in exporter.holder}
-    if exporter.own_pods and re.fullmatch(exporter.own_pods, found.get("pod", "")):
+    if _is_own_pod(found.get("pod", ""), exporter):
         found |= {"pod": "", "namespace": "", "container": ""}
     return {word: value for word, value in found.items() if value}
+
+
+def _is_own_pod(name: str, exporter: Exporter) -> bool:
+    return bool(exporter.own_pods and re.fullmatch(exporter.own_pods, name))
 
 
 def _usable(names: tuple[str, ...], *, renamed: bool) -> tuple[str, ...]:
