@@ -67,7 +67,7 @@ def as_text(outcome: ImportOutcome) -> str:
         *(f"note      {note}" for note in imported.notes),
         *(f"odd       {odd}" for odd in outcome.odd),
         f"lake      {outcome.lake}",
-        *(_table(each) for each in outcome.published or ()),
+        *(published_line(each) for each in outcome.published or ()),
     ]
     if outcome.published is None:
         lines.append("  nothing is published")
@@ -83,7 +83,8 @@ def _file(report: FileReport) -> list[str]:
     ]
 
 
-def _table(published: Published) -> str:
+def published_line(published: Published) -> str:
+    """What became of one table."""
     if not (published.new or published.replaced):
         return f"  {published.table}: already there: {published.already_there:,} rows"
     files = "file" if published.files_written == 1 else "files"

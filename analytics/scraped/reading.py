@@ -14,7 +14,7 @@ from analytics.scraped.chunks import Chunk, Chunker
 from analytics.scraped.discovery import Discovery, FoundHost, FoundNames
 from analytics.scraped.host_rows import HostRows
 from analytics.scraped.mapping.model import Exporter
-from analytics.scraped.rows.host_rows import host_rows
+from analytics.scraped.rows.scraped_rows import host_rows
 from analytics.scraped.rows.row_settings import RowSettings
 from analytics.scraped.samples import SAMPLE_SCHEMA, Labels, Samples
 from analytics.scraped.server.metrics_server import MetricsServer

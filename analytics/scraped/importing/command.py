@@ -1,11 +1,35 @@
-"""`fallow import prometheus`: what a metrics server has of GPUs, into the lake."""
+"""`fallow import prometheus`: what a metrics server has of GPUs, into the lake, day by day and host by host."""
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from analytics.scraped.server_flags import add_server_flags
-from fallow.errors import UsageError
+from analytics.importers.asking import ask
+from analytics.importers.model import Imported
+from analytics.importers.pseudonymised import pseudonyms_of
+from analytics.language.plain_text import page_columns
+from analytics.scraped.chunks import days
+from analytics.scraped.importing.progress_line import ProgressLine
+from analytics.scraped.importing.summary import ScrapedImport, as_json, as_text
+from analytics.scraped.journal import Progress
+from analytics.scraped.judging import judged
+from analytics.scraped.lake_writer import LakeWriter, WriterSettings
+from analytics.scraped.mapping.check import check_json, check_text
+from analytics.scraped.mapping.recognition import recognised
+from analytics.scraped.reading import ReadChunk, SiteReader
+from analytics.scraped.server.metrics_server import MetricsServer
+from analytics.scraped.server_flags import add_server_flags, server_settings
+from analytics.scraped.source import ScrapedSource
+from analytics.scraped.totals import Totals
+from analytics.scraped.windows import WindowWork
+from fallow.clock import DAY_MS, SystemClock, Window, parse_window
+from fallow.config import Config
+from fallow.errors import InputError, UsageError
+from fallow.lake import Lake
+from fallow.output import say, show
 
 
 class ImportPrometheus:
@@ -19,11 +43,38 @@ class ImportPrometheus:
         add_server_flags(parser)
         parser.add_argument("--since", default="30d", metavar="WHEN", help="from when on (default: 30d)")
         parser.add_argument("--until", metavar="WHEN", help="until when (default: now)")
-        parser.add_argument(
-            "--check", action="store_true", help="only say what is found, how it is read and what is missing"
-        )
+        parser.add_argument("--check", action="store_true", help="only say what is found, how it is read and what is missing")
         parser.add_argument("--restart", action="store_true", help="read again what an earlier run has read")
 
 
 def run(args: argparse.Namespace) -> int:
-    raise UsageError(f"import {args.import_kind} is not ready")
+    """Raises InputError, UsageError and LakeError; what is in the lake then is whole, and the same import goes on from there."""
+    settings = server_settings(args)
+    source = ScrapedSource.of(settings)
+    with source.connected() as server, SiteReader(server, source.exporters, source.match, source.collect_ms) as reader:
+        now_ms = SystemClock().now_ms() + (server.clock_offset_ms() or 0)
+        window = _window(args, now_ms)
+        if args.check:
+            _check(args, source, reader, window)
+            return 0
+        lake = Lake.at(settings.require("lake.path", "--lake"))
+        _ServerImport(args, settings, source, server, reader, lake, window, now_ms).run()
+    return 0
+
+
+def _window(args: argparse.Namespace, now_ms: int) -> tuple[int, int]:
+    asked: Window = parse_window(args.since, args.until)
+    since_ms, until_ms = asked.since_ms or 0, min(asked.until_ms or now_ms, now_ms)
+    if since_ms >= until_ms:
+        raise UsageError(f"--since {args.since} is not before now, by the server's clock", "widen the window")
+    return since_ms, until_ms
+
+
+def _check(args: argparse.Namespace, source: ScrapedSource, reader: SiteReader, window: tuple[int, int]) -> None:
+    """Of the newest day of the window that has any of it."""
+    since_ms, until_ms = window
+    for start_ms, end_ms in reversed(list(days(since_ms, until_ms))):
+        found = recognised(reader.labels(start_ms, end_ms), source.exporters)
+        if found.gpus or start_ms == since_ms:
+            show(check_json(found) if args.json else check_text(found, page_columns()))
+            return
