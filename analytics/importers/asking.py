@@ -18,4 +18,6 @@ def ask(odd: Sequence[str], told: str, summary: str) -> None:
             return
         raise InputError("nothing was published", "put right what is odd, or answer y")
     show(summary)
-    raise InputError(f"nothing was published, for this looks wrong: {'; '.join(odd)}", "add --yes to publish all the same")
+    raise InputError(
+        f"nothing was published, for this looks wrong: {'; '.join(odd)}", "add --yes to publish all the same"
+    )

@@ -51,7 +51,12 @@ class Journal:
 
     def write(self, progress: Progress) -> None:
         """Replaces it at once, or not at all; raises FallowError."""
-        content = {"version": _VERSION, "since_ms": progress.since_ms, "until_ms": progress.until_ms, "runs": progress.runs}
+        content = {
+            "version": _VERSION,
+            "since_ms": progress.since_ms,
+            "until_ms": progress.until_ms,
+            "runs": progress.runs,
+        }
         beside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import polars as pl
@@ -45,7 +45,7 @@ def _claims(names: Iterable[str]) -> Mapping[str, Claim]:
     return {name: Claim(name, declared=False, declare=_in_mapping(name)) for name in names}
 
 
-def _in_mapping(name: str):
+def _in_mapping(name: str) -> Callable[[str], str]:
     return lambda unit: f"check the unit of {name} in the mapping" + (f": is it {unit}?" if unit else "")
 
 

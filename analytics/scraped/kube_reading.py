@@ -8,9 +8,9 @@ import polars as pl
 
 from analytics.scraped.reading import joined
 from analytics.scraped.samples import Samples
+from analytics.scraped.selector import Selection
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.who.kube_metrics import KUBE_METRICS, kube_selectors
-from analytics.scraped.selector import Selection
 from fallow.clock import MINUTE_MS
 
 _LOOK_MS = 2 * MINUTE_MS

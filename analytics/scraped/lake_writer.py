@@ -105,4 +105,11 @@ def _date() -> pl.Expr:
 
 
 def _dates(rows: HostRows) -> list[str]:
-    return sorted({date for frame in (rows.gpu, rows.hosts) if frame.height for date in frame.select(_date()).to_series().unique()})
+    return sorted(
+        {
+            date
+            for frame in (rows.gpu, rows.hosts)
+            if frame.height
+            for date in frame.select(_date()).to_series().unique()
+        }
+    )

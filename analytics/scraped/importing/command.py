@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from analytics.importers.asking import ask
-from analytics.importers.model import Imported
 from analytics.importers.pseudonymised import pseudonyms_of
 from analytics.language.plain_text import page_columns
 from analytics.scraped.chunks import days
-from analytics.scraped.importing.progress_line import ProgressLine
-from analytics.scraped.importing.summary import ScrapedImport, as_json, as_text
-from analytics.scraped.journal import Progress
-from analytics.scraped.judging import judged
-from analytics.scraped.lake_writer import LakeWriter, WriterSettings
+from analytics.scraped.importing.server_import import ImportParts, ImportWish, ServerImport
+from analytics.scraped.importing.summary import as_shown
 from analytics.scraped.mapping.check import check_json, check_text
 from analytics.scraped.mapping.recognition import recognised
-from analytics.scraped.reading import ReadChunk, SiteReader
-from analytics.scraped.server.metrics_server import MetricsServer
+from analytics.scraped.reading import SiteReader
 from analytics.scraped.server_flags import add_server_flags, server_settings
 from analytics.scraped.source import ScrapedSource
-from analytics.scraped.totals import Totals
-from analytics.scraped.windows import WindowWork
-from fallow.clock import DAY_MS, SystemClock, Window, parse_window
-from fallow.config import Config
-from fallow.errors import InputError, UsageError
+from fallow.clock import HOUR_MS, SystemClock, Window, parse_window
+from fallow.errors import UsageError
 from fallow.lake import Lake
-from fallow.output import say, show
+from fallow.output import show
 
 
 class ImportPrometheus:
@@ -43,7 +31,9 @@ class ImportPrometheus:
         add_server_flags(parser)
         parser.add_argument("--since", default="30d", metavar="WHEN", help="from when on (default: 30d)")
         parser.add_argument("--until", metavar="WHEN", help="until when (default: now)")
-        parser.add_argument("--check", action="store_true", help="only say what is found, how it is read and what is missing")
+        parser.add_argument(
+            "--check", action="store_true", help="only say what is found, how it is read and what is missing"
+        )
         parser.add_argument("--restart", action="store_true", help="read again what an earlier run has read")
 
 
@@ -57,8 +47,12 @@ def run(args: argparse.Namespace) -> int:
         if args.check:
             _check(args, source, reader, window)
             return 0
-        lake = Lake.at(settings.require("lake.path", "--lake"))
-        _ServerImport(args, settings, source, server, reader, lake, window, now_ms).run()
+        done = ServerImport(
+            ImportParts(source, server, reader, Lake.at(settings.require("lake.path", "--lake"))),
+            ImportWish(*window, now_ms, settings.integer("prometheus.late"), args.restart, args.yes, args.json),
+            pseudonyms_of(args, settings),
+        ).run()
+        show(as_shown(done, machines=args.json))
     return 0
 
 
@@ -71,9 +65,10 @@ def _window(args: argparse.Namespace, now_ms: int) -> tuple[int, int]:
 
 
 def _check(args: argparse.Namespace, source: ScrapedSource, reader: SiteReader, window: tuple[int, int]) -> None:
-    """Of the newest day of the window that has any of it."""
+    """Of the last hour of the window, or the newest day that has anything."""
     since_ms, until_ms = window
-    for start_ms, end_ms in reversed(list(days(since_ms, until_ms))):
+    looks = [(max(since_ms, until_ms - HOUR_MS), until_ms), *reversed(list(days(since_ms, until_ms)))]
+    for start_ms, end_ms in looks:
         found = recognised(reader.labels(start_ms, end_ms), source.exporters)
         if found.gpus or start_ms == since_ms:
             show(check_json(found) if args.json else check_text(found, page_columns()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -31,8 +33,17 @@ class ProgressLine:
         self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._bar.stop()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leaves the terminal to a question."""
+        self._bar.stop()
+        yield
+        self._bar.start()
 
     @property
     def passed_s(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,6 +45,11 @@ class ScrapedImport:
         return f"fallow opportunities --lake {shlex.quote(self.lake)} --since {format_ms(self.since_ms)}"
 
 
+def as_shown(done: ScrapedImport, *, machines: bool) -> str:
+    """As JSON for machines, else as text."""
+    return json.dumps(as_json(done), indent=2) if machines else as_text(done)
+
+
 def as_text(done: ScrapedImport) -> str:
     totals, overview = done.totals, done.totals.overview()
     return "\n".join([
@@ -51,7 +57,7 @@ def as_text(done: ScrapedImport) -> str:
         f"window    {format_ms(done.since_ms)} to {format_ms(done.until_ms)}",
         *_resumed(done),
         f"read      {totals.samples:,} samples in {_seconds(done.seconds)} ({done.rate:,.0f}/s)",
-        f"GPUs      {overview.gpus:,} on {overview.hosts and len(overview.hosts) or 0:,} hosts",
+        f"GPUs      {overview.gpus:,} on {len(overview.hosts):,} hosts",
         *(overview_lines(overview) if totals.rows else ()),
         *_coverage(totals),
         *_left_out(totals),
