@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
 _LINE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>\S+)(?:\s+\d+)?$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -32,10 +32,6 @@ class Exposed:
         return replace(self, labels=tuple(sorted((name, value) for name, value in merged.items() if value)))
 
 
-Script = "Callable[[Exposed, int], float | None]"
-"""The value of a recorded sample at the n-th exposure; None leaves it out."""
-
-
 def parsed(page: str) -> tuple[Exposed, ...]:
     """The samples of a page in Prometheus' text format, in its order."""
     found = (_LINE.match(line) for line in page.splitlines() if line and not line.startswith("#"))
@@ -49,23 +45,6 @@ def parsed(page: str) -> tuple[Exposed, ...]:
 def page_of(samples: Iterable[Exposed]) -> str:
     """A page in Prometheus' text format, without times: what an exporter answers."""
     return "".join(f"{_series(sample)} {_number(sample.value)}\n" for sample in samples if sample.value is not None)
-
-
-def openmetrics_of(samples: Iterable[Exposed]) -> str:
-    """Samples with their times, for what reads history; staleness markers cannot be said in it."""
-    by_name = sorted((sample for sample in samples if sample.value is not None), key=lambda each: each.name)
-    lines = [f"{_series(each)} {_number(each.value)} {each.time_ms / 1000:.3f}" for each in by_name]
-    return "\n".join([*lines, "# EOF", ""])
-
-
-def history_of(page: str, script: Callable[[Exposed, int], float | None], times_ms: Iterable[int]) -> Iterator[Exposed]:
-    """What a server has that scraped the page at these times."""
-    recorded = parsed(page)
-    for number, time_ms in enumerate(times_ms):
-        for sample in recorded:
-            value = script(sample, number)
-            if value is not None:
-                yield replace(sample, value=value, time_ms=time_ms)
 
 
 def _series(sample: Exposed) -> str:

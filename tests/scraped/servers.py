@@ -1,6 +1,6 @@
 """Real Prometheus and VictoriaMetrics from Debian's packages, on loopback, each in a folder of its own.
 
-Both scrape what they are told to, and take samples of any time: whole days before they start, or as a test's clock goes on.
+Both scrape what they are told to, and take samples of any time by remote-write: days of history at once, or as a test's clock goes on.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import subprocess
 import time
 import urllib.request
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode
 
@@ -23,10 +24,12 @@ from tests.scraped.exposed import Exposed
 from tests.scraped.remote_write import written_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 _UP_WITHIN_S = 60.0
+_BATCH = 50_000
+"""Samples in a request."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +98,10 @@ class MetricsProcess:
         self._process.send_signal(signal.SIGHUP)
 
     def write(self, exposed: Iterable[Exposed]) -> None:
-        """Takes these samples as they are; of one series in order of time."""
-        body = written_request(exposed)
-        headers = {"Content-Encoding": "snappy", "Content-Type": "application/x-protobuf"}
-        self._post("/api/v1/write", body, headers)
+        """Takes these samples as they are: of one series in order of time, and no older than an hour before the newest."""
+        for samples in batched(exposed, _BATCH):
+            self._post("/api/v1/write", written_request(samples))
+        self.has_all()
 
     def has_all(self) -> None:
         """Returns when everything that was written can be read."""
@@ -147,33 +150,23 @@ class MetricsProcess:
             content: bytes = answer.read()
             return content
 
-    def _post(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
-        request = urllib.request.Request(f"{self.url}{path}", data=body, headers=dict(headers), method="POST")  # noqa: S310  # loopback
+    def _post(self, path: str, body: bytes) -> None:
+        headers = {"Content-Encoding": "snappy", "Content-Type": "application/x-protobuf"}
+        request = urllib.request.Request(f"{self.url}{path}", data=body, headers=headers, method="POST")  # noqa: S310  # loopback
         with urllib.request.urlopen(request, timeout=120):  # noqa: S310
             return
 
 
 class PrometheusProcess(MetricsProcess):
-    """Debian's Prometheus; `backfill` puts history into its folder before it starts."""
+    """Debian's Prometheus."""
 
     name = "prometheus"
     command = "prometheus"
     healthy = "/-/ready"
 
-    @property
-    def data(self) -> Path:
-        return self.folder / "data"
-
-    def backfill(self, openmetrics: str) -> None:
-        """Blocks of these samples, which carry their times; in tens of milliseconds for a day of one host."""
-        text = self.folder / "history.txt"
-        text.write_text(openmetrics)
-        command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "-q", str(text), str(self.data)]
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
-
     def _arguments(self) -> list[str]:
         return [
-            f"--config.file={self.folder / 'scrape.yml'}", f"--storage.tsdb.path={self.data}", "--storage.tsdb.retention.time=60d",
+            f"--config.file={self.folder / 'scrape.yml'}", f"--storage.tsdb.path={self.folder / 'data'}", "--storage.tsdb.retention.time=60d",
             f"--web.listen-address=127.0.0.1:{self.port}", "--web.enable-remote-write-receiver", "--log.level=warn",
         ]  # fmt: skip
 
@@ -184,12 +177,6 @@ class VictoriaProcess(MetricsProcess):
     name = "victoriametrics"
     command = "victoria-metrics"
     healthy = "/health"
-
-    def backfill(self, openmetrics: str) -> None:
-        """Samples of any past time, while the server runs."""
-        lines = [_in_milliseconds(line) for line in openmetrics.splitlines() if line and not line.startswith("#")]
-        self._post("/api/v1/import/prometheus", "\n".join(lines).encode() + b"\n", {})
-        self.has_all()
 
     def has_all(self) -> None:
         self._get("/internal/force_flush")
@@ -208,6 +195,13 @@ SERVERS = (PrometheusProcess, VictoriaProcess)
 def own_labels(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Those that an exporter gave its series."""
     return tuple(sorted((name, value) for name, value in labels.items() if name not in {"__name__", "instance", "job"}))
+
+
+def batched(samples: Iterable[Exposed], size: int) -> Iterator[list[Exposed]]:
+    """Lists of so many, the last one shorter."""
+    source = iter(samples)
+    while batch := list(islice(source, size)):
+        yield batch
 
 
 def missing() -> str:
@@ -231,9 +225,3 @@ def wait_until(true: Callable[[], bool], why_not: Callable[[], str]) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(why_not())
         time.sleep(0.02)
-
-
-def _in_milliseconds(line: str) -> str:
-    """OpenMetrics has its times in seconds, Prometheus' text format in milliseconds."""
-    sample, _, seconds = line.rpartition(" ")
-    return f"{sample} {round(float(seconds) * 1000)}"
