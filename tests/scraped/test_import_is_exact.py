@@ -10,16 +10,14 @@ import pytest
 
 from tests.fakes.nvml import ms_ago, standard_fleet
 from tests.in_process import run_in_process
-from tests.scraped.exposed import Exposed, parsed
 from tests.scraped.facts import DCGM, NVITOP, facts_in, facts_of
 from tests.scraped.nvitop import nvitop_exporter, scraped
 from tests.scraped.replayer import Replayer, replayed
 from tests.scraped.servers import ScrapeJob
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fallow.lake import Lake
+    from tests.scraped.exposed import Exposed
     from tests.scraped.servers import MetricsProcess
 
 pytestmark = pytest.mark.long
