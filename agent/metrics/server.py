@@ -196,7 +196,7 @@ class MetricsServer:
 
     def _scrape(self, request: Request) -> Response:
         from agent.metrics.collector import collect  # a host that only answers health checks never pays for it
-        from agent.metrics.exposition import negotiate
+        from fallow.exposition import negotiate
 
         content_type = negotiate(request.headers.get("accept", ""))
         return Response(HTTPStatus.OK, content_type, collect(self._board.latest_with_age()).render(content_type))
