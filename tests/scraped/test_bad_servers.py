@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from analytics.scraped.server import ServerLimits
+from analytics.scraped.server.limits import ServerLimits
 from tests.in_process import run_in_process
 from tests.lakes import holds_nothing
 from tests.scraped.exposed import Exposed
@@ -112,7 +112,7 @@ BAD = {
     "busy": BadServer("answers 503: starting up; try again later", _always(_said(503, "starting up"))),
     "overrun": BadServer("answers 429.*; try again later, or with fewer requests", _always(Answered(429, b"slow down\n"))),
     "failing": BadServer("answers 500", _always(_said(500, "input/output error"))),
-    "silent": BadServer("sent nothing for 0.5 s; look whether the server is busy", _always(Answered(stalls=True))),
+    "silent": BadServer("sent nothing for 0.5 s; look whether the server is busy", _always(Answered(200, b"{}", _JSON, cut_at=0, stalls=True))),
     "cut": BadServer("broke before its answer was whole; try again", _always(Answered(200, b'{"status":"success"}' * 9, _JSON, cut_at=20))),
 }  # fmt: skip
 """From the first request on."""
@@ -211,9 +211,9 @@ def test_more_series_than_are_read(upstreams: Mapping[str, MetricsProcess], lake
 
 
 BUSY = {
-    "at_first": lambda asked, pass_on: _said(503, "starting") if asked.number % 3 == 0 else pass_on(),
-    "too_often": lambda asked, pass_on: Answered(429, b"", {"Retry-After": "0"}) if asked.number % 3 == 0 else pass_on(),
-    "cut": lambda asked, pass_on: _cut(pass_on()) if asked.number % 3 == 0 else pass_on(),
+    "unavailable": lambda asked, pass_on: _said(503, "starting") if asked.number % 3 == 2 else pass_on(),
+    "too_often": lambda asked, pass_on: Answered(429, b"", {"Retry-After": "0"}) if asked.number % 3 == 2 else pass_on(),
+    "cut": lambda asked, pass_on: _cut(pass_on()) if asked.number % 3 == 2 else pass_on(),
 }  # fmt: skip
 
 
