@@ -139,11 +139,11 @@ def kube_states(gpus: Iterable[SiteGpu], time_ms: int, since_ms: int) -> Iterato
     """What kube-state-metrics says of the pods on these GPUs, all there since `since_ms`, and of one that waits for eight."""
     counts = Counter((gpu.host, gpu.namespace, gpu.pod) for gpu in gpus if gpu.pod)
     for (host, namespace, pod), count in counts.items():
-        yield from _pod(namespace, pod, host, count, since_ms, time_ms)
-    yield from _pod("vision", "finetune-0", "", 8, since_ms, time_ms)
+        yield from _pod(namespace, pod, host, count, since_ms=since_ms, time_ms=time_ms)
+    yield from _pod("vision", "finetune-0", "", 8, since_ms=since_ms, time_ms=time_ms)
 
 
-def _pod(namespace: str, pod: str, host: str, gpus: int, since_ms: int, time_ms: int) -> Iterator[Exposed]:
+def _pod(namespace: str, pod: str, host: str, gpus: int, *, since_ms: int, time_ms: int) -> Iterator[Exposed]:
     own = {
         "namespace": namespace,
         "pod": pod,
