@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from analytics.scraped.journal import Journal
+from analytics.scraped.journal import ReadingJournal
 from analytics.scraped.mapping.loading import load_exporters
 from analytics.scraped.mapping.model import Exporter
 from analytics.scraped.server.address import ServerAddress
@@ -51,6 +51,6 @@ class ScrapedSource:
         with MetricsServer.connect(self.address, self.limits) as server:
             yield server
 
-    def journal(self, lake: Lake) -> Journal:
+    def journal(self, lake: Lake) -> ReadingJournal:
         """How far this server has been read into the lake. Raises LakeError."""
-        return Journal.of(self.address.url, self.match, self.mapping, lake)
+        return ReadingJournal.of(self.address.url, self.match, self.mapping, lake)
