@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,31 +21,31 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.long
 _RECORDED = Path(__file__).parent / "recorded"
-_WHOLE_CARDS = re.compile(r'^(?!.*GPU_I_ID=").*\n', re.MULTILINE)
 
 
 def test_an_import_is_what_dcgm_exporter_exposed(server_type: type[MetricsProcess], tmp_path: Path, lake: Lake) -> None:
-    """A target that is down, a page under another host name, and a server that is away for a while included."""
-    page = "".join(_WHOLE_CARDS.findall((_RECORDED / "dcgm-exporter.prom").read_text()))
-    exporter = Replayer(replayed(page, _changing))
-    server = server_type(tmp_path / "server", [ScrapeJob("dcgm", (exporter.target,))])
-    with exporter, server:
-        exporter.wait_for(4)
-        with exporter.away():
-            exporter.wait_for(3)
-        exporter.wait_for(3)
+    """Two hosts, of which one has no profiling fields; one is down for a while, and so is the server."""
+    first = Replayer(replayed(page("dcgm-exporter", "GPU_I_ID"), _changing))
+    other_cards = page("dcgm-exporter-slurm", "GPU_I_ID", "_PROF_").replace('UUID="GPU-', 'UUID="GPU-f')
+    second = Replayer(replayed(other_cards, _changing))
+    server = server_type(tmp_path / "server", [ScrapeJob("dcgm", (first.target, second.target))])
+    with first, second, server:
+        first.wait_for(4)
+        with first.away():
+            second.wait_for(3)
+        first.wait_for(3)
         server.stop()
         server.start()
-        exporter.wait_for(3)
-        with exporter.away():
-            exporter.wait_for(1)
+        first.wait_for(3)
+        with first.away(), second.away():
+            first.wait_for(1)
+            second.wait_for(1)
             imported_from(server, lake)
             kept = [sample for name in DCGM for sample in server.kept(name)]
-        exposed = [each for exposure in exporter.exposures for each in exposure.samples if each.name in DCGM]
-        assert sorted((each.name, each.labels, each.value) for each in kept) == sorted(
-            (each.name, each.labels, each.value) for each in exposed
-        )
-        assert facts_in(lake, DCGM) == facts_of(kept, DCGM)
+    exposures = first.exposures + second.exposures
+    exposed = [each for exposure in exposures for each in exposure.samples if each.name in DCGM]
+    assert sorted(map(value_of, kept)) == sorted(map(value_of, exposed))
+    assert facts_in(lake, DCGM) == facts_of(kept, DCGM)
 
 
 def test_an_import_is_what_nvitop_exporter_exposed(
@@ -63,6 +62,16 @@ def test_an_import_is_what_nvitop_exporter_exposed(
     exposed = [each for exposure in exporter.exposures for each in exposure.samples if each.name in NVITOP]
     assert len(kept) == len(exposed) > 8 * len(NVITOP)
     assert facts_in(lake, NVITOP) == facts_of(kept, NVITOP)
+
+
+def page(name: str, *without: str) -> str:
+    """A recorded page without the lines in which one of these words is."""
+    lines = (_RECORDED / f"{name}.prom").read_text().splitlines(keepends=True)
+    return "".join(line for line in lines if not any(word in line for word in without))
+
+
+def value_of(sample: Exposed) -> tuple[object, ...]:
+    return sample.name, sample.labels, sample.value
 
 
 def imported_from(server: MetricsProcess, lake: Lake, *flags: str) -> None:
