@@ -5,6 +5,8 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tests.scraped.exposed import Exposed
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
+_DAY_MINUTES = 1440
 MODEL = "NVIDIA A100-SXM4-80GB"
 MEM_MIB = 81_920
 _DRIVER_MIB = 563
@@ -29,6 +32,7 @@ class Moment:
     power_w: float
     temperature_c: int
     sm_clock_mhz: int
+    energy_mj: int
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,27 @@ class SiteGpu:
         return f"GPU-{zlib.crc32(f'{self.host}/{self.index}'.encode()):08x}-5f1c-4c3e-9d5b-{self.host[-1]}0000000000{self.index}"
 
     def at(self, time_ms: int) -> Moment:
-        noise = zlib.crc32(f"{self.uuid}{time_ms // MINUTE_MS % 1440}".encode()) % 10
+        minute, rest_ms = divmod(time_ms, MINUTE_MS)
+        util, power_w = self._of_minute(minute % _DAY_MINUTES)
+        before_mj, day_mj = self._energy_mj
+        energy_mj = minute // _DAY_MINUTES * day_mj + before_mj[minute % _DAY_MINUTES] + round(power_w * rest_ms)
         if self.use is None:
-            return Moment(0, 4, 55.0 + noise / 10, 31, 210)
-        util = self.use(time_ms // HOUR_MS % 24, noise)
-        return Moment(util, self.mem_mib, 68.0 + 3.2 * util + noise / 10, 34 + util // 3, 1410)
+            return Moment(0, 4, power_w, 31, 210, energy_mj)
+        return Moment(util, self.mem_mib, power_w, 34 + util // 3, 1410, energy_mj)
+
+    def _of_minute(self, minute: int) -> tuple[int, float]:
+        """Utilization and power, which last for the minute: every day is the same."""
+        noise = zlib.crc32(f"{self.uuid}{minute}".encode()) % 10
+        if self.use is None:
+            return 0, 55.0
+        util = self.use(minute // 60, noise)
+        return util, 68.0 + 3.2 * util
+
+    @cached_property
+    def _energy_mj(self) -> tuple[list[int], int]:
+        """Drawn before each minute of a day, and in the day."""
+        drawn = [round(self._of_minute(minute)[1] * MINUTE_MS) for minute in range(_DAY_MINUTES)]
+        return list(accumulate(drawn, initial=0)), sum(drawn)
 
 
 def _day(hour: int, noise: int) -> int:
@@ -86,6 +106,7 @@ def dcgm(gpu: SiteGpu, time_ms: int) -> Iterator[Exposed]:
         "DCGM_FI_DEV_GPU_UTIL": now.util_pct, "DCGM_FI_DEV_FB_USED": now.mem_mib, "DCGM_FI_DEV_FB_RESERVED": _DRIVER_MIB,
         "DCGM_FI_DEV_FB_FREE": MEM_MIB - _DRIVER_MIB - now.mem_mib, "DCGM_FI_DEV_POWER_USAGE": now.power_w,
         "DCGM_FI_DEV_GPU_TEMP": now.temperature_c, "DCGM_FI_DEV_SM_CLOCK": now.sm_clock_mhz, "DCGM_FI_DEV_XID_ERRORS": 0,
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": now.energy_mj,
     }  # fmt: skip
     yield from _samples(values, labels, time_ms)
 

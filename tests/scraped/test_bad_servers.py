@@ -168,7 +168,7 @@ def test_a_server_that_fails_while_samples_are_read(
         gateway.fault = lambda _, pass_on: pass_on()
         done = imported(gateway.url, lake)
     assert done.returncode == 0, done.stderr
-    assert len(facts_in(lake, DCGM)) == 240 * 8 * 6
+    assert len(facts_in(lake, DCGM)) == 240 * 8 * 7
 
 
 def test_a_wrong_token_and_the_right_one(upstreams: Mapping[str, MetricsProcess], lake: Lake) -> None:
@@ -225,7 +225,7 @@ def test_a_busy_server_is_asked_again(
     with Gateway(BUSY[case], upstreams[server].port) as gateway:
         done = imported(gateway.url, lake)
     assert done.returncode == 0, done.stderr
-    assert len(facts_in(lake, DCGM)) == 240 * 8 * 6
+    assert len(facts_in(lake, DCGM)) == 240 * 8 * 7
 
 
 def test_a_server_with_small_limits_is_asked_for_less(tmp_path: Path, lake: Lake) -> None:
@@ -235,4 +235,4 @@ def test_a_server_with_small_limits_is_asked_for_less(tmp_path: Path, lake: Lake
         server.write(an_hour())
         done = imported(server.url, lake)
     assert done.returncode == 0, done.stderr
-    assert len(facts_in(lake, DCGM)) == 240 * 8 * 6
+    assert len(facts_in(lake, DCGM)) == 240 * 8 * 7

@@ -16,6 +16,7 @@ import urllib3
 from urllib3.exceptions import DecodeError, HTTPError, IncompleteRead, ProtocolError, ReadTimeoutError, SSLError
 
 from analytics.scraped.server.address import ServerAddress
+from analytics.scraped.server.head_guard import guard
 from analytics.scraped.server.limits import ServerLimits
 from analytics.scraped.server.pace import RequestPace
 from analytics.scraped.server.refusals import (
@@ -174,5 +175,5 @@ def _pool(address: ServerAddress, limits: ServerLimits) -> urllib3.PoolManager:
     }
     proxy = getproxies().get(parts.scheme, "")
     if proxy and not proxy_bypass(parts.hostname or ""):
-        return urllib3.ProxyManager(proxy, **options)
-    return urllib3.PoolManager(**options)
+        return guard(urllib3.ProxyManager(proxy, **options))
+    return guard(urllib3.PoolManager(**options))
