@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from analytics.allocations.model import KnownHosts
+from analytics.allocations.publish import publish_allocations
 from analytics.scraped.host_rows import HostRows
 from analytics.scraped.samples import SAMPLE_SCHEMA, Samples
+from analytics.scraped.who.allocations import OpenAllocations, allocations_of
 from analytics.scraped.who.given import Given
-from tests.ledger.rows import ms
+from tests.allocations.conftest import stored
+from tests.ledger.rows import T0, ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from fallow.lake import Lake
 
 STEP_S = 30
 
@@ -71,3 +77,27 @@ def kube(*series: tuple[Mapping[str, str], Mapping[float, float]]) -> Samples:
         (number, ms(at), value) for number, (_, values) in enumerate(series) for at, value in sorted(values.items())
     ]
     return Samples(tuple(labels for labels, _ in series), pl.DataFrame(rows, schema=SAMPLE_SCHEMA, orient="row"))
+
+
+def bring(
+    lake: Lake,
+    *windows: tuple[float, Sequence[HostRows]],
+    before: OpenAllocations | None = None,
+    series: Samples | None = None,
+) -> OpenAllocations:
+    """Publishes windows (end in seconds, hosts) in order, and returns what they leave open; as a new process unless told what that was."""
+    left = OpenAllocations.of(lake) if before is None else before
+    for until_s, hosts in windows:
+        found = allocations_of(given(*hosts), series, left, as_of_ms=ms(until_s), hosts=KnownHosts())
+        publish_allocations(lake, found.read, replace=False)
+        left = found.open
+    return left
+
+
+def spans(lake: Lake) -> list[tuple[str, str | None, float, float | None]]:
+    """claim_id, GPU, and start and end in seconds, of every row."""
+    rows = [(each, each.get("end")) for each in stored(lake)]
+    return [
+        (each["claim_id"], each.get("gpu"), (each["time"] - T0) / 1000, None if end is None else (end - T0) / 1000)
+        for each, end in rows
+    ]
