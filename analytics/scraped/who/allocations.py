@@ -73,7 +73,7 @@ def allocations_of(
     """
     runs = label_runs(given, before.runs, as_of_ms)
     tables = None if kube is None else KubeTables.of(kube)
-    pods = None if tables is None else pods_of(tables)
+    pods = pods_of(tables) if tables is not None and tables.tells_of_pods else None
     rows = _run_rows(runs.rows, pods)
     news = rows.filter(
         pl.col("is_new") | pl.col("end").is_not_null() | (pl.col("submitted").is_not_null() & ~pl.col("told"))
@@ -81,7 +81,6 @@ def allocations_of(
     still = rows.filter(pl.col("end").is_null()).with_columns(told=pl.col("told") | pl.col("submitted").is_not_null())
     left = OpenAllocations(pl.concat([still.select(list(RUN_SCHEMA)), runs.waiting]), before.pods, before.waiting)
     claims, requests = conform(news), typed(before.waiting.clear(), REQUEST)
-    notes: tuple[str, ...] = ()
     if tables is not None and pods is not None:
         named = pl.concat([rows.select("claim_id"), runs.waiting.select("claim_id")]).unique()
         here = replace(hosts, names=hosts.names | set(given.looked["host"]))
@@ -89,7 +88,7 @@ def allocations_of(
         waiting = waiting_pods(pods, before.waiting, tables.step_ms)
         claims, requests = pl.concat([claims, counted.rows]), waiting.rows
         left = replace(left, pods=counted.known, waiting=waiting.known)
-        notes = queue_notes(tables)
+    notes = () if tables is None else queue_notes(tables)
     names = single_names("account", "user")
     read = ReadAllocations(
         claims.with_columns(names), requests.with_columns(names), (), "UTC (as scraped)", as_of_ms, notes

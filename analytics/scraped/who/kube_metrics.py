@@ -81,6 +81,11 @@ class KubeTables:
         return cls(names, samples, said)
 
     @property
+    def tells_of_pods(self) -> bool:
+        """Whether kube-state-metrics answered at all: else nobody knows which pods are gone."""
+        return not self.table("kube_pod_info").is_empty()
+
+    @property
     def newest_ms(self) -> int:
         """The last sample of all; 0 for none."""
         newest = self.said["last_ms"].max()
