@@ -11,6 +11,8 @@ from analytics.scraped.mapping.loading import built_in, load_exporters
 from analytics.scraped.mapping.mapped_series import mapped_series
 from analytics.scraped.mapping.recognition import Recognised, recognised
 from analytics.scraped.mapping.series_labels import gpu_of, holder_of, host_of, renaming_targets
+from tests.core import pages
+from tests.scraped import mapping_page
 from tests.scraped.recorded_labels import RECORDED, recorded_labels
 
 EXPORTERS = load_exporters()
@@ -143,3 +145,9 @@ def test_gpus_and_instances_by_their_labels() -> None:
     assert (part.uuid, part.parent, part.mig_instance, part.index) == ("GPU-1", "GPU-1", "9", "3")
     assert (own.uuid, own.parent) == ("MIG-7", "GPU-1")
     assert host_of({"instance": "[fd00::7]:9400"}, by_name["nvidia_gpu_exporter"]) == "fd00::7"
+
+
+def test_the_docs_are_current() -> None:
+    summary = (pages.DOCS / "prometheus.md").read_text(encoding="utf-8")
+    assert (pages.DOCS / "mappings.md").read_text(encoding="utf-8") == mapping_page.mappings_page(), "run `make docs`"
+    assert summary == mapping_page.with_summary(summary), "run `make docs`"
