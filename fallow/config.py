@@ -34,6 +34,12 @@ def _text(text: str) -> str:
     return text
 
 
+def _name(text: str) -> str:
+    if not text.strip():
+        raise UsageError("a name is not empty")
+    return text.strip()
+
+
 def _positive(text: str) -> float:
     try:
         value = float(text)
@@ -239,6 +245,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("money", "owners", _text, "", "CSV file that says which team a user, account or namespace belongs to"),
     Setting("money", "offers", _text, "", "CSV file with what GPUs could be bought, reserved or rented for; `fallow prices --import` fills it",
             "prices say what was paid, offers what could be: see docs/money.md"),
+    Setting("money", "provider", _name, "this site", "who provides the GPUs and bills them, in `fallow ledger --focus`"),
     Setting("money", "goals", _text, "", "CSV file with goals: the unused share or the waste of a week, for all, a pool or a team, by a day"),
     Setting("money", "energy_price_per_kwh", _not_negative, "0.12", "price of a kilowatt-hour, in money.currency; the default is in USD",
             "between what industry (8.72 cents) and commerce (12.82 cents) paid in the US East North Central division in April 2025 (EIA)"),
