@@ -1,4 +1,4 @@
-"""`fallow import KIND ...`: reads all files, asks about what looks wrong, merges them into the lake, accounts for every row."""
+"""`fallow import KIND FILE ...`: reads all files, asks about what looks wrong, merges them into the lake, accounts for every row."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import dataclasses
 import json
 import sys
 
-from analytics.importers import IMPORTERS
 from analytics.importers.doubts import doubts
-from analytics.importers.kinds import add_kinds, open_lake
+from analytics.importers.kinds import open_lake
 from analytics.importers.limits import InputLimits
 from analytics.importers.model import FileReport, Imported
 from analytics.importers.overview import ImportOverview, overview_lines, overview_of
@@ -102,14 +101,6 @@ def _window(imported: Imported) -> tuple[str, str]:
         last=(imported.gpu["time"].dt.epoch("ms") + imported.gpu["interval_ms"]).max(),
     )
     return format_ms(moments["first"][0]), format_ms(moments["last"][0])
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    for importer, subcommand in add_kinds(parser, "kinds of history", IMPORTERS):
-        subcommand.set_defaults(importer=importer)
-        subcommand.add_argument(
-            "--yes", action="store_true", help="publish also what looks wrong (default: ask on a terminal, else refuse)"
-        )
 
 
 def run(args: argparse.Namespace) -> int:
