@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from analytics.scraped.mapping.loading import load_exporters, metric_names
@@ -9,7 +11,7 @@ from analytics.scraped.otlp.points import Point, points_of, sort_out
 from analytics.scraped.otlp.window_samples import DeltaSum, window_samples
 from tests.scraped.otlp_requests import NOW_MS, climbing, gauge, point, request
 
-GPU = {"hw__id": "GPU-1", "hw__type": "gpu"}
+GPU: dict[str, Any] = {"hw__id": "GPU-1", "hw__type": "gpu"}
 WANTED = metric_names(load_exporters())
 
 
