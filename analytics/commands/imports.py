@@ -6,12 +6,13 @@ import argparse
 
 from analytics.importers import IMPORTERS
 from analytics.importers import command as files
-from analytics.importers.kinds import add_kinds
+from analytics.importers.kinds import Kind, add_kinds
 from analytics.scraped.importing import command as prometheus
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    for kind, subcommand in add_kinds(parser, "kinds of history", (*IMPORTERS, prometheus.ImportPrometheus())):
+    kinds: tuple[Kind, ...] = (*IMPORTERS, prometheus.ImportPrometheus())
+    for kind, subcommand in add_kinds(parser, "kinds of history", kinds):
         subcommand.add_argument(
             "--yes", action="store_true", help="publish also what looks wrong (default: ask on a terminal, else refuse)"
         )
