@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from analytics.scraped.mapping.loading import load_exporters, metric_names
 from analytics.scraped.otlp.points import Point, points_of, sort_out
-from analytics.scraped.otlp.window_samples import DeltaSum, window_samples
+from analytics.scraped.otlp.window_samples import DeltaSum, SeriesKey, climbed, window_samples
 from tests.scraped.otlp_requests import NOW_MS, climbing, gauge, point, request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 GPU: dict[str, Any] = {"hw__id": "GPU-1", "hw__type": "gpu"}
 WANTED = metric_names(load_exporters())
@@ -22,10 +25,8 @@ def pt(
     return Point({"__name__": name, "instance": "gn001"}, round(NOW_MS + at_s * 1000), value, start_ms, delta)
 
 
-def values(
-    points: list[Point], sums: dict[tuple[tuple[str, str], ...], DeltaSum] | None = None
-) -> list[tuple[float, float | None]]:
-    frame = window_samples(points, sums or {}).samples.frame
+def values(points: Iterable[Point]) -> list[tuple[float, float | None]]:
+    frame = window_samples(points).samples.frame
     return [((time_ms - NOW_MS) / 1000, value) for time_ms, value in frame.select("time_ms", "value").iter_rows()]
 
 
@@ -37,7 +38,7 @@ def values(
         ({"hw__id": "3"}, {"index": "3"}),
     ],
 )
-def test_the_id_says_which_gpu(attributes: dict[str, str], labels: dict[str, str]) -> None:
+def test_the_id_says_which_gpu(attributes: dict[str, Any], labels: dict[str, str]) -> None:
     (found,) = points_of(
         request(gauge("hw.gpu.utilization", "1", point(0.5, **attributes)), host__name="gn001", service__name="c")
     )
@@ -87,19 +88,35 @@ def test_what_would_be_read_wrongly_is_rejected_and_the_rest_is_taken() -> None:
 
 
 def test_deltas_add_up_and_go_on_in_the_next_window() -> None:
-    first = window_samples([pt(5.0, 10, 0.001, delta=True), pt(7.0, 20, 10, delta=True)], {})
-    assert first.samples.frame["value"].to_list() == [5.0, 12.0]
-    assert values([pt(1.0, 30, 20, delta=True), pt(9.0, 15, 10, delta=True)], first.sums) == [(30.0, 13.0)]
-    assert window_samples([pt(9.0, 15, 10, delta=True)], first.sums).late == 1
+    sums: dict[SeriesKey, DeltaSum] = {}
+    assert values(climbed([pt(7.0, 20, 10, delta=True), pt(5.0, 10, 0.001, delta=True)], sums)) == [
+        (10.0, 5.0),
+        (20.0, 12.0),
+    ]
+    late, next_one = pt(9.0, 15, 10, delta=True), pt(1.0, 30, 20, delta=True)
+    found = window_samples(climbed([next_one, late], sums))
+    assert found.samples.frame["value"].to_list() == [13.0]
+    assert found.starts["start_ms"].to_list() == [NOW_MS + 1], "the sum is that of all windows"
 
 
 def test_points_come_in_any_order_and_twice() -> None:
     assert values([pt(30.0, 20), pt(10.0, 0), pt(20.0, 10), pt(10.0, 0)]) == [(0.0, 10.0), (10.0, 20.0), (20.0, 30.0)]
 
 
-def test_a_series_ends_where_it_says_so_and_where_its_sum_starts_anew() -> None:
+def test_a_series_ends_where_it_says_so() -> None:
     assert values([pt(10.0, 0), pt(None, 10)]) == [(0.0, 10.0), (10.0, None)]
-    assert values([pt(10.0, 10, 1), pt(20.0, 20, 15)]) == [(10.0, 10.0), (19.999, None), (20.0, 20.0)]
+
+
+def test_a_sum_says_since_when_it_counts() -> None:
+    about = {"uuid": "GPU-1", "host.name": "gn001"}
+    points = [
+        Point({**each.labels, **about}, each.time_ms, each.value, each.start_ms)
+        for each in (pt(10.0, 10, 1), pt(20.0, 20, 15))
+    ]
+    found = window_samples(points).counters_since(load_exporters())
+    assert found.sort("true_ms").rows() == [
+        ("gn001", "GPU-1", NOW_MS + 10_000, NOW_MS + 1000), ("gn001", "GPU-1", NOW_MS + 20_000, NOW_MS + 15_000)
+    ]  # fmt: skip
 
 
 def test_the_instruments_of_one_push_get_one_time() -> None:
