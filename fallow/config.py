@@ -75,6 +75,11 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _duration_or_unknown(text: str) -> int:
+    """0 stands for not known."""
+    return parse_duration_ms(text) if text else 0
+
+
 _SWITCH = {"on": 1, "yes": 1, "true": 1, "1": 1, "off": 0, "no": 0, "false": 0, "0": 0}
 
 
@@ -245,6 +250,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("prometheus", "key", _text, "", "PEM file with the client certificate's key"),
     Setting("prometheus", "concurrency", _count, "4", "requests to the server at a time", "a server that people's dashboards use too"),
     Setting("prometheus", "rate", _positive, "20", "requests to the server in a second, at most"),
+    Setting("prometheus", "collect_interval", _duration_or_unknown, "",
+            "how often the exporters read the driver; empty: what their values show, else what they do by default",
+            "a scrape that repeats a reading is no second one"),
     Setting("prometheus", "every", parse_duration_ms, "5min", "how often `fallow follow prometheus` reads what is new",
             "as agent.publish_every: small files cost in every query"),
     Setting("prometheus", "late", parse_duration_ms, "10min", "how far back `fallow follow prometheus` reads again for samples that came late",

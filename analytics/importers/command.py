@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 
+from analytics.importers.asking import ask
 from analytics.importers.doubts import doubts
 from analytics.importers.kinds import open_lake
 from analytics.importers.limits import InputLimits
@@ -15,8 +15,7 @@ from analytics.importers.overview import ImportOverview, overview_lines, overvie
 from analytics.importers.pseudonymised import pseudonymised, pseudonyms_of
 from analytics.importers.publish import Published, publish
 from fallow.clock import SystemClock, format_ms
-from fallow.errors import InputError
-from fallow.output import say_lines, show
+from fallow.output import show
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +67,7 @@ def as_text(outcome: ImportOutcome) -> str:
         *(f"note      {note}" for note in imported.notes),
         *(f"odd       {odd}" for odd in outcome.odd),
         f"lake      {outcome.lake}",
-        *(_table(each) for each in outcome.published or ()),
+        *(published_line(each) for each in outcome.published or ()),
     ]
     if outcome.published is None:
         lines.append("  nothing is published")
@@ -84,7 +83,8 @@ def _file(report: FileReport) -> list[str]:
     ]
 
 
-def _table(published: Published) -> str:
+def published_line(published: Published) -> str:
+    """What became of one table."""
     if not (published.new or published.replaced):
         return f"  {published.table}: already there: {published.already_there:,} rows"
     files = "file" if published.files_written == 1 else "files"
@@ -111,21 +111,7 @@ def run(args: argparse.Namespace) -> int:
     odd = doubts(imported, overview, SystemClock().now_ms())
     outcome = ImportOutcome(imported, overview, odd, None, lake.root)
     if odd and not args.yes:
-        _ask(outcome, machines=args.json)
+        ask(odd, as_text(outcome), json.dumps(as_json(outcome), indent=2) if args.json else as_text(outcome))
     outcome = dataclasses.replace(outcome, published=publish(lake, imported))
     show(json.dumps(as_json(outcome), indent=2) if args.json else as_text(outcome))
     return 0
-
-
-def _ask(outcome: ImportOutcome, *, machines: bool) -> None:
-    """Returns if somebody at a terminal says yes; raises InputError otherwise, with the summary on standard output."""
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        say_lines(as_text(outcome))
-        say_lines("This looks wrong. Publish it all the same? [y/N] ", end="")
-        if sys.stdin.readline().strip().lower() in ("y", "yes"):
-            return
-        raise InputError("nothing was published", "put right what is odd, or answer y")
-    show(json.dumps(as_json(outcome), indent=2) if machines else as_text(outcome))
-    raise InputError(
-        f"nothing was published, for this looks wrong: {'; '.join(outcome.odd)}", "add --yes to publish all the same"
-    )

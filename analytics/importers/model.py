@@ -99,6 +99,9 @@ class Imported:
     hosts: pl.DataFrame = field(default_factory=pl.DataFrame)
     """Rows of the table `host`, in its columns and types."""
 
+    events: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """The same of the table `event`."""
+
 
 _UUID = r"^(GPU|MIG)-"
 

@@ -29,7 +29,7 @@ from fallow.clock import DAY_MS, HOUR_MS, floor_ms, parse_day_ms, utc_day
 from fallow.lake import Lake, LakeFile, visible
 from fallow.lake_init import opened_for_writing
 from fallow.leases import leased
-from fallow.schema import DEVICE, GPU, HOST, PROCESS, Table
+from fallow.schema import DEVICE, EVENT, GPU, HOST, PROCESS, Table
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ def merge_day(lake: Lake, table: Table, host: str, date: str, *, grace_ms: int, 
 
 
 def _publish_tables(lake: Lake, imported: Imported, span_ms: int) -> tuple[Published, ...]:
-    dates = _dates([imported.gpu, imported.device, imported.hosts])
-    tables = (DEVICE, PROCESS, HOST, GPU)
+    dates = _dates([imported.gpu, imported.device, imported.hosts, imported.events])
+    tables = (DEVICE, PROCESS, EVENT, HOST, GPU)
     present = {table.name: _present(lake, table, imported.host, dates) for table in tables}
     for files in present.values():
         for file in visible(files):
@@ -93,6 +93,7 @@ def _publish_tables(lake: Lake, imported: Imported, span_ms: int) -> tuple[Publi
     due = (
         (DEVICE, imported.device, DAY_MS),
         (PROCESS, listed, DAY_MS),
+        (EVENT, imported.events, DAY_MS),
         (HOST, imported.hosts, span_ms),
         (GPU, rows, span_ms),
     )

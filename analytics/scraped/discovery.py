@@ -1,4 +1,4 @@
-"""Which hosts a server has GPU series of, and under which targets: found with one metric for each exporter, whatever their number."""
+"""Which hosts a server has GPU series of, and under which targets: found with a few metrics of each exporter."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from analytics.scraped.selector import Selection
 from analytics.scraped.server.metrics_server import MetricsServer
 from fallow.clock import HOUR_MS
 
-_TELLING = ("gpu_util_pct", "mem_used_bytes", "power_w", "temperature_c")
-"""Columns that every exporter fills for every GPU, the likeliest first."""
+_TELLING = ("gpu_util_pct", "mem_used_bytes")
+"""Every GPU has one of these; which metric fills it is another from card to card."""
 
 
 @dataclass
@@ -57,9 +57,10 @@ class Discovery:
         wanted = {metric.metric for exporter in self._exporters for metric in exporter.metrics}
         wanted |= {name for exporter in self._exporters for name in exporter.signed_by}
         there = frozenset(self._server.names(self.selection(wanted).text, since_ms, until_ms)) & wanted
-        of_gpus = {name for each in self._exporters if each.of_gpus for name in _all_names(each)} & there
+        of_gpus = {name for each in self._exporters if each.of_gpus for name in _all_names(each)}
+        of_hosts = {name for each in self._exporters if _is_of_hosts(each) for name in _all_names(each)}
         telling = {name for each in self._exporters if each.of_gpus for name in _telling(each, there)}
-        return FoundNames(frozenset(of_gpus), there - of_gpus, frozenset(telling))
+        return FoundNames(there & of_gpus, there & of_hosts - of_gpus, frozenset(telling))
 
     def hosts(self, names: FoundNames, since_ms: int, until_ms: int) -> list[FoundHost]:
         """The hosts with GPUs in the window, by name. Raises InputError, also for more series than are taken."""
@@ -87,7 +88,7 @@ class Discovery:
         telling = [
             next((metric.metric for metric in exporter.metrics if _is_single(metric.metric, exporter, names)), "")
             for exporter in self._exporters
-            if not exporter.of_gpus
+            if _is_of_hosts(exporter)
         ]
         if not any(telling):
             return
@@ -114,15 +115,18 @@ def _all_names(exporter: Exporter) -> set[str]:
     return {metric.metric for metric in exporter.metrics} | set(exporter.signed_by)
 
 
+def _is_of_hosts(exporter: Exporter) -> bool:
+    return not exporter.of_gpus and any(metric.table == "host" for metric in exporter.metrics)
+
+
 def _telling(exporter: Exporter, there: frozenset[str]) -> set[str]:
-    """What signs the exporter, and one metric that every GPU has."""
+    """What signs the exporter, and metrics of which every GPU has one."""
     signs = set(exporter.signed_by) & there
     if exporter.signed_by and not signs:
         return set()
-    columns = {metric.column: metric.metric for metric in reversed(exporter.metrics)
-               if metric.table == "gpu" and metric.metric in there}  # fmt: skip
-    first = next((columns[column] for column in _TELLING if column in columns), next(iter(columns.values()), ""))
-    return signs | ({first} if first else set())
+    of_gpus = [metric for metric in exporter.metrics if metric.table == "gpu" and metric.metric in there]
+    found = {metric.metric for metric in of_gpus if metric.column in _TELLING}
+    return signs | (found or {metric.metric for metric in of_gpus[:1]})
 
 
 def _is_single(name: str, exporter: Exporter, names: FoundNames) -> bool:

@@ -24,13 +24,15 @@ class Selection:
 
     @property
     def text(self) -> str:
-        parts = [f"__name__=~{_either(self.names)}"]
+        return self.like("|".join(re.escape(name) for name in sorted(self.names)))
+
+    def like(self, pattern: str) -> str:
+        """The selector of metrics whose names match a regular expression, instead of those that are named."""
+        parts = [f"__name__=~{_quoted(pattern)}"]
         if self.instances is not None:
-            parts.append(f"instance=~{_either(self.instances)}")
+            parts.append(f"instance=~{_quoted('|'.join(re.escape(each) for each in sorted(self.instances)))}")
         return "{" + ",".join([*parts, *([self.match.strip(", ")] if self.match else [])]) + "}"
 
 
-def _either(values: Collection[str]) -> str:
-    """A quoted regular expression that matches any of the values and nothing else."""
-    pattern = "|".join(re.escape(value) for value in sorted(values))
+def _quoted(pattern: str) -> str:
     return '"' + pattern.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -15,6 +15,7 @@ _FLAGS = {
     "ca-file": ("FILE", "PEM file with the authority that signed the server's certificate"),
     "certificate": ("FILE", "PEM file with this client's certificate"),
     "key": ("FILE", "PEM file with its key"),
+    "collect-interval": ("DURATION", "how often the exporters read the driver"),
     "rate": ("NUMBER", "requests in a second, at most"),
 }
 _REPEATED = {

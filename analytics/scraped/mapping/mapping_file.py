@@ -25,7 +25,7 @@ _COLUMNS = (
     *(f"{GIVEN}.{holder}" for holder in HOLDERS),
 )
 
-_TOP = ("title", "source_url", "readings", "collect_interval_s", "signed_by", "own_pods", "unknown", "extend", "prefix",
+_TOP = ("title", "source_url", "readings", "collect_interval_s", "signed_by", "own_pods", "unknown", "ignored", "extend", "prefix",
         "labels", "metrics", "combined")  # fmt: skip
 _LABELS = ("gpu", "gpu_prefix", "index", "host", "mig_uuid", "mig_instance", "device", "holder")
 _METRIC = ("name", "to", "unit", "kind", "covers_s", "only", "sum_over", "per")
@@ -107,6 +107,7 @@ def exporter_from(content: Content, name: str) -> Exporter:
         holder=_label_columns(labels, "holder", HOLDERS, place.file),
         own_pods=place.pattern(place.value(content, "own_pods", str, ""), "own_pods"),
         unknown=_ranges(content, place),
+        ignored=place.pattern(place.value(content, "ignored", str, ""), "ignored"),
         metrics=metrics,
         combined=tuple(_combined(found, metrics, place) for found in place.value(content, "combined", list, [])),
     )
