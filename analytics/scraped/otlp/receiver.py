@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hmac
+import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,8 +20,12 @@ from analytics.scraped.otlp.spool import RequestSpool
 from fallow import __version__
 from fallow.clock import Clock
 from fallow.errors import FallowError, InputError, SpoolError
+from fallow.exposition import negotiate
 
 PATH = "/v1/metrics"
+Page = Callable[[str], bytes]
+"""What a page says, in the content type that was asked for."""
+
 RETRY_AFTER_S = 30
 _BUSY_RETRY_S = 1
 _CONNECTIONS = 2000
@@ -76,10 +81,10 @@ class Intake:
 class OtlpReceiver:
     """Listens in threads of its own from `start` to `close`."""
 
-    def __init__(self, host: str, port: int, intake: Intake) -> None:
-        """Raises FallowError where the address is taken or is not this host's."""
+    def __init__(self, host: str, port: int, intake: Intake, pages: Mapping[str, Page] | None = None) -> None:
+        """`pages` are what GET of their path gives. Raises FallowError where the address is taken or is not this host's."""
         try:
-            self._server = _Server((host, port), intake)
+            self._server = _Server((host, port), intake, pages or {})
         except OSError as error:
             raise FallowError(
                 f"cannot listen on {host}:{port}: {error.strerror}",
@@ -104,9 +109,10 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True  # a sender that keeps its connection must not hold up the end
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], intake: Intake) -> None:
+    def __init__(self, address: tuple[str, int], intake: Intake, pages: Mapping[str, Page]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
-        self.intake = intake
+        self.intake, self.pages = intake, pages
         self.places = threading.BoundedSemaphore(_AT_A_TIME)
         self._open = threading.BoundedSemaphore(_CONNECTIONS)
 
@@ -146,6 +152,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, JSON if kind == JSON else PROTOBUF, answer, headers)
 
     def do_GET(self) -> None:
+        if (page := self.server.pages.get(self.path)) is not None:
+            kind = negotiate(self.headers.get("Accept", "")) if self.path == "/metrics" else JSON
+            self._answer(HTTPStatus.OK, kind, page(kind), {})
+            return
         self._answer(
             HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", f"POST metrics to {PATH}\n".encode(), {"Allow": "POST"}
         )

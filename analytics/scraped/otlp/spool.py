@@ -19,6 +19,8 @@ from fallow.errors import SpoolError
 
 _HEAD = struct.Struct("<II")
 _SUFFIX = ".otlp"
+_SEGMENT_BYTES = 32 * 2**20
+"""A file is made into rows as a whole."""
 
 
 class SpoolFullError(SpoolError):
@@ -64,13 +66,14 @@ class RequestSpool:
                     f"cannot write the spool {self._folder}: {error.strerror}", "see to that disk"
                 ) from error
             self._bytes += len(frame)
+            if start + len(frame) > _SEGMENT_BYTES:
+                self._begin_next()
 
     def rotate(self) -> list[Path]:
         """Begins a new file; returns those before it that hold something, the oldest first."""
         with self._lock:
             if self._file.tell():
-                self._file.close()
-                self._open(self._number + 1)
+                self._begin_next()
             return [path for path in self._segments() if int(path.stem) < self._number]
 
     def forget(self, segments: Iterable[Path]) -> None:
@@ -89,6 +92,10 @@ class RequestSpool:
         while left:
             left = left[self._file.write(left) :]
         os.fdatasync(self._file.fileno())
+
+    def _begin_next(self) -> None:
+        self._file.close()
+        self._open(self._number + 1)
 
     def _open(self, number: int) -> None:
         self._number = number
