@@ -17,7 +17,17 @@ import pytest
 
 from tests.conftest import REPOSITORY, clean_environment
 from tests.scraped.servers import PrometheusProcess, VictoriaProcess, free_port, missing
-from tests.scraped.site import GPUS, HOUR_MS, MINUTE_MS, dcgm, dcgm_of_pods, kube_states, nvidia_smi, princeton, site_samples
+from tests.scraped.site import (
+    GPUS,
+    HOUR_MS,
+    MINUTE_MS,
+    dcgm,
+    dcgm_of_pods,
+    kube_states,
+    nvidia_smi,
+    princeton,
+    site_samples,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -82,7 +92,13 @@ def test_a_tutorial_does_what_it_says(name: str, tmp_path: Path) -> None:
 
 def _printed(shell: str, environment: Mapping[str, str], home: Path) -> str:
     done = subprocess.run(
-        ["bash", "-eu", "-c", shell], env=environment, cwd=home, capture_output=True, text=True, check=False, timeout=280
+        ["bash", "-eu", "-c", shell],
+        env=environment,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -94,6 +94,7 @@ class DeliveryRounds:
             if self._delivery is None:
                 writer = LakeWriter(self.lake, WriterSettings(hourly=True, pseudonyms=self.pseudonyms), Totals())
                 self._delivery = SpoolDelivery(self.spool, self.exporters, writer)
+            self.lake.require_known()  # an empty mount point must not become a lake
             self._delivery.run(self.clock.now_ms())
         except LakeError as error:
             if str(error) != self.state.trouble:

@@ -43,12 +43,14 @@ class SpoolDelivery:
     def _deliver(self, segment: Path, now_ms: int) -> None:
         window = _Window(self._last, segment, self._sums)
         found = window_samples(window.points())
-        if window.since_ms is not None:
-            settings = RowSettings(window.since_ms - ONE_PUSH_MS, now_ms + DAY_MS)
-            hosts = host_rows(found.samples, self._exporters, settings)
-            since = found.counters_since(self._exporters)
-            self._write([_with_starts(rows, since) for rows in hosts], window.until_ms)
-            self._writer.totals.samples += window.new_points
+        if window.since_ms is None:  # nothing that was answered: opened and never used, or cut off
+            self._spool.forget([segment])
+            return
+        settings = RowSettings(window.since_ms - ONE_PUSH_MS, now_ms + DAY_MS)
+        hosts = host_rows(found.samples, self._exporters, settings)
+        since = found.counters_since(self._exporters)
+        self._write([_with_starts(rows, since) for rows in hosts], window.until_ms)
+        self._writer.totals.samples += window.new_points
         if self._last is not None:
             self._spool.forget([self._last])
         self._last, self._sums = segment, window.sums_before
