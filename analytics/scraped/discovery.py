@@ -9,7 +9,7 @@ from analytics.scraped.mapping.mapped_series import mapped_series
 from analytics.scraped.mapping.model import Exporter
 from analytics.scraped.mapping.series_labels import gpu_of, host_of
 from analytics.scraped.samples import Labels
-from analytics.scraped.selector import Selection
+from analytics.scraped.selector import SeriesSelection
 from analytics.scraped.server.metrics_server import MetricsServer
 from fallow.clock import HOUR_MS
 
@@ -52,8 +52,8 @@ class Discovery:
     def __init__(self, server: MetricsServer, exporters: Sequence[Exporter], match: str) -> None:
         self._server, self._exporters, self._match = server, exporters, match
 
-    def selection(self, names: Iterable[str], instances: Iterable[str] | None = None) -> Selection:
-        return Selection(frozenset(names), None if instances is None else frozenset(instances), self._match)
+    def selection(self, names: Iterable[str], instances: Iterable[str] | None = None) -> SeriesSelection:
+        return SeriesSelection(frozenset(names), None if instances is None else frozenset(instances), self._match)
 
     def names(self, since_ms: int, until_ms: int) -> FoundNames:
         """What the server has in the window. Raises InputError."""

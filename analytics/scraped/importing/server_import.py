@@ -10,7 +10,7 @@ from analytics.importers.model import Imported
 from analytics.scraped.chunks import days
 from analytics.scraped.importing.progress_line import ProgressLine
 from analytics.scraped.importing.summary import ScrapedImport, as_shown
-from analytics.scraped.journal import Progress
+from analytics.scraped.journal import ReadSpan
 from analytics.scraped.judging import judged
 from analytics.scraped.lake_writer import LakeWriter, WriterSettings
 from analytics.scraped.reading import ReadChunk, SiteReader
@@ -84,7 +84,7 @@ class ServerImport:
         """What may still come late is not taken as read, and nothing is before anything is in the lake."""
         if self._totals.published:
             done_ms = max(self._began_ms, min(end_ms, self._wish.now_ms - self._wish.late_ms))
-            self._parts.source.journal(self._parts.lake).write(Progress(self._began_ms, done_ms))
+            self._parts.source.journal(self._parts.lake).write(ReadSpan(self._began_ms, done_ms))
 
     def _resumed(self) -> tuple[int, int]:
         """Since when all is in the lake in the end, and where this run begins."""
