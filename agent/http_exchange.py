@@ -35,7 +35,7 @@ def seconds_left(deadline_s: float) -> float:
     return left_s
 
 
-class HttpAnswer:
+class ReceivedAnswer:
     def __init__(self, connection: socket.socket, deadline_s: float) -> None:
         self._connection = connection
         self._deadline_s = deadline_s

@@ -257,7 +257,7 @@ SETTINGS: tuple[Setting, ...] = (
             "as agent.publish_every: small files cost in every query"),
     Setting("prometheus", "late", parse_duration_ms, "10min", "how far back `fallow follow prometheus` reads again for samples that came late",
             "remote-write queues and HA pairs are minutes behind at the most"),
-    Setting("otlp", "listen", _text, "127.0.0.1:4318", "address:port where `fallow follow otlp` takes metrics, and serves /metrics and /healthz",
+    Setting("otlp", "listen", _text, "127.0.0.1:4318", "address:port where `fallow follow otlp` takes metrics",
             "OTLP's own port, on loopback: a collector on the same host pushes there"),
     Setting("otlp", "spool", _text, "", "folder for what was received and is not yet in the lake", "no default: it is never guessed"),
     Setting("otlp", "max_spool", parse_bytes, "1GiB", "how large that may grow; then senders are told to come again later",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.http_exchange import HttpAnswer, UnreachableError, UnusableError, seconds_left
+from agent.http_exchange import ReceivedAnswer, UnreachableError, UnusableError, seconds_left
 from agent.metrics.otlp_message import otlp_message
 from fallow.errors import ConfigError
 
@@ -156,7 +156,7 @@ class OtlpPush:
         )
         with self._connected(deadline_s) as connection:
             connection.sendall("".join(f"{line}\r\n" for line in (*lines, "")).encode() + packed)
-            answer = HttpAnswer(connection, deadline_s)
+            answer = ReceivedAnswer(connection, deadline_s)
             status, headers = answer.head()
             told = b"".join(answer.body(headers))
         if status in (429, 502, 503, 504) and headers.get("retry-after", "").isdecimal():

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.http_exchange import HttpAnswer, UnreachableError, UnusableError, seconds_left
+from agent.http_exchange import ReceivedAnswer, UnreachableError, UnusableError, seconds_left
 from fallow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def get(endpoint: Endpoint, timeout_s: float, take: Callable[[bytes], None]) -> 
     target = endpoint.target
     for _ in range(_MOST_REDIRECTS + 1):
         with _connect(endpoint, deadline_s) as connection:
-            answer = HttpAnswer(connection, deadline_s)
+            answer = ReceivedAnswer(connection, deadline_s)
             try:
                 _send(connection, endpoint, target, deadline_s)
                 status, headers = answer.head()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,19 +13,24 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
+from agent.metrics.otlp_push import OtlpPush, OtlpSettings
+from agent.snapshot import SnapshotBoard
 from analytics.frames import read_frame
+from analytics.scraped.following.day_merging import DayMerging
 from analytics.scraped.mapping.loading import load_exporters, metric_names
-from analytics.scraped.otlp.command import DeliveryRounds
+from analytics.scraped.otlp.delivery_rounds import DeliveryRounds
 from analytics.scraped.otlp.messages import PROTOBUF
-from analytics.scraped.otlp.receiver import Intake
-from analytics.scraped.otlp.self_metrics import exposed, health
+from analytics.scraped.otlp.receiver import Intake, OtlpReceiver
+from analytics.scraped.otlp.self_metrics import ReceiverStatus
 from analytics.scraped.otlp.spool import RequestSpool
-from fallow import parquet
+from fallow import config, parquet
 from fallow.cli import main
 from fallow.clock import SystemClock
 from fallow.exposition import TEXT
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
 from fallow.schema import CLAIM, DEVICE, GPU
+from tests.agent.conftest import wait_until
+from tests.agent.snapshots import BUSY, GIB, INTERVAL_MS, LOST, snapshot
 from tests.conftest import REPOSITORY
 from tests.lakes import made_lake
 from tests.ledger.rows import device, samples
@@ -62,13 +66,18 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.lake = made_lake(folder / "lake")
         self.folder = folder
+        self.said: list[str] = []
         self.begin()
 
     def begin(self) -> None:
         exporters = load_exporters()
         self.spool = RequestSpool(self.folder / "spool", 10_000_000)
         self.intake = Intake(self.spool, metric_names(exporters), 1_000_000, SystemClock())
-        self.rounds = DeliveryRounds(self.spool, exporters, Lake.at(self.lake.root), None, SystemClock())
+        lake = Lake.at(self.lake.root)
+        self.rounds = DeliveryRounds(
+            self.spool, exporters, lake, None, DayMerging(lake, 0, 0), SystemClock(), self.said.append
+        )
+        self.status = ReceiverStatus(self.intake, self.rounds.state, SystemClock(), 300_000)
 
     def take(self, *pushes: ExportMetricsServiceRequest) -> None:
         for each in pushes:
@@ -128,22 +137,26 @@ def test_rounds_go_on_from_one_another_and_a_late_push_is_no_less(site: Site) ->
     )
 
 
-def test_a_lake_that_is_away_is_waited_for(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lake_that_is_away_is_waited_for(site: Site) -> None:
     away = site.folder / "away"
     site.take(push(0), push(1))
     Path(site.lake.root).rename(away)
     site.rounds.run()
     site.rounds.run()
-    assert json.loads(health(site.intake, site.rounds.state))["status"] == "lake_away"
+    assert site.status.health()[1]["status"] == "failing"
     away.rename(site.lake.root)
     site.take(push(2))
     site.rounds.run()
     assert moments(site.rows()) == [0, 1, 2]
-    said = capsys.readouterr().err
-    assert (said.count("is kept in the spool"), said.count("takes rows again")) == (1, 1)
-    page = exposed(site.intake, site.rounds.state, TEXT).decode()
+    assert [each.split("; ")[-1] for each in site.said] == [
+        "what comes meanwhile is kept in the spool",
+        "the lake takes rows again",
+    ]
+    assert not away.exists()
+    page = site.status.metrics().render(TEXT).decode()
     assert "fallow_otlp_points_total 15\n" in page
     assert "fallow_otlp_delivery_failing 0\n" in page
+    assert site.status.health()[0] == 200
 
 
 def test_a_crash_between_answer_and_lake_loses_and_doubles_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,6 +188,29 @@ def test_what_an_agent_has_is_left_to_it(site: Site) -> None:
     assert moments(scraped) == [4, 5]
 
 
+def test_an_agent_that_pushes_is_understood(site: Site) -> None:
+    receiver, board = OtlpReceiver("127.0.0.1", 0, site.intake), SnapshotBoard()
+    receiver.start()
+    loaded = config.load({"metrics.otlp_endpoint": receiver.url}, environment={})
+    push_to = OtlpPush(OtlpSettings.from_config(loaded), board, 0.01)
+    push_to.start()
+    for at in range(3):
+        board.publish(snapshot(NOW_MS + at * INTERVAL_MS))
+        wait_until(lambda at=at: push_to.pushed == at + 1)
+    push_to.close()
+    receiver.close()
+    site.rounds.run()
+    rows = site.rows().filter(pl.col("gpu") == BUSY)
+    assert push_to.dropped == 0
+    assert rows["interval_ms"].unique().to_list() == [INTERVAL_MS]
+    first = rows.row(0, named=True)
+    assert (first["host"], first["gpu_util_pct"], first["mem_used_bytes"], first["temperature_c"]) == (
+        "gn001", pytest.approx(73.4), 48 * GIB, 64
+    )  # fmt: skip
+    assert (first["power_w"], first["energy_mj"]) == (pytest.approx(612.3, abs=0.1), 123_456_789_012)
+    assert LOST not in set(site.rows()["gpu"])
+
+
 @pytest.mark.long
 def test_kill_9_after_the_answer_loses_nothing(tmp_path: Path) -> None:
     lake = made_lake(tmp_path / "lake")
@@ -189,12 +225,12 @@ def test_kill_9_after_the_answer_loses_nothing(tmp_path: Path) -> None:
         "--spool",
         str(tmp_path / "spool"),
     ]
-    flags = ["--listen", "127.0.0.1:0", "--config", os.devnull]
+    flags, environment = ["--listen", "127.0.0.1:0", "--config", os.devnull], {**os.environ, "FALLOW_FOLLOW_LISTEN": ""}
     now = SystemClock().now_ms() // STEP_MS * STEP_MS - 100 * STEP_MS
 
     def begin(every: str) -> tuple[subprocess.Popen[str], str]:
         process = subprocess.Popen(
-            [*command, *flags, "--every", every], stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
+            [*command, *flags, "--every", every], stderr=subprocess.PIPE, text=True, cwd=REPOSITORY, env=environment
         )
         assert process.stderr is not None
         return process, process.stderr.readline().split()[-1]

@@ -45,7 +45,7 @@ def intake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Intake]:
 def url(intake: Intake) -> Iterator[str]:
     receiver = OtlpReceiver("127.0.0.1", 0, intake)
     receiver.start()
-    yield f"http://127.0.0.1:{receiver.port}/v1/metrics"
+    yield receiver.url
     receiver.close()
 
 
@@ -133,7 +133,7 @@ def test_a_token_is_asked_for(intake: Intake) -> None:
     guarded = Intake(intake.spool, intake.wanted, MOST, intake.clock, "secret")
     receiver = OtlpReceiver("127.0.0.1", 0, guarded)
     receiver.start()
-    url, body = f"http://127.0.0.1:{receiver.port}/v1/metrics", request(POWER).SerializeToString()
+    url, body = receiver.url, request(POWER).SerializeToString()
     assert [post(url, body, Authorization=each)[0] for each in ("", "Bearer wrong", "Bearer secret")] == [401, 401, 200]
     receiver.close()
 
@@ -186,5 +186,5 @@ def test_an_address_that_is_taken_is_one_sentence(intake: Intake) -> None:
     receiver = OtlpReceiver("127.0.0.1", 0, intake)
     receiver.start()
     with pytest.raises(FallowError, match="cannot listen on"):
-        OtlpReceiver("127.0.0.1", receiver.port, intake)
+        OtlpReceiver("127.0.0.1", int(receiver.url.split(":")[2].split("/")[0]), intake)
     receiver.close()

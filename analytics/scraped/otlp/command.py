@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from pathlib import Path
 
 from analytics.importers.pseudonymised import add_key_argument, pseudonyms_of
-from analytics.scraped.lake_writer import LakeWriter, WriterSettings
+from analytics.scraped.following.day_merging import DayMerging
+from analytics.scraped.following.status_page import StatusPage
+from analytics.scraped.following.stop_signals import stop_at_signals
 from analytics.scraped.mapping.loading import load_exporters, metric_names
-from analytics.scraped.mapping.model import Exporter
-from analytics.scraped.otlp.receiver import PATH, Intake, OtlpReceiver
-from analytics.scraped.otlp.self_metrics import DeliveryState, exposed, health
+from analytics.scraped.otlp.delivery_rounds import DeliveryRounds
+from analytics.scraped.otlp.receiver import Intake, OtlpReceiver
+from analytics.scraped.otlp.self_metrics import ReceiverStatus
 from analytics.scraped.otlp.spool import RequestSpool
-from analytics.scraped.otlp.spool_delivery import SpoolDelivery
-from analytics.scraped.totals import Totals
 from fallow import config
-from fallow.clock import Clock, SystemClock
+from fallow.clock import SECOND_MS, SystemClock
 from fallow.config import Config
-from fallow.errors import ConfigError, LakeError
+from fallow.errors import ConfigError
 from fallow.lake import Lake
+from fallow.lake_init import require_marker
 from fallow.listen_address import parse_listen
 from fallow.output import say
-from fallow.pseudonyms import Pseudonyms
 
 _FLAGS = {
-    "listen": ("ADDRESS", "address:port to take metrics at, and to serve /metrics and /healthz"),
+    "listen": ("ADDRESS", "address:port to take metrics at"),
     "spool": ("DIR", "folder for what is not yet in the lake"),
     "every": ("DURATION", "how often it goes to the lake"),
     "token-file": ("FILE", "file with the bearer token that senders have to show"),
@@ -51,59 +48,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises UsageError, SpoolError and FallowError where it cannot begin; a lake that is away is waited for."""
+    """Returns after SIGTERM or Ctrl-C. Raises UsageError, SpoolError, LakeError and FallowError where it cannot begin."""
     settings = _settings(args)
-    exporters = load_exporters([Path(each) for each in settings.texts("prometheus.mapping")])
     lake = Lake.at(settings.require("lake.path", "--lake"))
-    spool = RequestSpool(Path(settings.require("otlp.spool", "--spool")), settings.integer("otlp.max_spool"))
+    require_marker(lake)
     clock, stop = SystemClock(), threading.Event()
-    token = _token(settings.text("otlp.token_file"))
-    intake = Intake(spool, metric_names(exporters), settings.integer("otlp.max_body"), clock, token)
-    rounds = DeliveryRounds(spool, exporters, lake, pseudonyms_of(args, settings), clock)
-    host, port = parse_listen(settings.text("otlp.listen"), "otlp.listen")
-    receiver = OtlpReceiver(host, port, intake, {
-        "/metrics": lambda kind: exposed(intake, rounds.state, kind),
-        "/healthz": lambda _: health(intake, rounds.state),
-    })  # fmt: skip
-    with _stopped_by_signals(stop):
+    stop_at_signals(stop)
+    every_ms = settings.integer("otlp.every")
+    with ExitStack() as opened:
+        spool = RequestSpool(Path(settings.require("otlp.spool", "--spool")), settings.integer("otlp.max_spool"))
+        opened.callback(spool.close)
+        exporters = load_exporters([Path(each) for each in settings.texts("prometheus.mapping")])
+        intake = Intake(spool, metric_names(exporters), settings.integer("otlp.max_body"), clock, _token(settings))
+        merging = DayMerging(
+            lake, settings.integer("compaction.grace"), settings.integer("compaction.lateness"), stop.is_set
+        )
+        rounds = DeliveryRounds(spool, exporters, lake, pseudonyms_of(args, settings), merging, clock, say)
+        receiver = OtlpReceiver(*parse_listen(settings.text("otlp.listen"), "otlp.listen"), intake)
+        if settings.text("follow.listen"):
+            status = ReceiverStatus(intake, rounds.state, clock, every_ms)
+            address = parse_listen(settings.text("follow.listen"), "follow.listen")
+            page = StatusPage(*address, status.metrics, status.health)
+            page.start()
+            opened.callback(page.close)
         receiver.start()
-        say(f"takes OTLP metrics at http://{host}:{receiver.port}{PATH}")
-        while not stop.wait(settings.integer("otlp.every") / 1000):
+        say(f"takes OTLP metrics at {receiver.url}")
+        while not stop.wait(every_ms / SECOND_MS):
             rounds.run()
         receiver.close()
         rounds.run()
-    spool.close()
+    say("stopped; what is not in the lake yet is in the spool")
     return 0
-
-
-@dataclass
-class DeliveryRounds:
-    """One try after the other to bring the spool into the lake; says what is new."""
-
-    spool: RequestSpool
-    exporters: tuple[Exporter, ...]
-    lake: Lake
-    pseudonyms: Pseudonyms | None
-    clock: Clock
-    state: DeliveryState = field(default_factory=DeliveryState)
-    _delivery: SpoolDelivery | None = None
-
-    def run(self) -> None:
-        """Does what can be done now."""
-        try:
-            if self._delivery is None:
-                writer = LakeWriter(self.lake, WriterSettings(hourly=True, pseudonyms=self.pseudonyms), Totals())
-                self._delivery = SpoolDelivery(self.spool, self.exporters, writer)
-            self.lake.require_known()  # an empty mount point must not become a lake
-            self._delivery.run(self.clock.now_ms())
-        except LakeError as error:
-            if str(error) != self.state.trouble:
-                say(f"{error}; what comes meanwhile is kept in the spool")
-            self.state.trouble = str(error)
-        else:
-            if self.state.trouble:
-                say("the lake takes rows again")
-            self.state.trouble, self.state.last_success_ms = "", self.clock.now_ms()
 
 
 def _settings(args: argparse.Namespace) -> Config:
@@ -112,9 +87,9 @@ def _settings(args: argparse.Namespace) -> Config:
     return config.load({**flags, "prometheus.mapping": mapping, "lake.path": args.lake}, args.config)
 
 
-def _token(path: str) -> str:
-    """The token in a file; empty without one. Raises ConfigError."""
-    if not path:
+def _token(settings: Config) -> str:
+    """The token in the file of the setting; empty without one. Raises ConfigError."""
+    if not (path := settings.text("otlp.token_file")):
         return ""
     try:
         token = Path(path).read_text(encoding="ascii").strip()
@@ -123,15 +98,3 @@ def _token(path: str) -> str:
     if len(token.split()) != 1:
         raise ConfigError(f"otlp.token_file {path} holds no token", "write one word of ASCII into it")
     return token
-
-
-@contextmanager
-def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT ask to stop."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hmac
-import socket
-import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from analytics.scraped.bounded_server import BoundedServer
 from analytics.scraped.otlp.messages import JSON, PROTOBUF, accepted, read_request, refused
 from analytics.scraped.otlp.points import sort_out
 from analytics.scraped.otlp.request_body import PATIENCE_S, RefusedRequestError, read_body
@@ -20,12 +19,8 @@ from analytics.scraped.otlp.spool import RequestSpool
 from fallow import __version__
 from fallow.clock import Clock
 from fallow.errors import FallowError, InputError, SpoolError
-from fallow.exposition import negotiate
 
 PATH = "/v1/metrics"
-Page = Callable[[str], bytes]
-"""What a page says, in the content type that was asked for."""
-
 RETRY_AFTER_S = 30
 _BUSY_RETRY_S = 1
 _CONNECTIONS = 2000
@@ -39,7 +34,7 @@ _AT_A_TIME = 16
 
 
 @dataclass
-class Tally:
+class IntakeTally:
     """What was received since the start; its counts are changed under `lock`."""
 
     requests: Counter[int] = field(default_factory=Counter)
@@ -58,7 +53,7 @@ class Intake:
     max_body_bytes: int
     clock: Clock
     token: str = ""
-    tally: Tally = field(default_factory=Tally)
+    tally: IntakeTally = field(default_factory=IntakeTally)
 
     def take(self, body: bytes, content_type: str) -> bytes:
         """Keeps what is of use and returns the answer. Raises RefusedRequestError."""
@@ -81,20 +76,21 @@ class Intake:
 class OtlpReceiver:
     """Listens in threads of its own from `start` to `close`."""
 
-    def __init__(self, host: str, port: int, intake: Intake, pages: Mapping[str, Page] | None = None) -> None:
-        """`pages` are what GET of their path gives. Raises FallowError where the address is taken or is not this host's."""
+    def __init__(self, host: str, port: int, intake: Intake) -> None:
+        """Raises FallowError where the address is taken or is not this host's."""
         try:
-            self._server = _Server((host, port), intake, pages or {})
-        except OSError as error:
+            self._server = _Server((host, port), intake)
+        except (OSError, UnicodeError) as error:
             raise FallowError(
-                f"cannot listen on {host}:{port}: {error.strerror}",
+                f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}",
                 "give --listen an address of this host with a free port",
             ) from error
         self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), name="otlp", daemon=True)
 
     @property
-    def port(self) -> int:
-        return int(self._server.server_address[1])
+    def url(self) -> str:
+        host, port = str(self._server.server_address[0]), int(self._server.server_address[1])
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
 
     def start(self) -> None:
         self._thread.start()
@@ -105,33 +101,11 @@ class OtlpReceiver:
         self._server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True  # a sender that keeps its connection must not hold up the end
-    request_queue_size = 128
-
-    def __init__(self, address: tuple[str, int], intake: Intake, pages: Mapping[str, Page]) -> None:
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        super().__init__(address, _Handler)
-        self.intake, self.pages = intake, pages
+class _Server(BoundedServer):
+    def __init__(self, address: tuple[str, int], intake: Intake) -> None:
+        super().__init__(address, _Handler, _CONNECTIONS)
+        self.intake = intake
         self.places = threading.BoundedSemaphore(_AT_A_TIME)
-        self._open = threading.BoundedSemaphore(_CONNECTIONS)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._open.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._open.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A sender that went away is no failure of this server; anything else is shown as usual."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -152,10 +126,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, JSON if kind == JSON else PROTOBUF, answer, headers)
 
     def do_GET(self) -> None:
-        if (page := self.server.pages.get(self.path)) is not None:
-            kind = negotiate(self.headers.get("Accept", "")) if self.path == "/metrics" else JSON
-            self._answer(HTTPStatus.OK, kind, page(kind), {})
-            return
         self._answer(
             HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", f"POST metrics to {PATH}\n".encode(), {"Allow": "POST"}
         )
