@@ -69,6 +69,11 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _duration_or_unknown(text: str) -> int:
+    """0 stands for not known."""
+    return parse_duration_ms(text) if text else 0
+
+
 _SWITCH = {"on": 1, "yes": 1, "true": 1, "1": 1, "off": 0, "no": 0, "false": 0, "0": 0}
 
 
@@ -218,6 +223,30 @@ SETTINGS: tuple[Setting, ...] = (
             "a document of a host with many processes is below 1 MB"),
     Setting("import", "max_rows", _count, "5000000", "how many rows one input file may hold",
             "as many as fit into import.max_bytes in short lines"),
+    Setting("prometheus", "url", _text, "", "address of the metrics server, such as https://prometheus.example.org:9090/prefix"),
+    Setting("prometheus", "match", _text, "", 'label matchers that narrow what is read, as in PromQL: cluster="a",pool=~"x|y"'),
+    Setting("prometheus", "mapping", _text, "", "TOML files with a site's own mappings, separated by commas; see docs/prometheus.md"),
+    Setting("prometheus", "token_file", _text, "",
+            "file with the bearer token for the server; without one it is that of the variable FALLOW_PROM_TOKEN"),
+    Setting("prometheus", "user", _text, "", "name to log in with (basic authentication); empty: none"),
+    Setting("prometheus", "password_file", _text, "",
+            "file with the password; without one it is that of the variable FALLOW_PROM_PASSWORD"),
+    Setting("prometheus", "headers", _text, "", "headers for every request, as `Name: value`, separated by commas"),
+    Setting("prometheus", "tenant", _text, "", "tenant of Mimir, Cortex or a proxy in front of Thanos, as X-Scope-OrgID; empty: none"),
+    Setting("prometheus", "ca_file", _text, "", "PEM file with the authority that signed the server's certificate; empty: the system's"),
+    Setting("prometheus", "certificate", _text, "", "PEM file with this client's certificate; empty: none"),
+    Setting("prometheus", "key", _text, "", "PEM file with the client certificate's key"),
+    Setting("prometheus", "concurrency", _count, "4", "requests to the server at a time", "a server that people's dashboards use too"),
+    Setting("prometheus", "rate", _positive, "20", "requests to the server in a second, at most"),
+    Setting("prometheus", "collect_interval", _duration_or_unknown, "",
+            "how often the exporters read the driver; empty: what their values show, else what they do by default",
+            "a scrape that repeats a reading is no second one"),
+    Setting("prometheus", "every", parse_duration_ms, "5min", "how often `fallow follow prometheus` reads what is new",
+            "as agent.publish_every: small files cost in every query"),
+    Setting("prometheus", "late", parse_duration_ms, "10min", "how far back `fallow follow prometheus` reads again for samples that came late",
+            "remote-write queues and HA pairs are minutes behind at the most"),
+    Setting("follow", "listen", _text, "127.0.0.1:9478", "address:port where `fallow follow` serves /metrics and /healthz; empty: off",
+            "loopback; metrics.token_file and metrics.tls_certificate guard it as they guard the agent's"),
     Setting("ledger", "idle_after", parse_duration_ms, "5min", "how long a user may run no kernel before its time is `held`",
             "shorter idle intervals come from input waits and checkpoints"),
     Setting("ledger", "low_below_pct", _positive, "10", "mean utilization of a segment below which it is `low`"),

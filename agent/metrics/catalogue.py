@@ -6,8 +6,7 @@ with `fallow_` elsewhere. `docs/metrics.md` is written from this file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from fallow.exposition import Family
 from fallow.schema import HEALTH_STATES as HEALTH_STATES  # noqa: PLC0414  # every value of one of the families
 
 _MIB = 1 / 2**20
@@ -15,25 +14,6 @@ _PERCENT = 0.01
 _MS = 0.001
 
 MODES = ("running", "released")
-
-
-@dataclass(frozen=True)
-class Family:
-    """One metric name; several entries of one name differ in `label`."""
-
-    name: str
-    unit: str
-    meaning: str
-    source: str
-    """`table.column` of the lake's schema, or where else it is from."""
-    factor: float = 1
-    """Turns the column's unit into this one."""
-    kind: str = "gauge"
-    label: tuple[str, str] | None = None
-
-    @property
-    def column(self) -> str:
-        return self.source.partition(".")[2]
 
 
 def _dcgm(field: str, unit: str, meaning: str, source: str, factor: float = 1, *, kind: str = "gauge") -> Family:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.metrics import catalogue
-from agent.metrics.exposition import Samples, label_text
 from agent.snapshot import WATCHED
+from fallow.exposition import ExposedSamples, label_text
 
 if TYPE_CHECKING:
     from agent.snapshot import Row, Snapshot
@@ -31,9 +31,9 @@ def fresh(snapshot: Snapshot, age_s: float) -> bool:
     return age_s <= fresh_for_s(snapshot)
 
 
-def collect(newest: tuple[Snapshot, float] | None) -> Samples:
+def collect(newest: tuple[Snapshot, float] | None) -> ExposedSamples:
     """The samples of a snapshot and the seconds since its interval's end; None before the first interval."""
-    samples = Samples()
+    samples = ExposedSamples()
     if newest is None:
         samples.add(catalogue.UP, value=False)
         return samples
@@ -58,7 +58,7 @@ def collect(newest: tuple[Snapshot, float] | None) -> Samples:
     return samples
 
 
-def _agent(samples: Samples, snapshot: Snapshot) -> None:
+def _agent(samples: ExposedSamples, snapshot: Snapshot) -> None:
     info = {"version": snapshot.version, "Hostname": snapshot.host, "pool": snapshot.pool}
     samples.add(catalogue.INFO, 1, label_text(info))
     for mode in catalogue.MODES:
@@ -89,14 +89,14 @@ def _gpu_labels(snapshot: Snapshot, gpu: str) -> dict[str, object]:
     return labels | {"Hostname": snapshot.host}
 
 
-def _gpu_age(samples: Samples, snapshot: Snapshot, row: Row, labels: str, age_s: float) -> None:
+def _gpu_age(samples: ExposedSamples, snapshot: Snapshot, row: Row, labels: str, age_s: float) -> None:
     if row["health"] in WATCHED:
         end_ms = row["time"] + row["interval_ms"]
         samples.add(catalogue.SAMPLE_TIME, end_ms / 1000, labels)
         samples.add(catalogue.SAMPLE_AGE, round(age_s + (snapshot.time_ms - end_ms) / 1000, 3), labels)
 
 
-def _gpu(samples: Samples, snapshot: Snapshot, row: Row, labels: str) -> None:
+def _gpu(samples: ExposedSamples, snapshot: Snapshot, row: Row, labels: str) -> None:
     device = snapshot.devices.get(row["gpu"], {})
     samples.add(catalogue.GPU_INFO, 1, _joined(labels, {name: device.get(name) for name in _FACTS}))
     for state in catalogue.HEALTH_STATES:
@@ -120,7 +120,7 @@ def _idle_s(snapshot: Snapshot, row: Row) -> float | None:
     return 0 if row.get("gpu_util_pct") or row.get("gpu_util_max_pct") else None
 
 
-def _errors(samples: Samples, snapshot: Snapshot, labels: dict[str, str], watched: set[str]) -> None:
+def _errors(samples: ExposedSamples, snapshot: Snapshot, labels: dict[str, str], watched: set[str]) -> None:
     """Counters of the GPUs that can be asked; what the driver wants done, and XIDs, also of those that cannot."""
     for row in snapshot.health:
         if (found := labels.get(row["gpu"])) is None:
@@ -135,7 +135,7 @@ def _errors(samples: Samples, snapshot: Snapshot, labels: dict[str, str], watche
             samples.add(catalogue.XID_TIME, xid.time_ms / 1000, found)
 
 
-def _processes(samples: Samples, snapshot: Snapshot, watched: set[str]) -> None:
+def _processes(samples: ExposedSamples, snapshot: Snapshot, watched: set[str]) -> None:
     for row in snapshot.processes:
         if row["gpu"] not in watched:
             continue
@@ -147,7 +147,7 @@ def _processes(samples: Samples, snapshot: Snapshot, watched: set[str]) -> None:
             samples.add_column(family, row, labels)
 
 
-def _serving(samples: Samples, snapshot: Snapshot) -> None:
+def _serving(samples: ExposedSamples, snapshot: Snapshot) -> None:
     """One value per model, however many GPUs it is on: the GPUs are in a family of their own."""
     for row in snapshot.serving:
         named = {"endpoint": row["endpoint"], "model": row.get("model"), "engine": row.get("engine")}
@@ -161,7 +161,7 @@ def _serving(samples: Samples, snapshot: Snapshot) -> None:
             samples.add(catalogue.SERVING_GPU, 1, label_text(named | where | {"pid": row.get("pid")}))
 
 
-def _costs(samples: Samples, row: Row) -> None:
+def _costs(samples: ExposedSamples, row: Row) -> None:
     for family in catalogue.AGENT:
         labels = {}
         if family.column == "nvml_slowest_ms":
@@ -169,7 +169,7 @@ def _costs(samples: Samples, row: Row) -> None:
         samples.add_column(family, row, label_text(labels))
 
 
-def _publishing(samples: Samples, snapshot: Snapshot) -> None:
+def _publishing(samples: ExposedSamples, snapshot: Snapshot) -> None:
     state = snapshot.publishing
     if state.last_success_ms is not None:
         samples.add(catalogue.PUBLISHED, state.last_success_ms / 1000)

@@ -43,7 +43,7 @@ _HEALTH_INDEX = b"fallow agent: /healthz for health checks\n"
 log = logging.getLogger("fallow.agent")
 
 
-class MetricsServer:
+class MetricsEndpoint:
     """The listening socket and the thread that accepts on it."""
 
     def __init__(self, settings: MetricsSettings, board: SnapshotBoard) -> None:
@@ -196,7 +196,7 @@ class MetricsServer:
 
     def _scrape(self, request: Request) -> Response:
         from agent.metrics.collector import collect  # a host that only answers health checks never pays for it
-        from agent.metrics.exposition import negotiate
+        from fallow.exposition import negotiate
 
         content_type = negotiate(request.headers.get("accept", ""))
         return Response(HTTPStatus.OK, content_type, collect(self._board.latest_with_age()).render(content_type))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
-    from agent.metrics import MetricsServer, MetricsSettings
+    from agent.metrics import MetricsEndpoint, MetricsSettings
     from agent.snapshot import SnapshotBoard
     from fallow.config import Config
 
@@ -68,13 +68,13 @@ class Listener:
             self._server = self._built(self._loaded)
             self.start()
 
-    def _built(self, loaded: Config) -> MetricsServer | None:
+    def _built(self, loaded: Config) -> MetricsEndpoint | None:
         settings = self._settings(loaded)
         if settings is None:
             return None
-        from agent.metrics import MetricsServer  # only where it is switched on
+        from agent.metrics import MetricsEndpoint  # only where it is switched on
 
-        return MetricsServer(settings, self._board)
+        return MetricsEndpoint(settings, self._board)
 
     def _settings(self, loaded: Config) -> MetricsSettings | None:
         if not loaded.text(self._setting):

@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.metrics import catalogue
 from agent.metrics.collector import collect
-from agent.metrics.exposition import OPEN_METRICS, TEXT, Samples, label_text, negotiate
 from agent.snapshot import IdleClock, PublishingStatus, Snapshot, SnapshotBoard
 from fallow import schema
+from fallow.exposition import OPEN_METRICS, TEXT, ExposedSamples, label_text, negotiate
 from tests.agent.metric_families import FAMILIES
 from tests.agent.snapshots import (
     BUSY,
@@ -209,7 +209,7 @@ def test_the_scraper_chooses_the_format(accept: str, content_type: str) -> None:
 
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_any_text_can_be_a_label(first: str, second: str) -> None:
-    samples = Samples()
+    samples = ExposedSamples()
     samples.add(catalogue.UP, 1, label_text({"one": first, "two": second}))
     page = samples.render(TEXT).decode()
     [(_, labels)] = parsed(page)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.metrics import catalogue
-from agent.metrics.catalogue import Family
+from fallow.exposition import Family
 from tests.agent.metric_families import FAMILIES
 from tests.conftest import REPOSITORY
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.metrics.collector import collect
-from agent.metrics.exposition import TEXT
 from analytics.frames import read_frame
 from fallow import schema
 from fallow.cli import main
 from fallow.errors import ConfigError
+from fallow.exposition import TEXT
 from fallow.pseudonyms import Pseudonyms
 from tests.agent.conftest import login_name
 from tests.agent.simulation import START_MS, SimulatedHost

@@ -31,6 +31,7 @@ def load_exporters(site_files: Sequence[Path] = ()) -> tuple[Exporter, ...]:
         base = content.get("extend", path.stem)
         if "extend" in content:
             content = _extended(content, path.name)
+        content = _prefixed(content)
         if path.stem in site:
             raise ConfigError(f"two mappings are called {path.stem}", "name one of the files differently")
         if base in replaced:
@@ -74,6 +75,30 @@ def _merged_labels(own: Content, base: Content) -> Content:
         part: {**base.get(part, {}), **own[part]} for part in ("device", "holder") if isinstance(own.get(part), dict)
     }
     return {**base, **own, **parts}
+
+
+def _prefixed(content: Content) -> Content:
+    """The content with `prefix` before the name of every metric, for a server or an exporter that renames them all."""
+    prefix = content.get("prefix", "")
+    if not (prefix and isinstance(prefix, str)):
+        return content
+    found = dict(content)
+    for key, names in (("metrics", ("name",)), ("combined", ("add", "subtract"))):
+        if isinstance(entries := content.get(key), list):
+            found[key] = [_renamed(entry, names, prefix) if isinstance(entry, dict) else entry for entry in entries]
+    return _renamed(found, ("signed_by",), prefix)
+
+
+def _renamed(entry: Content, keys: tuple[str, ...], prefix: str) -> Content:
+    """The entry with the prefix before the names at these keys; what is not as it should be stays for the reader to refuse."""
+    found = dict(entry)
+    for key in keys:
+        match entry.get(key):
+            case str() as name:
+                found[key] = prefix + name
+            case list() as names:
+                found[key] = [prefix + name if isinstance(name, str) else name for name in names]
+    return found
 
 
 def _over(own: object, base: list[dict[str, object]], key: str) -> object:

@@ -13,16 +13,20 @@ from typing import Any, TypeVar
 from analytics.scraped.mapping.metric_units import UNITS, convertible, factor
 from analytics.scraped.mapping.model import GIVEN, HOLDERS, KINDS, CombinedColumn, Exporter, MappedMetric
 from fallow.errors import ConfigError
-from fallow.schema import DEVICE, EVENT, GPU, HOST
+from fallow.schema import DEVICE, EVENT, GPU, HOST, Type
 
-_TABLES = {table.name: {column.name: column.unit for column in table.columns} for table in (GPU, DEVICE, HOST, EVENT)}
+_NUMBERS = (Type.INT16, Type.INT32, Type.INT64, Type.FLOAT, Type.DOUBLE)
+_OWN = ("interval_ms", "offset_ms", "read_delay_ms", "gpu_util_coverage_ratio")
+"""Columns that the reader of the samples fills by itself."""
+
+_TABLES = {table.name: {column.name: column for column in table.columns} for table in (GPU, DEVICE, HOST, EVENT)}
 _COLUMNS = (
     *(f"{table}.{column}" for table, columns in _TABLES.items() for column in columns),
     *(f"{GIVEN}.{holder}" for holder in HOLDERS),
 )
 
-_TOP = ("title", "source_url", "readings", "collect_interval_s", "signed_by", "own_pods", "unknown", "extend", "labels",
-        "metrics", "combined")  # fmt: skip
+_TOP = ("title", "source_url", "readings", "collect_interval_s", "signed_by", "own_pods", "unknown", "ignored", "extend", "prefix",
+        "labels", "metrics", "combined")  # fmt: skip
 _LABELS = ("gpu", "gpu_prefix", "index", "host", "mig_uuid", "mig_instance", "device", "holder")
 _METRIC = ("name", "to", "unit", "kind", "covers_s", "only", "sum_over", "per")
 _COMBINED = ("to", "unit", "add", "subtract")
@@ -103,6 +107,7 @@ def exporter_from(content: Content, name: str) -> Exporter:
         holder=_label_columns(labels, "holder", HOLDERS, place.file),
         own_pods=place.pattern(place.value(content, "own_pods", str, ""), "own_pods"),
         unknown=_ranges(content, place),
+        ignored=place.pattern(place.value(content, "ignored", str, ""), "ignored"),
         metrics=metrics,
         combined=tuple(_combined(found, metrics, place) for found in place.value(content, "combined", list, [])),
     )
@@ -177,14 +182,18 @@ def _target(entry: Content, kind: str, place: _Place) -> tuple[str, str, float]:
     if target not in _COLUMNS:
         raise place.wrong(f"there is no column {target!r}", _nearest(target, _COLUMNS))
     table, _, column = target.partition(".")
-    column_unit = _TABLES.get(table, {}).get(column, "")
-    fitting = convertible(column_unit, kind) if column_unit != "UTC" else ()
+    if table == GIVEN:
+        return table, column, 1.0
+    into = _TABLES[table][column]
+    if into.type not in _NUMBERS or column in _OWN:
+        raise place.wrong(f"{target} is not filled from a metric's value", "leave the line out")
+    fitting = convertible(into.unit, kind)
     if unit not in fitting:
         raise place.wrong(
-            f"{unit or 'no unit'} cannot be converted to {target}, which is in {column_unit or 'plain numbers'}",
-            f"use {_either(fitting)}" if fitting else "leave the column out",
+            f"{unit or 'no unit'} cannot be converted to {target}, which is in {into.unit or 'plain numbers'}",
+            f"give it the unit {_either(fitting)}",
         )
-    return table, column, factor(unit, column_unit, kind)
+    return table, column, factor(unit, into.unit, kind)
 
 
 def _combined(entry: Content, metrics: tuple[MappedMetric, ...], whole: _Place) -> CombinedColumn:
@@ -197,7 +206,9 @@ def _combined(entry: Content, metrics: tuple[MappedMetric, ...], whole: _Place) 
     add, subtract = place.names(entry, "add"), place.names(entry, "subtract")
     for name in (*add, *subtract):
         if name not in known:
-            raise place.wrong(f"{name} is not among the metrics", _nearest(name, known))
+            near = get_close_matches(name, known, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else f'add {{ name = "{name}" }} to them'
+            raise place.wrong(f"{name} is not among the metrics", remedy)
     if not (column and add):
         raise place.wrong("it has no column or nothing to add", "write to and add")
     return CombinedColumn(table, column, add, subtract, scale)

@@ -109,6 +109,9 @@ class Exporter:
     unknown: tuple[tuple[float, float], ...]
     """Values, both ends included, that stand for "not known"."""
 
+    ignored: str
+    """Regular expression of metrics of the exporter that nothing of fallow's is made of."""
+
     metrics: tuple[MappedMetric, ...]
     combined: tuple[CombinedColumn, ...]
 
@@ -122,6 +125,9 @@ class Exporter:
     @property
     def of_gpus(self) -> bool:
         return bool(self.gpu or self.index)
+
+    def ignores(self, metric: str) -> bool:
+        return re.fullmatch(self.ignored, metric) is not None
 
     def labelled(self, labels: Labels, names: tuple[str, ...]) -> str:
         """The first of the labels that is there; empty where none is."""

@@ -1,4 +1,6 @@
-"""The Prometheus text format and OpenMetrics. prometheus_client would add 9 MiB to the agent and rename DCGM's counters.
+"""Metric families as data, the Prometheus text format and OpenMetrics: what every `/metrics` of fallow is written with.
+
+prometheus_client would add 9 MiB to the agent and rename DCGM's counters.
 
 Formats: Prometheus exposition format 0.0.4 and OpenMetrics 1.0.0. The one difference that matters here: counters
 of OpenMetrics end in `_total`, so that DCGM's counters have the type `unknown` there.
@@ -6,12 +8,11 @@ of OpenMetrics end in `_total`, so that DCGM's counters have the type `unknown` 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from agent.metrics.catalogue import Family
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -23,7 +24,26 @@ _SELF_EVIDENT = ("1", "0 or 1", "ratio", "bits", "code")
 Value = float | bool
 
 
-class Samples:
+@dataclass(frozen=True)
+class Family:
+    """One metric name; several entries of one name differ in `label`."""
+
+    name: str
+    unit: str
+    meaning: str
+    source: str
+    """`table.column` of the lake's schema, or where else it is from."""
+    factor: float = 1
+    """Turns the column's unit into this one."""
+    kind: str = "gauge"
+    label: tuple[str, str] | None = None
+
+    @property
+    def column(self) -> str:
+        return self.source.partition(".")[2]
+
+
+class ExposedSamples:
     """The samples of one scrape, by family name; one label set of a family holds one value."""
 
     def __init__(self) -> None:
