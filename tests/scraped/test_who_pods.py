@@ -100,6 +100,17 @@ def test_a_counted_pod_that_is_told_of_no_more_is_over(lake: Lake) -> None:
     assert spans(lake) == [("nlp/a", None, 10, 120), ("nlp/b", None, 5, None)]
 
 
+def test_one_sample_a_window_and_another_target_scraped_later_make_no_pod_gone(lake: Lake) -> None:
+    pod, waits = KubePod("nlp", "a", created=0, placed=0, node="h1"), KubePod("nlp", "b", created=0)
+    queue = (
+        {"__name__": "kueue_pending_workloads", "cluster_queue": "cq", "status": "active", "instance": "kueue"},
+        {29.0: 1.0},
+    )
+    bring(lake, (30, []), series=kube(*pod.series(0, 30), *waits.series(0, 30), queue))
+    assert spans(lake) == [("nlp/a", None, 0, None)]
+    assert "withdrawn" not in requested(lake)[0]
+
+
 def test_what_waits_is_a_request_until_it_is_placed_or_gone(lake: Lake) -> None:
     waits, leaves = (KubePod("nlp", name, created=10, gpus=4) for name in ("a", "b"))
     left = bring(lake, (60, []), series=kube(*waits.series(0, 60), *leaves.series(0, 60)))
