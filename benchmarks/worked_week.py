@@ -57,7 +57,9 @@ class WorkedGpu:
     def held_ticks(self) -> int:
         """Ticks in stretches without a kernel of at least IDLE_AFTER_MS while somebody is on it."""
         return sum(
-            after - first for first, after in _runs(self.occupied & ~self.busy) if (after - first) * TICK_MS >= IDLE_AFTER_MS
+            after - first
+            for first, after in _runs(self.occupied & ~self.busy)
+            if (after - first) * TICK_MS >= IDLE_AFTER_MS
         )
 
 
@@ -75,7 +77,8 @@ def worked_gpus(length_ms: int = WEEK_MS, seed: int = 1) -> Iterator[WorkedGpu]:
             rng = np.random.default_rng([seed, number])
             busy, occupied = build(rng, ticks, collect_phase(number // GPUS_PER_HOST))
             stays = tuple(
-                Stay(f"{kind.replace(' ', '-')}-{nth}-{run}", first, after) for run, (first, after) in enumerate(_runs(occupied))
+                Stay(f"{kind.replace(' ', '-')}-{nth}-{run}", first, after)
+                for run, (first, after) in enumerate(_runs(occupied))
             )
             yield WorkedGpu(kind, number, busy & occupied, occupied, drawn_w(rng, busy & occupied), stays)
             number += 1
@@ -134,14 +137,16 @@ def _free(_: np.random.Generator, ticks: int, __: int) -> tuple[Mask, Mask]:
     return ~_always(ticks), ~_always(ticks)
 
 
+IN_STEP = ("in step, never seen", "in step, always seen")
+
 KINDS: tuple[tuple[str, int, Build], ...] = (
     ("long training", 4, _in_jobs),
     ("pausing training", 3, _pausing),
     ("requests", 3, _requests),
     ("rare requests", 3, _rare_requests),
     ("notebook by day", 3, _by_day),
-    ("in step, never seen", 1, _in_step(60 * SECOND_MS, 10 * SECOND_MS)),
-    ("in step, always seen", 1, _in_step(COLLECT_MS, -SECOND_MS)),
+    (IN_STEP[0], 1, _in_step(60 * SECOND_MS, 10 * SECOND_MS)),
+    (IN_STEP[1], 1, _in_step(COLLECT_MS, -SECOND_MS)),
     ("held, idle", 3, _held),
     ("free", 3, _free),
 )
