@@ -35,6 +35,7 @@ from benchmarks import (
     plan_fleet,
     replay,
     rollout,
+    scraped_week,
     waits,
 )
 from benchmarks.measure import Figure, machine
@@ -52,6 +53,7 @@ BENCHMARKS = {
     "fleet": fleet_rate.measure,
     "history": fleet_history.measure,
     "physical-week": physical_week.measure,
+    "scraped-week": scraped_week.measure,
     "dashboard": dashboard_cost.measure,
     "trace": labelled_trace.measure,
     "judged": judged_fleet.measure,
