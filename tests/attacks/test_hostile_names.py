@@ -224,6 +224,14 @@ def of_a_browser(text: str, asked: object) -> None:
     assert not re.search(r"<img src=x|<a href='//|href=['\"]?(https?:)?//e\.vil", text), asked
 
 
+def test_the_cost_rows_of_a_bill(site: HostileSite, tmp_path: Path) -> None:
+    target = tmp_path / "cost.csv"
+    assert run_in_process("ledger", "--focus", str(target), "--config", str(site.config)).returncode == 0
+    written = target.read_text(encoding="utf-8")
+    seen(written.replace("\r\n", "\n"), "focus")
+    of_a_spreadsheet(written, "focus")
+
+
 def test_every_format_of_the_report_and_every_message(site: HostileSite) -> None:
     """Files are looked at too, with no terminal between."""
     args = argparse.Namespace(lake=None, config=str(site.config), week="last", since=None, until=None, lang=None, timezone=None,
