@@ -1,16 +1,18 @@
-"""Writes what docs/ generates from the code: docs/schema.md, docs/rules.md, docs/glossary.md, and the settings in docs/configuration.md.
+"""Writes what docs/ generates from the code: docs/schema.md, docs/rules.md, docs/glossary.md, docs/report.schema.json, and the settings in docs/configuration.md.
 
 `make docs` runs it; test_schema.py and test_config.py fail when the pages are not current.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.glossary import CONFIDENCE, STATES, STATUSES, TERMS, Term
+from analytics.render.report.json_format import report_schema
 from analytics.rules import RULES
 from fallow.clock import format_duration
 from fallow.config import SETTINGS, Setting
@@ -77,6 +79,11 @@ def _needed(history: HistoryNeed) -> str:
     parts += [] if history.setting is None else [f"findings.{history.setting.removesuffix('_ms')}"]
     parts += [] if not history.gpu_hours else [f"{history.gpu_hours:g} GPU-hours of the fleet"]
     return f"at least {' and '.join(parts)}; until then the rule is listed as waiting"
+
+
+def report_schema_page() -> str:
+    """All of docs/report.schema.json."""
+    return json.dumps(report_schema(), indent=2) + "\n"
 
 
 def settings_table() -> str:
@@ -158,6 +165,7 @@ def main() -> None:
     (DOCS / "rules.md").write_text(rules_page(), encoding="utf-8")
     (DOCS / "glossary.md").write_text(glossary_page(), encoding="utf-8")
     (DOCS / "schema.md").write_text(schema_page(), encoding="utf-8")
+    (DOCS / "report.schema.json").write_text(report_schema_page(), encoding="utf-8")
     configuration = DOCS / "configuration.md"
     configuration.write_text(configuration_page(configuration.read_text(encoding="utf-8")), encoding="utf-8")
 
