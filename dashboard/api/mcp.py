@@ -204,7 +204,9 @@ def _told(source: LakeSource, endpoint: Endpoint, arguments: Mapping[str, Any]) 
     if endpoint.has_rows and "limit" not in arguments:
         given.append(("limit", str(LIMIT)))
     try:
-        return take(begin_reply(source, endpoint, parse_request(given, endpoint.parameters), reader), MCP)
+        return take(
+            begin_reply(source, endpoint, parse_request(given, endpoint.parameters), reader), f"{MCP}/{endpoint.name}"
+        )
     except FallowError as error:
         raise told_error(source, error, reader) from error
 

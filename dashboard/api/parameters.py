@@ -123,6 +123,6 @@ def _short(value: str, most: int = 300) -> str:
 def _limit(text: str) -> int:
     if not text:
         return LIMIT
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_ROWS):
+    if not (text.isascii() and text.isdigit() and len(text) < 5 and 1 <= int(text) <= MOST_ROWS):
         raise UsageError(f"limit '{text[:80]}' is no number of rows", f"give 1 to {MOST_ROWS}")
     return int(text)
