@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboard.api.endpoints import ENDPOINTS, Endpoint, Json
 from dashboard.api.parameters import Parameter
-from dashboard.api.problems import PROBLEM, STATUSES
+from dashboard.api.problems import PROBLEM, STATUS_MEANINGS
 from dashboard.api.schemas import answer_schema, schemas
 from fallow import __version__
 
@@ -63,4 +63,4 @@ def _parameter(each: Parameter) -> Json:
 
 def _problem(status: int) -> Json:
     schema = {"$ref": "#/components/schemas/problem"}
-    return {"description": STATUSES[status], "content": {PROBLEM: {"schema": schema}}}
+    return {"description": STATUS_MEANINGS[status], "content": {PROBLEM: {"schema": schema}}}

@@ -45,7 +45,7 @@ WINDOW_AND_SCOPE = (
     Parameter("pool", "of this pool's GPUs only"),
     Parameter("model", "of this model's GPUs only"),
     Parameter("team", "of what this team was given only; who may see one team gets that one"),
-    Parameter("zone", "IANA time zone that days are counted in; report.timezone where it is left out"),
+    Parameter("zone", "IANA time zone of days and weeks in the other names; report.timezone where it is left out"),
 )  # fmt: skip
 
 BY = Parameter("by", "what a row is about", GROUPS, "team")

@@ -13,7 +13,7 @@ from fallow.errors import ConfigError, FallowError, UsageError
 PROBLEM = "application/problem+json"
 _AGAIN_S = 5
 
-STATUSES = {
+STATUS_MEANINGS = {
     400: "a parameter, a cursor or the body cannot be meant",
     401: "nobody knows who asks: sign in, or send a token",
     403: "whoever asks may not",
@@ -29,7 +29,7 @@ STATUSES = {
 
 
 def title_of(status: int) -> str:
-    return STATUSES.get(status, "this cannot be answered")
+    return STATUS_MEANINGS.get(status, "this cannot be answered")
 
 
 def status_of(error: FallowError) -> int:

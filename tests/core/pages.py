@@ -1,4 +1,4 @@
-"""Writes what docs/ generates from the code: docs/schema.md, docs/rules.md, docs/glossary.md, docs/report.schema.json, and the settings in docs/configuration.md.
+"""Writes what docs/ generates from the code: whole pages, and the tables of docs/configuration.md and docs/api.md.
 
 `make docs` runs it; test_schema.py and test_config.py fail when the pages are not current.
 """
@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING
 from analytics.glossary import CONFIDENCE, STATES, STATUSES, TERMS, Term
 from analytics.render.report.json_format import report_schema
 from analytics.rules import RULES
+from dashboard.api.endpoints import ENDPOINTS
+from dashboard.api.problems import STATUS_MEANINGS
 from fallow.clock import format_duration
 from fallow.config import SETTINGS, Setting
 from fallow.schema import SCHEMA_VERSION, TABLES, Table
 
 if TYPE_CHECKING:
     from analytics.workloads.model import HistoryNeed, Rule
+    from dashboard.api.parameters import Parameter
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BEGIN = "<!-- settings: written by `make docs` -->"
@@ -108,6 +111,44 @@ def configuration_page(current: str) -> str:
     return before + settings_table() + after
 
 
+def api_page(current: str) -> str:
+    """docs/api.md with the endpoints, parameters and statuses as they are now."""
+    for name, lines in (("endpoints", _endpoints()), ("parameters", _parameters()), ("statuses", _statuses())):
+        begin, end = f"<!-- {name}: written by `make docs` -->", f"<!-- {name} end -->"
+        before, _, rest = current.partition(begin)
+        current = "\n".join([before + begin, "", *lines, "", end]) + rest.partition(end)[2]
+    return current
+
+
+def _endpoints() -> list[str]:
+    rows = [
+        _line(f"`GET {each.path}`", f"`{each.name}`", each.summary, "rows" if each.has_rows else "one object")
+        for each in ENDPOINTS
+    ]
+    return ["| path | tool | what it answers | `data` |", "|---|---|---|---|", *rows]
+
+
+def _parameters() -> list[str]:
+    every: dict[Parameter, list[str]] = {}
+    for endpoint in ENDPOINTS:
+        for each in endpoint.parameters:
+            every.setdefault(each, []).append(f"`{endpoint.name}`")
+    rows = [
+        _line(
+            f"`{each.name}`",
+            each.meaning + (f": {', '.join(f'`{choice}`' for choice in each.choices)}" if each.choices else ""),
+            "" if each.default is None else f"`{each.default}`",
+            "all" if len(names) == len(ENDPOINTS) else ", ".join(names),
+        )
+        for each, names in every.items()
+    ]
+    return ["| name | what | default | of |", "|---|---|---|---|", *rows]
+
+
+def _statuses() -> list[str]:
+    return ["| status | when |", "|---|---|", *[_line(str(status), when) for status, when in STATUS_MEANINGS.items()]]
+
+
 def glossary_page() -> str:
     """All of docs/glossary.md."""
     lines = ["# Glossary", "", "<!-- written by `make docs` from analytics/glossary.py -->", "",
@@ -166,6 +207,8 @@ def main() -> None:
     (DOCS / "glossary.md").write_text(glossary_page(), encoding="utf-8")
     (DOCS / "schema.md").write_text(schema_page(), encoding="utf-8")
     (DOCS / "report.schema.json").write_text(report_schema_page(), encoding="utf-8")
+    api = DOCS / "api.md"
+    api.write_text(api_page(api.read_text(encoding="utf-8")), encoding="utf-8")
     configuration = DOCS / "configuration.md"
     configuration.write_text(configuration_page(configuration.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -16,6 +16,7 @@ from dashboard.api.openapi import openapi
 from dashboard.source import LATE
 from fallow.cli import main
 from fallow.schema import STATES
+from tests.core import pages
 from tests.dashboard.acting import MARKUP, PLAN, VIEW_ALPHA, Held, Pages
 
 if TYPE_CHECKING:
@@ -79,6 +80,11 @@ def test_the_document_describes_every_route_and_nothing_else(held: Held) -> None
     Draft202012Validator.check_schema({"$defs": served["components"]["schemas"]})
     names = {f"#/components/{kind}/{name}" for kind, each in served["components"].items() for name in each}
     assert set(_references(served)) <= names
+
+
+def test_the_page_lists_what_there_is() -> None:
+    page = (pages.DOCS / "api.md").read_text(encoding="utf-8")
+    assert page == pages.api_page(page), "run `make docs`"
 
 
 def _references(content: Any) -> list[str]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from analytics.states import UNUSED
+from fallow.schema import UNAVAILABLE_HEALTH
 from tests.deploy.queries import BOARDS, METRICS, board, expressions, metric_names, panels, recorded, rules
 
 NAMES = [each.name for each in BOARDS]
@@ -29,6 +31,12 @@ def test_every_query_asks_for_metrics_that_there_are(name: str) -> None:
 def test_every_rule_asks_for_metrics_that_there_are() -> None:
     for each in rules():
         assert metric_names(each["expr"]) <= METRICS, each
+
+
+def test_sets_of_states_are_those_of_the_code() -> None:
+    every = [*(each["expr"] for each in rules()), *(each for name in NAMES for each in expressions(name))]
+    sets = {tuple(each.split("|")) for text in every for each in re.findall(r'(?:state|health)=~"([^"]+)"', text)}
+    assert sets == {UNAVAILABLE_HEALTH, UNUSED}
 
 
 @pytest.mark.parametrize(("expression", "names"), [
