@@ -35,7 +35,7 @@ Json = dict[str, object]
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class ApiEndpoint:
     """One thing to ask for, at `/api/v1/` and its name with `/` for `_`; `schema` names what describes a row, or the one object.
 
     `answer` gives the one object. Where there are rows it is None: `items` are what they are made of, in a stable order, `row` makes
@@ -98,13 +98,13 @@ def _account_rows(view: View, asked: ReadRequest) -> Sequence[Account]:
 
 
 ENDPOINTS = (
-    Endpoint(
+    ApiEndpoint(
         "ledger",
         "GPU-hours by state, idle shares, money and energy of the window: `fallow ledger --json`",
         "ledger",
         answer=_ledger,
     ),
-    Endpoint(
+    ApiEndpoint(
         "accounts",
         "what each team, user, pool, ... was given, what became of it and what it cost, the most paid first: `fallow ledger --by`",
         "account",
@@ -112,7 +112,7 @@ ENDPOINTS = (
         row=lambda view, item: account_json(item, view.report.money),
         more=(BY,),
     ),
-    Endpoint(
+    ApiEndpoint(
         "gpus",
         "the ledger by GPU, by host: hours in each state, and the observed share of them",
         "gpu",
@@ -123,7 +123,7 @@ ENDPOINTS = (
             HOST: lambda item, value: item["host"] == value,
         },
     ),
-    Endpoint(
+    ApiEndpoint(
         "opportunities",
         "the decisions, those that save most first, with their evidence and risk: `fallow opportunities --json`",
         "opportunity",
@@ -137,13 +137,13 @@ ENDPOINTS = (
             HOLDER: lambda item, value: value in (item.holder or "").split(JOINER),
         },
     ),
-    Endpoint(
+    ApiEndpoint(
         "opportunities_totals",
         "what the decisions save together, how the waste adds up, and what can be given back of which pool",
         "totals_of_opportunities",
         answer=_totals,
     ),
-    Endpoint(
+    ApiEndpoint(
         "findings",
         "what the rules found, suppressed ones with their status: `fallow findings --all --json`",
         "finding",
@@ -156,13 +156,13 @@ ENDPOINTS = (
             HOLDER: lambda item, value: value in (item.holder or "").split(JOINER),
         },
     ),
-    Endpoint(
+    ApiEndpoint(
         "coverage",
         "how much of the window's GPU time was observed, and which hosts fell silent",
         "observed",
         answer=_coverage,
     ),
-    Endpoint("scopes", "the pools, models and teams that there are to choose", "scopes", answer=_scopes),
+    ApiEndpoint("scopes", "the pools, models and teams that there are to choose", "scopes", answer=_scopes),
 )
 
-BY_NAME: Mapping[str, Endpoint] = {each.name: each for each in ENDPOINTS}
+BY_NAME: Mapping[str, ApiEndpoint] = {each.name: each for each in ENDPOINTS}

@@ -16,7 +16,7 @@ from flask import Request, Response, request
 
 from dashboard.access.people import person
 from dashboard.access.tokens import MCP
-from dashboard.api.endpoints import BY_NAME, ENDPOINTS, Endpoint, Json
+from dashboard.api.endpoints import BY_NAME, ENDPOINTS, ApiEndpoint, Json
 from dashboard.api.parameters import PAGING, Parameter, parse_request
 from dashboard.api.replies import begin_reply, take, told_error
 from dashboard.source import LakeSource
@@ -164,7 +164,7 @@ def _result(source: LakeSource, method: str, params: Mapping[str, Any], *, is_mo
     raise RpcError(_METHOD, f"there is no method {method[:80]}", status=404 if is_modern else 200)
 
 
-def tool(endpoint: Endpoint) -> Json:
+def tool(endpoint: ApiEndpoint) -> Json:
     """The endpoint as a tool: its parameters are the tool's arguments."""
     return {
         "name": endpoint.name,
@@ -197,7 +197,7 @@ def _call(source: LakeSource, params: Mapping[str, Any]) -> Json:
     return {"content": [{"type": "text", "text": text}], "structuredContent": content, "isError": False}
 
 
-def _told(source: LakeSource, endpoint: Endpoint, arguments: Mapping[str, Any]) -> Json:
+def _told(source: LakeSource, endpoint: ApiEndpoint, arguments: Mapping[str, Any]) -> Json:
     """The answer of the endpoint to these arguments; raises FallowError in words that whoever asks may read."""
     reader = person()
     given = [(str(name), _value(value)) for name, value in arguments.items() if value is not None]

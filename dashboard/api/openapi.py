@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboard.api.endpoints import ENDPOINTS, Endpoint, Json
+from dashboard.api.endpoints import ENDPOINTS, ApiEndpoint, Json
 from dashboard.api.parameters import Parameter
 from dashboard.api.problems import PROBLEM, STATUS_MEANINGS
 from dashboard.api.schemas import answer_schema, schemas
@@ -39,7 +39,7 @@ def openapi() -> Json:
     }
 
 
-def _operation(endpoint: Endpoint) -> Json:
+def _operation(endpoint: ApiEndpoint) -> Json:
     tag = {"ETag": {"description": "Changes with the answer.", "schema": {"type": "string"}}}
     return {
         "operationId": endpoint.name,

@@ -8,7 +8,7 @@ from dashboard.access.audit import audit_export
 from dashboard.access.audit_trail import AuditError
 from dashboard.access.people import Reader
 from dashboard.api.cursors import OutdatedCursorError, read_cursor, short_digest, write_cursor
-from dashboard.api.endpoints import Endpoint, Json
+from dashboard.api.endpoints import ApiEndpoint, Json
 from dashboard.api.parameters import ReadRequest
 from dashboard.source import LakeSource
 from dashboard.view import UNREADABLE, Problem, View
@@ -28,7 +28,7 @@ class NothingToShowError(FallowError):
 class Reply:
     """An answer that has not been made yet, with the tag that changes when it does."""
 
-    endpoint: Endpoint
+    endpoint: ApiEndpoint
     asked: ReadRequest
     view: View
     stale: str | None
@@ -75,7 +75,7 @@ class Reply:
         }
 
 
-def begin_reply(source: LakeSource, endpoint: Endpoint, asked: ReadRequest, reader: Reader) -> Reply:
+def begin_reply(source: LakeSource, endpoint: ApiEndpoint, asked: ReadRequest, reader: Reader) -> Reply:
     """The reply to a reader, of what they may see; raises NotNowError, NothingToShowError and other FallowErrors."""
     look = source.look(asked.query, reader)
     if isinstance(look, Problem):

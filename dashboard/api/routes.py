@@ -10,7 +10,7 @@ from flask import Response, request
 
 from dashboard.access.people import Reader, person
 from dashboard.access.tokens import METRICS, is_for_programs
-from dashboard.api.endpoints import ENDPOINTS, Endpoint, Json
+from dashboard.api.endpoints import ENDPOINTS, ApiEndpoint, Json
 from dashboard.api.mcp import serve_mcp
 from dashboard.api.openapi import openapi
 from dashboard.api.parameters import parse_request
@@ -42,7 +42,7 @@ def _nothing_here(rest: str) -> Response:
     return problem(404, f"there is nothing at /api/{rest[:80]}", f"{OPENAPI} lists what there is")
 
 
-def _answer(source: LakeSource, endpoint: Endpoint) -> Response:
+def _answer(source: LakeSource, endpoint: ApiEndpoint) -> Response:
     reader: Reader | None = None
     try:
         reader = person()

@@ -8,7 +8,7 @@ from typing import Any
 from analytics.render.report.json_format import report_schema
 from analytics.report.gpu_table import COLUMNS as GPU_COLUMNS
 from analytics.states import UNUSED
-from dashboard.api.endpoints import Endpoint
+from dashboard.api.endpoints import ApiEndpoint
 
 _DEFS, _COMPONENTS = "#/$defs/", "#/components/schemas/"
 _KINDS = {str: "string", float: "number", int: "integer", bool: "boolean"}
@@ -36,7 +36,7 @@ def schemas() -> dict[str, Schema]:
     return found
 
 
-def answer_schema(endpoint: Endpoint) -> Schema:
+def answer_schema(endpoint: ApiEndpoint) -> Schema:
     """Of a whole answer: window, time of the data, coverage, and the rows or the object."""
     moment, share = {"$ref": f"{_COMPONENTS}moment"}, {"$ref": f"{_COMPONENTS}share"}
     one = {"$ref": f"{_COMPONENTS}{endpoint.schema}"}

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from analytics.money.accounts import GROUPS
 from dashboard.access.audit_trail import NoTrail
 from dashboard.api.cursors import write_cursor
-from dashboard.api.endpoints import ENDPOINTS, Endpoint
+from dashboard.api.endpoints import ENDPOINTS, ApiEndpoint
 from dashboard.api.openapi import openapi
 from dashboard.source import LATE
 from fallow.cli import main
@@ -53,7 +53,7 @@ def printed(held: Held, capsys: pytest.CaptureFixture[str], *arguments: str) -> 
     return json.loads(capsys.readouterr().out)
 
 
-def faults(endpoint: Endpoint, content: object) -> list[str]:
+def faults(endpoint: ApiEndpoint, content: object) -> list[str]:
     """What in an answer is not as the document says."""
     schema = DOCUMENT["paths"][endpoint.path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     whole = {"components": DOCUMENT["components"], "allOf": [schema]}

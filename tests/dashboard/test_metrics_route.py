@@ -20,7 +20,6 @@ from tests.dashboard.acting import PLAN, VIEW_ALPHA, Held
 from tests.dashboard.teams import Teams, teams
 
 if TYPE_CHECKING:
-
     from dashboard.access.people import Reader
     from dashboard.view import View
 
