@@ -23,11 +23,12 @@ from tests.scraped.site import GPUS, dcgm, dcgm_of_pods, site_samples
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
-UNTIL_MS = 1_795_651_200_000 + 3 * HOUR_MS
-"""2026-11-26T03:00Z: the window has parts of two days."""
+MIDNIGHT_MS = 1_795_651_200_000  # 2026-11-26T00:00Z
+SINCE_MS, UNTIL_MS = MIDNIGHT_MS - 40 * MINUTE_MS, MIDNIGHT_MS + 40 * MINUTE_MS
+SITE = GPUS[2:6]
+"""Two busy cards on gn001, and two on gn002 that are held and idle."""
 
-SINCE_MS = UNTIL_MS - 5 * HOUR_MS
-SAMPLES = list(site_samples(dcgm, range(SINCE_MS, UNTIL_MS, 2 * MINUTE_MS), GPUS[:6]))
+SAMPLES = list(site_samples(dcgm, range(SINCE_MS, UNTIL_MS, 2 * MINUTE_MS), SITE))
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_every_sample_is_there_once_in_a_file_for_each_host_and_day(
     assert sorted((file.host, file.date) for file in lake.files("gpu")) == [
         (host, date) for host in ("gn001", "gn002") for date in ("2026-11-25", "2026-11-26")
     ]
-    assert "GPUs      6 on 2 hosts" in done.stdout
+    assert "GPUs      4 on 2 hosts" in done.stdout
     assert f"{len(SAMPLES):,} samples" in done.stdout
     assert f"next      fallow opportunities --lake {lake.root}" in done.stdout
     assert "has metrics as of NVIDIA dcgm-exporter; reading by memory" in done.stderr
@@ -73,11 +74,11 @@ def test_again_spares_the_work_and_without_the_journal_changes_nothing(
     again = json.loads(brought(lake, tmp_path, "--json").stdout)
     assert again["read_from"] == format_ms(UNTIL_MS - 10 * MINUTE_MS)
     assert (again["tables"], content(lake)) == (
-        [{"table": "device", "new": 0, "already_there": 6, "replaced": 0, "files_written": 0},
-         {"table": "gpu", "new": 0, "already_there": 30, "replaced": 0, "files_written": 0}],
+        [{"table": "device", "new": 0, "already_there": 4, "replaced": 0, "files_written": 0},
+         {"table": "gpu", "new": 0, "already_there": 20, "replaced": 0, "files_written": 0}],
         before,
     )  # fmt: skip
-    assert server.reads < 2 * reads
+    assert server.reads == reads + 1
     for flags, state in ((["--restart"], tmp_path), ([], tmp_path / "another")):
         assert json.loads(brought(lake, state, "--json", *flags).stdout)["read_from"] == format_ms(SINCE_MS)
         assert content(lake) == before
@@ -97,17 +98,17 @@ def test_what_a_failed_run_left_is_whole_and_the_next_one_completes_it(
 
 
 def test_an_agents_rows_count_under_its_name_of_the_host(server: HeldServer, lake: Lake, tmp_path: Path) -> None:
-    start_ms, gpu = UNTIL_MS - HOUR_MS, GPUS[0].uuid
-    rows = [{"time": start_ms + at, "gpu": gpu, "interval_ms": 10_000, "gpu_util_pct": 7.0} for at in range(0, HOUR_MS // 2, 10_000)]
+    start_ms, gpu = UNTIL_MS - 30 * MINUTE_MS, SITE[0].uuid
+    rows = [{"time": start_ms + at, "gpu": gpu, "interval_ms": 10_000, "gpu_util_pct": 7.0} for at in range(0, 20 * MINUTE_MS, 10_000)]
     for table, content_ in (("gpu", rows), ("device", [{"time": start_ms, "gpu": gpu, "model": "of the agent"}])):
         data = parquet.table_from_rows(schema.table(table), content_)
         file = LakeFile(table, "2026-11-26", "gn001.site", AGENT_FIRST_SEQ, AGENT_FIRST_SEQ + 1)
         lake.put(file, parquet.encode(schema.table(table), data))
     done = brought(lake, tmp_path)
-    assert "15 rows left out: agents have these GPUs and times" in done.stdout
+    assert "10 rows left out: agents have these GPUs and times" in done.stdout
     of_the_day = {file.host for file in lake.files("gpu", dates=["2026-11-26"])}
     assert of_the_day == {"gn001.site", "gn002"}
-    kept = [fact for fact in facts_of(SAMPLES, DCGM) if not (fact.gpu == gpu and start_ms <= fact.time_ms < start_ms + HOUR_MS // 2)]
+    kept = [fact for fact in facts_of(SAMPLES, DCGM) if not (fact.gpu == gpu and start_ms <= fact.time_ms < start_ms + 20 * MINUTE_MS)]
     assert [fact for fact in facts_in(lake, DCGM) if fact.value != 7] == [fact for fact in kept if fact.value != 7]
     (models,) = {str(value) for value in parquet.read(lake.files("device", dates=["2026-11-26"], hosts=["gn001.site"]), schema.DEVICE)
                  .to_pandas().query(f"gpu == '{gpu}'")["model"]}  # fmt: skip
@@ -131,14 +132,14 @@ def test_a_wrong_unit_in_a_sites_own_mapping_is_asked_about(server: HeldServer, 
 def test_a_server_without_gpus_is_told_in_one_sentence(server: HeldServer, tmp_path: Path) -> None:
     done = brought(Lake.at(str(tmp_path / "lake")), tmp_path, "--match", 'job="none"')
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-    assert 'has no series of a known GPU exporter between 2026-11-25T22:00:00Z and 2026-11-26T03:00:00Z where job="none"' in done.stderr
+    assert 'has no series of a known GPU exporter between 2026-11-25T23:20:00Z and 2026-11-26T00:40:00Z where job="none"' in done.stderr
     assert not (tmp_path / "lake").exists()
 
 
 def test_a_check_writes_nothing(server: HeldServer, tmp_path: Path) -> None:
     done = brought(Lake.at(str(tmp_path / "lake")), tmp_path, "--check")
     assert done.returncode == 0
-    assert "6 GPUs on 2 hosts." in done.stdout
+    assert "4 GPUs on 2 hosts." in done.stdout
     assert not (tmp_path / "lake").exists()
 
 
@@ -146,7 +147,7 @@ def test_holders_of_the_labels_become_allocations_that_go_on_from_day_to_day(
     server: HeldServer, lake: Lake, tmp_path: Path
 ) -> None:
     server.__init__()  # type: ignore[misc]
-    server.write(site_samples(dcgm_of_pods, range(SINCE_MS, UNTIL_MS, 2 * MINUTE_MS), GPUS[:6]))
+    server.write(site_samples(dcgm_of_pods, range(SINCE_MS, UNTIL_MS, 2 * MINUTE_MS), SITE))
     done = brought(lake, tmp_path)
     assert "holders   2 jobs and pods" in done.stdout
     listed = json.loads(run_in_process("allocations", "list", "--lake", lake.root, "--json").stdout)
