@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import urllib.request
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,6 +28,7 @@ from tests.scraped.site import GPUS, dcgm, site_samples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from analytics.scraped.samples import Labels
     from fallow.lake import Lake
@@ -166,7 +166,9 @@ def test_who_asks_it_to_stop_gets_no_half_window(lake: Lake) -> None:
     site.stopping = False
     site.start()
     site.run_until(MIDNIGHT_MS + 30 * MINUTE_MS)
-    assert facts_in(lake, DCGM) == facts_of([each for each in site.samples if each.time_ms < MIDNIGHT_MS + 25 * MINUTE_MS], DCGM)
+    assert facts_in(lake, DCGM) == facts_of(
+        [each for each in site.samples if each.time_ms < MIDNIGHT_MS + 25 * MINUTE_MS], DCGM
+    )
 
 
 def test_it_says_how_it_is(lake: Lake) -> None:

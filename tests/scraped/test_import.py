@@ -31,7 +31,7 @@ SITE = GPUS[2:6]
 SAMPLES = list(site_samples(dcgm, range(SINCE_MS, UNTIL_MS, 2 * MINUTE_MS), SITE))
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def server(monkeypatch: pytest.MonkeyPatch) -> HeldServer:
     held = HeldServer()
     held.write(SAMPLES)
@@ -51,9 +51,7 @@ def content(lake: Lake) -> dict[str, bytes]:
     return {str(path.relative_to(lake.root)): path.read_bytes() for path in Path(lake.root).rglob("*.parquet")}
 
 
-def test_every_sample_is_there_once_in_a_file_for_each_host_and_day(
-    server: HeldServer, lake: Lake, tmp_path: Path
-) -> None:
+def test_every_sample_is_there_once_in_a_file_for_each_host_and_day(lake: Lake, tmp_path: Path) -> None:
     done = brought(lake, tmp_path)
     assert done.returncode == 0, done.stderr
     assert facts_in(lake, DCGM) == facts_of(SAMPLES, DCGM)
@@ -97,9 +95,12 @@ def test_what_a_failed_run_left_is_whole_and_the_next_one_completes_it(
     assert facts_in(lake, DCGM) == facts_of(SAMPLES, DCGM)
 
 
-def test_an_agents_rows_count_under_its_name_of_the_host(server: HeldServer, lake: Lake, tmp_path: Path) -> None:
+def test_an_agents_rows_count_under_its_name_of_the_host(lake: Lake, tmp_path: Path) -> None:
     start_ms, gpu = UNTIL_MS - 30 * MINUTE_MS, SITE[0].uuid
-    rows = [{"time": start_ms + at, "gpu": gpu, "interval_ms": 10_000, "gpu_util_pct": 7.0} for at in range(0, 20 * MINUTE_MS, 10_000)]
+    rows = [
+        {"time": start_ms + at, "gpu": gpu, "interval_ms": 10_000, "gpu_util_pct": 7.0}
+        for at in range(0, 20 * MINUTE_MS, 10_000)
+    ]
     for table, content_ in (("gpu", rows), ("device", [{"time": start_ms, "gpu": gpu, "model": "of the agent"}])):
         data = parquet.table_from_rows(schema.table(table), content_)
         file = LakeFile(table, "2026-11-26", "gn001.site", AGENT_FIRST_SEQ, AGENT_FIRST_SEQ + 1)
@@ -108,14 +109,18 @@ def test_an_agents_rows_count_under_its_name_of_the_host(server: HeldServer, lak
     assert "10 rows left out: agents have these GPUs and times" in done.stdout
     of_the_day = {file.host for file in lake.files("gpu", dates=["2026-11-26"])}
     assert of_the_day == {"gn001.site", "gn002"}
-    kept = [fact for fact in facts_of(SAMPLES, DCGM) if not (fact.gpu == gpu and start_ms <= fact.time_ms < start_ms + 20 * MINUTE_MS)]
+    kept = [
+        fact
+        for fact in facts_of(SAMPLES, DCGM)
+        if not (fact.gpu == gpu and start_ms <= fact.time_ms < start_ms + 20 * MINUTE_MS)
+    ]
     assert [fact for fact in facts_in(lake, DCGM) if fact.value != 7] == [fact for fact in kept if fact.value != 7]
     (models,) = {str(value) for value in parquet.read(lake.files("device", dates=["2026-11-26"], hosts=["gn001.site"]), schema.DEVICE)
                  .to_pandas().query(f"gpu == '{gpu}'")["model"]}  # fmt: skip
     assert models == "of the agent"
 
 
-def test_a_wrong_unit_in_a_sites_own_mapping_is_asked_about(server: HeldServer, tmp_path: Path) -> None:
+def test_a_wrong_unit_in_a_sites_own_mapping_is_asked_about(tmp_path: Path) -> None:
     mapping = tmp_path / "ours.toml"
     mapping.write_text(
         'extend = "dcgm-exporter"\nmetrics = [{ name = "DCGM_FI_DEV_FB_USED", to = "gpu.mem_used_bytes", unit = "bytes", kind = "reading" }]\n'
@@ -129,14 +134,17 @@ def test_a_wrong_unit_in_a_sites_own_mapping_is_asked_about(server: HeldServer, 
     assert brought(lake, tmp_path, "--mapping", str(mapping), "--yes").returncode == 0
 
 
-def test_a_server_without_gpus_is_told_in_one_sentence(server: HeldServer, tmp_path: Path) -> None:
+def test_a_server_without_gpus_is_told_in_one_sentence(tmp_path: Path) -> None:
     done = brought(Lake.at(str(tmp_path / "lake")), tmp_path, "--match", 'job="none"')
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-    assert 'has no series of a known GPU exporter between 2026-11-25T23:20:00Z and 2026-11-26T00:40:00Z where job="none"' in done.stderr
+    assert (
+        'has no series of a known GPU exporter between 2026-11-25T23:20:00Z and 2026-11-26T00:40:00Z where job="none"'
+        in done.stderr
+    )
     assert not (tmp_path / "lake").exists()
 
 
-def test_a_check_writes_nothing(server: HeldServer, tmp_path: Path) -> None:
+def test_a_check_writes_nothing(tmp_path: Path) -> None:
     done = brought(Lake.at(str(tmp_path / "lake")), tmp_path, "--check")
     assert done.returncode == 0
     assert "4 GPUs on 2 hosts." in done.stdout
