@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,10 +18,13 @@ from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS, Paces, changed, find_
 from analytics.scraped.rows.row_settings import Pace, Source
 from analytics.scraped.rows.scraped_units import ScrapedUnit, ScrapedUnits
 
+_PAGE = 4
+"""What of a source's name tells pages apart; the rest tells servers apart."""
+
 GIVEN_PREFIX = "given."
 """Of columns that say by their value who holds a GPU."""
 
-_OF_SOURCES = ("source", "interval_ms", "average_coverage")
+_OF_SOURCES = ("source", "interval_ms", "average_coverage", "scrape_coverage")
 _ROW = ("unit", "gpu", "host", "source", "time_ms", "interval_ms", "ended")
 
 
@@ -90,7 +94,7 @@ def exporter_rows(
     by_code = {code: known[source] for code, source in enumerate(codes.sources) if source in known}
     paces = find_paces(scrapes, read.exporter, by_code, collect_ms)
     frame, repeated = _without_repeats(frame, scrapes, paces)
-    frame = frame.join(_of_sources(paces), on="source", how="left", maintain_order="left")
+    frame = frame.join(_of_sources(paces, codes), on="source", how="left", maintain_order="left")
     frame = frame.with_columns(pl.col("interval_ms").fill_null(DEFAULT_SCRAPE_MS))
     of_gpu = frame.filter(pl.col("gpu") >= 0)
     device = {DEVICE_PREFIX + name: value for name, value in lake_columns(read.exporter, metrics, "device").items()}
@@ -113,6 +117,14 @@ def _without_repeats(frame: pl.DataFrame, scrapes: pl.DataFrame, paces: Paces) -
     return marked.filter(~again).drop("new"), marked.filter(again).group_by("host").len()
 
 
-def _of_sources(paces: Paces) -> pl.DataFrame:
-    rows = [(code, paces.reading_ms(code), paces.average_coverage(code)) for code in paces.by_source]
-    return pl.DataFrame(rows, dict(zip(_OF_SOURCES, (pl.Int64, pl.Int64, pl.Float64), strict=True)), orient="row")
+def _of_sources(paces: Paces, codes: UnitCodes) -> pl.DataFrame:
+    """The interval of each source, and what averages cover of it: those of the exporter's interval, and those since the last scrape.
+
+    Of several servers that scrape one page each begins the means of the others anew.
+    """
+    pages = Counter(source[:_PAGE] for source in codes.sources)
+    alone = {code: 1.0 if pages[codes.sources[code][:_PAGE]] == 1 else None for code in paces.by_source}
+    rows = [(code, paces.reading_ms(code), paces.average_coverage(code), alone[code]) for code in paces.by_source]
+    return pl.DataFrame(
+        rows, dict(zip(_OF_SOURCES, (pl.Int64, pl.Int64, pl.Float64, pl.Float64), strict=True)), orient="row"
+    )
