@@ -8,8 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analytics.scraped.rows.row_settings import RowSettings
+from analytics.scraped.rows.scraped_rows import find_source_paces, host_rows
+from analytics.scraped.samples import Samples
 from tests.ledger.rows import T0
-from tests.scraped.scraped_series import ENERGY, UTIL, Series, columns, one_host, uuid
+from tests.scraped.scraped_series import (
+    ENERGY,
+    EXPORTERS,
+    POWER,
+    UTIL,
+    Series,
+    columns,
+    dcgm,
+    one_host,
+    samples_of,
+    uuid,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,6 +87,24 @@ def test_of_two_replicas_every_row_is_one_of_theirs_and_none_lies_beside_another
     if found.gpu["interval_ms"].n_unique() == 1:
         far = {at for at in other if min(abs(at - each) for each in own) >= step_ms}
         assert set(rows) - set(own) == far
+
+
+@given(st.integers(0, 14), st.lists(st.integers(0, 1), min_size=240, max_size=240), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_windows_that_overlap_keep_the_same_readings_as_one(phase_s: int, power: list[int], still: bool) -> None:  # noqa: FBT001
+    """An hour at 15 s of an exporter that reads every 30 s; each window has five minutes before it to follow on."""
+    values = [70.0 + (0 if still else value) for value in power]
+    whole = samples_of([dcgm(POWER, values, every_s=15, start_s=phase_s)])
+    paces = find_source_paces(whole, EXPORTERS)
+
+    def kept(since_min: int, until_min: int) -> set[object]:
+        since, until = (T0 + each * 60_000 for each in (since_min, until_min))
+        read = whole.frame.filter(whole.frame["time_ms"].is_between(since - 5 * 60_000, until - 1))
+        (found,) = host_rows(Samples(whole.labels, read), EXPORTERS, RowSettings(since, until, paces=paces))
+        return set(columns(found, "power_w"))
+
+    windows = [kept(until - 10, until) for until in range(10, 61, 5)]
+    assert set.union(*windows) == kept(0, 60)
 
 
 @given(st.lists(st.integers(0, 5), min_size=3, max_size=SCRAPES), st.sets(st.integers(1, SCRAPES - 1)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -30,7 +30,10 @@ _ROW = ("unit", "gpu", "host", "source", "time_ms", "interval_ms", "ended")
 
 @dataclass(frozen=True)
 class UnitCodes:
-    """What the units are, by their code: hosts, GPUs and sources as codes into their names. A host has the GPU -1."""
+    """What the units are, by their code: hosts, GPUs and sources as codes into their names. A host has the GPU -1.
+
+    Of several sources of one GPU that with the lower code goes before the others: by the order of the exporters, then by name.
+    """
 
     units: tuple[ScrapedUnit, ...]
     hosts: tuple[str, ...]
@@ -38,11 +41,12 @@ class UnitCodes:
     sources: tuple[Source, ...]
 
     @classmethod
-    def of(cls, found: ScrapedUnits) -> UnitCodes:
+    def of(cls, found: ScrapedUnits, exporters: Sequence[Exporter]) -> UnitCodes:
         units = tuple(found.units)
         gpus = dict.fromkeys(name for unit in units for name in (unit.gpu, unit.parent) if name)
-        return cls(units, tuple(dict.fromkeys(unit.host for unit in units)), tuple(gpus),
-                   tuple(dict.fromkeys(unit.source for unit in units)))  # fmt: skip
+        order = {exporter.name: number for number, exporter in enumerate(exporters)}
+        sources = sorted({unit.source for unit in units}, key=lambda source: (order[source[0]], source))
+        return cls(units, tuple(dict.fromkeys(unit.host for unit in units)), tuple(gpus), tuple(sources))
 
     @cached_property
     def host(self) -> Ints:

@@ -125,14 +125,17 @@ def _shown(scrapes: pl.DataFrame, steps: Mapping[int, int]) -> dict[int, float]:
 def new_readings(scrapes: pl.DataFrame, found: Paces) -> pl.DataFrame:
     """The scrapes (source, time_ms) that show another reading than the one kept before.
 
-    Values that stand still are a new reading when the exporter must have read again.
+    Of values that stand still one scrape counts in each slot of the clock that is as long as the exporter's interval: whoever reads
+    the same scrapes from another moment on, with some intervals before it, keeps the same ones.
     """
     codes = scrapes["source"].unique()
     pace = pl.DataFrame({"source": codes, "reading_ms": [found.reading_ms(code) for code in codes],
                          "scrape_ms": [found.by_source[code].scrape_ms for code in codes]},
                         schema_overrides={"source": scrapes["source"].dtype})  # fmt: skip
-    run = pl.when("changed").then("time_ms").forward_fill().over("source")
+    changed_ms = pl.when("changed").then("time_ms").forward_fill().over("source")
+    slot = pl.col("time_ms") // pl.col("reading_ms")
     # a scrape that comes a little early belongs to the reading that was due
-    turn = (pl.col("time_ms") - pl.col("run") + pl.col("scrape_ms") // 4) // pl.col("reading_ms")
-    runs = scrapes.join(pace, on="source").with_columns(run=run).with_columns(turn=turn).sort("source", "time_ms")
-    return runs.unique(["source", "run", "turn"], keep="first", maintain_order=True).select("source", "time_ms")
+    due = pl.col("time_ms") - changed_ms >= pl.col("reading_ms") - pl.col("scrape_ms") // 4
+    again = due & (slot != slot.shift(1).over("source"))
+    runs = scrapes.join(pace, on="source", maintain_order="left")
+    return runs.filter(pl.col("changed") | again).select("source", "time_ms")
