@@ -10,6 +10,7 @@ from analytics.allocations.model import KnownHosts
 from analytics.scraped.who.allocations import OpenAllocations, WindowAllocations, allocations_of
 from tests.allocations.conftest import stored
 from tests.ledger.rows import T0, ms
+from tests.scraped.scraped_series import UTIL, dcgm, rows_of, uuid
 from tests.scraped.who_rows import bring, given, host_rows, spans
 
 if TYPE_CHECKING:
@@ -82,3 +83,16 @@ def test_a_gpu_that_nobody_sees_for_a_day_has_given_its_pod_back(lake: Lake) -> 
     assert spans(lake) == [("nlp/a", "G0", 0, None)]
     bring(lake, (day + 120, [host_rows("h2", day, day + 60, G9=[None])]), before=left)
     assert spans(lake) == [("nlp/a", "G0", 0, 60)]
+
+
+def test_of_series_as_exporters_give_them(lake: Lake) -> None:
+    """dcgm-exporter's pods and jobs; where the target was down, its series end and nobody left."""
+    idle, first, second = [0.0] * 10, [0.0, 0.0, 0.0, None], [0.0, 0.0, None]
+    scraped = rows_of(
+        dcgm(UTIL, first, pod="a", namespace="nlp"),
+        dcgm(UTIL, second, pod="a", namespace="nlp", start_s=600),
+        dcgm(UTIL, [0.0] * 2, start_s=660),
+        dcgm(UTIL, idle, gpu=1, hpc_job="7"),
+    )  # fmt: skip
+    bring(lake, (900, list(scraped.values())))
+    assert spans(lake) == [("7", uuid(1), 0, None), ("nlp/a", uuid(0), 0, 660)]

@@ -85,12 +85,6 @@ class KubeTables:
         """Whether kube-state-metrics answered at all: else nobody knows which pods are gone."""
         return not self.table("kube_pod_info").is_empty()
 
-    @property
-    def newest_ms(self) -> int:
-        """The last sample of all; 0 for none."""
-        newest = self.said["last_ms"].max()
-        return 0 if newest is None else int(str(newest))
-
     @cached_property
     def step_ms(self) -> int:
         """How far apart the samples are; 0 where no series has two."""
