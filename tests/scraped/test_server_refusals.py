@@ -174,7 +174,7 @@ def asking(answers: list[Answered], attempts: int) -> tuple[Naps, Callable[[], b
             address = ServerAddress(gateway.url)
             with ServerConnection(address, ServerLimits(rate=1e6), naps.sleep, naps.now_s) as connection:
                 connection.attempts = attempts
-                return connection.ask("/api/v1/query", {})
+                return connection.ask("/api/v1/query", {}).body
 
     return naps, ask
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import cramjam
 import pytest
@@ -15,6 +16,7 @@ from analytics.scraped.server.export_lines import ExportLines
 from analytics.scraped.server.limits import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.server.read_messages import ReadRequest, ReadResponse
+from analytics.scraped.server.refusals import HttpAnswer
 from analytics.scraped.server.remote_read import RemoteRead
 from fallow.errors import InputError
 from tests.scraped.evaluator import Evaluator
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from tests.scraped.gateway import Asked
 
 QUICK = ServerLimits(rate=1e6, attempts=1, piece_samples=100)
+ADDRESS = ServerAddress("http://127.0.0.1:8428")
 START_MS = 1_790_000_000_000
 
 
@@ -146,6 +149,16 @@ def test_an_export_that_ends_in_an_error_is_no_answer(tail: bytes) -> None:
         ExportLines(connection).parse(line + tail, 0, 10)
 
 
+def test_an_export_whose_end_nobody_can_see_is_not_read() -> None:
+    """As of a proxy that speaks HTTP/1.0: what breaks off between two lines would be taken for all."""
+    connection = ServerConnection(ADDRESS, QUICK)
+    line = b'{"metric":{"gpu":"0"},"values":[1],"timestamps":[1]}\n'
+    with connection, patch.object(connection, "_send", lambda _: HttpAnswer(200, {}, line)):
+        assert not ExportLines(connection).is_offered()
+        with pytest.raises(InputError, match="broke before its answer was whole"):
+            ExportLines(connection).fetch("util", 0, 10)
+
+
 def remote_answer(series: dict[str, list[tuple[int, bytes]]], **more: str) -> bytes:
     response = ReadResponse()
     result = response.results.add()
@@ -178,7 +191,7 @@ def test_remote_read_tells_a_staleness_marker_from_an_exporters_nan_and_drops_wh
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (b"\xff\xff\xff\xff\x0f\x00", "longer than 96 MiB; narrow"),  # Snappy that says it unpacks to 4 GiB
+        (b"\xff\xff\xff\xff\x0f\x00", "longer than 32 MiB; narrow"),  # Snappy that says it unpacks to 4 GiB
         (cramjam.snappy.compress_raw(b"\x0a\xff\xff"), "broke before its answer was whole"),
         (b"404", "broke before its answer was whole"),
     ],
