@@ -19,7 +19,7 @@ from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.source import ScrapedSource
 from analytics.scraped.totals import Totals
 from analytics.scraped.windows import WindowWork
-from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS, Clock, format_duration, format_ms
+from fallow.clock import HOUR_MS, SECOND_MS, Clock, format_duration, format_ms
 from fallow.errors import FallowError, InputError, LakeError
 from fallow.lake import Lake
 from fallow.pseudonyms import Pseudonyms
@@ -145,7 +145,7 @@ class Follower:
 
     def _judge(self, hosts: Sequence[Imported]) -> None:
         """Values that cannot be hold the follower up; what only looks odd is for an import to ask about."""
-        judged(hosts, self.clock.now_ms() + (self.board.status.offset_ms or 0) + MINUTE_MS)
+        judged(hosts, self.clock.now_ms() + (self.board.status.offset_ms or 0), own_mapping=False)
         self._told()
 
     def _told(self, _: ReadChunk | None = None) -> None:

@@ -110,7 +110,7 @@ class ServerImport:
 
     def _judge(self, hosts: Sequence[Imported]) -> None:
         """Before the first rows are published, what is odd is asked about; later it is told at the end."""
-        odd = judged(hosts, self._wish.now_ms)
+        odd = judged(hosts, self._wish.now_ms, own_mapping=bool(self._parts.source.mapping))
         self._odd |= dict.fromkeys(odd)
         if odd and not self._is_judged:
             with self._progress.paused():

@@ -37,7 +37,7 @@ class ScrapedUnit:
 
 
 @dataclass(frozen=True)
-class SeriesPart:
+class MetricPart:
     """One series as one metric (a position in the exporter's) of a unit.
 
     `part` and `per` are codes of the labels that a sum goes over and is divided by; `held`: the series names who holds the GPU.
@@ -57,11 +57,14 @@ class ScrapedUnits:
 
     exporters: dict[str, Exporter] = field(default_factory=dict)
     units: dict[ScrapedUnit, int] = field(default_factory=dict)
-    parts: dict[str, list[SeriesPart]] = field(default_factory=lambda: defaultdict(list))
+    parts: dict[str, list[MetricPart]] = field(default_factory=lambda: defaultdict(list))
     unit_of: dict[int, int] = field(default_factory=dict)
     holders: dict[int, dict[str, str]] = field(default_factory=dict)
     nameless: Counter[str] = field(default_factory=Counter)
     """Series of known metrics that name no host, by the name of the exporter."""
+
+    positions: dict[int, int] = field(default_factory=dict)
+    """Where each metric, by its identity, stands among its exporter's."""
 
     words: dict[object, int] = field(default_factory=dict)
     """Values of the labels that tell parts of a sum apart."""
@@ -86,7 +89,9 @@ def scraped_units(labels: Sequence[Labels], exporters: Sequence[Exporter]) -> Sc
         if not host or "/" in host or not host.isprintable():
             found.nameless[exporter.name] += 1
             continue
-        found.exporters[exporter.name] = exporter
+        if exporter.name not in found.exporters:
+            found.exporters[exporter.name] = exporter
+            found.positions |= {id(metric): position for position, metric in enumerate(exporter.metrics)}
         unit = _unit(labels[number], exporter, gpu, host, uuids)
         found.unit_of[number] = found.code(unit)
         if unit.gpu and (holder := holder_of(labels[number], exporter, renaming)):
@@ -120,13 +125,13 @@ def _scoped(name: str, host: str) -> str:
 
 def _parts(
     number: int, labels: Labels, series: MappedSeries, unit: ScrapedUnit, found: ScrapedUnits
-) -> Iterator[SeriesPart]:
+) -> Iterator[MetricPart]:
     for metric in series.metrics:
         about = _about(unit, metric)
         if about is not None:
             part = tuple(labels.get(name, "") for name in metric.sum_over)
-            yield SeriesPart(
-                number, series.exporter.metrics.index(metric), found.code(about),
+            yield MetricPart(
+                number, found.positions[id(metric)], found.code(about),
                 found.word(part), found.word(labels.get(metric.per, "")),
                 number in found.holders,
             )  # fmt: skip
