@@ -123,7 +123,7 @@ def test_a_full_spool_sends_the_sender_away_for_a_while(url: str, intake: Intake
     answers = [post(url, body) for _ in range(3000 // len(body) + 1)]
     status, answer, headers = answers[-1]
     assert (status, headers["Retry-After"]) == (503, "30")
-    assert b"is full" in answer
+    assert b"there is no room" in answer
     assert len(kept(intake)) == sum(status == 200 for status, _, _ in answers)
     intake.spool.forget(intake.spool.rotate())
     assert post(url, body)[0] == 200
