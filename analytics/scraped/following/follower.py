@@ -17,7 +17,7 @@ from analytics.scraped.lake_writer import LakeWriter, WriterSettings
 from analytics.scraped.reading import ReadChunk, ReadingStoppedError, SiteReader
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.source import ScrapedSource
-from analytics.scraped.totals import Totals
+from analytics.scraped.totals import ReadTotals
 from analytics.scraped.windows import WindowWork
 from fallow.clock import HOUR_MS, SECOND_MS, Clock, format_duration, format_ms
 from fallow.errors import FallowError, InputError, LakeError
@@ -109,7 +109,7 @@ class Follower:
         self.board.status = replace(self.board.status, merged_days=self.board.status.merged_days + merged)
 
     def _run_window(self, work: WindowWork, start_ms: int, end_ms: int) -> None:
-        totals = Totals()
+        totals = ReadTotals()
         work.writer.totals = totals
         targets = len({instance for host in work.run(start_ms, end_ms).hosts for instance in host.instances})
         self.board.status = self.board.status.after(totals, end_ms, targets, self.clock.now_ms())
@@ -128,7 +128,9 @@ class Follower:
         if self._reading is None:
             server = self._open.enter_context(self.connect() if self.connect else self.source.connect())
             reader = self._open.enter_context(SiteReader(server, self.source, self.stopped))
-            writer = LakeWriter(self.lake, WriterSettings(hourly=True, pseudonyms=self.settings.pseudonyms), Totals())
+            writer = LakeWriter(
+                self.lake, WriterSettings(hourly=True, pseudonyms=self.settings.pseudonyms), ReadTotals()
+            )
             self._reading = WindowWork(server, reader, writer, self.source.match, self._judge, self._told)
             self._say_connected(server)
         return self._reading
