@@ -20,8 +20,9 @@ from analytics.scraped.source import ScrapedSource
 from analytics.scraped.totals import ReadTotals
 from analytics.scraped.windows import WindowWork
 from fallow.clock import HOUR_MS, SECOND_MS, Clock, format_duration, format_ms
-from fallow.errors import FallowError, InputError, LakeError
+from fallow.errors import FallowError, InputError, LakeError, NoLakeError
 from fallow.lake import Lake
+from fallow.lake_init import require_marker
 from fallow.pseudonyms import Pseudonyms
 
 _FIRST_PAUSE_MS = 10 * SECOND_MS
@@ -58,6 +59,7 @@ class Follower:
     _reading: WindowWork | None = None
     _failures: int = 0
     _said: str = ""
+    _lake_id: str = ""
 
     def __post_init__(self) -> None:
         self._merging = DayMerging(self.lake, self.settings.grace_ms, self.settings.lateness_ms, self.stopped)
@@ -97,6 +99,7 @@ class Follower:
 
     def _catch_up(self) -> None:
         """All windows up to now, an hour at most each. Raises FallowError and ReadingStoppedError."""
+        self._require_lake()
         work = self._connected()
         offset_ms = self.board.status.offset_ms or 0
         now_ms = self.clock.now_ms() + offset_ms
@@ -107,6 +110,16 @@ class Follower:
             self.source.journal(self.lake).write(ReadSpan(span.since_ms, settled_ms))
         merged = self._merging.run(now_ms, self.clock.now_ms())
         self.board.status = replace(self.board.status, merged_days=self.board.status.merged_days + merged)
+
+    def _require_lake(self) -> None:
+        """Raises NoLakeError where the lake, or the lake of before, is not there."""
+        marker = require_marker(self.lake)
+        if self._lake_id not in {"", marker.id}:
+            raise NoLakeError(
+                f"the lake at {self.lake.root} is another one than before: its id is {marker.id}, and was {self._lake_id}",
+                "mount the right one, or start the follower anew",
+            )
+        self._lake_id = marker.id
 
     def _run_window(self, work: WindowWork, start_ms: int, end_ms: int) -> None:
         totals = ReadTotals()
