@@ -49,10 +49,10 @@ class AgentDay:
         )  # fmt: skip
         return met.filter((pl.col("_end") <= pl.col("_at")).fill_null(value=True)).select(rows.columns)
 
-    def without_inventory(self, devices: pl.DataFrame) -> pl.DataFrame:
-        """The rows of `device` but those of the date of GPUs that agents described."""
+    def without_known_gpus(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows (gpu, time) but those of the date of GPUs that agents described."""
         is_known = pl.col("gpu").is_in(list(self.hosts)) & (pl.col("time").dt.strftime("%Y-%m-%d") == self.date)
-        return devices.filter(~is_known)
+        return rows.filter(~is_known)
 
 
 def _agent_rows(lake: Lake, table: Table, date: str, host: str | None, columns: Sequence[str]) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from analytics.scraped.mapping.mapped_series import mapped_series
 from analytics.scraped.mapping.model import Exporter
 from analytics.scraped.mapping.series_labels import gpu_of, host_of
 from analytics.scraped.samples import Labels
-from analytics.scraped.selector import Selection
+from analytics.scraped.selector import SeriesSelection
 from analytics.scraped.server.metrics_server import MetricsServer
 from fallow.clock import HOUR_MS
 
@@ -38,6 +38,9 @@ class FoundNames:
     telling: frozenset[str]
     """Enough of `of_gpus` to find every GPU and to tell the exporters apart."""
 
+    titles: tuple[str, ...]
+    """Of the exporters of GPUs, and of hosts."""
+
     @property
     def every(self) -> frozenset[str]:
         return self.of_gpus | self.of_hosts
@@ -49,8 +52,8 @@ class Discovery:
     def __init__(self, server: MetricsServer, exporters: Sequence[Exporter], match: str) -> None:
         self._server, self._exporters, self._match = server, exporters, match
 
-    def selection(self, names: Iterable[str], instances: Iterable[str] | None = None) -> Selection:
-        return Selection(frozenset(names), None if instances is None else frozenset(instances), self._match)
+    def selection(self, names: Iterable[str], instances: Iterable[str] | None = None) -> SeriesSelection:
+        return SeriesSelection(frozenset(names), None if instances is None else frozenset(instances), self._match)
 
     def names(self, since_ms: int, until_ms: int) -> FoundNames:
         """What the server has in the window. Raises InputError."""
@@ -59,8 +62,11 @@ class Discovery:
         there = frozenset(self._server.names(self.selection(wanted).text, since_ms, until_ms)) & wanted
         of_gpus = {name for each in self._exporters if each.of_gpus for name in _all_names(each)}
         of_hosts = {name for each in self._exporters if _is_of_hosts(each) for name in _all_names(each)}
-        telling = {name for each in self._exporters if each.of_gpus for name in _telling(each, there)}
-        return FoundNames(there & of_gpus, there & of_hosts - of_gpus, frozenset(telling))
+        telling = {each.title: _telling(each, there) for each in self._exporters if each.of_gpus}
+        titles = [title for title, names in telling.items() if names]
+        titles += [each.title for each in self._exporters if _is_of_hosts(each) and _all_names(each) & there]
+        every = frozenset[str]().union(*telling.values())
+        return FoundNames(there & of_gpus, there & of_hosts - of_gpus, every, tuple(titles))
 
     def hosts(self, names: FoundNames, since_ms: int, until_ms: int) -> list[FoundHost]:
         """The hosts with GPUs in the window, by name. Raises InputError, also for more series than are taken."""

@@ -18,7 +18,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True)
-class Progress:
+class ReadSpan:
     """All from `since_ms` up to `until_ms` is in the lake; `runs` are rows of who ran on which GPU at that moment."""
 
     since_ms: int
@@ -26,30 +26,30 @@ class Progress:
     runs: tuple[dict[str, object], ...] = ()
 
 
-class Journal:
+class ReadingJournal:
     """Of one server, one set of matchers and one lake."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
-    def of(cls, url: str, match: str, mapping: str, lake: Lake) -> Journal:
+    def of(cls, url: str, match: str, mapping: str, lake: Lake) -> ReadingJournal:
         """The lake counts by its id, so that a new one in the same place is another. Raises LakeError."""
         marker = read_marker(lake.store) if lake.store.exists() else None
         key = digest(url, match, mapping, marker.id if marker else lake.root)
         return cls(_state_folder() / f"{key}.json")
 
-    def read(self) -> Progress | None:
+    def read(self) -> ReadSpan | None:
         """None where there is none, or where it cannot be read: what it would spare is done again."""
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
             if found["version"] != _VERSION:
                 return None
-            return Progress(int(found["since_ms"]), int(found["until_ms"]), tuple(found["runs"]))
+            return ReadSpan(int(found["since_ms"]), int(found["until_ms"]), tuple(found["runs"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def write(self, progress: Progress) -> None:
+    def write(self, progress: ReadSpan) -> None:
         """Replaces it at once, or not at all; raises FallowError."""
         content = {
             "version": _VERSION,

@@ -1,9 +1,9 @@
-"""What looks wrong with scraped rows: the questions that every import is asked, host by host, before anything is published."""
+"""What looks wrong with scraped rows: the questions that every import is asked, before anything is published."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -11,34 +11,45 @@ from analytics.importers.doubts import doubts
 from analytics.importers.model import Imported
 from analytics.importers.overview import overview_of
 from analytics.importers.plausibility import Claim, check_values
+from analytics.importers.ticks import MOST_GPUS
 from analytics.mig import MIG_PREFIX
 from fallow.schema import DEVICE, GPU
 
 _MOST = 10
+_ALL_HOSTS = "import"
+"""How the doubts know that it is not one host."""
 
 
-def judged(hosts: Iterable[Imported], now_ms: int) -> tuple[str, ...]:
+def judged(hosts: Sequence[Imported], now_ms: int) -> tuple[str, ...]:
     """Sentences on what is odd, the first few; `now_ms` is the server's time.
 
-    Raises InputError for values that cannot be, with the unit that they are probably in.
+    Units are the exporter's, so values are judged of all hosts together: one that rests looks odd by itself. Raises InputError for
+    values that cannot be, with the unit that they are probably in.
     """
-    found = dict.fromkeys(odd for each in hosts for odd in _of_host(each, now_ms))
-    sentences = tuple(found)
-    more = (f"and {len(sentences) - _MOST:,} more of this kind",) if len(sentences) > _MOST else ()
-    return sentences[:_MOST] + more
-
-
-def _of_host(imported: Imported, now_ms: int) -> Iterator[str]:
     # a host may have 56 MIG instances, and their values are not a card's
-    cards = imported.gpu.filter(~pl.col("gpu").str.starts_with(MIG_PREFIX))
-    if cards.is_empty():
-        return
-    own = replace(imported, gpu=cards)
-    nulled = {(each.column, each.reason): each.count for file in imported.files for each in file.nulled}
-    for table, frame in ((GPU, cards), (DEVICE, imported.device)):
+    cards = [each.gpu.filter(~pl.col("gpu").str.starts_with(MIG_PREFIX)) for each in hosts]
+    found = [
+        f"{gpus} GPUs on the one host {each.host}, where {MOST_GPUS} are the most"
+        for each, own in zip(hosts, cards, strict=True)
+        if (gpus := own["gpu"].n_unique()) > MOST_GPUS
+    ]
+    gpu = pl.concat(cards, how="diagonal") if cards else pl.DataFrame()
+    if gpu.height:
+        device = pl.concat([each.device for each in hosts], how="diagonal")
+        files = tuple(file for each in hosts for file in each.files)
+        found += _of_all(Imported(_ALL_HOSTS, gpu, device, files, "as scraped", "UTC"), now_ms)
+    more = [f"and {len(found) - _MOST:,} more of this kind"] if len(found) > _MOST else []
+    return tuple(found[:_MOST] + more)
+
+
+def _of_all(imported: Imported, now_ms: int) -> Iterator[str]:
+    nulled = Counter[tuple[str, str]]()
+    for each in (each for file in imported.files for each in file.nulled):
+        nulled[each.column, each.reason] += each.count
+    for table, frame in ((GPU, imported.gpu), (DEVICE, imported.device)):
         claims = _claims([column.name for column in table.columns if column.name in frame.columns])
-        yield from (f"{imported.host}: {odd}" for odd in check_values(frame, claims, nulled, _card_bytes(imported)))
-    yield from (f"{imported.host}: {odd}" for odd in doubts(own, overview_of(own), now_ms))
+        yield from check_values(frame, claims, nulled, _card_bytes(imported))
+    yield from doubts(imported, overview_of(imported), now_ms)
 
 
 def _claims(names: Iterable[str]) -> Mapping[str, Claim]:

@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics.scraped.reading import joined
 from analytics.scraped.samples import Samples
-from analytics.scraped.selector import Selection
+from analytics.scraped.selector import SeriesSelection
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.who.kube_metrics import KUBE_METRICS, kube_selectors
 from fallow.clock import MINUTE_MS
@@ -23,7 +23,7 @@ _MOST = 2_000_000
 
 def kube_samples(server: MetricsServer, match: str, since_ms: int, until_ms: int) -> Samples | None:
     """What allocations are made of; None where the server has none of these series. Raises InputError."""
-    if not server.names(Selection(frozenset(KUBE_METRICS), match=match).text, since_ms, until_ms):
+    if not server.names(SeriesSelection(frozenset(KUBE_METRICS), match=match).text, since_ms, until_ms):
         return None
     selectors = kube_selectors(match)
     newest = [server.samples(each, max(since_ms, until_ms - _LOOK_MS), until_ms) for each in selectors]

@@ -48,14 +48,16 @@ class LakeWriter:
 
         Raises LakeError.
         """
-        name, device, gpu, hosts = rows.host, rows.device, [rows.gpu.clear()], [rows.hosts.clear()]
+        name, device, events = rows.host, rows.device, rows.events
+        gpu, hosts = [rows.gpu.clear()], [rows.hosts.clear()]
         for date in _dates(rows):
             day = self._agent_day(date)
             own, own_hosts = (frame.filter(_date() == date) for frame in (rows.gpu, rows.hosts))
             name = day.host_of(rows.host, own["gpu"].unique().to_list())
             gpu.append(day.without_known(name, own, GPU))
             hosts.append(day.without_known(name, own_hosts, HOST))
-            device = day.without_inventory(device)
+            device = day.without_known_gpus(device)
+            events = day.without_known_gpus(events) if events.height else events
         new = pl.concat(gpu)
         self.totals.of_agents += rows.gpu.height - new.height
         nulled = tuple(each for each in rows.dropped if each.column)
@@ -67,7 +69,7 @@ class LakeWriter:
             "as scraped",
             "UTC",
             hosts=pl.concat(hosts),
-            events=rows.events,
+            events=events,
         )
 
     def write(self, imported: Imported) -> None:
@@ -91,7 +93,7 @@ class LakeWriter:
             _, published = publish_allocations(self.lake, read, replace=False)
             self.totals.add_published(published)
         self.totals.holders |= set(read.rows.select("scheduler", "claim_id").drop_nulls().iter_rows())
-        self.totals.tell(read.notes)
+        self.totals.allocation_notes = read.notes
         self._open = found.open
 
     def _agent_day(self, date: str) -> AgentDay:

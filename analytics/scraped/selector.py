@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
-class Selection:
+class SeriesSelection:
     """What is read of a server: metrics by name, of some or all targets, where the site's own matchers hold."""
 
     names: Collection[str]
@@ -18,7 +18,7 @@ class Selection:
     match: str = ""
     """Matchers of PromQL, joined by commas."""
 
-    def of(self, names: Collection[str], instances: Collection[str] | None = None) -> Selection:
+    def of(self, names: Collection[str], instances: Collection[str] | None = None) -> SeriesSelection:
         """The same for other metrics and targets."""
         return replace(self, names=names, instances=instances)
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from analytics.scraped.journal import Journal
+from analytics.scraped.journal import ReadingJournal
 from analytics.scraped.mapping.loading import load_exporters
 from analytics.scraped.mapping.model import Exporter
 from analytics.scraped.server.address import ServerAddress
@@ -45,12 +43,10 @@ class ScrapedSource:
             hashlib.sha256(content).hexdigest() if files else "",
         )
 
-    @contextmanager
-    def connected(self) -> Iterator[MetricsServer]:
+    def connect(self) -> MetricsServer:
         """Raises InputError where no metrics server answers."""
-        with MetricsServer.connect(self.address, self.limits) as server:
-            yield server
+        return MetricsServer.connect(self.address, self.limits)
 
-    def journal(self, lake: Lake) -> Journal:
+    def journal(self, lake: Lake) -> ReadingJournal:
         """How far this server has been read into the lake. Raises LakeError."""
-        return Journal.of(self.address.url, self.match, self.mapping, lake)
+        return ReadingJournal.of(self.address.url, self.match, self.mapping, lake)

@@ -11,6 +11,7 @@ import polars as pl
 from analytics.importers.overview import ImportOverview
 from analytics.importers.publish import Published
 from analytics.scraped.host_rows import HostRows
+from analytics.scraped.rows.scraped_rows import ENDED
 from fallow.clock import HOUR_MS
 
 _MEANS = ("gpu_util_pct", "mem_used_bytes", "power_w")
@@ -33,15 +34,20 @@ class Totals:
     zeros: int = 0
     of_agents: int = 0
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
-    notes: dict[str, None] = field(default_factory=dict)
+    allocation_notes: tuple[str, ...] = ()
+    """What the newest window said of queues and quotas."""
+
     cadences: Counter[int] = field(default_factory=Counter)
     cards: dict[str, float] = field(default_factory=dict)
     limits: dict[str, float] = field(default_factory=dict)
     published: dict[str, Published] = field(default_factory=dict)
     holders: set[tuple[str, str]] = field(default_factory=set)
+    _noted: dict[str, set[str]] = field(default_factory=dict)
 
     def add_rows(self, host: str, gpu: pl.DataFrame, device: pl.DataFrame) -> None:
-        """Rows of one host that go to the lake."""
+        """Rows of one host that go to the lake; those that only say where a series ended stand for no time."""
+        if "health" in gpu.columns:
+            gpu = gpu.filter(pl.col("health").fill_null("") != ENDED)
         if gpu.is_empty():
             return
         self.hosts.add(host)
@@ -70,12 +76,17 @@ class Totals:
         """What of the samples of a host became no row, and what its reader should know."""
         for each in rows.dropped:
             self.dropped[each.reason, each.column] += each.count
-        self.tell(rows.notes)
+        for note in rows.notes:
+            self._noted.setdefault(note, set()).add(rows.host)
 
-    def tell(self, notes: Iterable[str]) -> None:
-        for note in notes:
-            if len(self.notes) < _MOST_NOTES:
-                self.notes[note] = None
+    def notes(self) -> tuple[str, ...]:
+        """Sentences, those about most hosts first, each with their number."""
+        said = sorted(self._noted.items(), key=lambda each: -len(each[1]))[:_MOST_NOTES]
+        hosts = len(self.hosts)
+        return (
+            *(note if len(of) in {0, hosts} else f"{note} (of {len(of)} of {hosts} hosts)" for note, of in said),
+            *self.allocation_notes,
+        )
 
     def add_published(self, published: Iterable[Published]) -> None:
         for each in published:

@@ -1,4 +1,4 @@
-"""Writes what docs/ generates from the code: docs/schema.md, docs/rules.md, docs/glossary.md, and the settings in docs/configuration.md.
+"""Writes what docs/ generates from the code: docs/schema.md, docs/rules.md, docs/glossary.md, docs/mappings.md, and tables in others.
 
 `make docs` runs it; test_schema.py and test_config.py fail when the pages are not current.
 """
@@ -15,6 +15,7 @@ from analytics.rules import RULES
 from fallow.clock import format_duration
 from fallow.config import SETTINGS, Setting
 from fallow.schema import SCHEMA_VERSION, TABLES, Table
+from tests.scraped import mapping_page
 
 if TYPE_CHECKING:
     from analytics.workloads.model import HistoryNeed, Rule
@@ -158,6 +159,9 @@ def main() -> None:
     (DOCS / "rules.md").write_text(rules_page(), encoding="utf-8")
     (DOCS / "glossary.md").write_text(glossary_page(), encoding="utf-8")
     (DOCS / "schema.md").write_text(schema_page(), encoding="utf-8")
+    (DOCS / "mappings.md").write_text(mapping_page.mappings_page(), encoding="utf-8")
+    prometheus = DOCS / "prometheus.md"
+    prometheus.write_text(mapping_page.with_summary(prometheus.read_text(encoding="utf-8")), encoding="utf-8")
     configuration = DOCS / "configuration.md"
     configuration.write_text(configuration_page(configuration.read_text(encoding="utf-8")), encoding="utf-8")
 

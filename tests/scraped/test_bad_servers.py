@@ -104,7 +104,7 @@ BAD = {
     "page": BadServer("a web page answers at .*; give the URL", _always(Answered(200, b"<html><body>It works!", _HTML))),
     "other_json": BadServer("not that of a metrics server; give the URL", _always(Answered(200, b'{"ok": true}', _JSON))),
     "no_json": BadServer("not that of a metrics server; give the URL", _always(Answered(200, b"ok\n"))),
-    "nothing_there": BadServer("answers 404.*; give the URL", _always(Answered(404, b"404 page not found\n"))),
+    "nothing_there": BadServer("answers 404.*no metrics server is there.*give the URL", _always(Answered(404, b"404 page not found\n"))),
     "no_login": BadServer("answers 401.*; set FALLOW_PROM_TOKEN", _always(Answered(401, b"Unauthorized\n"))),
     "not_for_you": BadServer("answers 403.*; set FALLOW_PROM_TOKEN", _always(Answered(403, b"Forbidden\n"))),
     "no_tenant": BadServer("answers 401: no org id; name the tenant", _always(Answered(401, b"no org id\n"))),

@@ -39,7 +39,7 @@ PAGES = REPOSITORY / "docs" / "tutorials"
 _BLOCK = re.compile(r"```sh\n(?P<shell>.*?)```\n(?:\n```text\n(?P<shown>.*?)```\n)?", re.DOTALL)
 _MARK = "=== the next block ==="
 _DASHBOARD = "fallow dashboard\n"
-DAYS = 9
+DAYS = 15
 
 
 @dataclass(frozen=True)

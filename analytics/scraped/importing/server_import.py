@@ -10,7 +10,7 @@ from analytics.importers.model import Imported
 from analytics.scraped.chunks import days
 from analytics.scraped.importing.progress_line import ProgressLine
 from analytics.scraped.importing.summary import ScrapedImport, as_shown
-from analytics.scraped.journal import Progress
+from analytics.scraped.journal import ReadSpan
 from analytics.scraped.judging import judged
 from analytics.scraped.lake_writer import LakeWriter, WriterSettings
 from analytics.scraped.reading import ReadChunk, SiteReader
@@ -71,8 +71,7 @@ class ServerImport:
             for start_ms, end_ms in days(self._from_ms, wish.until_ms):
                 self._window_ms = end_ms - start_ms
                 work.run(start_ms, end_ms)
-                done_ms = max(self._began_ms, min(end_ms, wish.now_ms - wish.late_ms))
-                parts.source.journal(parts.lake).write(Progress(self._began_ms, done_ms))
+                self._note(end_ms)
         if not (self._totals.rows or self._totals.of_agents) and self._from_ms == wish.since_ms:
             reasons = "; ".join(f"{count:,} {reason}" for (reason, _), count in self._totals.dropped.most_common(3))
             raise InputError(
@@ -80,6 +79,12 @@ class ServerImport:
                 "`--check` says what is found and how it is read",
             )
         return self._outcome(is_published=True)
+
+    def _note(self, end_ms: int) -> None:
+        """What may still come late is not taken as read, and nothing is before anything is in the lake."""
+        if self._totals.published:
+            done_ms = max(self._began_ms, min(end_ms, self._wish.now_ms - self._wish.late_ms))
+            self._parts.source.journal(self._parts.lake).write(ReadSpan(self._began_ms, done_ms))
 
     def _resumed(self) -> tuple[int, int]:
         """Since when all is in the lake in the end, and where this run begins."""
@@ -99,11 +104,8 @@ class ServerImport:
                 f"{format_ms(wish.since_ms)} and {format_ms(wish.until_ms)}{_narrowed(parts.source.match)}",
                 "`--check` says what it has; --mapping FILE names series of your own",
             )
-        titles = [
-            each.title for each in parts.source.exporters if names.every & {metric.metric for metric in each.metrics}
-        ]
         say(
-            f"{parts.server.name} at {parts.source.address.url} has metrics as of {', '.join(titles)}; reading by {parts.server.way}"
+            f"{parts.server.name} at {parts.source.address.url} has metrics as of {', '.join(names.titles)}; reading by {parts.server.way}"
         )
 
     def _judge(self, hosts: Sequence[Imported]) -> None:

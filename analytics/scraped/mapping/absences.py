@@ -20,7 +20,7 @@ class Absence:
 
 
 ABSENCES = (
-    Absence("utilization", ("gpu.gpu_util_pct",), "no GPU can be called busy or idle: all of its time is unknown"),
+    Absence("utilization", ("gpu.gpu_util_pct",), "nothing can be called busy or idle: all of the time is unknown"),
     Absence(
         "memory in use",
         ("gpu.mem_used_bytes",),

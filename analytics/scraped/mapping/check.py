@@ -68,7 +68,7 @@ def _lines(found: Recognised, width: int) -> Iterator[str]:
         yield "No series of a GPU were found."
     else:
         yield f"{count(found.gpus, 'GPU')} on {count(found.hosts, 'host')}."
-    for each in found.exporters:
+    for each in sorted(found.exporters, key=lambda one: not one.exporter.of_gpus):
         yield ""
         yield from _exporter_lines(each, width)
     if found.missing and found.gpus:
@@ -84,8 +84,7 @@ def _lines(found: Recognised, width: int) -> Iterator[str]:
 
 
 def _exporter_lines(found: FoundExporter, width: int) -> Iterator[str]:
-    of = f"{count(found.gpus, 'GPU')} on " if found.exporter.of_gpus else ""
-    yield f"{found.exporter.title}: {of}{count(found.hosts, 'host')}, {found.series:,} series"
+    yield f"{found.exporter.title}: {_extent(found)}{found.series:,} series"
     if found.columns or found.labels:
         yield from _table_lines(found, width)
     if found.columns and found.exporter.readings:
@@ -96,18 +95,27 @@ def _exporter_lines(found: FoundExporter, width: int) -> Iterator[str]:
         yield from wrap(f"Not used: {shown}{f' and {more} more' if more > 0 else ''}.", width, "  ", "  ")
 
 
+def _extent(found: FoundExporter) -> str:
+    if not found.hosts:
+        return ""
+    hosts = count(found.hosts, "host")
+    return f"{count(found.gpus, 'GPU')} on {hosts}, " if found.exporter.of_gpus else f"{hosts}, "
+
+
 def _table_lines(found: FoundExporter, width: int) -> list[str]:
     """A line for each column; on a narrow terminal without units and counts, so that the names stay whole."""
     rows = [["column", "is filled from", "a value is", "in", "series"]]
+    order = list(dict.fromkeys(each.column for each in found.columns))
     before: set[str] = set()
-    for each in found.columns:
+    for each in sorted(found.columns, key=lambda column: order.index(column.column)):
         from_ = each.metrics[0] if len(each.metrics) == 1 else f"{len(each.metrics)} metrics together"
         name = "  else" if each.column in before else each.column
         rows.append([name, from_, _meaning(each), each.unit, f"{each.series:,}"])
         before.add(each.column)
     rows += [[column, f"label {label}", "", "", ""] for column, label in found.labels]
     shown = rows if width >= PAGE_COLUMNS else [row[:3] for row in rows]
-    return fitted_lines(shown, width, [("a value is", 10), ("column", 16), ("is filled from", 24)], right=("series",))
+    shrinking = [("is filled from", 44), ("a value is", 10), ("column", 16), ("is filled from", 24)]
+    return fitted_lines(shown, width, shrinking, right=("series",))
 
 
 def _meaning(column: FoundColumn) -> str:

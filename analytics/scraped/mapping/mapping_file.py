@@ -206,7 +206,9 @@ def _combined(entry: Content, metrics: tuple[MappedMetric, ...], whole: _Place) 
     add, subtract = place.names(entry, "add"), place.names(entry, "subtract")
     for name in (*add, *subtract):
         if name not in known:
-            raise place.wrong(f"{name} is not among the metrics", _nearest(name, known))
+            near = get_close_matches(name, known, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else f'add {{ name = "{name}" }} to them'
+            raise place.wrong(f"{name} is not among the metrics", remedy)
     if not (column and add):
         raise place.wrong("it has no column or nothing to add", "write to and add")
     return CombinedColumn(table, column, add, subtract, scale)

@@ -109,7 +109,8 @@ def recognised(labels: Iterable[Labels], exporters: Sequence[Exporter]) -> Recog
     found_exporters = tuple(
         _found(exporter, seen[exporter.name]) for exporter in exporters if seen[exporter.name].series
     )
-    told, hosts = _told(seen), {host for each in seen.values() for host in each.hosts}
+    told = _told(seen)
+    hosts = {host for host, _ in told}
     return Recognised(found_exporters, len(told), len(hosts), _missing(found_exporters, told), not_understood)
 
 
@@ -120,7 +121,7 @@ def _note(seen: _Seen, series: Labels, found: MappedSeries, renaming: frozenset[
     for mapped in found.metrics:
         seen.metrics[mapped] += 1
     host = host_of(series, exporter)
-    if host:
+    if host and any(mapped.table for mapped in found.metrics):
         seen.hosts.add(host)
     gpu = gpu_of(series, exporter)
     if not (gpu.uuid or gpu.index):

@@ -17,6 +17,9 @@ from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS, Paces, changed, find_
 from analytics.scraped.rows.row_settings import Pace, Source
 from analytics.scraped.rows.scraped_units import ScrapedUnit, ScrapedUnits
 
+GIVEN_PREFIX = "given."
+"""Of columns that say by their value who holds a GPU."""
+
 _OF_SOURCES = ("source", "interval_ms", "average_coverage")
 _ROW = ("unit", "gpu", "host", "source", "time_ms", "interval_ms", "ended")
 
@@ -63,7 +66,7 @@ def _codes(names: tuple[object, ...], values: list[str] | list[Source]) -> Ints:
 class ExporterRows:
     """`gpus` and `hosts` have codes (unit, gpu, host, source), time_ms, interval_ms, ended and columns of the lake.
 
-    `gpus` also has columns of `device` behind DEVICE_PREFIX and `code`, that of the newest XID. `repeated` has host and len:
+    `gpus` also has columns of `device` behind DEVICE_PREFIX, of holders behind GIVEN_PREFIX, and `code`, that of the newest XID. `repeated` has host and len:
     rows of scrapes that showed the reading of the one before.
     """
 
@@ -91,8 +94,9 @@ def exporter_rows(
     frame = frame.with_columns(pl.col("interval_ms").fill_null(DEFAULT_SCRAPE_MS))
     of_gpu = frame.filter(pl.col("gpu") >= 0)
     device = {DEVICE_PREFIX + name: value for name, value in lake_columns(read.exporter, metrics, "device").items()}
+    given = {GIVEN_PREFIX + name: value for name, value in lake_columns(read.exporter, metrics, "given").items()}
     event = lake_columns(read.exporter, metrics, "event")
-    gpus = of_gpu.select(*_ROW, **lake_columns(read.exporter, metrics, "gpu"), **device, **event)
+    gpus = of_gpu.select(*_ROW, **lake_columns(read.exporter, metrics, "gpu"), **device, **given, **event)
     hosts = frame.filter(pl.col("gpu") < 0).select(*_ROW, **lake_columns(read.exporter, metrics, "host"))
     return ExporterRows(read.exporter, paces, gpus, hosts, repeated)
 

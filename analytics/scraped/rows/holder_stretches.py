@@ -1,4 +1,4 @@
-"""Who held which GPU from when to when, as the labels of its series say."""
+"""Who held which GPU from when to when, as the labels of its series say, or as metrics whose value is a job or a user."""
 
 from __future__ import annotations
 
@@ -8,56 +8,74 @@ import numpy as np
 import polars as pl
 
 from analytics.scraped.mapping.model import HOLDERS
-from analytics.scraped.rows.metric_frame import SampleArrays
-from analytics.scraped.rows.scraped_units import ScrapedUnit, ScrapedUnits
+from analytics.scraped.rows.exporter_rows import GIVEN_PREFIX, UnitCodes
+from analytics.scraped.rows.metric_frame import TIME_BITS, Ints, Mask, SampleArrays, keys_of
+from analytics.scraped.rows.scraped_units import ScrapedUnits
 
 _GAP_INTERVALS = 3
 """A holder that is not named for longer was not seen to stay (the ledger's rule for samples)."""
 
+_WHO = ("host", "gpu", *HOLDERS)
 GIVEN_SCHEMA: dict[str, pl.DataType] = {"host": pl.String(), "gpu": pl.String(), "start_ms": pl.Int64(), "end_ms": pl.Int64(),
                                         **dict.fromkeys(HOLDERS, pl.String())}  # fmt: skip
 
+Who = tuple[str | None, ...]
+"""Host, GPU, and what is said of its holder in the order of HOLDERS."""
 
-def named_holders(found: ScrapedUnits, samples: SampleArrays) -> pl.DataFrame:
-    """What labels say: unit, time_ms, ended and HOLDERS, a row for each sample of one metric of each holder."""
-    first_metric: dict[tuple[int, tuple[tuple[str, str], ...]], int] = {}
-    told = [(part.series, part.metric, (found.unit_of[part.series], tuple(found.holders[part.series].items())))
-            for parts in found.parts.values() for part in parts if part.held]  # fmt: skip
-    for _, metric, who in told:
-        first_metric[who] = min(metric, first_metric.get(who, metric))
-    chosen = sorted({(series, who) for series, metric, who in told if metric == first_metric[who]})
-    numbers = np.array([series for series, _ in chosen], np.int64)
-    at, counts = samples.of_series(numbers)
-    holders = pl.DataFrame(
-        {
-            "unit": [unit for _, (unit, _) in chosen],
-            **{name: [dict(words).get(name) for _, (_, words) in chosen] for name in HOLDERS},
-        },
-        schema={"unit": pl.Int64(), **dict.fromkeys(HOLDERS, pl.String())},
+
+def holders_by_label(found: ScrapedUnits, codes: UnitCodes, samples: SampleArrays, interval_ms: Ints) -> pl.DataFrame:
+    """Stretches (GIVEN_SCHEMA) of the holders that labels name; `interval_ms` is by unit."""
+    first_metric: dict[Who, int] = {}
+    told: list[tuple[int, int, Who]] = []
+    for parts in found.parts.values():
+        for part in parts:
+            if part.held:
+                unit, holder = codes.units[found.unit_of[part.series]], found.holders[part.series]
+                who = (unit.host, unit.gpu, *map(holder.get, HOLDERS))
+                first_metric[who] = min(part.metric, first_metric.get(who, part.metric))
+                told.append((part.series, part.metric, who))
+    chosen = dict.fromkeys((series, who) for series, metric, who in told if metric == first_metric[who])
+    numbers = {who: code for code, who in enumerate(dict.fromkeys(who for _, who in chosen))}
+    series = np.array([each for each, _ in chosen], np.int64)
+    at, counts = samples.of_series(series)
+    key = keys_of(np.repeat(np.array([numbers[who] for _, who in chosen], np.int64), counts), samples.time_ms[at])
+    unit_of = np.array([found.unit_of[each] for each in series], np.int64)
+    return _stretches(key, samples.ended[at], np.repeat(interval_ms[unit_of], counts), list(numbers))
+
+
+def holders_by_value(gpus: pl.DataFrame, codes: UnitCodes) -> pl.DataFrame:
+    """The same of the metrics that say it by their value, in columns of rows of GPUs behind GIVEN_PREFIX; 0 is nobody."""
+    named = [name for name in gpus.columns if name.startswith(GIVEN_PREFIX)]
+    words = [pl.when(pl.col(name) > 0).then(pl.col(name).cast(pl.Int64).cast(pl.String)) for name in named]
+    told = gpus.select("host", "gpu", "time_ms", "interval_ms", *words).filter(
+        ~pl.all_horizontal(pl.col(named).is_null())
     )
-    rows = holders[np.repeat(np.arange(len(chosen)), counts)]
-    return rows.with_columns(time_ms=pl.Series(samples.time_ms[at]), ended=pl.Series(samples.ended[at]))
-
-
-def holder_stretches(named: pl.DataFrame, units: Sequence[ScrapedUnit], interval_ms: pl.Series) -> pl.DataFrame:
-    """Stretches (GIVEN_SCHEMA) of rows of `named_holders`; `interval_ms` is by unit.
-
-    One ends where a series that named the holder ended, or where none did for three intervals.
-    """
-    if named.is_empty():
+    if told.is_empty():
         return pl.DataFrame(schema=GIVEN_SCHEMA)
-    who = ["host", "gpu", *HOLDERS]
-    about = pl.DataFrame({"host": [unit.host for unit in units], "gpu": [unit.gpu for unit in units],
-                          "interval_ms": interval_ms}).with_row_index("unit").with_columns(pl.col("unit").cast(pl.Int64))  # fmt: skip
-    told = (
-        named.join(about, on="unit").group_by(*who, "time_ms").agg(pl.col("ended").all(), pl.col("interval_ms").max())
-    )
-    told = told.sort(*who, "time_ms")
-    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in who)
-    near = pl.col("time_ms").diff() <= _GAP_INTERVALS * pl.col("interval_ms")
-    goes_on = (same & near & ~pl.col("ended").shift(1)).fill_null(value=False)
-    runs = told.with_columns(run=(~goes_on).cum_sum()).filter(~pl.col("ended"))
-    return (
-        runs.group_by("run", *who).agg(start_ms=pl.col("time_ms").min(), end_ms=pl.col("time_ms").max())
-        .select(*GIVEN_SCHEMA).sort("gpu", "start_ms", *HOLDERS)
-    )  # fmt: skip
+    who = told.select("host", "gpu", *named).unique(maintain_order=True).with_row_index("code")
+    rows = told.join(who, on=["host", "gpu", *named], nulls_equal=True)
+    spoken = [
+        (codes.hosts[row["host"]], codes.gpus[row["gpu"]], *(row.get(GIVEN_PREFIX + name) for name in HOLDERS))
+        for row in who.iter_rows(named=True)
+    ]
+    key = keys_of(rows["code"].cast(pl.Int64).to_numpy(), rows["time_ms"].to_numpy())
+    return _stretches(key, np.zeros(len(key), bool), rows["interval_ms"].to_numpy(), spoken)
+
+
+def _stretches(key: Ints, ended: Mask, interval_ms: Ints, who: Sequence[Who]) -> pl.DataFrame:
+    """Unbroken runs of samples of one holder: a series that ended breaks one, and so do three intervals without a sample."""
+    if not (key[1:] > key[:-1]).all():
+        order = np.argsort(key, kind="stable")
+        key, ended, interval_ms = key[order], ended[order], interval_ms[order]
+        first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+        # one of two series of the holder goes on
+        key, ended, interval_ms = key[first], np.logical_and.reduceat(ended, first), interval_ms[first]
+    # another holder is further away than any gap
+    begins = np.append(True, (np.diff(key) > _GAP_INTERVALS * interval_ms[1:]) | ended[:-1])[: len(key)]
+    first = np.flatnonzero(begins & ~ended)
+    run = np.cumsum(begins & ~ended)[~ended]
+    last = np.flatnonzero(~ended)[np.append(run[1:] != run[:-1], True)[: len(run)]]
+    code = key[first] >> TIME_BITS
+    holders = pl.DataFrame(who, dict.fromkeys(_WHO, pl.String), orient="row")[code]
+    times = {"start_ms": key[first] & (1 << TIME_BITS) - 1, "end_ms": key[last] & (1 << TIME_BITS) - 1}
+    return holders.with_columns(**{name: pl.Series(values) for name, values in times.items()}).select(*GIVEN_SCHEMA)

@@ -20,8 +20,13 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-_TIME_BITS = 42
+TIME_BITS = 42
 """Milliseconds of 139 years."""
+
+
+def keys_of(code: Ints, time_ms: Ints) -> Ints:
+    """A thing and a moment in one number, by thing and time."""
+    return code << TIME_BITS | time_ms
 
 
 @dataclass(frozen=True)
@@ -77,13 +82,14 @@ def metric_frame(samples: SampleArrays, exporter: Exporter, parts: Sequence[Seri
         metric = exporter.metrics[number]
         if metric.table in _TABLES or metric.metric in used:
             columns[number] = read.values(metric, list(own))
-    axis = _axis([key for key, _ in columns.values()])
-    ends = np.setdiff1d(np.concatenate([*read.ends, axis[:0]]), axis)
-    axis = np.union1d(axis, ends) if len(ends) else axis
+    said = _axis([key for key, _ in columns.values()])
+    axis = _axis([said, *read.ends])
+    ended = np.ones(len(axis), bool)
+    ended[np.searchsorted(axis, said)] = False
     frame: dict[str, NDArray[np.generic]] = {
-        "unit": axis >> _TIME_BITS,
-        "time_ms": axis & (1 << _TIME_BITS) - 1,
-        "ended": np.isin(axis, ends),
+        "unit": axis >> TIME_BITS,
+        "time_ms": axis & (1 << TIME_BITS) - 1,
+        "ended": ended,
     }
     for number, (key, values) in columns.items():
         frame[str(number)] = _placed(axis, key, values)
@@ -92,7 +98,7 @@ def metric_frame(samples: SampleArrays, exporter: Exporter, parts: Sequence[Seri
     )
 
 
-_TABLES = ("gpu", "device", "host", "event")
+_TABLES = ("gpu", "device", "host", "event", "given")
 
 
 class _Read:
@@ -107,7 +113,7 @@ class _Read:
         """Keys, rising, and the metric's value at each."""
         at, counts = self._samples.of_series(np.array([part.series for part in parts], np.int64))
         unit = np.repeat(np.array([part.unit for part in parts], np.int64), counts)
-        key = unit << _TIME_BITS | self._samples.time_ms[at]
+        key = keys_of(unit, self._samples.time_ms[at])
         values = self._samples.value[at]
         good = ~np.isnan(values)
         if not good.all():
@@ -143,7 +149,7 @@ class _Read:
         most = np.maximum.reduceat(values, first)
         differ = most > np.minimum.reduceat(values, first)
         self._refuse(
-            "another value of one GPU and scrape: the larger one counts", metric, key[first][differ] >> _TIME_BITS
+            "another value of one GPU and scrape: the larger one counts", metric, key[first][differ] >> TIME_BITS
         )
         return key[first], most
 
@@ -164,7 +170,7 @@ def _summed(metric: MappedMetric, key: Ints, values: Floats, part: Ints, per: In
     number = pl.col("per").n_unique()
     value = number if metric.kind == "count" else pl.col("value").sum() / (number if metric.per else 1)
     sums = once.group_by("key").agg(value.cast(pl.Float64).alias("value"), pl.len().alias("parts"))
-    sums = sums.filter(pl.col("parts") == pl.col("parts").max().over(pl.col("key") // (1 << _TIME_BITS))).sort("key")
+    sums = sums.filter(pl.col("parts") == pl.col("parts").max().over(pl.col("key") // (1 << TIME_BITS))).sort("key")
     return sums["key"].to_numpy(), sums["value"].to_numpy()
 
 

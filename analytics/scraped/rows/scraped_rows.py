@@ -10,17 +10,17 @@ import polars as pl
 from analytics.importers.times import IN_THE_FUTURE, latest_possible_ms
 from analytics.importers.values import polars_schema
 from analytics.scraped.host_rows import HostRows
-from analytics.scraped.mapping.model import Exporter
+from analytics.scraped.mapping.model import HOLDERS, Exporter
 from analytics.scraped.rows.counter_epochs import with_epochs
 from analytics.scraped.rows.device_rows import device_facts, device_rows
 from analytics.scraped.rows.exporter_rows import ExporterRows, UnitCodes, exporter_rows
-from analytics.scraped.rows.holder_stretches import holder_stretches, named_holders
-from analytics.scraped.rows.metric_frame import SampleArrays, metric_frame
+from analytics.scraped.rows.holder_stretches import holders_by_label, holders_by_value
+from analytics.scraped.rows.metric_frame import Ints, SampleArrays, metric_frame
 from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS
 from analytics.scraped.rows.row_account import RowAccount
 from analytics.scraped.rows.row_settings import Pace, RowSettings, Source
 from analytics.scraped.rows.scraped_units import ScrapedUnits, scraped_units
-from analytics.scraped.rows.source_choice import chosen_rows
+from analytics.scraped.rows.source_choice import ChosenRows, chosen_rows
 from analytics.scraped.rows.xid_events import xid_events
 from analytics.scraped.samples import Samples
 from fallow.schema import GPU, HOST, Table
@@ -41,16 +41,21 @@ def host_rows(samples: Samples, exporters: Sequence[Exporter], settings: RowSett
     read = _read(found, arrays, codes, settings, account)
     if not read:
         return []
-    gpus = with_epochs(_chosen(_with_split_cards([each.gpus for each in read], codes), read, codes, account))
+    chosen = _chosen(_with_split_cards([each.gpus for each in read], codes), read, codes, account)
+    gpus = with_epochs(chosen.frame)
     hosts = pl.concat([each.hosts for each in read], how="diagonal_relaxed").with_columns(gpu="host")
-    hosts = _chosen(hosts.filter(~pl.col("ended")), read, codes, account).drop("gpu")
+    hosts = _chosen(hosts.filter(~pl.col("ended")), read, codes, account).frame.drop("gpu")
     told = _named(gpus.filter(~pl.col("ended")), codes)
     tables = {
         "gpu": _finished(_in_window(gpus, settings, account), GPU, codes, account),
         "hosts": _finished(_in_window(hosts, settings, account), HOST, codes, account),
         "device": device_rows(_within(told, settings), device_facts(samples.labels, found, arrays)),
         "events": xid_events(told, settings),
-        "given": holder_stretches(named_holders(found, arrays), codes.units, _intervals(read, codes)),
+        "given": _given(
+            [holders_by_label(found, codes, arrays, _intervals(read, codes)), holders_by_value(gpus, codes)],
+            chosen,
+            codes,
+        ),
     }
     return _by_host(tables, codes, account)
 
@@ -97,7 +102,7 @@ def _with_split_cards(frames: list[pl.DataFrame], codes: UnitCodes) -> pl.DataFr
     return pl.concat([gpus, cards.join(gpus, on=keys, how="anti")], how="diagonal_relaxed")
 
 
-def _chosen(frame: pl.DataFrame, read: list[ExporterRows], codes: UnitCodes, account: RowAccount) -> pl.DataFrame:
+def _chosen(frame: pl.DataFrame, read: list[ExporterRows], codes: UnitCodes, account: RowAccount) -> ChosenRows:
     """One source at a time."""
     order = {each.exporter.name: number for number, each in enumerate(read)}
     ranked = sorted(
@@ -109,13 +114,19 @@ def _chosen(frame: pl.DataFrame, read: list[ExporterRows], codes: UnitCodes, acc
         account.note(
             kept, f"{codes.hosts[host]} is {codes.hosts[kept]} by another name: they have the same GPUs at once"
         )
-    return chosen.frame
+    return chosen
 
 
-def _intervals(read: list[ExporterRows], codes: UnitCodes) -> pl.Series:
+def _given(stretches: list[pl.DataFrame], chosen: ChosenRows, codes: UnitCodes) -> pl.DataFrame:
+    """All stretches, under the names that hosts keep."""
+    kept = {codes.hosts[host]: codes.hosts[name] for host, name in chosen.renamed.iter_rows()}
+    return pl.concat(stretches).with_columns(pl.col("host").replace(kept)).sort("host", "gpu", "start_ms", *HOLDERS)
+
+
+def _intervals(read: list[ExporterRows], codes: UnitCodes) -> Ints:
     """How far apart the readings of each unit are."""
     by_source = {code: each.paces.reading_ms(code) for each in read for code in each.paces.by_source}
-    return pl.Series([by_source.get(int(code), DEFAULT_SCRAPE_MS) for code in codes.source], dtype=pl.Int64)
+    return np.array([by_source.get(int(code), DEFAULT_SCRAPE_MS) for code in codes.source], np.int64)
 
 
 def _within(frame: pl.DataFrame, settings: RowSettings) -> pl.DataFrame:

@@ -63,6 +63,9 @@ class ScrapedUnits:
     nameless: Counter[str] = field(default_factory=Counter)
     """Series of known metrics that name no host, by the name of the exporter."""
 
+    positions: dict[int, int] = field(default_factory=dict)
+    """Where each metric, by its identity, stands among its exporter's."""
+
     words: dict[object, int] = field(default_factory=dict)
     """Values of the labels that tell parts of a sum apart."""
 
@@ -86,7 +89,9 @@ def scraped_units(labels: Sequence[Labels], exporters: Sequence[Exporter]) -> Sc
         if not host or "/" in host or not host.isprintable():
             found.nameless[exporter.name] += 1
             continue
-        found.exporters[exporter.name] = exporter
+        if exporter.name not in found.exporters:
+            found.exporters[exporter.name] = exporter
+            found.positions |= {id(metric): position for position, metric in enumerate(exporter.metrics)}
         unit = _unit(labels[number], exporter, gpu, host, uuids)
         found.unit_of[number] = found.code(unit)
         if unit.gpu and (holder := holder_of(labels[number], exporter, renaming)):
@@ -126,7 +131,7 @@ def _parts(
         if about is not None:
             part = tuple(labels.get(name, "") for name in metric.sum_over)
             yield SeriesPart(
-                number, series.exporter.metrics.index(metric), found.code(about),
+                number, found.positions[id(metric)], found.code(about),
                 found.word(part), found.word(labels.get(metric.per, "")),
                 number in found.holders,
             )  # fmt: skip
