@@ -22,14 +22,12 @@ from analytics.scraped.server.pieces import PieceLength, in_pieces
 from analytics.scraped.server.range_vectors import RAW, RangeVectors, seconds
 from analytics.scraped.server.refusals import no_metrics_server
 from analytics.scraped.server.remote_read import RemoteRead
-from fallow.clock import DAY_MS, Clock, SystemClock
+from fallow.clock import Clock, SystemClock
 from fallow.errors import InputError
 from fallow.outside_text import plain
 
 _MOST_WARNINGS = 20
-_LONGEST_IN_URL = 2500
-_NO_METRICS_BEFORE_MS = 1_325_376_000_000
-"""2012, when Prometheus began."""
+_LONGEST_IN_URL = 7500
 
 
 class WayOfReading(Protocol):
@@ -112,13 +110,13 @@ class MetricsServer:
     def names(self, selector: str, since_ms: int, until_ms: int) -> list[str]:
         """The metrics that series of the selector have, as `series` but cheap however many they are.
 
-        This question can only be in a URL, which proxies cut at 8 kB: a longer selector costs as much as `series`.
+        This question can only be in a URL, which proxies cut at 8 kB: with a longer selector it costs as much as `series`.
         """
-        if len(selector) > _LONGEST_IN_URL:
-            return sorted({each.get("__name__", "") for each in self.series(selector, since_ms, until_ms)})
         window = {"start": seconds(since_ms), "end": seconds(until_ms - 1)}
-        found = self._api(f"/api/v1/label/__name__/values?{urlencode({'match[]': selector, **window, **RAW})}", None)
-        return [str(each) for each in found or ()]
+        question = urlencode({"match[]": selector, **window, **RAW})
+        if len(question) > _LONGEST_IN_URL:
+            return sorted({each.get("__name__", "") for each in self.series(selector, since_ms, until_ms)})
+        return [str(each) for each in self._api(f"/api/v1/label/__name__/values?{question}", None) or ()]
 
     def samples(self, selector: str, since_ms: int, until_ms: int) -> Iterator[Samples]:
         """Raw samples with since_ms <= time < until_ms, each once, in order of time, in pieces of about `limits.piece_samples`.
@@ -130,25 +128,6 @@ class MetricsServer:
         ahead = self._connection.limits.concurrency
         read = partial(self._read, selector)
         return in_pieces(read, since_ms, until_ms, length=self._length, pool=self._pool, ahead=ahead)
-
-    def oldest_ms(self, selector: str) -> int | None:
-        """A moment at or, by up to a day or a block of the server, before the first sample; None where that is not known.
-
-        Found by halving, with about fifteen questions for names alone, which cost the server next to nothing. Not of VictoriaMetrics: over more
-        than forty days it tells names of all times.
-        """
-        if self.name == VICTORIA:
-            return None
-        early_ms, late_ms = _NO_METRICS_BEFORE_MS, SystemClock().now_ms()
-        if not self.names(selector, early_ms, late_ms):
-            return None
-        while late_ms - early_ms > DAY_MS:
-            middle_ms = (early_ms + late_ms) // 2
-            if self.names(selector, _NO_METRICS_BEFORE_MS, middle_ms):
-                late_ms = middle_ms
-            else:
-                early_ms = middle_ms
-        return early_ms
 
     def _read(self, selector: str, since_ms: int, until_ms: int) -> Samples:
         """What one answer unpacks to is large: one at a time."""
