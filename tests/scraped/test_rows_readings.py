@@ -107,12 +107,7 @@ def test_one_series_that_ends_is_no_end_while_others_of_the_gpu_go_on() -> None:
 def test_what_no_gpu_can_say_is_unknown_and_counted() -> None:
     blank = 9.223372036854776e18
     found = one_host(dcgm(UTIL, [float("nan"), 300, 50, 51]), dcgm(POWER, [70, -1, 140737488355328.0, blank]))
-    assert columns(found, "gpu_util_pct", "power_w") == [
-        (0, None, 70),
-        (30, None, None),
-        (60, 50, None),
-        (90, 51, None),
-    ]
+    assert columns(found, "gpu_util_pct", "power_w") == [(0, None, 70), (30, None, None), (60, 50, None), (90, 51, None)]
     assert counts(found) == {
         ("NaN", "gpu_util_pct"): 1, ("outside 0..100: value dropped", "gpu_util_pct"): 1,
         ("negative: value dropped", "power_w"): 1, ("the exporter's word for not known", "power_w"): 2,
