@@ -15,7 +15,7 @@ from analytics.scraped.server.api_answers import api_data
 from analytics.scraped.server.connection import ServerConnection
 from analytics.scraped.server.export_lines import ExportLines
 from analytics.scraped.server.external_labels import external_labels
-from analytics.scraped.server.identity import VICTORIA, identity
+from analytics.scraped.server.identity import ADDS_NO_LABELS, VICTORIA, identity
 from analytics.scraped.server.labelled import checked_labels
 from analytics.scraped.server.limits import ServerLimits
 from analytics.scraped.server.pieces import PieceLength, in_pieces
@@ -64,7 +64,12 @@ class MetricsServer:
     @classmethod
     def connect(cls, address: ServerAddress, limits: ServerLimits | None = None, clock: Clock | None = None) -> Self:
         """Asks a handful of small questions; raises InputError where no metrics server answers there."""
-        return cls(ServerConnection(address, limits or ServerLimits()), clock or SystemClock())
+        connection = ServerConnection(address, limits or ServerLimits())
+        try:
+            return cls(connection, clock or SystemClock())
+        except BaseException:
+            connection.close()
+            raise
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -121,9 +126,8 @@ class MetricsServer:
     def samples(self, selector: str, since_ms: int, until_ms: int) -> Iterator[Samples]:
         """Raw samples with since_ms <= time < until_ms, each once, in order of time, in pieces of about `limits.piece_samples`.
 
-        Every answer repeats the labels: ask for some ten thousand series at a time. A few pieces are asked for ahead, so take them
-        from one iterator at a time. A sample that the server itself holds
-        twice (two replicas that write the same series) comes twice.
+        Every answer repeats the labels: ask for some ten thousand series at a time. A few pieces are asked for ahead,
+        so take them from few iterators at a time. What the server holds twice (two replicas write one series) comes twice.
         """
         ahead = self._connection.limits.concurrency
         read = partial(self._read, selector)
@@ -147,6 +151,8 @@ class MetricsServer:
         export = ExportLines(self._connection)
         if export.is_offered():
             return export
-        if RemoteRead(self._connection).is_offered() and (added := external_labels(self._connection)) is not None:
-            return RemoteRead(self._connection, added)
+        if RemoteRead(self._connection).is_offered():
+            added = frozenset() if self.name.startswith(ADDS_NO_LABELS) else external_labels(self._connection)
+            if added is not None:
+                return RemoteRead(self._connection, added)
         return RangeVectors(self._connection, self._tell, nan_is_stale=self.name == VICTORIA)
