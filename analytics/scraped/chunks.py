@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from analytics.scraped.discovery import FoundHost
 from fallow.clock import DAY_MS, SECOND_MS, floor_ms
 
-MOST_SAMPLES = 1_000_000
-"""Of one chunk: 20 MB as a frame, and a few times that while rows are made of it."""
+MOST_SAMPLES = 500_000
+"""Of one chunk: 10 MB as a frame, and many times that while rows are made of it and the next one is read."""
 
 _USUAL_STEP_MS = 15 * SECOND_MS
 """Between two samples of a series, until some were read."""
@@ -47,7 +48,7 @@ class Chunker:
         found: list[Chunk] = []
         for own in _packed(groups, room):
             series = sum(group.series for group in own)
-            parts = max(1, -int(-series // max(1, int(room))))
+            parts = max(1, math.ceil(series / room))
             names = tuple(name for group in own for name in group.names)
             instances = frozenset(instance for group in own for instance in group.instances)
             found += [

@@ -48,16 +48,15 @@ def _of_all(imported: Imported, now_ms: int, *, own_mapping: bool) -> Iterator[s
     nulled = Counter[tuple[str, str]]()
     for each in (each for file in imported.files for each in file.nulled):
         nulled[each.column, each.reason] += each.count
-    for table, frame in ((GPU, imported.gpu), (DEVICE, imported.device)):
+    for table, frame in ((GPU, imported.gpu), (DEVICE, imported.device)) if own_mapping else ():
         claims = _claims([column.name for column in table.columns if column.name in frame.columns])
-        odd = check_values(frame, claims, nulled, _card_bytes(imported))
-        yield from odd if own_mapping else ()
+        yield from check_values(frame, claims, nulled, _card_bytes(imported))
     told = imported if own_mapping else replace(imported, gpu=imported.gpu.select(_MOMENTS))
     yield from doubts(told, overview_of(told), now_ms)
 
 
 def _claims(names: Iterable[str]) -> Mapping[str, Claim]:
-    return {name: Claim(name, declared=False, declare=_in_mapping(name)) for name in names}
+    return {name: Claim(name, declared=True, declare=_in_mapping(name)) for name in names}
 
 
 def _in_mapping(name: str) -> Callable[[str], str]:

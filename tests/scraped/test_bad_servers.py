@@ -256,6 +256,7 @@ def test_labels_that_contradict_each_other(tmp_path: Path, lake: Lake) -> None:
         server.write([*hour, *replicas, *renamed, *pods])
         done = imported(server.url, lake)
     assert done.returncode == 0, done.stderr
-    print(done.stdout)
+    assert "another source has the GPU at that time" in done.stdout
+    assert "gn002 is gn002.example.org by another name" in done.stdout
     found = facts_in(lake, DCGM)
     assert len(found) == len({each[:3] for each in found}) == 240 * 8 * 7

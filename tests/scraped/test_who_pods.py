@@ -76,6 +76,34 @@ def test_pods_of_one_deployment_are_allocations_of_one_owner(lake: Lake) -> None
     assert {row["name"] for row in stored(lake)} == {"ReplicaSet/web-5d"}
 
 
+def test_a_pod_that_is_made_again_under_its_name_is_another_run(lake: Lake) -> None:
+    """A StatefulSet's: the label never changes, the UID does."""
+    first = KubePod("nlp", "web-0", created=-100, placed=-60, ended=35, uid="u1", gone=90)
+    second = KubePod("nlp", "web-0", created=100, placed=110, uid="u2")
+    samples = kube(*first.series(0, 300), *second.series(120, 300))
+    left = bring(lake, (300, [host_rows("h1", 0, 300, G0=["nlp/web-0"])]), series=samples)
+    assert spans(lake) == [("nlp/web-0", "G0", -60, 35), ("nlp/web-0", "G0", 110, None)]
+    over = host_rows("h1", 300, 420, G0=["nlp/web-0", None, None, None])
+    bring(lake, (420, [over]), before=left, series=kube(*second.series(300, 330)))
+    assert spans(lake) == [("nlp/web-0", "G0", -60, 35), ("nlp/web-0", "G0", 110, 330)]
+
+
+def test_a_run_before_what_is_known_of_its_pods_stays(lake: Lake) -> None:
+    """Samples of kube-state-metrics may be rare, and pods short."""
+    second = KubePod("nlp", "web-0", created=200, placed=210)
+    named = [*["nlp/web-0"] * 2, *[None] * 5, *["nlp/web-0"] * 3]
+    bring(lake, (300, [host_rows("h1", 0, 300, G0=named)]), series=kube(*second.series(240, 300)))
+    assert spans(lake) == [("nlp/web-0", "G0", 0, 60), ("nlp/web-0", "G0", 210, None)]
+
+
+def test_a_label_that_outlives_its_pod_holds_nothing(lake: Lake) -> None:
+    pod = KubePod("nlp", "a", created=-100, placed=-60, ended=95)
+    named = [host_rows("h1", since, since + 300, G0=["nlp/a"]) for since in (0, 300)]
+    left = bring(lake, (300, named[:1]), series=kube(*pod.series(0, 300)))
+    bring(lake, (600, named[1:]), before=left, series=kube(*pod.series(300, 600)))
+    assert spans(lake) == [("nlp/a", "G0", -60, 95)]
+
+
 def test_a_pod_that_no_label_names_is_there_by_its_number_until_one_does(lake: Lake) -> None:
     pod = KubePod("nlp", "a", created=0, placed=50, gpus=2, node="h1.example")
     bare = KubePod("nlp", "cpu", created=0, placed=50, gpus=0)

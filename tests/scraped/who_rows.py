@@ -118,13 +118,14 @@ class KubePod:
     node: str = "h1"
     owner: tuple[str, str] = ("<none>", "<none>")
     resource: str = "nvidia_com_gpu"
+    uid: str = ""
 
     def series(self, since_s: float, until_s: float) -> list[tuple[dict[str, str], dict[float, float]]]:
         """What kube-state-metrics has of it, scraped every 30 s."""
         until_s = until_s if self.gone is None else min(until_s, self.gone)
         times = [since_s + STEP_S * number for number in range(int((until_s - since_s) // STEP_S))]
         times = [at for at in times if at >= self.created]
-        base = {"namespace": self.namespace, "pod": self.name, "uid": f"u-{self.name}"}
+        base = {"namespace": self.namespace, "pod": self.name, "uid": self.uid or f"u-{self.name}"}
         kind, owner = self.owner
         info = {"created_by_kind": kind, "created_by_name": owner, "priority_class": "high"}
         found = [

@@ -19,7 +19,7 @@ from fallow.errors import SpoolError
 
 _HEAD = struct.Struct("<II")
 _SUFFIX = ".otlp"
-_SEGMENT_BYTES = 32 * 2**20
+_SEGMENT_BYTES = 16 * 2**20
 """A file is made into rows as a whole."""
 
 

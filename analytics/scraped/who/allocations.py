@@ -24,8 +24,6 @@ from analytics.scraped.who.queues import queue_notes
 from fallow.lake import Lake
 from fallow.schema import CLAIM, REQUEST
 
-_SCHEDULERS = ("kubernetes", "slurm")
-
 
 @dataclass(frozen=True)
 class OpenAllocations:
@@ -45,8 +43,12 @@ class OpenAllocations:
         files = [file for file in lake.files(CLAIM.name) if file.first_seq < LATEST_MS] if lake.store.exists() else []
         columns = ["time", "gpu", "end", "claim_id", "scheduler", "submitted"]
         rows = read_frame(files, CLAIM, columns, lake.left_out.leave_out)
-        is_open = pl.col("end").is_null() & pl.col("gpu").is_not_null() & pl.col("scheduler").is_in(_SCHEDULERS)
-        runs = rows.filter(is_open).sort("time").unique(RUN_KEY, keep="last", maintain_order=True)
+        # accounting ends what it told of
+        is_ours = (pl.col("scheduler") == "kubernetes") | (
+            (pl.col("scheduler") == "slurm") & pl.col("submitted").is_null()
+        )
+        is_open = pl.col("end").is_null() & pl.col("gpu").is_not_null()
+        runs = rows.filter(is_open & is_ours).sort("time").unique(RUN_KEY, keep="last", maintain_order=True)
         told = runs.with_columns(told=pl.col("submitted").is_not_null(), until_ms=pl.lit(None, pl.Int64))
         return replace(cls.none(), runs=told.select(list(RUN_SCHEMA)))
 
