@@ -27,6 +27,7 @@ RUN_SCHEMA: dict[str, pl.DataType] = {
 """Columns of the runs that a window leaves open: `until_ms` is up to when they were seen (null: not known), `told` whether
 kube-state-metrics has told of them."""
 
+_EVER = 2**62
 _NO_JOB = ("", "0")
 """How exporters write that there is none."""
 
@@ -58,7 +59,7 @@ def label_runs(given: Given, before: pl.DataFrame, as_of_ms: int) -> LabelRuns:
     )
     again = seen.filter("is_new").select(*RUN_KEY, "time")
     waiting = left.filter(~is_gone & ~is_silent).join(again, on=[*RUN_KEY, "time"], how="anti")
-    rows = pl.concat([seen, ended.select(seen.columns)], how="vertical_relaxed")
+    rows = _once(pl.concat([seen, ended.select(seen.columns)], how="vertical_relaxed"))
     return LabelRuns(rows, waiting.select(list(RUN_SCHEMA)))
 
 
@@ -77,7 +78,7 @@ def _holders(stretches: pl.DataFrame) -> pl.DataFrame:
 def _pieces(holders: pl.DataFrame) -> pl.DataFrame:
     """One row per GPU, holder and time in which no sample of the GPU was without it."""
     ordered = holders.sort(*RUN_KEY, "start_ms")
-    reach = pl.col("next_ms").fill_null(2**62).cum_max().shift(1).over(RUN_KEY)
+    reach = pl.col("next_ms").fill_null(_EVER).cum_max().shift(1).over(RUN_KEY)
     starts = (pl.col("start_ms") > reach).fill_null(value=True)
     return (
         ordered.with_columns(piece=starts.cum_sum())
@@ -95,7 +96,8 @@ def _runs(pieces: pl.DataFrame) -> pl.DataFrame:
     """One row per run and GPU; all GPUs of a run have its start."""
     holder = ["scheduler", "claim_id"]
     ordered = pieces.sort(*holder, "first_ms")
-    reach = (pl.col("until_ms") + NEAR_MS).cum_max().shift(1).over(holder)
+    last = pl.when("runs").then(_EVER).otherwise(pl.col("until_ms") + NEAR_MS)
+    reach = last.cum_max().shift(1).over(holder)
     starts = (pl.col("first_ms") > reach).fill_null(value=True)
     numbered = ordered.with_columns(run=starts.cum_sum()).with_columns(time=pl.col("first_ms").min().over("run"))
     return numbered.group_by(*RUN_KEY, "run", "time", maintain_order=True).agg(
@@ -104,6 +106,19 @@ def _runs(pieces: pl.DataFrame) -> pl.DataFrame:
         end=pl.when(~pl.col("runs").any()).then(pl.col("until_ms").max()),
         user=pl.col("user").drop_nulls().last(),
     )
+
+
+def _once(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row per run and GPU: what left a GPU between two windows may have come back to it while the run went on elsewhere."""
+    found = rows.group_by(*RUN_KEY, "time", maintain_order=True).agg(
+        pl.col("first_ms").min(),
+        pl.col("until_ms").max(),
+        end=pl.when(~pl.col("end").is_null().any()).then(pl.col("end").max()),
+        user=pl.col("user").drop_nulls().last(),
+        told=pl.col("told").any(),
+        is_new=pl.col("is_new").all(),
+    )
+    return found.select(rows.columns)
 
 
 def _gone_on(runs: pl.DataFrame, looked: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
