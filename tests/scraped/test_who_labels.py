@@ -62,6 +62,18 @@ def test_windows_join_and_an_open_run_is_written_once(lake: Lake, *, restarted: 
     assert spans(lake) == [("nlp/a", "G0", 0, 180)]
 
 
+def test_windows_that_overlap_tell_an_open_run_once_and_a_closed_one_alike(lake: Lake) -> None:
+    named = [None, "nlp/a", "nlp/a", None, None, "nlp/b", "nlp/b", "nlp/b", "nlp/b", "nlp/b"]
+    left, written = OpenAllocations.none(), []
+    for last in (6, 7, 8, 10):
+        part = host_rows("h1", 30 * (last - 6), 30 * last, G0=named[last - 6 : last])
+        found = allocations_of(given(part), None, left, as_of_ms=ms(30 * last), hosts=KnownHosts())
+        written.append(found.read.rows["claim_id"].to_list())
+        left = bring(lake, (30 * last, [part]), before=left)
+    assert written == [["nlp/a", "nlp/b"], ["nlp/a"], ["nlp/a"], []]
+    assert spans(lake) == [("nlp/a", "G0", 30, 90), ("nlp/b", "G0", 150, None)]
+
+
 def test_what_left_between_two_windows_ended_there(lake: Lake) -> None:
     """After a restart nobody knows its last sample: it ends with the first that does not name it."""
     left = bring(lake, (60, [host_rows("h1", 0, 60, G0=["nlp/a"], G1=["slurm:7"])]))

@@ -123,11 +123,13 @@ def _once(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _gone_on(runs: pl.DataFrame, looked: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
     """The runs, those that the window before left open with their own start."""
-    known = before.select(*RUN_KEY, "told", began="time").sort("began").unique(RUN_KEY, keep="last")
+    known = before.select(*RUN_KEY, "told", began="time", seen_ms="until_ms").sort("began").unique(RUN_KEY, keep="last")
     met = runs.join(looked.rename({"first_ms": "looked_ms"}), on=["host", "gpu"], how="left").join(
         known, on=RUN_KEY, how="left"
     )
-    goes_on = (pl.col("first_ms") <= pl.col("looked_ms")) & (pl.col("began") <= pl.col("first_ms"))
+    # no look at the GPU before it, or a window that overlaps the one before
+    is_next = pl.any_horizontal(pl.col("first_ms") <= pl.col("looked_ms"), pl.col("first_ms") <= pl.col("seen_ms"))
+    goes_on = is_next & (pl.col("began") <= pl.col("first_ms"))
     met = met.with_columns(is_new=~goes_on.fill_null(value=False))
     began = pl.col("began").filter(~pl.col("is_new")).min().over("run")
     return met.with_columns(
