@@ -47,6 +47,14 @@ def test_a_password_in_the_url_logs_in_and_is_never_shown() -> None:
         assert "pa-ss" not in str(failed.value)
 
 
+def test_a_login_that_others_can_read_on_its_way_is_told() -> None:
+    assert ServerAddress("http://p", user="u").is_overheard
+    assert not any(
+        ServerAddress(url, user="u").is_overheard for url in ("https://p", "http://127.0.0.1:1", "http://[::1]")
+    )
+    assert not ServerAddress("http://p").is_overheard
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
@@ -70,7 +78,11 @@ def test_settings_name_files_and_the_environment_has_secrets(tmp_path: Path) -> 
     sent = {"X-Team": "a", "X-Other": "b:c", "X-Scope-OrgID": "t", "Authorization": "Bearer from-environment"}
     assert address.sent_headers() == sent
     with_file = load(flags | {"prometheus.token_file": str(tmp_path / "token")}, environment={})
-    assert ServerAddress.of(with_file, {"FALLOW_PROM_TOKEN": "x"}).token == "from-file"  # noqa: S105
+    rotated = ServerAddress.of(with_file, {"FALLOW_PROM_TOKEN": "x"})
+    assert rotated.sent_headers()["Authorization"] == "Bearer from-file"
+    (tmp_path / "token").write_text("an-hour-later")
+    assert rotated.sent_headers()["Authorization"] == "Bearer an-hour-later"
+    assert rotated.masked("no such token: an-hour-later") == "no such token: ***"
     nothing = load(flags | {"prometheus.token_file": str(tmp_path / "none")}, environment={})
     with pytest.raises(ConfigError, match=r"cannot read prometheus\.token_file .*: No such file"):
         ServerAddress.of(nothing, {})

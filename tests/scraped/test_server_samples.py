@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import cramjam
 import pytest
@@ -15,6 +17,7 @@ from analytics.scraped.server.export_lines import ExportLines
 from analytics.scraped.server.limits import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.server.read_messages import ReadRequest, ReadResponse
+from analytics.scraped.server.refusals import HttpAnswer
 from analytics.scraped.server.remote_read import RemoteRead
 from fallow.errors import InputError
 from tests.scraped.evaluator import Evaluator
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from tests.scraped.gateway import Asked
 
 QUICK = ServerLimits(rate=1e6, attempts=1, piece_samples=100)
+ADDRESS = ServerAddress("http://127.0.0.1:8428")
 START_MS = 1_790_000_000_000
 
 
@@ -146,6 +150,16 @@ def test_an_export_that_ends_in_an_error_is_no_answer(tail: bytes) -> None:
         ExportLines(connection).parse(line + tail, 0, 10)
 
 
+def test_an_export_whose_end_nobody_can_see_is_not_read() -> None:
+    """As of a proxy that speaks HTTP/1.0: what breaks off between two lines would be taken for all."""
+    connection = ServerConnection(ADDRESS, QUICK)
+    line = b'{"metric":{"gpu":"0"},"values":[1],"timestamps":[1]}\n'
+    with connection, patch.object(connection, "_send", lambda _: HttpAnswer(200, {}, line)):
+        assert not ExportLines(connection).is_offered()
+        with pytest.raises(InputError, match="broke before its answer was whole"):
+            ExportLines(connection).fetch("util", 0, 10)
+
+
 def remote_answer(series: dict[str, list[tuple[int, bytes]]], **more: str) -> bytes:
     response = ReadResponse()
     result = response.results.add()
@@ -178,7 +192,7 @@ def test_remote_read_tells_a_staleness_marker_from_an_exporters_nan_and_drops_wh
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (b"\xff\xff\xff\xff\x0f\x00", "longer than 96 MiB; narrow"),  # Snappy that says it unpacks to 4 GiB
+        (b"\xff\xff\xff\xff\x0f\x00", "longer than 32 MiB; narrow"),  # Snappy that says it unpacks to 4 GiB
         (cramjam.snappy.compress_raw(b"\x0a\xff\xff"), "broke before its answer was whole"),
         (b"404", "broke before its answer was whole"),
     ],
@@ -187,3 +201,30 @@ def test_remote_read_that_unpacks_to_nothing_of_use(body: bytes, says: str) -> N
     gateway, connection = reading(lambda _: Answered(200, bytes(body)))
     with gateway, connection, pytest.raises(InputError, match=says):
         RemoteRead(connection).parse(bytes(body), 0, 10)
+
+
+@pytest.mark.parametrize(
+    ("build", "config", "way"),
+    [
+        ('{"application":"Grafana Mimir","version":"2.10"}', None, "remote-read"),
+        ('{"version":"3.5.0"}', "global:\n  scrape_interval: 1m\n", "remote-read"),
+        ('{"version":"3.5.0"}', 'global:\n  external_labels:\n    "a.b": c\n', "range vectors"),
+        ('{"version":"3.5.0"}', "global:\n  external_labels:\n    cluster: c\n", "range vectors"),  # series have it too
+        ('{"version":"3.5.0"}', None, "range vectors"),
+    ],
+)
+def test_remote_read_is_taken_where_its_labels_are_those_of_the_api(build: str, config: str | None, way: str) -> None:
+    evaluator = Evaluator({})
+    gets = {
+        "/api/v1/status/buildinfo": f'{{"status":"success","data":{build}}}',
+        "/api/v1/status/config": json.dumps({"status": "success", "data": {"yaml": config}}) if config else "",
+        "/api/v1/label/cluster/values": '{"status":"success","data":["here"]}',
+    }
+
+    def server(asked: Asked, passed: Callable[[], Answered]) -> Answered:
+        if asked.path == "/api/v1/read":
+            return Answered(200, bytes(cramjam.snappy.compress_raw(b"")), {"Content-Type": "application/x-protobuf"})
+        return Answered(200, gets[asked.path].encode()) if gets.get(asked.path) else evaluator(asked, passed)
+
+    with Gateway(server) as gateway, MetricsServer.connect(ServerAddress(gateway.url), QUICK) as connected:
+        assert connected.way == way
