@@ -22,17 +22,19 @@ class PieceLength:
 
     def __init__(self, most_samples: int) -> None:
         self.ms = _FIRST_MS
-        self.is_learnt = False
+        self.is_settled = False
+        """Whether the last piece was of some size: what follows empty ones may be far too much, which is met one at a time."""
         self._most_samples = most_samples
 
     def learn(self, length_ms: int, samples: int) -> None:
         wanted_ms = length_ms * self._most_samples // max(samples, 1)
         self.ms = max(_SHORTEST_MS, min(max(wanted_ms, self.ms // _STRIDE), self.ms * _STRIDE, _LONGEST_MS))
-        self.is_learnt = True
+        self.is_settled = samples * _STRIDE >= self._most_samples
 
     def shorten(self, length_ms: int) -> None:
         """After a refusal of that length."""
-        self.ms = min(self.ms, max(length_ms // 2, _SHORTEST_MS))
+        self.ms = max(min(self.ms, length_ms // 2), _SHORTEST_MS)
+        self.is_settled = False
 
 
 def in_pieces(
@@ -44,7 +46,7 @@ def in_pieces(
     pool: Executor,
     ahead: int,
 ) -> Iterator[Samples]:
-    """`read` over adjacent spans, in order of time, without empty ones; halves a span that is refused for its size.
+    """`read` over adjacent spans, in order of time, without empty ones; asks for half of a span that is refused for its size.
 
     Raises OversizedAnswerError where a second is refused.
     """
@@ -52,7 +54,7 @@ def in_pieces(
     next_ms = since_ms
     try:
         while asked or next_ms < until_ms:
-            while next_ms < until_ms and len(asked) < (ahead if length.is_learnt else 1):
+            while next_ms < until_ms and len(asked) < (ahead if length.is_settled else 1):
                 end_ms = min(until_ms, next_ms + length.ms)
                 asked.append((next_ms, end_ms, pool.submit(read, next_ms, end_ms)))
                 next_ms = end_ms
@@ -63,13 +65,17 @@ def in_pieces(
                 if end_ms - start_ms <= _SHORTEST_MS:
                     raise
                 length.shorten(end_ms - start_ms)
-                middle_ms = (start_ms + end_ms) // 2
-                for half in ((middle_ms, end_ms), (start_ms, middle_ms)):
-                    asked.appendleft((*half, pool.submit(read, *half)))
+                _give_up(asked)  # those behind it are as long
+                next_ms = start_ms
                 continue
             length.learn(end_ms - start_ms, samples.frame.height)
             if samples.frame.height:
                 yield samples
     finally:
-        for _, _, future in asked:
-            future.cancel()
+        _give_up(asked)
+
+
+def _give_up(asked: deque[tuple[int, int, Future[Samples]]]) -> None:
+    for _, _, future in asked:
+        future.cancel()
+    asked.clear()
