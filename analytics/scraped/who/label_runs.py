@@ -66,13 +66,26 @@ def label_runs(given: Given, before: pl.DataFrame, as_of_ms: int) -> LabelRuns:
 def _holders(stretches: pl.DataFrame) -> pl.DataFrame:
     """Adds scheduler and claim_id, and leaves out who cannot be named; inside a pod that runs Slurm's jobs the job is the holder."""
     job, pod, namespace = (pl.col(name).str.strip_chars() for name in ("slurm_job", "pod", "namespace"))
-    is_job = (~job.is_in(_NO_JOB)).fill_null(value=False)
-    is_pod = ((pod != "") & (namespace != "")).fill_null(value=False)
     named = stretches.with_columns(
-        scheduler=pl.when(is_job).then(pl.lit("slurm")).when(is_pod).then(pl.lit("kubernetes")),
-        claim_id=pl.when(is_job).then(job).otherwise(namespace + "/" + pod),
+        scheduler=pl.when(_is_job()).then(pl.lit("slurm")).when(_is_pod()).then(pl.lit("kubernetes")),
+        claim_id=pl.when(_is_job()).then(job).otherwise(namespace + "/" + pod),
     )
     return named.drop_nulls("scheduler")
+
+
+def without_id(stretches: pl.DataFrame) -> int:
+    """GPUs whose labels name somebody, and neither a job nor a pod with its namespace: such a holder has no id to go by."""
+    told = pl.any_horizontal((pl.col(name).str.strip_chars() != "").fill_null(value=False) for name in ("pod", "user"))
+    return stretches.filter(told & ~_is_job() & ~_is_pod())["gpu"].n_unique()
+
+
+def _is_job() -> pl.Expr:
+    return (~pl.col("slurm_job").str.strip_chars().is_in(_NO_JOB)).fill_null(value=False)
+
+
+def _is_pod() -> pl.Expr:
+    named = (pl.col(name).str.strip_chars() != "" for name in ("pod", "namespace"))
+    return pl.all_horizontal(named).fill_null(value=False)
 
 
 def _pieces(holders: pl.DataFrame) -> pl.DataFrame:
