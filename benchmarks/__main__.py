@@ -36,6 +36,7 @@ from benchmarks import (
     replay,
     rollout,
     scraped_rate,
+    scraped_week,
     waits,
 )
 from benchmarks.measure import Figure, machine
@@ -54,6 +55,7 @@ BENCHMARKS = {
     "fleet": fleet_rate.measure,
     "history": fleet_history.measure,
     "physical-week": physical_week.measure,
+    "scraped-week": scraped_week.measure,
     "dashboard": dashboard_cost.measure,
     "trace": labelled_trace.measure,
     "judged": judged_fleet.measure,

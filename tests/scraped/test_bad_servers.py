@@ -6,7 +6,7 @@ import json
 import re
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -236,3 +236,27 @@ def test_a_server_with_small_limits_is_asked_for_less(tmp_path: Path, lake: Lake
         done = imported(server.url, lake)
     assert done.returncode == 0, done.stderr
     assert len(facts_in(lake, DCGM)) == 240 * 8 * 7
+
+
+def test_labels_that_contradict_each_other(tmp_path: Path, lake: Lake) -> None:
+    """Two replicas of a server, a card under two host names, and two pods with different values of one card: each moment once."""
+    hour = list(an_hour())
+    replicas = [
+        each.labelled(replica=name) for each in hour for name in ("a", "b") if each.label("Hostname") == "gn001"
+    ]
+    renamed = [
+        each.labelled(Hostname="gn002.example.org", instance="10.0.0.2:9400")
+        for each in hour
+        if each.label("Hostname") == "gn002"
+    ]
+    pods = [
+        replace(each.labelled(pod="other"), value=(each.value or 0) + 1) for each in hour if each.label("gpu") == "3"
+    ]
+    with PrometheusProcess(tmp_path / "server") as server:
+        server.write([*hour, *replicas, *renamed, *pods])
+        done = imported(server.url, lake)
+    assert done.returncode == 0, done.stderr
+    assert "another source has the GPU at that time" in done.stdout
+    assert "gn002 is gn002.example.org by another name" in done.stdout
+    found = facts_in(lake, DCGM)
+    assert len(found) == len({each[:3] for each in found}) == 240 * 8 * 7

@@ -5,13 +5,27 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from analytics.scraped.rows.row_settings import Pace, RowSettings
 from analytics.scraped.rows.scraped_rows import find_source_paces, host_rows
 from tests.ledger.rows import T0
 from tests.scraped.scraped_series import (
-    ENERGY, ENGINE, EXPORTERS, MEMORY, POWER, UTIL, XID, columns, counts, dcgm, one_host, samples_of, uuid, without,
+    ENERGY,
+    ENGINE,
+    EXPORTERS,
+    MEMORY,
+    POWER,
+    UTIL,
+    XID,
+    columns,
+    counts,
+    dcgm,
+    one_host,
+    samples_of,
+    uuid,
+    without,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -53,6 +67,13 @@ def test_what_stands_still_is_taken_for_one_reading_in_the_exporters_usual_inter
     found = one_host(dcgm(UTIL, [0] * 8, every_s=15))
     assert [at for at, _ in columns(found)] == [0, 30, 60, 90]
     assert "is taken to read the driver every 30s" in found.notes[0]
+
+
+def test_values_that_stand_still_by_chance_do_not_say_how_often_the_exporter_reads() -> None:
+    """Three scrapes in ten show what the one before did, here and there."""
+    noise = np.cumsum(np.random.default_rng(7).random(240) < 0.7).astype(float).tolist()
+    (pace,) = find_source_paces(samples_of([dcgm(POWER, noise, every_s=15)]), EXPORTERS).values()
+    assert pace == Pace(15_000, None)
 
 
 def test_scrapes_that_all_show_something_new_are_all_readings() -> None:
@@ -107,7 +128,12 @@ def test_one_series_that_ends_is_no_end_while_others_of_the_gpu_go_on() -> None:
 def test_what_no_gpu_can_say_is_unknown_and_counted() -> None:
     blank = 9.223372036854776e18
     found = one_host(dcgm(UTIL, [float("nan"), 300, 50, 51]), dcgm(POWER, [70, -1, 140737488355328.0, blank]))
-    assert columns(found, "gpu_util_pct", "power_w") == [(0, None, 70), (30, None, None), (60, 50, None), (90, 51, None)]
+    assert columns(found, "gpu_util_pct", "power_w") == [
+        (0, None, 70),
+        (30, None, None),
+        (60, 50, None),
+        (90, 51, None),
+    ]
     assert counts(found) == {
         ("NaN", "gpu_util_pct"): 1, ("outside 0..100: value dropped", "gpu_util_pct"): 1,
         ("negative: value dropped", "power_w"): 1, ("the exporter's word for not known", "power_w"): 2,

@@ -9,7 +9,6 @@ import sys
 import time
 import urllib.request
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,7 @@ from tests.scraped.site import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tests.scraped.exposed import Exposed
     from tests.scraped.servers import MetricsProcess
@@ -51,9 +50,10 @@ class Tutorial:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-def _on_kubernetes(times_ms: range) -> Iterable[Exposed]:
-    states = (kube_states(GPUS, time_ms, times_ms[0]) for time_ms in times_ms)
-    return chain(site_samples(dcgm_of_pods, times_ms), chain.from_iterable(states))
+def _on_kubernetes(times_ms: range) -> Iterator[Exposed]:
+    for time_ms in times_ms:
+        yield from site_samples(dcgm_of_pods, [time_ms])
+        yield from kube_states(GPUS, time_ms, times_ms[0])
 
 
 TUTORIALS = {

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import threading
 from contextlib import ExitStack
-from types import FrameType
 
 from analytics.importers.pseudonymised import add_key_argument, pseudonyms_of
 from analytics.scraped.following.follower import Follower, FollowSettings
+from analytics.scraped.following.follower_page import FollowerPage
 from analytics.scraped.following.status import StatusBoard
-from analytics.scraped.following.status_page import StatusPage
+from analytics.scraped.following.stop_signals import stop_at_signals
 from analytics.scraped.reading import ReadingStoppedError
 from analytics.scraped.server_flags import add_server_flags, server_settings
 from analytics.scraped.source import ScrapedSource
 from fallow.clock import SECOND_MS, SystemClock, parse_duration_ms
 from fallow.config import Config
-from fallow.errors import ConfigError
 from fallow.lake import Lake
 from fallow.lake_init import require_marker
+from fallow.listen_address import parse_listen
 from fallow.output import say
 
 
@@ -42,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         args, prometheus__every=args.every, prometheus__late=args.late, follow__listen=args.listen
     )
     stop = threading.Event()
-    _stop_at_signals(stop)
+    stop_at_signals(stop)
     clock = SystemClock()
     board = StatusBoard(clock, settings.integer("prometheus.every"))
     lake = Lake.at(settings.require("lake.path", "--lake"))
@@ -53,7 +52,9 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as opened:
         opened.callback(follower.close)
         if settings.text("follow.listen"):
-            page = StatusPage(*_address(settings), board.metrics, board.health)
+            page = FollowerPage(
+                *parse_listen(settings.text("follow.listen"), "follow.listen"), board.metrics, board.health
+            )
             page.start()
             opened.callback(page.close)
         return _follow(follower, stop, once=args.once)
@@ -81,24 +82,3 @@ def _follow_settings(args: argparse.Namespace, settings: Config) -> FollowSettin
         grace_ms=settings.integer("compaction.grace"),
         pseudonyms=pseudonyms_of(args, settings),
     )
-
-
-def _stop_at_signals(stop: threading.Event) -> None:
-    """The work ends at the next chunk; a second signal ends it at once."""
-
-    def ask(number: int, _: FrameType | None) -> None:
-        stop.set()
-        signal.signal(number, signal.default_int_handler)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ask)
-
-
-def _address(settings: Config) -> tuple[str, int]:
-    host, _, port = settings.text("follow.listen").rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(
-            f"follow.listen is '{settings.text('follow.listen')}', which is not an address",
-            "write address:port, such as 127.0.0.1:9478",
-        )
-    return host.strip("[]") or "127.0.0.1", int(port)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from analytics.scraped.bounded_server import BoundedServer
 from fallow import __version__
 from fallow.errors import FallowError
 from fallow.exposition import ExposedSamples, negotiate
@@ -20,7 +20,7 @@ _LOOK_S = 0.2
 """Between two looks whether to end."""
 
 
-class StatusPage:
+class FollowerPage:
     """Listens from `start` to `close`; `metrics` and `health` are asked by many threads. Health is a status and what is told."""
 
     def __init__(
@@ -52,35 +52,15 @@ class StatusPage:
         self._server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
+class _Server(BoundedServer):
     def __init__(
         self,
         address: tuple[str, int],
         metrics: Callable[[], ExposedSamples],
         health: Callable[[], tuple[int, dict[str, object]]],
     ) -> None:
-        super().__init__(address, _Handler)
+        super().__init__(address, _Handler, _CONNECTIONS)
         self.metrics, self.health = metrics, health
-        self._open = threading.BoundedSemaphore(_CONNECTIONS)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._open.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._open.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no failure of this server."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
