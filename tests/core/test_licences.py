@@ -24,13 +24,15 @@ def choices(name: str) -> list[str]:
     package = distribution(name)
     about = package.metadata
     if expression := about.get("License-Expression"):
-        return re.split(r"\s+OR\s+", expression)
+        return re.split(r"\s+OR\s+(?![^(]*\))", expression)
     named = [each.split(" :: ")[-1] for each in about.get_all("Classifier") or () if each.startswith("License")]
     return named or (about.get("License") or package.read_text("licenses/LICENSE") or "").splitlines()[:1]
 
 
 def is_accepted(licence: str) -> bool:
-    return all(ACCEPTED.fullmatch(part) for part in re.split(r"\s+AND\s+", licence))
+    """Of each part in brackets one licence is enough: `MPL-2.0 AND (Apache-2.0 OR MIT)`."""
+    parts = (re.split(r"\s+OR\s+", part.strip("()")) for part in re.split(r"\s+AND\s+", licence))
+    return all(any(ACCEPTED.fullmatch(each) for each in part) for part in parts)
 
 
 def test_every_licence_is_one_of_those_that_bind_nobody() -> None:
