@@ -151,6 +151,18 @@ def test_tls_by_an_authority_that_has_to_be_named(tmp_path: Path) -> None:
     assert "cannot use prometheus.ca_file" in failing("https://127.0.0.1", ca_file=str(tmp_path / "none.pem"))
 
 
+def test_the_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Gateway(Evaluator({})) as proxy:
+        monkeypatch.setenv("http_proxy", f"ann:{SECRET}@{proxy.url.removeprefix('http://')}")
+        assert "answers 404" in failing("http://nowhere.invalid")
+        [asked] = proxy.asked
+    assert asked.path == "http://nowhere.invalid/api/v1/query"
+    assert asked.headers["proxy-authorization"].startswith("Basic ")
+    monkeypatch.setenv("http_proxy", f"socks5://ann:{SECRET}@127.0.0.1:1")
+    assert SECRET not in (said := failing("http://nowhere.invalid"))
+    assert "the proxy of the variable http_proxy cannot be used; give it as" in said
+
+
 class Naps:
     """A clock that sleeping moves, and nothing else."""
 
