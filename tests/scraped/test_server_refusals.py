@@ -83,6 +83,11 @@ def test_what_a_shorter_span_remedies(status: int, error: str) -> None:
     assert isinstance(refusal(HttpAnswer(status, {}, error.encode()), ADDRESS), OversizedAnswerError)
 
 
+def test_packed_samples_are_no_page_though_they_begin_like_one() -> None:
+    sixty_bytes = HttpAnswer(200, {"content-type": "application/x-protobuf"}, b"<\xec")
+    assert refusal(sixty_bytes, ADDRESS) is None
+
+
 def test_a_login_that_is_refused_is_not_asked_for_and_not_shown() -> None:
     echo = f'{{"status":"error","error":"no such token: Bearer {SECRET}"}}'.encode()
     error = refusal(HttpAnswer(403, {}, echo), LOGGED_IN)
