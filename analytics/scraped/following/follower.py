@@ -80,7 +80,7 @@ class Follower:
         """Says what is wrong once, and waits longer each time."""
         if str(error) != self._said:
             self._said = str(error)
-            self.say(f"{error}; it is tried again")
+            self.say(str(error))
         kind = (
             "the lake"
             if isinstance(error, LakeError)
