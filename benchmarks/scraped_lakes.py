@@ -26,6 +26,7 @@ from fallow.schema import DEVICE, GPU, PROCESS, Table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from analytics.scraped.host_rows import HostRows
     from benchmarks.recordings import Floats
 
 _ROW_MS = 10 * SECOND_MS
