@@ -27,9 +27,9 @@ GPU = Table(
                "agent's clock", "ms", "1 ms"),
         Column("health", Type.STRING,
                "ok, degraded, lost, missing (it should be there and the driver does not list it, or cannot open it), reset_required, wedged, driver_down, "
-               "released (the agent let go of the driver) or asleep",
+               "released (nobody reads it from then on: the agent let go of the driver, or a scraped series ended) or asleep",
                "NVML return codes, agent, the kernel's runtime power status", dictionary=True),
-        Column("util_source", Type.STRING, "gpm, samples, rates, none, import or simulated: where utilization is from",
+        Column("util_source", Type.STRING, "gpm, samples, rates, none, import, scraped (from a metrics server) or simulated: where utilization is from",
                "agent or importer", dictionary=True),
         Column("gpu_util_pct", Type.FLOAT, "mean share of time in which at least one kernel ran",
                "time-weighted nvmlDeviceGetSamples(GPU_UTILIZATION) where they cover the interval, else GPM metric 1, else nvmlDeviceGetUtilizationRates; all gpu_util_ columns of a row are from one of them", "%",

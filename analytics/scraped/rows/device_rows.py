@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
@@ -30,13 +30,13 @@ def device_facts(labels: Sequence[Labels], found: ScrapedUnits, samples: SampleA
             first_metric.setdefault(found.unit_of[part.series], part.metric)
     units = tuple(found.units)
     facts = [
-        {"gpu": unit.gpu, "since_ms": int(samples.time_ms[samples.first[part.series]]), **_said(labels[part.series], unit, exporter)}
+        {"since_ms": int(samples.time_ms[samples.first[part.series]])} | said
         for name, exporter in found.exporters.items()
         for part in found.parts[name]
-        for unit in [units[found.unit_of[part.series]]]
-        if unit.gpu and part.metric == first_metric[found.unit_of[part.series]]
+        if part.metric == first_metric[found.unit_of[part.series]]
         and samples.first[part.series] < samples.first[part.series + 1]
-    ]  # fmt: skip
+        for said in _said(labels[part.series], units[found.unit_of[part.series]], exporter)
+    ]
     told = pl.DataFrame(
         facts, schema={"gpu": pl.String(), "since_ms": pl.Int64(), **dict.fromkeys(_TYPES, pl.String())} | _GIVEN
     )
@@ -48,15 +48,21 @@ def device_facts(labels: Sequence[Labels], found: ScrapedUnits, samples: SampleA
 
 
 _FACTS = tuple(name for name in _TYPES if name not in ("time", "gpu", "source"))
+_OF_INSTANCES = ("mig_profile", "gpu_instance_id", "compute_instance_id")
 _GIVEN: dict[str, pl.DataType] = {"mig_enabled": pl.Boolean(), "mig_gpu_slices": pl.Int64()}
 
 
-def _said(labels: Labels, unit: ScrapedUnit, exporter: Exporter) -> dict[str, object]:
+def _said(labels: Labels, unit: ScrapedUnit, exporter: Exporter) -> Iterator[dict[str, object]]:
+    """What one series says of its GPU; of a MIG instance and of the GPU that it is a part of."""
     said: dict[str, object] = {column: exporter.labelled(labels, names) or None for column, names in exporter.device}
-    if not unit.parent:
-        return said | {"gpu_index": gpu_of(labels, exporter).index or None}
-    slices = _SLICES.search(str(said.get("mig_profile")))
-    return said | {"parent_gpu": unit.parent, "mig_gpu_slices": int(slices[1]) if slices else None}
+    if not unit.gpu:
+        return
+    if unit.parent:
+        slices = _SLICES.search(str(said.get("mig_profile")))
+        own = {"gpu": unit.gpu, "parent_gpu": unit.parent, "mig_gpu_slices": int(slices[1]) if slices else None}
+        yield said | own
+        said = {name: value for name, value in said.items() if name not in _OF_INSTANCES} | {"mig_enabled": True}
+    yield said | {"gpu": unit.parent or unit.gpu, "gpu_index": gpu_of(labels, exporter).index or None}
 
 
 def device_rows(gpus: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
@@ -67,11 +73,9 @@ def device_rows(gpus: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
     )
     days = days.with_columns(until_ms=(pl.col("day") + 1) * DAY_MS).sort("gpu", "until_ms")
     found = days.join_asof(facts, left_on="until_ms", right_on="since_ms", by="gpu", check_sortedness=False)
-    parents = facts["parent_gpu"].drop_nulls().unique()
     own = (name.removeprefix(DEVICE_PREFIX) for name in measured)
     return found.with_columns(
         time=pl.from_epoch("time_ms", time_unit="ms").cast(_TYPES["time"]),
         source=pl.lit("import"),
-        mig_enabled=pl.when(pl.col("gpu").is_in(parents.implode())).then(pl.lit(value=True)).otherwise("mig_enabled"),
         **{name: pl.col(DEVICE_PREFIX + name).cast(_TYPES[name], strict=False) for name in own},
     ).select("host", *_TYPES)

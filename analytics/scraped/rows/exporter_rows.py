@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,16 +18,22 @@ from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS, Paces, changed, find_
 from analytics.scraped.rows.row_settings import Pace, Source
 from analytics.scraped.rows.scraped_units import ScrapedUnit, ScrapedUnits
 
+_PAGE = 4
+"""What of a source's name tells pages apart; the rest tells servers apart."""
+
 GIVEN_PREFIX = "given."
 """Of columns that say by their value who holds a GPU."""
 
-_OF_SOURCES = ("source", "interval_ms", "average_coverage")
+_OF_SOURCES = ("source", "interval_ms", "average_coverage", "scrape_coverage")
 _ROW = ("unit", "gpu", "host", "source", "time_ms", "interval_ms", "ended")
 
 
 @dataclass(frozen=True)
 class UnitCodes:
-    """What the units are, by their code: hosts, GPUs and sources as codes into their names. A host has the GPU -1."""
+    """What the units are, by their code: hosts, GPUs and sources as codes into their names. A host has the GPU -1.
+
+    Of several sources of one GPU that with the lower code goes before the others: by the order of the exporters, then by name.
+    """
 
     units: tuple[ScrapedUnit, ...]
     hosts: tuple[str, ...]
@@ -34,11 +41,12 @@ class UnitCodes:
     sources: tuple[Source, ...]
 
     @classmethod
-    def of(cls, found: ScrapedUnits) -> UnitCodes:
+    def of(cls, found: ScrapedUnits, exporters: Sequence[Exporter]) -> UnitCodes:
         units = tuple(found.units)
         gpus = dict.fromkeys(name for unit in units for name in (unit.gpu, unit.parent) if name)
-        return cls(units, tuple(dict.fromkeys(unit.host for unit in units)), tuple(gpus),
-                   tuple(dict.fromkeys(unit.source for unit in units)))  # fmt: skip
+        order = {exporter.name: number for number, exporter in enumerate(exporters)}
+        sources = sorted({unit.source for unit in units}, key=lambda source: (order[source[0]], source))
+        return cls(units, tuple(dict.fromkeys(unit.host for unit in units)), tuple(gpus), tuple(sources))
 
     @cached_property
     def host(self) -> Ints:
@@ -90,7 +98,7 @@ def exporter_rows(
     by_code = {code: known[source] for code, source in enumerate(codes.sources) if source in known}
     paces = find_paces(scrapes, read.exporter, by_code, collect_ms)
     frame, repeated = _without_repeats(frame, scrapes, paces)
-    frame = frame.join(_of_sources(paces), on="source", how="left", maintain_order="left")
+    frame = frame.join(_of_sources(paces, codes), on="source", how="left", maintain_order="left")
     frame = frame.with_columns(pl.col("interval_ms").fill_null(DEFAULT_SCRAPE_MS))
     of_gpu = frame.filter(pl.col("gpu") >= 0)
     device = {DEVICE_PREFIX + name: value for name, value in lake_columns(read.exporter, metrics, "device").items()}
@@ -113,6 +121,14 @@ def _without_repeats(frame: pl.DataFrame, scrapes: pl.DataFrame, paces: Paces) -
     return marked.filter(~again).drop("new"), marked.filter(again).group_by("host").len()
 
 
-def _of_sources(paces: Paces) -> pl.DataFrame:
-    rows = [(code, paces.reading_ms(code), paces.average_coverage(code)) for code in paces.by_source]
-    return pl.DataFrame(rows, dict(zip(_OF_SOURCES, (pl.Int64, pl.Int64, pl.Float64), strict=True)), orient="row")
+def _of_sources(paces: Paces, codes: UnitCodes) -> pl.DataFrame:
+    """The interval of each source, and what averages cover of it: those of the exporter's interval, and those since the last scrape.
+
+    Of several servers that scrape one page each begins the means of the others anew.
+    """
+    pages = Counter(source[:_PAGE] for source in codes.sources)
+    alone = {code: 1.0 if pages[codes.sources[code][:_PAGE]] == 1 else None for code in paces.by_source}
+    rows = [(code, paces.reading_ms(code), paces.average_coverage(code), alone[code]) for code in paces.by_source]
+    return pl.DataFrame(
+        rows, dict(zip(_OF_SOURCES, (pl.Int64, pl.Int64, pl.Float64, pl.Float64), strict=True)), orient="row"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 
 import polars as pl
@@ -22,7 +23,7 @@ _GAP_INTERVALS = 3
 def lake_columns(exporter: Exporter, known: list[str], table: str) -> dict[str, pl.Expr]:
     """The columns of a table that metrics of the exporter fill, `known` being those that were read, by position.
 
-    The expressions are over a frame of unit, time_ms, interval_ms, average_coverage and the metrics. Of the metrics of one
+    The expressions are over a frame of unit, time_ms, interval_ms, average_coverage, scrape_coverage and the metrics. Of the metrics of one
     column the first counts that has a value; a column that no metric has is the sum of others.
     """
     filling = defaultdict[str, list[tuple[MappedMetric, pl.Expr]]](list)
@@ -76,7 +77,8 @@ def _utilization(metrics: list[tuple[MappedMetric, pl.Expr]]) -> dict[str, pl.Ex
 def _coverage(metric: MappedMetric) -> pl.Expr:
     """The share of its row that a value describes; null where nobody knows it."""
     if metric.kind == "average":
-        return pl.col("average_coverage")
+        since_scrape = metric.covers_s is not None and math.isinf(metric.covers_s)
+        return pl.col("scrape_coverage" if since_scrape else "average_coverage")
     if metric.covers_s is None:
         return pl.lit(None, pl.Float64)
     return pl.min_horizontal(metric.covers_s * SECOND_MS / pl.col("interval_ms"), 1.0)

@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.scraped.mapping.model import Exporter, MappedMetric
-from analytics.scraped.rows.scraped_units import SeriesPart
+from analytics.scraped.rows.scraped_units import MetricPart
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -52,7 +52,7 @@ class SampleArrays:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedSamples:
     """Samples that make no value: by the code of their unit how many of which column, and why."""
 
     reason: str
@@ -69,10 +69,10 @@ class MetricFrame:
 
     exporter: Exporter
     frame: pl.DataFrame
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedSamples, ...]
 
 
-def metric_frame(samples: SampleArrays, exporter: Exporter, parts: Sequence[SeriesPart]) -> MetricFrame:
+def metric_frame(samples: SampleArrays, exporter: Exporter, parts: Sequence[MetricPart]) -> MetricFrame:
     """The samples of one exporter."""
     read = _Read(samples, exporter)
     used = {name for combined in exporter.combined for name in (*combined.add, *combined.subtract)}
@@ -107,9 +107,9 @@ class _Read:
     def __init__(self, samples: SampleArrays, exporter: Exporter) -> None:
         self._samples, self._exporter = samples, exporter
         self.ends: list[Ints] = []
-        self.refused: list[Refused] = []
+        self.refused: list[RefusedSamples] = []
 
-    def values(self, metric: MappedMetric, parts: Sequence[SeriesPart]) -> tuple[Ints, Floats]:
+    def values(self, metric: MappedMetric, parts: Sequence[MetricPart]) -> tuple[Ints, Floats]:
         """Keys, rising, and the metric's value at each."""
         at, counts = self._samples.of_series(np.array([part.series for part in parts], np.int64))
         unit = np.repeat(np.array([part.unit for part in parts], np.int64), counts)
@@ -155,7 +155,7 @@ class _Read:
 
     def _refuse(self, reason: str, metric: MappedMetric, units: Ints) -> None:
         if len(units):
-            self.refused.append(Refused(reason, metric.column or metric.metric, units))
+            self.refused.append(RefusedSamples(reason, metric.column or metric.metric, units))
 
 
 def _kept(good: Mask, counts: Ints) -> Ints:

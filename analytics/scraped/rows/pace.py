@@ -6,6 +6,7 @@ scrapes of one reading are one reading: the row of the first stands for both.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -24,8 +25,8 @@ _NEAR = 0.05
 """A loop of 30 s drifts to 30.02 s: the whole second is meant."""
 
 _ENOUGH_RUNS = 20
-_SLOWER = 1.2
-"""Times the step between scrapes from which on readings are too far apart to be one for each scrape."""
+_FRESH, _SLOWER = 1.2, 1.4
+"""Times the step between scrapes: readings shown for less are one for each scrape, those shown for longer are not."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,15 @@ class Paces:
     def average_coverage(self, source: int) -> float | None:
         """How much of its row an average over the exporter's collect interval saw; None where nobody knows that interval."""
         pace = self.by_source[source]
-        if pace.collect_ms is None or (pace.fresh and pace.collect_ms > _SLOWER * pace.scrape_ms):
+        if pace.collect_ms is None or (pace.fresh and pace.collect_ms > _FRESH * pace.scrape_ms):
             return None
         return min(1.0, pace.collect_ms / self.reading_ms(source))
 
 
 def assumed_collect_ms(exporter: Exporter) -> int | None:
     """How often the exporter reads unless it was told otherwise; None for one that reads when it is scraped."""
-    known = [metric.covers_s for metric in exporter.metrics if metric.kind == "average" and metric.covers_s]
+    means = [metric.covers_s for metric in exporter.metrics if metric.kind == "average" and metric.covers_s]
+    known = [covers_s for covers_s in means if math.isfinite(covers_s)]
     return round(max(known) * SECOND_MS) if known else None
 
 
@@ -86,8 +88,8 @@ def find_paces(
     found = {}
     for code in scrapes["source"].unique():
         scrape_ms = steps.get(code, usual)
-        fresh = code in shown and shown[code] < _SLOWER * scrape_ms
-        slower = snapped(shown[code]) if code in shown and not fresh else None
+        fresh = code in shown and shown[code] < _FRESH * scrape_ms
+        slower = snapped(shown[code]) if code in shown and shown[code] > _SLOWER * scrape_ms else None
         found[code] = known.get(code) or Pace(scrape_ms, collect_ms or slower, fresh)
     return Paces(found, assumed_ms)
 
@@ -107,11 +109,12 @@ def _steps(scrapes: pl.DataFrame) -> dict[int, int]:
 def _shown(scrapes: pl.DataFrame, steps: Mapping[int, int]) -> dict[int, float]:
     """How long one reading was shown, of sources whose readings were all shown for as long, give or take a scrape.
 
-    Where values stand still by themselves, as of cards at rest, that says nothing of the exporter.
+    Where values stand still by themselves, as of cards at rest, some are shown for much longer than others, which says nothing of
+    the exporter.
     """
     step = pl.col("source").replace_strict(steps, default=DEFAULT_SCRAPE_MS, return_dtype=pl.Int64)
     shown = pl.col("time_ms").diff().over("source")
-    low, high = (pl.col("shown").quantile(part) for part in (0.1, 0.9))
+    low, high = (pl.col("shown").quantile(part) for part in (0.05, 0.97))
     runs = scrapes.filter("changed").with_columns(shown=shown, step=step).drop_nulls().group_by("source").agg(
         pl.col("shown").filter(pl.col("shown").is_between(low, high)).mean(),
         steady=(high - low <= 1.5 * pl.col("step").first()) & (pl.len() >= _ENOUGH_RUNS),
@@ -122,14 +125,17 @@ def _shown(scrapes: pl.DataFrame, steps: Mapping[int, int]) -> dict[int, float]:
 def new_readings(scrapes: pl.DataFrame, found: Paces) -> pl.DataFrame:
     """The scrapes (source, time_ms) that show another reading than the one kept before.
 
-    Values that stand still are a new reading when the exporter must have read again.
+    Of values that stand still one scrape counts in each slot of the clock that is as long as the exporter's interval: whoever reads
+    the same scrapes from another moment on, with some intervals before it, keeps the same ones.
     """
     codes = scrapes["source"].unique()
     pace = pl.DataFrame({"source": codes, "reading_ms": [found.reading_ms(code) for code in codes],
                          "scrape_ms": [found.by_source[code].scrape_ms for code in codes]},
                         schema_overrides={"source": scrapes["source"].dtype})  # fmt: skip
-    run = pl.when("changed").then("time_ms").forward_fill().over("source")
+    changed_ms = pl.when("changed").then("time_ms").forward_fill().over("source")
+    slot = pl.col("time_ms") // pl.col("reading_ms")
     # a scrape that comes a little early belongs to the reading that was due
-    turn = (pl.col("time_ms") - pl.col("run") + pl.col("scrape_ms") // 4) // pl.col("reading_ms")
-    runs = scrapes.join(pace, on="source").with_columns(run=run).with_columns(turn=turn).sort("source", "time_ms")
-    return runs.unique(["source", "run", "turn"], keep="first", maintain_order=True).select("source", "time_ms")
+    due = pl.col("time_ms") - changed_ms >= pl.col("reading_ms") - pl.col("scrape_ms") // 4
+    again = due & (slot != slot.shift(1).over("source"))
+    runs = scrapes.join(pace, on="source", maintain_order="left")
+    return runs.filter(pl.col("changed") | again).select("source", "time_ms")

@@ -10,7 +10,7 @@ import polars as pl
 from analytics.importers.model import Count, Tally
 from analytics.importers.values import clean
 from analytics.scraped.rows.exporter_rows import ExporterRows, UnitCodes
-from analytics.scraped.rows.metric_frame import Refused
+from analytics.scraped.rows.metric_frame import RefusedSamples
 from fallow.clock import format_duration
 from fallow.schema import Table
 
@@ -26,7 +26,7 @@ class RowAccount:
         self._counts: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
         self._notes: dict[int, dict[str, None]] = defaultdict(dict)
 
-    def refused(self, refused: Refused) -> None:
+    def refused(self, refused: RefusedSamples) -> None:
         """Counts samples by their unit."""
         hosts = np.bincount(self._codes.host[refused.unit])
         for host in np.flatnonzero(hosts):

@@ -36,15 +36,15 @@ def host_rows(samples: Samples, exporters: Sequence[Exporter], settings: RowSett
     """
     found = scraped_units(samples.labels, exporters)
     arrays = SampleArrays.of(samples.frame, len(samples.labels))
-    codes = UnitCodes.of(found)
+    codes = UnitCodes.of(found, exporters)
     account = RowAccount(codes)
     read = _read(found, arrays, codes, settings, account)
     if not read:
         return []
-    chosen = _chosen(_with_split_cards([each.gpus for each in read], codes), read, codes, account)
+    chosen = _chosen(_with_split_cards([each.gpus for each in read], codes), codes, account)
     gpus = with_epochs(chosen.frame)
     hosts = pl.concat([each.hosts for each in read], how="diagonal_relaxed").with_columns(gpu="host")
-    hosts = _chosen(hosts.filter(~pl.col("ended")), read, codes, account).frame.drop("gpu")
+    hosts = _chosen(hosts.filter(~pl.col("ended")), codes, account).frame.drop("gpu")
     told = _named(gpus.filter(~pl.col("ended")), codes)
     tables = {
         "gpu": _finished(_in_window(gpus, settings, account), GPU, codes, account),
@@ -65,7 +65,7 @@ def find_source_paces(
 ) -> dict[Source, Pace]:
     """The pace of each source, for `RowSettings.paces`: from some hundred samples of each, so that a few later on need not show it."""
     found = scraped_units(samples.labels, exporters)
-    codes = UnitCodes.of(found)
+    codes = UnitCodes.of(found, exporters)
     settings = RowSettings(0, 0, collect_ms)
     read = _read(found, SampleArrays.of(samples.frame, len(samples.labels)), codes, settings, RowAccount(codes))
     return {codes.sources[code]: pace for each in read for code, pace in each.paces.by_source.items()}
@@ -102,13 +102,9 @@ def _with_split_cards(frames: list[pl.DataFrame], codes: UnitCodes) -> pl.DataFr
     return pl.concat([gpus, cards.join(gpus, on=keys, how="anti")], how="diagonal_relaxed")
 
 
-def _chosen(frame: pl.DataFrame, read: list[ExporterRows], codes: UnitCodes, account: RowAccount) -> ChosenRows:
+def _chosen(frame: pl.DataFrame, codes: UnitCodes, account: RowAccount) -> ChosenRows:
     """One source at a time."""
-    order = {each.exporter.name: number for number, each in enumerate(read)}
-    ranked = sorted(
-        range(len(codes.sources)), key=lambda code: (order.get(codes.sources[code][0], 0), codes.sources[code])
-    )
-    chosen = chosen_rows(frame, pl.Series(np.argsort(np.array(ranked, np.int64))))
+    chosen = chosen_rows(frame)
     account.rows("another source has the GPU at that time", chosen.left_out)
     for host, kept in chosen.renamed.iter_rows():
         account.note(

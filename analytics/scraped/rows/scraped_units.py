@@ -37,7 +37,7 @@ class ScrapedUnit:
 
 
 @dataclass(frozen=True)
-class SeriesPart:
+class MetricPart:
     """One series as one metric (a position in the exporter's) of a unit.
 
     `part` and `per` are codes of the labels that a sum goes over and is divided by; `held`: the series names who holds the GPU.
@@ -57,7 +57,7 @@ class ScrapedUnits:
 
     exporters: dict[str, Exporter] = field(default_factory=dict)
     units: dict[ScrapedUnit, int] = field(default_factory=dict)
-    parts: dict[str, list[SeriesPart]] = field(default_factory=lambda: defaultdict(list))
+    parts: dict[str, list[MetricPart]] = field(default_factory=lambda: defaultdict(list))
     unit_of: dict[int, int] = field(default_factory=dict)
     holders: dict[int, dict[str, str]] = field(default_factory=dict)
     nameless: Counter[str] = field(default_factory=Counter)
@@ -125,12 +125,12 @@ def _scoped(name: str, host: str) -> str:
 
 def _parts(
     number: int, labels: Labels, series: MappedSeries, unit: ScrapedUnit, found: ScrapedUnits
-) -> Iterator[SeriesPart]:
+) -> Iterator[MetricPart]:
     for metric in series.metrics:
         about = _about(unit, metric)
         if about is not None:
             part = tuple(labels.get(name, "") for name in metric.sum_over)
-            yield SeriesPart(
+            yield MetricPart(
                 number, found.positions[id(metric)], found.code(about),
                 found.word(part), found.word(labels.get(metric.per, "")),
                 number in found.holders,

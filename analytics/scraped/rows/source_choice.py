@@ -26,17 +26,17 @@ class ChosenRows:
     renamed: pl.DataFrame
 
 
-def chosen_rows(frame: pl.DataFrame, preference: pl.Series) -> ChosenRows:
-    """One row for each moment of each `gpu`, by GPU and time; `preference` ranks the sources by their code.
+def chosen_rows(frame: pl.DataFrame) -> ChosenRows:
+    """One row for each moment of each `gpu`, by GPU and time.
 
-    A source that has utilization goes before one that has none.
+    A source that has utilization goes before one that has none, then that with the lower code.
     """
     several = frame.group_by("gpu").agg(pl.col("source").n_unique()).filter(pl.col("source") > 1)
     if several.is_empty():
         none = frame.clear()
         return ChosenRows(frame.sort("gpu", "time_ms"), none.group_by("host").len(), none.select("host", kept="host"))
     shared = frame.join(several, on="gpu", how="semi")
-    ranked = _ranked(shared, preference)
+    ranked = _ranked(shared)
     kept = ranked.filter(pl.col("rank") == 0)
     left_out = []
     for rank in ranked["rank"].unique().sort()[1:]:
@@ -49,12 +49,11 @@ def chosen_rows(frame: pl.DataFrame, preference: pl.Series) -> ChosenRows:
     return ChosenRows(whole, pl.concat(left_out).group_by("host").len(), renamed)
 
 
-def _ranked(shared: pl.DataFrame, preference: pl.Series) -> pl.DataFrame:
+def _ranked(shared: pl.DataFrame) -> pl.DataFrame:
     """The rows with the `rank` of their source among those of their GPU, 0 for the first."""
     silent = pl.col("gpu_util_pct").is_null().all() if "gpu_util_pct" in shared.columns else pl.lit(value=True)
     told = shared.group_by("gpu", "source").agg(silent=silent)
-    order = told.with_columns(preference=preference.gather(told["source"])).sort("gpu", "silent", "preference")
-    ranks = order.select("gpu", "source", rank=pl.int_range(pl.len()).over("gpu"))
+    ranks = told.sort("gpu", "silent", "source").select("gpu", "source", rank=pl.int_range(pl.len()).over("gpu"))
     return shared.join(ranks, on=["gpu", "source"]).sort("gpu", "time_ms")
 
 
