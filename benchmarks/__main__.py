@@ -35,6 +35,7 @@ from benchmarks import (
     plan_fleet,
     replay,
     rollout,
+    scraped_rate,
     scraped_week,
     waits,
 )
@@ -49,6 +50,7 @@ BENCHMARKS = {
     "endurance": agent_endurance.measure,
     "compaction": compaction.measure,
     "import": import_rate.measure,
+    "scraped": scraped_rate.measure,
     "ledger": ledger_rate.measure,
     "fleet": fleet_rate.measure,
     "history": fleet_history.measure,

@@ -56,8 +56,8 @@ class WeekSeen:
     held_between: Pair
     unoccupied: float
     unknown: float
-    at_moments: float
-    """Share of the observed time that readings of moments stand for."""
+    at_moments: float | None
+    """Share of the observed time that readings of moments stand for; None for the truth."""
 
     idle_between: Pair
     idle_out_of_step_between: Pair
@@ -91,7 +91,7 @@ class _Truth:
             held_between=(_hours(held), _hours(held)),
             unoccupied=_hours(ticks - occupied),
             unknown=0,
-            at_moments=0,
+            at_moments=None,
             idle_between=(idle, idle),
             idle_out_of_step_between=(out_of_step, out_of_step),
             held_by_kind={kind: _hours(self.held[kind]) for kind in self.ticks},
@@ -206,8 +206,9 @@ def _seen_table(weeks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for each in weeks:
         held = _span(each["held_between"], _whole)
         idle, out_of_step = (_span(each[name], _percent) for name in ("idle_between", "idle_out_of_step_between"))
+        moments = "-" if each["at_moments"] is None else _percent(each["at_moments"])
         yield (
-            f"| {each['name']} | {_percent(each['at_moments'])} | {_whole(each['in_use'])} | {_whole(each['held'])} | {held} | "
+            f"| {each['name']} | {moments} | {_whole(each['in_use'])} | {_whole(each['held'])} | {held} | "
             f"{_whole(each['unoccupied'])} | {idle} | {out_of_step} |"
         )
 

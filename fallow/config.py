@@ -34,6 +34,12 @@ def _text(text: str) -> str:
     return text
 
 
+def _name(text: str) -> str:
+    if not text.strip():
+        raise UsageError("a name is not empty")
+    return text.strip()
+
+
 def _positive(text: str) -> float:
     try:
         value = float(text)
@@ -203,6 +209,12 @@ SETTINGS: tuple[Setting, ...] = (
             "a kubelet asks a pod's own address, and /metrics need not be there"),
     Setting("metrics", "token_file", _text, "", "file with the bearer token that /metrics asks for; empty: none"),
     Setting("metrics", "tls_certificate", _text, "", "PEM file with the certificate; empty: no TLS"),
+    Setting("metrics", "otlp_endpoint", _text, "",
+            "address of an OpenTelemetry collector that gets every interval over OTLP/HTTP, such as http://127.0.0.1:4318; empty: off",
+            "off: nothing leaves the host that was not asked for"),
+    Setting("metrics", "otlp_headers_file", _text, "", "file with headers for it, as `Authorization: Bearer ...`, one a line; empty: none",
+            "a file: a secret would be seen in settings and lists of processes"),
+    Setting("metrics", "otlp_ca_file", _text, "", "PEM file with the authority that signed its certificate; empty: the system's"),
     Setting("metrics", "tls_key", _text, "", "PEM file with the certificate's key"),
     Setting("kubernetes", "pod_resources", _text, "/var/lib/kubelet/pod-resources/kubelet.sock",
             "the kubelet's pod-resources socket; used if it exists; empty: never"),
@@ -245,8 +257,18 @@ SETTINGS: tuple[Setting, ...] = (
             "as agent.publish_every: small files cost in every query"),
     Setting("prometheus", "late", parse_duration_ms, "10min", "how far back `fallow follow prometheus` reads again for samples that came late",
             "remote-write queues and HA pairs are minutes behind at the most"),
+    Setting("otlp", "listen", _text, "127.0.0.1:4318", "address:port where `fallow follow otlp` takes metrics",
+            "OTLP's own port, on loopback: a collector on the same host pushes there"),
+    Setting("otlp", "spool", _text, "", "folder for what was received and is not yet in the lake", "no default: it is never guessed"),
+    Setting("otlp", "max_spool", parse_bytes, "1GiB", "how large that may grow; then senders are told to come again later",
+            "hours of a large site while the lake is away"),
+    Setting("otlp", "max_body", parse_bytes, "4MiB", "how large one request may be, unpacked",
+            "a collector's batch of 8,192 points is about 2 MB"),
+    Setting("otlp", "every", parse_duration_ms, "5min", "how often what was received goes to the lake",
+            "as agent.publish_every: small files cost in every query"),
+    Setting("otlp", "token_file", _text, "", "file with the bearer token that senders have to show; empty: none"),
     Setting("follow", "listen", _text, "127.0.0.1:9478", "address:port where `fallow follow` serves /metrics and /healthz; empty: off",
-            "loopback; metrics.token_file and metrics.tls_certificate guard it as they guard the agent's"),
+            "loopback: whoever wants others to read it says so; it tells counts, and no names"),
     Setting("ledger", "idle_after", parse_duration_ms, "5min", "how long a user may run no kernel before its time is `held`",
             "shorter idle intervals come from input waits and checkpoints"),
     Setting("ledger", "low_below_pct", _positive, "10", "mean utilization of a segment below which it is `low`"),
@@ -268,6 +290,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("money", "owners", _text, "", "CSV file that says which team a user, account or namespace belongs to"),
     Setting("money", "offers", _text, "", "CSV file with what GPUs could be bought, reserved or rented for; `fallow prices --import` fills it",
             "prices say what was paid, offers what could be: see docs/money.md"),
+    Setting("money", "provider", _name, "this site", "who provides the GPUs and bills them, in `fallow ledger --focus`"),
     Setting("money", "goals", _text, "", "CSV file with goals: the unused share or the waste of a week, for all, a pool or a team, by a day"),
     Setting("money", "energy_price_per_kwh", _not_negative, "0.12", "price of a kilowatt-hour, in money.currency; the default is in USD",
             "between what industry (8.72 cents) and commerce (12.82 cents) paid in the US East North Central division in April 2025 (EIA)"),

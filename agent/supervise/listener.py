@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from agent.supervise.pushing import PUSHED
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
@@ -92,4 +93,4 @@ def _names(setting: str, loaded: Config) -> list[str]:
     """The settings that an address is served by."""
     if setting == HEALTH:
         return [HEALTH]
-    return [name for name in loaded.values if name.startswith("metrics.") and name != HEALTH]
+    return [name for name in loaded.values if name.startswith("metrics.") and name != HEALTH and name not in PUSHED]

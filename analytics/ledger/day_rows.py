@@ -103,7 +103,9 @@ class DayRows:
         usable = self.usable | more
         if (usable == self.usable).all():
             return self
-        return replace(self, usable=usable, weight=_usable_weights(self.gpu, self.start, self.interval, usable, self.health))
+        return replace(
+            self, usable=usable, weight=_usable_weights(self.gpu, self.start, self.interval, usable, self.health)
+        )
 
     @property
     def released(self) -> Mask:

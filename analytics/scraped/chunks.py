@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -47,7 +48,7 @@ class Chunker:
         found: list[Chunk] = []
         for own in _packed(groups, room):
             series = sum(group.series for group in own)
-            parts = max(1, -int(-series // max(1, int(room))))
+            parts = max(1, math.ceil(series / room))
             names = tuple(name for group in own for name in group.names)
             instances = frozenset(instance for group in own for instance in group.instances)
             found += [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 
@@ -16,15 +17,16 @@ from analytics.mig import MIG_PREFIX
 from fallow.schema import DEVICE, GPU
 
 _MOST = 10
+_MOMENTS = ("time", "gpu", "interval_ms", "offset_ms")
 _ALL_HOSTS = "import"
 """How the doubts know that it is not one host."""
 
 
-def judged(hosts: Sequence[Imported], now_ms: int) -> tuple[str, ...]:
+def judged(hosts: Sequence[Imported], now_ms: int, *, own_mapping: bool) -> tuple[str, ...]:
     """Sentences on what is odd, the first few; `now_ms` is the server's time.
 
-    Units are the exporter's, so values are judged of all hosts together: one that rests looks odd by itself. Raises InputError for
-    values that cannot be, with the unit that they are probably in.
+    Values are judged of all hosts together, and only where a site's own mapping says their units: cards that rest look odd. Raises
+    InputError for values that cannot be, with the unit that they are probably in.
     """
     # a host may have 56 MIG instances, and their values are not a card's
     cards = [each.gpu.filter(~pl.col("gpu").str.starts_with(MIG_PREFIX)) for each in hosts]
@@ -37,23 +39,24 @@ def judged(hosts: Sequence[Imported], now_ms: int) -> tuple[str, ...]:
     if gpu.height:
         device = pl.concat([each.device for each in hosts], how="diagonal")
         files = tuple(file for each in hosts for file in each.files)
-        found += _of_all(Imported(_ALL_HOSTS, gpu, device, files, "as scraped", "UTC"), now_ms)
+        found += _of_all(Imported(_ALL_HOSTS, gpu, device, files, "as scraped", "UTC"), now_ms, own_mapping=own_mapping)
     more = [f"and {len(found) - _MOST:,} more of this kind"] if len(found) > _MOST else []
     return tuple(found[:_MOST] + more)
 
 
-def _of_all(imported: Imported, now_ms: int) -> Iterator[str]:
+def _of_all(imported: Imported, now_ms: int, *, own_mapping: bool) -> Iterator[str]:
     nulled = Counter[tuple[str, str]]()
     for each in (each for file in imported.files for each in file.nulled):
         nulled[each.column, each.reason] += each.count
-    for table, frame in ((GPU, imported.gpu), (DEVICE, imported.device)):
+    for table, frame in ((GPU, imported.gpu), (DEVICE, imported.device)) if own_mapping else ():
         claims = _claims([column.name for column in table.columns if column.name in frame.columns])
         yield from check_values(frame, claims, nulled, _card_bytes(imported))
-    yield from doubts(imported, overview_of(imported), now_ms)
+    told = imported if own_mapping else replace(imported, gpu=imported.gpu.select(_MOMENTS))
+    yield from doubts(told, overview_of(told), now_ms)
 
 
 def _claims(names: Iterable[str]) -> Mapping[str, Claim]:
-    return {name: Claim(name, declared=False, declare=_in_mapping(name)) for name in names}
+    return {name: Claim(name, declared=True, declare=_in_mapping(name)) for name in names}
 
 
 def _in_mapping(name: str) -> Callable[[str], str]:

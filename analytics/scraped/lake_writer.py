@@ -14,9 +14,10 @@ from analytics.importers.publish import publish
 from analytics.scraped.agent_cover import AgentDay
 from analytics.scraped.host_rows import HostRows
 from analytics.scraped.samples import Samples
-from analytics.scraped.totals import Totals
+from analytics.scraped.totals import ReadTotals
 from analytics.scraped.who.allocations import OpenAllocations, allocations_of
 from analytics.scraped.who.given import Given
+from fallow.clock import HOUR_MS
 from fallow.lake import Lake
 from fallow.pseudonyms import Pseudonyms
 from fallow.schema import GPU, HOST
@@ -33,11 +34,12 @@ class WriterSettings:
 class LakeWriter:
     """Writes one server's rows into one lake; windows of a host come in the order of time."""
 
-    def __init__(self, lake: Lake, settings: WriterSettings, totals: Totals) -> None:
+    def __init__(self, lake: Lake, settings: WriterSettings, totals: ReadTotals) -> None:
         """Raises LakeError where the lake's allocations cannot be read."""
         self.lake, self.settings, self.totals = lake, settings, totals
         self._open = OpenAllocations.of(lake)
         self._days: dict[str, AgentDay] = {}
+        self._known, self._known_until_ms = KnownHosts(), 0
 
     def begin_window(self) -> None:
         """What agents have is looked up anew."""
@@ -76,12 +78,12 @@ class LakeWriter:
         """Raises LakeError; what is there then is whole."""
         if imported.gpu.height or imported.hosts.height:
             self.totals.add_published(publish(self.lake, imported, hourly=self.settings.hourly))
-        self.totals.add_rows(imported.host, imported.gpu, imported.device)
 
     def write_allocations(self, given: Given, kube: Samples | None, as_of_ms: int) -> None:
         """What the window says of who had the GPUs, of all its hosts at once. Raises LakeError."""
-        hosts = KnownHosts() if kube is None else KnownHosts.of(self.lake)
-        found = allocations_of(given, kube, self._open, as_of_ms=as_of_ms, hosts=hosts)
+        if kube is not None and self._known_until_ms < as_of_ms:
+            self._known, self._known_until_ms = KnownHosts.of(self.lake), as_of_ms + HOUR_MS
+        found = allocations_of(given, kube, self._open, as_of_ms=as_of_ms, hosts=self._known)
         read = found.read
         if self.settings.pseudonyms is not None:
             rows, requests = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Self
@@ -13,12 +14,12 @@ import polars as pl
 from analytics.scraped.chunks import Chunk, Chunker
 from analytics.scraped.discovery import Discovery, FoundHost, FoundNames
 from analytics.scraped.host_rows import HostRows
-from analytics.scraped.mapping.model import Exporter
 from analytics.scraped.mapping.recognition import GPU_LIKE
 from analytics.scraped.rows.row_settings import Pace, RowSettings, Source
 from analytics.scraped.rows.scraped_rows import find_source_paces, host_rows
 from analytics.scraped.samples import SAMPLE_SCHEMA, Labels, Samples
 from analytics.scraped.server.metrics_server import MetricsServer
+from analytics.scraped.source import ScrapedSource
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 _CONTEXT_MS = 5 * MINUTE_MS
@@ -28,6 +29,12 @@ _PACE_MS = HOUR_MS
 """Read before the first short chunk of a host: how often its sources are scraped and read the driver."""
 
 _AHEAD = 1
+_LOOK_S = 0.5
+"""Between two looks whether to end."""
+
+
+class ReadingStoppedError(Exception):
+    """Somebody asked the reading to end: what of a window is not in the lake yet is dropped."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +61,13 @@ class SiteReader:
     """Of one server and some exporters; `close` ends what it has begun."""
 
     def __init__(
-        self, server: MetricsServer, exporters: Sequence[Exporter], match: str, collect_ms: int | None
+        self, server: MetricsServer, source: ScrapedSource, stopped: Callable[[], bool] = lambda: False
     ) -> None:
-        self._server, self._exporters, self._collect_ms = server, exporters, collect_ms
+        self._server, self._stopped = server, stopped
+        self._exporters, self._collect_ms = source.exporters, source.collect_ms
         self._paces: dict[Source, Pace] = {}
         self._paced: set[str] = set()
-        self._discovery = Discovery(server, exporters, match)
+        self._discovery = Discovery(server, source.exporters, source.match)
         self._chunker = Chunker()
         self._pool = ThreadPoolExecutor(1, "scraped-chunks")
 
@@ -90,7 +98,7 @@ class SiteReader:
         return [*known, *(each for each in found if each.get("__name__") not in names.every)]
 
     def read(self, seen: SeenWindow) -> Iterator[ReadChunk]:
-        """The chunks of a window in order. Raises InputError."""
+        """The chunks of a window in order. Raises InputError, and ReadingStoppedError soon after somebody asked for that."""
         chunks = deque(self._chunker.chunks(seen.hosts, seen.since_ms, seen.until_ms))
         series = {host.name: host.series for host in seen.hosts}
         asked: deque[Future[ReadChunk]] = deque()
@@ -98,7 +106,7 @@ class SiteReader:
             while chunks or asked:
                 while chunks and len(asked) <= _AHEAD:
                     asked.append(self._pool.submit(self._read_chunk, chunks.popleft(), seen.names))
-                done = asked.popleft().result()
+                done = self._result(asked.popleft())
                 chunk = done.chunk
                 own = sum(series[name] for name in chunk.hosts)
                 self._chunker.learn(done.samples, own, chunk.until_ms - chunk.since_ms)
@@ -106,6 +114,12 @@ class SiteReader:
         finally:
             for future in asked:
                 future.cancel()
+
+    def _result(self, asked: Future[ReadChunk]) -> ReadChunk:
+        while not self._stopped():
+            with contextlib.suppress(TimeoutError):
+                return asked.result(_LOOK_S)
+        raise ReadingStoppedError
 
     def _read_chunk(self, chunk: Chunk, names: FoundNames) -> ReadChunk:
         is_short = chunk.until_ms - chunk.since_ms < 2 * _PACE_MS

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,11 +43,9 @@ class ScrapedSource:
             hashlib.sha256(content).hexdigest() if files else "",
         )
 
-    @contextmanager
-    def connected(self) -> Iterator[MetricsServer]:
+    def connect(self) -> MetricsServer:
         """Raises InputError where no metrics server answers."""
-        with MetricsServer.connect(self.address, self.limits) as server:
-            yield server
+        return MetricsServer.connect(self.address, self.limits)
 
     def journal(self, lake: Lake) -> ReadingJournal:
         """How far this server has been read into the lake. Raises LakeError."""

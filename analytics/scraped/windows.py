@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -35,22 +35,27 @@ class WindowWork:
         seen = self.reader.look(since_ms, until_ms)
         given: list[Given] = []
         for chunk in self.reader.read(seen):
-            self._publish(chunk)
-            given.append(Given.of(chunk.hosts))
+            given.append(self._publish(chunk))
             self.told(chunk)
         kube = kube_samples(self.server, self.match, since_ms, until_ms) if seen.hosts else None
         if given:
             self.writer.write_allocations(_joined(given), kube, until_ms)
         return seen
 
-    def _publish(self, chunk: ReadChunk) -> None:
-        hosts = [(rows, self.writer.imported(rows)) for rows in chunk.hosts]
-        self.judge([imported for _, imported in hosts])
+    def _publish(self, chunk: ReadChunk) -> Given:
+        """Returns who was named on the chunk's GPUs, by the hosts' names in the lake."""
         totals = self.writer.totals
         totals.samples += chunk.samples
-        for rows, imported in hosts:
-            self.writer.write(imported)
+        hosts = []
+        for rows in chunk.hosts:
+            imported = self.writer.imported(rows)
             totals.add_account(rows)
+            totals.add_rows(imported.host, imported.gpu, imported.device)
+            hosts.append(imported)
+        self.judge(hosts)
+        for imported in hosts:
+            self.writer.write(imported)
+        return Given.of([replace(rows, host=own.host) for rows, own in zip(chunk.hosts, hosts, strict=True)])
 
 
 def _joined(parts: Sequence[Given]) -> Given:

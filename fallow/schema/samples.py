@@ -327,7 +327,7 @@ CLAIM = Table(
         Column("scheduler", Type.STRING, "slurm, kubernetes, csv or simulated", "writer", dictionary=True),
         Column("user", Type.STRING, "who asked for it", "scheduler", dictionary=True),
         Column("account", Type.STRING, "account or namespace that it is charged to", "scheduler", dictionary=True),
-        Column("name", Type.STRING, "the claim's own name", "scheduler", dictionary=True),
+        Column("name", Type.STRING, "the claim's own name, or what owns it, such as Deployment/web", "scheduler", dictionary=True),
         Column("gpu_count", Type.INT32, "GPUs in the whole claim", "scheduler", "1", "1"),
         Column("host_gpu_count", Type.INT32, "GPUs of the claim on this host, where `gpu` is null", "scheduler", "1", "1"),
         Column("partition", Type.STRING, "partition, queue or node pool that it was placed in", "scheduler", dictionary=True),

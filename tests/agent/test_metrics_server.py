@@ -17,11 +17,11 @@ import trustme
 
 from agent.metrics import MetricsEndpoint, MetricsSettings
 from agent.metrics.connections import MOST, SHARE, SLOW_S, Connections
-from agent.metrics.settings import parse_listen
 from agent.snapshot import SnapshotBoard
 from fallow import config
 from fallow.errors import ConfigError, FallowError
 from fallow.exposition import OPEN_METRICS, TEXT
+from fallow.listen_address import parse_listen
 from tests.agent.conftest import wait_until
 from tests.agent.snapshots import snapshot
 from tests.conftest import run_python

@@ -9,7 +9,17 @@ import pytest
 from tests.scraped.servers import SERVERS, missing
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.scraped.servers import MetricsProcess
+
+
+@pytest.fixture(autouse=True)
+def state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where journals lie, of each test its own."""
+    folder = tmp_path / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    return folder
 
 
 @pytest.fixture(params=SERVERS, ids=lambda server: server.name)

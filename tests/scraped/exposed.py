@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 _LINE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>\S+)(?:\s+\d+)?$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
+Labels = tuple[tuple[str, str], ...]
+
 
 @dataclass(frozen=True, order=True)
 class Exposed:
     """One sample; `labels` sorted, without the name. A value of None ends the series: a staleness marker."""
 
     name: str
-    labels: tuple[tuple[str, str], ...]
+    labels: Labels
     value: float | None
     time_ms: int = 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import threading
+import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Self
@@ -43,6 +44,8 @@ class Gateway:
     def __init__(self, fault: Callable[[Asked, Callable[[], Answered]], Answered], upstream: int | None = None) -> None:
         self.asked: list[Asked] = []
         self.fault = fault
+        self.now_s: Callable[[], float] = time.time
+        """The clock that its answers are dated by."""
         self._upstream = upstream
         self._closing = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -88,10 +91,15 @@ class Gateway:
             return Answered(response.status, response.read(), kept)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
-        serve = self.serve
+        gateway, serve = self, self.serve
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def date_time_string(self, timestamp: float | None = None) -> str:
+                return super().date_time_string(gateway.now_s() if timestamp is None else timestamp)
+
+            disable_nagle_algorithm = True
 
             def do_GET(self) -> None:
                 serve(self)

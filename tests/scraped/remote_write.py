@@ -23,21 +23,21 @@ _VARINT, _DOUBLE, _BYTES = 0, 1, 2
 
 def written_request(samples: Iterable[Exposed]) -> bytes:
     """The body of a request with these samples, packed as it travels."""
-    series: dict[tuple[tuple[str, str], ...], list[bytes]] = defaultdict(list)
+    series: dict[tuple[str, tuple[tuple[str, str], ...]], list[bytes]] = defaultdict(list)
+    times: dict[int, bytes] = {}
     for sample in samples:
-        key = tuple(sorted((("__name__", sample.name), *sample.labels)))
-        packed = _double(_STALE if sample.value is None else struct.pack("<d", sample.value))
-        series[key].append(_field(2, packed + _key(2, _VARINT) + _varint(sample.time_ms)))
-    messages = [b"".join([_labels(key), *written]) for key, written in series.items()]
+        if (at := times.get(sample.time_ms)) is None:
+            at = times[sample.time_ms] = _key(2, _VARINT) + _varint(sample.time_ms)
+        value = _STALE if sample.value is None else _PACK(sample.value)
+        series[sample.name, sample.labels].append(_field(2, _VALUE + value + at))
+    messages = [
+        b"".join([_labels((("__name__", name), *labels)), *written]) for (name, labels), written in series.items()
+    ]
     return bytes(cramjam.snappy.compress_raw(b"".join(_field(1, message) for message in messages)))
 
 
 def _labels(pairs: Iterable[tuple[str, str]]) -> bytes:
-    return b"".join(_field(1, _field(1, name.encode()) + _field(2, value.encode())) for name, value in pairs)
-
-
-def _double(packed: bytes) -> bytes:
-    return _key(1, _DOUBLE) + packed
+    return b"".join(_field(1, _field(1, name.encode()) + _field(2, value.encode())) for name, value in sorted(pairs))
 
 
 def _field(number: int, content: bytes) -> bytes:
@@ -50,9 +50,15 @@ def _key(number: int, kind: int) -> bytes:
 
 def _varint(number: int) -> bytes:
     """Seven bits a byte, the lowest first."""
+    if number <= 0x7F:
+        return bytes((number,))
     pieces = bytearray()
     while number > 0x7F:
         pieces.append(number & 0x7F | 0x80)
         number >>= 7
     pieces.append(number)
     return bytes(pieces)
+
+
+_PACK = struct.Struct("<d").pack
+_VALUE = _key(1, _DOUBLE)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from tests.scraped.exposed import Exposed
+from tests.scraped.exposed import Exposed, Labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
+_DAY_MINUTES = 1440
 MODEL = "NVIDIA A100-SXM4-80GB"
 MEM_MIB = 81_920
 _DRIVER_MIB = 563
@@ -29,6 +32,7 @@ class Moment:
     power_w: float
     temperature_c: int
     sm_clock_mhz: int
+    energy_mj: int
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,27 @@ class SiteGpu:
         return f"GPU-{zlib.crc32(f'{self.host}/{self.index}'.encode()):08x}-5f1c-4c3e-9d5b-{self.host[-1]}0000000000{self.index}"
 
     def at(self, time_ms: int) -> Moment:
-        noise = zlib.crc32(f"{self.uuid}{time_ms // MINUTE_MS % 1440}".encode()) % 10
+        minute, rest_ms = divmod(time_ms, MINUTE_MS)
+        util, power_w = self._of_minute(minute % _DAY_MINUTES)
+        before_mj, day_mj = self._energy_mj
+        energy_mj = minute // _DAY_MINUTES * day_mj + before_mj[minute % _DAY_MINUTES] + round(power_w * rest_ms)
         if self.use is None:
-            return Moment(0, 4, 55.0 + noise / 10, 31, 210)
-        util = self.use(time_ms // HOUR_MS % 24, noise)
-        return Moment(util, self.mem_mib, 68.0 + 3.2 * util + noise / 10, 34 + util // 3, 1410)
+            return Moment(0, 4, power_w, 31, 210, energy_mj)
+        return Moment(util, self.mem_mib, power_w, 34 + util // 3, 1410, energy_mj)
+
+    def _of_minute(self, minute: int) -> tuple[int, float]:
+        """Utilization and power, which last for the minute: every day is the same."""
+        noise = zlib.crc32(f"{self.uuid}{minute}".encode()) % 10
+        if self.use is None:
+            return 0, 55.0
+        util = self.use(minute // 60, noise)
+        return util, 68.0 + 3.2 * util
+
+    @cached_property
+    def _energy_mj(self) -> tuple[list[int], int]:
+        """Drawn before each minute of a day, and in the day."""
+        drawn = [round(self._of_minute(minute)[1] * MINUTE_MS) for minute in range(_DAY_MINUTES)]
+        return list(accumulate(drawn, initial=0)), sum(drawn)
 
 
 def _day(hour: int, noise: int) -> int:
@@ -76,63 +96,78 @@ GPUS: tuple[SiteGpu, ...] = (
 
 def dcgm(gpu: SiteGpu, time_ms: int) -> Iterator[Exposed]:
     """As NVIDIA's dcgm-exporter with its default counters, on hosts without Kubernetes."""
-    labels = {
-        "gpu": str(gpu.index), "UUID": gpu.uuid, "pci_bus_id": f"00000000:{7 + 8 * gpu.index:02X}:00.0",
-        "device": f"nvidia{gpu.index}", "modelName": MODEL, "Hostname": gpu.host, "DCGM_FI_DRIVER_VERSION": "570.86.15",
-        "instance": f"{gpu.host}:9400", "job": "dcgm-exporter",
-    }  # fmt: skip
-    now = gpu.at(time_ms)
-    values = {
-        "DCGM_FI_DEV_GPU_UTIL": now.util_pct, "DCGM_FI_DEV_FB_USED": now.mem_mib, "DCGM_FI_DEV_FB_RESERVED": _DRIVER_MIB,
-        "DCGM_FI_DEV_FB_FREE": MEM_MIB - _DRIVER_MIB - now.mem_mib, "DCGM_FI_DEV_POWER_USAGE": now.power_w,
-        "DCGM_FI_DEV_GPU_TEMP": now.temperature_c, "DCGM_FI_DEV_SM_CLOCK": now.sm_clock_mhz, "DCGM_FI_DEV_XID_ERRORS": 0,
-    }  # fmt: skip
-    yield from _samples(values, labels, time_ms)
+    return _samples(_dcgm_values(gpu.at(time_ms)), _dcgm_labels(gpu), time_ms)
 
 
 def dcgm_of_pods(gpu: SiteGpu, time_ms: int) -> Iterator[Exposed]:
     """The same on Kubernetes, where the exporter knows the pod; the server has put its own pod before it."""
-    own = {
-        "namespace": "gpu-operator",
-        "pod": f"nvidia-dcgm-exporter-{gpu.host[-1]}",
-        "container": "nvidia-dcgm-exporter",
-    }
+    return _samples(_dcgm_values(gpu.at(time_ms)), _dcgm_labels_of_pods(gpu), time_ms)
+
+
+def _dcgm_values(now: Moment) -> dict[str, float]:
+    return {
+        "DCGM_FI_DEV_GPU_UTIL": now.util_pct, "DCGM_FI_DEV_FB_USED": now.mem_mib, "DCGM_FI_DEV_FB_RESERVED": _DRIVER_MIB,
+        "DCGM_FI_DEV_FB_FREE": MEM_MIB - _DRIVER_MIB - now.mem_mib, "DCGM_FI_DEV_POWER_USAGE": now.power_w,
+        "DCGM_FI_DEV_GPU_TEMP": now.temperature_c, "DCGM_FI_DEV_SM_CLOCK": now.sm_clock_mhz, "DCGM_FI_DEV_XID_ERRORS": 0,
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": now.energy_mj,
+    }  # fmt: skip
+
+
+@cache
+def _dcgm_labels(gpu: SiteGpu, **others: str) -> Labels:
+    return labels_of(
+        gpu=str(gpu.index), UUID=gpu.uuid, pci_bus_id=f"00000000:{7 + 8 * gpu.index:02X}:00.0", device=f"nvidia{gpu.index}",
+        modelName=MODEL, Hostname=gpu.host, DCGM_FI_DRIVER_VERSION="570.86.15", instance=f"{gpu.host}:9400",
+        job="dcgm-exporter", **others,
+    )  # fmt: skip
+
+
+@cache
+def _dcgm_labels_of_pods(gpu: SiteGpu) -> Labels:
+    own = {"namespace": "gpu-operator", "pod": f"dcgm-exporter-{gpu.host[-1]}", "container": "exporter"}
     holder = {
         "exported_namespace": gpu.namespace,
         "exported_pod": gpu.pod,
         "exported_container": "main" if gpu.pod else "",
     }
-    for sample in dcgm(gpu, time_ms):
-        yield sample.labelled(**own, **holder)
+    return _dcgm_labels(gpu, **own, **holder)
 
 
 def princeton(gpu: SiteGpu, time_ms: int) -> Iterator[Exposed]:
     """As Princeton's nvidia_gpu_prometheus_exporter, which knows the Slurm job of a card and its user's number."""
-    labels = {
-        "minor_number": str(gpu.index), "uuid": gpu.uuid, "name": MODEL, "ordinal": str(gpu.index),
-        "instance": f"{gpu.host}:9445", "job": "gpu",
-    }  # fmt: skip
     now = gpu.at(time_ms)
     values = {
         "nvidia_gpu_duty_cycle": now.util_pct, "nvidia_gpu_memory_used_bytes": now.mem_mib * MIB,
         "nvidia_gpu_memory_total_bytes": MEM_MIB * MIB, "nvidia_gpu_power_usage_milliwatts": round(now.power_w * 1000),
         "nvidia_gpu_temperature_celsius": now.temperature_c, "nvidia_gpu_jobId": gpu.job, "nvidia_gpu_jobUid": gpu.user_id,
     }  # fmt: skip
-    yield from _samples(values, labels, time_ms)
+    return _samples(values, _princeton_labels(gpu), time_ms)
+
+
+@cache
+def _princeton_labels(gpu: SiteGpu) -> Labels:
+    index = str(gpu.index)
+    return labels_of(
+        minor_number=index, ordinal=index, uuid=gpu.uuid, name=MODEL, instance=f"{gpu.host}:9445", job="gpu"
+    )
 
 
 def nvidia_smi(gpu: SiteGpu, time_ms: int) -> Iterator[Exposed]:
     """As utkuozdemir's nvidia_gpu_exporter."""
-    target = {"uuid": gpu.uuid.removeprefix("GPU-"), "instance": f"{gpu.host}:9835", "job": "nvidia-smi"}
     now = gpu.at(time_ms)
     values = {
         "nvidia_smi_utilization_gpu_ratio": now.util_pct / 100, "nvidia_smi_memory_used_bytes": now.mem_mib * MIB,
         "nvidia_smi_memory_total_bytes": MEM_MIB * MIB, "nvidia_smi_power_draw_watts": now.power_w,
         "nvidia_smi_temperature_gpu": now.temperature_c,
     }  # fmt: skip
-    yield from _samples(values, target, time_ms)
-    info = {"index": str(gpu.index), "name": MODEL, "driver_version": "570.86.15"}
-    yield from _samples({"nvidia_smi_gpu_info": 1}, target | info, time_ms)
+    yield from _samples(values, _nvidia_smi_labels(gpu), time_ms)
+    info = _nvidia_smi_labels(gpu, index=str(gpu.index), name=MODEL, driver_version="570.86.15")
+    yield from _samples({"nvidia_smi_gpu_info": 1}, info, time_ms)
+
+
+@cache
+def _nvidia_smi_labels(gpu: SiteGpu, **others: str) -> Labels:
+    return labels_of(uuid=gpu.uuid.removeprefix("GPU-"), instance=f"{gpu.host}:9835", job="nvidia-smi", **others)
 
 
 def kube_states(gpus: Iterable[SiteGpu], time_ms: int, since_ms: int) -> Iterator[Exposed]:
@@ -144,22 +179,21 @@ def kube_states(gpus: Iterable[SiteGpu], time_ms: int, since_ms: int) -> Iterato
 
 
 def _pod(namespace: str, pod: str, host: str, gpus: int, *, since_ms: int, time_ms: int) -> Iterator[Exposed]:
-    own = {
-        "namespace": namespace,
-        "pod": pod,
-        "uid": f"uid-{pod}",
-        "instance": "kube-state-metrics:8080",
-        "job": "kube-state-metrics",
-    }
+    yield from _of_pod({"kube_pod_info": 1}, namespace, pod, time_ms, node=host)
     owner = {"owner_kind": "Job", "owner_name": pod.rpartition("-")[0], "owner_is_controller": "true"}
+    yield from _of_pod({"kube_pod_owner": 1}, namespace, pod, time_ms, **owner)
+    yield from _of_pod({"kube_pod_created": since_ms // 1000}, namespace, pod, time_ms)
     wanted = {"container": "main", "resource": "nvidia_com_gpu", "unit": "integer", "node": host}
-    yield from _samples({"kube_pod_info": 1}, own | {"node": host}, time_ms)
-    yield from _samples({"kube_pod_owner": 1}, own | owner, time_ms)
-    yield from _samples({"kube_pod_created": since_ms // 1000}, own, time_ms)
-    yield from _samples({"kube_pod_container_resource_requests": gpus}, own | wanted, time_ms)
-    yield from _samples({"kube_pod_status_phase": 1}, own | {"phase": "Running" if host else "Pending"}, time_ms)
+    yield from _of_pod({"kube_pod_container_resource_requests": gpus}, namespace, pod, time_ms, **wanted)
+    phase = "Running" if host else "Pending"
+    yield from _of_pod({"kube_pod_status_phase": 1}, namespace, pod, time_ms, phase=phase)
     if host:
-        yield from _samples({"kube_pod_start_time": since_ms // 1000 + 60}, own, time_ms)
+        yield from _of_pod({"kube_pod_start_time": since_ms // 1000 + 60}, namespace, pod, time_ms)
+
+
+def _of_pod(values: dict[str, float], namespace: str, pod: str, time_ms: int, **others: str) -> Iterator[Exposed]:
+    own = {"namespace": namespace, "pod": pod, "uid": f"uid-{pod}", **others}
+    return _samples(values, labels_of(instance="kube-state-metrics:8080", job="kube-state-metrics", **own), time_ms)
 
 
 def site_samples(
@@ -172,7 +206,11 @@ def site_samples(
             yield from exporter(gpu, time_ms)
 
 
-def _samples(values: dict[str, float], labels: dict[str, str], time_ms: int) -> Iterator[Exposed]:
-    key = tuple(sorted((name, value) for name, value in labels.items() if value))
+def labels_of(**labels: str) -> Labels:
+    """Sorted, and without empty ones."""
+    return tuple(sorted((name, value) for name, value in labels.items() if value))
+
+
+def _samples(values: dict[str, float], labels: Labels, time_ms: int) -> Iterator[Exposed]:
     for name, value in values.items():
-        yield Exposed(name, key, float(value), time_ms)
+        yield Exposed(name, labels, float(value), time_ms)

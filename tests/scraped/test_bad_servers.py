@@ -6,7 +6,7 @@ import json
 import re
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -104,7 +104,7 @@ BAD = {
     "page": BadServer("a web page answers at .*; give the URL", _always(Answered(200, b"<html><body>It works!", _HTML))),
     "other_json": BadServer("not that of a metrics server; give the URL", _always(Answered(200, b'{"ok": true}', _JSON))),
     "no_json": BadServer("not that of a metrics server; give the URL", _always(Answered(200, b"ok\n"))),
-    "nothing_there": BadServer("answers 404.*; give the URL", _always(Answered(404, b"404 page not found\n"))),
+    "nothing_there": BadServer("answers 404.*no metrics server is there.*give the URL", _always(Answered(404, b"404 page not found\n"))),
     "no_login": BadServer("answers 401.*; set FALLOW_PROM_TOKEN", _always(Answered(401, b"Unauthorized\n"))),
     "not_for_you": BadServer("answers 403.*; set FALLOW_PROM_TOKEN", _always(Answered(403, b"Forbidden\n"))),
     "no_tenant": BadServer("answers 401: no org id; name the tenant", _always(Answered(401, b"no org id\n"))),
@@ -168,7 +168,7 @@ def test_a_server_that_fails_while_samples_are_read(
         gateway.fault = lambda _, pass_on: pass_on()
         done = imported(gateway.url, lake)
     assert done.returncode == 0, done.stderr
-    assert len(facts_in(lake, DCGM)) == 240 * 8 * 6
+    assert len(facts_in(lake, DCGM)) == 240 * 8 * 7
 
 
 def test_a_wrong_token_and_the_right_one(upstreams: Mapping[str, MetricsProcess], lake: Lake) -> None:
@@ -225,7 +225,7 @@ def test_a_busy_server_is_asked_again(
     with Gateway(BUSY[case], upstreams[server].port) as gateway:
         done = imported(gateway.url, lake)
     assert done.returncode == 0, done.stderr
-    assert len(facts_in(lake, DCGM)) == 240 * 8 * 6
+    assert len(facts_in(lake, DCGM)) == 240 * 8 * 7
 
 
 def test_a_server_with_small_limits_is_asked_for_less(tmp_path: Path, lake: Lake) -> None:
@@ -235,4 +235,28 @@ def test_a_server_with_small_limits_is_asked_for_less(tmp_path: Path, lake: Lake
         server.write(an_hour())
         done = imported(server.url, lake)
     assert done.returncode == 0, done.stderr
-    assert len(facts_in(lake, DCGM)) == 240 * 8 * 6
+    assert len(facts_in(lake, DCGM)) == 240 * 8 * 7
+
+
+def test_labels_that_contradict_each_other(tmp_path: Path, lake: Lake) -> None:
+    """Two replicas of a server, a card under two host names, and two pods with different values of one card: each moment once."""
+    hour = list(an_hour())
+    replicas = [
+        each.labelled(replica=name) for each in hour for name in ("a", "b") if each.label("Hostname") == "gn001"
+    ]
+    renamed = [
+        each.labelled(Hostname="gn002.example.org", instance="10.0.0.2:9400")
+        for each in hour
+        if each.label("Hostname") == "gn002"
+    ]
+    pods = [
+        replace(each.labelled(pod="other"), value=(each.value or 0) + 1) for each in hour if each.label("gpu") == "3"
+    ]
+    with PrometheusProcess(tmp_path / "server") as server:
+        server.write([*hour, *replicas, *renamed, *pods])
+        done = imported(server.url, lake)
+    assert done.returncode == 0, done.stderr
+    assert "another source has the GPU at that time" in done.stdout
+    assert "gn002 is gn002.example.org by another name" in done.stdout
+    found = facts_in(lake, DCGM)
+    assert len(found) == len({each[:3] for each in found}) == 240 * 8 * 7

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fallow.clock import format_ms
 from tests.conftest import REPOSITORY, clean_environment
 from tests.in_process import run_in_process
 from tests.lakes import made_lake
@@ -61,14 +62,14 @@ def test_an_import_that_is_killed_again_and_again(server_type: type[MetricsProce
     now_ms = time.time_ns() // 3_600_000_000_000 * HOUR_MS
     with server_type(tmp_path / "server") as server, Gateway(killer, server.port) as gateway:
         server.write(site_samples(dcgm, range(now_ms - 72 * HOUR_MS, now_ms, 60_000)))
-        window = ("--since", "4d", "--until", str(now_ms), "--yes")
+        window = ("--since", "4d", "--until", format_ms(now_ms), "--yes")
         codes = [killer.run(*import_into(killed, gateway.url), *window, after=after) for after in (0, 1, 1, 2, 3, 5)]
         assert -signal.SIGKILL in codes
         assert killer.run(*import_into(killed, gateway.url), *window, after=None) == 0
         undisturbed = run_in_process(*import_into(whole, server.url), *window)
         assert undisturbed.returncode == 0, undisturbed.stderr
     found = facts_in(killed, DCGM)
-    assert len(found) == len(set(found)) == 72 * 60 * 16 * 6
+    assert len(found) == len(set(found)) == 72 * 60 * 16 * 7
     assert found == facts_in(whole, DCGM)
     assert run_in_process("lake", "check", "--lake", killed.root).returncode == 0
 

@@ -9,27 +9,36 @@ import sys
 import time
 import urllib.request
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.conftest import REPOSITORY, clean_environment
-from tests.scraped.servers import PrometheusProcess, VictoriaProcess, free_port, missing
-from tests.scraped.site import GPUS, HOUR_MS, MINUTE_MS, dcgm, dcgm_of_pods, kube_states, nvidia_smi, princeton, site_samples
+from tests.scraped.servers import PrometheusProcess, VictoriaProcess, free_port, missing, wait_until
+from tests.scraped.site import (
+    GPUS,
+    HOUR_MS,
+    MINUTE_MS,
+    dcgm,
+    dcgm_of_pods,
+    kube_states,
+    nvidia_smi,
+    princeton,
+    site_samples,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tests.scraped.exposed import Exposed
     from tests.scraped.servers import MetricsProcess
 
 PAGES = REPOSITORY / "docs" / "tutorials"
 _BLOCK = re.compile(r"```sh\n(?P<shell>.*?)```\n(?:\n```text\n(?P<shown>.*?)```\n)?", re.DOTALL)
-_MARK = "=== block"
+_MARK = "=== the next block ==="
 _DASHBOARD = "fallow dashboard\n"
-HOURS = 72
+DAYS = 15
 
 
 @dataclass(frozen=True)
@@ -41,9 +50,10 @@ class Tutorial:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-def _on_kubernetes(times_ms: range) -> Iterable[Exposed]:
-    states = (kube_states(GPUS, time_ms, times_ms[0]) for time_ms in times_ms)
-    return chain(site_samples(dcgm_of_pods, times_ms), chain.from_iterable(states))
+def _on_kubernetes(times_ms: range) -> Iterator[Exposed]:
+    for time_ms in times_ms:
+        yield from site_samples(dcgm_of_pods, [time_ms])
+        yield from kube_states(GPUS, time_ms, times_ms[0])
 
 
 TUTORIALS = {
@@ -66,23 +76,64 @@ def test_a_tutorial_does_what_it_says(name: str, tmp_path: Path) -> None:
         pytest.skip(lacking)
     tutorial = TUTORIALS[name]
     *blocks, last = _BLOCK.finditer((PAGES / f"{name}.md").read_text(encoding="utf-8"))
-    assert last["shell"] == _DASHBOARD
     home = tmp_path / "home"
     home.mkdir()
     for file, content in tutorial.files.items():
         (home / file).write_text(content)
     until_ms = time.time_ns() // 3_600_000_000_000 * HOUR_MS
     with tutorial.server(tmp_path / "server") as server:
-        server.write(tutorial.samples(range(until_ms - HOURS * HOUR_MS, until_ms, MINUTE_MS)))
-        environment = clean_environment({"HOME": str(home), "PROMETHEUS_URL": server.url, "COLUMNS": "100"})
-        environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-        printed = _printed("".join(block["shell"] for block in blocks), environment, home)
-    assert False, printed
+        server.write(tutorial.samples(range(until_ms - DAYS * 24 * HOUR_MS, until_ms, MINUTE_MS)))
+        shell = Shell(home, server.url)
+        printed = shell.run([block["shell"] for block in blocks])
+    for block, text in zip(blocks, printed, strict=True):
+        assert_shown(block["shown"] or "...", text)
+    assert last["shell"] == _DASHBOARD
+    assert b"fallow" in shell.first_page()
 
 
-def _printed(shell: str, environment: Mapping[str, str], home: Path) -> str:
-    done = subprocess.run(
-        ["bash", "-eu", "-c", shell], env=environment, cwd=home, capture_output=True, text=True, check=False, timeout=280
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+class Shell:
+    """A user's: its own home, and `fallow` on the path."""
+
+    def __init__(self, home: Path, url: str) -> None:
+        self._home = home
+        self._environment = clean_environment({"HOME": str(home), "PROMETHEUS_URL": url, "COLUMNS": "100"})
+        self._environment["PATH"] = f"{Path(sys.executable).parent}:{self._environment['PATH']}"
+        self._environment["FALLOW_LAKE_PATH"] = str(
+            home / "gpu-lake"
+        )  # the pages export it in their shell, which ends before the last block
+
+    def run(self, blocks: list[str]) -> list[str]:
+        """What each block prints, messages included; they run one after the other in one shell, until one fails."""
+        script = "".join(f"echo '{_MARK}'\n{block}" for block in blocks)
+        done = subprocess.run(
+            ["bash", "-eu", "-c", f"exec 2>&1\n{script}"], env=self._environment, cwd=self._home,
+            capture_output=True, text=True, check=False, timeout=280,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+        return done.stdout.split(f"{_MARK}\n")[1:]
+
+    def first_page(self) -> bytes:
+        """What the pages' address answers: at a port that is free, where the page has the usual one."""
+        port = free_port()
+        command = ["bash", "-c", f"exec {_DASHBOARD.strip()} --port {port}"]
+        with subprocess.Popen(command, env=self._environment, cwd=self._home) as pages:
+            wait_until(lambda: bool(_answer(port)), lambda: "no page")
+            page = _answer(port)
+            pages.send_signal(signal.SIGINT)
+            assert pages.wait(timeout=30) == 0
+        return page
+
+
+def assert_shown(shown: str, printed: str) -> None:
+    """`...` in what a page shows stands for anything."""
+    pattern = ".*?".join(re.escape(part) for part in shown.split("..."))
+    assert re.fullmatch(pattern, printed, re.DOTALL), printed
+
+
+def _answer(port: int) -> bytes:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60) as page:
+            content: bytes = page.read()
+    except OSError:
+        return b""
+    return content

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """Raises InputError, UsageError and LakeError; what is in the lake then is whole, and the same import goes on from there."""
     settings = server_settings(args)
     source = ScrapedSource.of(settings)
-    with source.connected() as server, SiteReader(server, source.exporters, source.match, source.collect_ms) as reader:
+    with source.connect() as server, SiteReader(server, source) as reader:
         now_ms = SystemClock().now_ms() + (server.clock_offset_ms() or 0)
         window = _window(args, now_ms)
         if args.check:

@@ -16,7 +16,7 @@ from analytics.scraped.lake_writer import LakeWriter, WriterSettings
 from analytics.scraped.reading import ReadChunk, SiteReader
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.source import ScrapedSource
-from analytics.scraped.totals import Totals
+from analytics.scraped.totals import ReadTotals
 from analytics.scraped.windows import WindowWork
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import InputError
@@ -54,7 +54,7 @@ class ServerImport:
     def __init__(self, parts: ImportParts, wish: ImportWish, pseudonyms: Pseudonyms | None) -> None:
         """Raises LakeError where the lake cannot be read."""
         self._parts, self._wish = parts, wish
-        self._totals = Totals()
+        self._totals = ReadTotals()
         self._writer = LakeWriter(parts.lake, WriterSettings(pseudonyms=pseudonyms), self._totals)
         self._began_ms, self._from_ms = self._resumed()
         self._progress = ProgressLine(SystemClock())
@@ -110,7 +110,7 @@ class ServerImport:
 
     def _judge(self, hosts: Sequence[Imported]) -> None:
         """Before the first rows are published, what is odd is asked about; later it is told at the end."""
-        odd = judged(hosts, self._wish.now_ms)
+        odd = judged(hosts, self._wish.now_ms, own_mapping=bool(self._parts.source.mapping))
         self._odd |= dict.fromkeys(odd)
         if odd and not self._is_judged:
             with self._progress.paused():

@@ -31,6 +31,9 @@ class ServerAddress:
 
     url: str
     token: str = field(default="", repr=False)
+    token_file: str = ""
+    """Read again for every request: whoever puts tokens there replaces them, mostly every hour."""
+
     user: str = ""
     password: str = field(default="", repr=False)
     tenant: str = ""
@@ -51,26 +54,22 @@ class ServerAddress:
         if parts.query or parts.fragment:
             raise ConfigError(f"the address {visible(shown, 200)} has more behind it (? or #)", _EXAMPLE)
         object.__setattr__(self, "url", _PAGES.sub("", shown.rstrip("/")).rstrip("/"))
-        if self.token and self.user:
+        if (self.token or self.token_file) and self.user:
             raise ConfigError("there are both a token and a user for the metrics server", "give one of the two")
-        for name, value in self.sent_headers().items():
-            _check_header(name, value)
+        self.sent_headers()
 
     @classmethod
     def of(cls, config: Config, environment: Mapping[str, str] = os.environ) -> Self:
         """From the settings `prometheus.*`; raises UsageError without a URL, ConfigError for files that do not serve."""
-        user = config.text("prometheus.user")
-        password = _secret(config, "prometheus.password_file", environment, PASSWORD_VARIABLE) if user else ""
-        token = (
-            ""
-            if user and not config.text("prometheus.token_file")
-            else _secret(config, "prometheus.token_file", environment, TOKEN_VARIABLE)
-        )
+        user, token_file = config.text("prometheus.user"), config.text("prometheus.token_file")
+        password_file = config.text("prometheus.password_file")
+        password = environment.get(PASSWORD_VARIABLE, "").strip()
         return cls(
             url=config.require("prometheus.url", "--url"),
-            token=token,
+            token="" if user or token_file else environment.get(TOKEN_VARIABLE, "").strip(),
+            token_file=token_file,
             user=user,
-            password=password,
+            password=_secret("prometheus.password_file", password_file) if user and password_file else password,
             tenant=config.text("prometheus.tenant"),
             headers=dict(map(_header, config.texts("prometheus.headers"))),
             ca_file=config.text("prometheus.ca_file"),
@@ -80,22 +79,33 @@ class ServerAddress:
 
     @property
     def has_login(self) -> bool:
-        return bool(self.token or self.user or "authorization" in map(str.lower, self.headers))
+        return bool(self.token or self.token_file or self.user or "authorization" in map(str.lower, self.headers))
+
+    @property
+    def is_overheard(self) -> bool:
+        """Whether a login goes over a network unencrypted."""
+        parts = urlsplit(self.url)
+        local = parts.hostname in {"localhost", "::1"} or (parts.hostname or "").startswith("127.")
+        return self.has_login and parts.scheme == "http" and not local
 
     def sent_headers(self) -> dict[str, str]:
-        """Those that go with every request."""
+        """Those that go with every request; raises ConfigError for what cannot be sent, or a file that cannot be read."""
         sent = dict(self.headers)
         if self.tenant:
             sent["X-Scope-OrgID"] = self.tenant
-        if self.token:
-            sent["Authorization"] = f"Bearer {self.token}"
+        token = _secret("prometheus.token_file", self.token_file) if self.token_file else self.token
+        if token:
+            sent["Authorization"] = f"Bearer {token}"
         if self.user:
             sent["Authorization"] = "Basic " + b64encode(f"{self.user}:{self.password}".encode()).decode()
+        for name, value in sent.items():
+            _check_header(name, value)
         return sent
 
     def masked(self, text: str) -> str:
         """A text of the server without the secrets that it may have been told."""
-        secrets = [self.token, self.password, *self.sent_headers().values()]
+        sent = self.sent_headers()
+        secrets = [sent.get("Authorization", "").rpartition(" ")[2], self.password, *sent.values()]
         for secret in sorted({each for each in secrets if len(each) > 3} - {self.tenant}, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
@@ -151,10 +161,8 @@ def _check_header(name: str, value: str) -> None:
         )
 
 
-def _secret(config: Config, setting: str, environment: Mapping[str, str], variable: str) -> str:
-    """The first line of the file, else the variable, else nothing."""
-    if not (path := config.text(setting)):
-        return environment.get(variable, "").strip()
+def _secret(setting: str, path: str) -> str:
+    """What is in the file of a setting."""
     try:
         text = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -16,6 +16,7 @@ import urllib3
 from urllib3.exceptions import DecodeError, HTTPError, IncompleteRead, ProtocolError, ReadTimeoutError, SSLError
 
 from analytics.scraped.server.address import ServerAddress
+from analytics.scraped.server.head_guard import guard
 from analytics.scraped.server.limits import ServerLimits
 from analytics.scraped.server.pace import RequestPace
 from analytics.scraped.server.refusals import (
@@ -34,7 +35,20 @@ _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 120.0
 """However long a server asks to wait."""
 
+_ALWAYS = {"User-Agent": f"fallow/{__version__}", "Accept-Encoding": "gzip"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+_NO_FORM = {"Accept": "application/json"}
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A GET without a body."""
+
+    path: str
+    body: bytes | None
+    headers: Mapping[str, str]
+    most_bytes: int
+    """Of the answer."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +75,6 @@ class ServerConnection:
         self._pace = RequestPace(limits.rate, now_s, sleep)
         self._places = threading.BoundedSemaphore(limits.concurrency)
         self._pool = _pool(address, limits)
-        self._headers = {
-            "User-Agent": f"fallow/{__version__}",
-            "Accept-Encoding": "gzip",
-            **address.sent_headers(),
-        }
 
     def close(self) -> None:
         self._pool.clear()
@@ -76,26 +85,27 @@ class ServerConnection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, path: str, fields: Mapping[str, str] | None) -> bytes:
-        """The body of a 2xx answer to a form, or to GET without one; raises InputError for anything else."""
-        answer = self.get(path) if fields is None else self.post(path, urlencode(fields).encode(), FORM)
+    def ask(self, path: str, fields: Mapping[str, str] | None, most_bytes: int | None = None) -> HttpAnswer:
+        """A 2xx answer to a form, or to GET without one; raises InputError for anything else."""
+        body = None if fields is None else urlencode(fields).encode()
+        answer = self._send(_Request(path, body, FORM if body else _NO_FORM, most_bytes or self.limits.answer_bytes))
         if error := refusal(answer, self.address):
             raise error
-        return answer.body
+        return answer
 
     def get(self, path: str) -> HttpAnswer:
-        return self._send("GET", path, None, {"Accept": "application/json"})
+        return self._send(_Request(path, None, _NO_FORM, self.limits.answer_bytes))
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        return self._send("POST", path, body, headers)
+        return self._send(_Request(path, body, headers, self.limits.answer_bytes))
 
-    def _send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> HttpAnswer:
+    def _send(self, request: _Request) -> HttpAnswer:
         """Whatever the server answers in the end, after pauses where it was busy or the connection broke.
 
-        Raises InputError where there is no answer, OversizedAnswerError where it is longer than `limits.answer_bytes`.
+        Raises InputError where there is no answer, OversizedAnswerError where it is too long.
         """
         for number in count(1):
-            outcome = self._try_once(method, path, body, headers)
+            outcome = self._try_once(request)
             if isinstance(outcome, HttpAnswer):
                 return outcome
             if number >= self.attempts:
@@ -104,13 +114,11 @@ class ServerConnection:
             self._pace.hold(min(pause_s, _LONGEST_PAUSE_S))
         raise AssertionError
 
-    def _try_once(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> HttpAnswer | _Passing:
+    def _try_once(self, request: _Request) -> HttpAnswer | _Passing:
         self._pace.wait()
         with self._places:
             try:
-                answer = self._exchange(method, path, body, headers)
+                answer = self._exchange(request)
             except ReadTimeoutError as error:
                 raise silence(self.address, f"sent nothing for {self.limits.silence_s:g} s") from error
             except SSLError as error:
@@ -126,29 +134,29 @@ class ServerConnection:
             return answer
         return _Passing(refused, _asked_pause_s(answer.headers.get("retry-after", "")))
 
-    def _exchange(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> HttpAnswer:
+    def _exchange(self, request: _Request) -> HttpAnswer:
         response = self._pool.request(
-            method, self.address.url + path, body=body, headers={**self._headers, **headers},
+            "GET" if request.body is None else "POST", self.address.url + request.path, body=request.body,
+            headers={**_ALWAYS, **self.address.sent_headers(), **request.headers},
             preload_content=False, redirect=False, retries=False,
         )  # fmt: skip
         try:
-            return HttpAnswer(
-                response.status, {k.lower(): v for k, v in response.headers.items()}, self._body(response)
-            )
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            return HttpAnswer(response.status, headers, self._body(response, request.most_bytes))
         except BaseException:
             response.close()  # what is left of the answer would be taken for the next one
             raise
         finally:
             response.release_conn()
 
-    def _body(self, response: urllib3.BaseHTTPResponse) -> bytes:
+    def _body(self, response: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:
         until_s = self._now_s() + self.limits.answer_s
         pieces, size = [], 0
         while piece := response.read1(2**20):
             pieces.append(piece)
             size += len(piece)
-            if size > self.limits.answer_bytes:
-                raise oversized_answer(self.address, self.limits.answer_bytes)
+            if size > most_bytes:
+                raise oversized_answer(self.address, most_bytes)
             if self._now_s() > until_s:
                 raise silence(self.address, f"was not whole after {self.limits.answer_s:g} s")
         return b"".join(pieces)
@@ -174,5 +182,5 @@ def _pool(address: ServerAddress, limits: ServerLimits) -> urllib3.PoolManager:
     }
     proxy = getproxies().get(parts.scheme, "")
     if proxy and not proxy_bypass(parts.hostname or ""):
-        return urllib3.ProxyManager(proxy, **options)
-    return urllib3.PoolManager(**options)
+        return guard(urllib3.ProxyManager(proxy, **options))
+    return guard(urllib3.PoolManager(**options))

@@ -33,12 +33,15 @@ class ExportLines:
         fields = b"match[]=fallow_asks_whether_this_is_offered&start=1&end=2"
         with suppress(InputError):
             answer = self._connection.post("/api/v1/export", fields, FORM)
-            return answer.status == 200 and not answer.body
+            return answer.status == 200 and not answer.body and answer.has_end
         return False
 
     def fetch(self, selector: str, since_ms: int, until_ms: int) -> bytes:
         window = {"start": seconds(since_ms), "end": seconds(until_ms - 1)}
-        return self._connection.ask("/api/v1/export", {"match[]": selector, **window, **RAW})
+        answer = self._connection.ask("/api/v1/export", {"match[]": selector, **window, **RAW})
+        if not answer.has_end:  # it may end between two lines
+            raise broken_answer(self._connection.address)
+        return answer.body
 
     def parse(self, body: bytes, since_ms: int, until_ms: int) -> Samples:
         return samples_of(self._stretches(body), since_ms, until_ms)

@@ -24,8 +24,11 @@ class ServerLimits:
     answer_s: float = 600.0
     """For a whole answer, however steadily its bytes drip."""
 
-    answer_bytes: int = 96 * 2**20
-    """Unpacked: half a million samples as JSON are 15 MB, and the labels of 50,000 series another 30."""
+    answer_bytes: int = 32 * 2**20
+    """Unpacked. Half a million samples as JSON are 15 MB, and the labels of 10,000 series in Kubernetes another 7."""
+
+    series_bytes: int = 192 * 2**20
+    """The same of a list of series."""
 
     piece_samples: int = 500_000
     """What a piece should hold: 10 MB as a frame, and 150 MB while JSON is read."""

@@ -54,6 +54,10 @@ class MetricsServer:
         found = identity(connection, clock)
         self.name, self._clock_offset_ms = found.name, found.clock_offset_ms
         self._way = self._fastest_way()
+        if connection.address.is_overheard:
+            self._tell(
+                f"what logs in at {connection.address.url} goes there unencrypted: use https if the server has it"
+            )
         self._pool = ThreadPoolExecutor(connection.limits.concurrency, "metrics-server")
         self._length = PieceLength(connection.limits.piece_samples)
         self._parsing = threading.Lock()
@@ -81,7 +85,7 @@ class MetricsServer:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the server warned of so far, in sentences, each once."""
+        """What there is to know about the server and its answers so far, in sentences, each once."""
         return tuple(self._told)
 
     def clock_offset_ms(self) -> int | None:
@@ -95,7 +99,7 @@ class MetricsServer:
         """
         limits = self._connection.limits
         window = {"start": seconds(since_ms), "end": seconds(until_ms - 1), "limit": str(limits.most_series + 1)}
-        found = self._api("/api/v1/series", {"match[]": selector, **window, **RAW})
+        found = self._api("/api/v1/series", {"match[]": selector, **window, **RAW}, limits.series_bytes)
         if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
             raise no_metrics_server(self._connection.address)
         if len(found) > limits.most_series:
@@ -119,7 +123,8 @@ class MetricsServer:
     def samples(self, selector: str, since_ms: int, until_ms: int) -> Iterator[Samples]:
         """Raw samples with since_ms <= time < until_ms, each once, in order of time, in pieces of about `limits.piece_samples`.
 
-        A few pieces are asked for ahead; so take them from one iterator at a time. A sample that the server itself holds
+        Every answer repeats the labels: ask for some ten thousand series at a time. A few pieces are asked for ahead, so take them
+        from one iterator at a time. A sample that the server itself holds
         twice (two replicas that write the same series) comes twice.
         """
         ahead = self._connection.limits.concurrency
@@ -151,8 +156,9 @@ class MetricsServer:
         with self._parsing:
             return self._way.parse(body, since_ms, until_ms)
 
-    def _api(self, path: str, fields: Mapping[str, str] | None) -> Any:
-        return api_data(self._connection.ask(path, fields), self._connection.address, self._tell)
+    def _api(self, path: str, fields: Mapping[str, str] | None, most_bytes: int | None = None) -> Any:
+        answer = self._connection.ask(path, fields, most_bytes)
+        return api_data(answer.body, self._connection.address, self._tell)
 
     def _tell(self, warning: str) -> None:
         if len(self._told) < _MOST_WARNINGS:

@@ -22,13 +22,14 @@ class PieceLength:
 
     def __init__(self, most_samples: int) -> None:
         self.ms = _FIRST_MS
-        self.is_learnt = False
+        self.is_settled = False
+        """Whether the last piece was of some size: what follows empty ones may be far too much, which is met one at a time."""
         self._most_samples = most_samples
 
     def learn(self, length_ms: int, samples: int) -> None:
         wanted_ms = length_ms * self._most_samples // max(samples, 1)
         self.ms = max(_SHORTEST_MS, min(max(wanted_ms, self.ms // _STRIDE), self.ms * _STRIDE, _LONGEST_MS))
-        self.is_learnt = True
+        self.is_settled = samples * _STRIDE >= self._most_samples
 
     def shorten(self, length_ms: int) -> None:
         """After a refusal of that length."""
@@ -52,7 +53,7 @@ def in_pieces(
     next_ms = since_ms
     try:
         while asked or next_ms < until_ms:
-            while next_ms < until_ms and len(asked) < (ahead if length.is_learnt else 1):
+            while next_ms < until_ms and len(asked) < (ahead if length.is_settled else 1):
                 end_ms = min(until_ms, next_ms + length.ms)
                 asked.append((next_ms, end_ms, pool.submit(read, next_ms, end_ms)))
                 next_ms = end_ms

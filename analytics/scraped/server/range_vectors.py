@@ -35,7 +35,7 @@ class RangeVectors:
     def fetch(self, selector: str, since_ms: int, until_ms: int) -> bytes:
         query = f"{selector}[{until_ms - since_ms}ms]"
         fields = {"query": query, "time": seconds(until_ms - 1), **RAW}
-        return self._connection.ask("/api/v1/query", fields)
+        return self._connection.ask("/api/v1/query", fields).body
 
     def parse(self, body: bytes, since_ms: int, until_ms: int) -> Samples:
         data = api_data(body, self._connection.address, self._tell)

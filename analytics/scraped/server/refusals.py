@@ -45,6 +45,11 @@ class HttpAnswer:
         """Whether it is made for a browser."""
         return "html" in self.headers.get("content-type", "") or self.body[:200].lstrip()[:1] == b"<"
 
+    @property
+    def has_end(self) -> bool:
+        """Whether the server said where it ends; without, an answer that breaks off looks like a whole one."""
+        return "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "")
+
 
 class OversizedAnswerError(InputError):
     """More was asked for than the server gives, or than is read, at once; a shorter span helps."""

@@ -24,8 +24,6 @@ from analytics.scraped.who.queues import queue_notes
 from fallow.lake import Lake
 from fallow.schema import CLAIM, REQUEST
 
-_SCHEDULERS = ("kubernetes", "slurm")
-
 
 @dataclass(frozen=True)
 class OpenAllocations:
@@ -45,8 +43,12 @@ class OpenAllocations:
         files = [file for file in lake.files(CLAIM.name) if file.first_seq < LATEST_MS] if lake.store.exists() else []
         columns = ["time", "gpu", "end", "claim_id", "scheduler", "submitted"]
         rows = read_frame(files, CLAIM, columns, lake.left_out.leave_out)
-        is_open = pl.col("end").is_null() & pl.col("gpu").is_not_null() & pl.col("scheduler").is_in(_SCHEDULERS)
-        runs = rows.filter(is_open).sort("time").unique(RUN_KEY, keep="last", maintain_order=True)
+        # accounting ends what it told of
+        is_ours = (pl.col("scheduler") == "kubernetes") | (
+            (pl.col("scheduler") == "slurm") & pl.col("submitted").is_null()
+        )
+        is_open = pl.col("end").is_null() & pl.col("gpu").is_not_null()
+        runs = rows.filter(is_open & is_ours).sort("time").unique(RUN_KEY, keep="last", maintain_order=True)
         told = runs.with_columns(told=pl.col("submitted").is_not_null(), until_ms=pl.lit(None, pl.Int64))
         return replace(cls.none(), runs=told.select(list(RUN_SCHEMA)))
 
@@ -73,7 +75,7 @@ def allocations_of(
     """
     runs = label_runs(given, before.runs, as_of_ms)
     tables = None if kube is None else KubeTables.of(kube)
-    pods = None if tables is None else pods_of(tables)
+    pods = pods_of(tables) if tables is not None and tables.tells_of_pods else None
     rows = _run_rows(runs.rows, pods)
     news = rows.filter(
         pl.col("is_new") | pl.col("end").is_not_null() | (pl.col("submitted").is_not_null() & ~pl.col("told"))
@@ -81,7 +83,6 @@ def allocations_of(
     still = rows.filter(pl.col("end").is_null()).with_columns(told=pl.col("told") | pl.col("submitted").is_not_null())
     left = OpenAllocations(pl.concat([still.select(list(RUN_SCHEMA)), runs.waiting]), before.pods, before.waiting)
     claims, requests = conform(news), typed(before.waiting.clear(), REQUEST)
-    notes: tuple[str, ...] = ()
     if tables is not None and pods is not None:
         named = pl.concat([rows.select("claim_id"), runs.waiting.select("claim_id")]).unique()
         here = replace(hosts, names=hosts.names | set(given.looked["host"]))
@@ -89,7 +90,7 @@ def allocations_of(
         waiting = waiting_pods(pods, before.waiting, tables.step_ms)
         claims, requests = pl.concat([claims, counted.rows]), waiting.rows
         left = replace(left, pods=counted.known, waiting=waiting.known)
-        notes = queue_notes(tables)
+    notes = () if tables is None else queue_notes(tables)
     names = single_names("account", "user")
     read = ReadAllocations(
         claims.with_columns(names), requests.with_columns(names), (), "UTC (as scraped)", as_of_ms, notes

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analytics.scraped.host_rows import HostRows
+from analytics.scraped.rows.scraped_rows import ENDED
 
 STRETCH_SCHEMA: dict[str, pl.DataType] = {
     "host": pl.String(), "gpu": pl.String(), "namespace": pl.String(), "pod": pl.String(), "slurm_job": pl.String(),
@@ -42,7 +43,10 @@ class Given:
 
 
 def _of_host(rows: HostRows) -> tuple[pl.DataFrame, pl.DataFrame]:
-    samples = rows.gpu.select(
+    looked_at = rows.gpu
+    if "health" in looked_at.columns:  # the end of a series is no look at its GPU
+        looked_at = looked_at.filter(pl.col("health").ne_missing(ENDED))
+    samples = looked_at.select(
         pl.col("gpu").cast(pl.String),
         next_ms=pl.col("time").cast(pl.Int64) + pl.col("offset_ms").cast(pl.Int64).fill_null(0),
         interval_ms=pl.col("interval_ms").cast(pl.Int64),

@@ -81,10 +81,9 @@ class KubeTables:
         return cls(names, samples, said)
 
     @property
-    def newest_ms(self) -> int:
-        """The last sample of all; 0 for none."""
-        newest = self.said["last_ms"].max()
-        return 0 if newest is None else int(str(newest))
+    def tells_of_pods(self) -> bool:
+        """Whether kube-state-metrics answered at all: else nobody knows which pods are gone."""
+        return not self.table("kube_pod_info").is_empty()
 
     @cached_property
     def step_ms(self) -> int:

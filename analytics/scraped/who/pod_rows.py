@@ -26,17 +26,26 @@ def with_pods(rows: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
     """Rows of kubernetes' runs (`claim_id`, `host`, `gpu`, `time`, `end`, `is_new`) with what is known of their pods.
 
     A run that is new begins when its pod was placed, and none lasts longer than its pod's containers ran: labels may name a pod that
-    is over until its GPU is given away again.
+    is over until its GPU is given away again. Pods of one name, one after another, are runs of their own.
     """
-    facts = _facts(pods.drop_nulls("placed")).sort("placed")
-    met = rows.with_columns(_by=pl.col("time") + NEAR_MS).sort("_by")
-    met = met.join_asof(
-        facts.drop("host_gpu_count"), left_on="_by", right_on="placed", by="claim_id", check_sortedness=False
+    facts = _facts(pods.drop_nulls("placed")).drop("host_gpu_count").sort("placed")
+    facts = facts.with_columns(next=pl.col("placed").shift(-1).over("claim_id"))
+    numbered = rows.with_row_index("_run")
+    of_pods = numbered.join(facts, on="claim_id").filter(
+        (pl.col("placed") <= pl.col("end")).fill_null(value=True),
+        (pl.col("next") > pl.col("time") + NEAR_MS).fill_null(value=True),
     )
-    began = pl.when("is_new").then(pl.coalesce("placed", "time")).otherwise("time")
-    known = met.with_columns(time=began, end=pl.min_horizontal("end", "pod_end"))
-    limit_ms = pl.col("time_limit_s") * SECOND_MS
-    return known.with_columns(planned_end=pl.col("placed") + limit_ms).filter(
+    unknown = numbered.join(of_pods, on="_run", how="anti")
+    follows = pl.col("placed") > pl.col("time") + NEAR_MS
+    known = of_pods.with_columns(
+        time=pl.when(pl.col("is_new") | follows).then("placed").otherwise("time"),
+        end=pl.min_horizontal("end", "pod_end", "next"),
+        is_new=pl.col("is_new") | follows,
+        told=pl.col("told") & ~follows,
+        planned_end=pl.col("placed") + pl.col("time_limit_s") * SECOND_MS,
+        _lingers=(pl.col("pod_end") <= pl.col("time")).fill_null(value=False),
+    ).filter(~pl.col("_lingers"))
+    return pl.concat([known, unknown], how="diagonal_relaxed").filter(
         (pl.col("end") > pl.col("time")).fill_null(value=True)
     )
 

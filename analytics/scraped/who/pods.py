@@ -5,20 +5,20 @@ from __future__ import annotations
 import polars as pl
 
 from analytics.scraped.who.kube_metrics import KubeTables
-from fallow.clock import SECOND_MS
+from fallow.clock import MINUTE_MS, SECOND_MS
 
 _POD = ("namespace", "pod", "uid")
 _OVER = ("Succeeded", "Failed")
 _QUEUE, _PROJECTS = "label_kueue_x_k8s_io_queue_name", ("label_project", "label_app_kubernetes_io_part_of")
-_MISSED = 3
-"""Scrapes that a series misses before what it told of is taken to be gone."""
+_MISSED, _LEAST_STEP_MS = 3, MINUTE_MS
+"""Samples that a pod's series misses, while its target has others, before the pod is taken to be gone; how far apart these are at least."""
 
 
 def pods_of(kube: KubeTables) -> pl.DataFrame:
     """One row per pod that asked for GPUs, times in milliseconds and null where they are not known.
 
     namespace, pod, uid, node, gpus, gpu_model (a MIG profile), qos, owner (`Deployment/web`), created, submitted, placed, ended,
-    is_over, state, reason, partition, project, time_limit_s, last_ms (when it was last told of), is_gone (others were, after it) and
+    is_over, state, reason, partition, project, time_limit_s, last_ms (when it was last told of), is_gone (its target told of others after it) and
     gone_ms (the last moment at which it may have been there).
     """
     pods = _demands(kube)
@@ -26,7 +26,6 @@ def pods_of(kube: KubeTables) -> pl.DataFrame:
         pods = pods.join(table, on=_POD, how="left", nulls_equal=True)
     pods = pods.join(_jobs(kube), on=["namespace", "job"], how="left")
     is_over = pl.col("phase").is_in(_OVER).fill_null(value=False)
-    step_ms, newest_ms = kube.step_ms, kube.newest_ms
     return pods.with_columns(
         owner=pl.coalesce("owner", pl.col("own_owner")),
         submitted=pl.coalesce(pl.min_horizontal("job_created", "created"), "created"),
@@ -34,8 +33,7 @@ def pods_of(kube: KubeTables) -> pl.DataFrame:
         is_over=is_over,
         ended=pl.when(is_over).then(pl.coalesce("completed", "over_ms")),
         state=pl.coalesce("reason", "phase"),
-        is_gone=pl.col("last_ms") < newest_ms - _MISSED * step_ms,
-        gone_ms=pl.col("last_ms") + step_ms,
+        gone_ms=pl.col("last_ms") + kube.step_ms,
     )
 
 
@@ -62,7 +60,11 @@ def _asked(kube: KubeTables, kind: str) -> pl.DataFrame:
 
 
 def _infos(kube: KubeTables) -> pl.DataFrame:
-    rows = kube.table("kube_pod_info", *_POD, "node", "priority_class", "created_by_kind", "created_by_name")
+    rows = kube.table(
+        "kube_pod_info", *_POD, "node", "priority_class", "created_by_kind", "created_by_name", "instance"
+    )
+    lasted_ms = _MISSED * max(kube.step_ms, _LEAST_STEP_MS)
+    rows = rows.with_columns(is_gone=pl.col("last_ms") < pl.col("last_ms").max().over("instance") - lasted_ms)
     made_by = pl.col("created_by_kind") + "/" + pl.col("created_by_name")
     # a pod that waits has a series without a node, and another one once it has been placed
     return (
@@ -73,6 +75,7 @@ def _infos(kube: KubeTables) -> pl.DataFrame:
             qos=pl.col("priority_class").drop_nulls().last(),
             own_owner=made_by.filter(pl.col("created_by_kind") != "<none>").last(),
             last_ms=pl.col("last_ms").max(),
+            is_gone=pl.col("is_gone").last(),
         )
     )
 
