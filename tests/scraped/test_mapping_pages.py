@@ -45,6 +45,7 @@ def test_every_exporter_has_a_page() -> None:
         ("gke-system-metrics", 1, ["power", "SM activity", "reasons of throttling", "hosts", "Kubernetes objects"]),
         ("node-exporter", 0, ["Kubernetes objects"]),
         ("kube-state-metrics", 0, ["hosts"]),
+        ("kueue", 0, ["hosts", "Kubernetes objects"]),
     ],
 )
 def test_what_is_missing(page: str, gpus: int, missing: list[str]) -> None:
