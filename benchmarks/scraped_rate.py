@@ -1,4 +1,4 @@
-"""How fast a metrics server's raw samples become a frame, by each way of reading, beside `promtool` that reads the same.
+"""How fast a metrics server's raw samples become a frame, and rows in a lake, by each way of reading, beside `promtool` that reads the same.
 
 Real Prometheus and VictoriaMetrics on loopback, with 80 GPUs, 6 metrics each and the labels of dcgm-exporter in Kubernetes.
 """
@@ -22,6 +22,7 @@ from analytics.scraped.server.limits import ServerLimits
 from analytics.scraped.server.range_vectors import RangeVectors
 from analytics.scraped.server.remote_read import RemoteRead
 from benchmarks.measure import Figure, timed
+from benchmarks.scraped_bill import bill
 from tests.scraped.servers import PrometheusProcess, VictoriaProcess, missing
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ def _ways(
             yield Figure(
                 f"scraped_{name}_samples_per_wall_s", SAMPLES / wall, "samples/s", f"{how}, wall, server beside"
             )
+            yield from bill(name, reader, ALL, range(since_ms, since_ms + STEP_MS * STEPS, STEP_MS))
 
 
 def _read(reader: WayOfReading, since_ms: int) -> None:

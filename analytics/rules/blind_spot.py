@@ -1,4 +1,4 @@
-"""Parts of the fleet that are not observed: silent hosts, unknown time, GPUs without utilization, users without a name.
+"""Parts of the fleet that are not observed: silent hosts, unknown time, GPUs without utilization, use of which neither user nor account is known.
 
 Look-alikes that it leaves alone: a driver reload, an agent update or a card that moved (under 24 GPU-hours or a tenth
 of the host's time), and MIG instances, which come and go with each layout.
@@ -53,7 +53,7 @@ def blind_spot_findings(context: Context) -> Iterator[Finding]:
     for kind, whole, blind, command in (
         ("unknown time", spans, unknown.join(mute, on=("host", "gpu"), how="anti"), _agent_status),
         ("no utilization", spans, unknown.join(mute, on=("host", "gpu"), how="semi"), _doctor),
-        ("holder not known", used, used.filter(pl.col("holder").is_null()), _doctor),
+        ("holder not known", used, used.filter(pl.col("holder").is_null() & pl.col("account").is_null()), _doctor),
         ("use not watched", seen, seen.filter(unwatched.fill_null(value=False)), _doctor),
     ):
         yield from _unseen_shares(context, kind, whole, blind, command)

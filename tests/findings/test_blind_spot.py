@@ -89,6 +89,16 @@ def test_holders_without_a_name(lake: Lake) -> None:
     assert (each.subject, each.gpus, each.gpu_hours) == ("holder not known", (first.uuid,), pytest.approx(48))
 
 
+def test_a_namespace_says_whom_to_ask(lake: Lake) -> None:
+    """Of a pod, and of all scraped history of Kubernetes, no user can be known."""
+    fleet = Fleet(2)
+    gpus = fleet.host("h1", H100, 1)
+    for gpu in gpus:
+        gpu.override(fleet.always, process_count=None, gpu_util_pct=90.0, mem_used_bytes=60 * 10**9)
+    fleet.claim(gpus, None, 0, claim_id="nlp/a", scheduler="kubernetes", account="nlp")
+    assert found(RULE, fleet, lake) == []
+
+
 def test_use_that_nothing_would_show(lake: Lake) -> None:
     """Neither processes nor memory are read: somebody may be on the GPU."""
     fleet = Fleet(2)

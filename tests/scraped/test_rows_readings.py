@@ -76,6 +76,12 @@ def test_values_that_stand_still_by_chance_do_not_say_how_often_the_exporter_rea
     assert pace == Pace(15_000, None)
 
 
+def test_gpus_of_a_page_that_have_times_of_their_own_are_scraped_as_often_as_each_of_them() -> None:
+    found = one_host(*(dcgm(POWER, RISING, every_s=15, start_s=gpu / 1000, gpu=gpu) for gpu in range(4)))
+    assert found.gpu["interval_ms"].unique().to_list() == [15_000]
+    assert found.gpu.height == 4 * 240
+
+
 def test_scrapes_that_all_show_something_new_are_all_readings() -> None:
     found = one_host(dcgm(UTIL, [0] * 240, every_s=15), dcgm(POWER, RISING, every_s=15))
     assert found.gpu.height == 240

@@ -140,3 +140,12 @@ def test_the_inventory_has_a_row_for_each_gpu_and_day_with_what_the_labels_said_
         (datetime.fromtimestamp(T0 / 1000 + start, UTC), uuid(0), "NVIDIA H100 80GB HBM3", 0, version, "import")
         for version, start in (("570.1", 43_200), ("580.2", 100_000))
     ]
+
+
+def test_what_only_an_info_series_says_of_a_gpu_is_in_its_inventory() -> None:
+    labels, told = smi("gpu_info", [1.0] * 3)
+    info = (labels | {"name": "NVIDIA L4", "driver_version": "570.86", "index": "3"}, told)
+    found = one_host(smi("utilization_gpu_ratio", [0.5] * 3), info)
+    assert found.device.select("gpu", "model", "driver_version", "gpu_index").rows() == [
+        (uuid(0), "NVIDIA L4", "570.86", 3)
+    ]

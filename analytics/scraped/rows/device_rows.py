@@ -24,18 +24,19 @@ DEVICE_PREFIX = "device."
 
 def device_facts(labels: Sequence[Labels], found: ScrapedUnits, samples: SampleArrays) -> pl.DataFrame:
     """What labels say of each GPU (gpu, since_ms, columns of `device`), a row from each series on that says something else."""
-    first_metric: dict[int, int] = {}
-    for parts in found.parts.values():
-        for part in parts:
-            first_metric.setdefault(found.unit_of[part.series], part.metric)
     units = tuple(found.units)
+    words = {name: [label for _, known in exporter.device for label in known] + list(exporter.index)
+             for name, exporter in found.exporters.items()}  # fmt: skip
+    first_ms: dict[tuple[int, tuple[str | None, ...]], tuple[int, int]] = {}
+    for series, unit in found.unit_of.items():
+        if units[unit].gpu and samples.first[series] < samples.first[series + 1]:
+            said = (unit, tuple(map(labels[series].get, words[units[unit].source[0]])))
+            since = (int(samples.time_ms[samples.first[series]]), series)
+            first_ms[said] = min(since, first_ms.get(said, since))
     facts = [
-        {"since_ms": int(samples.time_ms[samples.first[part.series]])} | said
-        for name, exporter in found.exporters.items()
-        for part in found.parts[name]
-        if part.metric == first_metric[found.unit_of[part.series]]
-        and samples.first[part.series] < samples.first[part.series + 1]
-        for said in _said(labels[part.series], units[found.unit_of[part.series]], exporter)
+        {"since_ms": since_ms} | said
+        for (unit, _), (since_ms, series) in first_ms.items()
+        for said in _said(labels[series], units[unit], found.exporters[units[unit].source[0]])
     ]
     told = pl.DataFrame(
         facts, schema={"gpu": pl.String(), "since_ms": pl.Int64(), **dict.fromkeys(_TYPES, pl.String())} | _GIVEN
@@ -55,8 +56,6 @@ _GIVEN: dict[str, pl.DataType] = {"mig_enabled": pl.Boolean(), "mig_gpu_slices":
 def _said(labels: Labels, unit: ScrapedUnit, exporter: Exporter) -> Iterator[dict[str, object]]:
     """What one series says of its GPU; of a MIG instance and of the GPU that it is a part of."""
     said: dict[str, object] = {column: exporter.labelled(labels, names) or None for column, names in exporter.device}
-    if not unit.gpu:
-        return
     if unit.parent:
         slices = _SLICES.search(str(said.get("mig_profile")))
         own = {"gpu": unit.gpu, "parent_gpu": unit.parent, "mig_gpu_slices": int(slices[1]) if slices else None}

@@ -93,7 +93,9 @@ def exporter_rows(
     frame = read.frame.with_columns(gpu=codes.gpu[unit], host=codes.host[unit], source=codes.source[unit])
     metrics = [name for name in read.frame.columns if name.isdigit()]
     scrapes = scrapes_of(
-        frame.select("source", "time_ms", "ended", changed=pl.Series(changed(unit, [frame[name] for name in metrics])))
+        frame.select(
+            "unit", "source", "time_ms", "ended", changed=pl.Series(changed(unit, [frame[name] for name in metrics]))
+        )
     )
     by_code = {code: known[source] for code, source in enumerate(codes.sources) if source in known}
     paces = find_paces(scrapes, read.exporter, by_code, collect_ms)

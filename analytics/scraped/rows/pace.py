@@ -69,9 +69,18 @@ def changed(unit: Ints, columns: list[pl.Series]) -> Mask:
 
 
 def scrapes_of(rows: pl.DataFrame) -> pl.DataFrame:
-    """The scrapes of each source in order (source, time_ms), and whether a row of them `changed`."""
-    told = rows.filter(~pl.col("ended")).group_by("source", "time_ms").agg(pl.col("changed").any())
-    return told.sort("source", "time_ms")
+    """The scrapes of each source in order (source, time_ms), and whether a row of them `changed`; `rows` are by unit and time.
+
+    `step_ms` is the time since the unit's row before, null for its first.
+    """
+    told = rows.filter(~pl.col("ended")).with_columns(
+        step_ms=pl.when(pl.col("unit") == pl.col("unit").shift(1)).then(pl.col("time_ms").diff())
+    )
+    return (
+        told.group_by("source", "time_ms")
+        .agg(pl.col("changed").any(), pl.col("step_ms").min())
+        .sort("source", "time_ms")
+    )
 
 
 def find_paces(
@@ -102,7 +111,7 @@ def snapped(ms: float) -> int:
 
 def _steps(scrapes: pl.DataFrame) -> dict[int, int]:
     """The usual step between scrapes of each source that has two."""
-    usual = scrapes.group_by("source").agg(step=pl.col("time_ms").diff().drop_nulls().median()).drop_nulls()
+    usual = scrapes.group_by("source").agg(pl.col("step_ms").median()).drop_nulls()
     return {code: snapped(ms) for code, ms in usual.iter_rows()}
 
 
