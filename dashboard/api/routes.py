@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from flask import Response, request
@@ -14,7 +15,7 @@ from dashboard.api.endpoints import ENDPOINTS, ApiEndpoint, Json
 from dashboard.api.mcp import serve_mcp
 from dashboard.api.openapi import openapi
 from dashboard.api.parameters import parse_request
-from dashboard.api.problems import PROBLEM, problem, problem_of_error, title_of
+from dashboard.api.problems import PROBLEM, problem, problem_of_error
 from dashboard.api.replies import begin_reply, take, told_error
 from dashboard.source import LakeSource
 from fallow.errors import FallowError
@@ -72,7 +73,7 @@ def _as_problem(response: Response) -> Response:
         return response
     is_told = response.mimetype == "text/plain"
     said = response.get_data(as_text=True).strip().removeprefix("fallow: ") if is_told else ""
-    sentence, _, hint = (said or title_of(response.status_code)).partition("; ")
+    sentence, _, hint = (said or HTTPStatus(response.status_code).phrase).partition("; ")
     made = problem(response.status_code, sentence, hint)
     response.set_data(made.get_data())
     response.content_type = PROBLEM

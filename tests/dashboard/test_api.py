@@ -26,6 +26,12 @@ ALL = "?span=all"
 DOCUMENT: Any = openapi()
 
 
+@pytest.fixture(scope="module")
+def reading(_held_site: Held) -> Pages:
+    """For tests in which nobody does anything."""
+    return _held_site.pages()
+
+
 def answer(held: Held, path: str, who: Reader = PLAN) -> Any:
     return told(held.pages(who), path)
 
@@ -71,8 +77,8 @@ def test_every_answer_is_as_the_document_says(held: Held, who: Reader) -> None:
         assert pages.client.get(each.path + ALL).status_code == 200
 
 
-def test_the_document_describes_every_route_and_nothing_else(held: Held) -> None:
-    pages = held.pages()
+def test_the_document_describes_every_route_and_nothing_else(reading: Pages) -> None:
+    pages = reading
     served = pages.client.get("/api/v1/openapi.json").get_json()
     assert served == json.loads(json.dumps(DOCUMENT))
     rules = {each.rule for each in pages.app.server.url_map.iter_rules() if each.rule.startswith("/api/v1/")}
@@ -127,8 +133,8 @@ def test_rows_are_those_of_the_commands(held: Held, capsys: pytest.CaptureFixtur
     ("findings", {"gpu": "b"}), ("findings", {"holder": MARKUP}), ("opportunities", {"gpu": "c"}), ("gpus", {"gpu": "d"}),
     ("gpus", {"host": "none"}), ("findings", {"finding": "F-0000000000"}),
 ])  # fmt: skip
-def test_filters_leave_what_they_name(held: Held, path: str, wanted: dict[str, str]) -> None:
-    pages = held.pages()
+def test_filters_leave_what_they_name(reading: Pages, path: str, wanted: dict[str, str]) -> None:
+    pages = reading
     [(name, value)] = wanted.items()
     found = pages.client.get(f"/api/v1/{path}", query_string={"span": "all", **wanted}).get_json()
 
@@ -139,16 +145,16 @@ def test_filters_leave_what_they_name(held: Held, path: str, wanted: dict[str, s
     assert found["total"] == len(found["data"])
 
 
-def test_one_thing_can_be_asked_for_by_its_id(held: Held) -> None:
-    pages = held.pages()
+def test_one_thing_can_be_asked_for_by_its_id(reading: Pages) -> None:
+    pages = reading
     for path, name, key in (("findings", "finding", "finding_id"), ("opportunities", "opportunity", "id")):
         own = told(pages, path + ALL)["data"][1]
         assert told(pages, f"{path}{ALL}&{name}={own[key]}")["data"] == [own]
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1000])
-def test_pages_have_each_row_once_and_in_order(held: Held, limit: int) -> None:
-    pages = held.pages()
+def test_pages_have_each_row_once_and_in_order(reading: Pages, limit: int) -> None:
+    pages = reading
     for path in ("findings", "gpus", "opportunities", "accounts"):
         whole = told(pages, path + ALL)
         found: list[Any] = []
@@ -183,8 +189,8 @@ def test_a_cursor_is_of_one_question_and_one_version_of_the_lake(held: Held) -> 
 @pytest.mark.parametrize(
     "cursor", ["x", "%00", "e30", "MQ", "A" * 201, "-1", "MTIzNDU2Nzg5MC4wLjA", write_cursor(-1, "", ""), "\u00e9"]
 )
-def test_what_is_no_cursor_is_said(held: Held, cursor: str) -> None:
-    status, said = refused(held.pages(), f"findings{ALL}&cursor={cursor}")
+def test_what_is_no_cursor_is_said(reading: Pages, cursor: str) -> None:
+    status, said = refused(reading, f"findings{ALL}&cursor={cursor}")
     assert status == 400
     assert "cursor" in said or "too long" in said
 
@@ -199,8 +205,8 @@ def test_what_is_no_cursor_is_said(held: Held, cursor: str) -> None:
     (f"?team={'x' * 301}", "too long"), (f"?gpu={'x' * 301}", "too long"),
     ("?" + "&".join(f"n{number}=1" for number in range(2000)), "there is no parameter 'n0' here"),
 ])  # fmt: skip
-def test_a_mistake_is_a_sentence_and_never_widens_the_question(held: Held, search: str, said: str) -> None:
-    status, found = refused(held.pages(), f"findings{search}")
+def test_a_mistake_is_a_sentence_and_never_widens_the_question(reading: Pages, search: str, said: str) -> None:
+    status, found = refused(reading, f"findings{search}")
     assert status == 400
     assert said.lower() in found.lower()
 
@@ -208,12 +214,12 @@ def test_a_mistake_is_a_sentence_and_never_widens_the_question(held: Held, searc
 @pytest.mark.parametrize(
     "path", ["", "nothing", "findings/", "findings/F-1", "../../etc/passwd", "openapi.yaml", "%2e%2e/x"]
 )
-def test_what_is_not_there_is_a_problem_document(held: Held, path: str) -> None:
-    assert refused(held.pages(), path)[0] == 404
+def test_what_is_not_there_is_a_problem_document(reading: Pages, path: str) -> None:
+    assert refused(reading, path)[0] == 404
 
 
-def test_only_reading_is_answered(held: Held) -> None:
-    client = held.pages().client
+def test_only_reading_is_answered(reading: Pages) -> None:
+    client = reading.client
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         found = client.open("/api/v1/findings", method=method)
         assert (found.status_code, found.content_type) == (405, "application/problem+json")
