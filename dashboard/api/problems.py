@@ -54,6 +54,4 @@ def problem(status: int, sentence: str, hint: str = "") -> Response:
     response.headers["Cache-Control"] = "no-store"
     if status == 503:
         response.headers["Retry-After"] = str(_AGAIN_S)
-    if status == 401:
-        response.headers["WWW-Authenticate"] = "Bearer"
     return response

@@ -85,6 +85,13 @@ def test_a_token_that_nobody_has_is_none(client: FlaskClient, token: str) -> Non
     assert ask(client, "/api/v1/ledger?span=all", token, "10.1.2.3", X_Forwarded_User="ann").status_code == 200
 
 
+def test_what_a_program_takes_along_is_in_the_audit_log(client: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "dashboard.access.audit"):
+        ask(client, "/api/v1/scopes?span=all", OF_ALPHA)
+    assert '"token script": takes /api/v1/scopes?span=all as viewer of team alpha' in caplog.messages
+    assert OF_ALPHA not in caplog.text
+
+
 def test_no_foreign_name_is_answered(client: FlaskClient) -> None:
     assert ask(client, "/api/v1/ledger", TOKEN, Host="evil.example").status_code == 403
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,16 +11,23 @@ from jsonschema import Draft202012Validator
 
 from analytics.money.accounts import GROUPS
 from dashboard.access.audit_trail import NoTrail
+from dashboard.access.rates import Rates
+from dashboard.access.refusal import Visitor
+from dashboard.access.refusal import answer as plain_answer
 from dashboard.api.cursors import write_cursor
 from dashboard.api.endpoints import ENDPOINTS, ApiEndpoint
 from dashboard.api.openapi import openapi
+from dashboard.app import build_app
 from dashboard.source import LATE
 from fallow.cli import main
 from fallow.schema import STATES
 from tests.core import pages
 from tests.dashboard.acting import MARKUP, PLAN, VIEW_ALPHA, Held, Pages
+from tests.dashboard.sites import As
 
 if TYPE_CHECKING:
+    from flask import Request
+
     from dashboard.access.people import Reader
 
 ALL = "?span=all"
@@ -287,6 +295,35 @@ def test_a_fault_that_nobody_foresaw_is_a_problem_document(held: Held, monkeypat
     status, said = refused(pages, "ledger")
     assert status == 500
     assert "fault of the test" not in said
+
+
+class Stranger:
+    """Nobody is signed in."""
+
+    way_out = ""
+
+    def admit(self, request: Request) -> Visitor:  # noqa: ARG002  # a way in asks for it
+        return Visitor(partial(plain_answer, "fallow: sign in first\n", 401))
+
+
+def test_a_refusal_of_the_pages_is_a_problem_document_here(held: Held) -> None:
+    client = build_app(held.pages().source, Stranger()).server.test_client()
+    for path in ("/api/v1/ledger", "/api/v1/openapi.json"):
+        found = client.get(path)
+        assert (found.status_code, found.headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert found.get_json()["detail"] == "Sign in first."
+    assert client.post("/mcp", json={}).status_code == 401
+    metrics = client.get("/metrics")
+    assert (metrics.status_code, metrics.text) == (401, "fallow: sign in first\n")
+
+
+def test_who_asks_too_often_is_told_to_wait(held: Held) -> None:
+    client = build_app(held.pages().source, As(PLAN), rates=Rates(2, 2)).server.test_client()
+    found = [client.get("/api/v1/scopes?span=all") for _ in range(3)]
+    assert [each.status_code for each in found] == [200, 200, 429]
+    assert found[-1].content_type == "application/problem+json"
+    assert int(found[-1].headers["Retry-After"]) > 0
+    assert "Too many requests" in found[-1].get_json()["detail"]
 
 
 class FullTrail(NoTrail):
