@@ -35,6 +35,8 @@ from benchmarks import (
     plan_fleet,
     replay,
     rollout,
+    scraped_rate,
+    scraped_week,
     waits,
 )
 from benchmarks.measure import Figure, machine
@@ -48,10 +50,12 @@ BENCHMARKS = {
     "endurance": agent_endurance.measure,
     "compaction": compaction.measure,
     "import": import_rate.measure,
+    "scraped": scraped_rate.measure,
     "ledger": ledger_rate.measure,
     "fleet": fleet_rate.measure,
     "history": fleet_history.measure,
     "physical-week": physical_week.measure,
+    "scraped-week": scraped_week.measure,
     "dashboard": dashboard_cost.measure,
     "trace": labelled_trace.measure,
     "judged": judged_fleet.measure,

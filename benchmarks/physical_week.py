@@ -101,15 +101,15 @@ def record(length_ms: int, seed: int = 1) -> tuple[Load, ...]:
     requests = bursts(rng, ticks, pause=(5.0, 170.0), work=(0.3, 1.5))
     nothing = np.zeros(ticks, np.bool_)
     return (
-        Load("bursty training", trained, _power(rng, trained)),
-        Load("held, idle", nothing, _power(rng, nothing)),
-        Load("rare requests", requests, _power(rng, requests)),
-        Load("idle at night", until_noon, _power(rng, until_noon)),
-        *(Load(f"free {number}", nothing, _power(rng, nothing), occupied=False) for number in range(_FREE_GPUS)),
+        Load("bursty training", trained, drawn_w(rng, trained)),
+        Load("held, idle", nothing, drawn_w(rng, nothing)),
+        Load("rare requests", requests, drawn_w(rng, requests)),
+        Load("idle at night", until_noon, drawn_w(rng, until_noon)),
+        *(Load(f"free {number}", nothing, drawn_w(rng, nothing), occupied=False) for number in range(_FREE_GPUS)),
     )
 
 
-def _power(rng: np.random.Generator, busy: Mask) -> Floats:
+def drawn_w(rng: np.random.Generator, busy: Mask) -> Floats:
     """Clocks stay up for some seconds after work, and fall over some more."""
     tick = np.arange(len(busy))
     since_s = (tick - np.maximum.accumulate(np.where(busy, tick, -(10**9)))) * TICK_MS / SECOND_MS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -16,6 +15,7 @@ from analytics.render import findings_table
 from analytics.render.money_json import account_row
 from analytics.render.opportunities_json import COLUMNS as OPPORTUNITY_COLUMNS
 from analytics.render.opportunities_json import opportunity_row
+from analytics.render.table_files import as_csv, as_parquet
 from analytics.report import gpu_table as by_gpu
 from analytics.report.model import Report
 from analytics.sections.findings import notes
@@ -26,8 +26,7 @@ from dashboard.decisions import opportunities_of
 from dashboard.error_panels import in_a_line, language_of
 from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem, View
-from fallow.clock import format_ms, from_ms, to_ms
-from fallow.csv_text import csv_text
+from fallow.clock import from_ms
 
 MOMENT = pl.Datetime("ms", "UTC")
 _KINDS: Mapping[type, pl.DataType] = {
@@ -150,23 +149,3 @@ def links(view: View, name: str) -> html.Span:
         ],
         className="files",
     )
-
-
-def as_csv(table: pl.DataFrame) -> bytes:
-    """UTF-8 with a header, values as in the commands' CSV: empty is unknown, moments are RFC 3339.
-
-    A text that a spreadsheet would run begins with an apostrophe.
-    """
-    rows = ([_written(value) for value in row] for row in table.iter_rows())
-    return csv_text(table.columns, rows, "\r\n").encode()  # lines end as in RFC 4180
-
-
-def _written(value: object) -> object:
-    return format_ms(to_ms(value)) if isinstance(value, datetime) else value
-
-
-def as_parquet(table: pl.DataFrame) -> bytes:
-    """The table as it is."""
-    target = io.BytesIO()
-    table.write_parquet(target)
-    return target.getvalue()

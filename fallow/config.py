@@ -34,6 +34,12 @@ def _text(text: str) -> str:
     return text
 
 
+def _name(text: str) -> str:
+    if not text.strip():
+        raise UsageError("a name is not empty")
+    return text.strip()
+
+
 def _positive(text: str) -> float:
     try:
         value = float(text)
@@ -67,6 +73,11 @@ def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text[:12]) <= 10**9:
         raise UsageError(f"'{text}' is not a whole number from 1 to 1,000,000,000")
     return int(text)
+
+
+def _duration_or_unknown(text: str) -> int:
+    """0 stands for not known."""
+    return parse_duration_ms(text) if text else 0
 
 
 _SWITCH = {"on": 1, "yes": 1, "true": 1, "1": 1, "off": 0, "no": 0, "false": 0, "0": 0}
@@ -198,6 +209,12 @@ SETTINGS: tuple[Setting, ...] = (
             "a kubelet asks a pod's own address, and /metrics need not be there"),
     Setting("metrics", "token_file", _text, "", "file with the bearer token that /metrics asks for; empty: none"),
     Setting("metrics", "tls_certificate", _text, "", "PEM file with the certificate; empty: no TLS"),
+    Setting("metrics", "otlp_endpoint", _text, "",
+            "address of an OpenTelemetry collector that gets every interval over OTLP/HTTP, such as http://127.0.0.1:4318; empty: off",
+            "off: nothing leaves the host that was not asked for"),
+    Setting("metrics", "otlp_headers_file", _text, "", "file with headers for it, as `Authorization: Bearer ...`, one a line; empty: none",
+            "a file: a secret would be seen in settings and lists of processes"),
+    Setting("metrics", "otlp_ca_file", _text, "", "PEM file with the authority that signed its certificate; empty: the system's"),
     Setting("metrics", "tls_key", _text, "", "PEM file with the certificate's key"),
     Setting("kubernetes", "pod_resources", _text, "/var/lib/kubelet/pod-resources/kubelet.sock",
             "the kubelet's pod-resources socket; used if it exists; empty: never"),
@@ -218,6 +235,40 @@ SETTINGS: tuple[Setting, ...] = (
             "a document of a host with many processes is below 1 MB"),
     Setting("import", "max_rows", _count, "5000000", "how many rows one input file may hold",
             "as many as fit into import.max_bytes in short lines"),
+    Setting("prometheus", "url", _text, "", "address of the metrics server, such as https://prometheus.example.org:9090/prefix"),
+    Setting("prometheus", "match", _text, "", 'label matchers that narrow what is read, as in PromQL: cluster="a",pool=~"x|y"'),
+    Setting("prometheus", "mapping", _text, "", "TOML files with a site's own mappings, separated by commas; see docs/prometheus.md"),
+    Setting("prometheus", "token_file", _text, "",
+            "file with the bearer token for the server; without one it is that of the variable FALLOW_PROM_TOKEN"),
+    Setting("prometheus", "user", _text, "", "name to log in with (basic authentication); empty: none"),
+    Setting("prometheus", "password_file", _text, "",
+            "file with the password; without one it is that of the variable FALLOW_PROM_PASSWORD"),
+    Setting("prometheus", "headers", _text, "", "headers for every request, as `Name: value`, separated by commas"),
+    Setting("prometheus", "tenant", _text, "", "tenant of Mimir, Cortex or a proxy in front of Thanos, as X-Scope-OrgID; empty: none"),
+    Setting("prometheus", "ca_file", _text, "", "PEM file with the authority that signed the server's certificate; empty: the system's"),
+    Setting("prometheus", "certificate", _text, "", "PEM file with this client's certificate; empty: none"),
+    Setting("prometheus", "key", _text, "", "PEM file with the client certificate's key"),
+    Setting("prometheus", "concurrency", _count, "4", "requests to the server at a time", "a server that people's dashboards use too"),
+    Setting("prometheus", "rate", _positive, "20", "requests to the server in a second, at most"),
+    Setting("prometheus", "collect_interval", _duration_or_unknown, "",
+            "how often the exporters read the driver; empty: what their values show, else what they do by default",
+            "a scrape that repeats a reading is no second one"),
+    Setting("prometheus", "every", parse_duration_ms, "5min", "how often `fallow follow prometheus` reads what is new",
+            "as agent.publish_every: small files cost in every query"),
+    Setting("prometheus", "late", parse_duration_ms, "10min", "how far back `fallow follow prometheus` reads again for samples that came late",
+            "remote-write queues and HA pairs are minutes behind at the most"),
+    Setting("otlp", "listen", _text, "127.0.0.1:4318", "address:port where `fallow follow otlp` takes metrics",
+            "OTLP's own port, on loopback: a collector on the same host pushes there"),
+    Setting("otlp", "spool", _text, "", "folder for what was received and is not yet in the lake", "no default: it is never guessed"),
+    Setting("otlp", "max_spool", parse_bytes, "1GiB", "how large that may grow; then senders are told to come again later",
+            "hours of a large site while the lake is away"),
+    Setting("otlp", "max_body", parse_bytes, "4MiB", "how large one request may be, unpacked",
+            "a collector's batch of 8,192 points is about 2 MB"),
+    Setting("otlp", "every", parse_duration_ms, "5min", "how often what was received goes to the lake",
+            "as agent.publish_every: small files cost in every query"),
+    Setting("otlp", "token_file", _text, "", "file with the bearer token that senders have to show; empty: none"),
+    Setting("follow", "listen", _text, "127.0.0.1:9478", "address:port where `fallow follow` serves /metrics and /healthz; empty: off",
+            "loopback; metrics.token_file and metrics.tls_certificate guard it as they guard the agent's"),
     Setting("ledger", "idle_after", parse_duration_ms, "5min", "how long a user may run no kernel before its time is `held`",
             "shorter idle intervals come from input waits and checkpoints"),
     Setting("ledger", "low_below_pct", _positive, "10", "mean utilization of a segment below which it is `low`"),
@@ -239,6 +290,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("money", "owners", _text, "", "CSV file that says which team a user, account or namespace belongs to"),
     Setting("money", "offers", _text, "", "CSV file with what GPUs could be bought, reserved or rented for; `fallow prices --import` fills it",
             "prices say what was paid, offers what could be: see docs/money.md"),
+    Setting("money", "provider", _name, "this site", "who provides the GPUs and bills them, in `fallow ledger --focus`"),
     Setting("money", "goals", _text, "", "CSV file with goals: the unused share or the waste of a week, for all, a pool or a team, by a day"),
     Setting("money", "energy_price_per_kwh", _not_negative, "0.12", "price of a kilowatt-hour, in money.currency; the default is in USD",
             "between what industry (8.72 cents) and commerce (12.82 cents) paid in the US East North Central division in April 2025 (EIA)"),

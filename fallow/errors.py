@@ -19,7 +19,7 @@ FallowError                 something went wrong that a person can act on (exit 
 │   └── SchemaVersionError  a file in the lake was written by a newer fallow
 ├── InputError              a file given to an importer cannot be used
 ├── DriverError             the NVIDIA driver or its library cannot be used
-├── SpoolError              the agent's local spool cannot be used
+├── SpoolError              a local spool cannot be used
 │   └── UnsafeSpoolError    others than the agent's user could swap what is in it (exit 2)
 └── MissingExtraError       a command needs packages that the base install leaves out
 
@@ -133,7 +133,7 @@ class DriverError(FallowError):
 
 
 class SpoolError(FallowError):
-    """The agent's local spool cannot be used."""
+    """A local spool cannot be used."""
 
 
 class UnsafeSpoolError(SpoolError):

@@ -43,7 +43,7 @@ _HEALTH_INDEX = b"fallow agent: /healthz for health checks\n"
 log = logging.getLogger("fallow.agent")
 
 
-class MetricsServer:
+class MetricsEndpoint:
     """The listening socket and the thread that accepts on it."""
 
     def __init__(self, settings: MetricsSettings, board: SnapshotBoard) -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fallow.errors import ConfigError
+from fallow.listen_address import parse_listen
 
 if TYPE_CHECKING:
     from fallow.config import Config
-
-LOOPBACK = "127.0.0.1"
-
-_LISTEN = re.compile(r"(?:(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\[\]:\s]*)):)?(?P<port>\d{1,5})")
 
 
 @dataclass(frozen=True)
@@ -65,14 +61,3 @@ class MetricsSettings:
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.tls_certificate else 'http'}://{host}:{self.port}"
-
-
-def parse_listen(text: str, setting: str) -> tuple[str, int]:
-    """Host and port of `9477`, `:9477` (both loopback), `0.0.0.0:9477` or `[::1]:9477`; raises ConfigError."""
-    match = _LISTEN.fullmatch(text.strip())
-    if match is None or int(match["port"]) > 65535:
-        raise ConfigError(
-            f"{setting} is '{text}', which is not an address",
-            "write address:port, such as 127.0.0.1:9477 or [::1]:9477",
-        )
-    return match["v6"] or match["host"] or LOOPBACK, int(match["port"])

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.serving.http_get import UnusableError
+from agent.http_exchange import UnusableError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

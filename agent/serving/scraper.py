@@ -8,10 +8,11 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
+from agent.http_exchange import UnreachableError, UnusableError
 from agent.serving import processes, readings
 from agent.serving.engines import ENGINES
 from agent.serving.exposition import Exposition
-from agent.serving.http_get import UnreachableError, UnusableError, get, parse_endpoints
+from agent.serving.http_get import get, parse_endpoints
 from agent.serving.processes import families, find_listener
 
 if TYPE_CHECKING:

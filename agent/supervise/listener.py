@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from agent.supervise.pushing import PUSHED
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
-    from agent.metrics import MetricsServer, MetricsSettings
+    from agent.metrics import MetricsEndpoint, MetricsSettings
     from agent.snapshot import SnapshotBoard
     from fallow.config import Config
 
@@ -68,13 +69,13 @@ class Listener:
             self._server = self._built(self._loaded)
             self.start()
 
-    def _built(self, loaded: Config) -> MetricsServer | None:
+    def _built(self, loaded: Config) -> MetricsEndpoint | None:
         settings = self._settings(loaded)
         if settings is None:
             return None
-        from agent.metrics import MetricsServer  # only where it is switched on
+        from agent.metrics import MetricsEndpoint  # only where it is switched on
 
-        return MetricsServer(settings, self._board)
+        return MetricsEndpoint(settings, self._board)
 
     def _settings(self, loaded: Config) -> MetricsSettings | None:
         if not loaded.text(self._setting):
@@ -92,4 +93,4 @@ def _names(setting: str, loaded: Config) -> list[str]:
     """The settings that an address is served by."""
     if setting == HEALTH:
         return [HEALTH]
-    return [name for name in loaded.values if name.startswith("metrics.") and name != HEALTH]
+    return [name for name in loaded.values if name.startswith("metrics.") and name != HEALTH and name not in PUSHED]

@@ -1,4 +1,4 @@
-"""What the outside sees of the run beside its rows: /metrics and /healthz, and what systemd is told."""
+"""What the outside sees of the run beside its rows: /metrics and /healthz, what is pushed, and what systemd is told."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent.supervise.listener import HEALTH, METRICS, Listener
+from agent.supervise.pushing import Pushing
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class Surfaces:
         """Raises ConfigError where what is switched on can never be served as the settings say; nothing listens yet."""
         self._loaded = loaded
         self._listeners = tuple(Listener(setting, loaded, board) for setting in (METRICS, HEALTH))
+        self._pushing = Pushing(loaded, board)
         self._notifier = Notifier.from_environment()
 
     def start(self) -> str | None:
@@ -96,6 +98,7 @@ class Surfaces:
 
         Returns why they are not served where an address cannot be had, in one sentence each; `retry` tries it again.
         """
+        self._pushing.start()
         reasons = [reason for listener in self._listeners if (reason := listener.start())]
         return "; ".join(reasons) or None
 
@@ -106,6 +109,7 @@ class Surfaces:
     def reload(self, loaded: Config) -> None:
         """Serves as other settings say; raises FallowError where that fails, and goes on as before then."""
         moved: list[Listener] = []
+        pushing = self._pushing.prepared(loaded)
         try:
             for listener in self._listeners:
                 listener.reload(loaded)
@@ -115,6 +119,7 @@ class Surfaces:
                 with contextlib.suppress(FallowError):  # another program may have taken the port; `retry` asks for it
                     listener.reload(self._loaded)
             raise
+        self._pushing.switch(loaded, pushing)
         self._loaded = loaded
 
     def ready(self, status: str) -> None:
@@ -132,3 +137,4 @@ class Surfaces:
     def close(self) -> None:
         for listener in self._listeners:
             listener.close()
+        self._pushing.close()

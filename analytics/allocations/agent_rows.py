@@ -19,11 +19,11 @@ _CLOCKS_MS = MINUTE_MS
 
 
 def on_seen_gpus(lake: Lake, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows, pods as agents saw them where they did; and the runs (scheduler, claim_id, host, time) that those stand for.
+    """The rows, pods that are only counted as agents saw them where they did; and the runs (scheduler, claim_id, host, time) that those stand for.
 
     Of several moments that agents told of one pod (they were restarted, say), its end belongs to the last one.
     """
-    pods = rows.filter(pl.col("scheduler") == "kubernetes")
+    pods = rows.filter(pl.col("scheduler") == "kubernetes", pl.col("gpu").is_null())
     seen = _seen(lake, pods)
     key = ["scheduler", "claim_id", "host"]
     met = pods.join(seen, on=key).filter(
@@ -39,7 +39,8 @@ def on_seen_gpus(lake: Lake, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataF
         end=pl.when(pl.col("seen") == last).then("end"),
     )
     rest = rows.join(stood_for, on=run, how="anti")
-    return pl.concat([rest, on_gpus.select(*ROW_SCHEMA)]), stood_for
+    moved = met.filter(pl.col("seen") != pl.col("time")).select(run).unique()
+    return pl.concat([rest, on_gpus.select(*ROW_SCHEMA)]), moved
 
 
 def _seen(lake: Lake, pods: pl.DataFrame) -> pl.DataFrame:

@@ -7,6 +7,7 @@ import dataclasses
 import polars as pl
 
 from analytics.allocations.agent_rows import on_seen_gpus
+from analytics.allocations.known_runs import on_known_runs
 from analytics.allocations.model import ReadAllocations
 from analytics.allocations.requests import add_requests
 from analytics.allocations.time_zone_shift import find_shifted, moved_rows
@@ -36,7 +37,8 @@ def publish_allocations(
                 read, rows=rows, notes=(*read.notes, f"{shifted.said()}: these are in their place now")
             )
         rows, stood_for = on_seen_gpus(mine, read.rows)
+        rows, joined = on_known_runs(mine, rows, read.as_of_ms)
         read = dataclasses.replace(read, rows=rows)
-        removed = pl.concat([shifted.removed, stood_for], how="diagonal")
+        removed = pl.concat([shifted.removed, stood_for, joined], how="diagonal")
         claims = write(mine, read, removed, newest_first=shifted.forward or not stood_for.is_empty())
         return read, (claims, add_requests(mine, read.requests))

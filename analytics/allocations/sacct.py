@@ -8,9 +8,9 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -34,6 +34,7 @@ _AT_ONCE = 20_000
 _JOBS = re.compile(rb'"jobs"\s*:\s*\[\s*')
 _BETWEEN = re.compile(rb"\s*,?\s*")
 _Job = dict[str, str | None]
+_Read = TypeVar("_Read")
 _JOB_ID = re.compile(r"[\d_+.\[\]-]+")
 
 
@@ -42,8 +43,9 @@ def read_jobs(path: str, text: bytes, limits: InputLimits) -> tuple[pl.DataFrame
 
     Raises InputError that names the line.
     """
-    jobs = _json_jobs(path, text, limits) if text.lstrip().startswith(b"{") else _line_jobs(path, text)
-    return _frame(jobs)
+    if text.lstrip().startswith(b"{"):
+        return _frame(json_jobs(path, text, limits, ("sacct", "sacct --json"), _json_job))
+    return _frame(_line_jobs(path, text))
 
 
 def _frame(jobs: Iterator[_Job]) -> tuple[pl.DataFrame, int]:
@@ -58,23 +60,34 @@ def _frame(jobs: Iterator[_Job]) -> tuple[pl.DataFrame, int]:
     return frame, frame.height
 
 
-def _json_jobs(path: str, text: bytes, limits: InputLimits) -> Iterator[_Job]:
-    """The jobs one by one; raises InputError where one of them or what surrounds them is not whole."""
+def json_jobs(
+    path: str, text: bytes, limits: InputLimits, program: tuple[str, str], job_of: Callable[[dict[str, Any]], _Read]
+) -> Iterator[_Read]:
+    """The jobs one by one; raises InputError where one of them or what surrounds them is not whole.
+
+    Args:
+        path: what to call the text in messages.
+        text: what the program printed.
+        limits: how large a job may be.
+        program: which printed it, and the command.
+        job_of: what is read of each job; may raise ValueError, LookupError, TypeError and AttributeError.
+    """
+    name, command = program
     begin = _JOBS.search(text)
     start = at = len(text) if begin is None else begin.end()
     try:
         while text.startswith(b"{", at):
             job, end = _job_at(path, text, at, limits)
-            yield _json_job(job)
+            yield job_of(job)
             at = _past(_BETWEEN, text, end)
         if start + len(text) - at > limits.max_record_bytes:
             raise limits.too_long(path)
         around = json.loads(text[:start] + text[at:])
         errors = around["errors"] if not around["jobs"] and at == start and around.get("errors") else ()
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{path} is not the JSON of sacct ({error})", "export it again with: sacct --json") from error
+        raise InputError(f"{path} is not the JSON of {name} ({error})", f"export it again with: {command}") from error
     for each in errors:
-        raise InputError(f"{path}: sacct reported an error: {str(each)[:200]}", "export it again")
+        raise InputError(f"{path}: {name} reported an error: {str(each)[:200]}", "export it again")
 
 
 def _job_at(path: str, text: bytes, at: int, limits: InputLimits) -> tuple[Any, int]:
@@ -101,15 +114,15 @@ def _json_job(job: dict[str, Any]) -> dict[str, str | None]:
         "WCKey": (job.get("wckey") or {}).get("wckey"),
         "Partition": job.get("partition"),
         "QOS": job.get("qos"),
-        "Priority": _json_number(job.get("priority"), is_zero_known=True),
+        "Priority": json_number(job.get("priority"), is_zero_known=True),
         "State": state if isinstance(state, str) else next(iter(state), None),
         "Reason": job["state"].get("reason"),
-        "Submit": _json_number(times.get("submission")),
-        "Eligible": _json_number(times.get("eligible")),
-        "Start": _json_number(times["start"]),
-        "End": _json_number(times["end"]),
-        "ElapsedRaw": _json_number(times.get("elapsed")),
-        "TimelimitRaw": _json_number(times.get("limit")),
+        "Submit": json_number(times.get("submission")),
+        "Eligible": json_number(times.get("eligible")),
+        "Start": json_number(times["start"]),
+        "End": json_number(times["end"]),
+        "ElapsedRaw": json_number(times.get("elapsed")),
+        "TimelimitRaw": json_number(times.get("limit")),
         "NodeList": job["nodes"],
         "AllocTRES": _json_tres(job["tres"].get("allocated")),
         "ReqTRES": _json_tres(job["tres"].get("requested")),
@@ -117,7 +130,7 @@ def _json_job(job: dict[str, Any]) -> dict[str, str | None]:
     }
 
 
-def _json_number(value: int | dict[str, Any] | None, *, is_zero_known: bool = False) -> str | None:
+def json_number(value: int | dict[str, Any] | None, *, is_zero_known: bool = False) -> str | None:
     """A number, or since Slurm 22.05 `{"set": true, "infinite": false, "number": 60}`; 0 stands for unknown where nothing else is said."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set") and not value.get("infinite") else None

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import polars as pl
 
-from analytics.allocations.model import ROW_SCHEMA, ReadAllocations, Surroundings
+from analytics.allocations.model import ReadAllocations, Surroundings
 from analytics.allocations.sacct import EXPORT
 from analytics.allocations.slurm_jobs import allocation_rows
 from analytics.allocations.slurm_text import job_gpus
+from analytics.allocations.snapshots import SNAPSHOT, on_shown_gpus, read_snapshot
 from analytics.importers.kinds import with_progress
 from analytics.importers.limits import InputLimits
 from analytics.importers.source import open_source
@@ -23,7 +24,6 @@ from fallow.errors import InputError, UsageError
 
 _TIMEOUT_S = 600
 _SINCE = "7d"
-_POSITIONS = pl.Schema({"claim_id": pl.String(), "host": pl.String(), "_gpus": pl.List(pl.String)})
 
 
 class CommandError(Exception):
@@ -65,27 +65,7 @@ class Live:
             text = _output([self._scontrol, "show", "job", "--details"])
         except CommandError as error:
             return rows, (f"cannot run scontrol, so the GPUs of running jobs are not known: {error}",)
-        found, unknown = [], set()
-        for each in job_gpus(text.decode(errors="replace")):
-            host = self._host(each.node)
-            gpus = self._around.hosts.at(host, each.positions)
-            if gpus is None:
-                unknown.add(host)
-            else:
-                found.append((each.job_id, host, gpus))
-        notes = [
-            f"the inventory of {len(unknown)} hosts is not in the lake, so which GPUs jobs have there is not known: "
-            + ", ".join(sorted(unknown)[:3])
-        ] if unknown else []  # fmt: skip
-        known = rows.join(pl.DataFrame(found, schema=_POSITIONS, orient="row"), on=["claim_id", "host"], how="left")
-        # a job that is over by now, or was resized meanwhile, is not on what scontrol says
-        fits = (pl.col("_gpus").list.len() == pl.col("host_gpu_count").fill_null(pl.col("_gpus").list.len())) & pl.col(
-            "end"
-        ).is_null()
-        fits = fits.fill_null(value=False)
-        placed = known.filter(fits).drop("gpu").explode("_gpus").rename({"_gpus": "gpu"})
-        placed = placed.with_columns(host_gpu_count=pl.lit(None, pl.Int32)).select(*ROW_SCHEMA)
-        return pl.concat([known.filter(~fits).select(*ROW_SCHEMA), placed]), tuple(notes)
+        return on_shown_gpus(rows, job_gpus(text.decode(errors="replace")), self._around.hosts, self._host)
 
 
 def _beside(scontrol: str, name: str) -> str:
@@ -134,6 +114,8 @@ class Slurm:
         parser.add_argument("--since", metavar="TIME", help="with --live: jobs that ran since then (default: 7d)")
         parser.add_argument("--sacct", metavar="COMMAND",
                             help="with --live: the command (default: beside slurm.scontrol of the config, else from PATH)")  # fmt: skip
+        parser.add_argument("--scontrol", nargs="+", default=[], metavar="FILE",
+                            help=f"with files: output of {SNAPSHOT} (or with --json) from while the jobs ran, for which GPUs they had")  # fmt: skip
         parser.add_argument("--time-zone", "--tz", dest="zone", metavar="ZONE",
                             help="the cluster's time zone: sacct writes local time (default: UTC)")  # fmt: skip
         parser.add_argument("--host-suffix", default="", metavar="TEXT",
@@ -150,6 +132,8 @@ class Slurm:
         if args.live:
             if args.zone:
                 raise UsageError("--time-zone has no meaning with --live", "leave it out: sacct is asked for UTC")
+            if args.scontrol:
+                raise UsageError("--scontrol is for files", "leave it out: with --live scontrol itself is asked")
             return Live(args, around).read()
         if args.since or args.sacct:
             raise UsageError("--since and --sacct are for --live", "leave them out, or give --live and no files")
@@ -158,23 +142,25 @@ class Slurm:
     def _files(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         zone = check_zone(args.zone or "UTC", "--time-zone")
         limits, read = InputLimits.of(around.settings), []
+
+        def host_of(node: str) -> str:
+            return around.hosts.named(node, args.host_suffix)
+
         for path in with_progress(args.files, "reading"):
             source = open_source(path, limits)
             if source.text is None:
                 raise InputError(f"{path} is Parquet, not the text of sacct", "export the jobs with sacct --parsable2")
             if source.cut_off:
                 raise InputError(f"{path} is cut off: its end is missing", "fetch it again")
-            read.append(
-                allocation_rows(
-                    path, source.text, zone, lambda node: around.hosts.named(node, args.host_suffix), limits
-                )
-            )
+            read.append(allocation_rows(path, source.text, zone, host_of, limits))
         known = [jobs.as_of_ms for jobs in read if jobs.as_of_ms is not None]
         assumed = "" if args.zone else " (assumed)"
+        rows = pl.concat([jobs.rows for jobs in read])
+        notes: tuple[str, ...] = ()
+        if args.scontrol:
+            shown = [each for path in args.scontrol for each in read_snapshot(path, limits)]
+            rows, notes = on_shown_gpus(rows, shown, around.hosts, host_of, zone)
         return ReadAllocations(
-            pl.concat([jobs.rows for jobs in read]),
-            pl.concat([jobs.requests for jobs in read]),
-            tuple(jobs.report for jobs in read),
-            zone + assumed,
-            max(known, default=None),
-        )
+            rows, pl.concat([jobs.requests for jobs in read]), tuple(jobs.report for jobs in read), zone + assumed,
+            max(known, default=None), notes,
+        )  # fmt: skip

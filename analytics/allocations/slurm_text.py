@@ -132,38 +132,47 @@ def duration_ms(text: str) -> int | None:
 
 # at the start of a line each: a job's name stands further behind and may hold anything
 _JOB = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
+_START = re.compile(r"^ +StartTime=(\S+) ", re.MULTILINE)
 _NODES = re.compile(r"^ +Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S+)", re.MULTILINE)
 _GPUS = re.compile(r"gpu(?::([^:(),]+))??:(\d+)\(IDX:([\d,-]+)\)")
 
 
 @dataclass(frozen=True)
 class JobGpus:
-    """One job on one node, and the positions of its GPUs among those that Slurm knows of the node."""
+    """One job on one node, and the positions of its GPUs among those that Slurm knows of the node.
+
+    `start` is when it began, as it is written; empty where that is not there.
+    """
 
     job_id: str
     node: str
     positions: tuple[int, ...]
+    start: str = ""
 
 
 def job_gpus(text: str) -> Iterator[JobGpus]:
-    """Jobs whose GPUs are named. MIG instances are left out: their positions are not those of GPUs."""
+    """Jobs whose GPUs are named; ValueError for a list that is none.
+
+    MIG instances are left out: their positions are not those of GPUs.
+    """
     for job in re.split(r"\n(?=JobId=)", text):
         found = _JOB.match(job)
         if found is None:
             continue
+        start = _START.search(job)
         for nodes, gres in _NODES.findall(job):
-            entries = _GPUS.findall(gres)
-            if not entries or any(is_mig(kind) for kind, _, _ in entries):
-                continue
-            positions = tuple(position for _, _, listed in entries for position in _positions(listed))
-            for node in expand(nodes):
-                yield JobGpus(found[1], node, positions)
+            for node in expand(nodes) if (positions := gres_positions(gres)) else ():
+                yield JobGpus(found[1], node, positions, start[1] if start else "")
+
+
+def gres_positions(gres: str) -> tuple[int, ...]:
+    """Those in `gpu:h100:2(IDX:0,2)`; none where there is no GPU, or a MIG instance."""
+    entries = _GPUS.findall(gres)
+    if any(is_mig(kind) for kind, _, _ in entries):
+        return ()
+    return tuple(position for _, _, listed in entries for position in _positions(listed))
 
 
 def _positions(text: str) -> list[int]:
-    """`0-1,3`."""
-    found: list[int] = []
-    for item in text.strip(",").split(","):
-        first, _, last = item.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+    """`0-1,3`; ValueError for what is no list of them."""
+    return [int(number) for item in text.strip(",").split(",") for number in _numbers(item)]

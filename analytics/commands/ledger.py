@@ -1,4 +1,4 @@
-"""`fallow ledger`: GPU-hours, money and energy by state and by team, pool, ..., as text, JSON or CSV."""
+"""`fallow ledger`: GPU-hours, money and energy by state and by team, pool, ..., as text, JSON or CSV, and as FOCUS cost rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+from analytics.commands.ledger_focus import focus_file, write_focus
 from analytics.inventory import load_inventory, simulated_text
 from analytics.language.language import ENGLISH
 from analytics.language.plain_text import folded, moment, page_columns
@@ -37,6 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="machine-readable")
     form.add_argument(
+        "--focus",
+        metavar="FILE",
+        type=focus_file,
+        help="cost rows per GPU, day, state and holder in FOCUS 1.2, into a .csv or .parquet file",
+    )
+    form.add_argument(
         "--csv", action="store_true", help="machine-readable, one line per group (the whole without --by)"
     )
 
@@ -61,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
     rows = money.accounts.by(args.by) if args.by else ()
     if args.json:
         show(json.dumps(_as_json(ledger.summary, money, args.by, rows), indent=2))
+    elif args.focus:
+        write_focus(args.focus, inputs, ledger, money, inventory)
     elif args.csv:
         _write_csv(rows if args.by else (money.accounts.total,), money)
     else:
@@ -73,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     say_left_out(inputs.lake, everything)
     for remark in money.remarks:
         say(remark)
-    if said and (args.json or args.csv):
+    if said and (args.json or args.csv or args.focus):
         say(said)  # the forms for machines are fixed
     return 0
 

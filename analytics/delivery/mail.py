@@ -21,6 +21,7 @@ from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, DeliveryOu
 from analytics.delivery.settings import MailSettings
 from analytics.language.plain_text import plain
 from fallow.clock import from_ms
+from fallow.connection_faults import connection_fault
 
 _CONTENT_ID = re.compile(r"[\"'(]cid:([^\"')\s]+)[\"')]")
 _DEFAULT_ID = "picture"
@@ -207,19 +208,6 @@ def _refusal(error: smtplib.SMTPException) -> str:
     if isinstance(error, smtplib.SMTPResponseException):
         return said(error.smtp_code, error.smtp_error if isinstance(error.smtp_error, bytes) else b"")
     return "the connection ended before it had the whole message"
-
-
-def connection_fault(error: Exception) -> str:
-    """What an error of a socket or of TLS means, without anything that was sent."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted ({error.verify_message})"
-    if isinstance(error, ssl.SSLError):
-        return f"no TLS connection ({(error.reason or 'it ended').replace('_', ' ').lower()})"
-    if isinstance(error, TimeoutError):
-        return "it did not answer"
-    if isinstance(error, socket.gaierror):
-        return "its name cannot be resolved"
-    return (getattr(error, "strerror", None) or "the connection broke").lower()
 
 
 _PERIOD = re.compile(rb"^\.", re.MULTILINE)

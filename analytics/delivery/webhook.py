@@ -18,13 +18,13 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from analytics.delivery.mail import connection_fault
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, DeliveryOutcome, Message
 from analytics.delivery.payloads import payload
 from analytics.delivery.settings import WebhookSettings
 from analytics.delivery.targets import Target
 from fallow import __version__
 from fallow.clock import to_ms
+from fallow.connection_faults import connection_fault
 
 _MOST_BYTES = 4096
 _REDIRECTS = (307, 308)

@@ -1,23 +1,21 @@
-"""`fallow import KIND ...`: reads all files, asks about what looks wrong, merges them into the lake, accounts for every row."""
+"""`fallow import KIND FILE ...`: reads all files, asks about what looks wrong, merges them into the lake, accounts for every row."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import json
-import sys
 
-from analytics.importers import IMPORTERS
+from analytics.importers.asking import ask
 from analytics.importers.doubts import doubts
-from analytics.importers.kinds import add_kinds, open_lake
+from analytics.importers.kinds import open_lake
 from analytics.importers.limits import InputLimits
 from analytics.importers.model import FileReport, Imported
 from analytics.importers.overview import ImportOverview, overview_lines, overview_of
 from analytics.importers.pseudonymised import pseudonymised, pseudonyms_of
 from analytics.importers.publish import Published, publish
 from fallow.clock import SystemClock, format_ms
-from fallow.errors import InputError
-from fallow.output import say_lines, show
+from fallow.output import show
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +67,7 @@ def as_text(outcome: ImportOutcome) -> str:
         *(f"note      {note}" for note in imported.notes),
         *(f"odd       {odd}" for odd in outcome.odd),
         f"lake      {outcome.lake}",
-        *(_table(each) for each in outcome.published or ()),
+        *(published_line(each) for each in outcome.published or ()),
     ]
     if outcome.published is None:
         lines.append("  nothing is published")
@@ -85,7 +83,8 @@ def _file(report: FileReport) -> list[str]:
     ]
 
 
-def _table(published: Published) -> str:
+def published_line(published: Published) -> str:
+    """What became of one table."""
     if not (published.new or published.replaced):
         return f"  {published.table}: already there: {published.already_there:,} rows"
     files = "file" if published.files_written == 1 else "files"
@@ -104,14 +103,6 @@ def _window(imported: Imported) -> tuple[str, str]:
     return format_ms(moments["first"][0]), format_ms(moments["last"][0])
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    for importer, subcommand in add_kinds(parser, "kinds of history", IMPORTERS):
-        subcommand.set_defaults(importer=importer)
-        subcommand.add_argument(
-            "--yes", action="store_true", help="publish also what looks wrong (default: ask on a terminal, else refuse)"
-        )
-
-
 def run(args: argparse.Namespace) -> int:
     settings, lake = open_lake(args)
     pseudonyms = pseudonyms_of(args, settings)
@@ -120,21 +111,7 @@ def run(args: argparse.Namespace) -> int:
     odd = doubts(imported, overview, SystemClock().now_ms())
     outcome = ImportOutcome(imported, overview, odd, None, lake.root)
     if odd and not args.yes:
-        _ask(outcome, machines=args.json)
+        ask(odd, as_text(outcome), json.dumps(as_json(outcome), indent=2) if args.json else as_text(outcome))
     outcome = dataclasses.replace(outcome, published=publish(lake, imported))
     show(json.dumps(as_json(outcome), indent=2) if args.json else as_text(outcome))
     return 0
-
-
-def _ask(outcome: ImportOutcome, *, machines: bool) -> None:
-    """Returns if somebody at a terminal says yes; raises InputError otherwise, with the summary on standard output."""
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        say_lines(as_text(outcome))
-        say_lines("This looks wrong. Publish it all the same? [y/N] ", end="")
-        if sys.stdin.readline().strip().lower() in ("y", "yes"):
-            return
-        raise InputError("nothing was published", "put right what is odd, or answer y")
-    show(json.dumps(as_json(outcome), indent=2) if machines else as_text(outcome))
-    raise InputError(
-        f"nothing was published, for this looks wrong: {'; '.join(outcome.odd)}", "add --yes to publish all the same"
-    )

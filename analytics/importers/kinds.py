@@ -19,8 +19,9 @@ T = TypeVar("T")
 
 def with_progress(items: Iterable[T], what: str) -> Iterator[T]:
     """The items; on a terminal a bar on standard error shows how many are done, and then disappears."""
-    off = not sys.stderr.isatty()
-    yield from track(list(items), what, console=Console(stderr=True), transient=True, disable=off)
+    every = list(items)
+    off = len(every) < 2 or not sys.stderr.isatty()
+    yield from track(every, what, console=Console(stderr=True), transient=True, disable=off)
 
 
 class Kind(Protocol):

@@ -96,6 +96,12 @@ class Imported:
     odd: tuple[str, ...] = ()
     """What looks wrong beside what the files' own reports say."""
 
+    hosts: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Rows of the table `host`, in its columns and types."""
+
+    events: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """The same of the table `event`."""
+
 
 _UUID = r"^(GPU|MIG)-"
 

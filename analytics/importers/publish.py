@@ -5,40 +5,31 @@ first and last row; agents number from 10^15 on, so the two never cover each oth
 there, the merged file gets a range that covers the old one (and so hides it, or replaces it under the same name), and
 only then the old one goes: a reader of visible files sees the old rows or all rows at every moment. Imports of one host take
 turns (fallow.leases), for each merges with what the one before left.
+
+What is followed live comes every few minutes. Its files hold an hour, and have the hour's range as their name; rows are merged with the
+files that overlap their hour, and `merge_day` makes one file of a day that is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
 
 import polars as pl
 import pyarrow as pa
 
 from analytics.importers.kinds import with_progress
+from analytics.importers.merged_rows import TRUE_MS, keyed, keys_of, merge, same_rows
 from analytics.importers.model import Imported
 from analytics.importers.processes import process_rows
 from analytics.importers.times import LATEST_MS
 from analytics.importers.values import conform
 from fallow import parquet
-from fallow.clock import DAY_MS, utc_day
+from fallow.clock import DAY_MS, HOUR_MS, floor_ms, parse_day_ms, utc_day
 from fallow.lake import Lake, LakeFile, visible
 from fallow.lake_init import opened_for_writing
 from fallow.leases import leased
-from fallow.schema import DEVICE, GPU, PROCESS, Table
-
-_DEFAULTS: Mapping[str, Mapping[str, str]] = {
-    "gpu": {"health": "ok", "util_source": "import"},
-    "device": {"source": "import"},
-    "process": {"attribution": "import"},
-}
-"""Filled in after merging, so that an importer that knows nothing of a column never hides what another one knew."""
-
-_KEYS: Mapping[str, list[str]] = {"gpu": ["gpu", "true_ms"], "device": ["gpu"], "process": ["gpu", "time", "pid"]}
-_LAST_KEYS: Mapping[str, list[str]] = {"gpu": ["offset_ms"], "process": ["pid"]}
-"""What sorts rows of one GPU and time."""
-
-_TRUE_MS = (pl.col("time").dt.epoch("ms") + pl.col("offset_ms").fill_null(0)).alias("true_ms")
+from fallow.schema import DEVICE, EVENT, GPU, HOST, PROCESS, Table
 
 
 @dataclass(frozen=True)
@@ -56,63 +47,140 @@ class Published:
         return Published(self.table, *map(sum, counts))
 
 
-def publish(lake: Lake, imported: Imported) -> tuple[Published, ...]:
-    """Merges the rows into the lake. Raises LakeError; what is there then is whole, and the same import completes it."""
+def publish(lake: Lake, imported: Imported, *, hourly: bool = False) -> tuple[Published, ...]:
+    """Merges the rows into the lake. Raises LakeError; what is there then is whole, and the same import completes it.
+
+    Where rows come `hourly`, those of `gpu` and `host` go into files of an hour; otherwise, and all others, into files of a day.
+    """
     opened_for_writing(lake)
     with leased(lake, f"import-{imported.host}", f"the import of {imported.host}") as mine:
-        return _publish_tables(mine, imported)
+        return _publish_tables(mine, imported, HOUR_MS if hourly else DAY_MS)
 
 
-def _publish_tables(lake: Lake, imported: Imported) -> tuple[Published, ...]:
-    present = {table.name: _present(lake, table, imported.host) for table in (DEVICE, PROCESS, GPU)}
+def merge_day(lake: Lake, table: Table, host: str, date: str, *, grace_ms: int, now_ms: int) -> int:
+    """Makes one file of those that importers left of a day; returns how many it was made of, 0 where there was nothing to do.
+
+    What it replaces stays for the grace, hidden, for readers that have listed it, and goes in a later call. Raises LakeError.
+    """
+    with leased(lake, f"import-{host}", f"the merging of {date} of {host}") as mine:
+        there = _present(mine, table, host, [date])
+        seen = visible(there)
+        shown = {file.key for file in seen}
+        for file in there:
+            replaced_ms = max([each.modified_ms for each in seen if each.covers(file)], default=now_ms)
+            if file.key not in shown and replaced_ms <= now_ms - grace_ms:
+                mine.delete(file)
+        if len(seen) < 2 or seen[-1].last_seq >= LATEST_MS:
+            return 0
+        start_ms = parse_day_ms(date)
+        first = min(start_ms, *(file.first_seq for file in seen))
+        last = max(start_ms + DAY_MS - 1, *(file.last_seq for file in seen))
+        rows = _read(seen, table)
+        mine.put(LakeFile(table.name, date, host, first, last), _encoded(table, merge(table, rows.clear(), rows)))
+        return len(seen)
+
+
+def _publish_tables(lake: Lake, imported: Imported, span_ms: int) -> tuple[Published, ...]:
+    dates = _dates([imported.gpu, imported.device, imported.hosts, imported.events])
+    tables = (DEVICE, PROCESS, EVENT, HOST, GPU)
+    present = {table.name: _present(lake, table, imported.host, dates) for table in tables}
     for files in present.values():
         for file in visible(files):
             parquet.open_file(file)  # a broken file is found before anything is written
-    rows = _keep_dates(imported.gpu, present[GPU.name])
+    rows = _keep_spans(imported.gpu, present[GPU.name], span_ms)
     listed = process_rows(rows)
     # lists lie there before the rows that count them
-    due = [(DEVICE, imported.device), *([(PROCESS, listed)] if listed.height else []), (GPU, rows)]
+    due = (
+        (DEVICE, imported.device, DAY_MS),
+        (PROCESS, listed, DAY_MS),
+        (EVENT, imported.events, DAY_MS),
+        (HOST, imported.hosts, span_ms),
+        (GPU, rows, span_ms),
+    )
     return tuple(
-        _publish_table(lake, table, conform(frame, table), imported.host, present[table.name]) for table, frame in due
+        _publish_table(lake, _Slot(table, imported.host, 0, span), conform(frame, table), present[table.name])
+        for table, frame, span in due
+        if frame.height or table in (DEVICE, GPU)
     )
 
 
-def _present(lake: Lake, table: Table, host: str) -> list[LakeFile]:
+def _dates(frames: Sequence[pl.DataFrame]) -> list[str]:
+    """The days of the rows, and those beside them, where the same rows may lie under another interval's time."""
+    days = {int(day) for frame in frames if frame.height for day in (frame["time"].dt.epoch("ms") // DAY_MS).unique()}
+    return sorted({utc_day(each * DAY_MS) for day in days for each in (day - 1, day, day + 1) if each >= 0})
+
+
+def _present(lake: Lake, table: Table, host: str, dates: Sequence[str]) -> list[LakeFile]:
     """Files of the host that imports wrote, including hidden ones and compacted files that contain such a file."""
-    return [file for file in lake.all_files(table.name, hosts=[host]) if file.first_seq < LATEST_MS]
+    return [file for file in lake.all_files(table.name, hosts=[host], dates=dates) if file.first_seq < LATEST_MS]
 
 
-def _publish_table(lake: Lake, table: Table, rows: pl.DataFrame, host: str, present: list[LakeFile]) -> Published:
-    days = rows.with_columns(day=pl.col("time").dt.strftime("%Y-%m-%d")).partition_by(
-        "day", as_dict=True, include_key=False
+@dataclass(frozen=True)
+class _Slot:
+    """A stretch of one table and host whose rows are one file: a day, or an hour of it."""
+
+    table: Table
+    host: str
+    start_ms: int
+    span_ms: int
+
+    @property
+    def last_ms(self) -> int:
+        return self.start_ms + self.span_ms - 1
+
+    @property
+    def date(self) -> str:
+        return utc_day(self.start_ms)
+
+    def near(self, files: Sequence[LakeFile]) -> list[LakeFile]:
+        """Those that may hold rows of the stretch, or whose name would cover its file's."""
+        return [
+            each
+            for each in files
+            if each.date == self.date
+            and (self.span_ms == DAY_MS or (each.first_seq <= self.last_ms and each.last_seq >= self.start_ms))
+        ]
+
+    def file(self, rows: pl.DataFrame, replaced: Sequence[LakeFile]) -> LakeFile:
+        """The file of these rows: an hour's has the hour's range, a day's that of its rows, and both cover what they replace."""
+        moments = rows["time"].dt.epoch("ms").sort()
+        first, last = (self.start_ms, self.last_ms) if self.span_ms < DAY_MS else (moments[0], moments[-1])
+        return LakeFile(
+            self.table.name,
+            self.date,
+            self.host,
+            min([first, *(file.first_seq for file in replaced)]),
+            max([last, *(file.last_seq for file in replaced)]),
+        )
+
+
+def _publish_table(lake: Lake, kind: _Slot, rows: pl.DataFrame, present: list[LakeFile]) -> Published:
+    """Rows of one table and host; `kind` says which, and how long the stretches of its files are."""
+    table, span_ms = kind.table, kind.span_ms
+    parts = rows.with_columns(_slot=pl.col("time").dt.epoch("ms") // span_ms).partition_by(
+        "_slot", as_dict=True, include_key=False
     )
     total = Published(table.name, 0, 0, 0, 0)
-    for day in with_progress(sorted(days), f"writing {table.name}"):
-        there = [file for file in present if file.date == day[0]]
-        done = _publish_day(lake, table, days[day], LakeFile(table.name, str(day[0]), host, 0, 0), there)
-        total = total.plus(done)
+    for key in with_progress(sorted(parts), f"writing {table.name}"):
+        slot = replace(kind, start_ms=int(str(key[0])) * span_ms)
+        total = total.plus(_publish_slot(lake, slot, parts[key], slot.near(present)))
     return total
 
 
-def _publish_day(lake: Lake, table: Table, new: pl.DataFrame, place: LakeFile, there: list[LakeFile]) -> Published:
-    """One table, date and host."""
-    seen = visible(there)
+def _publish_slot(lake: Lake, slot: _Slot, new: pl.DataFrame, there: list[LakeFile]) -> Published:
+    """One table, host and stretch."""
+    table, seen = slot.table, visible(there)
     old = _read(seen, table)
     merged = merge(table, old, new)
-    keys = _keys(table)
-    old_keyed, merged_keyed = _keyed(table, old), _keyed(table, merged)
+    keys = keys_of(table)
+    old_keyed, merged_keyed = keyed(table, old), keyed(table, merged)
     fresh = merged_keyed.join(old_keyed, on=keys, how="anti").height
-    same = _same_rows(old, merged)
+    same = same_rows(old, merged)
     known = new.height - fresh
     changed = merged.height - fresh - same
     result = Published(table.name, fresh, known - changed, changed, 0)
     if fresh or changed or len(seen) > 1:
-        first, last = _range(merged, seen)
-        written = lake.put(
-            LakeFile(table.name, place.date, place.host, first, last),
-            parquet.encode(table, merged.to_arrow(), {"fallow_source": "import"}),
-        )
-        seen = [written]
+        seen = [lake.put(slot.file(merged, seen), _encoded(table, merged))]
         result = Published(table.name, fresh, known - changed, changed, 1)
     for file in there:
         if file.last_seq < LATEST_MS and any(each.key != file.key and each.covers(file) for each in seen):
@@ -120,64 +188,8 @@ def _publish_day(lake: Lake, table: Table, new: pl.DataFrame, place: LakeFile, t
     return result
 
 
-def merge(table: Table, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """The rows of both, sorted; where both have a row, new values win unless they are null.
-
-    Rows of `gpu` are the same if GPU and true time are (time + offset_ms: also when another interval was given);
-    rows of `device` if the GPU is, on one date, and then the earlier time stays; rows of `process` if GPU, time and
-    process are.
-    """
-    keys = _keys(table)
-    marked = _keyed(table, new).with_columns(is_new=pl.lit(value=True))
-    both = marked.join(_keyed(table, old), on=keys, how="full", coalesce=True, suffix="_old")
-    names = [name for name in table.names if name not in keys]
-    columns = [
-        pl.min_horizontal(name, f"{name}_old").alias(name)
-        if table is DEVICE and name == "time"
-        # processes are added to a list and never taken from it
-        else pl.max_horizontal(name, f"{name}_old").alias(name)
-        if name == "process_count"
-        else pl.coalesce(name, f"{name}_old").alias(name)
-        for name in names
-    ]
-    # only what an importer brings is filled in: a compacted file may hold an agent's rows too
-    filled = both.with_columns(columns).with_columns(
-        pl.when(pl.col("is_new") & _applies(table, name))
-        .then(pl.col(name).fill_null(value))
-        .otherwise(name)
-        .alias(name)
-        for name, value in _DEFAULTS[table.name].items()
-    )
-    return filled.select(table.names).sort(["gpu", "time", *_LAST_KEYS.get(table.name, [])])
-
-
-def _applies(table: Table, name: str) -> pl.Expr:
-    """Health is `ok` only for rows with some value; for a row without any it is unknown."""
-    if name != "health":
-        return pl.lit(value=True)
-    described = ("time", "gpu", "interval_ms", "offset_ms", "read_delay_ms", "health", "util_source")
-    return pl.any_horizontal(pl.col(each).is_not_null() for each in table.names if each not in described)
-
-
-def _keys(table: Table) -> list[str]:
-    return _KEYS[table.name]
-
-
-def _keyed(table: Table, rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.with_columns(_TRUE_MS) if table is GPU else rows
-
-
-def _same_rows(old: pl.DataFrame, merged: pl.DataFrame) -> int:
-    """How many rows of the lake stay as they are, to the last bit."""
-    return merged.join(old, on=merged.columns, how="semi", nulls_equal=True).height
-
-
-def _range(rows: pl.DataFrame, replaced: list[LakeFile]) -> tuple[int, int]:
-    moments = rows["time"].dt.epoch("ms").sort()
-    return (
-        min([moments[0], *(file.first_seq for file in replaced)]),
-        max([moments[-1], *(file.last_seq for file in replaced)]),
-    )
+def _encoded(table: Table, rows: pl.DataFrame) -> bytes:
+    return parquet.encode(table, rows.to_arrow(), {"fallow_source": "import"})
 
 
 def _read(files: list[LakeFile], table: Table) -> pl.DataFrame:
@@ -188,24 +200,28 @@ def _read(files: list[LakeFile], table: Table) -> pl.DataFrame:
     return conform(frame, table)
 
 
-def _keep_dates(rows: pl.DataFrame, present: list[LakeFile]) -> pl.DataFrame:
-    """Rows that lie in the lake under another date (another interval was given then) stay at that time and offset.
+def _keep_spans(rows: pl.DataFrame, present: list[LakeFile], span_ms: int) -> pl.DataFrame:
+    """Rows that lie in the lake under another date or hour (another interval was given then) stay at that time and offset.
 
     Two dates are two files, which no reader could see changing at once.
     """
-    true_days = rows.select(pl.concat([_TRUE_MS, pl.col("time").dt.epoch("ms")]) // DAY_MS).to_series().unique()
-    days = {utc_day((each + shift) * DAY_MS) for each in true_days for shift in (-1, 0) if each + shift >= 0}
-    nearby = visible([file for file in present if file.date in days])
+    if rows.is_empty():
+        return rows
+    true_ms = rows.select(TRUE_MS).to_series()
+    first, last = floor_ms(int(str(true_ms.min())), span_ms), floor_ms(int(str(true_ms.max())), span_ms)
+    slots = [_Slot(GPU, "", start, span_ms) for start in range(max(0, first - span_ms), last + span_ms, span_ms)]
+    nearby = visible({file.key: file for slot in slots for file in slot.near(present)}.values())
     if not nearby:
         return rows
     data: pa.Table = parquet.read(nearby, GPU, ["time", "gpu", "offset_ms"])
     there = pl.DataFrame(pl.from_arrow(data.drop_columns(["host"]))).with_columns(
-        pl.col("gpu").cast(pl.String), _TRUE_MS
+        pl.col("gpu").cast(pl.String), TRUE_MS
     )
     there = there.unique(["gpu", "true_ms"]).rename({"time": "time_old", "offset_ms": "offset_old"})
-    moved = pl.col("time_old").dt.date() != pl.col("time").dt.date()
+    spans = [pl.col(name).dt.epoch("ms") // span_ms for name in ("time_old", "time")]
+    moved = spans[0] != spans[1]
     return (
-        rows.with_columns(_TRUE_MS)
+        rows.with_columns(TRUE_MS)
         .join(there, on=["gpu", "true_ms"], how="left")
         .with_columns(
             time=pl.when(moved).then("time_old").otherwise("time"),

@@ -26,7 +26,7 @@ _LARGEST: dict[Type, float] = {
 }
 _WORDS = {
     "health": ("ok", "degraded", "lost", "missing", "reset_required", "wedged", "driver_down"),
-    "util_source": ("gpm", "samples", "rates", "none", "import", "simulated"),
+    "util_source": ("gpm", "samples", "rates", "none", "import", "scraped", "simulated"),
 }
 """The only values that these text columns may hold (`fallow schema gpu`)."""
 

@@ -21,6 +21,9 @@ from fallow.schema import UNAVAILABLE_HEALTH
 ASLEEP = "asleep"
 """The health of a GPU that the kernel has powered down: nobody can be on it."""
 
+RELEASED = "released"
+"""The health of a GPU that nobody reads from then on."""
+
 _PERCENTS = (
     "gpu_util_pct",
     "gpu_util_max_pct",
@@ -68,7 +71,8 @@ class DayRows:
     """Rows sorted by GPU and start, each moment of a GPU once; `gpu` are codes into `names`, pairs of host and UUID.
 
     `usable` says which rows tell anything about the state. `weight` is the time that a usable row stands for (0 for the
-    others): up to the next usable one, three intervals at most, one for the GPU's last. `span` is the same over all rows.
+    others): up to the next usable one or to where the GPU was released, three intervals at most, one for the GPU's last. `span`
+    is the same over all rows.
     Floats are NaN where unknown; a column that no row states is the array `nothing` itself, for which nothing need be computed; integers are -1. `rates` are counters as rises per millisecond over the time since the row before. `risen_mj` is the energy
     counter's rise in that time, NaN where `counted` rows, which state the counter, follow none.
     """
@@ -99,9 +103,14 @@ class DayRows:
         usable = self.usable | more
         if (usable == self.usable).all():
             return self
-        weight = np.zeros(len(self), np.int64)
-        weight[usable] = _weights(self.gpu[usable], self.start[usable], self.interval[usable])
-        return replace(self, usable=usable, weight=weight)
+        return replace(
+            self, usable=usable, weight=_usable_weights(self.gpu, self.start, self.interval, usable, self.health)
+        )
+
+    @property
+    def released(self) -> Mask:
+        """Rows that say nothing but that nobody reads the GPU any more."""
+        return self.health.where_in((RELEASED,)) & ~self.usable
 
     def energy_mj(self, lasting_ms: Floats) -> Floats:
         """The energy of each row: by the counter where it is read, never more than it rose, else power times a time."""
@@ -146,8 +155,7 @@ def day_rows(columns: Columns, day_ms: int) -> DayRows:
     span = _weights(gpu, start, interval)
     weight = span
     if not usable.all():
-        weight = np.zeros(len(gpu), np.int64)
-        weight[usable] = _weights(gpu[usable], start[usable], interval[usable])
+        weight = _usable_weights(gpu, start, interval, usable, health)
     rates, counted = _rates(columns, kept, (gpu, start, interval), tally, nothing)
     since_ms = np.diff(start, prepend=0).astype(np.float64)
     tally.overlaps(gpu, start, interval)
@@ -220,6 +228,14 @@ def _weights(gpu: Codes, start: Ints, interval: Ints) -> Ints:
         reach = np.minimum(start[1:] - start[:-1], GAP_INTERVALS * interval[:-1])
         np.copyto(weight[:-1], reach, where=follows)
     return weight
+
+
+def _usable_weights(gpu: Codes, start: Ints, interval: Ints, usable: Mask, health: Strings) -> Ints:
+    """The same of usable rows, up to where the GPU was released at most; 0 for the others."""
+    told = usable | health.where_in((RELEASED,))
+    weight = np.zeros(len(gpu), np.int64)
+    weight[told] = _weights(gpu[told], start[told], interval[told])
+    return np.where(usable, weight, 0)
 
 
 def _rates(

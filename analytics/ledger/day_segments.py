@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from analytics.ledger.columns import Codes, Floats, Ints, Mask
 from analytics.ledger.day_mig import Shares
-from analytics.ledger.day_owners import USE, Held
+from analytics.ledger.day_owners import UNSEEN, USE, Held
 from analytics.ledger.day_processes import Lists, RowOwner
 from analytics.ledger.day_rows import DayRows
 from analytics.ledger.settings import DRIVER_WINDOW_MS, GAP_INTERVALS, SAMPLED_BELOW, LedgerSettings
@@ -361,7 +361,16 @@ def _edges(rows: DayRows, shares: Shares, pieces: pl.DataFrame) -> pl.DataFrame:
     head = both.select("unit", "gpu_share", time="first_seen", end=pl.coalesce("time", "last_seen"))
     tail = both.filter(pl.col("end").is_not_null()).select("unit", gpu_share="last_share", time="end", end="last_seen")
     unknown = pl.concat([head, tail]).filter(pl.col("time") < pl.col("end"))
-    return unknown.with_columns(label=pl.lit(LABELS[UNKNOWN]))
+    return pl.concat([unknown.with_columns(label=pl.lit(LABELS[UNKNOWN])), _releases(rows, shares)])
+
+
+def _releases(rows: DayRows, shares: Shares) -> pl.DataFrame:
+    """Where GPUs were released, as pieces without length: what the last row of the day before stood for ends there, too."""
+    released = rows.released & ~shares.left_out
+    again = np.append(False, released[:-1] & (rows.gpu[1:] == rows.gpu[:-1]))[: len(released)]
+    at = np.flatnonzero(released & ~again)
+    moments = {"unit": rows.gpu[at], "gpu_share": shares.share[at], "time": rows.start[at], "end": rows.start[at]}
+    return pl.DataFrame(moments).with_columns(label=pl.lit(LABELS[UNSEEN]))
 
 
 def _holder_shares(

@@ -56,7 +56,7 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
     Columns: state, time, end, day, gpu, host, gpu_share, instance, job, pool, model, holder, account, team, organisation (names,
     UNNAMED where there is none), project (see `project_of`; where the rows have a claim's `project`),
     gpu_ms, amount (microcents, null without a price), open_share (of it, that point samples alone call idle), used_share (of it,
-    see `analytics.ledger.activity`), by_sm (whether SM activity says so), spell_ms (how long its whole interval lasts), energy_mj,
+    see `analytics.ledger.activity`), by_sm (whether SM activity says so), since (the start of the term that its price is of), spell_ms (how long its whole interval lasts), energy_mj,
     energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
     GPU, not shared, and of the first holder only).
     """
@@ -81,7 +81,7 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
     )
     # whole millijoules and milliseconds add up to the same in any order, and so on any number of processors
     whole = _per_holder(rows).with_columns(pl.col("energy_mj", "energy_known_ms").round().cast(pl.Int64))
-    return _named(whole, owners).drop("rate", "since", "holder_shares", "row", "is_beside_others")
+    return _named(whole, owners).drop("rate", "holder_shares", "row", "is_beside_others")
 
 
 def unused_amount() -> pl.Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -11,7 +11,7 @@ from analytics.importers.model import Count
 
 @dataclass(frozen=True)
 class HostRows:
-    """`gpu`, `device` and `hosts` hold columns of the lake's tables `gpu`, `device` and `host`; what is not there is null.
+    """`gpu`, `device`, `hosts` and `events` hold columns of the lake's tables `gpu`, `device`, `host` and `event`; what is not there is null.
 
     `given` has one row per GPU, holder and unbroken stretch: gpu, start_ms, end_ms (the last sample that named it),
     namespace, pod, container, slurm_job, user (any of the last five null), for `analytics.scraped.who`.
@@ -22,6 +22,9 @@ class HostRows:
     device: pl.DataFrame
     hosts: pl.DataFrame
     given: pl.DataFrame
+    events: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """XIDs that the metrics showed; no rows and no columns where nobody looked."""
+
     dropped: tuple[Count, ...] = ()
     """Samples that make no value, and why."""
 

@@ -102,7 +102,7 @@ LEDGER_PART = Table(
         _END,
         Column("label", Type.STRING,
                "unknown (between the first and the last row of the day and what is known of it), unseen (rows of a split GPU or an "
-               "instance that say nothing), unavailable, free, reserved, held, "
+               "instance that say nothing, and without length where a GPU was released), unavailable, free, reserved, held, "
                "busy, or zero (at an edge of the day and too short to be held by itself)",
                _LEDGER, dictionary=True),
         Column("gpu_share", Type.DOUBLE, "as in the ledger", "device table", "1"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.command import is_stale
-from agent.metrics import MetricsServer, MetricsSettings
+from agent.metrics import MetricsEndpoint, MetricsSettings
 from agent.metrics.health import judge
 from agent.snapshot import PublishingStatus, SnapshotBoard
 from agent.supervise.control import AgentStatus
@@ -96,16 +96,16 @@ def test_it_fails_exactly_where_the_command_does(machine: Machine, interval_ms: 
 
 
 @pytest.fixture
-def health() -> Iterator[MetricsServer]:
+def health() -> Iterator[MetricsEndpoint]:
     board = SnapshotBoard(10_000)
     board.publish(snapshot())
-    server = MetricsServer(MetricsSettings("127.0.0.1", 0, health_only=True), board)
+    server = MetricsEndpoint(MetricsSettings("127.0.0.1", 0, health_only=True), board)
     server.start()
     with contextlib.closing(server):
         yield server
 
 
-def test_its_own_address_shows_nothing_else(health: MetricsServer) -> None:
+def test_its_own_address_shows_nothing_else(health: MetricsEndpoint) -> None:
     status, _, body = ask(health, "/healthz")
     assert (status, json.loads(body)["status"]) == (200, "ok")
     assert ask(health, "/metrics")[0] == 404
@@ -130,10 +130,10 @@ def test_token_and_certificate_are_those_of_metrics_alone() -> None:
 def test_health_checks_load_nothing_of_a_scrape() -> None:
     code = """
 import sys
-from agent.metrics import MetricsServer, MetricsSettings
+from agent.metrics import MetricsEndpoint, MetricsSettings
 from agent.snapshot import SnapshotBoard
 import http.client
-server = MetricsServer(MetricsSettings("127.0.0.1", 0, health_only=True), SnapshotBoard(10_000))
+server = MetricsEndpoint(MetricsSettings("127.0.0.1", 0, health_only=True), SnapshotBoard(10_000))
 server.start()
 connection = http.client.HTTPConnection("127.0.0.1", server.port)
 connection.request("GET", "/healthz")

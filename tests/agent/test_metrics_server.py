@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 
-from agent.metrics import MetricsServer, MetricsSettings
+from agent.metrics import MetricsEndpoint, MetricsSettings
 from agent.metrics.connections import MOST, SHARE, SLOW_S, Connections
-from agent.metrics.settings import parse_listen
 from agent.snapshot import SnapshotBoard
 from fallow import config
 from fallow.errors import ConfigError, FallowError
 from fallow.exposition import OPEN_METRICS, TEXT
+from fallow.listen_address import parse_listen
 from tests.agent.conftest import wait_until
 from tests.agent.snapshots import snapshot
 from tests.conftest import run_python
@@ -29,7 +29,7 @@ from tests.conftest import run_python
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Serve = Callable[..., MetricsServer]
+    Serve = Callable[..., MetricsEndpoint]
 
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -45,8 +45,8 @@ def board() -> SnapshotBoard:
 def serve(board: SnapshotBoard) -> Iterator[Serve]:
     with contextlib.ExitStack() as running:
 
-        def start(**settings: str) -> MetricsServer:
-            server = MetricsServer(MetricsSettings("127.0.0.1", 0, **settings), board)
+        def start(**settings: str) -> MetricsEndpoint:
+            server = MetricsEndpoint(MetricsSettings("127.0.0.1", 0, **settings), board)
             server.start()
             running.callback(server.close)
             return server
@@ -54,14 +54,14 @@ def serve(board: SnapshotBoard) -> Iterator[Serve]:
         yield start
 
 
-def ask(server: MetricsServer, path: str = "/metrics", method: str = "GET", **headers: str) -> Answer:
+def ask(server: MetricsEndpoint, path: str = "/metrics", method: str = "GET", **headers: str) -> Answer:
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)) as connection:
         connection.request(method, path, headers=headers)
         response = connection.getresponse()
         return response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
 
 
-def tr(server: MetricsServer, sent: bytes) -> bytes:
+def tr(server: MetricsEndpoint, sent: bytes) -> bytes:
     """Everything that the server answers to these bytes."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
         connection.sendall(sent)
@@ -124,7 +124,7 @@ def test_a_large_body_is_not_waited_for(serve: Serve) -> None:
         assert connection.recv(4096).startswith(b"HTTP/1.1 405")
 
 
-def idle(server: MetricsServer, sent: bytes = b"", source: str = "127.0.0.1") -> socket.socket:
+def idle(server: MetricsEndpoint, sent: bytes = b"", source: str = "127.0.0.1") -> socket.socket:
     """A connection that says this much and no more."""
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=30, source_address=(source, 0))
     connection.sendall(sent)
@@ -314,7 +314,7 @@ def test_a_file_without_a_token_is_refused_at_the_start(tmp_path: Path, content:
     if content is not None:
         file.write_text(content)
     with pytest.raises(ConfigError) as error:
-        MetricsServer(MetricsSettings("127.0.0.1", 0, token_file=str(file)), SnapshotBoard())
+        MetricsEndpoint(MetricsSettings("127.0.0.1", 0, token_file=str(file)), SnapshotBoard())
     assert str(file) in str(error.value)
     assert error.value.hint
 
@@ -323,7 +323,7 @@ def test_a_token_that_everybody_can_read_is_told_of(tmp_path: Path, caplog: pyte
     file = tmp_path / "token"
     file.write_text("secret")
     file.chmod(0o644)
-    MetricsServer(MetricsSettings("127.0.0.1", 0, token_file=str(file)), SnapshotBoard()).close()
+    MetricsEndpoint(MetricsSettings("127.0.0.1", 0, token_file=str(file)), SnapshotBoard()).close()
     assert "can be read by every user" in caplog.text
     assert "secret" not in caplog.text
 
@@ -336,7 +336,7 @@ def certificate(authority: trustme.CA, folder: Path) -> tuple[Path, Path]:
     return paths
 
 
-def fetch_serial(server: MetricsServer, authority: trustme.CA, version: ssl.TLSVersion | None = None) -> str:
+def fetch_serial(server: MetricsEndpoint, authority: trustme.CA, version: ssl.TLSVersion | None = None) -> str:
     context = ssl.create_default_context()
     authority.configure_trust(context)
     if version is not None:
@@ -375,7 +375,7 @@ def test_tls_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path) -> None
     _, key = certificate(trustme.CA(), other)
     for pair in ((cert, key), (key, cert), (cert, tmp_path / "none")):
         with pytest.raises(ConfigError):
-            MetricsServer(
+            MetricsEndpoint(
                 MetricsSettings("127.0.0.1", 0, tls_certificate=str(pair[0]), tls_key=str(pair[1])), SnapshotBoard()
             )
 
@@ -417,7 +417,7 @@ def test_settings_come_from_the_config() -> None:
 def test_a_taken_port_is_one_sentence(serve: Serve, board: SnapshotBoard) -> None:
     taken = serve().port
     with pytest.raises(FallowError, match=f"cannot listen on 127.0.0.1:{taken}"):
-        MetricsServer(MetricsSettings("127.0.0.1", taken), board).start()
+        MetricsEndpoint(MetricsSettings("127.0.0.1", taken), board).start()
 
 
 def test_an_open_door_is_told_of(board: SnapshotBoard, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -430,7 +430,7 @@ def test_an_open_door_is_told_of(board: SnapshotBoard, tmp_path: Path, caplog: p
         ("127.0.0.1", "", ""),
     ):
         caplog.clear()
-        server = MetricsServer(MetricsSettings(host, 0, token_file), board)
+        server = MetricsEndpoint(MetricsSettings(host, 0, token_file), board)
         server.start()
         server.close()
         warnings = [each.message for each in caplog.records if each.levelno >= logging.WARNING]
@@ -440,7 +440,7 @@ def test_an_open_door_is_told_of(board: SnapshotBoard, tmp_path: Path, caplog: p
 def test_closing_leaves_nothing_open(board: SnapshotBoard) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
-        server = MetricsServer(MetricsSettings("127.0.0.1", 0), board)
+        server = MetricsEndpoint(MetricsSettings("127.0.0.1", 0), board)
         server.start()
         ask(server)
         server.close()

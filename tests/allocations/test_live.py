@@ -9,6 +9,8 @@ import polars as pl
 import pytest
 
 from analytics.allocations.slurm_text import JobGpus, job_gpus
+from analytics.allocations.snapshots import read_snapshot
+from analytics.importers.limits import InputLimits
 from analytics.plan.jobs import load_jobs
 from fallow import schema
 from fallow.clock import DAY_MS
@@ -212,7 +214,11 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.mark.long
 def test_a_real_cluster(
-    claims: Callable[..., Outcome], cluster: Cluster, monkeypatch: pytest.MonkeyPatch, lake: Lake
+    claims: Callable[..., Outcome],
+    file: Callable[..., Path],
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    lake: Lake,
 ) -> None:
     cluster.wrapper("sacct")
     monkeypatch.setenv("FALLOW_SLURM_SCONTROL", str(cluster.wrapper("scontrol")))
@@ -227,6 +233,17 @@ def test_a_real_cluster(
     assert running.counts_of("request") == (0, 0, 0)
     found = stored(lake)
     assert sorted(row["gpu"] for row in found) == ["GPU-0", "GPU-1", "GPU-2", "GPU-3"]
+    asked = {"text": ("scontrol", "show", "job", "--details"), "json": ("squeue", "--json")}
+    saved = [
+        read_snapshot(str(file(cluster.run(*command), name)), InputLimits(2**24, 2**20, 1_000))
+        for name, command in asked.items()
+    ]
+    text, document = (sorted((each.job_id, each.node, each.positions) for each in shown) for shown in saved)
+    assert text == document
+    assert sorted(positions for _, _, positions in text) == [(0, 1), (2,), (3,)]
+    assert {(each.job_id, int(each.start) * 1000) for each in saved[1]} == {
+        (row["claim_id"], row["time"]) for row in found
+    }
     assert {(row["host"], row["user"], row["account"], row["state"]) for row in found} == {
         (f"{NODE}.example", "root", "ml", "RUNNING")
     }

@@ -50,10 +50,10 @@ OF_THE_HOST = {("agent", "run"), ("agent", "once"), ("agent", "status"), ("agent
                ("agent", "install"), ("agent", "upgrade"), ("agent", "uninstall"), ("top",), ("doctor",)}  # fmt: skip
 """They look at this machine: tests/agent and tests/doctor hold them."""
 
-NOT_HERE = {("import", "gpustat"), ("import", "nvitop"), ("import", "series"), ("allocations", "import", "slurm"),
+NOT_HERE = {("follow", "otlp"), ("import", "gpustat"), ("import", "nvitop"), ("import", "series"), ("allocations", "import", "slurm"),
             ("allocations", "import", "kubernetes"), ("dashboard",), ("demo",), ("report", "send"), ("pseudonym", "new-key"), ("pseudonym", "of"), ("pseudonym", "table")}  # fmt: skip
 """The other kinds of import tell of files as `nvidia-smi` does; pages and messages are looked at below; a demo has names of its own;
-a pseudonym is a hash."""
+a pseudonym is a hash; what is pushed is read as metrics are."""
 
 ARGUMENTS: dict[tuple[str, ...], list[list[str]]] = {
     ("import", "nvidia-smi"): [["{gpu_csv}", "--host", hostile("host").replace("\r\n", "").translate(dict.fromkeys(range(32))), "--yes"]],
@@ -222,6 +222,14 @@ def of_a_spreadsheet(text: str, asked: object) -> None:
 
 def of_a_browser(text: str, asked: object) -> None:
     assert not re.search(r"<img src=x|<a href='//|href=['\"]?(https?:)?//e\.vil", text), asked
+
+
+def test_the_cost_rows_of_a_bill(site: HostileSite, tmp_path: Path) -> None:
+    target = tmp_path / "cost.csv"
+    assert run_in_process("ledger", "--focus", str(target), "--config", str(site.config)).returncode == 0
+    written = target.read_text(encoding="utf-8")
+    seen(written.replace("\r\n", "\n"), "focus")
+    of_a_spreadsheet(written, "focus")
 
 
 def test_every_format_of_the_report_and_every_message(site: HostileSite) -> None:

@@ -177,7 +177,7 @@ def _annotate(place: Path) -> int:
 WRITERS = (
     Writer("store", (), _put_first, lambda place: _put(place, b"new " * 50_000), _put_content),
     Writer(
-        "importer", ("analytics.importers.command", "fallow.parquet"), lambda place: _import(place, -12, 5),
+        "importer", ("analytics.commands.imports", "fallow.parquet"), lambda place: _import(place, -12, 5),
         lambda place: _import(place, -8, 7), _imported,
     ),
     Writer(

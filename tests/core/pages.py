@@ -1,4 +1,4 @@
-"""Writes what docs/ generates from the code: whole pages, and the tables of docs/configuration.md and docs/api.md.
+"""Writes what docs/ generates from the code: whole pages, and tables in others.
 
 `make docs` runs it; test_schema.py and test_config.py fail when the pages are not current.
 """
@@ -19,6 +19,7 @@ from dashboard.api.problems import STATUS_MEANINGS
 from fallow.clock import format_duration
 from fallow.config import SETTINGS, Setting
 from fallow.schema import SCHEMA_VERSION, TABLES, Table
+from tests.scraped import mapping_page
 
 if TYPE_CHECKING:
     from analytics.workloads.model import HistoryNeed, Rule
@@ -209,6 +210,9 @@ def main() -> None:
     (DOCS / "report.schema.json").write_text(report_schema_page(), encoding="utf-8")
     api = DOCS / "api.md"
     api.write_text(api_page(api.read_text(encoding="utf-8")), encoding="utf-8")
+    (DOCS / "mappings.md").write_text(mapping_page.mappings_page(), encoding="utf-8")
+    prometheus = DOCS / "prometheus.md"
+    prometheus.write_text(mapping_page.with_summary(prometheus.read_text(encoding="utf-8")), encoding="utf-8")
     configuration = DOCS / "configuration.md"
     configuration.write_text(configuration_page(configuration.read_text(encoding="utf-8")), encoding="utf-8")
 

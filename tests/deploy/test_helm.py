@@ -44,7 +44,7 @@ def on(*parts: str) -> Document:
 
 
 EVERYTHING = merged(
-    on("dashboard", "report", "upkeep", "agent.podLabels", "agent.withoutRoot"),
+    on("dashboard", "report", "upkeep", "follow", "agent.podLabels", "agent.withoutRoot"),
     {
         "imagePullSecrets": [{"name": "registry"}],
         "settings": {"money": {"pue": 1.2, "currency": "EUR"}},
@@ -93,8 +93,8 @@ def test_kubernetes_accepts_it(tmp_path: Path, values: Document) -> None:
 COMPONENTS: dict[tuple[str, ...], Document] = {
     (): MINIMAL,
     ("without-root",): on("agent.withoutRoot"),
-    ("pod-labels", "metrics", "pseudonyms", "upkeep", "report", "dashboard"): merged(
-        on("agent.podLabels", "upkeep", "report", "dashboard"),
+    ("pod-labels", "metrics", "pseudonyms", "upkeep", "report", "dashboard", "follow"): merged(
+        on("agent.podLabels", "upkeep", "report", "dashboard", "follow"),
         {"agent": {"metrics": {"enabled": True}, "pseudonyms": {"enabled": True}}},
     ),
 }
@@ -115,7 +115,7 @@ def test_it_says_what_the_manifests_say(tmp_path: Path, components: tuple[str, .
 def comparable(document: Document) -> Any:
     """Without what helm or the manifests alone have: helm's own labels, the mark of settings, names of images."""
     text = json.dumps(document)
-    for name in ("dashboard", "report", "upkeep"):
+    for name in ("dashboard", "report", "upkeep", "follow"):
         text = text.replace(f"registry.example.com/fallow-{name}:", "registry.example.com/fallow-all:")
     return _plain(json.loads(text))
 
@@ -149,7 +149,7 @@ def test_every_setting_reaches_the_file_as_it_was_meant(tmp_path: Path) -> None:
     for name, data in maps.items():
         file.write_text(data["fallow.toml"], encoding="utf-8")
         found[name] = config.load({}, str(file), {})
-    assert found.keys() == {"fallow-agent", "fallow-dashboard", "fallow-report", "fallow-upkeep"}
+    assert found.keys() == {"fallow-agent", "fallow-dashboard", "fallow-report", "fallow-upkeep", "fallow-follow"}
     agent = found["fallow-agent"]
     assert (agent.switch("agent.command_arguments"), agent.integer("agent.spool_max")) == (True, 4_000_000_000)
     assert {each.number("money.pue") for each in found.values()} == {1.2}

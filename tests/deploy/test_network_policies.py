@@ -12,7 +12,7 @@ import yaml
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
 VERSIONS = ("1.29", kubernetes_validate.latest_version())
 POLICIES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("network.yaml"))
-PODS = {"network.yaml": "daemonset.yaml", "dashboard/network.yaml": "dashboard/deployment.yaml", "report/network.yaml": "report/cronjob.yaml", "upkeep/network.yaml": "upkeep/compact.yaml"}  # fmt: skip
+PODS = {"network.yaml": "daemonset.yaml", "dashboard/network.yaml": "dashboard/deployment.yaml", "report/network.yaml": "report/cronjob.yaml", "upkeep/network.yaml": "upkeep/compact.yaml", "follow/network.yaml": "follow/deployment.yaml"}  # fmt: skip
 NAMESPACE = "kubernetes.io/metadata.name"
 
 
@@ -70,6 +70,7 @@ def test_whom_they_let_in() -> None:
         "dashboard/network.yaml": [("ingress-nginx", "http")],
         "report/network.yaml": [],
         "upkeep/network.yaml": [],
+        "follow/network.yaml": [("monitoring", "metrics")],
     }
 
 

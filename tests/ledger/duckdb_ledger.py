@@ -84,15 +84,16 @@ create temp table usable as
 with told as (
     select * exclude (reads_zero),
            coalesce(reads_zero, false) and not out_of_order as zero,
-           lead(start_ms) over (partition by gpu order by start_ms) as next_ms,
-           lead(start_ms) over (partition by gpu, day order by start_ms) is null as last_of_day
+           coalesce(out_of_order or asleep or util_pct is not null or process_count = 0, false) as tells,
+           lead(start_ms) over (partition by gpu order by start_ms) as next_ms
     from risen
-    where out_of_order or asleep or util_pct is not null or process_count = 0
+    where tells or health = 'released'
 )
-select *,
+select * exclude (tells), lead(start_ms) over (partition by gpu, day order by start_ms) is null as last_of_day,
        case when next_ms is null then start_ms + interval_ms
             else least(next_ms, start_ms + 3 * interval_ms) end as end_ms
 from told
+where tells
 """
 
 LIST = """

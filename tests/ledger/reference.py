@@ -145,10 +145,11 @@ def _samples(rows: Iterable[Row], lists: list[Row], claims: list[Row], settings:
         start = start_of(row)
         if start not in by_start or _most_used_first(row) < _most_used_first(by_start[start]):
             by_start[start] = row
+    released = {start for start, row in by_start.items() if row["health"] == "released"}
     by_start = {start: row for start, row in by_start.items() if _tells(row)}
     found = []
     for start, row in sorted(by_start.items()):
-        later = [each for each in by_start if each > start]
+        later = [each for each in by_start.keys() | released if each > start]
         end = min(*later, start + 3 * row["interval_ms"]) if later else start + row["interval_ms"]
         out = row["health"] in OUT_OF_ORDER
         util, highest = row["gpu_util_pct"], row.get("gpu_util_max_pct")

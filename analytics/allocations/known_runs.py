@@ -1,0 +1,164 @@
+"""Allocations whose GPUs are named, as the lake has them already: one run of a pod or job, whoever tells of it and in how many parts.
+
+Labels of a metrics server name a pod's or job's GPUs from one sample to another; a scheduler knows when it began and for whom; an agent saw
+it when it came. So what comes from labels takes the start and the facts of a scheduler's or an agent's row, what a scheduler counts
+takes the GPUs of labels, and parts of one run that labels told of are one.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from analytics.allocations.model import ROW_SCHEMA
+from analytics.frames import read_frame
+from analytics.importers.times import LATEST_MS
+from fallow.clock import DAY_MS, MINUTE_MS, utc_day
+from fallow.lake import Lake
+from fallow.schema import CLAIM
+
+_NEAR_MS = MINUTE_MS
+"""So far apart may be two parts of one run, and the clocks of those who tell of it."""
+
+_LONGEST_MS = 32 * DAY_MS
+"""How long before what comes in the lake is searched for the beginning of the same run."""
+
+_SCHEDULERS = ("kubernetes", "slurm")
+_JOB = ["scheduler", "claim_id", "host"]
+_RUN = [*_JOB, "time"]
+_FACTS = [name for name in ROW_SCHEMA if name not in (*_RUN, "gpu", "end", "host_gpu_count")]
+_EVER = 2**62
+NO_RUNS = pl.DataFrame(schema={name: ROW_SCHEMA[name] for name in _RUN})
+
+
+def on_known_runs(lake: Lake, rows: pl.DataFrame, as_of_ms: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows, each on the run that it belongs to; and the runs of the lake (scheduler, claim_id, host, time) that they stand for.
+
+    Args:
+        lake: what is known.
+        rows: with ROW_SCHEMA; those of other schedulers, and pods that are only counted, stay as they are.
+        as_of_ms: when those without an end ran.
+    """
+    is_named = pl.col("gpu").is_not_null() & pl.col("scheduler").is_in(_SCHEDULERS).fill_null(value=False)
+    is_counted = pl.col("gpu").is_null() & (pl.col("scheduler") == "slurm").fill_null(value=False)
+    mine = rows.filter(is_named | is_counted)
+    known = _known(lake, mine)
+    if known.is_empty():
+        return rows, NO_RUNS
+    named, replaced = _named(rows.filter(is_named), known, as_of_ms)
+    counted, also = _counted(rows.filter(is_counted), known.filter(~pl.col("is_fixed")))
+    rest = rows.filter(~is_named & ~is_counted)
+    return pl.concat([rest, counted, named]), pl.concat([replaced, also]).unique()
+
+
+def _known(lake: Lake, rows: pl.DataFrame) -> pl.DataFrame:
+    """What the lake says of these pods and jobs on their hosts: ROW_SCHEMA, once per run and GPU, with `is_agents` and `is_fixed`.
+
+    Fixed is what an agent saw, what a scheduler said, and what is only counted.
+    """
+    files = lake.files(CLAIM.name, hosts=set(rows["host"])) if rows.height else []
+    first_day = utc_day(int(str(rows["time"].min())) - _LONGEST_MS) if files else ""
+    parts = []
+    for is_agents in (False, True):
+        own = [file for file in files if file.date >= first_day and (file.first_seq >= LATEST_MS) == is_agents]
+        frame = read_frame(own, CLAIM, None, lake.left_out.leave_out).select(*ROW_SCHEMA)
+        same = frame.join(rows.select(_JOB).unique(), on=_JOB, how="semi", nulls_equal=True)
+        parts.append(same.with_columns(is_agents=pl.lit(is_agents)))
+    once = pl.concat(parts).group_by(*_RUN, "gpu", maintain_order=True).agg(pl.all().max())
+    said = pl.any_horizontal(pl.col("submitted", "state").is_not_null()) | pl.col("gpu").is_null()
+    return once.with_columns(is_fixed=(said | pl.col("is_agents")).any().over(_RUN))
+
+
+def _runs(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row per run: `until` is its end, for ever where it runs, and `is_told` whether a scheduler said something of it."""
+    return rows.group_by(_RUN, maintain_order=True).agg(
+        until=pl.when(pl.col("end").is_null().any()).then(_EVER).otherwise(pl.col("end").max()),
+        is_told=pl.any_horizontal(pl.col("submitted", "state").is_not_null()).any(),
+    )
+
+
+def _named(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows on the runs of the lake, and the runs that go."""
+    flags = known.group_by(_RUN).agg(pl.col("is_agents").any(), pl.col("is_fixed").first())
+    there = _runs(known).join(flags, on=_RUN).rename({name: f"{name}_there" for name in ("time", "until", "is_told")})
+    slack = pl.when(pl.col("is_told_there")).then(0).otherwise(_NEAR_MS)
+    pairs = (
+        _runs(rows)
+        .join(there, on=_JOB, nulls_equal=True)
+        .filter(
+            pl.col("time_there") <= pl.col("until") + _NEAR_MS,
+            pl.col("time") <= pl.col("until_there") + slack,
+            pl.col("is_agents") | ~pl.col("is_told") | ~pl.col("is_told_there"),
+        )
+    )
+    loose = pl.col("time_there").filter(~pl.col("is_fixed")).min()
+    fixed = pl.col("time_there").filter("is_fixed")
+    began = pairs.group_by(_RUN).agg(
+        began=pl.coalesce(
+            fixed.filter(fixed <= pl.col("time").first() + _NEAR_MS).max(),
+            fixed.min(),
+            pl.when(~pl.col("is_told").first()).then(pl.min_horizontal(pl.col("time").first(), loose)),
+            pl.col("time").first(),
+        )
+    )
+    placed = rows.join(began, on=_RUN, how="left").with_columns(_came="time", time=pl.coalesce("began", "time"))
+    runs_on = (pl.col("until") == _EVER) & (pl.col("until_there") <= (0 if as_of_ms is None else as_of_ms))
+    same = pairs.filter(~pl.col("is_fixed")).join(began, on=_RUN).sort("began")
+    same = same.select(*_JOB, "began", time="time_there", is_moved=(pl.col("time_there") != pl.col("began")) | runs_on)
+    same = same.unique(_RUN, keep="first", maintain_order=True)
+    kept = known.join(same, on=_RUN).with_columns(_was="time", time="began")
+    joined = _joined(placed.select(*ROW_SCHEMA, "_came"), kept.select(*ROW_SCHEMA, "_was"), as_of_ms)
+    return _with_facts(joined, known.filter("is_fixed")), same.filter("is_moved").select(_RUN)
+
+
+def _joined(new: pl.DataFrame, old: pl.DataFrame, as_of_ms: int | None) -> pl.DataFrame:
+    """Parts of the same runs on the same GPUs as one each.
+
+    A new end ends what ran before it. What runs now runs on, even if it had ended earlier; a later end stands.
+    """
+    key = [*_RUN, "gpu"]
+    parts = new.with_columns(_is_new=True).join(old, on=key, how="full", coalesce=True, suffix="_old", nulls_equal=True)
+    follows = (pl.col("_was") >= pl.col("end") - _NEAR_MS) & (pl.col("_was") > pl.col("_came"))
+    is_later_part = pl.col("end_old").is_null() & follows
+    ended_since = pl.col("end_old") > (_EVER if as_of_ms is None else as_of_ms)
+    end = (
+        pl.when(pl.col("_is_new").is_null())
+        .then("end_old")
+        .when(pl.col("end").is_null())
+        .then(pl.when(ended_since).then("end_old"))
+        .when(is_later_part)
+        .then(None)
+        .otherwise(pl.max_horizontal("end", "end_old"))
+    )
+    facts = [pl.coalesce(name, f"{name}_old").alias(name) for name in (*_FACTS, "host_gpu_count")]
+    return parts.with_columns(end.alias("end"), *facts).select(*ROW_SCHEMA)
+
+
+def _with_facts(rows: pl.DataFrame, fixed: pl.DataFrame) -> pl.DataFrame:
+    """The rows with what schedulers said of their runs, the end among it."""
+    told = fixed.filter(~pl.col("is_agents")).group_by(_RUN).agg(pl.col(*_FACTS, "end").max())
+    met = rows.join(told, on=_RUN, how="left", suffix="_told")
+    facts = [pl.coalesce(f"{name}_told", name).alias(name) for name in (*_FACTS, "end")]
+    return met.with_columns(facts).select(*ROW_SCHEMA)
+
+
+def _counted(rows: pl.DataFrame, loose: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows, and one for each GPU that labels named in their time; never more than they count, the longest ones first."""
+    runs = rows.sort("time").with_columns(next=pl.col("time").shift(-1).over(_JOB))
+    until = pl.min_horizontal(pl.col("end"), pl.col("next") - _NEAR_MS, pl.lit(_EVER))
+    seen = loose.select(*_JOB, "gpu", time_there="time", end_there="end")
+    met = (
+        runs.with_columns(until=until)
+        .drop("gpu")
+        .join(seen, on=_JOB)
+        .filter(pl.col("time_there") >= pl.col("time") - _NEAR_MS, pl.col("time_there") < pl.col("until"))
+        .filter(pl.col("time_there") != pl.col("time"))  # the merge has those
+    )
+    lasted = pl.coalesce("end_there", "until") - pl.col("time_there")
+    by_gpu = (
+        met.with_columns(lasted=lasted, end=pl.coalesce("end", "end_there"))
+        .sort("lasted", descending=True)
+        .unique([*_RUN, "gpu"], keep="first", maintain_order=True)
+    )
+    fits = (pl.int_range(pl.len()).over(_RUN) < pl.col("host_gpu_count")).fill_null(value=True)
+    named = by_gpu.filter(fits).with_columns(host_gpu_count=pl.lit(None, pl.Int32)).select(*ROW_SCHEMA)
+    return pl.concat([rows, named]), met.select(*_JOB, time="time_there").unique()

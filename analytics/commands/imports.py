@@ -1,0 +1,27 @@
+"""`fallow import KIND ...`: history from files, and from a metrics server."""
+
+from __future__ import annotations
+
+import argparse
+
+from analytics.importers import IMPORTERS
+from analytics.importers import command as files
+from analytics.importers.kinds import Kind, add_kinds
+from analytics.scraped.importing import command as prometheus
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    kinds: tuple[Kind, ...] = (*IMPORTERS, prometheus.ImportPrometheus())
+    for kind, subcommand in add_kinds(parser, "kinds of history", kinds):
+        subcommand.add_argument(
+            "--yes", action="store_true", help="publish also what looks wrong (default: ask on a terminal, else refuse)"
+        )
+        if isinstance(kind, prometheus.ImportPrometheus):
+            subcommand.set_defaults(import_kind=prometheus.run)
+        else:
+            subcommand.set_defaults(import_kind=files.run, importer=kind)
+
+
+def run(args: argparse.Namespace) -> int:
+    code: int = args.import_kind(args)
+    return code

@@ -1,0 +1,243 @@
+"""The ledger's money as cost rows of FOCUS, the FinOps Foundation's open specification of bills: version 1.2.
+
+One row per GPU, UTC day, state, holder and price. Columns and what may be null in them: focus.finops.org/focus-specification/v1-2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+import polars as pl
+
+from analytics.inventory import Inventory
+from analytics.money.costs import Costs
+from analytics.money.priced_segments import UNNAMED, unused_amount
+from analytics.money.window_money import Money
+from analytics.states import AT_REST
+from fallow.clock import HOUR_MS, Window
+from fallow.outside_text import json_text
+
+FOCUS_VERSION = "1.2"
+
+_COST, _HOURS = pl.Decimal(38, 8), pl.Decimal(38, 10)
+"""A cost is whole microcents, as the ledger has it; a GPU-hour is exact to the millisecond."""
+
+_MOMENT = pl.Datetime("ms", "UTC")
+
+SCHEMA: Mapping[str, pl.DataType | type[pl.DataType]] = {
+    "BilledCost": _COST,
+    "BillingAccountId": pl.String,
+    "BillingAccountName": pl.String,
+    "BillingCurrency": pl.String,
+    "BillingPeriodEnd": _MOMENT,
+    "BillingPeriodStart": _MOMENT,
+    "ChargeCategory": pl.String,
+    "ChargeClass": pl.String,
+    "ChargeDescription": pl.String,
+    "ChargeFrequency": pl.String,
+    "ChargePeriodEnd": _MOMENT,
+    "ChargePeriodStart": _MOMENT,
+    "ConsumedQuantity": _HOURS,
+    "ConsumedUnit": pl.String,
+    "ContractedCost": _COST,
+    "ContractedUnitPrice": _HOURS,
+    "EffectiveCost": _COST,
+    "InvoiceIssuerName": pl.String,
+    "ListCost": _COST,
+    "ListUnitPrice": _HOURS,
+    "PricingCategory": pl.String,
+    "PricingQuantity": _HOURS,
+    "PricingUnit": pl.String,
+    "ProviderName": pl.String,
+    "PublisherName": pl.String,
+    "ResourceId": pl.String,
+    "ResourceName": pl.String,
+    "ResourceType": pl.String,
+    "ServiceCategory": pl.String,
+    "ServiceName": pl.String,
+    "ServiceSubcategory": pl.String,
+    "SkuId": pl.String,
+    "SkuPriceId": pl.String,
+    "SubAccountId": pl.String,
+    "SubAccountName": pl.String,
+    "SubAccountType": pl.String,
+    "Tags": pl.String,
+    "x_CoverageRatio": pl.Float64,
+    "x_PriceSource": pl.String,
+    "x_SampledRatio": pl.Float64,
+    "x_State": pl.String,
+    "x_UnconfirmedCost": _COST,
+    "x_UnusedCost": _COST,
+}
+"""In the order of the file: FOCUS' own columns by name, then fallow's."""
+
+_TAGS = ("state", "holder", "team", "organisation", "account", "job", "pool", "host")
+_PRICES = {"gpu": pl.String(), "since": pl.Int64(), "hourly": _HOURS, "source": pl.String()}
+_KEYS = ("gpu", "day", "model", "since", *_TAGS)
+
+
+@dataclass(frozen=True)
+class Biller:
+    """Who provides the GPUs and sends the bill, and the account that is billed: the lake."""
+
+    provider: str
+    account_id: str
+    account_name: str
+
+
+def focus_rows(
+    money: Money, stretches: pl.DataFrame, inventory: Inventory, biller: Biller, window: Window
+) -> pl.DataFrame:
+    """Columns of SCHEMA, by day and GPU. Time without a price has no cost: null, which FOCUS itself does not allow, and never 0.
+
+    `stretches` are the ledger's rows that the money is of, `window` what they were clipped to: a charge period is its day, as
+    far as it lies in the window.
+    """
+    rows = (
+        _sums(money.accounts.pieces)
+        .join(_prices(money.costs), on=("gpu", "since"), how="left", nulls_equal=True)
+        .join(_observed(stretches), on=("gpu", "day"), how="left")
+        .join(_resource_names(stretches, inventory), on=("gpu", "host"), how="left")
+        .sort("day", "gpu", *_TAGS, "since", nulls_last=True)
+    )
+    columns = {
+        **_costs(money.currency),
+        **_periods(window),
+        **_resource(),
+        **_payer(biller),
+        "Tags": pl.lit(pl.Series(_tags(rows), dtype=pl.String)),
+    }
+    return rows.select(columns[name].cast(kind).alias(name) for name, kind in SCHEMA.items())
+
+
+def _sums(pieces: pl.DataFrame) -> pl.DataFrame:
+    """GPU time and amounts in microcents per row of the file; what stands for no name is null."""
+    state = pl.col("state")
+    unused = pl.when(state == "low").then(unused_amount()).when(state.is_in(AT_REST)).then("amount")
+    names = [
+        pl.when(~pl.col(name).is_in(UNNAMED)).then(pl.col(name)).alias(name)
+        for name in ("holder", "account", "team", "organisation", "pool", "model")
+    ]
+    amounts = [
+        pl.when(pl.col("amount").null_count() == 0).then(pl.col(name).sum()).alias(name)
+        for name in ("amount", "open_amount", "unused")
+    ]
+    sums = (
+        pieces.with_columns(*names, unused=unused)
+        .group_by(_KEYS)
+        .agg(*amounts, pl.col("gpu_ms").sum(), pl.col("instance").first())
+    )
+    # whether unknown time was used, nobody knows
+    return sums.with_columns(unused=pl.when(state != "unknown").then("unused"))
+
+
+def _prices(costs: Costs) -> pl.DataFrame:
+    """`hourly` and `source` of every GPU's terms that have a price."""
+    priced = [
+        (gpu, term.since_ms, term.price.hourly, " ".join(filter(None, (term.price.source, str(term.price.date or "")))))
+        for gpu, terms in costs.terms.items()
+        for term in terms
+        if term.price is not None
+    ]
+    return pl.DataFrame(priced, schema=_PRICES, orient="row")
+
+
+def _observed(stretches: pl.DataFrame) -> pl.DataFrame:
+    """Of the time of each GPU and day the observed share, and of that what was seen by point samples: null where nothing was."""
+    span = pl.col("end") - pl.col("time")
+    seen = span.filter(pl.col("state") != "unknown").sum()
+    sampled = pl.col("sampled_ms").sum() / pl.when(seen > 0).then(seen)
+    day = pl.from_epoch("time", "ms").dt.strftime("%Y-%m-%d")
+    return stretches.group_by("gpu", day.alias("day")).agg(coverage=seen / span.sum(), sampled=sampled)
+
+
+def _resource_names(stretches: pl.DataFrame, inventory: Inventory) -> pl.DataFrame:
+    """`resource` as `gn001/3` of the GPUs whose number on their host is known."""
+    names = []
+    for gpu, host in stretches.select("gpu", "host").unique().iter_rows():
+        device = inventory.device(gpu, host)
+        if device.gpu_index is not None and device.parent_gpu is None:
+            names.append((gpu, host, f"{host}/{device.gpu_index}"))
+    return pl.DataFrame(names, schema=dict.fromkeys(("gpu", "host", "resource"), pl.String), orient="row")
+
+
+def _costs(currency: str) -> dict[str, pl.Expr]:
+    """What was paid, and for how much; a site has one price for a GPU, so that list, contract and bill are the same."""
+    hours = (pl.col("gpu_ms") / HOUR_MS).round(10)
+    costs = dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"), _money("amount"))
+    return {
+        **costs,
+        **dict.fromkeys(("ContractedUnitPrice", "ListUnitPrice"), pl.col("hourly")),
+        **dict.fromkeys(("ConsumedQuantity", "PricingQuantity"), hours),
+        **dict.fromkeys(("ConsumedUnit", "PricingUnit"), pl.lit("GPU-Hours")),
+        "BillingCurrency": pl.lit(currency),
+        "PricingCategory": pl.lit("Standard"),
+        "x_UnconfirmedCost": _money("open_amount"),
+        "x_UnusedCost": _money("unused"),
+        "x_PriceSource": pl.col("source"),
+    }
+
+
+def _money(name: str) -> pl.Expr:
+    """Microcents as units of the currency."""
+    return pl.col(name).cast(_COST) * pl.lit(Decimal("0.00000001"), _COST)
+
+
+def _periods(window: Window) -> dict[str, pl.Expr]:
+    day = pl.col("day").str.to_datetime("%Y-%m-%d", time_unit="ms", time_zone="UTC")
+    month = day.dt.truncate("1mo")
+    ends = [pl.lit(each, pl.Int64).cast(_MOMENT) for each in (window.since_ms, window.until_ms)]
+    return {
+        "BillingPeriodStart": month,
+        "BillingPeriodEnd": month.dt.offset_by("1mo"),
+        "ChargePeriodStart": pl.max_horizontal(day, ends[0]),
+        "ChargePeriodEnd": pl.min_horizontal(day.dt.offset_by("1d"), ends[1]),
+    }
+
+
+def _resource() -> dict[str, pl.Expr]:
+    """Which GPU, in which state: in words of FOCUS and of fallow."""
+    model, state = pl.col("model"), pl.col("state")
+    card = model.fill_null("GPU of an unknown model")
+    return {
+        "ChargeCategory": pl.lit("Usage"),
+        "ChargeClass": pl.lit(None),
+        "ChargeDescription": pl.format(
+            "{}: {}, {} on {}", card, state, pl.col("holder").fill_null("nobody known"), "host"
+        ),
+        "ChargeFrequency": pl.lit("Usage-Based"),
+        "ResourceId": pl.col("gpu"),
+        "ResourceName": pl.col("resource"),
+        "ResourceType": pl.when("instance").then(pl.lit("MIG instance")).otherwise(pl.lit("GPU")),
+        "ServiceCategory": pl.lit("Compute"),
+        "ServiceName": pl.lit("GPU time"),
+        "ServiceSubcategory": pl.lit("Virtual Machines"),
+        "SkuId": model,
+        "SkuPriceId": pl.format("{} at {}", model, pl.col("hourly").cast(pl.String)),
+        "x_CoverageRatio": pl.col("coverage"),
+        "x_SampledRatio": pl.col("sampled"),
+        "x_State": state,
+    }
+
+
+def _payer(biller: Biller) -> dict[str, pl.Expr]:
+    """The team of the owners table, else the account or namespace; nobody for time that nobody had."""
+    team, account = pl.col("team"), pl.col("account")
+    kind = pl.when(team.is_not_null()).then(pl.lit("Team")).when(account.is_not_null()).then(pl.lit("Account"))
+    name = pl.coalesce(team, account)
+    return {
+        "BillingAccountId": pl.lit(biller.account_id),
+        "BillingAccountName": pl.lit(biller.account_name),
+        **dict.fromkeys(("InvoiceIssuerName", "ProviderName", "PublisherName"), pl.lit(biller.provider)),
+        "SubAccountId": pl.format("{}/{}", kind.str.to_lowercase(), name),
+        "SubAccountName": name,
+        "SubAccountType": kind,
+    }
+
+
+def _tags(rows: pl.DataFrame) -> Iterator[str]:
+    """JSON objects; what is not known has no key."""
+    for row in rows.select(*_TAGS, coverage=pl.col("coverage").round(6)).iter_rows(named=True):
+        yield json_text({f"fallow/{name}": value for name, value in row.items() if value is not None}, None)

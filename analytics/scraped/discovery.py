@@ -1,0 +1,140 @@
+"""Which hosts a server has GPU series of, and under which targets: found with a few metrics of each exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from analytics.scraped.mapping.mapped_series import mapped_series
+from analytics.scraped.mapping.model import Exporter
+from analytics.scraped.mapping.series_labels import gpu_of, host_of
+from analytics.scraped.samples import Labels
+from analytics.scraped.selector import SeriesSelection
+from analytics.scraped.server.metrics_server import MetricsServer
+from fallow.clock import HOUR_MS
+
+_TELLING = ("gpu_util_pct", "mem_used_bytes")
+"""Every GPU has one of these; which metric fills it is another from card to card."""
+
+
+@dataclass
+class FoundHost:
+    """One host of a window: the targets that tell of it, and how many series of GPUs and of itself they have at a time."""
+
+    name: str
+    instances: set[str] = field(default_factory=set)
+    gpus: set[tuple[str, str]] = field(default_factory=set)
+    series: int = 0
+
+
+@dataclass(frozen=True)
+class FoundNames:
+    """The metrics of known exporters that a server has in a window."""
+
+    of_gpus: frozenset[str]
+    of_hosts: frozenset[str]
+    """Of exporters that know no GPU, such as node-exporter."""
+
+    telling: frozenset[str]
+    """Enough of `of_gpus` to find every GPU and to tell the exporters apart."""
+
+    titles: tuple[str, ...]
+    """Of the exporters of GPUs, and of hosts."""
+
+    @property
+    def every(self) -> frozenset[str]:
+        return self.of_gpus | self.of_hosts
+
+
+class Discovery:
+    """Asks one server what there is for some exporters, narrowed by the site's matchers."""
+
+    def __init__(self, server: MetricsServer, exporters: Sequence[Exporter], match: str) -> None:
+        self._server, self._exporters, self._match = server, exporters, match
+
+    def selection(self, names: Iterable[str], instances: Iterable[str] | None = None) -> SeriesSelection:
+        return SeriesSelection(frozenset(names), None if instances is None else frozenset(instances), self._match)
+
+    def names(self, since_ms: int, until_ms: int) -> FoundNames:
+        """What the server has in the window. Raises InputError."""
+        wanted = {metric.metric for exporter in self._exporters for metric in exporter.metrics}
+        wanted |= {name for exporter in self._exporters for name in exporter.signed_by}
+        there = frozenset(self._server.names(self.selection(wanted).text, since_ms, until_ms)) & wanted
+        of_gpus = {name for each in self._exporters if each.of_gpus for name in _all_names(each)}
+        of_hosts = {name for each in self._exporters if _is_of_hosts(each) for name in _all_names(each)}
+        telling = {each.title: _telling(each, there) for each in self._exporters if each.of_gpus}
+        titles = [title for title, names in telling.items() if names]
+        titles += [each.title for each in self._exporters if _is_of_hosts(each) and _all_names(each) & there]
+        every = frozenset[str]().union(*telling.values())
+        return FoundNames(there & of_gpus, there & of_hosts - of_gpus, every, tuple(titles))
+
+    def hosts(self, names: FoundNames, since_ms: int, until_ms: int) -> list[FoundHost]:
+        """The hosts with GPUs in the window, by name. Raises InputError, also for more series than are taken."""
+        if not names.telling:
+            return []
+        labels = self._server.series(self.selection(names.telling).text, since_ms, until_ms)
+        found: dict[str, FoundHost] = {}
+        per_gpu: dict[str, int] = {}
+        for exporter, own in self._by_exporter(labels):
+            gpu = gpu_of(own, exporter)
+            name = host_of(own, exporter)
+            if name and (gpu.uuid or gpu.index):
+                host = found.setdefault(name, FoundHost(name))
+                host.instances.add(own.get("instance", ""))
+                host.gpus.add((exporter.name, gpu.uuid or gpu.index))
+                per_gpu.setdefault(exporter.name, len(_all_names(exporter) & names.of_gpus))
+        for host in found.values():
+            host.series = sum(per_gpu[exporter] for exporter, _ in host.gpus)
+        if names.of_hosts:
+            self._add_host_targets(found, names, since_ms, until_ms)
+        return sorted(found.values(), key=lambda each: each.name)
+
+    def _add_host_targets(self, found: dict[str, FoundHost], names: FoundNames, since_ms: int, until_ms: int) -> None:
+        """The targets that tell of the hosts themselves, of hosts with GPUs only: how many series one has is looked up once."""
+        telling = [
+            next((metric.metric for metric in exporter.metrics if _is_single(metric.metric, exporter, names)), "")
+            for exporter in self._exporters
+            if _is_of_hosts(exporter)
+        ]
+        if not any(telling):
+            return
+        labels = self._server.series(self.selection(filter(None, telling)).text, since_ms, until_ms)
+        series = None
+        for exporter, own in self._by_exporter(labels):
+            host = found.get(host_of(own, exporter))
+            instance = own.get("instance", "")
+            if host is None or instance in host.instances:
+                continue
+            if series is None:
+                one = self.selection(names.of_hosts, [instance])
+                series = len(self._server.series(one.text, until_ms - min(HOUR_MS, until_ms - since_ms), until_ms))
+            host.instances.add(instance)
+            host.series += series
+
+    def _by_exporter(self, labels: Sequence[Labels]) -> Iterable[tuple[Exporter, Labels]]:
+        for series, own in zip(mapped_series(labels, self._exporters), labels, strict=True):
+            if series is not None:
+                yield series.exporter, own
+
+
+def _all_names(exporter: Exporter) -> set[str]:
+    return {metric.metric for metric in exporter.metrics} | set(exporter.signed_by)
+
+
+def _is_of_hosts(exporter: Exporter) -> bool:
+    return not exporter.of_gpus and any(metric.table == "host" for metric in exporter.metrics)
+
+
+def _telling(exporter: Exporter, there: frozenset[str]) -> set[str]:
+    """What signs the exporter, and metrics of which every GPU has one."""
+    signs = set(exporter.signed_by) & there
+    if exporter.signed_by and not signs:
+        return set()
+    of_gpus = [metric for metric in exporter.metrics if metric.table == "gpu" and metric.metric in there]
+    found = {metric.metric for metric in of_gpus if metric.column in _TELLING}
+    return signs | (found or {metric.metric for metric in of_gpus[:1]})
+
+
+def _is_single(name: str, exporter: Exporter, names: FoundNames) -> bool:
+    """Whether a target has one series of the metric."""
+    return name in names.of_hosts and all(not metric.sum_over for metric in exporter.by_metric[name])

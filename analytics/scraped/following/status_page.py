@@ -1,0 +1,101 @@
+"""`/metrics` and `/healthz` of a service that follows something: in threads of its own, few at a time, none for long."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from analytics.scraped.bounded_server import BoundedServer
+from fallow import __version__
+from fallow.errors import FallowError
+from fallow.exposition import ExposedSamples, negotiate
+
+_PATIENCE_S = 10.0
+_CONNECTIONS = 16
+_LOOK_S = 0.2
+"""Between two looks whether to end."""
+
+
+class StatusPage:
+    """Listens from `start` to `close`; `metrics` and `health` are asked by many threads. Health is a status and what is told."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        metrics: Callable[[], ExposedSamples],
+        health: Callable[[], tuple[int, dict[str, object]]],
+    ) -> None:
+        """Raises FallowError where the address is taken or is not this host's."""
+        try:
+            self._server = _Server((host, port), metrics, health)
+        except (OSError, UnicodeError) as error:
+            raise FallowError(
+                f"cannot listen on {host}:{port} for /metrics: {getattr(error, 'strerror', None) or error}",
+                "set follow.listen to an address of this host with a free port, or to nothing",
+            ) from error
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), name="status", daemon=True)
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(BoundedServer):
+    def __init__(
+        self,
+        address: tuple[str, int],
+        metrics: Callable[[], ExposedSamples],
+        health: Callable[[], tuple[int, dict[str, object]]],
+    ) -> None:
+        super().__init__(address, _Handler, _CONNECTIONS)
+        self.metrics, self.health = metrics, health
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server_version = f"fallow/{__version__}"
+    timeout = _PATIENCE_S
+    server: _Server
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            kind = negotiate(self.headers.get("Accept", ""))
+            self._answer(HTTPStatus.OK, kind, self.server.metrics().render(kind))
+        elif path == "/healthz":
+            status, told = self.server.health()
+            self._answer(status, "application/json", json.dumps(told).encode() + b"\n")
+        elif path == "/":
+            self._answer(
+                HTTPStatus.OK, "text/plain", b"fallow follow: /metrics for Prometheus, /healthz for health checks\n"
+            )
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"Not Found\n")
+
+    do_HEAD = do_GET  # noqa: N815  # the name that http.server looks for
+
+    def _answer(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # /metrics is asked all the time
+        pass

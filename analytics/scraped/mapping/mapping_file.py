@@ -1,0 +1,228 @@
+"""One TOML file as an exporter; every way to get it wrong is one sentence."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from analytics.scraped.mapping.metric_units import UNITS, convertible, factor
+from analytics.scraped.mapping.model import GIVEN, HOLDERS, KINDS, CombinedColumn, Exporter, MappedMetric
+from fallow.errors import ConfigError
+from fallow.schema import DEVICE, EVENT, GPU, HOST, Type
+
+_NUMBERS = (Type.INT16, Type.INT32, Type.INT64, Type.FLOAT, Type.DOUBLE)
+_OWN = ("interval_ms", "offset_ms", "read_delay_ms", "gpu_util_coverage_ratio")
+"""Columns that the reader of the samples fills by itself."""
+
+_TABLES = {table.name: {column.name: column for column in table.columns} for table in (GPU, DEVICE, HOST, EVENT)}
+_COLUMNS = (
+    *(f"{table}.{column}" for table, columns in _TABLES.items() for column in columns),
+    *(f"{GIVEN}.{holder}" for holder in HOLDERS),
+)
+
+_TOP = ("title", "source_url", "readings", "collect_interval_s", "signed_by", "own_pods", "unknown", "ignored", "extend", "prefix",
+        "labels", "metrics", "combined")  # fmt: skip
+_LABELS = ("gpu", "gpu_prefix", "index", "host", "mig_uuid", "mig_instance", "device", "holder")
+_METRIC = ("name", "to", "unit", "kind", "covers_s", "only", "sum_over", "per")
+_COMBINED = ("to", "unit", "add", "subtract")
+
+Content = Mapping[str, Any]
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where in which file something stands, for the sentence that says what is wrong there."""
+
+    file: str
+    part: str = ""
+
+    def wrong(self, what: str, remedy: str) -> ConfigError:
+        where = f"{self.file}, {self.part}" if self.part else self.file
+        return ConfigError(f"mapping {where}: {what}", remedy)
+
+    def value(self, content: Content, key: str, kind: type[_Value], default: _Value) -> _Value:
+        found = content.get(key, default)
+        if not isinstance(found, kind) or isinstance(found, bool):
+            raise self.wrong(f"{key} is {found!r}", f"write {_FORMS[kind]}")
+        return found
+
+    def names(self, content: Content, key: str) -> tuple[str, ...]:
+        found = self.value(content, key, list, [])
+        if not all(isinstance(name, str) and name for name in found):
+            raise self.wrong(f"{key} is {found!r}", 'write a list of names, such as ["uuid", "UUID"]')
+        return tuple(found)
+
+    def only_known(self, content: Content, known: tuple[str, ...], what: str) -> None:
+        for key in content:
+            if key not in known:
+                raise self.wrong(f"there is no {what} {key!r}", _nearest(key, known))
+
+    def pattern(self, text: str, what: str) -> str:
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise self.wrong(f"{what} is no regular expression: {error}", f"correct {text!r}") from None
+        return text
+
+
+_FORMS: dict[type, str] = {str: "a text in quotes", list: "a list", dict: "a table", float: "a number", int: "a number"}
+
+
+def mapping_content(path: Path) -> Content:
+    """What a mapping file says; raises ConfigError where it cannot be read or is not TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the mapping {path}: {error.strerror}", "check the path") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the mapping {path} is not TOML: {error}", "correct that line") from error
+
+
+def exporter_from(content: Content, name: str) -> Exporter:
+    """The exporter that the keys of a file describe; raises ConfigError with what is wrong and the remedy."""
+    place = _Place(f"{name}.toml")
+    place.only_known(content, _TOP, "key")
+    labels = place.value(content, "labels", dict, {})
+    _Place(place.file, "labels").only_known(labels, _LABELS, "key")
+    metrics = _metrics(content, place)
+    return Exporter(
+        name=name,
+        title=place.value(content, "title", str, name),
+        source_url=place.value(content, "source_url", str, ""),
+        readings=place.value(content, "readings", str, ""),
+        signed_by=place.names(content, "signed_by"),
+        gpu=place.names(labels, "gpu"),
+        gpu_prefix=place.value(labels, "gpu_prefix", str, ""),
+        index=place.names(labels, "index"),
+        host=place.names(labels, "host"),
+        mig_uuid=place.names(labels, "mig_uuid"),
+        mig_instance=place.names(labels, "mig_instance"),
+        device=_label_columns(labels, "device", tuple(_TABLES["device"]), place.file),
+        holder=_label_columns(labels, "holder", HOLDERS, place.file),
+        own_pods=place.pattern(place.value(content, "own_pods", str, ""), "own_pods"),
+        unknown=_ranges(content, place),
+        ignored=place.pattern(place.value(content, "ignored", str, ""), "ignored"),
+        metrics=metrics,
+        combined=tuple(_combined(found, metrics, place) for found in place.value(content, "combined", list, [])),
+    )
+
+
+def _label_columns(
+    labels: Content, key: str, columns: tuple[str, ...], file: str
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    place = _Place(file, f"labels.{key}")
+    found = place.value(labels, key, dict, {})
+    place.only_known(found, columns, "column")
+    return tuple((column, place.names(found, column)) for column in found)
+
+
+def _ranges(content: Content, place: _Place) -> tuple[tuple[float, float], ...]:
+    found = place.value(content, "unknown", list, [])
+    for pair in found:
+        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(end, int | float) for end in pair)):
+            raise place.wrong(f"unknown has {pair!r}", "write pairs of numbers, the least and the largest value")
+    return tuple((float(low), float(high)) for low, high in found)
+
+
+def _metrics(content: Content, place: _Place) -> tuple[MappedMetric, ...]:
+    interval_s = content.get("collect_interval_s")
+    if interval_s is not None and not (isinstance(interval_s, int | float) and interval_s > 0):
+        raise place.wrong(f"collect_interval_s is {interval_s!r}", "write how many seconds lie between two values")
+    found: dict[tuple[object, ...], MappedMetric] = {}
+    for entry in place.value(content, "metrics", list, []):
+        metric = _metric(entry, interval_s, place)
+        key = (metric.metric, metric.kind, metric.only)
+        if key in found:
+            raise place.wrong(f"the metric {metric.metric} is there twice", "keep one of the two lines")
+        found[key] = metric
+    return tuple(found.values())
+
+
+def _metric(entry: Content, interval_s: float | None, whole: _Place) -> MappedMetric:
+    if not isinstance(entry, dict) or not isinstance(name := entry.get("name"), str) or not name:
+        raise whole.wrong(f"metrics has {entry!r}", 'give each metric a name, as { name = "gpu_util", ... }')
+    place = _Place(whole.file, f"metric {name}")
+    place.only_known(entry, _METRIC, "key")
+    kind = place.value(entry, "kind", str, "info")
+    if kind not in KINDS:
+        raise place.wrong(f"there is no kind {kind!r}", _nearest(kind, KINDS))
+    table, column, scale = _target(entry, kind, place)
+    covers_s = entry.get("covers_s", interval_s if kind == "average" else None)
+    if covers_s is not None and not (isinstance(covers_s, int | float) and covers_s > 0):
+        raise place.wrong(f"covers_s is {covers_s!r}", "write how many seconds a value describes")
+    only = place.value(entry, "only", dict, {})
+    patterns = tuple((label, place.pattern(str(text), f"only.{label}")) for label, text in only.items())
+    return MappedMetric(
+        metric=name,
+        table=table,
+        column=column,
+        kind=kind,
+        factor=scale,
+        covers_s=covers_s,
+        only=patterns,
+        sum_over=place.names(entry, "sum_over"),
+        per=place.value(entry, "per", str, ""),
+        unit=place.value(entry, "unit", str, ""),
+    )
+
+
+def _target(entry: Content, kind: str, place: _Place) -> tuple[str, str, float]:
+    """Table, column and factor; both names are empty for a metric without a column of its own."""
+    target, unit = place.value(entry, "to", str, ""), place.value(entry, "unit", str, "")
+    if unit not in UNITS:
+        raise place.wrong(f"there is no unit {unit!r}", _nearest(unit, UNITS))
+    if not target:
+        return "", "", 1.0
+    if target not in _COLUMNS:
+        raise place.wrong(f"there is no column {target!r}", _nearest(target, _COLUMNS))
+    table, _, column = target.partition(".")
+    if table == GIVEN:
+        return table, column, 1.0
+    into = _TABLES[table][column]
+    if into.type not in _NUMBERS or column in _OWN:
+        raise place.wrong(f"{target} is not filled from a metric's value", "leave the line out")
+    fitting = convertible(into.unit, kind)
+    if unit not in fitting:
+        raise place.wrong(
+            f"{unit or 'no unit'} cannot be converted to {target}, which is in {into.unit or 'plain numbers'}",
+            f"give it the unit {_either(fitting)}",
+        )
+    return table, column, factor(unit, into.unit, kind)
+
+
+def _combined(entry: Content, metrics: tuple[MappedMetric, ...], whole: _Place) -> CombinedColumn:
+    if not isinstance(entry, dict):
+        raise whole.wrong(f"combined has {entry!r}", 'write { to = "table.column", unit = "MiB", add = [...] }')
+    place = _Place(whole.file, f"combined {entry.get('to', '')}")
+    place.only_known(entry, _COMBINED, "key")
+    table, column, scale = _target(entry, "reading", place)
+    known = tuple(metric.metric for metric in metrics)
+    add, subtract = place.names(entry, "add"), place.names(entry, "subtract")
+    for name in (*add, *subtract):
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else f'add {{ name = "{name}" }} to them'
+            raise place.wrong(f"{name} is not among the metrics", remedy)
+    if not (column and add):
+        raise place.wrong("it has no column or nothing to add", "write to and add")
+    return CombinedColumn(table, column, add, subtract, scale)
+
+
+def _nearest(word: str, known: tuple[str, ...]) -> str:
+    """The remedy for a name that nothing has."""
+    if near := get_close_matches(word, known, n=1):
+        return f"did you mean {near[0]!r}?"
+    if len(known) > 15:  # more than a person reads at the end of a sentence
+        return "`fallow schema` lists the columns"
+    return f"use {_either(tuple(name for name in known if name))}"
+
+
+def _either(words: tuple[str, ...]) -> str:
+    shown = [word or "no unit" for word in words]
+    return f"{', '.join(shown[:-1])} or {shown[-1]}" if shown[1:] else shown[0]

@@ -1,0 +1,230 @@
+"""Which exporters a server's series are of, which columns they fill, and what stays unsaid."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from analytics.scraped.mapping.absences import ABSENCES, OF_SITES, Absence
+from analytics.scraped.mapping.mapped_series import MappedSeries, mapped_series, target_of
+from analytics.scraped.mapping.model import GIVEN, Exporter, MappedMetric
+from analytics.scraped.mapping.series_labels import gpu_of, holder_of, host_of, renaming_targets
+from analytics.scraped.samples import Labels
+
+GPU_LIKE = "(?i).*(gpu|dcgm|nvml|nvidia|cuda|rocm|xpu|accelerator).*"
+"""Names of metrics that may be of GPUs: what to ask a server for beside `metric_names`, in the syntax of both RE2 and Python."""
+
+_Unit = tuple[str, str]
+"""Host, and UUID or position of a GPU or MIG instance."""
+
+
+@dataclass(frozen=True)
+class FoundColumn:
+    """One metric that was found and the column that it fills; combined columns have no metric of their own."""
+
+    column: str
+    """`table.column`, or `given.holder`."""
+
+    metrics: tuple[str, ...]
+    unit: str
+    kind: str
+    covers_s: float | None
+    series: int
+
+
+@dataclass(frozen=True)
+class FoundExporter:
+    """What was found of one exporter."""
+
+    exporter: Exporter
+    hosts: int
+    gpus: int
+    series: int
+    columns: tuple[FoundColumn, ...]
+    labels: tuple[tuple[str, str], ...]
+    """Columns of `device` and words about the holder, and the label that tells each of them."""
+
+    unused: tuple[str, ...]
+    """Metrics of it that fallow has no column for."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What is not told of some GPUs, and the metrics that would tell it with the exporters that are there."""
+
+    absence: Absence
+    gpus: int
+    """How many of them lack it; 0 for what is of the site."""
+
+    would_tell: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """What a server has; `not_understood` are metrics that look like a GPU's and how many series they have."""
+
+    exporters: tuple[FoundExporter, ...]
+    gpus: int
+    hosts: int
+    missing: tuple[Missing, ...]
+    not_understood: tuple[tuple[str, int], ...]
+
+
+@dataclass
+class _Seen:
+    """What the series of one exporter add up to."""
+
+    series: int = 0
+    hosts: set[str] = field(default_factory=set)
+    metrics: Counter[MappedMetric] = field(default_factory=Counter)
+    named: Counter[str] = field(default_factory=Counter)
+    labels: dict[str, str] = field(default_factory=dict)
+    unused: set[str] = field(default_factory=set)
+    told: dict[_Unit, set[str]] = field(default_factory=lambda: defaultdict(set))
+    cards: dict[_Unit, _Unit] = field(default_factory=dict)
+    """The card of each MIG instance."""
+
+    @property
+    def gpus(self) -> int:
+        """Whole GPUs and MIG instances."""
+        return len(self.told.keys() - set(self.cards.values()))
+
+
+def recognised(labels: Iterable[Labels], exporters: Sequence[Exporter]) -> Recognised:
+    """Sorts the series of a server by exporter and column; `exporters` in their order of preference."""
+    series = list(labels)
+    renaming = renaming_targets(series)
+    seen: dict[str, _Seen] = {exporter.name: _Seen() for exporter in exporters}
+    here: dict[tuple[str, ...], list[Exporter]] = defaultdict(list)
+    strange: list[Labels] = []
+    for one, found in zip(series, mapped_series(series, exporters), strict=True):
+        if found is None:
+            strange.append(one)
+            continue
+        _note(seen[found.exporter.name], one, found, renaming)
+        if found.exporter not in here[target_of(one)]:
+            here[target_of(one)].append(found.exporter)
+    not_understood = _strangers(strange, here, seen)
+    found_exporters = tuple(
+        _found(exporter, seen[exporter.name]) for exporter in exporters if seen[exporter.name].series
+    )
+    told = _told(seen)
+    hosts = {host for host, _ in told}
+    return Recognised(found_exporters, len(told), len(hosts), _missing(found_exporters, told), not_understood)
+
+
+def _note(seen: _Seen, series: Labels, found: MappedSeries, renaming: frozenset[tuple[str, ...]]) -> None:
+    exporter = found.exporter
+    seen.series += 1
+    seen.named[series["__name__"]] += 1
+    for mapped in found.metrics:
+        seen.metrics[mapped] += 1
+    host = host_of(series, exporter)
+    if host and any(mapped.table for mapped in found.metrics):
+        seen.hosts.add(host)
+    gpu = gpu_of(series, exporter)
+    if not (gpu.uuid or gpu.index):
+        return
+    unit = (host, f"{gpu.uuid or gpu.index}/{gpu.mig_instance}")
+    if gpu.parent:
+        seen.cards[unit] = (host, f"{gpu.parent}/")
+    told = seen.told[unit]
+    told.update(f"{mapped.table}.{mapped.column}" for mapped in found.metrics if mapped.table)
+    if any(mapped.table == GIVEN for mapped in found.metrics):
+        told.add(GIVEN)
+    for word in holder_of(series, exporter, renaming):
+        told.add(GIVEN)
+        seen.labels.setdefault(f"{GIVEN}.{word}", _named(series, dict(exporter.holder)[word]))
+    for column, names in exporter.device:
+        if name := _named(series, names):
+            told.add(f"device.{column}")
+            seen.labels.setdefault(f"device.{column}", name)
+
+
+def _named(series: Labels, names: tuple[str, ...]) -> str:
+    return next((name for name in names if series.get(name)), "")
+
+
+def _strangers(
+    strange: list[Labels], here: dict[tuple[str, ...], list[Exporter]], seen: dict[str, _Seen]
+) -> tuple[tuple[str, int], ...]:
+    """Metrics that no exporter has, but for those that an exporter of the same target is known to say besides."""
+    found: Counter[str] = Counter()
+    for series in strange:
+        name = series.get("__name__", "")
+        owner = next((exporter for exporter in here.get(target_of(series), ()) if exporter.ignores(name)), None)
+        if owner is not None:
+            seen[owner.name].unused.add(name)
+        else:
+            found[name] += 1
+    return tuple(sorted(found.items()))
+
+
+def _found(exporter: Exporter, seen: _Seen) -> FoundExporter:
+    columns = [
+        FoundColumn(
+            f"{mapped.table}.{mapped.column}", (mapped.metric,), mapped.unit, mapped.kind, mapped.covers_s, count
+        )
+        for mapped in exporter.metrics
+        if mapped.table and (count := seen.metrics[mapped])
+    ]
+    for combined in exporter.combined:
+        parts = (*combined.add, *combined.subtract)
+        column = f"{combined.table}.{combined.column}"
+        if all(seen.named[part] for part in parts) and all(column != each.column for each in columns):
+            series = min(seen.named[part] for part in parts)
+            columns.append(FoundColumn(column, parts, "", "reading", None, series))
+    return FoundExporter(
+        exporter,
+        len(seen.hosts),
+        seen.gpus,
+        seen.series,
+        tuple(columns),
+        tuple(seen.labels.items()),
+        tuple(sorted(seen.unused)),
+    )
+
+
+def _told(seen: dict[str, _Seen]) -> dict[_Unit, set[str]]:
+    """What is told of each GPU by all exporters together; of a MIG instance also what its card says, which is no GPU itself then."""
+    told: dict[_Unit, set[str]] = defaultdict(set)
+    cards: dict[_Unit, _Unit] = {}
+    for each in seen.values():
+        cards |= each.cards
+        # who names the holder of one GPU says of the others that nobody holds them
+        names_holders = {GIVEN} if any(GIVEN in columns for columns in each.told.values()) else set()
+        for unit, columns in each.told.items():
+            told[unit] |= columns | names_holders
+    for instance, card in cards.items():
+        told[instance] = told[instance] | told.get(card, set())
+    split = set(cards.values())
+    return {unit: columns for unit, columns in told.items() if unit not in split}
+
+
+def _missing(exporters: tuple[FoundExporter, ...], told: dict[_Unit, set[str]]) -> tuple[Missing, ...]:
+    combined = {column.column for found in exporters for column in found.columns if len(column.metrics) > 1}
+    missing = []
+    for absence in ABSENCES:
+        lacking = (columns for columns in told.values() if columns.isdisjoint(absence.sources))
+        without = sum(1 for columns in lacking if not (absence.beside and columns.isdisjoint(absence.beside)))
+        if without and combined.isdisjoint(absence.sources):
+            missing.append(Missing(absence, without, _would_tell(exporters, absence)))
+    everything = {column.column for found in exporters for column in found.columns} | {
+        found.exporter.name for found in exporters
+    }
+    missing += [Missing(absence, 0, ()) for absence in OF_SITES if everything.isdisjoint(absence.sources)]
+    return tuple(missing)
+
+
+def _would_tell(exporters: tuple[FoundExporter, ...], absence: Absence) -> tuple[str, ...]:
+    """Metrics that the exporters know for it and do not say."""
+    return tuple(
+        dict.fromkeys(
+            mapped.metric
+            for found in exporters
+            if found.exporter.of_gpus
+            for mapped in found.exporter.metrics
+            if f"{mapped.table}.{mapped.column}" in absence.sources
+        )
+    )

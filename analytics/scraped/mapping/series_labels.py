@@ -1,0 +1,77 @@
+"""What a series' labels say: which GPU, which host, and who holds it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analytics.scraped.mapping.mapped_series import target_of
+from analytics.scraped.mapping.model import Exporter
+from analytics.scraped.samples import Labels
+
+_RENAMED = "exported_"
+"""What a Prometheus server puts before a label of the page that it sets itself (honor_labels off)."""
+
+_PORT = re.compile(r":\d+$")
+
+
+@dataclass(frozen=True)
+class GpuLabels:
+    """Which GPU a series is of; texts are empty where no label says it.
+
+    `uuid` is of the MIG instance where a label has that, else of the card; `mig_instance` is the id of the GPU instance.
+    """
+
+    uuid: str
+    index: str
+    parent: str
+    mig_instance: str
+
+
+def gpu_of(labels: Labels, exporter: Exporter) -> GpuLabels:
+    """The GPU or MIG instance of a series; all empty for a series of the host."""
+    card = exporter.labelled(labels, exporter.gpu)
+    if card and not card.startswith((exporter.gpu_prefix, "MIG-")):
+        card = exporter.gpu_prefix + card
+    own = exporter.labelled(labels, exporter.mig_uuid)
+    instance = exporter.labelled(labels, exporter.mig_instance)
+    of_instance = bool(own or instance)
+    return GpuLabels(own or card, exporter.labelled(labels, exporter.index), card if of_instance else "", instance)
+
+
+def host_of(labels: Labels, exporter: Exporter) -> str:
+    """The host that a series is of: a label of the exporter's, else the address that was scraped without its port.
+
+    A label that names the exporter's own pod is none: it is another after every restart.
+    """
+    for name in exporter.host:
+        found = labels.get(name, "")
+        if found and not _is_own_pod(found, exporter):
+            return found
+    return _PORT.sub("", labels.get("instance", "")).strip("[]")
+
+
+def renaming_targets(labels: Sequence[Labels]) -> frozenset[tuple[str, ...]]:
+    """Targets of which the server renamed labels: their plain `pod`, `namespace` and `container` are of the exporter itself."""
+    return frozenset(target_of(series) for series in labels if any(name.startswith(_RENAMED) for name in series))
+
+
+def holder_of(labels: Labels, exporter: Exporter, renaming: frozenset[tuple[str, ...]]) -> dict[str, str]:
+    """Who holds the GPU of a series, by HOLDERS; a word that is not there is left out, an empty dict: nobody is named."""
+    renamed = target_of(labels) in renaming
+    found = {word: exporter.labelled(labels, _usable(names, renamed=renamed)) for word, names in exporter.holder}
+    if _is_own_pod(found.get("pod", ""), exporter):
+        found |= {"pod": "", "namespace": "", "container": ""}
+    return {word: value for word, value in found.items() if value}
+
+
+def _is_own_pod(name: str, exporter: Exporter) -> bool:
+    return bool(exporter.own_pods and re.fullmatch(exporter.own_pods, name))
+
+
+def _usable(names: tuple[str, ...], *, renamed: bool) -> tuple[str, ...]:
+    """Where the server renames, a plain label counts only if it has no renamed form among the names."""
+    if not renamed:
+        return names
+    return tuple(name for name in names if f"{_RENAMED}{name}" not in names)

@@ -1,0 +1,61 @@
+"""One try after the other to bring into the lake what was received."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from analytics.scraped.following.day_merging import DayMerging
+from analytics.scraped.lake_writer import LakeWriter, WriterSettings
+from analytics.scraped.mapping.model import Exporter
+from analytics.scraped.otlp.self_metrics import DeliveryState
+from analytics.scraped.otlp.spool import RequestSpool
+from analytics.scraped.otlp.spool_delivery import SpoolDelivery
+from analytics.scraped.totals import Totals
+from fallow.clock import Clock
+from fallow.errors import LakeError
+from fallow.lake import Lake
+from fallow.lake_init import require_marker
+from fallow.pseudonyms import Pseudonyms
+
+
+@dataclass
+class DeliveryRounds:
+    """`say` is told what is new: that the lake takes nothing, or takes rows again."""
+
+    spool: RequestSpool
+    exporters: tuple[Exporter, ...]
+    lake: Lake
+    pseudonyms: Pseudonyms | None
+    merging: DayMerging
+    clock: Clock
+    say: Callable[[str], None]
+    state: DeliveryState = field(init=False)
+    _delivery: SpoolDelivery | None = None
+
+    def __post_init__(self) -> None:
+        self.state = DeliveryState(self.clock.now_ms())
+
+    def run(self) -> None:
+        """Does what can be done now."""
+        state = self.state
+        try:
+            self._deliver()
+        except LakeError as error:
+            if str(error) != state.trouble:
+                self.say(f"{error}; what comes meanwhile is kept in the spool")
+            state.trouble = str(error)
+        else:
+            if state.trouble:
+                self.say("the lake takes rows again")
+            state.trouble, state.last_success_ms = "", self.clock.now_ms()
+        state.round_ms = self.clock.now_ms()
+
+    def _deliver(self) -> None:
+        require_marker(self.lake)  # an empty mount point must not become a lake
+        if self._delivery is None:
+            writer = LakeWriter(self.lake, WriterSettings(hourly=True, pseudonyms=self.pseudonyms), Totals())
+            self._delivery = SpoolDelivery(self.spool, self.exporters, writer)
+        now_ms = self.clock.now_ms()
+        self._delivery.run(now_ms)
+        self.merging.run(now_ms, now_ms)

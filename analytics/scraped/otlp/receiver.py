@@ -1,0 +1,166 @@
+"""The OTLP/HTTP server: takes metrics at /v1/metrics, and answers when they are safe."""
+
+from __future__ import annotations
+
+import hmac
+import threading
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from analytics.scraped.bounded_server import BoundedServer
+from analytics.scraped.otlp.messages import JSON, PROTOBUF, accepted, read_request, refused
+from analytics.scraped.otlp.points import sort_out
+from analytics.scraped.otlp.request_body import PATIENCE_S, RefusedRequestError, read_body
+from analytics.scraped.otlp.spool import RequestSpool
+from fallow import __version__
+from fallow.clock import Clock
+from fallow.errors import FallowError, InputError, SpoolError
+
+PATH = "/v1/metrics"
+RETRY_AFTER_S = 30
+_BUSY_RETRY_S = 1
+_CONNECTIONS = 2000
+"""Open at a time, most of them between two pushes; one more is closed unanswered."""
+
+_LOOK_S = 0.05
+"""Between two looks whether to end."""
+
+_LONGEST_REASON = 1000
+_AT_A_TIME = 16
+"""Bodies that are read and unpacked, which takes memory."""
+
+
+@dataclass
+class IntakeTally:
+    """What was received since the start; its counts are changed under `lock`."""
+
+    requests: Counter[int] = field(default_factory=Counter)
+    points: int = 0
+    ignored: int = 0
+    rejected: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What becomes of a request: names that are wanted, where it is kept, and how large it may be; `token` is empty where nobody need show one."""
+
+    spool: RequestSpool
+    wanted: Collection[str]
+    max_body_bytes: int
+    clock: Clock
+    token: str = ""
+    tally: IntakeTally = field(default_factory=IntakeTally)
+
+    def take(self, body: bytes, content_type: str) -> bytes:
+        """Keeps what is of use and returns the answer. Raises RefusedRequestError."""
+        try:
+            found = sort_out(read_request(body, content_type), self.wanted, self.clock.now_ms())
+        except InputError as error:
+            raise RefusedRequestError(HTTPStatus.BAD_REQUEST, error.message) from error
+        if found.points:
+            try:
+                self.spool.append(found.request.SerializeToString())
+            except SpoolError as error:
+                raise RefusedRequestError(HTTPStatus.SERVICE_UNAVAILABLE, error.message, RETRY_AFTER_S) from error
+        with self.tally.lock:
+            self.tally.points += found.points
+            self.tally.ignored += found.ignored
+            self.tally.rejected += found.rejected.total()
+        return accepted(content_type, found.rejected.total(), "; ".join(sorted(found.rejected))[:_LONGEST_REASON])
+
+
+class OtlpReceiver:
+    """Listens in threads of its own from `start` to `close`."""
+
+    def __init__(self, host: str, port: int, intake: Intake) -> None:
+        """Raises FallowError where the address is taken or is not this host's."""
+        try:
+            self._server = _Server((host, port), intake)
+        except (OSError, UnicodeError) as error:
+            raise FallowError(
+                f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}",
+                "give --listen an address of this host with a free port",
+            ) from error
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), name="otlp", daemon=True)
+
+    @property
+    def url(self) -> str:
+        host, port = str(self._server.server_address[0]), int(self._server.server_address[1])
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Takes no more connections."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(BoundedServer):
+    def __init__(self, address: tuple[str, int], intake: Intake) -> None:
+        super().__init__(address, _Handler, _CONNECTIONS)
+        self.intake = intake
+        self.places = threading.BoundedSemaphore(_AT_A_TIME)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = f"fallow/{__version__}"
+    timeout = PATIENCE_S
+    server: _Server
+
+    def do_POST(self) -> None:
+        kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        try:
+            status, answer, headers = HTTPStatus.OK, self._taken(kind), {}
+        except RefusedRequestError as error:
+            # what is left of the body would be read as the next request
+            self.close_connection = True
+            status, answer = error.status, refused(kind, error.why)
+            headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
+        self._answer(status, JSON if kind == JSON else PROTOBUF, answer, headers)
+
+    def do_GET(self) -> None:
+        self._answer(
+            HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", f"POST metrics to {PATH}\n".encode(), {"Allow": "POST"}
+        )
+
+    def _taken(self, kind: str) -> bytes:
+        intake = self.server.intake
+        if self.path != PATH:
+            raise RefusedRequestError(HTTPStatus.NOT_FOUND, f"only metrics are taken here, at {PATH}")
+        if intake.token and not self._is_known(intake.token):
+            raise RefusedRequestError(HTTPStatus.UNAUTHORIZED, "show the token of otlp.token_file as a bearer token")
+        if kind not in (PROTOBUF, JSON):
+            raise RefusedRequestError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send {PROTOBUF} or {JSON}")
+        if not self.server.places.acquire(blocking=False):
+            raise RefusedRequestError(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at a time", _BUSY_RETRY_S)
+        try:
+            return intake.take(read_body(self.rfile, self.headers, intake.max_body_bytes), kind)
+        finally:
+            self.server.places.release()
+
+    def _is_known(self, token: str) -> bool:
+        scheme, _, shown = self.headers.get("Authorization", "").partition(" ")
+        return (
+            hmac.compare_digest(shown.strip().encode("latin-1", "replace"), token.encode())
+            and scheme.lower() == "bearer"
+        )
+
+    def _answer(self, status: HTTPStatus, kind: str, body: bytes, headers: dict[str, str]) -> None:
+        with self.server.intake.tally.lock:
+            self.server.intake.tally.requests[status] += 1
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # counts, not lines, say what came
+        pass

@@ -1,0 +1,129 @@
+"""What was received and is not in the lake yet: files to which a request is appended before it is answered.
+
+A frame is its length and CRC-32 (little endian, 4 bytes each) and the bytes. A frame that a crash cut off was never answered, so its
+sender has it still.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import threading
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+from fallow.errors import SpoolError
+
+_HEAD = struct.Struct("<II")
+_SUFFIX = ".otlp"
+_SEGMENT_BYTES = 16 * 2**20
+"""A file is made into rows as a whole."""
+
+
+class SpoolFullError(SpoolError):
+    """There is no room for another request until the lake takes what is there."""
+
+
+class RequestSpool:
+    """Appends and rotates; one process at a time has a spool."""
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        """Opens the folder, or makes it. Raises SpoolError where another process has it or it cannot be written."""
+        self._folder, self._max_bytes = folder, max_bytes
+        self._lock = threading.Lock()
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._owner = _owned(folder)
+            self._open(1 + max((int(path.stem) for path in self._segments()), default=0))
+            self._bytes = sum(path.stat().st_size for path in self._segments())
+        except OSError as error:
+            raise SpoolError(
+                f"cannot use the spool {folder}: {error.strerror}", "check otlp.spool and its permissions"
+            ) from error
+
+    @property
+    def size_bytes(self) -> int:
+        return self._bytes
+
+    def append(self, payload: bytes) -> None:
+        """Keeps a request for good: it is on the disk when this returns. Raises SpoolFullError, and SpoolError where the disk fails."""
+        frame = _HEAD.pack(len(payload), zlib.crc32(payload)) + payload
+        with self._lock:
+            if self._bytes + len(frame) > self._max_bytes:
+                raise SpoolFullError(
+                    f"the spool {self._folder} is full", "see why the lake takes nothing, or raise otlp.max_spool"
+                )
+            start = self._file.tell()
+            try:
+                self._write(frame)
+            except OSError as error:
+                os.ftruncate(self._file.fileno(), start)
+                self._file.seek(start)
+                raise SpoolError(
+                    f"cannot write the spool {self._folder}: {error.strerror}", "see to that disk"
+                ) from error
+            self._bytes += len(frame)
+            if start + len(frame) > _SEGMENT_BYTES:
+                self._begin_next()
+
+    def rotate(self) -> list[Path]:
+        """Begins a new file; returns those before it that hold something, the oldest first."""
+        with self._lock:
+            if self._file.tell():
+                self._begin_next()
+            return [path for path in self._segments() if int(path.stem) < self._number]
+
+    def forget(self, segments: Iterable[Path]) -> None:
+        """Deletes files of which everything is in the lake."""
+        for path in segments:
+            with self._lock:
+                self._bytes -= path.stat().st_size
+            path.unlink()
+
+    def close(self) -> None:
+        self._file.close()
+        self._owner.close()
+
+    def _write(self, frame: bytes) -> None:
+        left = memoryview(frame)
+        while left:
+            left = left[self._file.write(left) :]
+        os.fdatasync(self._file.fileno())
+
+    def _begin_next(self) -> None:
+        self._file.close()
+        self._open(self._number + 1)
+
+    def _open(self, number: int) -> None:
+        self._number = number
+        self._file = (self._folder / f"{number:012d}{_SUFFIX}").open("xb", buffering=0)
+
+    def _segments(self) -> list[Path]:
+        return sorted(self._folder.glob(f"*{_SUFFIX}"))
+
+
+def _owned(folder: Path) -> IO[bytes]:
+    """The lock file, locked for as long as it is open."""
+    lock = (folder / "lock").open("wb")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
+        raise SpoolError(
+            f"another process has the spool {folder}", "give this one a folder of its own (otlp.spool)"
+        ) from error
+    return lock
+
+
+def frames(segment: Path) -> Iterator[bytes]:
+    """The requests of a file, up to where it is whole."""
+    with segment.open("rb") as file:
+        while len(head := file.read(_HEAD.size)) == _HEAD.size:
+            length, checksum = _HEAD.unpack(head)
+            payload = file.read(length)
+            if len(payload) < length or zlib.crc32(payload) != checksum:
+                return
+            yield payload

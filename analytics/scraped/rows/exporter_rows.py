@@ -1,0 +1,134 @@
+"""The rows that one exporter's samples make: of GPUs and of hosts, in the lake's columns, repeated readings once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from analytics.scraped.mapping.model import Exporter
+from analytics.scraped.rows.device_rows import DEVICE_PREFIX
+from analytics.scraped.rows.lake_columns import lake_columns
+from analytics.scraped.rows.metric_frame import Ints, MetricFrame
+from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS, Paces, changed, find_paces, new_readings, scrapes_of
+from analytics.scraped.rows.row_settings import Pace, Source
+from analytics.scraped.rows.scraped_units import ScrapedUnit, ScrapedUnits
+
+_PAGE = 4
+"""What of a source's name tells pages apart; the rest tells servers apart."""
+
+GIVEN_PREFIX = "given."
+"""Of columns that say by their value who holds a GPU."""
+
+_OF_SOURCES = ("source", "interval_ms", "average_coverage", "scrape_coverage")
+_ROW = ("unit", "gpu", "host", "source", "time_ms", "interval_ms", "ended")
+
+
+@dataclass(frozen=True)
+class UnitCodes:
+    """What the units are, by their code: hosts, GPUs and sources as codes into their names. A host has the GPU -1.
+
+    Of several sources of one GPU that with the lower code goes before the others: by the order of the exporters, then by name.
+    """
+
+    units: tuple[ScrapedUnit, ...]
+    hosts: tuple[str, ...]
+    gpus: tuple[str, ...]
+    sources: tuple[Source, ...]
+
+    @classmethod
+    def of(cls, found: ScrapedUnits, exporters: Sequence[Exporter]) -> UnitCodes:
+        units = tuple(found.units)
+        gpus = dict.fromkeys(name for unit in units for name in (unit.gpu, unit.parent) if name)
+        order = {exporter.name: number for number, exporter in enumerate(exporters)}
+        sources = sorted({unit.source for unit in units}, key=lambda source: (order[source[0]], source))
+        return cls(units, tuple(dict.fromkeys(unit.host for unit in units)), tuple(gpus), tuple(sources))
+
+    @cached_property
+    def host(self) -> Ints:
+        return _codes(self.hosts, [unit.host for unit in self.units])
+
+    @cached_property
+    def gpu(self) -> Ints:
+        return _codes(self.gpus, [unit.gpu for unit in self.units])
+
+    @cached_property
+    def parent(self) -> Ints:
+        return _codes(self.gpus, [unit.parent for unit in self.units])
+
+    @cached_property
+    def source(self) -> Ints:
+        return _codes(self.sources, [unit.source for unit in self.units])
+
+
+def _codes(names: tuple[object, ...], values: list[str] | list[Source]) -> Ints:
+    known = {name: code for code, name in enumerate(names)}
+    return np.array([known.get(value, -1) for value in values], np.int64)
+
+
+@dataclass(frozen=True)
+class ExporterRows:
+    """`gpus` and `hosts` have codes (unit, gpu, host, source), time_ms, interval_ms, ended and columns of the lake.
+
+    `gpus` also has columns of `device` behind DEVICE_PREFIX, of holders behind GIVEN_PREFIX, and `code`, that of the newest XID. `repeated` has host and len:
+    rows of scrapes that showed the reading of the one before.
+    """
+
+    exporter: Exporter
+    paces: Paces
+    gpus: pl.DataFrame
+    hosts: pl.DataFrame
+    repeated: pl.DataFrame
+
+
+def exporter_rows(
+    read: MetricFrame, codes: UnitCodes, known: Mapping[Source, Pace], collect_ms: int | None
+) -> ExporterRows:
+    """The rows; `known` are paces of sources, `collect_ms` is how often the exporter reads, where somebody knows it."""
+    unit = read.frame["unit"].to_numpy()
+    frame = read.frame.with_columns(gpu=codes.gpu[unit], host=codes.host[unit], source=codes.source[unit])
+    metrics = [name for name in read.frame.columns if name.isdigit()]
+    scrapes = scrapes_of(
+        frame.select("source", "time_ms", "ended", changed=pl.Series(changed(unit, [frame[name] for name in metrics])))
+    )
+    by_code = {code: known[source] for code, source in enumerate(codes.sources) if source in known}
+    paces = find_paces(scrapes, read.exporter, by_code, collect_ms)
+    frame, repeated = _without_repeats(frame, scrapes, paces)
+    frame = frame.join(_of_sources(paces, codes), on="source", how="left", maintain_order="left")
+    frame = frame.with_columns(pl.col("interval_ms").fill_null(DEFAULT_SCRAPE_MS))
+    of_gpu = frame.filter(pl.col("gpu") >= 0)
+    device = {DEVICE_PREFIX + name: value for name, value in lake_columns(read.exporter, metrics, "device").items()}
+    given = {GIVEN_PREFIX + name: value for name, value in lake_columns(read.exporter, metrics, "given").items()}
+    event = lake_columns(read.exporter, metrics, "event")
+    gpus = of_gpu.select(*_ROW, **lake_columns(read.exporter, metrics, "gpu"), **device, **given, **event)
+    hosts = frame.filter(pl.col("gpu") < 0).select(*_ROW, **lake_columns(read.exporter, metrics, "host"))
+    return ExporterRows(read.exporter, paces, gpus, hosts, repeated)
+
+
+def _without_repeats(frame: pl.DataFrame, scrapes: pl.DataFrame, paces: Paces) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows without those of repeated readings, and how many of these each host has."""
+    slow = [code for code, pace in paces.by_source.items() if paces.reading_ms(code) > pace.scrape_ms]
+    if not slow:
+        return frame, frame.clear().group_by("host").len()
+    of_slow = pl.col("source").is_in(pl.Series(slow, dtype=pl.Int64).implode())
+    kept = new_readings(scrapes.filter(of_slow), paces).with_columns(new=pl.lit(value=True))
+    marked = frame.join(kept, on=["source", "time_ms"], how="left", maintain_order="left")
+    again = of_slow & pl.col("new").is_null() & ~pl.col("ended")
+    return marked.filter(~again).drop("new"), marked.filter(again).group_by("host").len()
+
+
+def _of_sources(paces: Paces, codes: UnitCodes) -> pl.DataFrame:
+    """The interval of each source, and what averages cover of it: those of the exporter's interval, and those since the last scrape.
+
+    Of several servers that scrape one page each begins the means of the others anew.
+    """
+    pages = Counter(source[:_PAGE] for source in codes.sources)
+    alone = {code: 1.0 if pages[codes.sources[code][:_PAGE]] == 1 else None for code in paces.by_source}
+    rows = [(code, paces.reading_ms(code), paces.average_coverage(code), alone[code]) for code in paces.by_source]
+    return pl.DataFrame(
+        rows, dict(zip(_OF_SOURCES, (pl.Int64, pl.Int64, pl.Float64, pl.Float64), strict=True)), orient="row"
+    )

@@ -1,0 +1,141 @@
+"""How often a source was scraped and read the driver, and which scrapes only repeat the reading that the one before showed.
+
+An exporter such as dcgm-exporter reads once in its collect interval, and its page repeats what it read until it reads again. Two
+scrapes of one reading are one reading: the row of the first stands for both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from analytics.scraped.mapping.model import Exporter
+from analytics.scraped.rows.metric_frame import Ints, Mask
+from analytics.scraped.rows.row_settings import Pace
+from fallow.clock import DAY_MS, MINUTE_MS, SECOND_MS
+
+DEFAULT_SCRAPE_MS = MINUTE_MS
+"""Of a server whose configuration names none (Prometheus, scrape_interval)."""
+
+_NEAR = 0.05
+"""A loop of 30 s drifts to 30.02 s: the whole second is meant."""
+
+_ENOUGH_RUNS = 20
+_FRESH, _SLOWER = 1.2, 1.4
+"""Times the step between scrapes: readings shown for less are one for each scrape, those shown for longer are not."""
+
+
+@dataclass(frozen=True)
+class Paces:
+    """The pace of each source by its code, and what becomes of it with what is assumed of the exporter."""
+
+    by_source: Mapping[int, Pace]
+    assumed_ms: int | None
+
+    def reading_ms(self, source: int) -> int:
+        """How far apart readings are: the interval of the rows."""
+        pace = self.by_source[source]
+        collect_ms = 0 if pace.fresh else pace.collect_ms or self.assumed_ms or 0
+        return max(pace.scrape_ms, collect_ms)
+
+    def average_coverage(self, source: int) -> float | None:
+        """How much of its row an average over the exporter's collect interval saw; None where nobody knows that interval."""
+        pace = self.by_source[source]
+        if pace.collect_ms is None or (pace.fresh and pace.collect_ms > _FRESH * pace.scrape_ms):
+            return None
+        return min(1.0, pace.collect_ms / self.reading_ms(source))
+
+
+def assumed_collect_ms(exporter: Exporter) -> int | None:
+    """How often the exporter reads unless it was told otherwise; None for one that reads when it is scraped."""
+    means = [metric.covers_s for metric in exporter.metrics if metric.kind == "average" and metric.covers_s]
+    known = [covers_s for covers_s in means if math.isfinite(covers_s)]
+    return round(max(known) * SECOND_MS) if known else None
+
+
+def changed(unit: Ints, columns: list[pl.Series]) -> Mask:
+    """Which rows differ from the one of their unit before in any column, or follow none."""
+    differs = np.ones(len(unit), bool)
+    differs[1:] = unit[1:] != unit[:-1]
+    for column in columns:
+        values = column.to_numpy()
+        both_unknown = np.isnan(values[1:]) & np.isnan(values[:-1])
+        differs[1:] |= (values[1:] != values[:-1]) & ~both_unknown
+    return differs
+
+
+def scrapes_of(rows: pl.DataFrame) -> pl.DataFrame:
+    """The scrapes of each source in order (source, time_ms), and whether a row of them `changed`."""
+    told = rows.filter(~pl.col("ended")).group_by("source", "time_ms").agg(pl.col("changed").any())
+    return told.sort("source", "time_ms")
+
+
+def find_paces(
+    scrapes: pl.DataFrame, exporter: Exporter, known: Mapping[int, Pace], collect_ms: int | None = None
+) -> Paces:
+    """The paces of the sources of some scrapes: as they are known, else as steps and changes of values show them.
+
+    `collect_ms` is how often the exporter reads, where somebody knows it.
+    """
+    assumed_ms = assumed_collect_ms(exporter)
+    steps = _steps(scrapes)
+    usual = round(float(np.median([*steps.values()]))) if steps else DEFAULT_SCRAPE_MS
+    shown = _shown(scrapes, steps) if assumed_ms or collect_ms else {}
+    found = {}
+    for code in scrapes["source"].unique():
+        scrape_ms = steps.get(code, usual)
+        fresh = code in shown and shown[code] < _FRESH * scrape_ms
+        slower = snapped(shown[code]) if code in shown and shown[code] > _SLOWER * scrape_ms else None
+        found[code] = known.get(code) or Pace(scrape_ms, collect_ms or slower, fresh)
+    return Paces(found, assumed_ms)
+
+
+def snapped(ms: float) -> int:
+    """The whole second that is meant, else the millisecond."""
+    seconds = max(round(ms / SECOND_MS), 1) * SECOND_MS
+    return min(seconds if abs(ms - seconds) <= _NEAR * seconds else max(round(ms), 1), DAY_MS)
+
+
+def _steps(scrapes: pl.DataFrame) -> dict[int, int]:
+    """The usual step between scrapes of each source that has two."""
+    usual = scrapes.group_by("source").agg(step=pl.col("time_ms").diff().drop_nulls().median()).drop_nulls()
+    return {code: snapped(ms) for code, ms in usual.iter_rows()}
+
+
+def _shown(scrapes: pl.DataFrame, steps: Mapping[int, int]) -> dict[int, float]:
+    """How long one reading was shown, of sources whose readings were all shown for as long, give or take a scrape.
+
+    Where values stand still by themselves, as of cards at rest, some are shown for much longer than others, which says nothing of
+    the exporter.
+    """
+    step = pl.col("source").replace_strict(steps, default=DEFAULT_SCRAPE_MS, return_dtype=pl.Int64)
+    shown = pl.col("time_ms").diff().over("source")
+    low, high = (pl.col("shown").quantile(part) for part in (0.05, 0.97))
+    runs = scrapes.filter("changed").with_columns(shown=shown, step=step).drop_nulls().group_by("source").agg(
+        pl.col("shown").filter(pl.col("shown").is_between(low, high)).mean(),
+        steady=(high - low <= 1.5 * pl.col("step").first()) & (pl.len() >= _ENOUGH_RUNS),
+    )  # fmt: skip
+    return dict(runs.filter("steady").select("source", "shown").iter_rows())
+
+
+def new_readings(scrapes: pl.DataFrame, found: Paces) -> pl.DataFrame:
+    """The scrapes (source, time_ms) that show another reading than the one kept before.
+
+    Of values that stand still one scrape counts in each slot of the clock that is as long as the exporter's interval: whoever reads
+    the same scrapes from another moment on, with some intervals before it, keeps the same ones.
+    """
+    codes = scrapes["source"].unique()
+    pace = pl.DataFrame({"source": codes, "reading_ms": [found.reading_ms(code) for code in codes],
+                         "scrape_ms": [found.by_source[code].scrape_ms for code in codes]},
+                        schema_overrides={"source": scrapes["source"].dtype})  # fmt: skip
+    changed_ms = pl.when("changed").then("time_ms").forward_fill().over("source")
+    slot = pl.col("time_ms") // pl.col("reading_ms")
+    # a scrape that comes a little early belongs to the reading that was due
+    due = pl.col("time_ms") - changed_ms >= pl.col("reading_ms") - pl.col("scrape_ms") // 4
+    again = due & (slot != slot.shift(1).over("source"))
+    runs = scrapes.join(pace, on="source", maintain_order="left")
+    return runs.filter(pl.col("changed") | again).select("source", "time_ms")

@@ -1,0 +1,175 @@
+"""`host_rows`: from raw samples to rows of the lake, for any number of hosts at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from analytics.importers.times import IN_THE_FUTURE, latest_possible_ms
+from analytics.importers.values import polars_schema
+from analytics.scraped.host_rows import HostRows
+from analytics.scraped.mapping.model import HOLDERS, Exporter
+from analytics.scraped.rows.counter_epochs import with_epochs
+from analytics.scraped.rows.device_rows import device_facts, device_rows
+from analytics.scraped.rows.exporter_rows import ExporterRows, UnitCodes, exporter_rows
+from analytics.scraped.rows.holder_stretches import holders_by_label, holders_by_value
+from analytics.scraped.rows.metric_frame import Ints, SampleArrays, metric_frame
+from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS
+from analytics.scraped.rows.row_account import RowAccount
+from analytics.scraped.rows.row_settings import Pace, RowSettings, Source
+from analytics.scraped.rows.scraped_units import ScrapedUnits, scraped_units
+from analytics.scraped.rows.source_choice import ChosenRows, chosen_rows
+from analytics.scraped.rows.xid_events import xid_events
+from analytics.scraped.samples import Samples
+from fallow.schema import GPU, HOST, Table
+
+ENDED = "released"
+"""The health of a GPU from the moment on from which its series ended: nobody reads it."""
+
+
+def host_rows(samples: Samples, exporters: Sequence[Exporter], settings: RowSettings) -> list[HostRows]:
+    """The rows of each host that the samples name, by host.
+
+    What they claim, and what becomes of samples that make none, is in docs/prometheus.md, "What a scraped series can say".
+    """
+    found = scraped_units(samples.labels, exporters)
+    arrays = SampleArrays.of(samples.frame, len(samples.labels))
+    codes = UnitCodes.of(found, exporters)
+    account = RowAccount(codes)
+    read = _read(found, arrays, codes, settings, account)
+    if not read:
+        return []
+    chosen = _chosen(_with_split_cards([each.gpus for each in read], codes), codes, account)
+    gpus = with_epochs(chosen.frame)
+    hosts = pl.concat([each.hosts for each in read], how="diagonal_relaxed").with_columns(gpu="host")
+    hosts = _chosen(hosts.filter(~pl.col("ended")), codes, account).frame.drop("gpu")
+    told = _named(gpus.filter(~pl.col("ended")), codes)
+    tables = {
+        "gpu": _finished(_in_window(gpus, settings, account), GPU, codes, account),
+        "hosts": _finished(_in_window(hosts, settings, account), HOST, codes, account),
+        "device": device_rows(_within(told, settings), device_facts(samples.labels, found, arrays)),
+        "events": xid_events(told, settings),
+        "given": _given(
+            [holders_by_label(found, codes, arrays, _intervals(read, codes)), holders_by_value(gpus, codes)],
+            chosen,
+            codes,
+        ),
+    }
+    return _by_host(tables, codes, account)
+
+
+def find_source_paces(
+    samples: Samples, exporters: Sequence[Exporter], collect_ms: int | None = None
+) -> dict[Source, Pace]:
+    """The pace of each source, for `RowSettings.paces`: from some hundred samples of each, so that a few later on need not show it."""
+    found = scraped_units(samples.labels, exporters)
+    codes = UnitCodes.of(found, exporters)
+    settings = RowSettings(0, 0, collect_ms)
+    read = _read(found, SampleArrays.of(samples.frame, len(samples.labels)), codes, settings, RowAccount(codes))
+    return {codes.sources[code]: pace for each in read for code, pace in each.paces.by_source.items()}
+
+
+def _read(
+    found: ScrapedUnits, arrays: SampleArrays, codes: UnitCodes, settings: RowSettings, account: RowAccount
+) -> list[ExporterRows]:
+    """The rows of each exporter."""
+    read = []
+    for name, exporter in found.exporters.items():
+        metrics = metric_frame(arrays, exporter, found.parts[name])
+        for refused in metrics.refused:
+            account.refused(refused)
+        rows = exporter_rows(metrics, codes, settings.paces, settings.collect_ms)
+        account.rows("a reading that the scrape before had shown", rows.repeated)
+        account.paced(rows)
+        read.append(rows)
+    return read
+
+
+def _with_split_cards(frames: list[pl.DataFrame], codes: UnitCodes) -> pl.DataFrame:
+    """The rows of all exporters, and one of each GPU that MIG splits wherever an instance of it has one.
+
+    The ledger takes what no instance has from the rows of the GPU itself.
+    """
+    gpus = pl.concat(frames, how="diagonal_relaxed")
+    parent = codes.parent[gpus["unit"].to_numpy()]
+    if (parent < 0).all():
+        return gpus
+    keys = ("gpu", "source", "time_ms")
+    split = gpus.with_columns(gpu=pl.Series(parent)).filter(pl.col("gpu") >= 0)
+    cards = split.group_by(keys).agg(pl.col("host", "unit", "interval_ms").first(), pl.col("ended").all())
+    return pl.concat([gpus, cards.join(gpus, on=keys, how="anti")], how="diagonal_relaxed")
+
+
+def _chosen(frame: pl.DataFrame, codes: UnitCodes, account: RowAccount) -> ChosenRows:
+    """One source at a time."""
+    chosen = chosen_rows(frame)
+    account.rows("another source has the GPU at that time", chosen.left_out)
+    for host, kept in chosen.renamed.iter_rows():
+        account.note(
+            kept, f"{codes.hosts[host]} is {codes.hosts[kept]} by another name: they have the same GPUs at once"
+        )
+    return chosen
+
+
+def _given(stretches: list[pl.DataFrame], chosen: ChosenRows, codes: UnitCodes) -> pl.DataFrame:
+    """All stretches, under the names that hosts keep."""
+    kept = {codes.hosts[host]: codes.hosts[name] for host, name in chosen.renamed.iter_rows()}
+    return pl.concat(stretches).with_columns(pl.col("host").replace(kept)).sort("host", "gpu", "start_ms", *HOLDERS)
+
+
+def _intervals(read: list[ExporterRows], codes: UnitCodes) -> Ints:
+    """How far apart the readings of each unit are."""
+    by_source = {code: each.paces.reading_ms(code) for each in read for code in each.paces.by_source}
+    return np.array([by_source.get(int(code), DEFAULT_SCRAPE_MS) for code in codes.source], np.int64)
+
+
+def _within(frame: pl.DataFrame, settings: RowSettings) -> pl.DataFrame:
+    return frame.filter(pl.col("time_ms").is_between(settings.since_ms, settings.until_ms, closed="left"))
+
+
+def _in_window(frame: pl.DataFrame, settings: RowSettings, account: RowAccount) -> pl.DataFrame:
+    """The rows in the window that lie in no future."""
+    inside = _within(frame, settings)
+    late = pl.col("time_ms") >= latest_possible_ms()
+    account.rows(IN_THE_FUTURE, inside.filter(late).group_by("host").len())
+    return inside.filter(~late)
+
+
+def _finished(frame: pl.DataFrame, table: Table, codes: UnitCodes, account: RowAccount) -> pl.DataFrame:
+    """The rows with `host` and columns of the table, in its types."""
+    types = polars_schema(table)
+    start = pl.col("time_ms") - pl.col("time_ms") % pl.col("interval_ms")
+    placed = account.cleaned(frame, table).with_columns(
+        time=start.cast(types["time"]),
+        offset_ms=pl.col("time_ms") - start,
+        health=pl.when("ended").then(pl.lit(ENDED)),
+        util_source=pl.lit("scraped"),
+    )
+    return _named(placed, codes).select(
+        "host", *(pl.col(name).cast(kind) for name, kind in types.items() if name in placed.columns)
+    )
+
+
+def _named(frame: pl.DataFrame, codes: UnitCodes) -> pl.DataFrame:
+    """The rows with hosts and GPUs by their names."""
+    names = {"host": codes.hosts, "gpu": codes.gpus}
+    return frame.with_columns(
+        pl.Series(name, known, dtype=pl.String).gather(frame[name])
+        for name, known in names.items()
+        if name in frame.columns
+    )
+
+
+def _by_host(tables: dict[str, pl.DataFrame], codes: UnitCodes, account: RowAccount) -> list[HostRows]:
+    parts = {name: frame.partition_by("host", as_dict=True, include_key=False) for name, frame in tables.items()}
+    return [
+        HostRows(
+            host,
+            **{name: of_host.get((host,), tables[name].clear().drop("host")) for name, of_host in parts.items()},
+            dropped=account.dropped(code),
+            notes=account.notes(code),
+        )
+        for code, host in sorted(enumerate(codes.hosts), key=lambda each: each[1])
+    ]

@@ -1,0 +1,119 @@
+"""Several sources of one GPU: replicas of a server, two exporters, or the same GPU under two host names. One counts at a time.
+
+Values are never averaged. The rows of the first source count; those of the next one only where the first has none near by, and
+its columns only where the first has none of them at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from analytics.scraped.rows.lake_columns import COUNTERS
+
+_KEYS = ("gpu", "host", "source", "time_ms", "interval_ms", "ended")
+_BY_SOURCE = (*_KEYS, *COUNTERS, "gpu_util_pct", "gpu_util_coverage_ratio", "code")
+"""Columns that are never taken from another source: what a counter rose by lies between two moments of one source."""
+
+
+@dataclass(frozen=True)
+class ChosenRows:
+    """`left_out` has host and len: how many rows another source has already. `renamed` are pairs of hosts, the kept one second."""
+
+    frame: pl.DataFrame
+    left_out: pl.DataFrame
+    renamed: pl.DataFrame
+
+
+def chosen_rows(frame: pl.DataFrame) -> ChosenRows:
+    """One row for each moment of each `gpu`, by GPU and time.
+
+    A source that has utilization goes before one that has none, then that with the lower code.
+    """
+    several = frame.group_by("gpu").agg(pl.col("source").n_unique()).filter(pl.col("source") > 1)
+    if several.is_empty():
+        none = frame.clear()
+        return ChosenRows(frame.sort("gpu", "time_ms"), none.group_by("host").len(), none.select("host", kept="host"))
+    shared = frame.join(several, on="gpu", how="semi")
+    ranked = _ranked(shared)
+    kept = ranked.filter(pl.col("rank") == 0)
+    left_out = []
+    for rank in ranked["rank"].unique().sort()[1:]:
+        more = ranked.filter(pl.col("rank") == rank)
+        alone = _alone(more, kept)
+        left_out.append(more.filter(~pl.col("ended")).join(alone, on=["gpu", "time_ms"], how="anti"))
+        kept = pl.concat([_with_columns_of(more, kept), alone]).sort("gpu", "time_ms")
+    kept, renamed = _one_host(_without_bridged_ends(kept), ranked)
+    whole = pl.concat([frame.join(several, on="gpu", how="anti"), kept.select(frame.columns)]).sort("gpu", "time_ms")
+    return ChosenRows(whole, pl.concat(left_out).group_by("host").len(), renamed)
+
+
+def _ranked(shared: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the `rank` of their source among those of their GPU, 0 for the first."""
+    silent = pl.col("gpu_util_pct").is_null().all() if "gpu_util_pct" in shared.columns else pl.lit(value=True)
+    told = shared.group_by("gpu", "source").agg(silent=silent)
+    ranks = told.sort("gpu", "silent", "source").select("gpu", "source", rank=pl.int_range(pl.len()).over("gpu"))
+    return shared.join(ranks, on=["gpu", "source"]).sort("gpu", "time_ms")
+
+
+def _nearest(rows: pl.DataFrame, other: pl.DataFrame, columns: dict[str, str]) -> pl.DataFrame:
+    """The rows with the nearest one of the other source: its time as `there_ms` and some of its columns by other names."""
+    there = other.filter(~pl.col("ended")).select("gpu", "time_ms", pl.col("time_ms").alias("there_ms"),
+                                                 **{new: pl.col(name) for name, new in columns.items()})  # fmt: skip
+    return rows.join_asof(there, on="time_ms", by="gpu", strategy="nearest", check_sortedness=False)
+
+
+def _apart() -> pl.Expr:
+    return (pl.col("time_ms") - pl.col("there_ms")).abs()
+
+
+def _alone(more: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
+    """The rows that lie an interval or more from every row that is kept."""
+    near = _nearest(more, kept, {})
+    far = near.filter(pl.col("there_ms").is_null() | (_apart() >= pl.col("interval_ms")))
+    return far.select(more.columns)
+
+
+def _with_columns_of(more: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
+    """The kept rows with the other source's columns of which their GPU has nothing; each of its rows goes to one of theirs."""
+    names = [
+        name for name in more.columns if name not in (*_BY_SOURCE, "rank") and more[name].null_count() < more.height
+    ]
+    lacking = [name for name in names if kept[name].null_count() > 0]
+    if not lacking:
+        return kept
+    near = _nearest(kept, more, {name: f"other.{name}" for name in lacking})
+    close = (2 * _apart() < pl.col("interval_ms")) & ~pl.col("ended")
+    return near.with_columns(
+        pl.when(close & pl.col(name).is_null().all().over("gpu")).then(f"other.{name}").otherwise(name).alias(name)
+        for name in lacking
+    ).select(kept.columns)
+
+
+def _without_bridged_ends(kept: pl.DataFrame) -> pl.DataFrame:
+    """Without the ends of series after which another source goes on before long."""
+    ends = kept.filter("ended")
+    values = kept.filter(~pl.col("ended")).select("gpu", "time_ms", next_ms="time_ms")
+    following = ends.join_asof(values, on="time_ms", by="gpu", strategy="forward", check_sortedness=False)
+    bridged = following.filter(pl.col("next_ms") - pl.col("time_ms") < pl.col("interval_ms"))
+    return kept.join(bridged, on=["gpu", "time_ms", "ended"], how="anti").sort("gpu", "time_ms")
+
+
+def _one_host(kept: pl.DataFrame, ranked: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows of GPUs that two hosts have at once under the host of the first source, and which name is which.
+
+    A GPU that one host has after the other was moved, or its host was renamed: each keeps its time.
+    """
+    spans = ranked.group_by("gpu", "host").agg(
+        pl.col("rank").min(), first=pl.col("time_ms").min(), last=pl.col("time_ms").max()
+    )
+    both = spans.join(spans, on="gpu", suffix="_kept").filter(
+        (pl.col("rank_kept") < pl.col("rank")) & (pl.col("host") != pl.col("host_kept"))
+        & (pl.col("first") < pl.col("last_kept")) & (pl.col("first_kept") < pl.col("last"))
+    )  # fmt: skip
+    if both.is_empty():
+        return kept, both.select("host", kept="host_kept")
+    names = both.sort("rank_kept").unique(["gpu", "host"], keep="first").select("gpu", "host", "host_kept")
+    moved = kept.join(names, on=["gpu", "host"], how="left").with_columns(host=pl.coalesce("host_kept", "host"))
+    return moved.select(kept.columns).sort("gpu", "time_ms"), names.select("host", kept="host_kept").unique()

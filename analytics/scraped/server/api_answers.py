@@ -1,0 +1,28 @@
+"""The envelope that every JSON answer of this family of servers comes in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from analytics.scraped.server.address import ServerAddress
+from analytics.scraped.server.refusals import broken_answer, no_metrics_server
+from fallow.errors import InputError
+from fallow.outside_text import plain
+
+
+def api_data(body: bytes, address: ServerAddress, tell: Callable[[str], None]) -> Any:
+    """What an answer carries; its warnings are told. Raises InputError for one that is cut off, partial or no such answer."""
+    try:
+        content = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise (broken_answer if body.lstrip()[:1] == b"{" else no_metrics_server)(address) from error
+    if not isinstance(content, dict) or content.get("status") != "success" or "data" not in content:
+        raise no_metrics_server(address)
+    if content.get("isPartial"):
+        raise InputError(f"{address.url} answers with a part of its data", "look which of its storage nodes is down")
+    for warning in content.get("warnings") or ():
+        tell(f"{address.url} warns: {plain(address.masked(str(warning)), 240)}")
+    return content["data"]

@@ -1,0 +1,186 @@
+"""One polite way to a metrics server: kept connections, a pace, bounded answers, and patience with a busy server."""
+
+from __future__ import annotations
+
+import email.utils
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Self
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+from urllib3.exceptions import DecodeError, HTTPError, IncompleteRead, ProtocolError, ReadTimeoutError, SSLError
+
+from analytics.scraped.server.address import ServerAddress
+from analytics.scraped.server.head_guard import guard
+from analytics.scraped.server.limits import ServerLimits
+from analytics.scraped.server.pace import RequestPace
+from analytics.scraped.server.refusals import (
+    HttpAnswer,
+    OversizedAnswerError,
+    broken_answer,
+    no_connection,
+    oversized_answer,
+    refusal,
+    silence,
+)
+from fallow import __version__
+
+_BUSY = frozenset({429, 502, 503, 504})
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 120.0
+"""However long a server asks to wait."""
+
+_ALWAYS = {"User-Agent": f"fallow/{__version__}", "Accept-Encoding": "gzip"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+_NO_FORM = {"Accept": "application/json"}
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A GET without a body."""
+
+    path: str
+    body: bytes | None
+    headers: Mapping[str, str]
+    most_bytes: int
+    """Of the answer."""
+
+
+@dataclass(frozen=True)
+class _Passing:
+    """What may be otherwise on another try, as `error`; the server may say when."""
+
+    error: Exception
+    pause_s: float | None = None
+
+
+class ServerConnection:
+    """May be used by many threads; `attempts` of a request is set by who probes and who reads."""
+
+    def __init__(
+        self,
+        address: ServerAddress,
+        limits: ServerLimits,
+        sleep: Callable[[float], None] = time.sleep,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.address, self.limits = address, limits
+        self.attempts = 1
+        self._sleep, self._now_s = sleep, now_s
+        self._pace = RequestPace(limits.rate, now_s, sleep)
+        self._places = threading.BoundedSemaphore(limits.concurrency)
+        self._pool = _pool(address, limits)
+
+    def close(self) -> None:
+        self._pool.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, path: str, fields: Mapping[str, str] | None, most_bytes: int | None = None) -> HttpAnswer:
+        """A 2xx answer to a form, or to GET without one; raises InputError for anything else."""
+        body = None if fields is None else urlencode(fields).encode()
+        answer = self._send(_Request(path, body, FORM if body else _NO_FORM, most_bytes or self.limits.answer_bytes))
+        if error := refusal(answer, self.address):
+            raise error
+        return answer
+
+    def get(self, path: str) -> HttpAnswer:
+        return self._send(_Request(path, None, _NO_FORM, self.limits.answer_bytes))
+
+    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+        return self._send(_Request(path, body, headers, self.limits.answer_bytes))
+
+    def _send(self, request: _Request) -> HttpAnswer:
+        """Whatever the server answers in the end, after pauses where it was busy or the connection broke.
+
+        Raises InputError where there is no answer, OversizedAnswerError where it is too long.
+        """
+        for number in count(1):
+            outcome = self._try_once(request)
+            if isinstance(outcome, HttpAnswer):
+                return outcome
+            if number >= self.attempts:
+                raise outcome.error
+            pause_s = _FIRST_PAUSE_S * 2 ** (number - 1) if outcome.pause_s is None else outcome.pause_s
+            self._pace.hold(min(pause_s, _LONGEST_PAUSE_S))
+        raise AssertionError
+
+    def _try_once(self, request: _Request) -> HttpAnswer | _Passing:
+        self._pace.wait()
+        with self._places:
+            try:
+                answer = self._exchange(request)
+            except ReadTimeoutError as error:
+                raise silence(self.address, f"sent nothing for {self.limits.silence_s:g} s") from error
+            except SSLError as error:
+                raise no_connection(error, self.address) from error
+            except (IncompleteRead, ProtocolError, DecodeError):
+                return _Passing(broken_answer(self.address))
+            except HTTPError as error:
+                return _Passing(no_connection(error, self.address))
+        if answer.status not in _BUSY:
+            return answer
+        refused = refusal(answer, self.address)
+        if refused is None or isinstance(refused, OversizedAnswerError):
+            return answer
+        return _Passing(refused, _asked_pause_s(answer.headers.get("retry-after", "")))
+
+    def _exchange(self, request: _Request) -> HttpAnswer:
+        response = self._pool.request(
+            "GET" if request.body is None else "POST", self.address.url + request.path, body=request.body,
+            headers={**_ALWAYS, **self.address.sent_headers(), **request.headers},
+            preload_content=False, redirect=False, retries=False,
+        )  # fmt: skip
+        try:
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            return HttpAnswer(response.status, headers, self._body(response, request.most_bytes))
+        except BaseException:
+            response.close()  # what is left of the answer would be taken for the next one
+            raise
+        finally:
+            response.release_conn()
+
+    def _body(self, response: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:
+        until_s = self._now_s() + self.limits.answer_s
+        pieces, size = [], 0
+        while piece := response.read1(2**20):
+            pieces.append(piece)
+            size += len(piece)
+            if size > most_bytes:
+                raise oversized_answer(self.address, most_bytes)
+            if self._now_s() > until_s:
+                raise silence(self.address, f"was not whole after {self.limits.answer_s:g} s")
+        return b"".join(pieces)
+
+
+def _asked_pause_s(text: str) -> float | None:
+    """Seconds of a Retry-After header, which is a number of them or a date."""
+    if text.strip().isdecimal():
+        return float(text[:9])
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _pool(address: ServerAddress, limits: ServerLimits) -> urllib3.PoolManager:
+    """Through the proxy that the environment names, if any."""
+    parts = urlsplit(address.url)
+    options: dict[str, Any] = {
+        "maxsize": limits.concurrency,
+        "timeout": urllib3.Timeout(connect=limits.connect_s, read=limits.silence_s),
+        "ssl_context": address.tls() if parts.scheme == "https" else None,
+    }
+    proxy = getproxies().get(parts.scheme, "")
+    if proxy and not proxy_bypass(parts.hostname or ""):
+        return guard(urllib3.ProxyManager(proxy, **options))
+    return guard(urllib3.PoolManager(**options))

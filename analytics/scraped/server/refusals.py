@@ -1,0 +1,153 @@
+"""What a server's answer means where it is not what was asked for: one sentence each, with a remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import orjson
+
+from analytics.scraped.server.address import PASSWORD_VARIABLE, TOKEN_VARIABLE, ServerAddress
+from fallow.connection_faults import connection_fault
+from fallow.errors import InputError
+from fallow.outside_text import plain
+
+_SIZE = re.compile(
+    r"too (?:many|much|large|big)|exceed|limit|maximum|timed? ?out|deadline|out of memory", re.IGNORECASE
+)
+"""In the words of Prometheus, Thanos, Mimir and VictoriaMetrics for what smaller pieces remedy."""
+
+_OF_SIZE = frozenset({400, 413, 422, 500, 503, 504})
+"""Statuses that servers say so with; 413 says it by itself."""
+
+_PLACES = (
+    "give the URL that /api/v1/query stands behind: Mimir and Cortex mostly add /prometheus, a VictoriaMetrics cluster "
+    "/select/0/prometheus, and Grafana hands on at https://GRAFANA/api/datasources/proxy/uid/UID"
+)
+_LOGIN = f"set {TOKEN_VARIABLE} or prometheus.token_file, or prometheus.user and {PASSWORD_VARIABLE}"
+_SIGNED = (
+    "AWS wants requests that are signed (SigV4), which fallow does not do: run aws-sigv4-proxy beside it and give that "
+    "proxy's URL"
+)
+
+
+@dataclass(frozen=True)
+class HttpAnswer:
+    """A whole answer; the names of `headers` are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def is_page(self) -> bool:
+        """Whether it is made for a browser."""
+        return "html" in self.headers.get("content-type", "") or self.body[:200].lstrip()[:1] == b"<"
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the server said where it ends; without, an answer that breaks off looks like a whole one."""
+        return "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "")
+
+
+class OversizedAnswerError(InputError):
+    """More was asked for than the server gives, or than is read, at once; a shorter span helps."""
+
+
+def refusal(answer: HttpAnswer, address: ServerAddress) -> InputError | None:
+    """The error that an answer is; None for a 2xx that is no page."""
+    if 200 <= answer.status < 300:
+        return _page(answer, address) if answer.is_page else None
+    if answer.status in {301, 302, 303, 307, 308}:
+        return _redirect(answer, address)
+    said = _said(answer, address)
+    what = f"{address.url} answers {answer.status}{said}"
+    if answer.status in {401, 403}:
+        return InputError(what, _login_remedy(answer, address))
+    if answer.status == 413 or (answer.status in _OF_SIZE and _SIZE.search(said)):
+        return OversizedAnswerError(what, "narrow what is read with --match, or raise that limit of the server")
+    return InputError(what, _remedy(answer))
+
+
+def _remedy(answer: HttpAnswer) -> str:
+    if answer.status in {404, 405, 410}:
+        return f"no metrics server is there, or it takes no POST: {_PLACES}"
+    if answer.status == 429 or answer.status >= 500:
+        return "try again later, or with fewer requests (prometheus.rate, prometheus.concurrency)"
+    return "check --match and the names of the series"
+
+
+def no_metrics_server(address: ServerAddress) -> InputError:
+    return InputError(f"what {address.url} answers is not that of a metrics server", _PLACES)
+
+
+def broken_answer(address: ServerAddress) -> InputError:
+    return InputError(
+        f"the connection to {address.url} broke before its answer was whole",
+        "try again; if it stays so, look at the server's log and at the proxies before it",
+    )
+
+
+def silence(address: ServerAddress, what: str) -> InputError:
+    """`what` ends the sentence "the answer of X ..."."""
+    return InputError(
+        f"the answer of {address.url} {what}",
+        "look whether the server is busy or still starting, and try again; --match reads less at once",
+    )
+
+
+def oversized_answer(address: ServerAddress, most: int) -> OversizedAnswerError:
+    return OversizedAnswerError(
+        f"an answer of {address.url} is longer than {most // 2**20} MiB", "narrow what is read with --match"
+    )
+
+
+def no_connection(error: BaseException, address: ServerAddress) -> InputError:
+    """From any error of urllib3; the innermost cause says most."""
+    causes = [error]
+    while (deeper := causes[-1].__cause__ or causes[-1].__context__) and deeper not in causes:
+        causes.append(deeper)
+    fault = next((each for each in reversed(causes) if isinstance(each, OSError)), None)
+    why = connection_fault(fault) if isinstance(fault, OSError) else "there is no way to it"
+    hint = "check the host, the port and http against https"
+    if "certificate" in why:
+        hint = "give the authority that signed it as prometheus.ca_file, and the name that it was made for in the URL"
+    return InputError(f"cannot reach {address.url}: {why}", hint)
+
+
+def _page(answer: HttpAnswer, address: ServerAddress) -> InputError:
+    who = "Grafana" if b"grafana" in answer.body[:20_000].lower() else "a web page"
+    return InputError(f"{who} answers at {address.url}, not a metrics server", _PLACES)
+
+
+def _redirect(answer: HttpAnswer, address: ServerAddress) -> InputError:
+    to = plain(address.masked(answer.headers.get("location", "").partition("?")[0]), 200)
+    if re.search(r"login|auth|oauth|sso", to, re.IGNORECASE):
+        return InputError(f"{address.url} sends to a login page ({to})", _LOGIN)
+    return InputError(f"{address.url} sends elsewhere ({to})", "give the URL without what it adds, /api/v1 and on")
+
+
+def _login_remedy(answer: HttpAnswer, address: ServerAddress) -> str:
+    text = answer.body[:2000].lower()
+    if b"org id" in text or b"x-scope-orgid" in text:
+        return "name the tenant with prometheus.tenant (X-Scope-OrgID)"
+    if b"authentication token" in text or ".amazonaws.com" in address.url:
+        return _SIGNED
+    if address.has_login:
+        return "check the token, or user and password, and whether they may read metrics"
+    return _LOGIN
+
+
+def _said(answer: HttpAnswer, address: ServerAddress) -> str:
+    """The server's own words behind a colon, if it has any for people."""
+    if answer.is_page:
+        return ""
+    text = answer.body[:4000].decode("utf-8", "replace")
+    try:
+        content = orjson.loads(answer.body)
+        text = str(content["error"] if "error" in content else content["message"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        pass
+    words = plain(address.masked(text), 240)
+    return f": {words}" if words else ""

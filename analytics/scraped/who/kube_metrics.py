@@ -1,0 +1,107 @@
+"""The series of kube-state-metrics and of Kueue that tell of pods with GPUs, and what a window's samples of them say, as tables.
+
+Names and labels are those of kube-state-metrics v2 (docs/metrics of github.com/kubernetes/kube-state-metrics) and of Kueue's
+docs (kueue.sigs.k8s.io/docs/reference/metrics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from analytics.scraped.samples import Labels, Samples
+
+_GPUS = 'resource=~"nvidia_com_(gpu|mig_.+)"'
+KUBE_METRICS: Mapping[str, str] = {
+    "kube_pod_container_resource_limits": _GPUS,
+    "kube_pod_container_resource_requests": _GPUS,
+    "kube_pod_init_container_resource_limits": _GPUS,
+    "kube_pod_init_container_resource_requests": _GPUS,
+    **dict.fromkeys(
+        (
+            "kube_pod_info", "kube_pod_owner", "kube_replicaset_owner", "kube_job_owner", "kube_pod_labels",
+            "kube_pod_created", "kube_pod_status_scheduled_time", "kube_pod_start_time", "kube_pod_completion_time",
+            "kube_pod_status_phase", "kube_pod_status_reason", "kube_pod_status_unschedulable", "kube_job_created",
+            "kube_job_spec_active_deadline_seconds",
+        ),
+        "",
+    ),
+    "kube_resourcequota": 'resource=~"(requests|limits).nvidia.com/(gpu|mig-.+)",type=~"hard|used"',
+    "kueue_pending_workloads": "",
+    "kueue_admission_wait_time_seconds_sum": "",
+    "kueue_admission_wait_time_seconds_count": "",
+    "kueue_cluster_queue_nominal_quota": 'resource=~"nvidia.com/(gpu|mig-.+)"',
+    "kueue_cluster_queue_resource_usage": 'resource=~"nvidia.com/(gpu|mig-.+)"',
+}  # fmt: skip
+"""What to ask a metrics server for: the names of series, and matchers that leave out what tells nothing of GPUs."""
+
+_EXPORTED = "exported_"
+"""Where a server keeps a label of the target's own (`namespace`, say) and renames the exporter's."""
+
+
+def kube_selectors(matchers: str = "") -> tuple[str, ...]:
+    """Selectors for all of KUBE_METRICS, as few as their matchers allow; `matchers` (`cluster="a"`) are added to each."""
+    names: dict[str, list[str]] = {}
+    for name, own in KUBE_METRICS.items():
+        names.setdefault(own, []).append(name)
+    return tuple(
+        "{" + ",".join(filter(None, (f'__name__=~"{"|".join(own_names)}"', own, matchers))) + "}"
+        for own, own_names in names.items()
+    )
+
+
+@dataclass(frozen=True)
+class KubeTables:
+    """The series of a window by name, one row each with the wanted labels (null where absent) and what their samples say.
+
+    Every table has `first_ms` and `last_ms`, the series' first and last sample, `value`, the last one, and `one_first_ms` and
+    `one_last_ms`, when it was 1.
+    """
+
+    series: Mapping[str, Sequence[int]]
+    samples: Samples
+    said: pl.DataFrame
+
+    @classmethod
+    def of(cls, samples: Samples) -> KubeTables:
+        names: dict[str, list[int]] = {}
+        for number, labels in enumerate(samples.labels):
+            names.setdefault(labels.get("__name__", ""), []).append(number)
+        known = samples.frame.filter(pl.col("value").is_not_null() & pl.col("value").is_not_nan())
+        is_one = pl.col("time_ms").filter(pl.col("value") == 1)
+        said = known.group_by("series").agg(
+            first_ms=pl.col("time_ms").min(), last_ms=pl.col("time_ms").max(),
+            value=pl.col("value").sort_by("time_ms").last(),
+            growth=pl.col("value").sort_by("time_ms").last() - pl.col("value").sort_by("time_ms").first(),
+            one_first_ms=is_one.min(), one_last_ms=is_one.max(),
+        )  # fmt: skip
+        return cls(names, samples, said)
+
+    @property
+    def tells_of_pods(self) -> bool:
+        """Whether kube-state-metrics answered at all: else nobody knows which pods are gone."""
+        return not self.table("kube_pod_info").is_empty()
+
+    @cached_property
+    def step_ms(self) -> int:
+        """How far apart the samples are; 0 where no series has two."""
+        series = pl.col("series")
+        step = self.samples.frame.filter(series == series.mode().first())["time_ms"].sort().diff().median()
+        return 0 if step is None else int(float(str(step)))
+
+    def table(self, name: str, *wanted: str) -> pl.DataFrame:
+        """The series of that name."""
+        numbers = self.series.get(name, ())
+        labels = self.samples.labels
+        columns = {label: [_label(labels[number], label) for number in numbers] for label in wanted}
+        rows = pl.DataFrame(
+            {"series": list(numbers)} | columns, schema={"series": pl.UInt32} | dict.fromkeys(wanted, pl.String)
+        )
+        return rows.join(self.said, on="series").drop("series")
+
+
+def _label(labels: Labels, name: str) -> str | None:
+    return labels.get(_EXPORTED + name) or labels.get(name) or None

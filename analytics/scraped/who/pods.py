@@ -1,0 +1,152 @@
+"""Pods with GPUs as kube-state-metrics tells of them: one row per pod, with its owner, its times and what it asked for."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from analytics.scraped.who.kube_metrics import KubeTables
+from fallow.clock import MINUTE_MS, SECOND_MS
+
+_POD = ("namespace", "pod", "uid")
+_OVER = ("Succeeded", "Failed")
+_QUEUE, _PROJECTS = "label_kueue_x_k8s_io_queue_name", ("label_project", "label_app_kubernetes_io_part_of")
+_MISSED, _LEAST_STEP_MS = 3, MINUTE_MS
+"""Samples that a pod's series misses, while its target has others, before the pod is taken to be gone; how far apart these are at least."""
+
+
+def pods_of(kube: KubeTables) -> pl.DataFrame:
+    """One row per pod that asked for GPUs, times in milliseconds and null where they are not known.
+
+    namespace, pod, uid, node, gpus, gpu_model (a MIG profile), qos, owner (`Deployment/web`), created, submitted, placed, ended,
+    is_over, state, reason, partition, project, time_limit_s, last_ms (when it was last told of), is_gone (its target told of others after it) and
+    gone_ms (the last moment at which it may have been there).
+    """
+    pods = _demands(kube)
+    for table in (_infos(kube), _owners(kube), _moments(kube), _phases(kube), _reasons(kube), _labels(kube)):
+        pods = pods.join(table, on=_POD, how="left", nulls_equal=True)
+    pods = pods.join(_jobs(kube), on=["namespace", "job"], how="left")
+    is_over = pl.col("phase").is_in(_OVER).fill_null(value=False)
+    return pods.with_columns(
+        owner=pl.coalesce("owner", pl.col("own_owner")),
+        submitted=pl.coalesce(pl.min_horizontal("job_created", "created"), "created"),
+        placed=pl.coalesce("scheduled", "started"),
+        is_over=is_over,
+        ended=pl.when(is_over).then(pl.coalesce("completed", "over_ms")),
+        state=pl.coalesce("reason", "phase"),
+        gone_ms=pl.col("last_ms") + kube.step_ms,
+    )
+
+
+def _demands(kube: KubeTables) -> pl.DataFrame:
+    """What the pods' containers ask for: at once those of containers added up, before that the most of any init container."""
+    at_once = _asked(kube, "container").group_by(*_POD, "resource").agg(pl.col("count").sum())
+    before = _asked(kube, "init_container").group_by(*_POD, "resource").agg(pl.col("count").max())
+    kinds = pl.concat([at_once, before]).group_by(*_POD, "resource").agg(pl.col("count").max())
+    profile = pl.col("resource").str.extract(r"^nvidia_com_(mig_.+)$", 1)
+    each = kinds.filter(pl.col("count") > 0).group_by(_POD, maintain_order=True)
+    found = each.agg(gpus=pl.col("count").sum().cast(pl.Int64), model=profile.unique(), kinds=pl.len())
+    name = pl.col("model").list.first().str.replace("_", "-").str.replace("_", ".")
+    return found.with_columns(gpu_model=pl.when(pl.col("kinds") == 1).then(name)).drop("model", "kinds")
+
+
+def _asked(kube: KubeTables, kind: str) -> pl.DataFrame:
+    """The count of each container and resource; requests and limits of a GPU are the same wherever both are given."""
+    tables = [
+        kube.table(f"kube_pod_{kind}_resource_{which}", *_POD, "container", "resource")
+        for which in ("limits", "requests")
+    ]
+    both = pl.concat(tables)
+    return both.group_by(*_POD, "container", "resource").agg(count=pl.col("value").max())
+
+
+def _infos(kube: KubeTables) -> pl.DataFrame:
+    rows = kube.table(
+        "kube_pod_info", *_POD, "node", "priority_class", "created_by_kind", "created_by_name", "instance"
+    )
+    lasted_ms = _MISSED * max(kube.step_ms, _LEAST_STEP_MS)
+    rows = rows.with_columns(is_gone=pl.col("last_ms") < pl.col("last_ms").max().over("instance") - lasted_ms)
+    made_by = pl.col("created_by_kind") + "/" + pl.col("created_by_name")
+    # a pod that waits has a series without a node, and another one once it has been placed
+    return (
+        rows.sort("last_ms")
+        .group_by(_POD)
+        .agg(
+            node=pl.col("node").drop_nulls().last(),
+            qos=pl.col("priority_class").drop_nulls().last(),
+            own_owner=made_by.filter(pl.col("created_by_kind") != "<none>").last(),
+            last_ms=pl.col("last_ms").max(),
+            is_gone=pl.col("is_gone").last(),
+        )
+    )
+
+
+def _owners(kube: KubeTables) -> pl.DataFrame:
+    """`owner` and `job`: of a ReplicaSet's pod the Deployment, of a Job's pod what made the Job; by the controller's references."""
+    own = _owner_table(kube, "kube_pod_owner", *_POD)
+    sets = _owner_table(kube, "kube_replicaset_owner", "namespace", "replicaset").rename({"replicaset": "name"})
+    jobs = _owner_table(kube, "kube_job_owner", "namespace", "job_name").rename({"job_name": "name"})
+    above = pl.concat([sets.with_columns(kind=pl.lit("ReplicaSet")), jobs.with_columns(kind=pl.lit("Job"))])
+    above = above.select("namespace", "kind", "name", above=pl.col("owner_kind") + "/" + pl.col("owner_name"))
+    met = own.join(
+        above, left_on=["namespace", "owner_kind", "owner_name"], right_on=["namespace", "kind", "name"], how="left"
+    )
+    return met.select(
+        *_POD,
+        owner=pl.coalesce("above", pl.col("owner_kind") + "/" + pl.col("owner_name")),
+        job=pl.when(pl.col("owner_kind") == "Job").then("owner_name"),
+    )
+
+
+def _owner_table(kube: KubeTables, name: str, *key: str) -> pl.DataFrame:
+    rows = kube.table(name, *key, "owner_kind", "owner_name", "owner_is_controller")
+    named = rows.filter((pl.col("owner_kind") != "<none>") & pl.col("owner_name").is_not_null())
+    ordered = named.sort(pl.col("owner_is_controller") == "true", "owner_name", nulls_last=False)
+    return ordered.unique(key, keep="last").select(*key, "owner_kind", "owner_name")
+
+
+def _moments(kube: KubeTables) -> pl.DataFrame:
+    """When it was made, bound to its node, started there, and over."""
+    names = {
+        "created": "kube_pod_created", "scheduled": "kube_pod_status_scheduled_time", "started": "kube_pod_start_time",
+        "completed": "kube_pod_completion_time",
+    }  # fmt: skip
+    told = [kube.table(name, *_POD).with_columns(what=pl.lit(what)) for what, name in names.items()]
+    rows = pl.concat(told).with_columns(ms=(pl.col("value") * SECOND_MS).round().cast(pl.Int64))
+    of = {what: pl.col("ms").filter((pl.col("what") == what) & (pl.col("ms") > 0)).max() for what in names}
+    return rows.group_by(_POD).agg(**of)
+
+
+def _phases(kube: KubeTables) -> pl.DataFrame:
+    rows = kube.table("kube_pod_status_phase", *_POD, "phase").drop_nulls("one_last_ms")
+    over = pl.col("one_first_ms").filter(pl.col("phase").is_in(_OVER)).min()
+    return rows.sort("one_last_ms").group_by(_POD).agg(pl.col("phase").last(), over_ms=over)
+
+
+def _reasons(kube: KubeTables) -> pl.DataFrame:
+    """`reason` of its state (Evicted, say), and whether the scheduler found no place for it."""
+    stated = kube.table("kube_pod_status_reason", *_POD, "reason").drop_nulls("one_last_ms").sort("one_last_ms")
+    stated = stated.group_by(_POD).agg(pl.col("reason").last())
+    waits = kube.table("kube_pod_status_unschedulable", *_POD).drop_nulls("one_last_ms").select(_POD).unique()
+    return stated.join(
+        waits.with_columns(is_unschedulable=pl.lit(value=True)), on=_POD, how="full", coalesce=True, nulls_equal=True
+    )
+
+
+def _labels(kube: KubeTables) -> pl.DataFrame:
+    rows = kube.table("kube_pod_labels", *_POD, _QUEUE, *_PROJECTS).sort("last_ms")
+    return rows.group_by(_POD).agg(
+        partition=pl.col(_QUEUE).drop_nulls().last(), project=pl.coalesce(_PROJECTS).drop_nulls().last()
+    )
+
+
+def _jobs(kube: KubeTables) -> pl.DataFrame:
+    made = kube.table("kube_job_created", "namespace", "job_name").group_by("namespace", job="job_name")
+    limits = kube.table("kube_job_spec_active_deadline_seconds", "namespace", "job_name").group_by(
+        "namespace", job="job_name"
+    )
+    return made.agg(job_created=(pl.col("value").max() * SECOND_MS).cast(pl.Int64)).join(
+        limits.agg(time_limit_s=pl.col("value").min().cast(pl.Int64)),
+        on=["namespace", "job"],
+        how="full",
+        coalesce=True,
+    )

@@ -1,0 +1,113 @@
+"""What stands between fallow and a metrics server and misbehaves: asks for a token, says no, cuts answers off, says nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request: its number from 0 on, its path with the query, headers in lower case, and the body."""
+
+    number: int
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer; of `cut_at` only the first bytes arrive, then the connection ends; `stalls` sends the head and then nothing."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    cut_at: int | None = None
+    stalls: bool = False
+
+
+class Gateway:
+    """Passes requests on to `upstream` (a port on loopback), unless `fault` has another answer, which may be made of the server's."""
+
+    def __init__(self, fault: Callable[[Asked, Callable[[], Answered]], Answered], upstream: int | None = None) -> None:
+        self.asked: list[Asked] = []
+        self.fault = fault
+        self.now_s: Callable[[], float] = time.time
+        """The clock that its answers are dated by."""
+        self._upstream = upstream
+        self._closing = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def serve(self, request: BaseHTTPRequestHandler) -> None:
+        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        asked = Asked(len(self.asked), request.command, request.path, headers, body)
+        self.asked.append(asked)
+        answered = self.fault(asked, lambda: self._passed_on(asked))
+        request.send_response(answered.status)
+        for name, value in answered.headers.items():
+            request.send_header(name, value)
+        request.send_header("Content-Length", str(len(answered.body)))
+        request.end_headers()
+        request.wfile.write(answered.body[: answered.cut_at])
+        if answered.stalls:
+            self._closing.wait(120)
+        if answered.stalls or answered.cut_at is not None:
+            request.close_connection = True
+
+    def _passed_on(self, asked: Asked) -> Answered:
+        assert self._upstream is not None
+        connection = http.client.HTTPConnection("127.0.0.1", self._upstream, timeout=60)
+        headers = {name: value for name, value in asked.headers.items() if name not in _HOP | {"host"}}
+        with contextlib.closing(connection):
+            connection.request(asked.method, asked.path, body=asked.body or None, headers=headers)
+            response = connection.getresponse()
+            kept = {
+                name: value for name, value in response.getheaders() if name.lower() not in _HOP | {"date", "server"}
+            }
+            return Answered(response.status, response.read(), kept)
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        gateway, serve = self, self.serve
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def date_time_string(self, timestamp: float | None = None) -> str:
+                return super().date_time_string(gateway.now_s() if timestamp is None else timestamp)
+
+            disable_nagle_algorithm = True
+
+            def do_GET(self) -> None:
+                serve(self)
+
+            def do_POST(self) -> None:
+                serve(self)
+
+            def log_message(self, *_: object) -> None:
+                """Requests are kept, not told."""
+
+        return Handler

@@ -1,0 +1,227 @@
+"""Real Prometheus and VictoriaMetrics from Debian's packages, on loopback, each in a folder of its own.
+
+Both scrape what they are told to, and take samples of any time by remote-write: days of history at once, or as a test's clock goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlencode
+
+from tests.conftest import clean_environment
+from tests.scraped.exposed import Exposed
+from tests.scraped.remote_write import written_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+_UP_WITHIN_S = 60.0
+_BATCH = 50_000
+"""Samples in a request."""
+
+
+@dataclass(frozen=True)
+class ScrapeJob:
+    """Targets (`host:port`) that a server scrapes; `options` are further keys of Prometheus' `scrape_config`."""
+
+    name: str
+    targets: tuple[str, ...]
+    interval_s: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def config(self) -> dict[str, Any]:
+        interval = f"{self.interval_s}s"
+        static = [{"targets": list(self.targets)}]
+        times = {"scrape_interval": interval, "scrape_timeout": interval}
+        return {"job_name": self.name, "static_configs": static, **times, **self.options}
+
+
+class MetricsProcess:
+    """A server that keeps its port and its folder when it is started again."""
+
+    name: str
+    command: str
+    healthy: str
+    """The path that answers 200 once the server can be asked."""
+
+    def __init__(self, folder: Path, jobs: Sequence[ScrapeJob] = (), flags: Sequence[str] = ()) -> None:
+        self.folder = folder
+        self.jobs = tuple(jobs)
+        self.flags = tuple(flags)
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Returns when the server answers."""
+        (self.folder / "scrape.yml").write_text(self._config())
+        with (self.folder / "log").open("ab") as log:
+            command = [self.command, *self._arguments(), *self.flags]
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=clean_environment({"GOMAXPROCS": "2"})
+            )
+        wait_until(self._answers, lambda: (self.folder / "log").read_text(errors="replace")[-2000:])
+
+    def stop(self) -> None:
+        """Asks it to end, as a service manager does."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Gives it no time for anything."""
+        self._end(signal.SIGKILL)
+
+    def scrape(self, *jobs: ScrapeJob) -> None:
+        """Scrapes these from now on."""
+        self.jobs = jobs
+        (self.folder / "scrape.yml").write_text(self._config())
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
+
+    def write(self, exposed: Iterable[Exposed]) -> None:
+        """Takes these samples as they are: of one series in order of time, and no older than an hour before the newest."""
+        for samples in batched(exposed, _BATCH):
+            self._post("/api/v1/write", written_request(samples))
+        self.has_all()
+
+    def has_all(self) -> None:
+        """Returns when everything that was written can be read."""
+
+    def ask(self, query: str, **parameters: str) -> list[dict[str, Any]]:
+        """What the instant API answers; VictoriaMetrics' has NaN where a series ends."""
+        answer = self._get(f"/api/v1/query?{urlencode({'query': query, **parameters})}")
+        result: list[dict[str, Any]] = json.loads(answer)["data"]["result"]
+        return result
+
+    def kept(self, selector: str, within: str = "3h") -> list[Exposed]:
+        """The samples of the last hours as the server has them, by series and time, without `instance` and `job`, and without NaN."""
+        self.has_all()
+        return sorted(
+            Exposed(series["metric"]["__name__"], own_labels(series["metric"]), float(value), round(float(at_s) * 1000))
+            for series in self.ask(f"{selector}[{within}]")
+            for at_s, value in series["values"]
+            if value != "NaN"
+        )
+
+    def _arguments(self) -> list[str]:
+        raise NotImplementedError
+
+    def _config(self) -> str:
+        return json.dumps({"scrape_configs": [job.config() for job in self.jobs]})
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        if (code := self._process.poll()) is not None:
+            raise RuntimeError(f"{self.command} ended with {code}: {(self.folder / 'log').read_text()[-2000:]}")
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        with contextlib.closing(connection), contextlib.suppress(OSError):
+            connection.request("GET", self.healthy)
+            return connection.getresponse().status in {200, 401}
+        return False
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        self._process.wait(timeout=60)
+        self._process = None
+
+    def _get(self, path: str) -> bytes:
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=60) as answer:  # noqa: S310  # loopback
+            content: bytes = answer.read()
+            return content
+
+    def _post(self, path: str, body: bytes) -> None:
+        headers = {"Content-Encoding": "snappy", "Content-Type": "application/x-protobuf"}
+        request = urllib.request.Request(f"{self.url}{path}", data=body, headers=headers, method="POST")  # noqa: S310  # loopback
+        with urllib.request.urlopen(request, timeout=120):  # noqa: S310
+            return
+
+
+class PrometheusProcess(MetricsProcess):
+    """Debian's Prometheus."""
+
+    name = "prometheus"
+    command = "prometheus"
+    healthy = "/-/ready"
+
+    def _arguments(self) -> list[str]:
+        return [
+            f"--config.file={self.folder / 'scrape.yml'}", f"--storage.tsdb.path={self.folder / 'data'}", "--storage.tsdb.retention.time=60d",
+            f"--web.listen-address=127.0.0.1:{self.port}", "--web.enable-remote-write-receiver", "--log.level=warn",
+        ]  # fmt: skip
+
+
+class VictoriaProcess(MetricsProcess):
+    """Debian's VictoriaMetrics."""
+
+    name = "victoriametrics"
+    command = "victoria-metrics"
+    healthy = "/health"
+
+    def has_all(self) -> None:
+        self._get("/internal/force_flush")
+
+    def _arguments(self) -> list[str]:
+        return [
+            f"-storageDataPath={self.folder / 'data'}", f"-httpListenAddr=127.0.0.1:{self.port}", "-retentionPeriod=60d",
+            f"-promscrape.config={self.folder / 'scrape.yml'}", "-memory.allowedBytes=256MiB", "-loggerLevel=WARN",
+            "-search.latencyOffset=0s", "-search.disableCache",
+        ]  # fmt: skip
+
+
+SERVERS = (PrometheusProcess, VictoriaProcess)
+
+
+def own_labels(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Those that an exporter gave its series."""
+    return tuple(sorted((name, value) for name, value in labels.items() if name not in {"__name__", "instance", "job"}))
+
+
+def batched(samples: Iterable[Exposed], size: int) -> Iterator[list[Exposed]]:
+    """Lists of so many, the last one shorter."""
+    source = iter(samples)
+    while batch := list(islice(source, size)):
+        yield batch
+
+
+def missing() -> str:
+    """What has to be installed for both to run here; empty where everything is there."""
+    if all(shutil.which(name) for name in ("prometheus", "promtool", "victoria-metrics")):
+        return ""
+    return "no metrics servers here: apt-get install prometheus victoria-metrics"
+
+
+def free_port() -> int:
+    """A port that is free now: servers are told theirs before they listen."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def wait_until(true: Callable[[], bool], why_not: Callable[[], str]) -> None:
+    """Raises TimeoutError with what `why_not` says after a minute."""
+    deadline = time.monotonic() + _UP_WITHIN_S
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(why_not())
+        time.sleep(0.02)

@@ -1,0 +1,181 @@
+"""`fallow import prometheus`: what is written, once; what is left out, asked about and refused; and what a run that failed leaves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.scraped.chunks import Chunker
+from analytics.scraped.discovery import FoundHost
+from analytics.scraped.server.metrics_server import MetricsServer
+from fallow import parquet, schema
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SystemClock, format_ms
+from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
+from tests.in_process import run_in_process
+from tests.scraped.facts import DCGM, facts_in, facts_of
+from tests.scraped.held_server import HeldServer
+from tests.scraped.site import GPUS, dcgm, dcgm_of_pods, site_samples
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
+MIDNIGHT_MS = 1_795_651_200_000  # 2026-11-26T00:00Z
+SINCE_MS, UNTIL_MS = MIDNIGHT_MS - 40 * MINUTE_MS, MIDNIGHT_MS + 40 * MINUTE_MS
+SITE = GPUS[2:6]
+"""Two busy cards on gn001, and two on gn002 that are held and idle."""
+
+SAMPLES = list(site_samples(dcgm, range(SINCE_MS, UNTIL_MS, 2 * MINUTE_MS), SITE))
+
+
+@pytest.fixture(autouse=True)
+def server(monkeypatch: pytest.MonkeyPatch) -> HeldServer:
+    held = HeldServer()
+    held.write(SAMPLES)
+    monkeypatch.setattr(MetricsServer, "connect", lambda *_: held)
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: UNTIL_MS)
+    return held
+
+
+def brought(lake: Lake, state: Path, *flags: str) -> CompletedProcess[str]:
+    return run_in_process(
+        "import", "prometheus", "--url", "http://held:9090", "--since", format_ms(SINCE_MS), "--lake", lake.root, *flags,
+        XDG_STATE_HOME=str(state),
+    )  # fmt: skip
+
+
+def content(lake: Lake) -> dict[str, bytes]:
+    return {str(path.relative_to(lake.root)): path.read_bytes() for path in Path(lake.root).rglob("*.parquet")}
+
+
+def test_every_sample_is_there_once_in_a_file_for_each_host_and_day(lake: Lake, tmp_path: Path) -> None:
+    done = brought(lake, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert facts_in(lake, DCGM) == facts_of(SAMPLES, DCGM)
+    assert sorted((file.host, file.date) for file in lake.files("gpu")) == [
+        (host, date) for host in ("gn001", "gn002") for date in ("2026-11-25", "2026-11-26")
+    ]
+    assert "GPUs      4 on 2 hosts" in done.stdout
+    assert f"{len(SAMPLES):,} samples" in done.stdout
+    assert f"next      fallow opportunities --lake {lake.root}" in done.stdout
+    assert "has metrics as of NVIDIA dcgm-exporter; reading by memory" in done.stderr
+
+
+def test_again_spares_the_work_and_without_the_journal_changes_nothing(
+    server: HeldServer, lake: Lake, tmp_path: Path
+) -> None:
+    brought(lake, tmp_path)
+    before, reads = content(lake), server.reads
+    again = json.loads(brought(lake, tmp_path, "--json").stdout)
+    assert again["read_from"] == format_ms(UNTIL_MS - 10 * MINUTE_MS)
+    assert (again["tables"], content(lake)) == (
+        [{"table": "device", "new": 0, "already_there": 4, "replaced": 0, "files_written": 0},
+         {"table": "gpu", "new": 0, "already_there": 20, "replaced": 0, "files_written": 0}],
+        before,
+    )  # fmt: skip
+    assert server.reads == reads + 1
+    for flags, state in ((["--restart"], tmp_path), ([], tmp_path / "another")):
+        assert json.loads(brought(lake, state, "--json", *flags).stdout)["read_from"] == format_ms(SINCE_MS)
+        assert content(lake) == before
+
+
+def test_what_a_failed_run_left_is_whole_and_the_next_one_completes_it(
+    server: HeldServer, lake: Lake, tmp_path: Path
+) -> None:
+    server.fails_after = 1
+    failed = brought(lake, tmp_path)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr.endswith("the server has had enough; ask it later\n")
+    assert {file.date for file in lake.files("gpu")} == {"2026-11-25"}
+    server.fails_after = None
+    assert json.loads(brought(lake, tmp_path, "--json").stdout)["read_from"] == "2026-11-26T00:00:00Z"
+    assert facts_in(lake, DCGM) == facts_of(SAMPLES, DCGM)
+
+
+def test_an_agents_rows_count_under_its_name_of_the_host(lake: Lake, tmp_path: Path) -> None:
+    start_ms, gpu = UNTIL_MS - 30 * MINUTE_MS, SITE[0].uuid
+    rows = [
+        {"time": start_ms + at, "gpu": gpu, "interval_ms": 10_000, "gpu_util_pct": 7.0}
+        for at in range(0, 20 * MINUTE_MS, 10_000)
+    ]
+    for table, content_ in (("gpu", rows), ("device", [{"time": start_ms, "gpu": gpu, "model": "of the agent"}])):
+        data = parquet.table_from_rows(schema.table(table), content_)
+        file = LakeFile(table, "2026-11-26", "gn001.site", AGENT_FIRST_SEQ, AGENT_FIRST_SEQ + 1)
+        lake.put(file, parquet.encode(schema.table(table), data))
+    done = brought(lake, tmp_path)
+    assert "10 rows left out: agents have these GPUs and times" in done.stdout
+    of_the_day = {file.host for file in lake.files("gpu", dates=["2026-11-26"])}
+    assert of_the_day == {"gn001.site", "gn002"}
+    kept = [
+        fact
+        for fact in facts_of(SAMPLES, DCGM)
+        if not (fact.gpu == gpu and start_ms <= fact.time_ms < start_ms + 20 * MINUTE_MS)
+    ]
+    assert [fact for fact in facts_in(lake, DCGM) if fact.value != 7] == [fact for fact in kept if fact.value != 7]
+    (models,) = {str(value) for value in parquet.read(lake.files("device", dates=["2026-11-26"], hosts=["gn001.site"]), schema.DEVICE)
+                 .to_pandas().query(f"gpu == '{gpu}'")["model"]}  # fmt: skip
+    assert models == "of the agent"
+
+
+def test_a_wrong_unit_in_a_sites_own_mapping_is_asked_about(tmp_path: Path) -> None:
+    mapping = tmp_path / "ours.toml"
+    mapping.write_text(
+        'extend = "dcgm-exporter"\nmetrics = [{ name = "DCGM_FI_DEV_FB_USED", to = "gpu.mem_used_bytes", unit = "bytes", kind = "reading" }]\n'
+    )
+    lake = Lake.at(str(tmp_path / "lake"))
+    refused = brought(lake, tmp_path, "--mapping", str(mapping))
+    assert refused.returncode == 1
+    assert "nothing is published" in refused.stdout
+    assert "mem_used_bytes holds 71,200 bytes at most" in refused.stderr
+    assert not Path(lake.root).exists()
+    assert brought(lake, tmp_path, "--mapping", str(mapping), "--yes").returncode == 0
+
+
+def test_a_server_without_gpus_is_told_in_one_sentence(tmp_path: Path) -> None:
+    done = brought(Lake.at(str(tmp_path / "lake")), tmp_path, "--match", 'job="none"')
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert (
+        'has no series of a known GPU exporter between 2026-11-25T23:20:00Z and 2026-11-26T00:40:00Z where job="none"'
+        in done.stderr
+    )
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_check_writes_nothing(tmp_path: Path) -> None:
+    done = brought(Lake.at(str(tmp_path / "lake")), tmp_path, "--check")
+    assert done.returncode == 0
+    assert "4 GPUs on 2 hosts." in done.stdout
+    assert not (tmp_path / "lake").exists()
+
+
+def test_holders_of_the_labels_become_allocations_that_go_on_from_day_to_day(
+    server: HeldServer, lake: Lake, tmp_path: Path
+) -> None:
+    server.__init__()  # type: ignore[misc]
+    server.write(site_samples(dcgm_of_pods, range(SINCE_MS, UNTIL_MS, 2 * MINUTE_MS), SITE))
+    done = brought(lake, tmp_path)
+    assert "holders   2 jobs and pods" in done.stdout
+    listed = json.loads(run_in_process("allocations", "list", "--lake", lake.root, "--json").stdout)
+    assert sorted((each["claim_id"], each["start"]) for each in listed["claims"]) == [
+        (name, format_ms(SINCE_MS)) for name in ("nlp/notebook-7f", "vision/pretrain-0")
+    ]
+
+
+def test_a_window_is_cut_by_hosts_that_share_no_target_and_by_time() -> None:
+    hosts = [FoundHost(f"h{n}", {f"i{n}"}, set(), 10) for n in range(5)]
+    shared = [replace(host, instances={"federation"}, series=500) for host in hosts[3:]]
+    chunker = Chunker(most_samples=240 * 1000)  # 15 s: a series has 240 samples an hour
+    chunks = chunker.chunks([*hosts[:3], *shared], 0, HOUR_MS)
+    assert [(chunk.hosts, chunk.since_ms, chunk.until_ms) for chunk in chunks] == [
+        (("h0", "h1", "h2"), 0, HOUR_MS),
+        (("h3", "h4"), 0, HOUR_MS),
+    ]
+    assert sum(chunk.share for chunk in chunks) == pytest.approx(1)
+    chunker.learn(samples=2 * 240 * 30, series=30, length_ms=HOUR_MS)
+    assert [(chunk.since_ms, chunk.until_ms) for chunk in chunker.chunks(shared, 0, DAY_MS)][:2] == [
+        (0, DAY_MS // 48),
+        (DAY_MS // 48, 2 * DAY_MS // 48),
+    ]

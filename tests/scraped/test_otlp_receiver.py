@@ -1,0 +1,190 @@
+"""The OTLP/HTTP server over a socket: what it takes, how it answers, and that a request is safe before the answer."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import urllib.error
+import urllib.request
+from http import HTTPStatus
+from http.client import HTTPConnection
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+
+from analytics.scraped.mapping.loading import load_exporters, metric_names
+from analytics.scraped.otlp.messages import JSON, PROTOBUF
+from analytics.scraped.otlp.receiver import Intake, OtlpReceiver
+from analytics.scraped.otlp.request_body import RefusedRequestError, read_body
+from analytics.scraped.otlp.spool import RequestSpool, frames
+from fallow.clock import SystemClock
+from fallow.errors import FallowError, SpoolError
+from tests.scraped.otlp_requests import NOW_MS, as_json, gauge, point, request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+POWER = gauge("hw.power", "W", point(300.0, hw__id="GPU-1", hw__type="gpu"))
+MOST = 4096
+
+
+@pytest.fixture
+def intake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Intake]:
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: NOW_MS)
+    spool = RequestSpool(tmp_path / "spool", 3000)
+    yield Intake(spool, metric_names(load_exporters()), MOST, SystemClock())
+    spool.close()
+
+
+@pytest.fixture
+def url(intake: Intake) -> Iterator[str]:
+    receiver = OtlpReceiver("127.0.0.1", 0, intake)
+    receiver.start()
+    yield receiver.url
+    receiver.close()
+
+
+def post(url: str, body: bytes, kind: str = PROTOBUF, **headers: str) -> tuple[int, bytes, Any]:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    asked = urllib.request.Request(url, body, {"Content-Type": kind, **named})  # noqa: S310  # loopback
+    try:
+        with urllib.request.urlopen(asked, timeout=20) as answer:  # noqa: S310
+            return answer.status, answer.read(), answer.headers
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read(), error.headers
+
+
+def kept(intake: Intake) -> list[ExportMetricsServiceRequest]:
+    return [ExportMetricsServiceRequest.FromString(each) for path in intake.spool.rotate() for each in frames(path)]
+
+
+def test_protobuf_json_and_gzip_say_the_same_and_are_kept(url: str, intake: Intake) -> None:
+    body, text = request(POWER).SerializeToString(), json.dumps(as_json([POWER])).encode()
+    assert post(url, body)[:2] == (200, b"")
+    assert post(url, gzip.compress(body), Content_Encoding="gzip")[:2] == (200, b"")
+    status, answer, headers = post(url, text, f"{JSON}; charset=utf-8")
+    assert (status, json.loads(answer), headers["Content-Type"]) == (200, {}, JSON)
+    assert kept(intake) == [request(POWER)] * 3
+
+
+def test_a_part_is_taken_and_the_answer_says_what_was_not(url: str, intake: Intake) -> None:
+    wrong = gauge("hw.gpu.utilization", "%", point(50.0, hw__id="GPU-1"))
+    status, answer, _ = post(url, request(POWER, wrong).SerializeToString())
+    told = ExportMetricsServiceResponse.FromString(answer).partial_success
+    assert (status, told.rejected_data_points, told.error_message) == (200, 1, "hw.gpu.utilization is in %, not in 1")
+    assert kept(intake) == [request(POWER)]
+    assert (intake.tally.points, intake.tally.rejected) == (1, 1)
+
+
+def test_metrics_of_others_take_no_room(url: str, intake: Intake) -> None:
+    assert post(url, request(gauge("http.server.active_requests", "1", point(4.0))).SerializeToString())[0] == 200
+    assert kept(intake) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"\xff\xff", {}, 400),
+        (b"{", {"kind": JSON}, 400),
+        (b"{}", {"kind": "text/plain"}, 415),
+        (b"x", {"Content_Encoding": "zstd"}, 415),
+        (b"no gzip", {"Content_Encoding": "gzip"}, 400),
+        (gzip.compress(bytes(100_000)), {"Content_Encoding": "gzip"}, 413),
+        (bytes(MOST + 1), {}, 413),
+    ],
+)
+def test_what_cannot_be_taken_is_answered_with_the_reason(
+    url: str, intake: Intake, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    found, answer, told = post(url, body, **headers)
+    assert found == status
+    assert b" " in answer
+    assert told["Retry-After"] is None
+    assert kept(intake) == []
+
+
+def test_other_paths_and_methods_are_refused(url: str) -> None:
+    assert post(url.replace("metrics", "traces"), b"")[0] == 404
+    host, _, port = url.split("/")[2].partition(":")
+    connection = HTTPConnection(host, int(port), timeout=20)
+    connection.request("GET", "/v1/metrics")
+    assert connection.getresponse().status == HTTPStatus.METHOD_NOT_ALLOWED
+    connection.close()
+
+
+def test_a_full_spool_sends_the_sender_away_for_a_while(url: str, intake: Intake) -> None:
+    body = request(POWER).SerializeToString()
+    answers = [post(url, body) for _ in range(3000 // len(body) + 1)]
+    status, answer, headers = answers[-1]
+    assert (status, headers["Retry-After"]) == (503, "30")
+    assert b"is full" in answer
+    assert len(kept(intake)) == sum(status == 200 for status, _, _ in answers)
+    intake.spool.forget(intake.spool.rotate())
+    assert post(url, body)[0] == 200
+
+
+def test_a_token_is_asked_for(intake: Intake) -> None:
+    guarded = Intake(intake.spool, intake.wanted, MOST, intake.clock, "secret")
+    receiver = OtlpReceiver("127.0.0.1", 0, guarded)
+    receiver.start()
+    url, body = receiver.url, request(POWER).SerializeToString()
+    assert [post(url, body, Authorization=each)[0] for each in ("", "Bearer wrong", "Bearer secret")] == [401, 401, 200]
+    receiver.close()
+
+
+def test_a_body_may_come_in_chunks(url: str, intake: Intake) -> None:
+    body = request(POWER).SerializeToString()
+    host, _, port = url.split("/")[2].partition(":")
+    connection = HTTPConnection(host, int(port), timeout=20)
+    connection.request(
+        "POST", "/v1/metrics", iter([body[:20], body[20:]]), {"Content-Type": PROTOBUF}, encode_chunked=True
+    )
+    assert connection.getresponse().status == 200
+    connection.close()
+    assert kept(intake) == [request(POWER)]
+
+
+def test_a_sender_that_trickles_is_cut_off() -> None:
+    class Trickle:
+        def read1(self, _size: int) -> bytes:
+            return b"x"
+
+        def readline(self, _size: int) -> bytes:
+            return b""
+
+    times = iter(range(0, 1000, 10))
+    with pytest.raises(RefusedRequestError) as refusal:
+        read_body(Trickle(), {"Content-Length": "100"}, MOST, lambda: next(times))
+    assert refusal.value.status == HTTPStatus.REQUEST_TIMEOUT
+
+
+def test_what_was_answered_is_there_after_a_crash_and_what_was_cut_off_is_not(tmp_path: Path) -> None:
+    spool = RequestSpool(tmp_path, 10_000)
+    spool.append(b"first")
+    spool.append(b"second")
+    (segment,) = spool.rotate()
+    spool.close()
+    whole = segment.read_bytes()
+    for size in range(len(whole)):
+        segment.write_bytes(whole[:size])
+        assert list(frames(segment)) == ([b"first"] if size >= 13 else [])
+    segment.write_bytes(whole)
+    again = RequestSpool(tmp_path, 10_000)
+    assert [list(frames(each)) for each in again.rotate() if each.stat().st_size] == [[b"first", b"second"]]
+    with pytest.raises(SpoolError, match="another process has the spool"):
+        RequestSpool(tmp_path, 10_000)
+    again.close()
+
+
+def test_an_address_that_is_taken_is_one_sentence(intake: Intake) -> None:
+    receiver = OtlpReceiver("127.0.0.1", 0, intake)
+    receiver.start()
+    with pytest.raises(FallowError, match="cannot listen on"):
+        OtlpReceiver("127.0.0.1", int(receiver.url.split(":")[2].split("/")[0]), intake)
+    receiver.close()

@@ -1,0 +1,87 @@
+"""From samples of a metrics server to states of the ledger: what scraped time may be called, and what it may not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.ledger.rows import GB, claim, held_by, load, states
+from tests.ledger.rows import write as write_rows
+from tests.scraped.scraped_series import ENERGY, ENGINE, MEMORY, UTIL, Series, dcgm, lake_with, one_host, without
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
+
+from fallow.schema import CLAIM
+
+HALF_HOUR = 60
+MIB_OF_GB = GB / 2**20
+
+
+def told(util: float, memory_mib: float | None = None) -> list[Series]:
+    """Half an hour of a GPU at rest or at work."""
+    series = [dcgm(UTIL, [util] * HALF_HOUR)]
+    return series if memory_mib is None else [*series, dcgm(MEMORY, [memory_mib] * HALF_HOUR)]
+
+
+@pytest.mark.parametrize(
+    ("series", "expected"),
+    [
+        (told(80), ("active", None)),
+        (told(4, 2 * MIB_OF_GB), ("low", "memory")),
+        (told(0, 2 * MIB_OF_GB), ("held", "memory")),
+        (told(0, 0.5 * MIB_OF_GB), ("free", "unwatched")),
+        (told(0, 3), ("free", None)),
+        (told(0), ("free", "unwatched")),
+    ],
+    ids=["at work", "little work", "memory in use", "some memory", "no context", "utilization alone"],
+)
+def test_without_a_process_list_memory_says_whether_somebody_is_there(
+    lake: Lake, series: list[Series], expected: tuple[str, str | None]
+) -> None:
+    """Nobody looked at processes: what is neither at work nor above 1 GB nor below any context is not known to be free."""
+    ((state, start, end, _, source),) = held_by(lake_with(lake, one_host(*series)))
+    assert (state, source) == expected
+    assert (start, end) == (0, 1800)
+
+
+def test_a_claim_makes_time_without_work_reserved_and_says_whether_anybody_looked(lake: Lake) -> None:
+    write_rows(lake, CLAIM, [claim("GPU-00000000", 0, 1800)])
+    assert held_by(lake_with(lake, one_host(*told(0)))) == [("reserved", 0, 1800, "bob", "claim_unwatched")]
+
+
+def evidence(lake: Lake) -> list[tuple[Any, ...]]:
+    return load(lake).stretches.select("state", "sampled_ms", "zero_ms", "energy_ms", "counter_ms").rows()
+
+
+def test_readings_are_point_samples_and_averages_of_the_whole_time_are_not(lake: Lake) -> None:
+    """The first half hour is known by a sixth of a second in each 30 s, the second as the mean of all of it."""
+    averages = [dcgm(ENGINE, [0] * HALF_HOUR, start_s=1800), dcgm(MEMORY, [2 * MIB_OF_GB] * HALF_HOUR, start_s=1800)]
+    found = one_host(*told(0, 2 * MIB_OF_GB), *averages, collect_s=30)
+    ((state, sampled_ms, zero_ms, *_),) = evidence(lake_with(lake, found))
+    assert (state, sampled_ms, zero_ms) == ("held", 1_800_000, 3_600_000)
+
+
+def test_energy_between_scrapes_is_known_by_the_counter_but_not_over_a_reset(lake: Lake) -> None:
+    """Of 60 scrapes 59 rises, less that in which the driver was loaded anew."""
+    rising = [9e6 + 2e6 * number for number in range(30)] + [2e6 * number for number in range(30)]
+    found = one_host(*told(80), dcgm(ENERGY, rising))
+    assert evidence(lake_with(lake, found))[0][3:] == (58 * 30_000, 58 * 30_000)
+    assert load(lake).stretches["energy_mj"].to_list() == [pytest.approx(58 * 2e6)]
+
+
+def test_time_in_which_nobody_scraped_is_unknown_beyond_three_intervals(lake: Lake) -> None:
+    found = one_host(*(without(each, 300, 1200) for each in told(80)))
+    assert states(lake_with(lake, found)) == [("active", 0, 360), ("unknown", 360, 1200), ("active", 1200, 1800)]
+
+
+def test_time_after_a_series_has_ended_is_unknown_from_its_marker_on(lake: Lake) -> None:
+    """Also where the marker comes before three intervals are over, and where it lies in the next day."""
+    midnight = 86_400
+    first = dcgm(UTIL, [80] * 9 + [None], start_s=midnight - 255)
+    found = one_host(first, dcgm(UTIL, [80] * 10, start_s=midnight + 75), hours=48)
+    assert states(lake_with(lake, found)) == [
+        ("active", midnight - 255, midnight), ("active", midnight, midnight + 15), ("unknown", midnight + 15, midnight + 75),
+        ("active", midnight + 75, midnight + 375),
+    ]  # fmt: skip

@@ -1,0 +1,142 @@
+"""One GPU in several series: replicas, two exporters, pods that share it or follow one another, hosts with two names."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.ledger.rows import T0
+from tests.scraped.scraped_series import (
+    MEMORY,
+    POWER,
+    UTIL,
+    Series,
+    columns,
+    counts,
+    dcgm,
+    one_host,
+    rows_of,
+    uuid,
+    without,
+)
+
+OTHER = "another source has the GPU at that time"
+HOLDERS = ("namespace", "pod", "container", "slurm_job", "user")
+
+
+def smi(metric: str, values: list[float], *, start_s: float = 0, instance: str = "gn01:9835") -> Series:
+    """A series of nvidia_gpu_exporter, whose UUIDs lack their prefix."""
+    labels = {"__name__": f"nvidia_smi_{metric}", "uuid": uuid(0).removeprefix("GPU-"), "instance": instance, "job": "smi"}  # fmt: skip
+    return labels, [(T0 + round((start_s + 30 * number) * 1000), value) for number, value in enumerate(values)]
+
+
+def test_of_two_replicas_one_counts_and_the_other_where_the_first_is_silent() -> None:
+    first = without(dcgm(UTIL, [10] * 10, replica="a"), 90, 210)
+    second = dcgm(UTIL, [90] * 10, start_s=12, replica="b")
+    found = one_host(first, second)
+    assert columns(found) == [
+        (0, 10), (30, 10), (60, 10), (102, 90), (132, 90), (162, 90), (210, 10), (240, 10), (270, 10),
+    ]  # fmt: skip
+    assert counts(found) == {(OTHER, ""): 7}
+
+
+def test_the_end_of_one_replica_is_no_end_where_the_other_goes_on() -> None:
+    found = one_host(dcgm(UTIL, [10, 10, None], replica="a"), dcgm(UTIL, [10] * 5, start_s=12, replica="b"))
+    assert columns(found, "gpu_util_pct", "health") == [(0, 10, None), (30, 10, None), (72, 10, None), (102, 10, None), (132, 10, None)]  # fmt: skip
+
+
+def test_a_second_exporter_fills_the_columns_that_the_first_lacks_and_no_other() -> None:
+    found = one_host(
+        dcgm(UTIL, [10, 20], Hostname="gn01"), smi("utilization_gpu_ratio", [0.9, 0.9], start_s=7),
+        smi("power_draw_watts", [71, 72], start_s=7),
+    )  # fmt: skip
+    assert columns(found, "gpu_util_pct", "power_w") == [(0, 10, 71), (30, 20, 72)]
+    assert counts(found) == {(OTHER, ""): 2}
+
+
+def test_a_gpu_under_two_hosts_at_once_is_of_the_first_exporters_host() -> None:
+    hosts = rows_of(dcgm(UTIL, [10, 20]), smi("power_draw_watts", [71, 72], start_s=7, instance="10.0.0.1:9835"))
+    assert columns(hosts["gn01"], "gpu_util_pct", "power_w") == [(0, 10, 71), (30, 20, 72)]
+    assert hosts["10.0.0.1"].gpu.is_empty()
+    assert hosts["gn01"].notes == ("10.0.0.1 is gn01 by another name: they have the same GPUs at once",)
+
+
+def test_a_gpu_under_one_host_after_the_other_was_moved_and_keeps_both_times() -> None:
+    hosts = rows_of(dcgm(UTIL, [10] * 3), dcgm(UTIL, [20] * 3, start_s=300, Hostname="gn02", instance="10.0.0.2:9400"))
+    assert columns(hosts["gn01"]) == [(0, 10), (30, 10), (60, 10)]
+    assert columns(hosts["gn02"]) == [(300, 20), (330, 20), (360, 20)]
+
+
+def given(found: Any) -> list[tuple[object, ...]]:
+    """Seconds after T0, pod, user and job of each stretch."""
+    at = [(found.given[name] - T0) / 1000 for name in ("start_ms", "end_ms")]
+    return sorted(zip(*at, found.given["pod"], found.given["user"], found.given["slurm_job"], strict=True))
+
+
+def test_pods_that_share_a_card_are_its_holders_and_its_values_count_once() -> None:
+    """As dcgm-exporter copies a value to each pod, and beside the card's own utilization tells that of each."""
+    pods = [{"namespace": "nlp", "pod": name, "container": "main"} for name in ("a", "b")]
+    series = [dcgm(POWER, [300, 301], **pod) for pod in pods] + [
+        dcgm(UTIL, [80, 81]), dcgm(UTIL, [30, 31], **pods[0]), dcgm(UTIL, [95, 96], **pods[1]),
+    ]  # fmt: skip
+    found = one_host(*series)
+    assert columns(found, "gpu_util_pct", "power_w") == [(0, 80, 300), (30, 81, 301)]
+    assert given(found) == [(0, 30, "a", None, None), (0, 30, "b", None, None)]
+    assert not counts(found)
+
+
+def test_pods_that_follow_one_another_have_a_stretch_each_and_a_gap_breaks_one() -> None:
+    """A pod that comes back after its series ended, or after more than three intervals, was not seen to stay."""
+    first, second = ({"namespace": "nlp", "pod": name} for name in ("a", "b"))
+    found = one_host(
+        dcgm(UTIL, [5, 5, None], **first), dcgm(UTIL, [5, 5], start_s=60, **second),
+        without(dcgm(UTIL, [5, None, 5, 5, 5, 5, 5, 5], start_s=300, **first), 420, 510),
+        without(dcgm(UTIL, [5] * 8, start_s=900, **second), 930, 1080), dcgm(UTIL, [5] * 9, start_s=1200),
+    )  # fmt: skip
+    assert given(found) == [
+        (0, 30, "a", None, None), (60, 90, "b", None, None), (300, 300, "a", None, None), (360, 390, "a", None, None),
+        (510, 510, "a", None, None),
+        (900, 900, "b", None, None), (1080, 1110, "b", None, None),
+    ]  # fmt: skip
+    assert len(columns(found)) == 4 + 5 + 3 + 9
+
+
+def test_a_metric_whose_value_is_the_job_names_the_holder_and_0_nobody() -> None:
+    labels = {"uuid": uuid(0), "minor_number": "0", "instance": "gn01:9445", "job": "gpu"}
+    told = [(T0 + 30_000 * number, value) for number, value in enumerate([0.0, 4711, 4711, 4712, 0])]
+    duty = [(at, 50.0) for at, _ in told]
+    found = one_host(
+        (labels | {"__name__": "nvidia_gpu_duty_cycle"}, duty), (labels | {"__name__": "nvidia_gpu_jobId"}, told),
+        (labels | {"__name__": "nvidia_gpu_jobUid"}, [(at, 1000 * (value > 0)) for at, value in told]),
+    )  # fmt: skip
+    assert given(found) == [(30, 60, None, "1000", "4711"), (90, 90, None, "1000", "4712")]
+
+
+def test_two_values_of_one_gpu_and_scrape_that_differ_are_counted_and_the_larger_counts() -> None:
+    found = one_host(dcgm(MEMORY, [1024, 1024], device="nvidia0"), dcgm(MEMORY, [1024, 2048], device="nvidia9"))
+    assert columns(found, "mem_used_bytes") == [(0, 2**30), (30, 2**31)]
+    assert counts(found) == {("another value of one GPU and scrape: the larger one counts", "mem_used_bytes"): 1}
+
+
+def test_gpus_without_a_uuid_are_their_hosts_by_position_or_another_exporters_by_it() -> None:
+    hosts = rows_of(
+        dcgm(UTIL, [5, 6]), dcgm(POWER, [70, 71], start_s=5, UUID="", instance="10.0.0.1:9999"), dcgm(POWER, [80, 81], UUID="", gpu=3),
+    )  # fmt: skip
+    assert columns(hosts["gn01"], "gpu_util_pct", "power_w") == [(0, 5, 70), (30, 6, 71)]
+    assert columns(hosts["gn01"], "power_w", gpu="gn01/3") == [(0, 80), (30, 81)]
+
+
+def test_a_host_that_no_lake_can_have_is_left_out_and_the_future_too() -> None:
+    """A clock that is years ahead would stretch the last gap over years."""
+    hosts = rows_of(dcgm(UTIL, [5], Hostname="a/b"), dcgm(UTIL, [5, 6]), hours=24)
+    assert list(hosts) == ["gn01"]
+
+
+def test_the_inventory_has_a_row_for_each_gpu_and_day_with_what_the_labels_said_then() -> None:
+    days = [{"DCGM_FI_DRIVER_VERSION": version, "start_s": start} for version, start in (("570.1", 43_200), ("580.2", 100_000))]  # fmt: skip
+    found = one_host(*(dcgm(UTIL, [5] * 3, **day) for day in days), hours=48)  # type: ignore[arg-type]  # labels and one start
+    rows = found.device.select("time", "gpu", "model", "gpu_index", "driver_version", "source").rows()
+    assert rows == [
+        (datetime.fromtimestamp(T0 / 1000 + start, UTC), uuid(0), "NVIDIA H100 80GB HBM3", 0, version, "import")
+        for version, start in (("570.1", 43_200), ("580.2", 100_000))
+    ]

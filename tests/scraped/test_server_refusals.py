@@ -1,0 +1,244 @@
+"""What is no metrics server, lets nobody in, breaks off, says nothing or too much: one sentence, one remedy, no secret."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+
+from analytics.scraped.server.address import ServerAddress
+from analytics.scraped.server.connection import ServerConnection
+from analytics.scraped.server.limits import ServerLimits
+from analytics.scraped.server.metrics_server import MetricsServer
+from analytics.scraped.server.pace import RequestPace
+from analytics.scraped.server.refusals import HttpAnswer, OversizedAnswerError, refusal
+from fallow.errors import FallowError, InputError
+from tests.delivery.receiver import DRIP, DROP, HANG, Receiver
+from tests.scraped.evaluator import Evaluator
+from tests.scraped.gateway import Answered, Gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.scraped.gateway import Asked
+
+ADDRESS = ServerAddress("http://127.0.0.1:9090")
+SECRET = "s3cret-of-the-tests"  # noqa: S105  # known to everybody
+LOGGED_IN = ServerAddress("http://127.0.0.1:9090", token=SECRET)
+IMPATIENT = ServerLimits(rate=1e6, silence_s=0.2, connect_s=0.5, answer_s=0.5)
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says", "remedy"),
+    [
+        (401, b"", "answers 401", "set FALLOW_PROM_TOKEN"),
+        (401, b"no org id", "answers 401: no org id", "prometheus.tenant"),
+        (403, b'{"message":"Missing Authentication Token"}', "Missing Authentication Token", "aws-sigv4-proxy"),
+        (404, b"404 page not found", "answers 404", "/api/datasources/proxy/uid/UID"),
+        (405, b"", "answers 405", "it takes no POST"),
+        (400, b'{"status":"error","error":"parse error: x"}', "answers 400: parse error: x", "check --match"),
+        (429, b"slow\ndown\x1b[2J", "answers 429: slow down?[2J", "prometheus.rate"),
+        (200, b"<!doctype html><title>Grafana</title>", "Grafana answers", "/api/datasources/proxy/uid/UID"),
+        (200, b"<html>It works!", "a web page answers", "give the URL"),
+    ],
+)
+def test_an_answer_and_its_remedy(status: int, body: bytes, says: str, remedy: str) -> None:
+    error = refusal(HttpAnswer(status, {}, body), ADDRESS)
+    assert type(error) is InputError
+    assert says in error.message
+    assert remedy in error.hint
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (413, ""),
+        (422, "query processing would load too many samples into memory in query execution"),
+        (
+            422,
+            "the query exceeded the maximum number of chunks (limit: 2000000 chunks) (err-mimir-max-chunks-per-query)",
+        ),
+        (
+            422,
+            "cannot select more than -search.maxSamplesPerQuery=1000000000 samples; possible solutions: to increase the limit",
+        ),
+        (503, "query timed out in expression evaluation"),
+        (400, "exceeded sample limit (50000000)"),
+    ],
+)
+def test_what_a_shorter_span_remedies(status: int, error: str) -> None:
+    assert isinstance(refusal(HttpAnswer(status, {}, error.encode()), ADDRESS), OversizedAnswerError)
+
+
+def test_a_login_that_is_refused_is_not_asked_for_and_not_shown() -> None:
+    echo = f'{{"status":"error","error":"no such token: Bearer {SECRET}"}}'.encode()
+    error = refusal(HttpAnswer(403, {}, echo), LOGGED_IN)
+    assert "check the token" in str(error)
+    assert SECRET not in f"{error}{error!r}{LOGGED_IN!r}"
+    there = {"location": f"https://sso.example.org/login?back={SECRET}"}
+    moved = str(refusal(HttpAnswer(302, there, b""), LOGGED_IN))
+    assert "login page (https://sso.example.org/login)" in moved
+
+
+def failing(url: str, limits: ServerLimits = IMPATIENT, **more: str) -> str:
+    with pytest.raises(FallowError) as failed:
+        MetricsServer.connect(ServerAddress(url, **more), limits)
+    return str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        (HANG, "sent nothing for 0.2 s; look whether the server is busy"),
+        (DROP, "broke before its answer was whole"),
+        (200, "is not that of a metrics server"),
+    ],
+)
+def test_a_server_that_says_nothing_of_use(answers: int, says: str) -> None:
+    with Receiver() as receiver:
+        receiver.answers = [answers] * 9
+        assert says in failing(receiver.url(""))
+
+
+def test_a_server_that_lets_bytes_drip_is_left_after_a_while() -> None:
+    began_s = time.monotonic()
+    with Receiver() as receiver:
+        receiver.answers = [DRIP] * 9
+        said = failing(receiver.url(""), ServerLimits(rate=1e6, silence_s=0.3))
+    assert "sent nothing for 0.3 s" in said
+    assert time.monotonic() - began_s < 5, "before the server's own end"
+
+
+def test_a_body_that_drips_is_left_after_a_while() -> None:
+    now_s = iter(range(0, 10**6, 100))
+    with Gateway(lambda _, __: Answered(200, b"{}" * 9)) as gateway:
+        address, limits = ServerAddress(gateway.url), ServerLimits(rate=1e6, answer_s=50)
+        with (
+            ServerConnection(address, limits, now_s=lambda: next(now_s)) as connection,
+            pytest.raises(InputError, match="was not whole after 50 s"),
+        ):
+            connection.ask("/api/v1/query", {})
+
+
+def test_nobody_there_and_no_such_name() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    assert "connection refused; check the host, the port" in failing(f"http://127.0.0.1:{port}")
+    assert "its name cannot be resolved" in failing("http://nowhere.invalid")
+
+
+def test_tls_by_an_authority_that_has_to_be_named(tmp_path: Path) -> None:
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    with Receiver(context) as receiver:
+        url = receiver.url("", scheme="https")
+        assert "its certificate is not accepted" in (said := failing(url))
+        assert "give the authority that signed it as prometheus.ca_file" in said
+        assert "is not that of a metrics server" in failing(url, ca_file=str(tmp_path / "ca.pem"))
+        assert "broke before" in failing(receiver.url(""))
+    assert "cannot use prometheus.ca_file" in failing("https://127.0.0.1", ca_file=str(tmp_path / "none.pem"))
+
+
+class Naps:
+    """A clock that sleeping moves, and nothing else."""
+
+    def __init__(self) -> None:
+        self.now, self.naps = 100.0, list[float]()
+
+    def sleep(self, seconds: float) -> None:
+        self.naps.append(round(seconds, 3))
+        self.now += seconds
+
+    def now_s(self) -> float:
+        return self.now
+
+
+def asking(answers: list[Answered], attempts: int) -> tuple[Naps, Callable[[], bytes]]:
+    naps, left = Naps(), list(answers)
+
+    def ask() -> bytes:
+        with Gateway(lambda _, __: left.pop(0)) as gateway:
+            address = ServerAddress(gateway.url)
+            with ServerConnection(address, ServerLimits(rate=1e6), naps.sleep, naps.now_s) as connection:
+                connection.attempts = attempts
+                return connection.ask("/api/v1/query", {}).body
+
+    return naps, ask
+
+
+def test_a_busy_server_is_asked_again_when_it_says_or_ever_later() -> None:
+    cut = Answered(200, b"{}" * 50, cut_at=20)
+    naps, ask = asking(
+        [Answered(503), cut, Answered(429, headers={"Retry-After": "7"}), Answered(502), Answered(200, b"{}")], 6
+    )
+    assert ask() == b"{}"
+    assert naps.naps == [1.0, 2.0, 7.0, 8.0]
+
+
+def test_it_gives_up_at_last_and_waits_no_year() -> None:
+    naps, ask = asking([Answered(429, headers={"Retry-After": "31536000"})] * 3, 3)
+    with pytest.raises(InputError, match="answers 429; try again later"):
+        ask()
+    assert naps.naps == [120.0, 120.0]
+
+
+def test_what_waiting_does_not_mend_is_asked_once() -> None:
+    naps, ask = asking([Answered(401)], 6)
+    with pytest.raises(InputError, match="answers 401"):
+        ask()
+    assert naps.naps == []
+
+
+def test_an_answer_that_floods_is_cut_off_and_a_shorter_span_asked_for() -> None:
+    series = [(1_790_000_000_000 + 1000 * number, "123456.789") for number in range(3000)]
+    evaluator = Evaluator({"0": series})
+    limits = ServerLimits(rate=1e6, answer_bytes=20_000)
+    with Gateway(evaluator) as gateway, MetricsServer.connect(ServerAddress(gateway.url), limits) as server:
+        pieces = list(server.samples("util", series[0][0], series[-1][0] + 1))
+    assert sum(piece.frame.height for piece in pieces) == 3000
+    assert len(pieces) > 3
+
+
+def test_requests_keep_their_distance_and_all_wait_for_one() -> None:
+    naps = Naps()
+    pace = RequestPace(4.0, naps.now_s, naps.sleep)
+    for _ in range(3):
+        pace.wait()
+    pace.hold(10)
+    pace.wait()
+    assert naps.naps == [0.25, 0.25, 10.0]
+
+
+def test_no_more_requests_at_a_time_than_allowed() -> None:
+    import threading
+
+    here, most = [0], [0]
+    lock = threading.Lock()
+    evaluator = Evaluator({"0": [(1_790_000_000_000 + 1000 * number, "1") for number in range(600)]})
+
+    def counted(asked: Asked, passed: Callable[[], Answered]) -> Answered:
+        with lock:
+            here[0] += 1
+            most[0] = max(most[0], here[0])
+        time.sleep(0.01)
+        with lock:
+            here[0] -= 1
+        return evaluator(asked, passed)
+
+    limits = ServerLimits(rate=1e6, concurrency=2, piece_samples=20)
+    with Gateway(counted) as gateway, MetricsServer.connect(ServerAddress(gateway.url), limits) as server:
+        list(server.samples("util", 1_790_000_000_000, 1_790_000_600_000))
+    assert most[0] == 2

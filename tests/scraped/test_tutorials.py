@@ -1,0 +1,139 @@
+"""The tutorials as written: every `sh` block of a page in its order, in one shell, against a real server with three days of a small site."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import REPOSITORY, clean_environment
+from tests.scraped.servers import PrometheusProcess, VictoriaProcess, free_port, missing, wait_until
+from tests.scraped.site import (
+    GPUS,
+    HOUR_MS,
+    MINUTE_MS,
+    dcgm,
+    dcgm_of_pods,
+    kube_states,
+    nvidia_smi,
+    princeton,
+    site_samples,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from tests.scraped.exposed import Exposed
+    from tests.scraped.servers import MetricsProcess
+
+PAGES = REPOSITORY / "docs" / "tutorials"
+_BLOCK = re.compile(r"```sh\n(?P<shell>.*?)```\n(?:\n```text\n(?P<shown>.*?)```\n)?", re.DOTALL)
+_MARK = "=== the next block ==="
+_DASHBOARD = "fallow dashboard\n"
+DAYS = 15
+
+
+@dataclass(frozen=True)
+class Tutorial:
+    """The server that a page is about, what it has scraped at these moments, and files that the reader brings."""
+
+    server: type[MetricsProcess]
+    samples: Callable[[range], Iterable[Exposed]]
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def _on_kubernetes(times_ms: range) -> Iterator[Exposed]:
+    for time_ms in times_ms:
+        yield from site_samples(dcgm_of_pods, [time_ms])
+        yield from kube_states(GPUS, time_ms, times_ms[0])
+
+
+TUTORIALS = {
+    "prometheus": Tutorial(PrometheusProcess, lambda times_ms: site_samples(dcgm, times_ms)),
+    "victoriametrics": Tutorial(VictoriaProcess, lambda times_ms: site_samples(nvidia_smi, times_ms)),
+    "kubernetes": Tutorial(PrometheusProcess, _on_kubernetes),
+    "slurm": Tutorial(PrometheusProcess, lambda times_ms: site_samples(princeton, times_ms)),
+}
+
+
+def test_every_tutorial_is_tried() -> None:
+    assert {page.stem for page in PAGES.glob("*.md")} == set(TUTORIALS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_a_tutorial_does_what_it_says(name: str, tmp_path: Path) -> None:
+    """What it shows is printed, `...` standing for what is another each time; the last block serves the first page."""
+    if lacking := missing():
+        pytest.skip(lacking)
+    tutorial = TUTORIALS[name]
+    *blocks, last = _BLOCK.finditer((PAGES / f"{name}.md").read_text(encoding="utf-8"))
+    home = tmp_path / "home"
+    home.mkdir()
+    for file, content in tutorial.files.items():
+        (home / file).write_text(content)
+    until_ms = time.time_ns() // 3_600_000_000_000 * HOUR_MS
+    with tutorial.server(tmp_path / "server") as server:
+        server.write(tutorial.samples(range(until_ms - DAYS * 24 * HOUR_MS, until_ms, MINUTE_MS)))
+        shell = Shell(home, server.url)
+        printed = shell.run([block["shell"] for block in blocks])
+    for block, text in zip(blocks, printed, strict=True):
+        assert_shown(block["shown"] or "...", text)
+    assert last["shell"] == _DASHBOARD
+    assert b"fallow" in shell.first_page()
+
+
+class Shell:
+    """A user's: its own home, and `fallow` on the path."""
+
+    def __init__(self, home: Path, url: str) -> None:
+        self._home = home
+        self._environment = clean_environment({"HOME": str(home), "PROMETHEUS_URL": url, "COLUMNS": "100"})
+        self._environment["PATH"] = f"{Path(sys.executable).parent}:{self._environment['PATH']}"
+        self._environment["FALLOW_LAKE_PATH"] = str(
+            home / "gpu-lake"
+        )  # the pages export it in their shell, which ends before the last block
+
+    def run(self, blocks: list[str]) -> list[str]:
+        """What each block prints, messages included; they run one after the other in one shell, until one fails."""
+        script = "".join(f"echo '{_MARK}'\n{block}" for block in blocks)
+        done = subprocess.run(
+            ["bash", "-eu", "-c", f"exec 2>&1\n{script}"], env=self._environment, cwd=self._home,
+            capture_output=True, text=True, check=False, timeout=280,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+        return done.stdout.split(f"{_MARK}\n")[1:]
+
+    def first_page(self) -> bytes:
+        """What the pages' address answers: at a port that is free, where the page has the usual one."""
+        port = free_port()
+        command = ["bash", "-c", f"exec {_DASHBOARD.strip()} --port {port}"]
+        with subprocess.Popen(command, env=self._environment, cwd=self._home) as pages:
+            wait_until(lambda: bool(_answer(port)), lambda: "no page")
+            page = _answer(port)
+            pages.send_signal(signal.SIGINT)
+            assert pages.wait(timeout=30) == 0
+        return page
+
+
+def assert_shown(shown: str, printed: str) -> None:
+    """`...` in what a page shows stands for anything."""
+    pattern = ".*?".join(re.escape(part) for part in shown.split("..."))
+    assert re.fullmatch(pattern, printed, re.DOTALL), printed
+
+
+def _answer(port: int) -> bytes:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60) as page:
+            content: bytes = page.read()
+    except OSError:
+        return b""
+    return content

@@ -1,0 +1,98 @@
+"""Allocations from the labels of scraped GPUs: where runs begin, end and go on, and how windows join."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.allocations.model import KnownHosts
+from analytics.scraped.who.allocations import OpenAllocations, WindowAllocations, allocations_of
+from tests.allocations.conftest import stored
+from tests.ledger.rows import T0, ms
+from tests.scraped.scraped_series import UTIL, dcgm, rows_of, uuid
+from tests.scraped.who_rows import bring, given, host_rows, spans
+
+if TYPE_CHECKING:
+    from analytics.scraped.host_rows import HostRows
+    from fallow.lake import Lake
+
+
+def one(*hosts: HostRows, until_s: float) -> WindowAllocations:
+    return allocations_of(given(*hosts), None, OpenAllocations.none(), as_of_ms=ms(until_s), hosts=KnownHosts())
+
+
+def test_a_run_lasts_from_its_first_sample_to_the_one_that_does_not_name_it(lake: Lake) -> None:
+    hosts = [
+        host_rows("h1", 0, 150, G0=[None, "nlp/a", "nlp/a", None, "nlp/b"], G1=[None, "nlp/a", "nlp/a", "nlp/a", None])
+    ]
+    bring(lake, (150, hosts))
+    assert spans(lake) == [("nlp/a", "G0", 30, 90), ("nlp/a", "G1", 30, 120), ("nlp/b", "G0", 120, None)]
+    assert stored(lake)[0] == {
+        "claim_id": "nlp/a", "scheduler": "kubernetes", "account": "nlp", "name": "a", "gpu": "G0", "gpu_count": 2,
+        "time": ms(30), "end": ms(90), "host": "h1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        (["nlp/a", "-", "-", "-", "-", "-", "nlp/a", None], [(0, 210)]),  # nobody looked: nobody saw it leave
+        (["nlp/a", "-", "-", "-", "-", "-", None, None], [(0, 30)]),  # one interval at most
+        (["nlp/a", None, None, None, "nlp/a", None, None, None], [(0, 30), (120, 150)]),
+        (["nlp/a", None, "nlp/a", None, None, None, None, None], [(0, 90)]),  # away for less than a minute
+    ],
+)
+def test_a_gap_ends_a_run_only_where_somebody_looked(
+    named: list[str | None], expected: list[tuple[float, float]]
+) -> None:
+    rows = one(host_rows("h1", 0, 240, G0=named), until_s=240).read.rows.sort("time")
+    assert [((t - T0) / 1000, (e - T0) / 1000) for t, e in rows.select("time", "end").iter_rows()] == expected
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_windows_join_and_an_open_run_is_written_once(lake: Lake, *, restarted: bool) -> None:
+    runs, ends = host_rows("h1", 0, 60, G0=["nlp/a"]), host_rows("h1", 120, 240, G0=["nlp/a", "nlp/a", None, None])
+    left = bring(lake, (60, [runs]))
+    found = allocations_of(
+        given(host_rows("h1", 60, 120, G0=["nlp/a"])), None, left, as_of_ms=ms(120), hosts=KnownHosts()
+    )
+    assert found.read.rows.is_empty()
+    bring(lake, (240, [ends]), before=None if restarted else found.open)
+    assert spans(lake) == [("nlp/a", "G0", 0, 180)]
+
+
+def test_what_left_between_two_windows_ended_there(lake: Lake) -> None:
+    """After a restart nobody knows its last sample: it ends with the first that does not name it."""
+    left = bring(lake, (60, [host_rows("h1", 0, 60, G0=["nlp/a"], G1=["slurm:7"])]))
+    later = host_rows("h1", 90, 150, G0=["nlp/b"], G1=["slurm:8"])
+    bring(lake, (150, [later]), before=left)
+    assert spans(lake) == [("7", "G1", 0, 60), ("8", "G1", 90, None), ("nlp/a", "G0", 0, 60), ("nlp/b", "G0", 90, None)]
+
+
+def test_after_a_restart_it_ends_with_the_first_sample_that_does_not_name_it(lake: Lake) -> None:
+    bring(lake, (60, [host_rows("h1", 0, 60, G0=["nlp/a"])]))
+    bring(lake, (150, [host_rows("h1", 90, 150, G0=["nlp/b"])]))
+    assert spans(lake) == [("nlp/a", "G0", 0, 90), ("nlp/b", "G0", 90, None)]
+
+
+def test_a_gpu_that_nobody_sees_for_a_day_has_given_its_pod_back(lake: Lake) -> None:
+    day = 86_400
+    left = bring(lake, (60, [host_rows("h1", 0, 60, G0=["nlp/a"])]))
+    left = bring(lake, (day, [host_rows("h2", day - 60, day, G9=[None])]), before=left)
+    assert spans(lake) == [("nlp/a", "G0", 0, None)]
+    bring(lake, (day + 120, [host_rows("h2", day, day + 60, G9=[None])]), before=left)
+    assert spans(lake) == [("nlp/a", "G0", 0, 60)]
+
+
+def test_of_series_as_exporters_give_them(lake: Lake) -> None:
+    """dcgm-exporter's pods and jobs; where the target was down, its series end and nobody left."""
+    idle, first, second = [0.0] * 10, [0.0, 0.0, 0.0, None], [0.0, 0.0, None]
+    scraped = rows_of(
+        dcgm(UTIL, first, pod="a", namespace="nlp"),
+        dcgm(UTIL, second, pod="a", namespace="nlp", start_s=600),
+        dcgm(UTIL, [0.0] * 2, start_s=660),
+        dcgm(UTIL, idle, gpu=1, hpc_job="7"),
+    )  # fmt: skip
+    bring(lake, (900, list(scraped.values())))
+    assert spans(lake) == [("7", uuid(1), 0, None), ("nlp/a", uuid(0), 0, 660)]

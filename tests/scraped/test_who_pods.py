@@ -1,0 +1,207 @@
+"""What kube-state-metrics adds: whose a pod is, since when it waited, when it ended; pods that wait; queues in numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.allocations.model import KnownHosts
+from analytics.plan.jobs import load_jobs
+from analytics.scraped.who.allocations import OpenAllocations, allocations_of
+from analytics.scraped.who.kube_metrics import KUBE_METRICS, kube_selectors
+from tests.allocations.conftest import requested, stored
+from tests.ledger.rows import T0, ms
+from tests.scraped.who_rows import KubePod, bring, given, host_rows, kube, spans
+
+if TYPE_CHECKING:
+    from analytics.scraped.samples import Samples
+    from fallow.lake import Lake
+
+AT = T0 / 1000
+
+
+def notes(samples: Samples) -> tuple[str, ...]:
+    return allocations_of(given(), samples, OpenAllocations.none(), as_of_ms=ms(60), hosts=KnownHosts()).read.notes
+
+
+def test_a_pod_is_its_owners_from_its_placement_to_its_end(lake: Lake) -> None:
+    web = KubePod("nlp", "web-5d-x2", created=-100, placed=-20, ended=170, gpus=1, owner=("ReplicaSet", "web-5d"))
+    above = ({"__name__": "kube_replicaset_owner", "namespace": "nlp", "replicaset": "web-5d", "owner_kind": "Deployment",
+              "owner_name": "web", "owner_is_controller": "true"}, {0: 1.0})  # fmt: skip
+    named = host_rows("h1", 0, 240, G0=["nlp/web-5d-x2"])  # the kubelet names it until the GPU is given away again
+    bring(lake, (240, [named]), series=kube(*web.series(0, 240), above))
+    assert stored(lake) == [
+        {"host": "h1", "gpu": "G0", "scheduler": "kubernetes", "claim_id": "nlp/web-5d-x2", "account": "nlp", "name": "Deployment/web",
+         "time": ms(-20), "end": ms(170), "submitted": ms(-100), "eligible": ms(-100), "gpu_count": 1, "host_count": 1,
+         "state": "Succeeded", "qos": "high"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "more", "owner"),
+    [
+        ("Job", "fit", [("kube_job_owner", {"job_name": "fit", "owner_kind": "CronJob", "owner_name": "nightly"})], "CronJob/nightly"),
+        ("Job", "fit", [("kube_job_owner", {"job_name": "fit", "owner_kind": "<none>", "owner_name": "<none>"})], "Job/fit"),
+        ("RayCluster", "ray", [], "RayCluster/ray"),
+        ("StatefulSet", "notebook-ann", [], "StatefulSet/notebook-ann"),
+        ("<none>", "<none>", [], "a"),
+    ],
+)  # fmt: skip
+def test_whose_a_pod_is(kind: str, name: str, more: list[tuple[str, dict[str, str]]], owner: str, lake: Lake) -> None:
+    pod = KubePod("nlp", "a", created=0, placed=10, owner=(kind, name))
+    above = [({"__name__": metric, "namespace": "nlp", **labels}, {0.0: 1.0}) for metric, labels in more]
+    bring(lake, (240, [host_rows("h1", 0, 240, G0=["nlp/a"])]), series=kube(*pod.series(0, 240), *above))
+    assert [row["name"] for row in stored(lake)] == [owner]
+
+
+def test_a_job_of_kubernetes_has_its_limit_and_waited_since_it_was_made(lake: Lake) -> None:
+    pod = KubePod("nlp", "fit-1", created=50, placed=100, gpus=2, owner=("Job", "fit"))
+    job = {"namespace": "nlp", "job_name": "fit"}
+    facts = [({"__name__": "kube_job_created", **job}, {0.0: AT + 10}),
+             ({"__name__": "kube_job_spec_active_deadline_seconds", **job}, {0.0: 3600.0})]  # fmt: skip
+    bring(lake, (240, [host_rows("h1", 120, 240, G0=["nlp/fit-1"])]), series=kube(*pod.series(60, 240), *facts))
+    (found,) = stored(lake)
+    assert (found["submitted"], found["eligible"], found["time"], found["time_limit_s"], found["planned_end"]) == (
+        ms(10), ms(50), ms(100), 3600, ms(3700),
+    )  # fmt: skip
+
+
+def test_pods_of_one_deployment_are_allocations_of_one_owner(lake: Lake) -> None:
+    first = KubePod("nlp", "web-1", created=-10, placed=0, owner=("ReplicaSet", "web-5d"), gone=120)
+    second = KubePod("nlp", "web-2", created=110, placed=115, owner=("ReplicaSet", "web-5d"))
+    samples = kube(*first.series(0, 300), *second.series(120, 300))
+    bring(lake, (300, [host_rows("h1", 0, 300, G0=[*["nlp/web-1"] * 4, *["nlp/web-2"] * 6])]), series=samples)
+    assert spans(lake) == [("nlp/web-1", "G0", 0, 120), ("nlp/web-2", "G0", 115, None)]
+    assert {row["name"] for row in stored(lake)} == {"ReplicaSet/web-5d"}
+
+
+def test_a_pod_that_is_made_again_under_its_name_is_another_run(lake: Lake) -> None:
+    """A StatefulSet's: the label never changes, the UID does."""
+    first = KubePod("nlp", "web-0", created=-100, placed=-60, ended=35, uid="u1", gone=90)
+    second = KubePod("nlp", "web-0", created=100, placed=110, uid="u2")
+    samples = kube(*first.series(0, 300), *second.series(120, 300))
+    left = bring(lake, (300, [host_rows("h1", 0, 300, G0=["nlp/web-0"])]), series=samples)
+    assert spans(lake) == [("nlp/web-0", "G0", -60, 35), ("nlp/web-0", "G0", 110, None)]
+    over = host_rows("h1", 300, 420, G0=["nlp/web-0", None, None, None])
+    bring(lake, (420, [over]), before=left, series=kube(*second.series(300, 330)))
+    assert spans(lake) == [("nlp/web-0", "G0", -60, 35), ("nlp/web-0", "G0", 110, 330)]
+
+
+def test_a_run_before_what_is_known_of_its_pods_stays(lake: Lake) -> None:
+    """Samples of kube-state-metrics may be rare, and pods short."""
+    second = KubePod("nlp", "web-0", created=200, placed=210)
+    named = [*["nlp/web-0"] * 2, *[None] * 5, *["nlp/web-0"] * 3]
+    bring(lake, (300, [host_rows("h1", 0, 300, G0=named)]), series=kube(*second.series(240, 300)))
+    assert spans(lake) == [("nlp/web-0", "G0", 0, 60), ("nlp/web-0", "G0", 210, None)]
+
+
+def test_a_label_that_outlives_its_pod_holds_nothing(lake: Lake) -> None:
+    pod = KubePod("nlp", "a", created=-100, placed=-60, ended=95)
+    named = [host_rows("h1", since, since + 300, G0=["nlp/a"]) for since in (0, 300)]
+    left = bring(lake, (300, named[:1]), series=kube(*pod.series(0, 300)))
+    bring(lake, (600, named[1:]), before=left, series=kube(*pod.series(300, 600)))
+    assert spans(lake) == [("nlp/a", "G0", -60, 95)]
+
+
+def test_a_pod_that_no_label_names_is_there_by_its_number_until_one_does(lake: Lake) -> None:
+    pod = KubePod("nlp", "a", created=0, placed=50, gpus=2, node="h1.example")
+    bare = KubePod("nlp", "cpu", created=0, placed=50, gpus=0)
+    hosts = [host_rows("h1", 0, 60, G0=[None], G1=[None])]
+    left = bring(lake, (60, hosts), series=kube(*pod.series(0, 60), *bare.series(0, 60)))
+    assert [(row["host"], row["host_gpu_count"]) for row in stored(lake)] == [("h1", 2)]
+    assert spans(lake) == [("nlp/a", None, 50, None)]
+    named = host_rows("h1", 60, 180, G0=[*["nlp/a"] * 3, None], G1=[*["nlp/a"] * 3, None])
+    bring(lake, (180, [named]), before=left, series=kube(*pod.series(60, 180)))
+    assert spans(lake) == [("nlp/a", "G0", 50, 150), ("nlp/a", "G1", 50, 150)]
+
+
+def test_a_counted_pod_that_is_told_of_no_more_is_over(lake: Lake) -> None:
+    other = KubePod("nlp", "b", created=0, placed=5, node="h1")
+    pod = KubePod("nlp", "a", created=0, placed=10, node="h1")
+    left = bring(lake, (60, []), series=kube(*pod.series(0, 60), *other.series(0, 60)))
+    again = allocations_of(
+        given(), kube(*pod.series(60, 120), *other.series(60, 120)), left, as_of_ms=ms(120), hosts=KnownHosts()
+    )
+    assert again.read.rows.is_empty()
+    bring(lake, (180, []), before=again.open, series=kube(*other.series(120, 180)))
+    assert spans(lake) == [("nlp/a", None, 10, 120), ("nlp/b", None, 5, None)]
+
+
+def test_one_sample_a_window_and_another_target_scraped_later_make_no_pod_gone(lake: Lake) -> None:
+    pod, waits = KubePod("nlp", "a", created=0, placed=0, node="h1"), KubePod("nlp", "b", created=0)
+    queue = (
+        {"__name__": "kueue_pending_workloads", "cluster_queue": "cq", "status": "active", "instance": "kueue"},
+        {29.0: 1.0},
+    )
+    bring(lake, (30, []), series=kube(*pod.series(0, 30), *waits.series(0, 30), queue))
+    assert spans(lake) == [("nlp/a", None, 0, None)]
+    assert "withdrawn" not in requested(lake)[0]
+
+
+def test_what_waits_is_a_request_until_it_is_placed_or_gone(lake: Lake) -> None:
+    waits, leaves = (KubePod("nlp", name, created=10, gpus=4) for name in ("a", "b"))
+    left = bring(lake, (60, []), series=kube(*waits.series(0, 60), *leaves.series(0, 60)))
+    assert requested(lake)[0] == {
+        "host": "kubernetes", "scheduler": "kubernetes", "claim_id": "nlp/a", "account": "nlp", "name": "a", "time": ms(10),
+        "as_of": ms(30), "eligible": ms(10), "gpu_count": 4, "host_count": 1, "task_count": 1, "state": "Pending", "qos": "high",
+        "reason": "Unschedulable",
+    }  # fmt: skip
+    left = bring(lake, (120, []), before=left, series=kube(*waits.series(60, 120)))
+    placed = KubePod("nlp", "a", created=10, placed=130, gpus=4, node="h1")
+    bring(lake, (180, []), before=left, series=kube(*placed.series(120, 180)))
+    assert load_jobs(lake).select("job", "submitted", "start", "withdrawn").rows() == [
+        ("nlp/a", ms(10), ms(130), None), ("nlp/b", ms(10), None, ms(60)),
+    ]  # fmt: skip
+    assert len(requested(lake)) == 3  # a wait is told again once an hour, not once a window
+
+
+def test_containers_and_instances_are_counted_as_the_scheduler_does(lake: Lake) -> None:
+    pod = KubePod("nlp", "a", created=0, placed=10, gpus=1, node="h1", resource="nvidia_com_mig_1g_10gb")
+    side, init = (
+        ({"__name__": f"kube_pod_{kind}_resource_limits", "namespace": "nlp", "pod": "a", "uid": "u-a", "container": name,
+          "resource": "nvidia_com_mig_1g_10gb"}, {0.0: count})
+        for kind, name, count in (("container", "side", 1.0), ("init_container", "setup", 3.0))
+    )  # fmt: skip
+    bring(lake, (60, []), series=kube(*pod.series(0, 60), side, init))
+    (found,) = stored(lake)
+    assert (found["gpu_count"], found["gpu_model"]) == (3, "mig-1g.10gb")
+
+
+def test_labels_that_the_server_renamed_are_the_exporters(lake: Lake) -> None:
+    pod = KubePod("nlp", "a", created=0, placed=10, node="h1")
+    renamed = [
+        ({("exported_" + key if key in ("namespace", "pod") else key): value for key, value in labels.items()}
+         | {"namespace": "monitoring", "pod": "ksm-0"}, values)
+        for labels, values in pod.series(0, 60)
+    ]  # fmt: skip
+    bring(lake, (60, []), series=kube(*renamed))
+    assert spans(lake) == [("nlp/a", None, 10, None)]
+
+
+def test_queues_and_quotas_are_said_and_are_no_rows() -> None:
+    queue = {"cluster_queue": "cq"}
+    quota = {"namespace": "nlp", "resource": "requests.nvidia.com/gpu", "type": "hard"}
+    series: list[Any] = [
+        ({"__name__": "kueue_pending_workloads", "status": status, **queue}, {0: number}) for status, number in (("active", 3.0), ("inadmissible", 2.0))
+    ]  # fmt: skip
+    for name, values in {
+        "kueue_admission_wait_time_seconds_sum": {0: 100.0, 30: 700.0}, "kueue_admission_wait_time_seconds_count": {0: 1.0, 30: 6.0},
+        "kueue_cluster_queue_nominal_quota": {0: 64.0}, "kueue_cluster_queue_resource_usage": {0: 40.0},
+    }.items():  # fmt: skip
+        series.append(({"__name__": name, **queue}, values))
+    assert notes(kube(*series, ({"__name__": "kube_resourcequota", **quota}, {0: 16.0}))) == (
+        "queue cq of Kueue has a quota of 64 GPUs, 40 of them in use; it has 5 Workloads that wait; it admitted 5, which had waited 2.0 min on average",
+        "namespace nlp has a quota of 16 GPUs: `quota_gpus` of the owners table (money.owners) is where fallow reads it",
+    )
+
+
+def test_selectors_ask_for_every_name_once() -> None:
+    selectors = kube_selectors('cluster="a"')
+    assert all(sum(f"{name}|" in each or f'{name}"' in each for each in selectors) == 1 for name in KUBE_METRICS)
+    assert all('cluster="a"}' in each for each in selectors)
+
+
+def test_no_series_at_all_is_no_row() -> None:
+    found = allocations_of(given(), kube(), OpenAllocations.none(), as_of_ms=ms(60), hosts=KnownHosts())
+    assert (found.read.rows.height, found.read.requests.height, found.read.notes) == (0, 0, ())
