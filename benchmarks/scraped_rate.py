@@ -71,7 +71,15 @@ def measure() -> Iterator[Figure]:
         prometheus, victoria = PrometheusProcess(Path(name) / "p"), VictoriaProcess(Path(name) / "v")
         text = Path(name) / "history.txt"
         text.write_text(history(since_ms))
-        blocks = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "-q", str(text), str(prometheus.folder / "data")]
+        blocks = [
+            "promtool",
+            "tsdb",
+            "create-blocks-from",
+            "openmetrics",
+            "-q",
+            str(text),
+            str(prometheus.folder / "data"),
+        ]
         subprocess.run(blocks, check=True, capture_output=True)
         with prometheus:
             yield from _ways(prometheus, since_ms, {"remote_read": RemoteRead, "range_vectors": _range_vectors})
@@ -163,7 +171,9 @@ def _memory(process: MetricsProcess, since_ms: int) -> Iterator[Figure]:
     """Of a process that reads the whole range, once and ten times."""
     for repeats in (1, 10):
         arguments = [process.url, str(since_ms), str(since_ms + STEP_MS * STEPS), str(repeats)]
-        done = subprocess.run([sys.executable, "-c", READ_LONG, *arguments], check=True, stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", READ_LONG, *arguments], check=True, stdout=subprocess.PIPE, text=True
+        )
         count, peak_kib = map(int, done.stdout.split())
         how = f"peak resident memory of a process that reads {count:,} samples from {process.name}"
         yield Figure(f"scraped_{process.name}_{repeats}x_peak_mib", peak_kib / 1024, "MiB", how)

@@ -268,7 +268,7 @@ SETTINGS: tuple[Setting, ...] = (
             "as agent.publish_every: small files cost in every query"),
     Setting("otlp", "token_file", _text, "", "file with the bearer token that senders have to show; empty: none"),
     Setting("follow", "listen", _text, "127.0.0.1:9478", "address:port where `fallow follow` serves /metrics and /healthz; empty: off",
-            "loopback; metrics.token_file and metrics.tls_certificate guard it as they guard the agent's"),
+            "loopback: whoever wants others to read it says so; it tells counts, and no names"),
     Setting("ledger", "idle_after", parse_duration_ms, "5min", "how long a user may run no kernel before its time is `held`",
             "shorter idle intervals come from input waits and checkpoints"),
     Setting("ledger", "low_below_pct", _positive, "10", "mean utilization of a segment below which it is `low`"),

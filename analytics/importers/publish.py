@@ -27,7 +27,7 @@ from analytics.importers.values import conform
 from fallow import parquet
 from fallow.clock import DAY_MS, HOUR_MS, floor_ms, parse_day_ms, utc_day
 from fallow.lake import Lake, LakeFile, visible
-from fallow.lake_init import opened_for_writing
+from fallow.lake_init import opened_for_writing, require_marker
 from fallow.leases import leased
 from fallow.schema import DEVICE, EVENT, GPU, HOST, PROCESS, Table
 
@@ -50,9 +50,13 @@ class Published:
 def publish(lake: Lake, imported: Imported, *, hourly: bool = False) -> tuple[Published, ...]:
     """Merges the rows into the lake. Raises LakeError; what is there then is whole, and the same import completes it.
 
-    Where rows come `hourly`, those of `gpu` and `host` go into files of an hour; otherwise, and all others, into files of a day.
+    Where rows come `hourly`, those of `gpu` and `host` go into files of an hour; otherwise, and all others, into files of a day. Nobody
+    watches a service, so it makes no lake: an empty folder is a mount that is away.
     """
-    opened_for_writing(lake)
+    if hourly:
+        require_marker(lake)
+    else:
+        opened_for_writing(lake)
     with leased(lake, f"import-{imported.host}", f"the import of {imported.host}") as mine:
         return _publish_tables(mine, imported, HOUR_MS if hourly else DAY_MS)
 

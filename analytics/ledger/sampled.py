@@ -21,6 +21,7 @@ import polars as pl
 
 from analytics.inventory import UNKNOWN_MODEL, Inventory
 from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.ledger.settings import DRIVER_WINDOW_MS
 from analytics.proportions import Z_95, wilson
 from analytics.states import UNOCCUPIED
 from fallow.clock import HOUR_MS, SECOND_MS
@@ -158,6 +159,14 @@ class PointSamples:
     def every_ms(self) -> float | None:
         """How far apart they are on average; None without any."""
         return self.time_ms / self.count if self.count else None
+
+    @property
+    def hidden_ratio(self) -> float | None:
+        """How much of the time lies between the samples, where work leaves no trace in utilization, at most; None without any.
+
+        A reading sees a sixth of a second for certain, whatever its product's own window is.
+        """
+        return None if self.every_ms is None else max(0.0, 1 - DRIVER_WINDOW_MS / self.every_ms)
 
 
 def samples_of(stretches: pl.DataFrame) -> PointSamples:

@@ -14,7 +14,7 @@ from analytics.importers.publish import publish
 from analytics.scraped.agent_cover import AgentDay
 from analytics.scraped.host_rows import HostRows
 from analytics.scraped.samples import Samples
-from analytics.scraped.totals import Totals
+from analytics.scraped.totals import ReadTotals
 from analytics.scraped.who.allocations import OpenAllocations, allocations_of
 from analytics.scraped.who.given import Given
 from fallow.clock import HOUR_MS
@@ -34,7 +34,7 @@ class WriterSettings:
 class LakeWriter:
     """Writes one server's rows into one lake; windows of a host come in the order of time."""
 
-    def __init__(self, lake: Lake, settings: WriterSettings, totals: Totals) -> None:
+    def __init__(self, lake: Lake, settings: WriterSettings, totals: ReadTotals) -> None:
         """Raises LakeError where the lake's allocations cannot be read."""
         self.lake, self.settings, self.totals = lake, settings, totals
         self._open = OpenAllocations.of(lake)

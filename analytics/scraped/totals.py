@@ -19,7 +19,7 @@ _MOST_NOTES = 20
 
 
 @dataclass
-class Totals:
+class ReadTotals:
     """`of_agents` are rows that agents have already; `cadences` counts GPUs and days by their interval."""
 
     samples: int = 0

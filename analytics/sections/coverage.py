@@ -93,11 +93,19 @@ def _headline(groups: _Groups) -> str:
     if not known:
         return tr("Nothing was there to be observed.")
     least, name = min(known, key=lambda each: each[0])
-    sampled = ratio(sum(totals.sampled_ms for _, totals in groups), sum(totals.observed_ms for _, totals in groups))
+    sampled = ratio(
+        sum(totals.sampled_ms for _, totals in groups if is_sampled(totals)),
+        sum(totals.observed_ms for _, totals in groups),
+    )
     if least >= WHOLLY_OBSERVED and sampled:
         return tr("All of it was observed, {share} of it by point samples.", share=Share(sampled))
     if least >= WHOLLY_OBSERVED:
         return tr("All of it was observed.")
+    if sampled:
+        return tr(
+            "The least: {name}, {share} observed; {sampled} of all that was observed by point samples.",
+            name=name, share=Share(least), sampled=Share(sampled),
+        )  # fmt: skip
     return tr("The least: {name}, {share} observed.", name=name, share=Share(least))
 
 

@@ -100,7 +100,7 @@ def point_samples(report: Report) -> Section | None:
             for state in UNUSED
             for bound in [totals.bound(state)]
         ),
-        lines=(*_money(report), *_by_power(report), *_idle(report), *_floors(report)),
+        lines=(_hidden(report), *_money(report), *_by_power(report), *_idle(report), *_floors(report)),
         notes=(
             tr(
                 "Confirmed is what the energy counter between the samples, or enough power readings, show to be an idle card of its model; the rest may hide work between the samples."
@@ -126,6 +126,14 @@ def _headline(report: Report) -> str:
         )
     hours = GpuHours(totals.open_ms)
     return tr("{seen} {hours} GPU-hours of idle time are not confirmed by anything else.", seen=seen, hours=hours)
+
+
+def _hidden(report: Report) -> str:
+    """How much work could hide between the samples."""
+    return tr(
+        "A reading sees a sixth of a second for certain: work between two of them, up to {share} of the time, leaves no trace in utilization.",
+        share=Share(report.summary.samples.hidden_ratio),
+    )
 
 
 def _money(report: Report) -> Iterator[str]:

@@ -7,12 +7,13 @@ from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Share
 from analytics.language.sentences import tr
+from analytics.ledger.summary import OPEN_FROM
 from analytics.report.model import Report
 from analytics.scope import Scope
 from analytics.sections.facts import silent_host_names
 from analytics.sections.give_back import give_back_sentence
 from analytics.sections.opportunities import saving_headline
-from analytics.sections.point_samples import state_share, useful_share
+from analytics.sections.point_samples import every, state_share, useful_share
 from analytics.sections.readiness import waiting
 from analytics.states import UNUSED
 
@@ -41,8 +42,6 @@ def scope_parts(scope: Scope) -> list[Sentence]:
 
 def headline(report: Report) -> str:
     """The one sentence that a reader takes away."""
-    spent = report.summary.totals
-    wasted = spent.unused_ms
     if report.is_empty:
         known = report.known
         if report.fleet_was_seen and report.seen.silent:
@@ -56,8 +55,14 @@ def headline(report: Report) -> str:
             "Nothing was observed in this window. The lake has rows from {since} to {until}.",
             since=Moment(known.since_ms or 0), until=Moment(known.until_ms or 0),
         )  # fmt: skip
-    if not spent.observed_ms:
+    if not report.summary.totals.observed_ms:
         return tr("Nothing was observed in this window.")
+    return _unused(report)
+
+
+def _unused(report: Report) -> str:
+    """What went unused of the time that was seen, and by what it was seen where that leaves it open."""
+    spent = report.summary.totals
     if spent.leaves_open:
         bound = spent.unused_bound
         return tr(
@@ -65,9 +70,15 @@ def headline(report: Report) -> str:
             low=GpuHours(bound.low_ms), high=GpuHours(bound.high_ms), observed=GpuHours(spent.observed_ms),
             active=useful_share(report), **{state: state_share(report, state) for state in UNUSED},
         )  # fmt: skip
+    if (spent.sampled or 0.0) >= OPEN_FROM:
+        return tr(
+            "{wasted} of {observed} GPU-hours went unused, {sampled} of them sampled every {span}: {free} free, {reserved} reserved, {held} held; {active} were active.",
+            wasted=GpuHours(spent.unused_ms), observed=GpuHours(spent.observed_ms), active=Share(spent.share("active")),
+            sampled=Share(spent.sampled), span=every(report), **{state: Share(spent.share(state)) for state in UNUSED},
+        )  # fmt: skip
     return tr(
         "{wasted} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; {active} were active.",
-        wasted=GpuHours(wasted), observed=GpuHours(spent.observed_ms), active=Share(spent.share("active")),
+        wasted=GpuHours(spent.unused_ms), observed=GpuHours(spent.observed_ms), active=Share(spent.share("active")),
         **{state: Share(spent.share(state)) for state in UNUSED},
     )  # fmt: skip
 

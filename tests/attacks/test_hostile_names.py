@@ -50,9 +50,9 @@ OF_THE_HOST = {("agent", "run"), ("agent", "once"), ("agent", "status"), ("agent
                ("agent", "install"), ("agent", "upgrade"), ("agent", "uninstall"), ("top",), ("doctor",)}  # fmt: skip
 """They look at this machine: tests/agent and tests/doctor hold them."""
 
-NOT_HERE = {("follow", "otlp"), ("import", "gpustat"), ("import", "nvitop"), ("import", "series"), ("allocations", "import", "slurm"),
+NOT_HERE = {("follow", "otlp"), ("follow", "prometheus"), ("import", "prometheus"), ("import", "gpustat"), ("import", "nvitop"), ("import", "series"), ("allocations", "import", "slurm"),
             ("allocations", "import", "kubernetes"), ("dashboard",), ("demo",), ("report", "send"), ("pseudonym", "new-key"), ("pseudonym", "of"), ("pseudonym", "table")}  # fmt: skip
-"""The other kinds of import tell of files as `nvidia-smi` does; pages and messages are looked at below; a demo has names of its own;
+"""The other kinds of import tell of files as `nvidia-smi` does, names from metrics servers are in tests/scraped/test_import.py; what comes from a metrics server is looked at in tests/scraped; pages and messages are looked at below; a demo has names of its own;
 a pseudonym is a hash; what is pushed is read as metrics are."""
 
 ARGUMENTS: dict[tuple[str, ...], list[list[str]]] = {

@@ -37,6 +37,7 @@ def test_the_report_says_sampled_and_between_what(scraped: tuple[str, Path], rep
     assert "of 21.0 GPU-hours went unused" in said
     low = "21.2 %" if "energy" in name else "0.0 %"
     assert f"(sampled every 1 min: between {low} and" in said
+    assert "work between two of them, up to 99.7 % of the time, leaves no trace in utilization" in said
     assert "observed GPU-hours went unused" not in said
     assert ("an idle card draws 70 W, by 9.0 GPU-hours" in said) == ("energy" in name)
 

@@ -11,8 +11,8 @@ import pytest
 
 from analytics.importers.publish import merge_day
 from analytics.scraped.following.follower import Follower, FollowSettings
+from analytics.scraped.following.follower_page import FollowerPage
 from analytics.scraped.following.status import StatusBoard
-from analytics.scraped.following.status_page import StatusPage
 from analytics.scraped.mapping.loading import load_exporters
 from analytics.scraped.reading import ReadingStoppedError
 from analytics.scraped.server.address import ServerAddress
@@ -174,7 +174,7 @@ def test_who_asks_it_to_stop_gets_no_half_window(lake: Lake) -> None:
 def test_it_says_how_it_is(lake: Lake) -> None:
     site = Site(lake, MIDNIGHT_MS, MIDNIGHT_MS + HOUR_MS)
     site.server.offset_ms = 120_000
-    page = StatusPage("127.0.0.1", 0, site.board.metrics, site.board.health)
+    page = FollowerPage("127.0.0.1", 0, site.board.metrics, site.board.health)
     page.start()
     try:
         site.run_until(MIDNIGHT_MS + 10 * MINUTE_MS)
@@ -194,7 +194,7 @@ def test_it_says_how_it_is(lake: Lake) -> None:
         page.close()
 
 
-def asked(page: StatusPage, path: str) -> str:
+def asked(page: FollowerPage, path: str) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{page.port}{path}") as answer:
         content: bytes = answer.read()
     return content.decode()

@@ -179,3 +179,19 @@ def test_a_window_is_cut_by_hosts_that_share_no_target_and_by_time() -> None:
         (0, DAY_MS // 48),
         (DAY_MS // 48, 2 * DAY_MS // 48),
     ]
+
+
+def test_names_made_to_hurt_are_obeyed_by_nothing(server: HeldServer, lake: Lake, tmp_path: Path) -> None:
+    """A host name with control characters is none; a pod's stays in its column."""
+    server.__init__()  # type: ignore[misc]
+    times = range(SINCE_MS, SINCE_MS + 20 * MINUTE_MS, 2 * MINUTE_MS)
+    of_pods = [each.labelled(exported_pod="p\x1b[2J\n../x") for each in site_samples(dcgm_of_pods, times, SITE)]
+    server.write(
+        each.labelled(Hostname="gn\x1b]0;x\x07") if each.label("Hostname") == "gn001" else each for each in of_pods
+    )
+    server.warnings = ("the server warns \x1b[31mof this",)
+    for flags in ([], ["--check"], ["--json", "--restart"]):
+        done = brought(lake, tmp_path, *flags)
+        assert done.returncode == 0, done.stderr
+        assert not set(done.stdout + done.stderr) & {"\x1b", "\x07", "\r"}
+    assert {file.host for file in lake.files("gpu")} == {"gn002"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -113,12 +114,10 @@ def test_a_server_that_says_nothing_of_use(answers: int, says: str) -> None:
 
 
 def test_a_server_that_lets_bytes_drip_is_left_after_a_while() -> None:
-    began_s = time.monotonic()
     with Receiver() as receiver:
         receiver.answers = [DRIP] * 9
         said = failing(receiver.url(""), ServerLimits(rate=1e6, silence_s=0.3))
     assert "sent nothing for 0.3 s" in said
-    assert time.monotonic() - began_s < 5, "before the server's own end"
 
 
 def test_a_body_that_drips_is_left_after_a_while() -> None:
@@ -212,6 +211,16 @@ def test_an_answer_that_floods_is_cut_off_and_a_shorter_span_asked_for() -> None
     assert len(pieces) > 3
 
 
+def test_who_closes_waits_for_nobody() -> None:
+    with Gateway(lambda _, __: Answered(503)) as gateway:
+        connection = ServerConnection(ServerAddress(gateway.url), ServerLimits(rate=1e6))
+        connection.attempts = 6
+        threading.Timer(0.1, connection.close).start()
+        with pytest.raises(InputError, match="broke"):
+            connection.ask("/api/v1/query", {})
+        assert len(gateway.asked) < 6, "the pauses are over, too"
+
+
 def test_requests_keep_their_distance_and_all_wait_for_one() -> None:
     naps = Naps()
     pace = RequestPace(4.0, naps.now_s, naps.sleep)
@@ -223,8 +232,6 @@ def test_requests_keep_their_distance_and_all_wait_for_one() -> None:
 
 
 def test_no_more_requests_at_a_time_than_allowed() -> None:
-    import threading
-
     here, most = [0], [0]
     lock = threading.Lock()
     evaluator = Evaluator({"0": [(1_790_000_000_000 + 1000 * number, "1") for number in range(600)]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from typing import TYPE_CHECKING
@@ -200,3 +201,30 @@ def test_remote_read_that_unpacks_to_nothing_of_use(body: bytes, says: str) -> N
     gateway, connection = reading(lambda _: Answered(200, bytes(body)))
     with gateway, connection, pytest.raises(InputError, match=says):
         RemoteRead(connection).parse(bytes(body), 0, 10)
+
+
+@pytest.mark.parametrize(
+    ("build", "config", "way"),
+    [
+        ('{"application":"Grafana Mimir","version":"2.10"}', None, "remote-read"),
+        ('{"version":"3.5.0"}', "global:\n  scrape_interval: 1m\n", "remote-read"),
+        ('{"version":"3.5.0"}', 'global:\n  external_labels:\n    "a.b": c\n', "range vectors"),
+        ('{"version":"3.5.0"}', "global:\n  external_labels:\n    cluster: c\n", "range vectors"),  # series have it too
+        ('{"version":"3.5.0"}', None, "range vectors"),
+    ],
+)
+def test_remote_read_is_taken_where_its_labels_are_those_of_the_api(build: str, config: str | None, way: str) -> None:
+    evaluator = Evaluator({})
+    gets = {
+        "/api/v1/status/buildinfo": f'{{"status":"success","data":{build}}}',
+        "/api/v1/status/config": json.dumps({"status": "success", "data": {"yaml": config}}) if config else "",
+        "/api/v1/label/cluster/values": '{"status":"success","data":["here"]}',
+    }
+
+    def server(asked: Asked, passed: Callable[[], Answered]) -> Answered:
+        if asked.path == "/api/v1/read":
+            return Answered(200, bytes(cramjam.snappy.compress_raw(b"")), {"Content-Type": "application/x-protobuf"})
+        return Answered(200, gets[asked.path].encode()) if gets.get(asked.path) else evaluator(asked, passed)
+
+    with Gateway(server) as gateway, MetricsServer.connect(ServerAddress(gateway.url), QUICK) as connected:
+        assert connected.way == way

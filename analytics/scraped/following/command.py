@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 from analytics.importers.pseudonymised import add_key_argument, pseudonyms_of
 from analytics.scraped.following.follower import Follower, FollowSettings
+from analytics.scraped.following.follower_page import FollowerPage
 from analytics.scraped.following.status import StatusBoard
-from analytics.scraped.following.status_page import StatusPage
 from analytics.scraped.following.stop_signals import stop_at_signals
 from analytics.scraped.reading import ReadingStoppedError
 from analytics.scraped.server_flags import add_server_flags, server_settings
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as opened:
         opened.callback(follower.close)
         if settings.text("follow.listen"):
-            page = StatusPage(
+            page = FollowerPage(
                 *parse_listen(settings.text("follow.listen"), "follow.listen"), board.metrics, board.health
             )
             page.start()

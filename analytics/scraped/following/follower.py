@@ -17,11 +17,12 @@ from analytics.scraped.lake_writer import LakeWriter, WriterSettings
 from analytics.scraped.reading import ReadChunk, ReadingStoppedError, SiteReader
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.source import ScrapedSource
-from analytics.scraped.totals import Totals
+from analytics.scraped.totals import ReadTotals
 from analytics.scraped.windows import WindowWork
 from fallow.clock import HOUR_MS, SECOND_MS, Clock, format_duration, format_ms
-from fallow.errors import FallowError, InputError, LakeError
+from fallow.errors import FallowError, InputError, LakeError, NoLakeError
 from fallow.lake import Lake
+from fallow.lake_init import require_marker
 from fallow.pseudonyms import Pseudonyms
 
 _FIRST_PAUSE_MS = 10 * SECOND_MS
@@ -58,6 +59,7 @@ class Follower:
     _reading: WindowWork | None = None
     _failures: int = 0
     _said: str = ""
+    _lake_id: str = ""
 
     def __post_init__(self) -> None:
         self._merging = DayMerging(self.lake, self.settings.grace_ms, self.settings.lateness_ms, self.stopped)
@@ -97,6 +99,7 @@ class Follower:
 
     def _catch_up(self) -> None:
         """All windows up to now, an hour at most each. Raises FallowError and ReadingStoppedError."""
+        self._require_lake()
         work = self._connected()
         offset_ms = self.board.status.offset_ms or 0
         now_ms = self.clock.now_ms() + offset_ms
@@ -108,8 +111,18 @@ class Follower:
         merged = self._merging.run(now_ms, self.clock.now_ms())
         self.board.status = replace(self.board.status, merged_days=self.board.status.merged_days + merged)
 
+    def _require_lake(self) -> None:
+        """Raises NoLakeError where the lake, or the lake of before, is not there."""
+        marker = require_marker(self.lake)
+        if self._lake_id not in {"", marker.id}:
+            raise NoLakeError(
+                f"the lake at {self.lake.root} is another one than before: its id is {marker.id}, and was {self._lake_id}",
+                "mount the right one, or start the follower anew",
+            )
+        self._lake_id = marker.id
+
     def _run_window(self, work: WindowWork, start_ms: int, end_ms: int) -> None:
-        totals = Totals()
+        totals = ReadTotals()
         work.writer.totals = totals
         targets = len({instance for host in work.run(start_ms, end_ms).hosts for instance in host.instances})
         self.board.status = self.board.status.after(totals, end_ms, targets, self.clock.now_ms())
@@ -128,7 +141,9 @@ class Follower:
         if self._reading is None:
             server = self._open.enter_context(self.connect() if self.connect else self.source.connect())
             reader = self._open.enter_context(SiteReader(server, self.source, self.stopped))
-            writer = LakeWriter(self.lake, WriterSettings(hourly=True, pseudonyms=self.settings.pseudonyms), Totals())
+            writer = LakeWriter(
+                self.lake, WriterSettings(hourly=True, pseudonyms=self.settings.pseudonyms), ReadTotals()
+            )
             self._reading = WindowWork(server, reader, writer, self.source.match, self._judge, self._told)
             self._say_connected(server)
         return self._reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from analytics.scraped.totals import Totals
+from analytics.scraped.totals import ReadTotals
 from fallow.clock import DAY_MS, MINUTE_MS, SECOND_MS, Clock, format_ms
 from fallow.exposition import ExposedSamples, Family
 
@@ -56,7 +56,7 @@ class FollowStatus:
     last_seen_ms: Mapping[str, int] = field(default_factory=dict)
     """When each GPU of the last 24 hours last had samples."""
 
-    def after(self, totals: Totals, end_ms: int, targets: int, at_ms: int) -> FollowStatus:
+    def after(self, totals: ReadTotals, end_ms: int, targets: int, at_ms: int) -> FollowStatus:
         """After a window that ended at `end_ms` and is in the lake."""
         seen = {gpu: last for gpu, last in self.last_seen_ms.items() if last > end_ms - DAY_MS}
         seen |= dict.fromkeys(totals.gpus, end_ms)

@@ -16,7 +16,7 @@ from analytics.scraped.lake_writer import LakeWriter, WriterSettings
 from analytics.scraped.reading import ReadChunk, SiteReader
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.source import ScrapedSource
-from analytics.scraped.totals import Totals
+from analytics.scraped.totals import ReadTotals
 from analytics.scraped.windows import WindowWork
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import InputError
@@ -54,7 +54,7 @@ class ServerImport:
     def __init__(self, parts: ImportParts, wish: ImportWish, pseudonyms: Pseudonyms | None) -> None:
         """Raises LakeError where the lake cannot be read."""
         self._parts, self._wish = parts, wish
-        self._totals = Totals()
+        self._totals = ReadTotals()
         self._writer = LakeWriter(parts.lake, WriterSettings(pseudonyms=pseudonyms), self._totals)
         self._began_ms, self._from_ms = self._resumed()
         self._progress = ProgressLine(SystemClock())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from analytics.importers.command import published_line
 from analytics.importers.overview import overview_lines
-from analytics.scraped.totals import Totals
+from analytics.scraped.totals import ReadTotals
 from fallow.clock import SECOND_MS, format_duration, format_ms
 
 
@@ -28,7 +28,7 @@ class ScrapedImport:
     read_from_ms: int
     """Where this run began: an earlier one has read what is before."""
 
-    totals: Totals
+    totals: ReadTotals
     seconds: float
     odd: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -111,7 +111,7 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else format_duration(round(seconds) * SECOND_MS)
 
 
-def _coverage(totals: Totals) -> Iterator[str]:
+def _coverage(totals: ReadTotals) -> Iterator[str]:
     observed = _observed(totals)
     if observed is not None:
         yield (
@@ -120,13 +120,13 @@ def _coverage(totals: Totals) -> Iterator[str]:
         )
 
 
-def _observed(totals: Totals) -> float | None:
+def _observed(totals: ReadTotals) -> float | None:
     """Of the time from the first to the last row of all GPUs; None without rows."""
     span_ms = 0 if totals.first_ms is None or totals.end_ms is None else totals.end_ms - totals.first_ms
     return totals.interval_ms / (span_ms * len(totals.gpus)) if span_ms and totals.gpus else None
 
 
-def _left_out(totals: Totals) -> Iterator[str]:
+def _left_out(totals: ReadTotals) -> Iterator[str]:
     if totals.of_agents:
         yield f"  {totals.of_agents:,} rows left out: agents have these GPUs and times, and their rows count"
     for (reason, column), count in totals.dropped.most_common():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from analytics.importers.pseudonymised import add_key_argument, pseudonyms_of
 from analytics.scraped.following.day_merging import DayMerging
-from analytics.scraped.following.status_page import StatusPage
+from analytics.scraped.following.follower_page import FollowerPage
 from analytics.scraped.following.stop_signals import stop_at_signals
 from analytics.scraped.mapping.loading import load_exporters, metric_names
 from analytics.scraped.otlp.delivery_rounds import DeliveryRounds
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         if settings.text("follow.listen"):
             status = ReceiverStatus(intake, rounds.state, clock, every_ms)
             address = parse_listen(settings.text("follow.listen"), "follow.listen")
-            page = StatusPage(*address, status.metrics, status.health)
+            page = FollowerPage(*address, status.metrics, status.health)
             page.start()
             opened.callback(page.close)
         receiver.start()

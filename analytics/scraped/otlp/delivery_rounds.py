@@ -11,7 +11,7 @@ from analytics.scraped.mapping.model import Exporter
 from analytics.scraped.otlp.self_metrics import DeliveryState
 from analytics.scraped.otlp.spool import RequestSpool
 from analytics.scraped.otlp.spool_delivery import SpoolDelivery
-from analytics.scraped.totals import Totals
+from analytics.scraped.totals import ReadTotals
 from fallow.clock import Clock
 from fallow.errors import LakeError
 from fallow.lake import Lake
@@ -54,7 +54,7 @@ class DeliveryRounds:
     def _deliver(self) -> None:
         require_marker(self.lake)  # an empty mount point must not become a lake
         if self._delivery is None:
-            writer = LakeWriter(self.lake, WriterSettings(hourly=True, pseudonyms=self.pseudonyms), Totals())
+            writer = LakeWriter(self.lake, WriterSettings(hourly=True, pseudonyms=self.pseudonyms), ReadTotals())
             self._delivery = SpoolDelivery(self.spool, self.exporters, writer)
         now_ms = self.clock.now_ms()
         self._delivery.run(now_ms)

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -66,17 +65,20 @@ class ServerConnection:
         self,
         address: ServerAddress,
         limits: ServerLimits,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.address, self.limits = address, limits
         self.attempts = 1
-        self._sleep, self._now_s = sleep, now_s
-        self._pace = RequestPace(limits.rate, now_s, sleep)
+        self._now_s = now_s
+        self._over = threading.Event()
+        self._pace = RequestPace(limits.rate, now_s, sleep or self._over.wait)
         self._places = threading.BoundedSemaphore(limits.concurrency)
         self._pool = _pool(address, limits)
 
     def close(self) -> None:
+        """Threads that still wait or read find their connection broken."""
+        self._over.set()
         self._pool.clear()
 
     def __enter__(self) -> Self:
@@ -104,18 +106,19 @@ class ServerConnection:
 
         Raises InputError where there is no answer, OversizedAnswerError where it is too long.
         """
-        for number in count(1):
-            outcome = self._try_once(request)
-            if isinstance(outcome, HttpAnswer):
-                return outcome
+        number = 0
+        while isinstance(outcome := self._try_once(request), _Passing):
+            number += 1
             if number >= self.attempts:
                 raise outcome.error
             pause_s = _FIRST_PAUSE_S * 2 ** (number - 1) if outcome.pause_s is None else outcome.pause_s
             self._pace.hold(min(pause_s, _LONGEST_PAUSE_S))
-        raise AssertionError
+        return outcome
 
     def _try_once(self, request: _Request) -> HttpAnswer | _Passing:
         self._pace.wait()
+        if self._over.is_set():
+            raise broken_answer(self.address)
         with self._places:
             try:
                 answer = self._exchange(request)
@@ -157,6 +160,8 @@ class ServerConnection:
             size += len(piece)
             if size > most_bytes:
                 raise oversized_answer(self.address, most_bytes)
+            if self._over.is_set():
+                raise broken_answer(self.address)
             if self._now_s() > until_s:
                 raise silence(self.address, f"was not whole after {self.limits.answer_s:g} s")
         return b"".join(pieces)

@@ -15,6 +15,8 @@ from fallow.clock import Clock
 from fallow.outside_text import plain
 
 VICTORIA = "VictoriaMetrics"
+ADDS_NO_LABELS = ("Grafana Mimir", "Cortex")
+"""Names of those whose remote-read hands on what their API answers, without labels of their own."""
 
 
 @dataclass(frozen=True)

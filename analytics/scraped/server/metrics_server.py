@@ -15,21 +15,19 @@ from analytics.scraped.server.api_answers import api_data
 from analytics.scraped.server.connection import ServerConnection
 from analytics.scraped.server.export_lines import ExportLines
 from analytics.scraped.server.external_labels import external_labels
-from analytics.scraped.server.identity import VICTORIA, identity
+from analytics.scraped.server.identity import ADDS_NO_LABELS, VICTORIA, identity
 from analytics.scraped.server.labelled import checked_labels
 from analytics.scraped.server.limits import ServerLimits
 from analytics.scraped.server.pieces import PieceLength, in_pieces
 from analytics.scraped.server.range_vectors import RAW, RangeVectors, seconds
 from analytics.scraped.server.refusals import no_metrics_server
 from analytics.scraped.server.remote_read import RemoteRead
-from fallow.clock import DAY_MS, Clock, SystemClock
+from fallow.clock import Clock, SystemClock
 from fallow.errors import InputError
 from fallow.outside_text import plain
 
 _MOST_WARNINGS = 20
-_LONGEST_IN_URL = 2500
-_NO_METRICS_BEFORE_MS = 1_325_376_000_000
-"""2012, when Prometheus began."""
+_LONGEST_IN_URL = 7500
 
 
 class WayOfReading(Protocol):
@@ -66,7 +64,12 @@ class MetricsServer:
     @classmethod
     def connect(cls, address: ServerAddress, limits: ServerLimits | None = None, clock: Clock | None = None) -> Self:
         """Asks a handful of small questions; raises InputError where no metrics server answers there."""
-        return cls(ServerConnection(address, limits or ServerLimits()), clock or SystemClock())
+        connection = ServerConnection(address, limits or ServerLimits())
+        try:
+            return cls(connection, clock or SystemClock())
+        except BaseException:
+            connection.close()
+            raise
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -112,43 +115,23 @@ class MetricsServer:
     def names(self, selector: str, since_ms: int, until_ms: int) -> list[str]:
         """The metrics that series of the selector have, as `series` but cheap however many they are.
 
-        This question can only be in a URL, which proxies cut at 8 kB: a longer selector costs as much as `series`.
+        This question can only be in a URL, which proxies cut at 8 kB: with a longer selector it costs as much as `series`.
         """
-        if len(selector) > _LONGEST_IN_URL:
-            return sorted({each.get("__name__", "") for each in self.series(selector, since_ms, until_ms)})
         window = {"start": seconds(since_ms), "end": seconds(until_ms - 1)}
-        found = self._api(f"/api/v1/label/__name__/values?{urlencode({'match[]': selector, **window, **RAW})}", None)
-        return [str(each) for each in found or ()]
+        question = urlencode({"match[]": selector, **window, **RAW})
+        if len(question) > _LONGEST_IN_URL:
+            return sorted({each.get("__name__", "") for each in self.series(selector, since_ms, until_ms)})
+        return [str(each) for each in self._api(f"/api/v1/label/__name__/values?{question}", None) or ()]
 
     def samples(self, selector: str, since_ms: int, until_ms: int) -> Iterator[Samples]:
         """Raw samples with since_ms <= time < until_ms, each once, in order of time, in pieces of about `limits.piece_samples`.
 
-        Every answer repeats the labels: ask for some ten thousand series at a time. A few pieces are asked for ahead, so take them
-        from one iterator at a time. A sample that the server itself holds
-        twice (two replicas that write the same series) comes twice.
+        Every answer repeats the labels: ask for some ten thousand series at a time. A few pieces are asked for ahead,
+        so take them from few iterators at a time. What the server holds twice (two replicas write one series) comes twice.
         """
         ahead = self._connection.limits.concurrency
         read = partial(self._read, selector)
         return in_pieces(read, since_ms, until_ms, length=self._length, pool=self._pool, ahead=ahead)
-
-    def oldest_ms(self, selector: str) -> int | None:
-        """A moment at or, by up to a day or a block of the server, before the first sample; None where that is not known.
-
-        Found by halving, with about fifteen questions for names alone, which cost the server next to nothing. Not of VictoriaMetrics: over more
-        than forty days it tells names of all times.
-        """
-        if self.name == VICTORIA:
-            return None
-        early_ms, late_ms = _NO_METRICS_BEFORE_MS, SystemClock().now_ms()
-        if not self.names(selector, early_ms, late_ms):
-            return None
-        while late_ms - early_ms > DAY_MS:
-            middle_ms = (early_ms + late_ms) // 2
-            if self.names(selector, _NO_METRICS_BEFORE_MS, middle_ms):
-                late_ms = middle_ms
-            else:
-                early_ms = middle_ms
-        return early_ms
 
     def _read(self, selector: str, since_ms: int, until_ms: int) -> Samples:
         """What one answer unpacks to is large: one at a time."""
@@ -168,6 +151,8 @@ class MetricsServer:
         export = ExportLines(self._connection)
         if export.is_offered():
             return export
-        if RemoteRead(self._connection).is_offered() and (added := external_labels(self._connection)) is not None:
-            return RemoteRead(self._connection, added)
+        if RemoteRead(self._connection).is_offered():
+            added = frozenset() if self.name.startswith(ADDS_NO_LABELS) else external_labels(self._connection)
+            if added is not None:
+                return RemoteRead(self._connection, added)
         return RangeVectors(self._connection, self._tell, nan_is_stale=self.name == VICTORIA)

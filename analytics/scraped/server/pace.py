@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 
 class RequestPace:
     """At most `rate` requests a second; what the server asks to wait, all wait."""
 
-    def __init__(
-        self, rate: float, now_s: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, rate: float, now_s: Callable[[], float], sleep: Callable[[float], object]) -> None:
         self._apart_s, self._now_s, self._sleep = 1 / rate, now_s, sleep
         self._next_s = now_s()
         self._lock = threading.Lock()

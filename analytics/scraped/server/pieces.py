@@ -33,7 +33,8 @@ class PieceLength:
 
     def shorten(self, length_ms: int) -> None:
         """After a refusal of that length."""
-        self.ms = min(self.ms, max(length_ms // 2, _SHORTEST_MS))
+        self.ms = max(min(self.ms, length_ms // 2), _SHORTEST_MS)
+        self.is_settled = False
 
 
 def in_pieces(
@@ -45,7 +46,7 @@ def in_pieces(
     pool: Executor,
     ahead: int,
 ) -> Iterator[Samples]:
-    """`read` over adjacent spans, in order of time, without empty ones; halves a span that is refused for its size.
+    """`read` over adjacent spans, in order of time, without empty ones; asks for half of a span that is refused for its size.
 
     Raises OversizedAnswerError where a second is refused.
     """
@@ -64,13 +65,17 @@ def in_pieces(
                 if end_ms - start_ms <= _SHORTEST_MS:
                     raise
                 length.shorten(end_ms - start_ms)
-                middle_ms = (start_ms + end_ms) // 2
-                for half in ((middle_ms, end_ms), (start_ms, middle_ms)):
-                    asked.appendleft((*half, pool.submit(read, *half)))
+                _give_up(asked)  # those behind it are as long
+                next_ms = start_ms
                 continue
             length.learn(end_ms - start_ms, samples.frame.height)
             if samples.frame.height:
                 yield samples
     finally:
-        for _, _, future in asked:
-            future.cancel()
+        _give_up(asked)
+
+
+def _give_up(asked: deque[tuple[int, int, Future[Samples]]]) -> None:
+    for _, _, future in asked:
+        future.cancel()
+    asked.clear()

@@ -20,7 +20,7 @@ _LOOK_S = 0.2
 """Between two looks whether to end."""
 
 
-class StatusPage:
+class FollowerPage:
     """Listens from `start` to `close`; `metrics` and `health` are asked by many threads. Health is a status and what is told."""
 
     def __init__(
