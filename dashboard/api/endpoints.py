@@ -35,20 +35,30 @@ Json = dict[str, object]
 
 
 @dataclass(frozen=True)
-class ApiEndpoint:
-    """One thing to ask for, at `/api/v1/` and its name with `/` for `_`; `schema` names what describes a row, or the one object.
+class EndpointRows:
+    """What the rows of an endpoint are made of, in a stable order, how one is made, and by parameter whether one is wanted."""
 
-    `answer` gives the one object. Where there are rows it is None: `items` are what they are made of, in a stable order, `row` makes
-    one, and `filters` say by parameter whether an item is wanted.
+    items: Callable[[View, ReadRequest], Sequence[Any]]
+    row: Callable[[View, Any], Json]
+    filters: Mapping[Parameter, Callable[[Any, str], bool]] = field(default_factory=dict)
+
+    def wanted(self, view: View, asked: ReadRequest) -> list[Any]:
+        """The items that all filters of the request leave."""
+        filters = [(has, asked.wanted[each.name]) for each, has in self.filters.items() if each.name in asked.wanted]
+        return [item for item in self.items(view, asked) if all(has(item, value) for has, value in filters)]
+
+
+@dataclass(frozen=True)
+class ApiEndpoint:
+    """One thing to ask for: one object of a view, or rows; `schema` names what describes the object, or one row.
+
+    Its path is its name with `/` for `_`. `more` are parameters beside window, scope, filters and pages.
     """
 
     name: str
     summary: str
     schema: str
-    answer: Callable[[View], Json] | None = None
-    items: Callable[[View, ReadRequest], Sequence[Any]] | None = None
-    row: Callable[[View, Any], Json] | None = None
-    filters: Mapping[Parameter, Callable[[Any, str], bool]] = field(default_factory=dict)
+    content: Callable[[View], Json] | EndpointRows
     more: tuple[Parameter, ...] = ()
 
     @property
@@ -57,12 +67,13 @@ class ApiEndpoint:
 
     @property
     def has_rows(self) -> bool:
-        return self.items is not None
+        return isinstance(self.content, EndpointRows)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """All that it takes, in the order of the documents."""
-        return (*WINDOW_AND_SCOPE, *self.more, *self.filters, *(PAGING if self.has_rows else ()))
+        own = (*self.content.filters, *PAGING) if isinstance(self.content, EndpointRows) else ()
+        return (*WINDOW_AND_SCOPE, *self.more, *own)
 
 
 def _ledger(view: View) -> Json:
@@ -102,67 +113,75 @@ ENDPOINTS = (
         "ledger",
         "GPU-hours by state, idle shares, money and energy of the window: `fallow ledger --json`",
         "ledger",
-        answer=_ledger,
+        _ledger,
     ),
     ApiEndpoint(
         "accounts",
         "what each team, user, pool, ... was given, what became of it and what it cost, the most paid first: `fallow ledger --by`",
         "account",
-        items=_account_rows,
-        row=lambda view, item: account_json(item, view.report.money),
+        EndpointRows(
+            items=_account_rows,
+            row=lambda view, item: account_json(item, view.report.money),
+        ),
         more=(BY,),
     ),
     ApiEndpoint(
         "gpus",
         "the ledger by GPU, by host: hours in each state, and the observed share of them",
         "gpu",
-        items=_gpu_rows,
-        row=lambda _, item: item,
-        filters={
-            GPU: lambda item, value: item["gpu"] == value,
-            HOST: lambda item, value: item["host"] == value,
-        },
+        EndpointRows(
+            items=_gpu_rows,
+            row=lambda _, item: item,
+            filters={
+                GPU: lambda item, value: item["gpu"] == value,
+                HOST: lambda item, value: item["host"] == value,
+            },
+        ),
     ),
     ApiEndpoint(
         "opportunities",
         "the decisions, those that save most first, with their evidence and risk: `fallow opportunities --json`",
         "opportunity",
-        items=lambda view, _: opportunities_of(view).listed,
-        row=lambda _, item: opportunity_json(item),
-        filters={
-            OPPORTUNITY: lambda item, value: item.opportunity_id == value,
-            FINDING: lambda item, value: value in {each.finding_id for each in item.evidence},
-            GPU: lambda item, value: value in item.gpus,
-            HOST: lambda item, value: value in item.host.split(JOINER),
-            HOLDER: lambda item, value: value in (item.holder or "").split(JOINER),
-        },
+        EndpointRows(
+            items=lambda view, _: opportunities_of(view).listed,
+            row=lambda _, item: opportunity_json(item),
+            filters={
+                OPPORTUNITY: lambda item, value: item.opportunity_id == value,
+                FINDING: lambda item, value: value in {each.finding_id for each in item.evidence},
+                GPU: lambda item, value: value in item.gpus,
+                HOST: lambda item, value: value in item.host.split(JOINER),
+                HOLDER: lambda item, value: value in (item.holder or "").split(JOINER),
+            },
+        ),
     ),
     ApiEndpoint(
         "opportunities_totals",
         "what the decisions save together, how the waste adds up, and what can be given back of which pool",
         "totals_of_opportunities",
-        answer=_totals,
+        _totals,
     ),
     ApiEndpoint(
         "findings",
         "what the rules found, suppressed ones with their status: `fallow findings --all --json`",
         "finding",
-        items=lambda view, _: view.report.review.findings,
-        row=lambda view, item: finding_json(item, view.report),
-        filters={
-            FINDING: lambda item, value: item.finding_id == value,
-            GPU: lambda item, value: value in item.gpus,
-            HOST: lambda item, value: value in item.host.split(JOINER),
-            HOLDER: lambda item, value: value in (item.holder or "").split(JOINER),
-        },
+        EndpointRows(
+            items=lambda view, _: view.report.review.findings,
+            row=lambda view, item: finding_json(item, view.report),
+            filters={
+                FINDING: lambda item, value: item.finding_id == value,
+                GPU: lambda item, value: value in item.gpus,
+                HOST: lambda item, value: value in item.host.split(JOINER),
+                HOLDER: lambda item, value: value in (item.holder or "").split(JOINER),
+            },
+        ),
     ),
     ApiEndpoint(
         "coverage",
         "how much of the window's GPU time was observed, and which hosts fell silent",
         "observed",
-        answer=_coverage,
+        _coverage,
     ),
-    ApiEndpoint("scopes", "the pools, models and teams that there are to choose", "scopes", answer=_scopes),
+    ApiEndpoint("scopes", "the pools, models and teams that there are to choose", "scopes", _scopes),
 )
 
 BY_NAME: Mapping[str, ApiEndpoint] = {each.name: each for each in ENDPOINTS}

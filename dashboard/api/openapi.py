@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from dashboard.api.endpoints import ENDPOINTS, ApiEndpoint, Json
 from dashboard.api.parameters import Parameter
 from dashboard.api.problems import PROBLEM, STATUS_MEANINGS
@@ -12,6 +14,7 @@ _JSON = "application/json"
 _OF_GET = (400, 401, 403, 409, 429, 500, 503)
 
 
+@cache
 def openapi() -> Json:
     """The document that `/api/v1/openapi.json` serves."""
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 
 from flask import Response
 
@@ -28,10 +29,6 @@ STATUS_MEANINGS = {
 """What each status of an answer that is none means."""
 
 
-def title_of(status: int) -> str:
-    return STATUS_MEANINGS.get(status, "this cannot be answered")
-
-
 def status_of(error: FallowError) -> int:
     """The status that tells a program what kind of error it is."""
     if isinstance(error, UsageError) and not isinstance(error, ConfigError):
@@ -46,11 +43,15 @@ def problem_of_error(error: FallowError) -> Response:
 def problem(status: int, sentence: str, hint: str = "") -> Response:
     """A problem document; one that passes says when to ask again."""
     said = f"{sentence[:1].upper()}{sentence[1:].removesuffix('.')}."
-    content = {"type": "about:blank", "title": title_of(status), "status": status, "detail": said, "hint": hint or None}
+    content = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": said,
+        "hint": hint or None,
+    }
     response = Response(json.dumps(content) + "\n", status=status, content_type=PROBLEM)
     response.headers["Cache-Control"] = "no-store"
     if status == 503:
         response.headers["Retry-After"] = str(_AGAIN_S)
-    if status == 401:
-        response.headers["WWW-Authenticate"] = "Bearer"
     return response

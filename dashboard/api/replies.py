@@ -8,7 +8,7 @@ from dashboard.access.audit import audit_export
 from dashboard.access.audit_trail import AuditError
 from dashboard.access.people import Reader
 from dashboard.api.cursors import OutdatedCursorError, read_cursor, short_digest, write_cursor
-from dashboard.api.endpoints import ApiEndpoint, Json
+from dashboard.api.endpoints import ApiEndpoint, EndpointRows, Json
 from dashboard.api.parameters import ReadRequest
 from dashboard.source import LakeSource
 from dashboard.view import UNREADABLE, Problem, View
@@ -55,21 +55,15 @@ class Reply:
             "sampled": {"share": totals.sampled, "leaves_open": totals.leaves_open},
             "simulated_gpus": report.simulated_gpus,
         }
-        if self.endpoint.answer is not None:
-            return about | {"data": self.endpoint.answer(self.view)}
-        return about | self._page()
+        own = self.endpoint.content
+        return about | (self._page(own) if isinstance(own, EndpointRows) else {"data": own(self.view)})
 
-    def _page(self) -> Json:
-        endpoint, asked, version = self.endpoint, self.asked, self.view.version
-        assert endpoint.items is not None and endpoint.row is not None  # noqa: S101, PT018  # an endpoint without an object has rows
+    def _page(self, rows: EndpointRows) -> Json:
+        asked, version = self.asked, self.view.version
         begin = read_cursor(asked.cursor, version, self._question) if asked.cursor else 0
-        filters = [(is_wanted, asked.wanted[each.name]) for each, is_wanted in endpoint.filters.items() if each.name in asked.wanted]  # fmt: skip
-        items = [
-            item for item in endpoint.items(self.view, asked) if all(is_wanted(item, value) for is_wanted, value in filters)
-        ]  # fmt: skip
-        end = begin + asked.limit
+        end, items = begin + asked.limit, rows.wanted(self.view, asked)
         return {
-            "data": [endpoint.row(self.view, item) for item in items[begin:end]],
+            "data": [rows.row(self.view, item) for item in items[begin:end]],
             "total": len(items),
             "next": write_cursor(end, version, self._question) if end < len(items) else None,
         }
@@ -94,9 +88,9 @@ _FOR_EVERYBODY = (NotNowError, NothingToShowError, OutdatedCursorError, AuditErr
 """Errors in words that anybody may read."""
 
 
-def told_error(source: LakeSource, error: FallowError, reader: Reader | None) -> FallowError:
+def told_error(source: LakeSource, error: FallowError, reader: Reader) -> FallowError:
     """The error in words that the reader may see: whoever `sees_places` alone is told where the lake lies."""
-    if isinstance(error, _FOR_EVERYBODY) or reader is None:
+    if isinstance(error, _FOR_EVERYBODY):
         return error
     told = source.problem(error, reader)
     if (told.message, told.hint) == (error.message, error.hint):

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from flask import Response, request
 
-from dashboard.access.people import Reader, person
+from dashboard.access.people import person
 from dashboard.access.tokens import METRICS, is_for_programs
-from dashboard.api.endpoints import ENDPOINTS, ApiEndpoint, Json
+from dashboard.api.endpoints import ENDPOINTS, ApiEndpoint
 from dashboard.api.mcp import serve_mcp
 from dashboard.api.openapi import openapi
 from dashboard.api.parameters import parse_request
-from dashboard.api.problems import PROBLEM, problem, problem_of_error, title_of
+from dashboard.api.problems import PROBLEM, problem, problem_of_error
 from dashboard.api.replies import begin_reply, take, told_error
 from dashboard.source import LakeSource
 from fallow.errors import FallowError
@@ -27,15 +28,15 @@ def serve_api(server: Any, source: LakeSource) -> None:
     """Adds the routes of the API and of its MCP face."""
     for each in ENDPOINTS:
         server.add_url_rule(each.path, f"api_{each.name}", partial(_answer, source, each), methods=["GET"])
-    server.add_url_rule(OPENAPI, "api_openapi", partial(_document, openapi()), methods=["GET"])
+    server.add_url_rule(OPENAPI, "api_openapi", _document, methods=["GET"])
     server.add_url_rule("/api/", "api_root", _nothing_here, defaults={"rest": ""})
     server.add_url_rule("/api/<path:rest>", "api_unknown", _nothing_here)
     serve_mcp(server, source)
     server.after_request(_as_problem)
 
 
-def _document(content: Json) -> Response:
-    return Response(json.dumps(content), content_type="application/json")
+def _document() -> Response:
+    return Response(json.dumps(openapi()), content_type="application/json")
 
 
 def _nothing_here(rest: str) -> Response:
@@ -43,9 +44,8 @@ def _nothing_here(rest: str) -> Response:
 
 
 def _answer(source: LakeSource, endpoint: ApiEndpoint) -> Response:
-    reader: Reader | None = None
+    reader = person()
     try:
-        reader = person()
         asked = parse_request(list(request.args.items(multi=True)), endpoint.parameters)
         reply = begin_reply(source, endpoint, asked, reader)
         if request.if_none_match.contains_weak(reply.tag):
@@ -72,7 +72,7 @@ def _as_problem(response: Response) -> Response:
         return response
     is_told = response.mimetype == "text/plain"
     said = response.get_data(as_text=True).strip().removeprefix("fallow: ") if is_told else ""
-    sentence, _, hint = (said or title_of(response.status_code)).partition("; ")
+    sentence, _, hint = (said or HTTPStatus(response.status_code).phrase).partition("; ")
     made = problem(response.status_code, sentence, hint)
     response.set_data(made.get_data())
     response.content_type = PROBLEM

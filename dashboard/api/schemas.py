@@ -102,7 +102,7 @@ def _problem() -> Schema:
     return _object(
         {
             "type": _text(""),
-            "title": _text("What the status means."),
+            "title": _text("The status in words."),
             "status": {"type": "integer"},
             "detail": _text("One sentence."),
             "hint": _text("What to do next.", null=True),

@@ -78,16 +78,19 @@ def _opportunities(samples: ExposedSamples, found: Opportunities) -> None:
 
 
 def _group(samples: ExposedSamples, named: dict[str, str], own: Opportunities, currency: str) -> None:
-    labels, priced = label_text(named), named | {"currency": currency}
+    labels = label_text(named)
     samples.add(catalogue.OPPORTUNITIES, len(own.listed), labels)
     samples.add(catalogue.OPPORTUNITY_GPUS, sum(len(each.gpus_now) for each in own.listed), labels)
     samples.add(catalogue.OPPORTUNITY_HOURS, sum(each.gpu_ms for each in own.listed) / HOUR_MS, labels)
     cents = [each.cents for each in own.listed if each.cents is not None]
-    samples.add(catalogue.OPPORTUNITY_COST, sum(cents) / 100 if cents else None, label_text(priced))
-    if own.saving is not None:
-        del priced["ranked"]  # only those that are ranked are known to save anything
-        for bound in ("low", "point", "high"):
-            samples.add(catalogue.SAVING, getattr(own.saving, bound), label_text(priced | {"bound": bound}))
+    samples.add(
+        catalogue.OPPORTUNITY_COST, sum(cents) / 100 if cents else None, label_text(named | {"currency": currency})
+    )
+    # only those that are ranked are known to save anything
+    of_saving = {name: value for name, value in named.items() if name != "ranked"} | {"currency": currency}
+    for bound in ("low", "point", "high"):
+        amount = None if own.saving is None else getattr(own.saving, bound)
+        samples.add(catalogue.SAVING, amount, label_text(of_saving | {"bound": bound}))
 
 
 def _reclaimable(samples: ExposedSamples, found: Reclaimable) -> None:

@@ -11,14 +11,13 @@ from dashboard.error_panels import in_a_line, language_of
 from dashboard.metrics.collector import collect
 from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem
-from fallow.clock import Clock, SystemClock
+from fallow.clock import SystemClock
 from fallow.errors import FallowError
 from fallow.exposition import negotiate
 
 
-def serve_metrics(server: Any, source: LakeSource, clock: Clock | None = None) -> None:
+def serve_metrics(server: Any, source: LakeSource) -> None:
     """Adds the route; window and scope are those of the pages' addresses, as `/metrics?span=24h&pool=train`."""
-    now = clock or SystemClock()
 
     def answer() -> Response:
         search = request.query_string.decode(errors="replace")
@@ -27,7 +26,7 @@ def serve_metrics(server: Any, source: LakeSource, clock: Clock | None = None) -
             return _refusal(source, search, look)
         try:
             content_type = negotiate(request.headers.get("Accept", ""))
-            samples = collect(look, now.now_ms(), is_stale=source.stale_because is not None)
+            samples = collect(look, SystemClock().now_ms(), is_stale=source.stale_because is not None)
             return Response(samples.render(content_type), content_type=content_type)
         except FallowError as error:
             return _refusal(source, search, source.problem(error, look.reader))

@@ -1,4 +1,4 @@
-"""Writes what docs/ generates from the code: whole pages, and the tables of docs/configuration.md and docs/api.md.
+"""Writes what docs/ generates from the code: whole pages, and tables in others.
 
 `make docs` runs it; test_schema.py and test_config.py fail when the pages are not current.
 """
@@ -207,12 +207,12 @@ def main() -> None:
     (DOCS / "rules.md").write_text(rules_page(), encoding="utf-8")
     (DOCS / "glossary.md").write_text(glossary_page(), encoding="utf-8")
     (DOCS / "schema.md").write_text(schema_page(), encoding="utf-8")
-    (DOCS / "mappings.md").write_text(mapping_page.mappings_page(), encoding="utf-8")
-    prometheus = DOCS / "prometheus.md"
-    prometheus.write_text(mapping_page.with_summary(prometheus.read_text(encoding="utf-8")), encoding="utf-8")
     (DOCS / "report.schema.json").write_text(report_schema_page(), encoding="utf-8")
     api = DOCS / "api.md"
     api.write_text(api_page(api.read_text(encoding="utf-8")), encoding="utf-8")
+    (DOCS / "mappings.md").write_text(mapping_page.mappings_page(), encoding="utf-8")
+    prometheus = DOCS / "prometheus.md"
+    prometheus.write_text(mapping_page.with_summary(prometheus.read_text(encoding="utf-8")), encoding="utf-8")
     configuration = DOCS / "configuration.md"
     configuration.write_text(configuration_page(configuration.read_text(encoding="utf-8")), encoding="utf-8")
 

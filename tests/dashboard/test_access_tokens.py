@@ -45,8 +45,14 @@ def people(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def client(held: Held, people: Path) -> FlaskClient:
+@pytest.fixture(scope="module")
+def client(_held_site: Held, tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
+    people = tmp_path_factory.mktemp("people") / "people.csv"
+    people.write_text(ROWS, encoding="utf-8")
+    return _client(_held_site, people)
+
+
+def _client(held: Held, people: Path) -> FlaskClient:
     settings = {"dashboard.proxy_header": HEADER, "dashboard.proxies": "10.1.0.0/16", "dashboard.people": str(people)}
     settings |= {"dashboard.hosts": "gpus.example.org"}
     access = access_of(config.load(settings, None, {}), address="10.0.0.1", local=False, insecure=False)
@@ -85,11 +91,19 @@ def test_a_token_that_nobody_has_is_none(client: FlaskClient, token: str) -> Non
     assert ask(client, "/api/v1/ledger?span=all", token, "10.1.2.3", X_Forwarded_User="ann").status_code == 200
 
 
+def test_what_a_program_takes_along_is_in_the_audit_log(client: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "dashboard.access.audit"):
+        ask(client, "/api/v1/scopes?span=all", OF_ALPHA)
+    assert '"token script": takes /api/v1/scopes?span=all as viewer of team alpha' in caplog.messages
+    assert OF_ALPHA not in caplog.text
+
+
 def test_no_foreign_name_is_answered(client: FlaskClient) -> None:
     assert ask(client, "/api/v1/ledger", TOKEN, Host="evil.example").status_code == 403
 
 
-def test_a_token_that_is_taken_away_is_gone_with_the_next_request(client: FlaskClient, people: Path) -> None:
+def test_a_token_that_is_taken_away_is_gone_with_the_next_request(held: Held, people: Path) -> None:
+    client = _client(held, people)
     assert ask(client, "/api/v1/scopes?span=all", OF_ALPHA).status_code == 200
     people.write_text(ROWS[: ROWS.index("token,script")], encoding="utf-8")
     assert ask(client, "/api/v1/scopes?span=all", OF_ALPHA).status_code == 403

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,20 +11,39 @@ from jsonschema import Draft202012Validator
 
 from analytics.money.accounts import GROUPS
 from dashboard.access.audit_trail import NoTrail
+from dashboard.access.rates import Rates
+from dashboard.access.refusal import Visitor
+from dashboard.access.refusal import answer as plain_answer
 from dashboard.api.cursors import write_cursor
 from dashboard.api.endpoints import ENDPOINTS, ApiEndpoint
 from dashboard.api.openapi import openapi
+from dashboard.app import build_app
 from dashboard.source import LATE
 from fallow.cli import main
 from fallow.schema import STATES
 from tests.core import pages
 from tests.dashboard.acting import MARKUP, PLAN, VIEW_ALPHA, Held, Pages
+from tests.dashboard.sites import As
 
 if TYPE_CHECKING:
+    from flask import Request
+
     from dashboard.access.people import Reader
 
 ALL = "?span=all"
 DOCUMENT: Any = openapi()
+
+
+@pytest.fixture(scope="module")
+def reading(_held_site: Held) -> Pages:
+    """For tests in which nobody does anything."""
+    return _held_site.pages()
+
+
+@pytest.fixture(scope="module")
+def of_alpha(_held_site: Held) -> Pages:
+    """The same for a viewer of one team."""
+    return _held_site.pages(VIEW_ALPHA)
 
 
 def answer(held: Held, path: str, who: Reader = PLAN) -> Any:
@@ -71,8 +91,8 @@ def test_every_answer_is_as_the_document_says(held: Held, who: Reader) -> None:
         assert pages.client.get(each.path + ALL).status_code == 200
 
 
-def test_the_document_describes_every_route_and_nothing_else(held: Held) -> None:
-    pages = held.pages()
+def test_the_document_describes_every_route_and_nothing_else(reading: Pages) -> None:
+    pages = reading
     served = pages.client.get("/api/v1/openapi.json").get_json()
     assert served == json.loads(json.dumps(DOCUMENT))
     rules = {each.rule for each in pages.app.server.url_map.iter_rules() if each.rule.startswith("/api/v1/")}
@@ -127,8 +147,8 @@ def test_rows_are_those_of_the_commands(held: Held, capsys: pytest.CaptureFixtur
     ("findings", {"gpu": "b"}), ("findings", {"holder": MARKUP}), ("opportunities", {"gpu": "c"}), ("gpus", {"gpu": "d"}),
     ("gpus", {"host": "none"}), ("findings", {"finding": "F-0000000000"}),
 ])  # fmt: skip
-def test_filters_leave_what_they_name(held: Held, path: str, wanted: dict[str, str]) -> None:
-    pages = held.pages()
+def test_filters_leave_what_they_name(reading: Pages, path: str, wanted: dict[str, str]) -> None:
+    pages = reading
     [(name, value)] = wanted.items()
     found = pages.client.get(f"/api/v1/{path}", query_string={"span": "all", **wanted}).get_json()
 
@@ -139,16 +159,16 @@ def test_filters_leave_what_they_name(held: Held, path: str, wanted: dict[str, s
     assert found["total"] == len(found["data"])
 
 
-def test_one_thing_can_be_asked_for_by_its_id(held: Held) -> None:
-    pages = held.pages()
+def test_one_thing_can_be_asked_for_by_its_id(reading: Pages) -> None:
+    pages = reading
     for path, name, key in (("findings", "finding", "finding_id"), ("opportunities", "opportunity", "id")):
         own = told(pages, path + ALL)["data"][1]
         assert told(pages, f"{path}{ALL}&{name}={own[key]}")["data"] == [own]
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1000])
-def test_pages_have_each_row_once_and_in_order(held: Held, limit: int) -> None:
-    pages = held.pages()
+def test_pages_have_each_row_once_and_in_order(reading: Pages, limit: int) -> None:
+    pages = reading
     for path in ("findings", "gpus", "opportunities", "accounts"):
         whole = told(pages, path + ALL)
         found: list[Any] = []
@@ -183,8 +203,8 @@ def test_a_cursor_is_of_one_question_and_one_version_of_the_lake(held: Held) -> 
 @pytest.mark.parametrize(
     "cursor", ["x", "%00", "e30", "MQ", "A" * 201, "-1", "MTIzNDU2Nzg5MC4wLjA", write_cursor(-1, "", ""), "\u00e9"]
 )
-def test_what_is_no_cursor_is_said(held: Held, cursor: str) -> None:
-    status, said = refused(held.pages(), f"findings{ALL}&cursor={cursor}")
+def test_what_is_no_cursor_is_said(reading: Pages, cursor: str) -> None:
+    status, said = refused(reading, f"findings{ALL}&cursor={cursor}")
     assert status == 400
     assert "cursor" in said or "too long" in said
 
@@ -199,8 +219,8 @@ def test_what_is_no_cursor_is_said(held: Held, cursor: str) -> None:
     (f"?team={'x' * 301}", "too long"), (f"?gpu={'x' * 301}", "too long"),
     ("?" + "&".join(f"n{number}=1" for number in range(2000)), "there is no parameter 'n0' here"),
 ])  # fmt: skip
-def test_a_mistake_is_a_sentence_and_never_widens_the_question(held: Held, search: str, said: str) -> None:
-    status, found = refused(held.pages(), f"findings{search}")
+def test_a_mistake_is_a_sentence_and_never_widens_the_question(reading: Pages, search: str, said: str) -> None:
+    status, found = refused(reading, f"findings{search}")
     assert status == 400
     assert said.lower() in found.lower()
 
@@ -208,12 +228,12 @@ def test_a_mistake_is_a_sentence_and_never_widens_the_question(held: Held, searc
 @pytest.mark.parametrize(
     "path", ["", "nothing", "findings/", "findings/F-1", "../../etc/passwd", "openapi.yaml", "%2e%2e/x"]
 )
-def test_what_is_not_there_is_a_problem_document(held: Held, path: str) -> None:
-    assert refused(held.pages(), path)[0] == 404
+def test_what_is_not_there_is_a_problem_document(reading: Pages, path: str) -> None:
+    assert refused(reading, path)[0] == 404
 
 
-def test_only_reading_is_answered(held: Held) -> None:
-    client = held.pages().client
+def test_only_reading_is_answered(reading: Pages) -> None:
+    client = reading.client
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         found = client.open("/api/v1/findings", method=method)
         assert (found.status_code, found.content_type) == (405, "application/problem+json")
@@ -240,25 +260,23 @@ def test_the_tag_changes_with_the_answer_and_with_nothing_else(held: Held) -> No
 
 
 @pytest.mark.parametrize("search", ["", "&team=beta", "&team=", "&gpu=b", "&holder=bob"])
-def test_a_viewer_of_a_team_gets_that_team_only(held: Held, search: str) -> None:
-    pages = held.pages(VIEW_ALPHA)
-    everything = held.pages()
+def test_a_viewer_of_a_team_gets_that_team_only(of_alpha: Pages, reading: Pages, search: str) -> None:
     for each in ENDPOINTS:
         known = {parameter.name for parameter in each.parameters}
         if search.strip("&").partition("=")[0] not in known | {""}:
             continue
-        found = pages.client.get(each.path + ALL + search)
+        found = of_alpha.client.get(each.path + ALL + search)
         assert found.status_code == 200
         content = found.get_json()
         assert content["scope"]["team"] == "alpha"
         assert not {"bob", "beta"} & set(found.text.replace('"', " ").split())
         assert "HYPERLINK" not in found.text
         assert "onerror" not in found.text
-        assert str(held.config.parent) not in found.text
+        assert str(of_alpha.config.parent) not in found.text
         if not search and each.has_rows:
-            assert 0 < content["total"] < told(everything, each.path.removeprefix("/api/v1/") + ALL)["total"]
+            assert 0 < content["total"] < told(reading, each.path.removeprefix("/api/v1/") + ALL)["total"]
     gpus = [
-        each["gpu"] for each in told(pages, f"gpus{ALL}{search}" if "holder" not in search else f"gpus{ALL}")["data"]
+        each["gpu"] for each in told(of_alpha, f"gpus{ALL}{search}" if "holder" not in search else f"gpus{ALL}")["data"]
     ]
     assert gpus == ([] if "gpu=b" in search else ["a"])
 
@@ -281,6 +299,35 @@ def test_a_fault_that_nobody_foresaw_is_a_problem_document(held: Held, monkeypat
     status, said = refused(pages, "ledger")
     assert status == 500
     assert "fault of the test" not in said
+
+
+class Stranger:
+    """Nobody is signed in."""
+
+    way_out = ""
+
+    def admit(self, request: Request) -> Visitor:  # noqa: ARG002  # a way in asks for it
+        return Visitor(partial(plain_answer, "fallow: sign in first\n", 401))
+
+
+def test_a_refusal_of_the_pages_is_a_problem_document_here(held: Held) -> None:
+    client = build_app(held.pages().source, Stranger()).server.test_client()
+    for path in ("/api/v1/ledger", "/api/v1/openapi.json"):
+        found = client.get(path)
+        assert (found.status_code, found.headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert found.get_json()["detail"] == "Sign in first."
+    assert client.post("/mcp", json={}).status_code == 401
+    metrics = client.get("/metrics")
+    assert (metrics.status_code, metrics.text) == (401, "fallow: sign in first\n")
+
+
+def test_who_asks_too_often_is_told_to_wait(held: Held) -> None:
+    client = build_app(held.pages().source, As(PLAN), rates=Rates(2, 2)).server.test_client()
+    found = [client.get("/api/v1/scopes?span=all") for _ in range(3)]
+    assert [each.status_code for each in found] == [200, 200, 429]
+    assert found[-1].content_type == "application/problem+json"
+    assert int(found[-1].headers["Retry-After"]) > 0
+    assert "Too many requests" in found[-1].get_json()["detail"]
 
 
 class FullTrail(NoTrail):

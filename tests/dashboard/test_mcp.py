@@ -20,6 +20,12 @@ META = "io.modelcontextprotocol/"
 MODERN = {f"{META}protocolVersion": NEWEST, f"{META}clientCapabilities": {}}
 
 
+@pytest.fixture(scope="module")
+def reading(_held_site: Held) -> Pages:
+    """For tests in which nobody does anything."""
+    return _held_site.pages()
+
+
 def send(
     pages: Pages, method: str, params: Any = None, headers: dict[str, str] | None = None, **more: Any
 ) -> TestResponse:
@@ -52,8 +58,8 @@ def newest(pages: Pages, method: str, params: dict[str, Any], **headers: str) ->
 @pytest.mark.parametrize(("asked", "agreed"), [
     ("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-06-18"), ("2024-11-05", "2025-11-25"), (NEWEST, "2025-11-25"), (7, "2025-11-25"),
 ])  # fmt: skip
-def test_the_handshake_agrees_on_a_revision(held: Held, asked: Any, agreed: str) -> None:
-    pages = held.pages()
+def test_the_handshake_agrees_on_a_revision(reading: Pages, asked: Any, agreed: str) -> None:
+    pages = reading
     about = {"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     content = result(send(pages, "initialize", {"protocolVersion": asked, **about}))
     assert content["protocolVersion"] == agreed
@@ -64,8 +70,8 @@ def test_the_handshake_agrees_on_a_revision(held: Held, asked: Any, agreed: str)
     assert result(send(pages, "ping", headers={"MCP-Protocol-Version": agreed})) == {}
 
 
-def test_the_tools_are_the_endpoints(held: Held) -> None:
-    tools = result(send(held.pages(), "tools/list"))["tools"]
+def test_the_tools_are_the_endpoints(reading: Pages) -> None:
+    tools = result(send(reading, "tools/list"))["tools"]
     assert [each["name"] for each in tools] == [each.name for each in ENDPOINTS]
     for tool, endpoint in zip(tools, ENDPOINTS, strict=True):
         Draft202012Validator.check_schema(tool["inputSchema"])
@@ -73,8 +79,8 @@ def test_the_tools_are_the_endpoints(held: Held) -> None:
         assert tool["annotations"]["readOnlyHint"] is True
 
 
-def test_a_call_answers_as_the_route_does(held: Held) -> None:
-    pages = held.pages()
+def test_a_call_answers_as_the_route_does(reading: Pages) -> None:
+    pages = reading
     for each in ENDPOINTS:
         content = called(pages, each.name, span="all")
         assert content["isError"] is False
@@ -90,8 +96,8 @@ def test_a_call_answers_as_the_route_does(held: Held) -> None:
     ({"limit": 0}, "give 1 to 1000"), ({"limit": True}, "give 1 to 1000"), ({"limit": 1.5}, "give 1 to 1000"), ({"span": ["all"]}, "take one of"),
     ({"teem": "alpha"}, "did you mean team?"), ({"team": "nobody"}, "nothing in this window"), ({"cursor": "x"}, "this is no cursor"),
 ])  # fmt: skip
-def test_wrong_arguments_are_told_to_the_assistant(held: Held, arguments: dict[str, Any], said: str) -> None:
-    content = called(held.pages(), "gpus", **arguments)
+def test_wrong_arguments_are_told_to_the_assistant(reading: Pages, arguments: dict[str, Any], said: str) -> None:
+    content = called(reading, "gpus", **arguments)
     assert content["isError"] is True
     assert said in content["content"][0]["text"]
 
@@ -107,8 +113,8 @@ def test_a_viewer_of_a_team_gets_that_team_only(held: Held) -> None:
         assert "HYPERLINK" not in text
 
 
-def test_the_newest_revision_needs_no_handshake(held: Held) -> None:
-    pages = held.pages()
+def test_the_newest_revision_needs_no_handshake(reading: Pages) -> None:
+    pages = reading
     about = result(newest(pages, "server/discover", {}))
     assert about["supportedVersions"][0] == NEWEST
     assert about["resultType"] == "complete"
@@ -124,8 +130,8 @@ def test_the_newest_revision_needs_no_handshake(held: Held) -> None:
     {"MCP_Protocol_Version": "2025-11-25"}, {"Mcp_Method": "tools/list"}, {"Mcp_Name": "ledger"}, {"Mcp_Name": "=?base64?!?="},
     {"Mcp_Name": "=?base64?bGVkZ2Vy?="}, {"Mcp_Method": ""},
 ])  # fmt: skip
-def test_headers_that_contradict_the_body_are_refused(held: Held, headers: dict[str, str]) -> None:
-    found = newest(held.pages(), "tools/call", {"name": "scopes"}, **headers)
+def test_headers_that_contradict_the_body_are_refused(reading: Pages, headers: dict[str, str]) -> None:
+    found = newest(reading, "tools/call", {"name": "scopes"}, **headers)
     assert (found.status_code, found.get_json()["error"]["code"]) == (400, -32020)
 
 
@@ -136,8 +142,8 @@ def test_headers_that_contradict_the_body_are_refused(held: Held, headers: dict[
     ({"MCP-Protocol-Version": NEWEST, "Mcp-Method": "ping"}, {f"{META}protocolVersion": NEWEST}, -32602),
     ({"MCP-Protocol-Version": NEWEST, "Mcp-Method": "ping"}, [], -32020),
 ])  # fmt: skip
-def test_a_revision_that_cannot_be_is_refused(held: Held, headers: dict[str, str], meta: Any, code: int) -> None:
-    found = send(held.pages(), "ping", {"_meta": meta}, headers)
+def test_a_revision_that_cannot_be_is_refused(reading: Pages, headers: dict[str, str], meta: Any, code: int) -> None:
+    found = send(reading, "ping", {"_meta": meta}, headers)
     assert (found.status_code, found.get_json()["error"]["code"]) == (400, code)
     if code == -32022:
         assert found.get_json()["error"]["data"] == {
@@ -154,13 +160,13 @@ def test_a_revision_that_cannot_be_is_refused(held: Held, headers: dict[str, str
     ('{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}', -32602),
     ('{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "gpus", "arguments": "x"}}', -32602),
 ])  # fmt: skip
-def test_what_is_no_request_is_refused(held: Held, body: str, code: int) -> None:
-    found = held.pages().client.post("/mcp", data=body.encode("latin-1"), content_type="application/json")
+def test_what_is_no_request_is_refused(reading: Pages, body: str, code: int) -> None:
+    found = reading.client.post("/mcp", data=body.encode("latin-1"), content_type="application/json")
     assert (found.status_code, found.get_json()["error"]["code"]) == (400, code)
 
 
-def test_methods_and_tools_that_there_are_not(held: Held) -> None:
-    pages = held.pages()
+def test_methods_and_tools_that_there_are_not(reading: Pages) -> None:
+    pages = reading
     for name, params, code in (("prompts/list", None, -32601), ("tools/call", {"name": "rm"}, -32602), ("tools/call", {}, -32602)):  # fmt: skip
         found = send(pages, name, params)
         assert (found.status_code, found.get_json()["error"]["code"]) == (200, code)
@@ -168,8 +174,8 @@ def test_methods_and_tools_that_there_are_not(held: Held) -> None:
     assert (unknown.status_code, unknown.get_json()["error"]["code"]) == (404, -32601)
 
 
-def test_there_is_no_stream_and_no_other_site_may_ask(held: Held) -> None:
-    client = held.pages().client
+def test_there_is_no_stream_and_no_other_site_may_ask(reading: Pages) -> None:
+    client = reading.client
     for method in ("GET", "DELETE"):
         found = client.open("/mcp", method=method, headers={"Origin": "http://localhost"})
         assert (found.status_code, found.headers["Allow"]) == (405, "POST")

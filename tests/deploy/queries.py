@@ -18,7 +18,8 @@ RULES = REPOSITORY / "deploy" / "prometheus" / "fallow.rules.yaml"
 CHOICES = {"$host": ".*", "$instance": ".*", "$pool": ".*"}
 """What stands for Grafana's variables in a query: everything is chosen."""
 
-METRICS = {each.name for each in (*OF_AGENTS, *OF_PAGES)} | {"up"}
+_FOLLOWER = (REPOSITORY / "docs" / "prometheus.md").read_text(encoding="utf-8")
+METRICS = {"up", *(each.name for each in (*OF_AGENTS, *OF_PAGES)), *re.findall(r"`(fallow_follow_\w+)`", _FOLLOWER)}
 
 _WORDS = {
     "and", "or", "on", "by", "without", "unless", "ignoring", "bool", "offset", "sum", "avg", "count", "max", "min", "topk", "rate", "time",

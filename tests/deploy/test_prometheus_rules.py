@@ -91,6 +91,14 @@ def test_every_query_is_answered_by_a_prometheus_that_scrapes_both(tmp_path: Pat
                 assert ask(rule["expr"]), rule
 
 
+def test_prometheus_has_no_other_advice_on_names_than_seconds(tmp_path: Path) -> None:
+    """GPU-hours stay hours, as everywhere."""
+    page = collect_pages(make_site(tmp_path, days=16).view(), 0, is_stale=False).render(TEXT)
+    done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False, timeout=60)
+    told = (done.stdout + done.stderr).decode().splitlines()
+    assert [each for each in told if not each.endswith('use base unit "seconds" instead of "hours"')] == []
+
+
 @contextmanager
 def _served(pages: dict[str, bytes]) -> Iterator[int]:
     class Handler(http.server.BaseHTTPRequestHandler):
