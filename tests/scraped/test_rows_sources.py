@@ -65,6 +65,7 @@ def test_a_gpu_under_one_host_after_the_other_was_moved_and_keeps_both_times() -
     hosts = rows_of(dcgm(UTIL, [10] * 3), dcgm(UTIL, [20] * 3, start_s=300, Hostname="gn02", instance="10.0.0.2:9400"))
     assert columns(hosts["gn01"]) == [(0, 10), (30, 10), (60, 10)]
     assert columns(hosts["gn02"]) == [(300, 20), (330, 20), (360, 20)]
+    assert hosts["gn02"].notes == ("GPUs that gn01 had before (1): they were moved, or the host has another name now",)
 
 
 def given(found: Any) -> list[tuple[object, ...]]:
@@ -126,10 +127,25 @@ def test_gpus_without_a_uuid_are_their_hosts_by_position_or_another_exporters_by
     assert columns(hosts["gn01"], "power_w", gpu="gn01/3") == [(0, 80), (30, 81)]
 
 
-def test_a_host_that_no_lake_can_have_is_left_out_and_the_future_too() -> None:
+def unnamed(series: Series) -> Series:
+    """The series without the labels that say which GPU it is of."""
+    labels, told = series
+    return {name: value for name, value in labels.items() if name not in ("UUID", "gpu")}, told
+
+
+def test_series_that_name_no_host_or_gpu_and_times_that_cannot_be_are_left_out_and_told() -> None:
     """A clock that is years ahead would stretch the last gap over years."""
-    hosts = rows_of(dcgm(UTIL, [5], Hostname="a/b"), dcgm(UTIL, [5, 6]), hours=24)
-    assert list(hosts) == ["gn01"]
+    ahead = 20 * 365 * 86_400
+    found = one_host(
+        dcgm(UTIL, [5], Hostname="a/b"), unnamed(dcgm(UTIL, [5])),
+        dcgm(UTIL, [5, 6]), dcgm(UTIL, [7], start_s=ahead), hours=24 * 365 * 30,
+    )  # fmt: skip
+    assert columns(found) == [(0, 5), (30, 6)]
+    assert counts(found) == {("time in the future", ""): 1}
+    assert found.notes == (
+        "1 series of NVIDIA dcgm-exporter name no host that a lake can have: they are left out",
+        "1 series of NVIDIA dcgm-exporter name no GPU: they are left out",
+    )
 
 
 def test_the_inventory_has_a_row_for_each_gpu_and_day_with_what_the_labels_said_then() -> None:

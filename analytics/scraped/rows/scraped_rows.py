@@ -41,6 +41,8 @@ def host_rows(samples: Samples, exporters: Sequence[Exporter], settings: RowSett
     read = _read(found, arrays, codes, settings, account)
     if not read:
         return []
+    for (title, what), number in found.nameless.items():
+        account.note(0, f"{number:,} series of {title} name no {what}: they are left out")
     chosen = _chosen(_with_split_cards([each.gpus for each in read], codes), codes, account)
     gpus = with_epochs(chosen.frame)
     hosts = pl.concat([each.hosts for each in read], how="diagonal_relaxed").with_columns(gpu="host")
@@ -110,6 +112,11 @@ def _chosen(frame: pl.DataFrame, codes: UnitCodes, account: RowAccount) -> Chose
         account.note(
             kept, f"{codes.hosts[host]} is {codes.hosts[kept]} by another name: they have the same GPUs at once"
         )
+    for before, host, number in chosen.moved.iter_rows():
+        account.note(
+            host,
+            f"GPUs that {codes.hosts[before]} had before ({number:,}): they were moved, or the host has another name now",
+        )
     return chosen
 
 
@@ -147,6 +154,8 @@ def _finished(frame: pl.DataFrame, table: Table, codes: UnitCodes, account: RowA
         health=pl.when("ended").then(pl.lit(ENDED)),
         util_source=pl.lit("scraped"),
     )
+    if "offset_ms" not in types:
+        placed = placed.unique(["host", "time"], keep="last", maintain_order=True)
     return _named(placed, codes).select(
         "host", *(pl.col(name).cast(kind) for name, kind in types.items() if name in placed.columns)
     )

@@ -60,8 +60,8 @@ class ScrapedUnits:
     parts: dict[str, list[MetricPart]] = field(default_factory=lambda: defaultdict(list))
     unit_of: dict[int, int] = field(default_factory=dict)
     holders: dict[int, dict[str, str]] = field(default_factory=dict)
-    nameless: Counter[str] = field(default_factory=Counter)
-    """Series of known metrics that name no host, by the name of the exporter."""
+    nameless: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Series of known metrics that do not say what they are of: by the exporter's title and what is missing, host or GPU."""
 
     positions: dict[int, int] = field(default_factory=dict)
     """Where each metric, by its identity, stands among its exporter's."""
@@ -87,7 +87,7 @@ def scraped_units(labels: Sequence[Labels], exporters: Sequence[Exporter]) -> Sc
     for number, series, gpu, host in told:
         exporter = series.exporter
         if not host or "/" in host or not host.isprintable():
-            found.nameless[exporter.name] += 1
+            found.nameless[exporter.title, "host that a lake can have"] += 1
             continue
         if exporter.name not in found.exporters:
             found.exporters[exporter.name] = exporter
@@ -128,7 +128,9 @@ def _parts(
 ) -> Iterator[MetricPart]:
     for metric in series.metrics:
         about = _about(unit, metric)
-        if about is not None:
+        if about is None:
+            found.nameless[series.exporter.title, "GPU"] += bool(metric.table)
+        else:
             part = tuple(labels.get(name, "") for name in metric.sum_over)
             yield MetricPart(
                 number, found.positions[id(metric)], found.code(about),
