@@ -68,6 +68,14 @@ def test_a_gpu_under_one_host_after_the_other_was_moved_and_keeps_both_times() -
     assert hosts["gn02"].notes == ("GPUs that gn01 had before (1): they were moved, or the host has another name now",)
 
 
+def test_a_mean_since_the_scrape_before_covers_its_row_unless_two_servers_begin_it_anew() -> None:
+    labels = {"__name__": "nvidia_gpu_graphics_util_percent", "uuid": uuid(0), "instance": "gn01:9445", "job": "gpu"}
+    told = [(T0 + 30_000 * number, 0.25) for number in range(3)]
+    alone, beside = (labels, told), (labels | {"replica": "b"}, [(at + 12_000, value) for at, value in told])
+    assert one_host(alone).gpu["gpu_util_coverage_ratio"].to_list() == [1, 1, 1]
+    assert one_host(alone, beside).gpu["gpu_util_coverage_ratio"].null_count() == 3
+
+
 def given(found: Any) -> list[tuple[object, ...]]:
     """Seconds after T0, pod, user and job of each stretch."""
     at = [(found.given[name] - T0) / 1000 for name in ("start_ms", "end_ms")]
