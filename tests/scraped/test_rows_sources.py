@@ -173,3 +173,20 @@ def test_what_only_an_info_series_says_of_a_gpu_is_in_its_inventory() -> None:
     assert found.device.select("gpu", "model", "driver_version", "gpu_index").rows() == [
         (uuid(0), "NVIDIA L4", "570.86", 3)
     ]
+
+
+def test_a_hosts_own_figures_are_one_row_for_each_moment_whoever_tells_them() -> None:
+    """Of two exporters the first by name counts, with what it counts up as rates; the other one fills what that lacks."""
+    node = {"instance": "gn01:9100", "job": "node"}
+    at = [T0 + 15_000 * number for number in range(4)]
+    series: list[Series] = [
+        (node | {"__name__": "node_memory_MemTotal_bytes"}, [(time, 2.0**40) for time in at]),
+        (node | {"__name__": "node_memory_MemAvailable_bytes"}, [(time, 2.0**39) for time in at]),
+        *((node | {"__name__": "node_cpu_seconds_total", "cpu": cpu, "mode": mode}, [(time, rate * (time - T0) / 1000) for time in at])
+          for cpu in ("0", "1") for mode, rate in (("idle", 0.75), ("user", 0.25))),
+        ({"__name__": "host_cpu_percent_Percentage", "hostname": "gn01", "instance": "gn01:5050", "job": "nvitop"}, [(time + 5_000, 90.0) for time in at]),
+        ({"__name__": "nvitop_info", "hostname": "gn01", "instance": "gn01:5050", "job": "nvitop"}, [(time + 5_000, 1.0) for time in at]),
+    ]  # fmt: skip
+    found = one_host(*series)
+    rows = found.hosts.select((found.hosts["time"].dt.epoch("ms") - T0) / 1000, "mem_total_bytes", "mem_used_bytes", "cpu_util_pct", "cpu_count").rows()  # fmt: skip
+    assert rows == [(0, 2**40, 2**39, None, 2), *((time, 2**40, 2**39, 25, 2) for time in (15, 30, 45))]

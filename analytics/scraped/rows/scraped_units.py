@@ -110,8 +110,9 @@ def _unit(
 ) -> ScrapedUnit:
     """A MIG instance whose UUID no label has is named as drivers before 470 named it: by its GPU and its number there."""
     source = source_of(labels, exporter)
-    card = gpu.parent or ("" if gpu.parent or gpu.mig_instance else gpu.uuid) or uuids.get((host, gpu.index), gpu.index)
-    if not gpu.mig_instance and not gpu.parent:
+    is_instance = bool(gpu.mig_instance or gpu.parent)
+    card = (gpu.parent if is_instance else gpu.uuid) or uuids.get((host, gpu.index), gpu.index)
+    if not is_instance:
         return ScrapedUnit(source, host, _scoped(card, host) if card else "")
     parent = _scoped(card, host)
     own = gpu.uuid if gpu.uuid.startswith(MIG_PREFIX) else f"{MIG_PREFIX}{parent}/{gpu.mig_instance}"
@@ -129,7 +130,7 @@ def _parts(
     for metric in series.metrics:
         about = _about(unit, metric)
         if about is None:
-            found.nameless[series.exporter.title, "GPU"] += bool(metric.table)
+            found.nameless[series.exporter.title, "GPU"] += 1
         else:
             part = tuple(labels.get(name, "") for name in metric.sum_over)
             yield MetricPart(
@@ -144,7 +145,7 @@ def _about(unit: ScrapedUnit, metric: MappedMetric) -> ScrapedUnit | None:
     if metric.table == "host":
         return ScrapedUnit(unit.source, unit.host, "")
     if not unit.gpu:
-        return None
+        return None if metric.table else unit
     if unit.parent and metric.column in _OF_THE_CARD:
         return ScrapedUnit(unit.source, unit.host, unit.parent)
     return unit
