@@ -1,4 +1,4 @@
-"""How fast a metrics server's raw samples become a frame, by each way of reading, beside `promtool` that reads the same.
+"""How fast a metrics server's raw samples become a frame, and rows in a lake, by each way of reading, beside `promtool` that reads the same.
 
 Real Prometheus and VictoriaMetrics on loopback, with 80 GPUs, 6 metrics each and the labels of dcgm-exporter in Kubernetes.
 """
@@ -23,6 +23,7 @@ from analytics.scraped.server.limits import ServerLimits
 from analytics.scraped.server.range_vectors import RangeVectors
 from analytics.scraped.server.remote_read import RemoteRead
 from benchmarks.measure import Figure, timed
+from benchmarks.scraped_bill import bill
 from tests.scraped.servers import PrometheusProcess, VictoriaProcess, missing
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ def _ways(
             yield Figure(f"scraped_{name}_samples_per_cpu_s", SAMPLES / cpu, "samples/s", f"{how}, our CPU seconds")
             how = f"{SAMPLES:,} samples from {process.name}, mean of 3, the server's CPU seconds"
             yield Figure(f"scraped_{name}_served_per_cpu_s", 3 * SAMPLES / served_s, "samples/s", how)
+            yield from bill(name, reader, ALL, range(since_ms, since_ms + STEP_MS * STEPS, STEP_MS))
 
 
 def _cpu_of(process: MetricsProcess) -> float:
