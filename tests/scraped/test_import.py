@@ -64,6 +64,7 @@ def test_every_sample_is_there_once_in_a_file_for_each_host_and_day(lake: Lake, 
     assert "has metrics as of NVIDIA dcgm-exporter; reading by memory" in done.stderr
 
 
+@pytest.mark.long
 def test_again_spares_the_work_and_without_the_journal_changes_nothing(
     server: HeldServer, lake: Lake, tmp_path: Path
 ) -> None:
@@ -181,6 +182,7 @@ def test_a_window_is_cut_by_hosts_that_share_no_target_and_by_time() -> None:
     ]
 
 
+@pytest.mark.long
 def test_names_made_to_hurt_are_obeyed_by_nothing(server: HeldServer, lake: Lake, tmp_path: Path) -> None:
     """A host name with control characters is none; a pod's stays in its column."""
     server.__init__()  # type: ignore[misc]
@@ -195,3 +197,16 @@ def test_names_made_to_hurt_are_obeyed_by_nothing(server: HeldServer, lake: Lake
         assert done.returncode == 0, done.stderr
         assert not set(done.stdout + done.stderr) & {"\x1b", "\x07", "\r"}
     assert {file.host for file in lake.files("gpu")} == {"gn002"}
+
+
+@pytest.mark.long
+def test_a_trial_does_not_spoil_the_journal_of_the_whole(server: HeldServer, lake: Lake, tmp_path: Path) -> None:
+    """A short window first, then the whole, which is cut off: what either has read is read no more."""
+    trial = format_ms(MIDNIGHT_MS + 20 * MINUTE_MS)
+    assert brought(lake, tmp_path, "--since", trial).returncode == 0
+    server.fails_after = server.reads + 1
+    assert brought(lake, tmp_path).returncode == 1
+    server.fails_after = None
+    assert json.loads(brought(lake, tmp_path, "--json").stdout)["read_from"] == format_ms(MIDNIGHT_MS)
+    again = json.loads(brought(lake, tmp_path, "--json", "--since", trial).stdout)
+    assert again["read_from"] == format_ms(UNTIL_MS - 10 * MINUTE_MS)

@@ -85,15 +85,18 @@ class ServerImport:
         """What may still come late is not taken as read, and nothing is before anything is in the lake."""
         if self._totals.published:
             done_ms = max(self._began_ms, min(end_ms, self._wish.now_ms - self._wish.late_ms))
-            self._parts.source.journal(self._parts.lake).write(ReadSpan(self._began_ms, done_ms))
+            self._parts.source.journal(self._parts.lake).add(ReadSpan(self._began_ms, done_ms))
 
     def _resumed(self) -> tuple[int, int]:
         """Since when all is in the lake in the end, and where this run begins."""
         wish = self._wish
-        before = None if wish.restart else self._parts.source.journal(self._parts.lake).read()
-        if before is None or not before.since_ms <= wish.since_ms <= before.until_ms:
-            return wish.since_ms, wish.since_ms
-        return before.since_ms, min(before.until_ms, wish.until_ms)
+        journal = self._parts.source.journal(self._parts.lake)
+        if wish.restart and journal.read():
+            journal.forget()
+        for before in journal.read():
+            if before.since_ms <= wish.since_ms <= before.until_ms:
+                return before.since_ms, min(before.until_ms, wish.until_ms)
+        return wish.since_ms, wish.since_ms
 
     def _found(self) -> str:
         """What there is, in a line; raises InputError where the server has nothing that fallow knows."""
