@@ -11,6 +11,7 @@ import pytest
 
 from analytics.scraped.chunks import Chunker
 from analytics.scraped.discovery import FoundHost
+from analytics.scraped.importing.progress_line import ProgressLine
 from analytics.scraped.server.metrics_server import MetricsServer
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SystemClock, format_ms
@@ -163,6 +164,24 @@ def test_holders_of_the_labels_become_allocations_that_go_on_from_day_to_day(
     assert sorted((each["claim_id"], each["start"]) for each in listed["claims"]) == [
         (name, format_ms(SINCE_MS)) for name in ("nlp/notebook-7f", "vision/pretrain-0")
     ]
+
+
+def test_without_a_terminal_there_is_a_line_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = StillClock()
+    with ProgressLine(clock) as progress:
+        for share, samples in ((0.25, 500_000), (0.25, 700_000), (0.1, 1)):
+            clock.passed_s += 45
+            progress.advance(share, samples)
+    assert capsys.readouterr().err == "fallow: 50% read, 1,200,000 samples, 13,333/s, about 1min 30s left\n"
+
+
+class StillClock(SystemClock):
+    """Goes on when the test says so."""
+
+    passed_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.passed_s
 
 
 def test_a_window_is_cut_by_hosts_that_share_no_target_and_by_time() -> None:

@@ -157,6 +157,7 @@ class Follower:
             )
 
     def _told(self, _: ReadChunk) -> None:
+        self.board.status = replace(self.board.status, worked_at_ms=self.clock.now_ms())
         if self.stopped():
             raise ReadingStoppedError
 
