@@ -105,6 +105,12 @@ def test_an_average_of_all_the_time_between_scrapes_covers_it_and_any_other_is_a
     assert any("--collect-interval" in note for note in found.notes) == (collect_s is None)
 
 
+def test_an_interval_that_the_values_refute_is_not_believed() -> None:
+    found = one_host(dcgm(ENGINE, [number / 240 for number in range(240)], every_s=15), collect_s=30)
+    assert found.gpu["gpu_util_coverage_ratio"].null_count() == found.gpu.height == 240
+    assert "more often than --collect-interval says" in found.notes[0]
+
+
 def test_averages_that_the_values_show_to_be_of_thirty_seconds_cover_all_of_their_rows() -> None:
     means = list(shown_twice([number / 240 for number in range(120)]))
     found = one_host(dcgm(ENGINE, means, every_s=15))

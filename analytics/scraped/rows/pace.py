@@ -51,10 +51,15 @@ class Paces:
         An average of half a row at 0 says as little of the other half as a reading does: without a coverage it is a point sample.
         """
         pace = self.by_source[source]
-        if pace.collect_ms is None or (pace.fresh and pace.collect_ms > _FRESH * pace.scrape_ms):
+        if pace.collect_ms is None or self.is_refuted(source):
             return None
         ratio = min(1.0, pace.collect_ms / self.reading_ms(source))
         return ratio if ratio >= _WHOLE else None
+
+    def is_refuted(self, source: int) -> bool:
+        """Whether the values show that the exporter reads more often than somebody said."""
+        pace = self.by_source[source]
+        return pace.fresh and pace.collect_ms is not None and pace.collect_ms > _FRESH * pace.scrape_ms
 
 
 def assumed_collect_ms(exporter: Exporter) -> int | None:
