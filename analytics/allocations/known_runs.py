@@ -79,7 +79,13 @@ def _runs(rows: pl.DataFrame) -> pl.DataFrame:
 def _named(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows on the runs of the lake, and the runs that go."""
     flags = known.group_by(_RUN).agg(pl.col("is_agents").any(), pl.col("is_fixed").first())
-    there = _runs(known).join(flags, on=_RUN).rename({name: f"{name}_there" for name in ("time", "until", "is_told")})
+    # what ends now goes on no longer, even if the lake does not know it yet
+    ends = rows.select(*_JOB, "gpu", ended="end").drop_nulls("ended")
+    closed = known.select(*_RUN, "gpu").join(ends, on=[*_JOB, "gpu"]).filter(pl.col("ended") > pl.col("time"))
+    closed = closed.group_by(*_RUN, "gpu").agg(pl.col("ended").min())
+    now = known.join(closed, on=[*_RUN, "gpu"], how="left")
+    there = _runs(now.with_columns(end=pl.coalesce("end", "ended"))).join(flags, on=_RUN)
+    there = there.rename({name: f"{name}_there" for name in ("time", "until", "is_told")})
     slack = pl.when(pl.col("is_told_there")).then(0).otherwise(_NEAR_MS)
     pairs = (
         _runs(rows)
@@ -101,22 +107,34 @@ def _named(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tup
         )
     )
     placed = rows.join(began, on=_RUN, how="left").with_columns(_came="time", time=pl.coalesce("began", "time"))
-    runs_on = (pl.col("until") == _EVER) & (pl.col("until_there") <= (0 if as_of_ms is None else as_of_ms))
     same = pairs.filter(~pl.col("is_fixed")).join(began, on=_RUN).sort("began")
-    same = same.select(*_JOB, "began", time="time_there", is_moved=(pl.col("time_there") != pl.col("began")) | runs_on)
-    same = same.unique(_RUN, keep="first", maintain_order=True)
+    same = same.select(*_JOB, "began", time="time_there").unique(_RUN, keep="first", maintain_order=True)
     kept = known.join(same, on=_RUN).with_columns(_was="time", time="began")
     joined = _joined(placed.select(*ROW_SCHEMA, "_came"), kept.select(*ROW_SCHEMA, "_was"), as_of_ms)
-    return _with_facts(joined, known.filter("is_fixed")), same.filter("is_moved").select(_RUN)
+    # rows of the lake that are to be earlier, or without the end that they have, have to go
+    begun_again = joined.filter("_runs_again").select(*_JOB, began="time").unique()
+    moved = pl.concat([
+        same.filter(pl.col("time") != pl.col("began")).select(_RUN),
+        same.join(begun_again, on=[*_JOB, "began"], how="semi").select(_RUN),
+    ])  # fmt: skip
+    return _with_facts(joined, known.filter("is_fixed")), moved.unique()
 
 
 def _joined(new: pl.DataFrame, old: pl.DataFrame, as_of_ms: int | None) -> pl.DataFrame:
-    """Parts of the same runs on the same GPUs as one each.
+    """Parts of the same runs on the same GPUs as one each, and whether one runs again that had ended.
 
     A new end ends what ran before it. What runs now runs on, even if it had ended earlier; a later end stands.
     """
     key = [*_RUN, "gpu"]
-    parts = new.with_columns(_is_new=True).join(old, on=key, how="full", coalesce=True, suffix="_old", nulls_equal=True)
+    # what left a GPU and came back to it is there once
+    once = new.group_by(key, maintain_order=True).agg(
+        pl.exclude("end", "_came").first(),
+        end=pl.when(~pl.col("end").is_null().any()).then(pl.col("end").max()),
+        _came=pl.col("_came").min(),
+    )
+    parts = once.with_columns(_is_new=True).join(
+        old, on=key, how="full", coalesce=True, suffix="_old", nulls_equal=True
+    )
     follows = (pl.col("_was") >= pl.col("end") - _NEAR_MS) & (pl.col("_was") > pl.col("_came"))
     is_later_part = pl.col("end_old").is_null() & follows
     ended_since = pl.col("end_old") > (_EVER if as_of_ms is None else as_of_ms)
@@ -130,7 +148,8 @@ def _joined(new: pl.DataFrame, old: pl.DataFrame, as_of_ms: int | None) -> pl.Da
         .otherwise(pl.max_horizontal("end", "end_old"))
     )
     facts = [pl.coalesce(name, f"{name}_old").alias(name) for name in (*_FACTS, "host_gpu_count")]
-    return parts.with_columns(end.alias("end"), *facts).select(*ROW_SCHEMA)
+    again = end.is_null() & pl.col("end_old").is_not_null()
+    return parts.with_columns(end.alias("end"), again.alias("_runs_again"), *facts).select(*ROW_SCHEMA, "_runs_again")
 
 
 def _with_facts(rows: pl.DataFrame, fixed: pl.DataFrame) -> pl.DataFrame:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.rules.blind_spot import BLIND_SPOT
-from tests.findings.one_rule import found
+from fallow.schema import DEVICE
+from tests.findings.one_rule import again, found
 from tests.findings.scenarios.builder import A100_80, H100, T_END, Fleet
 from tests.findings.scenarios.situations import train
+from tests.ledger.rows import device, write
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
@@ -40,6 +42,16 @@ def test_a_silent_host(lake: Lake, hours: float, *, fires: bool) -> None:
         assert each.evidence.numbers["silent_h"] == 13
         assert each.next_command == "ssh h2 systemctl status fallow-agent"
         assert each.confidence.grade == "high"
+
+
+def test_where_no_agent_runs_the_metrics_server_is_looked_at(lake: Lake) -> None:
+    fleet = two_hosts()
+    gpus = fleet.host("h3", H100, 2)
+    fleet.hosts[2].outage(fleet.between(-13 / 24))
+    fleet.write(lake)
+    write(lake, DEVICE, [device(gpu.uuid, time=T_END - HOUR_MS, source="scraped") for gpu in gpus], host="h3")
+    (each,) = again(RULE, lake)
+    assert (each.host, each.next_command) == ("h3", "fallow import prometheus --check")
 
 
 @pytest.mark.parametrize(("hours", "fires"), [(11, False), (13, True)])
@@ -87,6 +99,16 @@ def test_holders_without_a_name(lake: Lake) -> None:
     train(fleet, second, "ann")
     (each,) = found(RULE, fleet, lake)
     assert (each.subject, each.gpus, each.gpu_hours) == ("holder not known", (first.uuid,), pytest.approx(48))
+
+
+def test_a_namespace_says_whom_to_ask(lake: Lake) -> None:
+    """Of a pod, and of all scraped history of Kubernetes, no user can be known."""
+    fleet = Fleet(2)
+    gpus = fleet.host("h1", H100, 1)
+    for gpu in gpus:
+        gpu.override(fleet.always, process_count=None, gpu_util_pct=90.0, mem_used_bytes=60 * 10**9)
+    fleet.claim(gpus, None, 0, claim_id="nlp/a", scheduler="kubernetes", account="nlp")
+    assert found(RULE, fleet, lake) == []
 
 
 def test_use_that_nothing_would_show(lake: Lake) -> None:

@@ -62,6 +62,18 @@ def test_windows_join_and_an_open_run_is_written_once(lake: Lake, *, restarted: 
     assert spans(lake) == [("nlp/a", "G0", 0, 180)]
 
 
+def test_windows_that_overlap_tell_an_open_run_once_and_a_closed_one_alike(lake: Lake) -> None:
+    named = [None, "nlp/a", "nlp/a", None, None, "nlp/b", "nlp/b", "nlp/b", "nlp/b", "nlp/b"]
+    left, written = OpenAllocations.none(), []
+    for last in (6, 7, 8, 10):
+        part = host_rows("h1", 30 * (last - 6), 30 * last, G0=named[last - 6 : last])
+        found = allocations_of(given(part), None, left, as_of_ms=ms(30 * last), hosts=KnownHosts())
+        written.append(found.read.rows["claim_id"].to_list())
+        left = bring(lake, (30 * last, [part]), before=left)
+    assert written == [["nlp/a", "nlp/b"], ["nlp/a"], ["nlp/a"], []]
+    assert spans(lake) == [("nlp/a", "G0", 30, 90), ("nlp/b", "G0", 150, None)]
+
+
 def test_what_left_between_two_windows_ended_there(lake: Lake) -> None:
     """After a restart nobody knows its last sample: it ends with the first that does not name it."""
     left = bring(lake, (60, [host_rows("h1", 0, 60, G0=["nlp/a"], G1=["slurm:7"])]))
@@ -86,13 +98,26 @@ def test_a_gpu_that_nobody_sees_for_a_day_has_given_its_pod_back(lake: Lake) -> 
 
 
 def test_of_series_as_exporters_give_them(lake: Lake) -> None:
-    """dcgm-exporter's pods and jobs; where the target was down, its series end and nobody left."""
+    """dcgm-exporter's pods and jobs, Princeton's jobs by value; where the target was down, its series end and nobody left."""
     idle, first, second = [0.0] * 10, [0.0, 0.0, 0.0, None], [0.0, 0.0, None]
     scraped = rows_of(
         dcgm(UTIL, first, pod="a", namespace="nlp"),
         dcgm(UTIL, second, pod="a", namespace="nlp", start_s=600),
         dcgm(UTIL, [0.0] * 2, start_s=660),
         dcgm(UTIL, idle, gpu=1, hpc_job="7"),
+        ({"__name__": "nvidia_gpu_duty_cycle", "uuid": uuid(2), "minor_number": "2", "instance": "gn02:9445", "job": "princeton"},
+         [(ms(30 * number), 0.0) for number in range(10)]),
+        *(({"__name__": f"nvidia_gpu_job{what}", "uuid": uuid(2), "minor_number": "2", "instance": "gn02:9445", "job": "princeton"},
+           [(ms(30 * number), float(value) if number < 6 else 0.0) for number in range(10)]) for what, value in (("Id", 8), ("Uid", 1001))),
     )  # fmt: skip
     bring(lake, (900, list(scraped.values())))
-    assert spans(lake) == [("7", uuid(1), 0, None), ("nlp/a", uuid(0), 0, 660)]
+    assert spans(lake) == [("7", uuid(1), 0, None), ("8", uuid(2), 0, 180), ("nlp/a", uuid(0), 0, 660)]
+    assert [row.get("user") for row in stored(lake)] == [None, "1001", None]
+
+
+def test_who_has_no_id_is_said_and_is_no_row() -> None:
+    found = one(host_rows("h1", 0, 90, G0=["slurm:0@ann"], G1=["/a"], G2=["slurm:7@ann"]), until_s=90).read
+    assert found.rows["claim_id"].to_list() == ["7"]
+    assert found.notes == (
+        "of 2 GPUs labels name a pod without its namespace, or a user without pod or job: that is no allocation, and is not kept",
+    )

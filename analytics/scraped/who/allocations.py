@@ -17,7 +17,7 @@ from analytics.names import single_names
 from analytics.scraped.samples import Samples
 from analytics.scraped.who.given import Given
 from analytics.scraped.who.kube_metrics import KubeTables
-from analytics.scraped.who.label_runs import RUN_KEY, RUN_SCHEMA, label_runs
+from analytics.scraped.who.label_runs import RUN_KEY, RUN_SCHEMA, label_runs, without_id
 from analytics.scraped.who.pod_rows import POD_SCHEMA, WAITING_SCHEMA, unnamed_pods, waiting_pods, with_pods
 from analytics.scraped.who.pods import pods_of
 from analytics.scraped.who.queues import queue_notes
@@ -90,12 +90,20 @@ def allocations_of(
         waiting = waiting_pods(pods, before.waiting, tables.step_ms)
         claims, requests = pl.concat([claims, counted.rows]), waiting.rows
         left = replace(left, pods=counted.known, waiting=waiting.known)
-    notes = () if tables is None else queue_notes(tables)
+    notes = (*_no_id(given), *(() if tables is None else queue_notes(tables)))
     names = single_names("account", "user")
     read = ReadAllocations(
         claims.with_columns(names), requests.with_columns(names), (), "UTC (as scraped)", as_of_ms, notes
     )
     return WindowAllocations(read, left)
+
+
+def _no_id(given: Given) -> tuple[str, ...]:
+    found = without_id(given.stretches)
+    said = (
+        "labels name a pod without its namespace, or a user without pod or job: that is no allocation, and is not kept"
+    )
+    return (f"of {found:,} GPUs {said}",) if found else ()
 
 
 def _run_rows(runs: pl.DataFrame, pods: pl.DataFrame | None) -> pl.DataFrame:

@@ -27,6 +27,7 @@ RUN_SCHEMA: dict[str, pl.DataType] = {
 """Columns of the runs that a window leaves open: `until_ms` is up to when they were seen (null: not known), `told` whether
 kube-state-metrics has told of them."""
 
+_EVER = 2**62
 _NO_JOB = ("", "0")
 """How exporters write that there is none."""
 
@@ -58,26 +59,39 @@ def label_runs(given: Given, before: pl.DataFrame, as_of_ms: int) -> LabelRuns:
     )
     again = seen.filter("is_new").select(*RUN_KEY, "time")
     waiting = left.filter(~is_gone & ~is_silent).join(again, on=[*RUN_KEY, "time"], how="anti")
-    rows = pl.concat([seen, ended.select(seen.columns)], how="vertical_relaxed")
+    rows = _once(pl.concat([seen, ended.select(seen.columns)], how="vertical_relaxed"))
     return LabelRuns(rows, waiting.select(list(RUN_SCHEMA)))
 
 
 def _holders(stretches: pl.DataFrame) -> pl.DataFrame:
     """Adds scheduler and claim_id, and leaves out who cannot be named; inside a pod that runs Slurm's jobs the job is the holder."""
     job, pod, namespace = (pl.col(name).str.strip_chars() for name in ("slurm_job", "pod", "namespace"))
-    is_job = (~job.is_in(_NO_JOB)).fill_null(value=False)
-    is_pod = ((pod != "") & (namespace != "")).fill_null(value=False)
     named = stretches.with_columns(
-        scheduler=pl.when(is_job).then(pl.lit("slurm")).when(is_pod).then(pl.lit("kubernetes")),
-        claim_id=pl.when(is_job).then(job).otherwise(namespace + "/" + pod),
+        scheduler=pl.when(_is_job()).then(pl.lit("slurm")).when(_is_pod()).then(pl.lit("kubernetes")),
+        claim_id=pl.when(_is_job()).then(job).otherwise(namespace + "/" + pod),
     )
     return named.drop_nulls("scheduler")
+
+
+def without_id(stretches: pl.DataFrame) -> int:
+    """GPUs whose labels name somebody, and neither a job nor a pod with its namespace: such a holder has no id to go by."""
+    told = pl.any_horizontal((pl.col(name).str.strip_chars() != "").fill_null(value=False) for name in ("pod", "user"))
+    return stretches.filter(told & ~_is_job() & ~_is_pod())["gpu"].n_unique()
+
+
+def _is_job() -> pl.Expr:
+    return (~pl.col("slurm_job").str.strip_chars().is_in(_NO_JOB)).fill_null(value=False)
+
+
+def _is_pod() -> pl.Expr:
+    named = (pl.col(name).str.strip_chars() != "" for name in ("pod", "namespace"))
+    return pl.all_horizontal(named).fill_null(value=False)
 
 
 def _pieces(holders: pl.DataFrame) -> pl.DataFrame:
     """One row per GPU, holder and time in which no sample of the GPU was without it."""
     ordered = holders.sort(*RUN_KEY, "start_ms")
-    reach = pl.col("next_ms").fill_null(2**62).cum_max().shift(1).over(RUN_KEY)
+    reach = pl.col("next_ms").fill_null(_EVER).cum_max().shift(1).over(RUN_KEY)
     starts = (pl.col("start_ms") > reach).fill_null(value=True)
     return (
         ordered.with_columns(piece=starts.cum_sum())
@@ -95,7 +109,8 @@ def _runs(pieces: pl.DataFrame) -> pl.DataFrame:
     """One row per run and GPU; all GPUs of a run have its start."""
     holder = ["scheduler", "claim_id"]
     ordered = pieces.sort(*holder, "first_ms")
-    reach = (pl.col("until_ms") + NEAR_MS).cum_max().shift(1).over(holder)
+    last = pl.when("runs").then(_EVER).otherwise(pl.col("until_ms") + NEAR_MS)
+    reach = last.cum_max().shift(1).over(holder)
     starts = (pl.col("first_ms") > reach).fill_null(value=True)
     numbered = ordered.with_columns(run=starts.cum_sum()).with_columns(time=pl.col("first_ms").min().over("run"))
     return numbered.group_by(*RUN_KEY, "run", "time", maintain_order=True).agg(
@@ -106,13 +121,28 @@ def _runs(pieces: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _once(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row per run and GPU: what left a GPU between two windows may have come back to it while the run went on elsewhere."""
+    found = rows.group_by(*RUN_KEY, "time", maintain_order=True).agg(
+        pl.col("first_ms").min(),
+        pl.col("until_ms").max(),
+        end=pl.when(~pl.col("end").is_null().any()).then(pl.col("end").max()),
+        user=pl.col("user").drop_nulls().last(),
+        told=pl.col("told").any(),
+        is_new=pl.col("is_new").all(),
+    )
+    return found.select(rows.columns)
+
+
 def _gone_on(runs: pl.DataFrame, looked: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
     """The runs, those that the window before left open with their own start."""
-    known = before.select(*RUN_KEY, "told", began="time").sort("began").unique(RUN_KEY, keep="last")
+    known = before.select(*RUN_KEY, "told", began="time", seen_ms="until_ms").sort("began").unique(RUN_KEY, keep="last")
     met = runs.join(looked.rename({"first_ms": "looked_ms"}), on=["host", "gpu"], how="left").join(
         known, on=RUN_KEY, how="left"
     )
-    goes_on = (pl.col("first_ms") <= pl.col("looked_ms")) & (pl.col("began") <= pl.col("first_ms"))
+    # no look at the GPU before it, or a window that overlaps the one before
+    is_next = pl.any_horizontal(pl.col("first_ms") <= pl.col("looked_ms"), pl.col("first_ms") <= pl.col("seen_ms"))
+    goes_on = is_next & (pl.col("began") <= pl.col("first_ms"))
     met = met.with_columns(is_new=~goes_on.fill_null(value=False))
     began = pl.col("began").filter(~pl.col("is_new")).min().over("run")
     return met.with_columns(
