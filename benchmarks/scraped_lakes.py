@@ -37,17 +37,22 @@ _MEMORY_MIB = 20_480
 
 @dataclass(frozen=True)
 class Scraping:
-    """How often a server scrapes, and whether the exporter has profiling fields."""
+    """How often a server scrapes, whether the exporter has profiling fields, and whether `--collect-interval` tells of its own."""
 
     every_ms: int
     profiling: bool = False
+    told: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.every_ms // SECOND_MS} s scrapes{', profiling fields' * self.profiling}"
+        parts = [f"{self.every_ms // SECOND_MS} s scrapes"]
+        return ", ".join([*parts, *["profiling fields"] * self.profiling, *["interval told"] * self.told])
 
 
-SCRAPINGS = tuple(Scraping(every * SECOND_MS, profiling) for profiling in (False, True) for every in (15, 30, 60))
+SCRAPINGS = (
+    *(Scraping(every * SECOND_MS, profiling) for profiling in (False, True) for every in (15, 30, 60)),
+    *(Scraping(every * SECOND_MS, profiling=True, told=True) for every in (30, 60)),
+)
 
 
 @dataclass
@@ -175,7 +180,7 @@ class ScrapedLake:
 
     def __init__(self, lake: Lake, scraping: Scraping, length_ms: int) -> None:
         self.lake, self.scraping = lake, scraping
-        self._settings = RowSettings(START_MS, START_MS + length_ms)
+        self._settings = RowSettings(START_MS, START_MS + length_ms, COLLECT_MS if scraping.told else None)
         self._writer, self._exporters = LakeWriter(lake, WriterSettings(), ReadTotals()), load_exporters()
         self._rows: list[HostRows] = []
         self._writer.begin_window()

@@ -70,24 +70,16 @@ def measure() -> Iterator[Figure]:
         return
     since_ms = time.time_ns() // 1_000_000 - STEP_MS * STEPS
     with tempfile.TemporaryDirectory() as name:
-        prometheus, victoria = PrometheusProcess(Path(name) / "p"), VictoriaProcess(Path(name) / "v")
+        prometheus = PrometheusProcess(Path(name) / "p")
         text = Path(name) / "history.txt"
         text.write_text(history(since_ms))
-        blocks = [
-            "promtool",
-            "tsdb",
-            "create-blocks-from",
-            "openmetrics",
-            "-q",
-            str(text),
-            str(prometheus.folder / "data"),
-        ]
+        blocks = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "-q", text, prometheus.folder / "data"]
         subprocess.run(blocks, check=True, capture_output=True)
         with prometheus:
             yield from _ways(prometheus, since_ms, {"remote_read": RemoteRead, "range_vectors": _range_vectors})
             yield from _promtool(prometheus, since_ms)
             yield from _memory(prometheus, since_ms)
-        with victoria:
+        with VictoriaProcess(Path(name) / "v") as victoria:
             _load(victoria, text)
             yield from _ways(victoria, since_ms, {"export": ExportLines})
             yield from _memory(victoria, since_ms)

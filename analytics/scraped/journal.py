@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,20 +15,17 @@ from fallow.errors import FallowError
 from fallow.lake import Lake
 from fallow.lake_marker import read_marker
 
-_VERSION = 1
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class ReadSpan:
-    """All from `since_ms` up to `until_ms` is in the lake; `runs` are rows of who ran on which GPU at that moment."""
+    """All from `since_ms` up to `until_ms` is in the lake."""
 
     since_ms: int
     until_ms: int
-    runs: tuple[dict[str, object], ...] = ()
 
 
 class ReadingJournal:
-    """Of one server, one set of matchers and one lake."""
+    """Of one server, one set of matchers, one mapping and one lake."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -39,24 +37,30 @@ class ReadingJournal:
         key = digest(url, match, mapping, marker.id if marker else lake.root)
         return cls(_state_folder() / f"{key}.json")
 
-    def read(self) -> ReadSpan | None:
-        """None where there is none, or where it cannot be read: what it would spare is done again."""
+    def read(self) -> tuple[ReadSpan, ...]:
+        """What was read, in order; nothing where there is no journal or none that can be read: what it would spare is done again."""
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
-            if found["version"] != _VERSION:
-                return None
-            return ReadSpan(int(found["since_ms"]), int(found["until_ms"]), tuple(found["runs"]))
+            return tuple(ReadSpan(int(since_ms), int(until_ms)) for since_ms, until_ms in found["read"])
         except (OSError, ValueError, KeyError, TypeError):
-            return None
+            return ()
 
-    def write(self, progress: ReadSpan) -> None:
-        """Replaces it at once, or not at all; raises FallowError."""
-        content = {
-            "version": _VERSION,
-            "since_ms": progress.since_ms,
-            "until_ms": progress.until_ms,
-            "runs": progress.runs,
-        }
+    def forget(self) -> None:
+        """Raises FallowError."""
+        self._write(())
+
+    def add(self, span: ReadSpan) -> None:
+        """Takes note of one more; replaces the file at once or not at all. Raises FallowError."""
+        spans: list[ReadSpan] = []
+        for each in sorted((*self.read(), span)):
+            if spans and each.since_ms <= spans[-1].until_ms:
+                spans[-1] = ReadSpan(spans[-1].since_ms, max(spans[-1].until_ms, each.until_ms))
+            else:
+                spans.append(each)
+        self._write(spans)
+
+    def _write(self, spans: Sequence[ReadSpan]) -> None:
+        content = {"read": [[each.since_ms, each.until_ms] for each in spans]}
         beside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

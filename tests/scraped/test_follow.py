@@ -120,6 +120,7 @@ def test_every_sample_is_there_once_whatever_happened(lake: Lake, state: Path) -
     ]
 
 
+@pytest.mark.long
 def test_a_day_that_is_over_becomes_one_file_and_its_hours_go_after_the_grace(lake: Lake) -> None:
     site = Site(lake, MIDNIGHT_MS - 3 * HOUR_MS, MIDNIGHT_MS + HOUR_MS, first_ms=4 * HOUR_MS)
     site.clock.ms = MIDNIGHT_MS + 5 * MINUTE_MS
@@ -138,6 +139,7 @@ def test_a_day_that_is_over_becomes_one_file_and_its_hours_go_after_the_grace(la
     assert merge_day(lake, GPU, "gn001", "2026-11-25", grace_ms=0, now_ms=site.clock.ms) == 0
 
 
+@pytest.mark.long
 def test_an_import_and_a_follower_may_write_the_same_day(
     lake: Lake, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

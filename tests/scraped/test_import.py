@@ -11,6 +11,7 @@ import pytest
 
 from analytics.scraped.chunks import Chunker
 from analytics.scraped.discovery import FoundHost
+from analytics.scraped.importing.progress_line import ProgressLine
 from analytics.scraped.server.metrics_server import MetricsServer
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SystemClock, format_ms
@@ -64,6 +65,7 @@ def test_every_sample_is_there_once_in_a_file_for_each_host_and_day(lake: Lake, 
     assert "has metrics as of NVIDIA dcgm-exporter; reading by memory" in done.stderr
 
 
+@pytest.mark.long
 def test_again_spares_the_work_and_without_the_journal_changes_nothing(
     server: HeldServer, lake: Lake, tmp_path: Path
 ) -> None:
@@ -164,6 +166,24 @@ def test_holders_of_the_labels_become_allocations_that_go_on_from_day_to_day(
     ]
 
 
+def test_without_a_terminal_there_is_a_line_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = StillClock()
+    with ProgressLine(clock) as progress:
+        for share, samples in ((0.25, 500_000), (0.25, 700_000), (0.1, 1)):
+            clock.passed_s += 45
+            progress.advance(share, samples)
+    assert capsys.readouterr().err == "fallow: 50% read, 1,200,000 samples, 13,333/s, about 1min 30s left\n"
+
+
+class StillClock(SystemClock):
+    """Goes on when the test says so."""
+
+    passed_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.passed_s
+
+
 def test_a_window_is_cut_by_hosts_that_share_no_target_and_by_time() -> None:
     hosts = [FoundHost(f"h{n}", {f"i{n}"}, set(), 10) for n in range(5)]
     shared = [replace(host, instances={"federation"}, series=500) for host in hosts[3:]]
@@ -181,6 +201,7 @@ def test_a_window_is_cut_by_hosts_that_share_no_target_and_by_time() -> None:
     ]
 
 
+@pytest.mark.long
 def test_names_made_to_hurt_are_obeyed_by_nothing(server: HeldServer, lake: Lake, tmp_path: Path) -> None:
     """A host name with control characters is none; a pod's stays in its column."""
     server.__init__()  # type: ignore[misc]
@@ -195,3 +216,16 @@ def test_names_made_to_hurt_are_obeyed_by_nothing(server: HeldServer, lake: Lake
         assert done.returncode == 0, done.stderr
         assert not set(done.stdout + done.stderr) & {"\x1b", "\x07", "\r"}
     assert {file.host for file in lake.files("gpu")} == {"gn002"}
+
+
+@pytest.mark.long
+def test_a_trial_does_not_spoil_the_journal_of_the_whole(server: HeldServer, lake: Lake, tmp_path: Path) -> None:
+    """A short window first, then the whole, which is cut off: what either has read is read no more."""
+    trial = format_ms(MIDNIGHT_MS + 20 * MINUTE_MS)
+    assert brought(lake, tmp_path, "--since", trial).returncode == 0
+    server.fails_after = server.reads + 1
+    assert brought(lake, tmp_path).returncode == 1
+    server.fails_after = None
+    assert json.loads(brought(lake, tmp_path, "--json").stdout)["read_from"] == format_ms(MIDNIGHT_MS)
+    again = json.loads(brought(lake, tmp_path, "--json", "--since", trial).stdout)
+    assert again["read_from"] == format_ms(UNTIL_MS - 10 * MINUTE_MS)

@@ -69,11 +69,11 @@ def test_what_stands_still_is_taken_for_one_reading_in_the_exporters_usual_inter
     assert "is taken to read the driver every 30s" in found.notes[0]
 
 
-def test_values_that_stand_still_by_chance_do_not_say_how_often_the_exporter_reads() -> None:
-    """Three scrapes in ten show what the one before did, here and there."""
+def test_values_that_stand_still_by_chance_do_not_make_an_exporter_slow() -> None:
+    """Three scrapes in ten show what the one before did, here and there, and others show something new in a row."""
     noise = np.cumsum(np.random.default_rng(7).random(240) < 0.7).astype(float).tolist()
     (pace,) = find_source_paces(samples_of([dcgm(POWER, noise, every_s=15)]), EXPORTERS).values()
-    assert pace == Pace(15_000, None)
+    assert pace == Pace(15_000, None, fresh=True)
 
 
 def test_gpus_of_a_page_that_have_times_of_their_own_are_scraped_as_often_as_each_of_them() -> None:
@@ -103,6 +103,12 @@ def test_an_average_of_all_the_time_between_scrapes_covers_it_and_any_other_is_a
     assert columns(found, "gpu_util_pct")[0] == (0, 25)
     assert found.gpu["gpu_util_coverage_ratio"][0] == (None if coverage is None else pytest.approx(coverage))
     assert any("--collect-interval" in note for note in found.notes) == (collect_s is None)
+
+
+def test_an_interval_that_the_values_refute_is_not_believed() -> None:
+    found = one_host(dcgm(ENGINE, [number / 240 for number in range(240)], every_s=15), collect_s=30)
+    assert found.gpu["gpu_util_coverage_ratio"].null_count() == found.gpu.height == 240
+    assert "more often than --collect-interval says" in found.notes[0]
 
 
 def test_averages_that_the_values_show_to_be_of_thirty_seconds_cover_all_of_their_rows() -> None:

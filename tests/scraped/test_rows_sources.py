@@ -65,6 +65,15 @@ def test_a_gpu_under_one_host_after_the_other_was_moved_and_keeps_both_times() -
     hosts = rows_of(dcgm(UTIL, [10] * 3), dcgm(UTIL, [20] * 3, start_s=300, Hostname="gn02", instance="10.0.0.2:9400"))
     assert columns(hosts["gn01"]) == [(0, 10), (30, 10), (60, 10)]
     assert columns(hosts["gn02"]) == [(300, 20), (330, 20), (360, 20)]
+    assert hosts["gn02"].notes == ("GPUs that gn01 had before (1): they were moved, or the host has another name now",)
+
+
+def test_a_mean_since_the_scrape_before_covers_its_row_unless_two_servers_begin_it_anew() -> None:
+    labels = {"__name__": "nvidia_gpu_graphics_util_percent", "uuid": uuid(0), "instance": "gn01:9445", "job": "gpu"}
+    told = [(T0 + 30_000 * number, 0.25) for number in range(3)]
+    alone, beside = (labels, told), (labels | {"replica": "b"}, [(at + 12_000, value) for at, value in told])
+    assert one_host(alone).gpu["gpu_util_coverage_ratio"].to_list() == [1, 1, 1]
+    assert one_host(alone, beside).gpu["gpu_util_coverage_ratio"].null_count() == 3
 
 
 def given(found: Any) -> list[tuple[object, ...]]:
@@ -126,10 +135,25 @@ def test_gpus_without_a_uuid_are_their_hosts_by_position_or_another_exporters_by
     assert columns(hosts["gn01"], "power_w", gpu="gn01/3") == [(0, 80), (30, 81)]
 
 
-def test_a_host_that_no_lake_can_have_is_left_out_and_the_future_too() -> None:
+def unnamed(series: Series) -> Series:
+    """The series without the labels that say which GPU it is of."""
+    labels, told = series
+    return {name: value for name, value in labels.items() if name not in ("UUID", "gpu")}, told
+
+
+def test_series_that_name_no_host_or_gpu_and_times_that_cannot_be_are_left_out_and_told() -> None:
     """A clock that is years ahead would stretch the last gap over years."""
-    hosts = rows_of(dcgm(UTIL, [5], Hostname="a/b"), dcgm(UTIL, [5, 6]), hours=24)
-    assert list(hosts) == ["gn01"]
+    ahead = 20 * 365 * 86_400
+    found = one_host(
+        dcgm(UTIL, [5], Hostname="a/b"), unnamed(dcgm(UTIL, [5])),
+        dcgm(UTIL, [5, 6]), dcgm(UTIL, [7], start_s=ahead), hours=24 * 365 * 30,
+    )  # fmt: skip
+    assert columns(found) == [(0, 5), (30, 6)]
+    assert counts(found) == {("time in the future", ""): 1}
+    assert found.notes == (
+        "1 series of NVIDIA dcgm-exporter name no host that a lake can have: they are left out",
+        "1 series of NVIDIA dcgm-exporter name no GPU: they are left out",
+    )
 
 
 def test_the_inventory_has_a_row_for_each_gpu_and_day_with_what_the_labels_said_then() -> None:
@@ -149,3 +173,20 @@ def test_what_only_an_info_series_says_of_a_gpu_is_in_its_inventory() -> None:
     assert found.device.select("gpu", "model", "driver_version", "gpu_index").rows() == [
         (uuid(0), "NVIDIA L4", "570.86", 3)
     ]
+
+
+def test_a_hosts_own_figures_are_one_row_for_each_moment_whoever_tells_them() -> None:
+    """Of two exporters the first by name counts, with what it counts up as rates; the other one fills what that lacks."""
+    node = {"instance": "gn01:9100", "job": "node"}
+    at = [T0 + 15_000 * number for number in range(4)]
+    series: list[Series] = [
+        (node | {"__name__": "node_memory_MemTotal_bytes"}, [(time, 2.0**40) for time in at]),
+        (node | {"__name__": "node_memory_MemAvailable_bytes"}, [(time, 2.0**39) for time in at]),
+        *((node | {"__name__": "node_cpu_seconds_total", "cpu": cpu, "mode": mode}, [(time, rate * (time - T0) / 1000) for time in at])
+          for cpu in ("0", "1") for mode, rate in (("idle", 0.75), ("user", 0.25))),
+        ({"__name__": "host_cpu_percent_Percentage", "hostname": "gn01", "instance": "gn01:5050", "job": "nvitop"}, [(time + 5_000, 90.0) for time in at]),
+        ({"__name__": "nvitop_info", "hostname": "gn01", "instance": "gn01:5050", "job": "nvitop"}, [(time + 5_000, 1.0) for time in at]),
+    ]  # fmt: skip
+    found = one_host(*series)
+    rows = found.hosts.select((found.hosts["time"].dt.epoch("ms") - T0) / 1000, "mem_total_bytes", "mem_used_bytes", "cpu_util_pct", "cpu_count").rows()  # fmt: skip
+    assert rows == [(0, 2**40, 2**39, None, 2), *((time, 2**40, 2**39, 25, 2) for time in (15, 30, 45))]

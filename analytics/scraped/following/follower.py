@@ -106,7 +106,7 @@ class Follower:
             work.writer.settings = replace(work.writer.settings, hourly=end_ms - start_ms <= HOUR_MS)
             self._run_window(work, start_ms, end_ms)
             settled_ms = max(span.until_ms, min(end_ms, now_ms - self.settings.late_ms))
-            self.source.journal(self.lake).write(ReadSpan(span.since_ms, settled_ms))
+            self.source.journal(self.lake).add(ReadSpan(span.since_ms, settled_ms))
         merged = self._merging.run(now_ms, self.clock.now_ms())
         self.board.status = replace(self.board.status, merged_days=self.board.status.merged_days + merged)
 
@@ -128,9 +128,8 @@ class Follower:
 
     def _position(self, now_ms: int) -> ReadSpan:
         """Up to where all is in the lake: as the journal has it, else as the files of scraped hours have it."""
-        found = self.source.journal(self.lake).read()
-        if found is not None:
-            return found
+        if found := self.source.journal(self.lake).read():
+            return found[-1]
         newest_ms = newest_hour_ms(self.lake, now_ms)
         start_ms = now_ms - self.settings.first_ms if newest_ms is None else newest_ms
         self.say(f"begins at {format_ms(start_ms)}")
@@ -158,6 +157,7 @@ class Follower:
             )
 
     def _told(self, _: ReadChunk) -> None:
+        self.board.status = replace(self.board.status, worked_at_ms=self.clock.now_ms())
         if self.stopped():
             raise ReadingStoppedError
 

@@ -35,8 +35,8 @@ class FollowStatus:
     """Counts since the start; None where nothing is known yet."""
 
     position_ms: int | None = None
-    done_at_ms: int | None = None
-    """When the newest window was finished, by this host's clock."""
+    worked_at_ms: int | None = None
+    """When the newest piece of a window was finished, by this host's clock."""
 
     offset_ms: int | None = None
     targets: int | None = None
@@ -64,7 +64,7 @@ class FollowStatus:
         return replace(
             self,
             position_ms=end_ms,
-            done_at_ms=at_ms,
+            worked_at_ms=at_ms,
             targets=targets,
             gpus=len(totals.gpus),
             silent_gpus=len(seen) - len(totals.gpus),
@@ -98,10 +98,10 @@ class StatusBoard:
         return samples
 
     def health(self) -> tuple[int, dict[str, object]]:
-        """503 where no window was finished for a while: a restart may help, or the log says what is wrong."""
+        """503 where nothing was finished for a while: a restart may help, or the log says what is wrong."""
         status = self.status
-        quiet_ms = self._clock.now_ms() - (status.done_at_ms or self._began_ms)
-        told: dict[str, object] = {"status": "starting" if status.done_at_ms is None else "ok"}
+        quiet_ms = self._clock.now_ms() - (status.worked_at_ms or self._began_ms)
+        told: dict[str, object] = {"status": "starting" if status.position_ms is None else "ok"}
         if status.position_ms is not None:
             told["position"] = format_ms(status.position_ms)
         if status.failing:

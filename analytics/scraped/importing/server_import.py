@@ -61,11 +61,12 @@ class ServerImport:
         self._window_ms = 0
         self._odd: dict[str, None] = {}
         self._is_judged = wish.yes
+        self._unsaid = ""
 
     def run(self) -> ScrapedImport:
         """Raises InputError and LakeError; what is in the lake then is whole, and the same import goes on from there."""
         parts, wish = self._parts, self._wish
-        self._say_found()
+        self._unsaid = self._found()
         work = WindowWork(parts.server, parts.reader, self._writer, parts.source.match, self._judge, self._told)
         with self._progress:
             for start_ms, end_ms in days(self._from_ms, wish.until_ms):
@@ -84,18 +85,21 @@ class ServerImport:
         """What may still come late is not taken as read, and nothing is before anything is in the lake."""
         if self._totals.published:
             done_ms = max(self._began_ms, min(end_ms, self._wish.now_ms - self._wish.late_ms))
-            self._parts.source.journal(self._parts.lake).write(ReadSpan(self._began_ms, done_ms))
+            self._parts.source.journal(self._parts.lake).add(ReadSpan(self._began_ms, done_ms))
 
     def _resumed(self) -> tuple[int, int]:
         """Since when all is in the lake in the end, and where this run begins."""
         wish = self._wish
-        before = None if wish.restart else self._parts.source.journal(self._parts.lake).read()
-        if before is None or not before.since_ms <= wish.since_ms <= before.until_ms:
-            return wish.since_ms, wish.since_ms
-        return before.since_ms, min(before.until_ms, wish.until_ms)
+        journal = self._parts.source.journal(self._parts.lake)
+        if wish.restart and journal.read():
+            journal.forget()
+        for before in journal.read():
+            if before.since_ms <= wish.since_ms <= before.until_ms:
+                return before.since_ms, min(before.until_ms, wish.until_ms)
+        return wish.since_ms, wish.since_ms
 
-    def _say_found(self) -> None:
-        """One line before the work; raises InputError where the server has nothing that fallow knows."""
+    def _found(self) -> str:
+        """What there is, in a line; raises InputError where the server has nothing that fallow knows."""
         parts, wish = self._parts, self._wish
         names = parts.reader.names(wish.since_ms, wish.until_ms)
         if not names.telling:
@@ -104,12 +108,13 @@ class ServerImport:
                 f"{format_ms(wish.since_ms)} and {format_ms(wish.until_ms)}{_narrowed(parts.source.match)}",
                 "`--check` says what it has; --mapping FILE names series of your own",
             )
-        say(
-            f"{parts.server.name} at {parts.source.address.url} has metrics as of {', '.join(names.titles)}; reading by {parts.server.way}"
-        )
+        return f"{parts.server.name} at {parts.source.address.url} has metrics as of {', '.join(names.titles)}; reading by {parts.server.way}"
 
     def _judge(self, hosts: Sequence[Imported]) -> None:
-        """Before the first rows are published, what is odd is asked about; later it is told at the end."""
+        """Before the first rows are published, what was found is said, and what is odd is asked about; later that is told at the end."""
+        if self._unsaid:
+            say(self._unsaid)
+            self._unsaid = ""
         odd = judged(hosts, self._wish.now_ms, own_mapping=bool(self._parts.source.mapping))
         self._odd |= dict.fromkeys(odd)
         if odd and not self._is_judged:

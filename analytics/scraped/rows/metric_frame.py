@@ -166,7 +166,7 @@ def _kept(good: Mask, counts: Ints) -> Ints:
 def _summed(metric: MappedMetric, key: Ints, values: Floats, part: Ints, per: Ints) -> tuple[Ints, Floats]:
     """The sum of the parts of each key, where it has as many as its unit ever has; of a `count` their number."""
     found = pl.DataFrame({"key": key, "part": part, "per": per, "value": values})
-    once = found.group_by("key", "part").agg(pl.col("per").first(), pl.col("value").max())
+    once = found.group_by("key", "part", "per").agg(pl.col("value").max())
     number = pl.col("per").n_unique()
     value = number if metric.kind == "count" else pl.col("value").sum() / (number if metric.per else 1)
     sums = once.group_by("key").agg(value.cast(pl.Float64).alias("value"), pl.len().alias("parts"))

@@ -31,6 +31,9 @@ _ENOUGH_RUNS = 20
 _FRESH, _SLOWER = 1.2, 1.4
 """Times the step between scrapes: readings shown for less are one for each scrape, those shown for longer are not."""
 
+_SOON = 0.1
+"""Share of the readings that are followed by another one in the next scrape: a slow exporter has few, by scrapes that come early."""
+
 
 @dataclass(frozen=True)
 class Paces:
@@ -51,10 +54,15 @@ class Paces:
         An average of half a row at 0 says as little of the other half as a reading does: without a coverage it is a point sample.
         """
         pace = self.by_source[source]
-        if pace.collect_ms is None or (pace.fresh and pace.collect_ms > _FRESH * pace.scrape_ms):
+        if pace.collect_ms is None or self.is_refuted(source):
             return None
         ratio = min(1.0, pace.collect_ms / self.reading_ms(source))
         return ratio if ratio >= _WHOLE else None
+
+    def is_refuted(self, source: int) -> bool:
+        """Whether the values show that the exporter reads more often than somebody said."""
+        pace = self.by_source[source]
+        return pace.fresh and pace.collect_ms is not None and pace.collect_ms > _FRESH * pace.scrape_ms
 
 
 def assumed_collect_ms(exporter: Exporter) -> int | None:
@@ -104,9 +112,8 @@ def find_paces(
     found = {}
     for code in scrapes["source"].unique():
         scrape_ms = steps.get(code, usual)
-        fresh = code in shown and shown[code] < _FRESH * scrape_ms
-        slower = snapped(shown[code]) if code in shown and shown[code] > _SLOWER * scrape_ms else None
-        found[code] = known.get(code) or Pace(scrape_ms, collect_ms or slower, fresh)
+        slower_ms, fresh = shown.get(code, (None, False))
+        found[code] = known.get(code) or Pace(scrape_ms, collect_ms or slower_ms, fresh)
     return Paces(found, assumed_ms)
 
 
@@ -122,20 +129,25 @@ def _steps(scrapes: pl.DataFrame) -> dict[int, int]:
     return {code: snapped(ms) for code, ms in usual.iter_rows()}
 
 
-def _shown(scrapes: pl.DataFrame, steps: Mapping[int, int]) -> dict[int, float]:
-    """How long one reading was shown, of sources whose readings were all shown for as long, give or take a scrape.
+def _shown(scrapes: pl.DataFrame, steps: Mapping[int, int]) -> dict[int, tuple[int | None, bool]]:
+    """For how long a source showed each reading, where that is longer than a scrape, and whether every scrape shows a new one.
 
-    Where values stand still by themselves, as of cards at rest, some are shown for much longer than others, which says nothing of
-    the exporter.
+    All readings of a slow exporter are shown for as long, give or take a scrape. Where values stand still by themselves, as of cards
+    at rest, some are shown for much longer than others; if two scrapes in a row show something new even so, the exporter is not slow.
     """
     step = pl.col("source").replace_strict(steps, default=DEFAULT_SCRAPE_MS, return_dtype=pl.Int64)
     shown = pl.col("time_ms").diff().over("source")
     low, high = (pl.col("shown").quantile(part) for part in (0.05, 0.97))
-    runs = scrapes.filter("changed").with_columns(shown=shown, step=step).drop_nulls().group_by("source").agg(
-        pl.col("shown").filter(pl.col("shown").is_between(low, high)).mean(),
-        steady=(high - low <= 1.5 * pl.col("step").first()) & (pl.len() >= _ENOUGH_RUNS),
-    )  # fmt: skip
-    return dict(runs.filter("steady").select("source", "shown").iter_rows())
+    steady = high - low <= 1.5 * pl.col("step").first()
+    mean = pl.col("shown").filter(pl.col("shown").is_between(low, high)).mean() / pl.col("step").first()
+    soon = (pl.col("shown") <= _FRESH * pl.col("step")).mean()
+    runs = scrapes.filter("changed").with_columns(shown=shown, step=step).drop_nulls(["shown", "step"])
+    told = runs.group_by("source").agg(
+        slower=pl.when(steady & (mean > _SLOWER)).then(mean * pl.col("step").first()),
+        fresh=pl.when(steady).then(mean < _FRESH).otherwise(soon >= _SOON),
+        number=pl.len(),
+    ).filter(pl.col("number") >= _ENOUGH_RUNS)  # fmt: skip
+    return {code: (None if ms is None else snapped(ms), fresh) for code, ms, fresh, _ in told.iter_rows()}
 
 
 def new_readings(scrapes: pl.DataFrame, found: Paces) -> pl.DataFrame:

@@ -41,14 +41,16 @@ def host_rows(samples: Samples, exporters: Sequence[Exporter], settings: RowSett
     read = _read(found, arrays, codes, settings, account)
     if not read:
         return []
+    for (title, what), number in found.nameless.items():
+        account.note(0, f"{number:,} series of {title} name no {what}: they are left out")
     chosen = _chosen(_with_split_cards([each.gpus for each in read], codes), codes, account)
-    gpus = with_epochs(chosen.frame)
+    gpus = with_epochs(_not_late(chosen.frame, account))
     hosts = pl.concat([each.hosts for each in read], how="diagonal_relaxed").with_columns(gpu="host")
-    hosts = _chosen(hosts.filter(~pl.col("ended")), codes, account).frame.drop("gpu")
+    hosts = _not_late(_chosen(hosts.filter(~pl.col("ended")), codes, account).frame.drop("gpu"), account)
     told = _named(gpus.filter(~pl.col("ended")), codes)
     tables = {
-        "gpu": _finished(_in_window(gpus, settings, account), GPU, codes, account),
-        "hosts": _finished(_in_window(hosts, settings, account), HOST, codes, account),
+        "gpu": _finished(_within(gpus, settings), GPU, codes, account),
+        "hosts": _finished(_within(hosts, settings), HOST, codes, account),
         "device": device_rows(_within(told, settings), device_facts(samples.labels, found, arrays)),
         "events": xid_events(told, settings),
         "given": _given(
@@ -110,6 +112,11 @@ def _chosen(frame: pl.DataFrame, codes: UnitCodes, account: RowAccount) -> Chose
         account.note(
             kept, f"{codes.hosts[host]} is {codes.hosts[kept]} by another name: they have the same GPUs at once"
         )
+    for before, host, number in chosen.moved.iter_rows():
+        account.note(
+            host,
+            f"GPUs that {codes.hosts[before]} had before ({number:,}): they were moved, or the host has another name now",
+        )
     return chosen
 
 
@@ -129,12 +136,11 @@ def _within(frame: pl.DataFrame, settings: RowSettings) -> pl.DataFrame:
     return frame.filter(pl.col("time_ms").is_between(settings.since_ms, settings.until_ms, closed="left"))
 
 
-def _in_window(frame: pl.DataFrame, settings: RowSettings, account: RowAccount) -> pl.DataFrame:
-    """The rows in the window that lie in no future."""
-    inside = _within(frame, settings)
+def _not_late(frame: pl.DataFrame, account: RowAccount) -> pl.DataFrame:
+    """The rows that lie in no future; the others are counted."""
     late = pl.col("time_ms") >= latest_possible_ms()
-    account.rows(IN_THE_FUTURE, inside.filter(late).group_by("host").len())
-    return inside.filter(~late)
+    account.rows(IN_THE_FUTURE, frame.filter(late).group_by("host").len())
+    return frame.filter(~late)
 
 
 def _finished(frame: pl.DataFrame, table: Table, codes: UnitCodes, account: RowAccount) -> pl.DataFrame:
@@ -147,6 +153,8 @@ def _finished(frame: pl.DataFrame, table: Table, codes: UnitCodes, account: RowA
         health=pl.when("ended").then(pl.lit(ENDED)),
         util_source=pl.lit("scraped"),
     )
+    if "offset_ms" not in types:
+        placed = placed.unique(["host", "time"], keep="last", maintain_order=True)
     return _named(placed, codes).select(
         "host", *(pl.col(name).cast(kind) for name, kind in types.items() if name in placed.columns)
     )

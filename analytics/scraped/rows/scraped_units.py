@@ -60,8 +60,8 @@ class ScrapedUnits:
     parts: dict[str, list[MetricPart]] = field(default_factory=lambda: defaultdict(list))
     unit_of: dict[int, int] = field(default_factory=dict)
     holders: dict[int, dict[str, str]] = field(default_factory=dict)
-    nameless: Counter[str] = field(default_factory=Counter)
-    """Series of known metrics that name no host, by the name of the exporter."""
+    nameless: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Series of known metrics that do not say what they are of: by the exporter's title and what is missing, host or GPU."""
 
     positions: dict[int, int] = field(default_factory=dict)
     """Where each metric, by its identity, stands among its exporter's."""
@@ -87,7 +87,7 @@ def scraped_units(labels: Sequence[Labels], exporters: Sequence[Exporter]) -> Sc
     for number, series, gpu, host in told:
         exporter = series.exporter
         if not host or "/" in host or not host.isprintable():
-            found.nameless[exporter.name] += 1
+            found.nameless[exporter.title, "host that a lake can have"] += 1
             continue
         if exporter.name not in found.exporters:
             found.exporters[exporter.name] = exporter
@@ -110,8 +110,9 @@ def _unit(
 ) -> ScrapedUnit:
     """A MIG instance whose UUID no label has is named as drivers before 470 named it: by its GPU and its number there."""
     source = source_of(labels, exporter)
-    card = gpu.parent or ("" if gpu.parent or gpu.mig_instance else gpu.uuid) or uuids.get((host, gpu.index), gpu.index)
-    if not gpu.mig_instance and not gpu.parent:
+    is_instance = bool(gpu.mig_instance or gpu.parent)
+    card = (gpu.parent if is_instance else gpu.uuid) or uuids.get((host, gpu.index), gpu.index)
+    if not is_instance:
         return ScrapedUnit(source, host, _scoped(card, host) if card else "")
     parent = _scoped(card, host)
     own = gpu.uuid if gpu.uuid.startswith(MIG_PREFIX) else f"{MIG_PREFIX}{parent}/{gpu.mig_instance}"
@@ -128,7 +129,9 @@ def _parts(
 ) -> Iterator[MetricPart]:
     for metric in series.metrics:
         about = _about(unit, metric)
-        if about is not None:
+        if about is None:
+            found.nameless[series.exporter.title, "GPU"] += 1
+        else:
             part = tuple(labels.get(name, "") for name in metric.sum_over)
             yield MetricPart(
                 number, found.positions[id(metric)], found.code(about),
@@ -142,7 +145,7 @@ def _about(unit: ScrapedUnit, metric: MappedMetric) -> ScrapedUnit | None:
     if metric.table == "host":
         return ScrapedUnit(unit.source, unit.host, "")
     if not unit.gpu:
-        return None
+        return None if metric.table else unit
     if unit.parent and metric.column in _OF_THE_CARD:
         return ScrapedUnit(unit.source, unit.host, unit.parent)
     return unit

@@ -19,11 +19,15 @@ _BY_SOURCE = (*_KEYS, *COUNTERS, "gpu_util_pct", "gpu_util_coverage_ratio", "cod
 
 @dataclass(frozen=True)
 class ChosenRows:
-    """`left_out` has host and len: how many rows another source has already. `renamed` are pairs of hosts, the kept one second."""
+    """`left_out` has host and len: how many rows another source has already. `renamed` are pairs of hosts, the kept one second.
+
+    `moved` has host, after and len: how many GPUs were on the one host and later on the other.
+    """
 
     frame: pl.DataFrame
     left_out: pl.DataFrame
     renamed: pl.DataFrame
+    moved: pl.DataFrame
 
 
 def chosen_rows(frame: pl.DataFrame) -> ChosenRows:
@@ -34,7 +38,9 @@ def chosen_rows(frame: pl.DataFrame) -> ChosenRows:
     several = frame.group_by("gpu").agg(pl.col("source").n_unique()).filter(pl.col("source") > 1)
     if several.is_empty():
         none = frame.clear()
-        return ChosenRows(frame.sort("gpu", "time_ms"), none.group_by("host").len(), none.select("host", kept="host"))
+        return ChosenRows(
+            frame.sort("gpu", "time_ms"), none.group_by("host").len(), none.select("host", kept="host"), _moved(none)
+        )
     shared = frame.join(several, on="gpu", how="semi")
     ranked = _ranked(shared)
     kept = ranked.filter(pl.col("rank") == 0)
@@ -46,7 +52,7 @@ def chosen_rows(frame: pl.DataFrame) -> ChosenRows:
         kept = pl.concat([_with_columns_of(more, kept), alone]).sort("gpu", "time_ms")
     kept, renamed = _one_host(_without_bridged_ends(kept), ranked)
     whole = pl.concat([frame.join(several, on="gpu", how="anti"), kept.select(frame.columns)]).sort("gpu", "time_ms")
-    return ChosenRows(whole, pl.concat(left_out).group_by("host").len(), renamed)
+    return ChosenRows(whole, pl.concat(left_out).group_by("host").len(), renamed, _moved(kept))
 
 
 def _ranked(shared: pl.DataFrame) -> pl.DataFrame:
@@ -117,3 +123,10 @@ def _one_host(kept: pl.DataFrame, ranked: pl.DataFrame) -> tuple[pl.DataFrame, p
     names = both.sort("rank_kept").unique(["gpu", "host"], keep="first").select("gpu", "host", "host_kept")
     moved = kept.join(names, on=["gpu", "host"], how="left").with_columns(host=pl.coalesce("host_kept", "host"))
     return moved.select(kept.columns).sort("gpu", "time_ms"), names.select("host", kept="host_kept").unique()
+
+
+def _moved(kept: pl.DataFrame) -> pl.DataFrame:
+    """How many GPUs were on one host and later on another."""
+    spans = kept.group_by("gpu", "host").agg(first=pl.col("time_ms").min(), last=pl.col("time_ms").max())
+    pairs = spans.join(spans, on="gpu", suffix="_after").filter(pl.col("last") < pl.col("first_after"))
+    return pairs.group_by("host", after="host_after").len().sort("host", "after")
