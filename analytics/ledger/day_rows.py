@@ -40,7 +40,7 @@ THROTTLED = {
 }
 _COUNTERS = ("energy_mj", *(name for names in THROTTLED.values() for name in names))
 COLUMNS = (
-    "gpu", "time", "offset_ms", "interval_ms", "health", *_PERCENTS, "gpu_util_coverage_ratio", "mem_used_bytes", "power_w",
+    "gpu", "time", "offset_ms", "interval_ms", "health", "util_source", *_PERCENTS, "gpu_util_coverage_ratio", "mem_used_bytes", "power_w",
     *_RATES, "counters_since", *_COUNTERS, "temperature_c", "sm_clock_mhz", "process_count",
 )  # fmt: skip
 
@@ -53,6 +53,8 @@ _RATIO_MAX = 1.01
 _MOST = 1e15
 """No card has a petabyte, draws so many watts or moves so many bytes a second."""
 _COUNTER_MOST = 9e18
+_TIME_BITS = 42
+"""Milliseconds of 139 years: a GPU's code and a moment in one number."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,9 @@ def day_rows(columns: Columns, day_ms: int) -> DayRows:
     interval = columns.ints("interval_ms")
     timed = (interval > 0) & (interval <= DAY_MS)
     dated = in_day(time, day_ms) & in_day(start, day_ms)
-    kept, doubled = _in_order(codes, start, timed & dated & (codes != NONE), columns)
+    whole = timed & dated & (codes != NONE)
+    whole &= ~_agents_saw(codes, start, interval, whole, columns.strings("util_source"))
+    kept, doubled = _in_order(codes, start, whole, columns)
     tally = _Tally(names, codes[kept], columns, kept)
     gpu, start, interval = codes[kept], start[kept], interval[kept]
     nothing = np.full(len(gpu), np.nan)
@@ -165,6 +169,20 @@ def day_rows(columns: Columns, day_ms: int) -> DayRows:
         defects=(*tally.found, *_lost(units, ~timed, "no_interval", columns.ints("interval_ms")),
             *_lost(units, timed & ~dated, "wrong_day", columns.ints("time")), *_doubles(names, codes, doubled)),
     )  # fmt: skip
+
+
+def _agents_saw(codes: Codes, start: Ints, interval: Ints, whole: Mask, source: Strings) -> Mask:
+    """Scraped rows of moments that a row of an agent covers, which may have come to the lake after them: the agent saw more."""
+    scraped = whole & source.where_in(("scraped",))
+    agents = whole & ~source.where_in(("scraped", "import"))
+    if not scraped.any() or not agents.any():
+        return np.zeros(len(codes), bool)
+    order = np.lexsort((scraped, start, codes))
+    moment = (codes.astype(np.int64) << _TIME_BITS) + start
+    seen_until = np.maximum.accumulate(np.where(agents, moment + interval, 0)[order])
+    covered = np.zeros(len(codes), bool)
+    covered[order] = scraped[order] & (seen_until > moment[order])
+    return covered
 
 
 def _in_order(codes: Codes, start: Ints, whole: Mask, columns: Columns) -> tuple[Ints | slice, Ints]:

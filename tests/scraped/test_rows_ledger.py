@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.ledger.rows import GB, claim, held_by, load, states
+from tests.ledger.rows import GB, claim, held_by, load, samples, states
 from tests.ledger.rows import write as write_rows
-from tests.scraped.scraped_series import ENERGY, ENGINE, MEMORY, UTIL, Series, dcgm, lake_with, one_host, without
+from tests.scraped.scraped_series import ENERGY, ENGINE, MEMORY, UTIL, Series, dcgm, lake_with, one_host, uuid, without
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
 
-from fallow.schema import CLAIM
+from fallow.schema import CLAIM, GPU
 
 HALF_HOUR = 60
 MIB_OF_GB = GB / 2**20
@@ -61,6 +61,14 @@ def test_readings_are_point_samples_and_averages_of_the_whole_time_are_not(lake:
     found = one_host(*told(0, 2 * MIB_OF_GB), *averages, collect_s=30)
     ((state, sampled_ms, zero_ms, *_),) = evidence(lake_with(lake, found))
     assert (state, sampled_ms, zero_ms) == ("held", 1_800_000, 3_600_000)
+
+
+def test_agents_rows_count_where_both_are_also_if_they_came_later(lake: Lake) -> None:
+    """Scraped every 30 s for half an hour; an agent saw the GPU idle from 10 s on for ten minutes, and its file came an hour later."""
+    lake_with(lake, one_host(*told(80)))
+    write_rows(lake, GPU, samples(uuid(0), 10, 610, gpu_util_coverage_ratio=1.0), host="gn01")
+    assert states(lake) == [("active", 0, 10), ("free", 10, 630), ("active", 630, 1800)]
+    assert load(lake).stretches["sampled_ms"].to_list() == [10_000, 0, 1_170_000]
 
 
 def test_energy_between_scrapes_is_known_by_the_counter_but_not_over_a_reset(lake: Lake) -> None:
