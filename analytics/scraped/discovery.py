@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from analytics.scraped.mapping.mapped_series import mapped_series
@@ -15,6 +15,8 @@ from fallow.clock import HOUR_MS
 
 _TELLING = ("gpu_util_pct", "mem_used_bytes")
 """Every GPU has one of these; which metric fills it is another from card to card."""
+
+_AT_ONCE = 120
 
 
 @dataclass
@@ -62,7 +64,7 @@ class Discovery:
         """What the server has in the window. Raises InputError."""
         wanted = {metric.metric for exporter in self._exporters for metric in exporter.metrics}
         wanted |= {name for exporter in self._exporters for name in exporter.signed_by}
-        there = frozenset(self._server.names(self.selection(wanted).text, since_ms, until_ms)) & wanted
+        there = frozenset(self._present(sorted(wanted), since_ms, until_ms)) & wanted
         of_gpus = {name for each in self._exporters if each.of_gpus for name in _all_names(each)}
         of_hosts = {name for each in self._exporters if _is_of_hosts(each) for name in _all_names(each)}
         telling = {each.title: _telling(each, there) for each in self._exporters if each.of_gpus}
@@ -72,6 +74,11 @@ class Discovery:
         others = (each for each in self._exporters if not each.of_gpus and not _is_of_hosts(each))
         of_sites = {next((metric.metric for metric in each.metrics if metric.metric in there), "") for each in others}
         return FoundNames(there & of_gpus, there & of_hosts - of_gpus, every, frozenset(of_sites - {""}), tuple(titles))
+
+    def _present(self, wanted: Sequence[str], since_ms: int, until_ms: int) -> Iterator[str]:
+        """Asks for some names at a time: a site's own may be long, and the server is asked by a URL."""
+        for first in range(0, len(wanted), _AT_ONCE):
+            yield from self._server.names(self.selection(wanted[first : first + _AT_ONCE]).text, since_ms, until_ms)
 
     def hosts(self, names: FoundNames, since_ms: int, until_ms: int) -> list[FoundHost]:
         """The hosts with GPUs in the window, by name. Raises InputError, also for more series than are taken."""

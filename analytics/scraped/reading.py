@@ -15,7 +15,7 @@ from analytics.scraped.chunks import Chunk, Chunker
 from analytics.scraped.discovery import Discovery, FoundHost, FoundNames
 from analytics.scraped.host_rows import HostRows
 from analytics.scraped.mapping.recognition import GPU_LIKE
-from analytics.scraped.rows.row_settings import Pace, RowSettings, Source
+from analytics.scraped.rows.row_settings import INSTANCE, Pace, RowSettings, Source
 from analytics.scraped.rows.scraped_rows import find_source_paces, host_rows
 from analytics.scraped.samples import SAMPLE_SCHEMA, Labels, Samples
 from analytics.scraped.server.metrics_server import MetricsServer
@@ -26,7 +26,10 @@ _CONTEXT_MS = 5 * MINUTE_MS
 """Read before a chunk: what its first rows follow on."""
 
 _PACE_MS = HOUR_MS
-"""Read before the first short chunk of a host: how often its sources are scraped and read the driver."""
+"""Read before a short chunk where that is looked up: how often sources are scraped and read the driver."""
+
+_PACE_KEPT_MS = 6 * HOUR_MS
+"""Scrape intervals change, and a follower runs for months."""
 
 _AHEAD = 1
 _LOOK_S = 0.5
@@ -66,7 +69,7 @@ class SiteReader:
         self._server, self._stopped = server, stopped
         self._exporters, self._collect_ms = source.exporters, source.collect_ms
         self._paces: dict[Source, Pace] = {}
-        self._paced: set[str] = set()
+        self._paced: dict[str, int] = {}
         self._discovery = Discovery(server, source.exporters, source.match)
         self._chunker = Chunker()
         self._pool = ThreadPoolExecutor(1, "scraped-chunks")
@@ -122,19 +125,30 @@ class SiteReader:
 
     def _read_chunk(self, chunk: Chunk, names: FoundNames) -> ReadChunk:
         is_short = chunk.until_ms - chunk.since_ms < 2 * _PACE_MS
-        is_new = is_short and not self._paced.issuperset(chunk.hosts)
+        is_due = is_short and any(self._paced.get(each, 0) <= chunk.since_ms for each in chunk.instances)
         selection = self._discovery.selection(names.every, chunk.instances)
-        since_ms = chunk.since_ms - (_PACE_MS if is_new else _CONTEXT_MS)
+        since_ms = chunk.since_ms - (_PACE_MS if is_due else _CONTEXT_MS)
         samples = joined(self._server.samples(selection.text, since_ms, chunk.until_ms))
         if not samples.labels:
             return ReadChunk(chunk, (), 0, 0)
-        if is_new:
-            self._paces |= find_source_paces(samples, self._exporters, self._collect_ms)
-            self._paced |= set(chunk.hosts)
+        if is_due:
+            self._find_paces(chunk, samples)
         settings = RowSettings(chunk.since_ms, chunk.until_ms, self._collect_ms, self._paces if is_short else {})
         rows = host_rows(samples, self._exporters, settings)
         own = int((samples.frame["time_ms"] >= chunk.since_ms).sum())
         return ReadChunk(chunk, tuple(rows), own, len({each.get("instance") for each in samples.labels}))
+
+    def _find_paces(self, chunk: Chunk, samples: Samples) -> None:
+        """Targets that have just begun show little: they are looked at again with the next window, and what was known of them stays."""
+        began: dict[str, int] = {}
+        for series, first_ms in samples.frame.group_by("series").agg(pl.col("time_ms").min()).iter_rows():
+            instance = samples.labels[series].get("instance", "")
+            began[instance] = min(first_ms, began.get(instance, first_ms))
+        young = {instance for instance, first_ms in began.items() if first_ms > chunk.since_ms - _PACE_MS // 2}
+        for source, pace in find_source_paces(samples, self._exporters, self._collect_ms).items():
+            if source[INSTANCE] not in young or source[INSTANCE] not in self._paced:
+                self._paces[source] = pace
+        self._paced |= dict.fromkeys(chunk.instances - young, chunk.since_ms + _PACE_KEPT_MS)
 
 
 def joined(pieces: Iterable[Samples]) -> Samples:

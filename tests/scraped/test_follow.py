@@ -19,6 +19,7 @@ from analytics.scraped.server.address import ServerAddress
 from analytics.scraped.server.limits import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.source import ScrapedSource
+from fallow import parquet
 from fallow.clock import HOUR_MS, MINUTE_MS, SystemClock
 from fallow.schema import GPU
 from tests.in_process import run_in_process
@@ -118,6 +119,22 @@ def test_every_sample_is_there_once_whatever_happened(lake: Lake, state: Path) -
     assert [(file.host, file.date) for file in lake.files("gpu")] == [
         (host, date) for date in ("2026-11-25", "2026-11-26") for host in ("gn001", "gn002")
     ]
+
+
+@pytest.mark.long
+def test_the_interval_of_rows_is_found_though_a_target_begins_and_changes_while_it_is_followed(lake: Lake) -> None:
+    """Scraped every ten minutes from the follower's start on, and after eight hours every four."""
+    site, change_ms = Site(lake, MIDNIGHT_MS, MIDNIGHT_MS), MIDNIGHT_MS + 8 * HOUR_MS
+    before, after = (
+        range(MIDNIGHT_MS, change_ms, 10 * MINUTE_MS),
+        range(change_ms, change_ms + 8 * HOUR_MS, 4 * MINUTE_MS),
+    )
+    site.server.write(site_samples(dcgm, [*before, *after], SITE[:1]))
+    site.run_until(after[-1])
+    rows = parquet.read(lake.files("gpu"), GPU, ["time", "interval_ms"]).to_pylist()
+    found = [(row["time"].hour, row["interval_ms"] // MINUTE_MS) for row in rows]
+    assert {minutes for hour, minutes in found if 1 <= hour < 8} == {10}
+    assert {minutes for hour, minutes in found if hour >= 14} == {4}
 
 
 @pytest.mark.long

@@ -82,7 +82,7 @@ def as_json(done: ScrapedImport) -> dict[str, object]:
         "samples": totals.samples,
         "seconds": round(done.seconds, 3),
         "overview": dataclasses.asdict(totals.overview()),
-        "observed_ratio": _observed(totals),
+        "sampled_ratio": _sampled(totals),
         "seen_ratio": totals.seen_ms / totals.interval_ms if totals.interval_ms else None,
         "rows": {"kept": totals.rows, "of_agents": totals.of_agents},
         "dropped": [{"reason": reason, "column": column, "count": count} for (reason, column), count in totals.dropped.most_common()],
@@ -112,16 +112,16 @@ def _seconds(seconds: float) -> str:
 
 
 def _coverage(totals: ReadTotals) -> Iterator[str]:
-    observed = _observed(totals)
-    if observed is not None:
+    sampled = _sampled(totals)
+    if sampled is not None:
         yield (
-            f"coverage  samples stand for {observed:.1%} of the GPUs' time; utilization is surely seen in "
+            f"coverage  samples stand for {sampled:.1%} of the GPUs' time; utilization is surely seen in "
             f"{totals.seen_ms / totals.interval_ms:.1%} of that"
         )
 
 
-def _observed(totals: ReadTotals) -> float | None:
-    """Of the time from the first to the last row of all GPUs; None without rows."""
+def _sampled(totals: ReadTotals) -> float | None:
+    """How much of the time from the first to the last row of all GPUs samples stand for; None without rows."""
     span_ms = 0 if totals.first_ms is None or totals.end_ms is None else totals.end_ms - totals.first_ms
     return totals.interval_ms / (span_ms * len(totals.gpus)) if span_ms and totals.gpus else None
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 Source = tuple[str, ...]
 """One page as one server scraped it: the exporter's name, cluster, job, instance, and what tells replicas of a server apart."""
 
+INSTANCE = 3
+"""Where the instance stands in a source."""
+
 
 @dataclass(frozen=True)
 class Pace:
