@@ -17,6 +17,7 @@ from analytics.scraped.samples import Samples
 from analytics.scraped.totals import ReadTotals
 from analytics.scraped.who.allocations import OpenAllocations, allocations_of
 from analytics.scraped.who.given import Given
+from analytics.scraped.who.label_runs import named_holders
 from fallow.clock import HOUR_MS
 from fallow.lake import Lake
 from fallow.pseudonyms import Pseudonyms
@@ -94,7 +95,8 @@ class LakeWriter:
         if read.rows.height or read.requests.height:
             _, published = publish_allocations(self.lake, read, replace=False)
             self.totals.add_published(published)
-        self.totals.holders |= set(read.rows.select("scheduler", "claim_id").drop_nulls().iter_rows())
+        for told in (read.rows, named_holders(given.stretches)):  # what the lake has already is no row
+            self.totals.holders |= set(told.select("scheduler", "claim_id").drop_nulls().unique().iter_rows())
         self.totals.allocation_notes = read.notes
         self._open = found.open
 

@@ -12,6 +12,7 @@ import pytest
 from analytics.importers.publish import merge_day
 from analytics.scraped.following.follower import Follower, FollowSettings
 from analytics.scraped.following.follower_page import FollowerPage
+from analytics.scraped.following.newest_hour import newest_hour_ms
 from analytics.scraped.following.status import StatusBoard
 from analytics.scraped.mapping.loading import load_exporters
 from analytics.scraped.reading import ReadingStoppedError
@@ -21,6 +22,7 @@ from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.source import ScrapedSource
 from fallow import parquet
 from fallow.clock import HOUR_MS, MINUTE_MS, SystemClock
+from fallow.lake import LakeFile
 from fallow.schema import GPU
 from tests.in_process import run_in_process
 from tests.scraped.facts import DCGM, facts_in, facts_of
@@ -119,6 +121,16 @@ def test_every_sample_is_there_once_whatever_happened(lake: Lake, state: Path) -
     assert [(file.host, file.date) for file in lake.files("gpu")] == [
         (host, date) for date in ("2026-11-25", "2026-11-26") for host in ("gn001", "gn002")
     ]
+
+
+def test_without_a_journal_it_goes_on_where_the_host_that_is_furthest_behind_is(lake: Lake) -> None:
+    """Two followers, one for each host, share the lake: one of them has been away for hours."""
+    for host, hours in (("gn001", (8, 9)), ("gn002", (8, 14))):
+        for hour in hours:
+            start_ms = MIDNIGHT_MS + hour * HOUR_MS
+            rows = parquet.table_from_rows(GPU, [{"time": start_ms, "gpu": host, "interval_ms": MINUTE_MS}])
+            lake.put(LakeFile("gpu", "2026-11-26", host, start_ms, start_ms + HOUR_MS - 1), parquet.encode(GPU, rows))
+    assert newest_hour_ms(lake, MIDNIGHT_MS + 15 * HOUR_MS) == MIDNIGHT_MS + 9 * HOUR_MS
 
 
 @pytest.mark.long

@@ -160,6 +160,7 @@ def test_holders_of_the_labels_become_allocations_that_go_on_from_day_to_day(
     server.write(site_samples(dcgm_of_pods, range(SINCE_MS, UNTIL_MS, 2 * MINUTE_MS), SITE))
     done = brought(lake, tmp_path)
     assert "holders   2 jobs and pods" in done.stdout
+    assert "holders   2 jobs and pods" in brought(lake, tmp_path, "--restart").stdout
     listed = json.loads(run_in_process("allocations", "list", "--lake", lake.root, "--json").stdout)
     assert sorted((each["claim_id"], each["start"]) for each in listed["claims"]) == [
         (name, format_ms(SINCE_MS)) for name in ("nlp/notebook-7f", "vision/pretrain-0")

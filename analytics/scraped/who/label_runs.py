@@ -46,7 +46,7 @@ class LabelRuns:
 
 def label_runs(given: Given, before: pl.DataFrame, as_of_ms: int) -> LabelRuns:
     """The runs that the window saw or that ended in it; `before` has RUN_SCHEMA, and `as_of_ms` is the end of the window."""
-    seen = _gone_on(_runs(_pieces(_holders(given.stretches))), given.looked, before)
+    seen = _gone_on(_runs(_pieces(named_holders(given.stretches))), given.looked, before)
     left = before.join(seen.filter(~pl.col("is_new")), on=RUN_KEY, how="anti").join(
         given.looked, on=["host", "gpu"], how="left"
     )
@@ -63,7 +63,7 @@ def label_runs(given: Given, before: pl.DataFrame, as_of_ms: int) -> LabelRuns:
     return LabelRuns(rows, waiting.select(list(RUN_SCHEMA)))
 
 
-def _holders(stretches: pl.DataFrame) -> pl.DataFrame:
+def named_holders(stretches: pl.DataFrame) -> pl.DataFrame:
     """Adds scheduler and claim_id, and leaves out who cannot be named; inside a pod that runs Slurm's jobs the job is the holder."""
     job, pod, namespace = (pl.col(name).str.strip_chars() for name in ("slurm_job", "pod", "namespace"))
     named = stretches.with_columns(
