@@ -14,6 +14,7 @@ from analytics.scraped.following.follower import Follower, FollowSettings
 from analytics.scraped.following.follower_page import FollowerPage
 from analytics.scraped.following.newest_hour import newest_hour_ms
 from analytics.scraped.following.status import StatusBoard
+from analytics.scraped.journal import ReadSpan
 from analytics.scraped.mapping.loading import load_exporters
 from analytics.scraped.reading import ReadingStoppedError
 from analytics.scraped.server.address import ServerAddress
@@ -97,7 +98,7 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_every_sample_is_there_once_whatever_happened(lake: Lake, state: Path) -> None:
-    """Across a midnight: a card's samples come up to nine minutes late, the server is away, and so is the journal."""
+    """Across a midnight: a card's samples come up to nine minutes late, the server is away, somebody imports two minutes, and the journal is lost."""
     start_ms, end_ms = MIDNIGHT_MS - 30 * MINUTE_MS, MIDNIGHT_MS + 45 * MINUTE_MS
     site = Site(lake, start_ms, end_ms)
 
@@ -109,6 +110,7 @@ def test_every_sample_is_there_once_whatever_happened(lake: Lake, state: Path) -
     site.server.away = True
     site.run_until(start_ms + 45 * MINUTE_MS)
     site.server.away = False
+    SOURCE.journal(lake).add(ReadSpan(start_ms + 42 * MINUTE_MS, start_ms + 44 * MINUTE_MS))
     site.start()
     site.run_until(start_ms + 60 * MINUTE_MS)
     for journal in (state / "fallow/prometheus").iterdir():

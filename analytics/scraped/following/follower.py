@@ -127,9 +127,13 @@ class Follower:
         self.board.status = self.board.status.after(totals, end_ms, targets, self.clock.now_ms())
 
     def _position(self, now_ms: int) -> ReadSpan:
-        """Up to where all is in the lake: as the journal has it, else as the files of scraped hours have it."""
-        if found := self.source.journal(self.lake).read():
-            return found[-1]
+        """Up to where all is in the lake: as the journal has it, else as the files of scraped hours have it.
+
+        Of several stretches the first one of the last week counts: somebody may have imported an hour while the follower was away.
+        """
+        found = self.source.journal(self.lake).read()
+        if found:
+            return next((each for each in found if each.until_ms >= now_ms - 7 * DAY_MS), found[-1])
         newest_ms = newest_hour_ms(self.lake, now_ms)
         start_ms = now_ms - self.settings.first_ms if newest_ms is None else newest_ms
         self.say(f"begins at {format_ms(start_ms)}")
