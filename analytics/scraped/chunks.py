@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analytics.scraped.discovery import FoundHost
 from fallow.clock import DAY_MS, SECOND_MS, floor_ms
@@ -26,6 +26,11 @@ class Chunk:
     instances: frozenset[str]
     share: float
     """Of the whole window's work, 0 to 1."""
+
+    def part(self, since_ms: int, until_ms: int) -> Chunk:
+        """A stretch of it."""
+        share = self.share * (until_ms - since_ms) / (self.until_ms - self.since_ms)
+        return replace(self, since_ms=since_ms, until_ms=until_ms, share=share)
 
 
 class Chunker:

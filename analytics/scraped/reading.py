@@ -11,7 +11,7 @@ from typing import Self
 
 import polars as pl
 
-from analytics.scraped.chunks import Chunk, Chunker
+from analytics.scraped.chunks import MOST_SAMPLES, Chunk, Chunker
 from analytics.scraped.discovery import Discovery, FoundHost, FoundNames
 from analytics.scraped.host_rows import HostRows
 from analytics.scraped.mapping.recognition import GPU_LIKE
@@ -30,6 +30,9 @@ _PACE_MS = HOUR_MS
 
 _PACE_KEPT_MS = 6 * HOUR_MS
 """Scrape intervals change, and a follower runs for months."""
+
+_MOST_AT_ONCE = 2 * MOST_SAMPLES
+"""Where a chunk turns out to have more, the rest of it is a chunk of its own."""
 
 _AHEAD = 1
 _LOOK_S = 0.5
@@ -103,18 +106,22 @@ class SiteReader:
         """The chunks of a window in order. Raises InputError, and ReadingStoppedError soon after somebody asked for that."""
         chunks = deque(self._chunker.chunks(seen.hosts, seen.since_ms, seen.until_ms))
         series = {host.name: host.series for host in seen.hosts}
-        asked: deque[Future[ReadChunk]] = deque()
+        asked: deque[tuple[Chunk, Future[ReadChunk]]] = deque()
         try:
             while chunks or asked:
                 while chunks and len(asked) <= _AHEAD:
-                    asked.append(self._pool.submit(self._read_chunk, chunks.popleft(), seen.names))
-                done = self._result(asked.popleft())
+                    chunk = chunks.popleft()
+                    asked.append((chunk, self._pool.submit(self._read_chunk, chunk, seen.names)))
+                whole, future = asked.popleft()
+                done = self._result(future)
                 chunk = done.chunk
+                if chunk.until_ms < whole.until_ms:
+                    chunks.appendleft(whole.part(chunk.until_ms, whole.until_ms))
                 own = sum(series[name] for name in chunk.hosts)
                 self._chunker.learn(done.samples, own, chunk.until_ms - chunk.since_ms)
                 yield done
         finally:
-            for future in asked:
+            for _, future in asked:
                 future.cancel()
 
     def _result(self, asked: Future[ReadChunk]) -> ReadChunk:
@@ -128,9 +135,12 @@ class SiteReader:
         is_due = is_short and any(self._paced.get(each, 0) <= chunk.since_ms for each in chunk.instances)
         selection = self._discovery.selection(names.every, chunk.instances)
         since_ms = chunk.since_ms - (_PACE_MS if is_due else _CONTEXT_MS)
-        samples = joined(self._server.samples(selection.text, since_ms, chunk.until_ms))
+        pieces, is_whole = _some(self._server.samples(selection.text, since_ms, chunk.until_ms), chunk.since_ms)
+        samples = joined(pieces)
         if not samples.labels:
             return ReadChunk(chunk, (), 0, 0)
+        if not is_whole:
+            chunk = chunk.part(chunk.since_ms, int(str(pieces[-1].frame["time_ms"].max())) + 1)
         if is_due:
             self._find_paces(chunk, samples)
         settings = RowSettings(chunk.since_ms, chunk.until_ms, self._collect_ms, self._paces if is_short else {})
@@ -149,6 +159,17 @@ class SiteReader:
             if source[INSTANCE] not in young or source[INSTANCE] not in self._paced:
                 self._paces[source] = pace
         self._paced |= dict.fromkeys(chunk.instances - young, chunk.since_ms + _PACE_KEPT_MS)
+
+
+def _some(pieces: Iterable[Samples], since_ms: int) -> tuple[list[Samples], bool]:
+    """As many of the pieces, which come in order of time, as may be held at once, some of it after `since_ms`; and whether that is all."""
+    taken, number = [], 0
+    for piece in pieces:
+        taken.append(piece)
+        number += piece.frame.height
+        if number > _MOST_AT_ONCE and int(str(piece.frame["time_ms"].max())) >= since_ms:
+            return taken, False
+    return taken, True
 
 
 def joined(pieces: Iterable[Samples]) -> Samples:

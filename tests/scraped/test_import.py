@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.scraped import reading
 from analytics.scraped.chunks import Chunker
 from analytics.scraped.discovery import FoundHost
 from analytics.scraped.importing.progress_line import ProgressLine
@@ -63,6 +64,15 @@ def test_every_sample_is_there_once_in_a_file_for_each_host_and_day(lake: Lake, 
     assert f"{len(SAMPLES):,} samples" in done.stdout
     assert f"next      fallow opportunities --lake {lake.root}" in done.stdout
     assert "has metrics as of NVIDIA dcgm-exporter; reading by memory" in done.stderr
+
+
+def test_a_chunk_with_more_samples_than_are_held_at_once_is_read_in_parts(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_MOST_AT_ONCE", 100)
+    done = brought(lake, tmp_path)
+    assert facts_in(lake, DCGM) == facts_of(SAMPLES, DCGM)
+    assert f"{len(SAMPLES):,} samples" in done.stdout
 
 
 @pytest.mark.long
