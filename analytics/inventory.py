@@ -105,6 +105,11 @@ class Inventory:
         device = self.devices.get(gpu)
         return device is not None and device.source == "simulated"
 
+    def is_scraped(self, host: str) -> bool:
+        """Whether all that is known of the host's GPUs is from a metrics server: no agent runs there."""
+        sources = {device.source for device in self.devices.values() if device.host == host}
+        return sources == {"scraped"}
+
     def count_simulated(self, gpus: Iterable[str]) -> int:
         """How many of the GPUs exist in a simulation only."""
         return sum(self.simulated(gpu) for gpu in gpus)

@@ -13,7 +13,7 @@ from analytics.scraped.mapping.loading import load_exporters
 from analytics.scraped.rows.row_settings import RowSettings
 from analytics.scraped.rows.scraped_rows import host_rows
 from analytics.scraped.samples import SAMPLE_SCHEMA, Labels, Samples
-from analytics.scraped.totals import Totals
+from analytics.scraped.totals import ReadTotals
 from analytics.scraped.who.given import Given
 from analytics.simulation.tables import table_of
 from benchmarks.recordings import TICK_MS
@@ -26,6 +26,7 @@ from fallow.schema import DEVICE, GPU, PROCESS, Table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from analytics.scraped.host_rows import HostRows
     from benchmarks.recordings import Floats
 
 _ROW_MS = 10 * SECOND_MS
@@ -175,7 +176,7 @@ class ScrapedLake:
     def __init__(self, lake: Lake, scraping: Scraping, length_ms: int) -> None:
         self.lake, self.scraping = lake, scraping
         self._settings = RowSettings(START_MS, START_MS + length_ms)
-        self._writer, self._exporters = LakeWriter(lake, WriterSettings(), Totals()), load_exporters()
+        self._writer, self._exporters = LakeWriter(lake, WriterSettings(), ReadTotals()), load_exporters()
         self._rows: list[HostRows] = []
         self._writer.begin_window()
 

@@ -24,6 +24,7 @@ from analytics.decide.review import review
 from analytics.ledger.sampled import samples_of
 from analytics.states import IN_USE, UNOCCUPIED
 from analytics.window import load_window_ledger, open_inputs
+from analytics.workloads.ledger_rows import GPU_MS
 from benchmarks.measure import Figure, between_marks
 from benchmarks.recordings import TICK_MS
 from benchmarks.scraped_lakes import SCRAPINGS, ScrapedLake, Scraping, write_agent_rows
@@ -32,7 +33,7 @@ from fallow.clock import HOUR_MS, WEEK_MS
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from analytics.ledger.summary import Totals
     from analytics.workloads.model import Finding
@@ -55,6 +56,9 @@ class WeekSeen:
     held_between: Pair
     unoccupied: float
     unknown: float
+    at_moments: float | None
+    """Share of the observed time that readings of moments stand for; None for the truth."""
+
     idle_between: Pair
     idle_out_of_step_between: Pair
     held_by_kind: Mapping[str, float]
@@ -87,6 +91,7 @@ class _Truth:
             held_between=(_hours(held), _hours(held)),
             unoccupied=_hours(ticks - occupied),
             unknown=0,
+            at_moments=None,
             idle_between=(idle, idle),
             idle_out_of_step_between=(out_of_step, out_of_step),
             held_by_kind={kind: _hours(self.held[kind]) for kind in self.ticks},
@@ -134,6 +139,7 @@ def _looked_at(name: str, lake: Lake, kinds: Mapping[str, str]) -> WeekSeen:
         held_between=(held.low_ms / HOUR_MS, held.high_ms / HOUR_MS),
         unoccupied=_of(totals, UNOCCUPIED),
         unknown=_of(totals, ("unknown",)),
+        at_moments=totals.sampled or 0,
         idle_between=(idle.low_ms / observed, idle.high_ms / observed),
         idle_out_of_step_between=(out_of_step.low_ms / rest, out_of_step.high_ms / rest),
         held_by_kind=_held_by_kind(stretches, kinds),
@@ -147,7 +153,7 @@ def _of(totals: Totals, states: Iterable[str]) -> float:
 
 def _held_by_kind(stretches: pl.DataFrame, kinds: Mapping[str, str]) -> dict[str, float]:
     held = stretches.filter(pl.col("state") == "held").with_columns(kind=pl.col("gpu").replace_strict(kinds))
-    spent = held.group_by("kind").agg(hours=(pl.col("end") - pl.col("start")).dt.total_milliseconds().sum() / HOUR_MS)
+    spent = held.group_by("kind").agg(hours=GPU_MS.sum() / HOUR_MS)
     found = dict(spent.iter_rows())
     return {kind: found.get(kind, 0.0) for kind in dict.fromkeys(kinds.values())}
 
@@ -190,31 +196,59 @@ def as_json(seen: WeekSeen, agent: WeekSeen) -> dict[str, Any]:
 def page(text: str) -> str:
     """The page with the stored figures between its marks."""
     weeks = json.loads(STORED.read_text(encoding="utf-8"))
-    lines = [
-        "| seen by | in use | held | held, between | nobody on it | without a kernel, between | the same, out of step |"
-    ]
-    lines += ["|---|---|---|---|---|---|---|"]
-    lines += [
-        f"| {each['name']} | {each['in_use']:,.0f} | {each['held']:,.0f} | {_span(each['held_between'], '{:,.0f}')} | {each['unoccupied']:,.0f} | "
-        f"{_span(each['idle_between'], '{:.1%}')} | {_span(each['idle_out_of_step_between'], '{:.1%}')} |"
-        for each in weeks
-    ]
-    lines += [
-        "",
-        f"| held, GPU-hours | {' | '.join(each['name'] for each in weeks)} |",
-        "|---" * (len(weeks) + 1) + "|",
-    ]
-    for kind in weeks[0]["held_by_kind"]:
-        hours = " | ".join(f"{each['held_by_kind'][kind]:,.0f}" for each in weeks)
-        lines.append(f"| {kind} | {hours} |")
-    lines += ["", "| findings, by GPU | rule | the agent's | lost | not the agent's |", "|---|---|---|---|---|"]
-    for each in weeks[2:]:
-        for rule, counts in each["findings"].items():
-            more = f"{counts['more']}, {counts['more_low']} of them of low confidence" if counts["more"] else "0"
-            lines.append(f"| {each['name']} | {rule} | {counts['same'] + counts['lost']} | {counts['lost']} | {more} |")
+    lines = [*_seen_table(weeks), "", *_held_table(weeks), "", *_findings_table(weeks)]
     return between_marks(text, "scraped week", "\n".join(lines) + "\n")
 
 
-def _span(pair: Sequence[float], form: str) -> str:
-    low, high = (form.format(each) for each in pair)
+def _seen_table(weeks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield "| seen by | at moments | in use | held | held, between | nobody on it | no kernel, between | the same, out of step |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for each in weeks:
+        held = _span(each["held_between"], _whole)
+        idle, out_of_step = (_span(each[name], _percent) for name in ("idle_between", "idle_out_of_step_between"))
+        moments = "-" if each["at_moments"] is None else _percent(each["at_moments"])
+        yield (
+            f"| {each['name']} | {moments} | {_whole(each['in_use'])} | {_whole(each['held'])} | {held} | "
+            f"{_whole(each['unoccupied'])} | {idle} | {out_of_step} |"
+        )
+
+
+def _held_table(weeks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield f"| held, GPU-hours | {' | '.join(each['name'] for each in weeks)} |"
+    yield "|---" * (len(weeks) + 1) + "|"
+    for kind in weeks[0]["held_by_kind"]:
+        yield f"| {kind} | {' | '.join(_whole(each['held_by_kind'][kind]) for each in weeks)} |"
+
+
+def _findings_table(weeks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    agent, scraped = weeks[1]["findings"], weeks[2:]
+    yield f"| GPUs in findings | {' | '.join(each['name'] for each in weeks[1:])} |"
+    yield "|---" * len(weeks) + "|"
+    for rule in sorted({rule for each in weeks for rule in each["findings"]}):
+        cells = [str(agent.get(rule, {}).get("same", 0)), *(_found(each["findings"].get(rule, {})) for each in scraped)]
+        yield f"| {rule} | {' | '.join(cells)} |"
+
+
+def _found(counts: Mapping[str, int]) -> str:
+    """How many of the agent's it has, and how many that the agent has not."""
+    if not counts:
+        return "-"
+    of = counts["same"] + counts["lost"]
+    parts = [f"{counts['same']} of {of}"] if of else []
+    if counts["more"]:
+        low = f", {counts['more_low']} of low confidence" if counts["more_low"] else ""
+        parts.append(f"{counts['more']} more{low}")
+    return "; ".join(parts)
+
+
+def _span(pair: Sequence[float], shown: Callable[[float], str]) -> str:
+    low, high = (shown(each) for each in pair)
     return low if low == high else f"{low} to {high}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

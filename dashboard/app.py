@@ -17,6 +17,7 @@ from dashboard.access.audit_trail import NO_TRAIL, Trail
 from dashboard.access.rates import UNLIMITED, Rates
 from dashboard.access.refusal import answer
 from dashboard.answers import serve_answers
+from dashboard.api.routes import serve_api
 from dashboard.error_panels import (
     failed_action_message,
     forbidden_page_panel,
@@ -29,6 +30,7 @@ from dashboard.error_panels import (
 )
 from dashboard.exports import serve_exports
 from dashboard.frame import FAILED_ACTION, OUTPUTS, choices, connect_bar, frame, heading, links, no_choices
+from dashboard.metrics.routes import serve_metrics
 from dashboard.pages import PAGES
 from dashboard.protection import BY_LINK, protect
 from dashboard.query import Query
@@ -68,6 +70,8 @@ def build_app(source: LakeSource, access: Access = LOCAL, *, rates: Rates = UNLI
         page.connect(app, source)
     _serve_charts_library(app.server)
     serve_exports(app.server, source)
+    serve_api(app.server, source)
+    serve_metrics(app.server, source)
     serve_answers(app.server, source, BY_LINK)
     protect(app, access, rates)
     return app

@@ -17,6 +17,8 @@ from analytics.render.opportunities_json import COLUMNS as OPPORTUNITY_COLUMNS
 from analytics.render.opportunities_json import opportunity_row
 from analytics.render.table_files import as_csv, as_parquet
 from analytics.report import gpu_table as by_gpu
+from analytics.report.model import Report
+from analytics.sections.findings import notes
 from analytics.workloads.model import Finding
 from dashboard.access.audit import audit_export
 from dashboard.access.audit_trail import AuditError
@@ -56,11 +58,12 @@ _WORDS = ("name", "label", "currency", "rank_efficiency_model")
 
 def findings(view: View) -> pl.DataFrame:
     """Every finding of the view, suppressed ones with their status: the columns of `fallow findings --all --csv`."""
-    return _frame(map(_finding, view.report.review.findings), _FINDINGS)
+    return _frame((_finding(each, view.report) for each in view.report.review.findings), _FINDINGS)
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    return findings_table.row_of(finding) | {"since": from_ms(finding.since_ms)}
+def _finding(finding: Finding, report: Report) -> dict[str, Any]:
+    own = "; ".join(str(each) for each in notes(report, finding))
+    return findings_table.row_of(finding) | {"since": from_ms(finding.since_ms), "notes": own}
 
 
 def opportunities(view: View) -> pl.DataFrame:

@@ -16,6 +16,7 @@ from dashboard.access import Access
 from dashboard.access.people import Reader
 from dashboard.access.rates import Gate, Rates
 from dashboard.access.refusal import answer, refuse
+from dashboard.access.tokens import is_for_programs
 from dashboard.callback_requests import CALLBACK, is_malformed
 
 HEALTH = "/healthz"
@@ -110,7 +111,7 @@ def is_foreign(asked: Request) -> bool:
     """Whether another site's page may have had the browser send this: all that writes has to say that it is from here.
 
     The browser says so itself: no page can set `Sec-Fetch-Site` or `Origin`. The former stays true behind a proxy that
-    changes `Host`; it is sent over TLS and on loopback only.
+    changes `Host`; it is sent over TLS and on loopback only. Programs say nothing: they may ask where nothing is written.
     """
     if asked.method in _READING:
         return False
@@ -120,6 +121,8 @@ def is_foreign(asked: Request) -> bool:
         origin = urlsplit(asked.headers.get("Origin", "")).netloc
     except ValueError:
         return True
+    if not asked.headers.get("Origin") and is_for_programs(asked.path):
+        return False
     return not origin or origin.lower() != asked.host.lower()
 
 

@@ -125,6 +125,14 @@ class Opportunity:
     packing: Packing | None = None
 
     @property
+    def given_to(self) -> str | None:
+        """The team, else the job, that its GPUs were given to, where operators have to act because no user is known."""
+        lead = self.leading
+        if self.owner != OPERATORS or self.holder is not None or lead is None or self.action in ("return", "repair"):
+            return None
+        return None if lead.holder is not None else self.team or lead.job
+
+    @property
     def ranked(self) -> bool:
         """Whether it is known to save something; others are to be looked at."""
         return (

@@ -15,7 +15,7 @@ from analytics.report.model import Report
 from analytics.report.weeks import Week
 from analytics.scope import Scope
 from analytics.sections.facts import facts
-from analytics.sections.opportunities import a_year, deadline_day, decision, owner_words, saving_words
+from analytics.sections.opportunities import a_year, deadline_day, decision, saving_words, who_acts
 from analytics.sections.wording import TITLE, asked_for, headline, scope_parts
 
 MailBody = Callable[[Report, Language], tuple[str, bytes | None]]
@@ -157,7 +157,7 @@ def line(each: Opportunity, language: Language) -> BriefLine:
         text = tr("{what}: worth {saving} a year", what=decision(each), saving=saving)
     detail = tr(
         "{owner}, until {when}; confidence: {grade}; {key}",
-        owner=owner_words(each.owner),
+        owner=who_acts(each),
         when=deadline_day(each.deadline_ms),
         grade=tr(each.confidence.grade),
         key=each.opportunity_id,

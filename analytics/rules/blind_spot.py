@@ -93,7 +93,7 @@ def _silent_hosts(context: Context, hosts: pl.DataFrame) -> Iterator[Finding]:
             "silent_h": missing_ms / HOUR_MS,
             "gpus_of_the_host": rows["gpu"].n_unique(),
         }
-        finding = _blind_spot_finding(context, host, rows, numbers, _agent_status(host))
+        finding = _blind_spot_finding(context, host, rows, numbers, _check(context, host, _agent_status))
         # the time after the last row is in no row: neither its energy nor its price is known
         yield replace(
             finding,
@@ -123,7 +123,7 @@ def _unseen_shares(
             "share_of_the_host": row["share"],
             "longest_h": whole_number(rows, (pl.col("stretch_end") - pl.col("stretch_start")).max()) / HOUR_MS,
         }
-        yield _blind_spot_finding(context, host, rows, numbers, command(host))
+        yield _blind_spot_finding(context, host, rows, numbers, _check(context, host, command))
 
 
 def _blind_spot_finding(
@@ -163,6 +163,11 @@ def _silent(context: Context) -> pl.DataFrame:
     missing_ms = (context.until_ms - pl.col("last_seen")) * pl.col("gpus")
     silent = pl.col("last_seen") <= context.until_ms - SILENT_AFTER_MS
     return hosts.filter(silent & (missing_ms >= GPU_HOURS_MIN * HOUR_MS))
+
+
+def _check(context: Context, host: str, command: Callable[[str], str]) -> str:
+    """What to look at: the host's agent, or the metrics server that all of its rows are from."""
+    return "fallow import prometheus --check" if context.inventory.is_scraped(host) else command(host)
 
 
 def _agent_status(host: str) -> str:

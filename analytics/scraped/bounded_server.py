@@ -20,9 +20,13 @@ class BoundedServer(ThreadingHTTPServer):
         self._open = threading.BoundedSemaphore(connections)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._open.acquire(blocking=False):
+        if not self._open.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
             super().process_request(request, client_address)
-        else:
+        except RuntimeError:  # no thread can be had
+            self._open.release()
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:

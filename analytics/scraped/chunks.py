@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from analytics.scraped.discovery import FoundHost
 from fallow.clock import DAY_MS, SECOND_MS, floor_ms
 
-MOST_SAMPLES = 1_000_000
-"""Of one chunk: 20 MB as a frame, and a few times that while rows are made of it."""
+MOST_SAMPLES = 500_000
+"""Of one chunk: 10 MB as a frame, and many times that while rows are made of it and the next one is read."""
 
 _USUAL_STEP_MS = 15 * SECOND_MS
 """Between two samples of a series, until some were read."""

@@ -38,6 +38,9 @@ class FoundNames:
     telling: frozenset[str]
     """Enough of `of_gpus` to find every GPU and to tell the exporters apart."""
 
+    of_sites: frozenset[str]
+    """One of each exporter that tells of neither, such as kube-state-metrics: enough to say that it is there."""
+
     titles: tuple[str, ...]
     """Of the exporters of GPUs, and of hosts."""
 
@@ -66,7 +69,9 @@ class Discovery:
         titles = [title for title, names in telling.items() if names]
         titles += [each.title for each in self._exporters if _is_of_hosts(each) and _all_names(each) & there]
         every = frozenset[str]().union(*telling.values())
-        return FoundNames(there & of_gpus, there & of_hosts - of_gpus, every, tuple(titles))
+        others = (each for each in self._exporters if not each.of_gpus and not _is_of_hosts(each))
+        of_sites = {next((metric.metric for metric in each.metrics if metric.metric in there), "") for each in others}
+        return FoundNames(there & of_gpus, there & of_hosts - of_gpus, every, frozenset(of_sites - {""}), tuple(titles))
 
     def hosts(self, names: FoundNames, since_ms: int, until_ms: int) -> list[FoundHost]:
         """The hosts with GPUs in the window, by name. Raises InputError, also for more series than are taken."""

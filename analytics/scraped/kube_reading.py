@@ -11,7 +11,7 @@ from analytics.scraped.samples import Samples
 from analytics.scraped.selector import SeriesSelection
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.who.kube_metrics import KUBE_METRICS, kube_selectors
-from fallow.clock import MINUTE_MS
+from fallow.clock import HOUR_MS, MINUTE_MS
 
 _LOOK_MS = 2 * MINUTE_MS
 """Long enough for a sample of every series."""
@@ -26,8 +26,10 @@ def kube_samples(server: MetricsServer, match: str, since_ms: int, until_ms: int
     if not server.names(SeriesSelection(frozenset(KUBE_METRICS), match=match).text, since_ms, until_ms):
         return None
     selectors = kube_selectors(match)
-    newest = [server.samples(each, max(since_ms, until_ms - _LOOK_MS), until_ms) for each in selectors]
-    series = sum(len(joined(pieces).labels) for pieces in newest)
+    series = 0
+    if until_ms - since_ms > HOUR_MS:
+        newest = (server.samples(each, until_ms - _LOOK_MS, until_ms) for each in selectors)
+        series = sum(len(joined(pieces).labels) for pieces in newest)
     step_ms = max(_STEP_MS, (until_ms - since_ms) * series // _MOST)
     looks = [(since_ms, until_ms)] if step_ms == _STEP_MS else list(_looks(since_ms, until_ms, step_ms))
     return joined(

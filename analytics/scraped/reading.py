@@ -90,12 +90,11 @@ class SiteReader:
     def labels(self, since_ms: int, until_ms: int) -> list[Labels]:
         """All series of known metrics, and of metrics that look like a GPU's. Raises InputError, also for too many."""
         names = self._discovery.names(since_ms, until_ms)
-        known = (
-            self._server.series(self._discovery.selection(names.every).text, since_ms, until_ms) if names.every else []
-        )
+        wanted = names.every | names.of_sites
+        known = self._server.series(self._discovery.selection(wanted).text, since_ms, until_ms) if wanted else []
         others = self._discovery.selection([]).like(GPU_LIKE)
         found = self._server.series(others, since_ms, until_ms)
-        return [*known, *(each for each in found if each.get("__name__") not in names.every)]
+        return [*known, *(each for each in found if each.get("__name__") not in wanted)]
 
     def read(self, seen: SeenWindow) -> Iterator[ReadChunk]:
         """The chunks of a window in order. Raises InputError, and ReadingStoppedError soon after somebody asked for that."""

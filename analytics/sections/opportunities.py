@@ -103,7 +103,7 @@ def to_look_at(found: Opportunities) -> Section | None:
             SectionColumn("gpu_hours", tr("GPU-hours"), "gpu_hours"),
         ),
         rows=tuple(
-            (_linked(each), owner_words(each.owner), tr(each.confidence.grade), cost_cell(each), GpuHours(each.gpu_ms))
+            (_linked(each), who_acts(each), tr(each.confidence.grade), cost_cell(each), GpuHours(each.gpu_ms))
             for each in listed
         ),
         shown=shown,
@@ -262,7 +262,7 @@ def _row(each: Opportunity) -> tuple[Cell, ...]:
     saving = each.saving
     return (
         _linked(each),
-        owner_words(each.owner),
+        who_acts(each),
         "" if saving is None else saving_words(saving, each.currency),
         tr(each.confidence.grade),
         Number(len(each.gpus_now)),
@@ -296,8 +296,13 @@ def cost_cell(each: Opportunity) -> Cell:
 
 
 def owner_words(owner: str) -> str:
-    """Who has to act."""
     return tr("operators") if owner == OPERATORS else plain(owner)
+
+
+def who_acts(each: Opportunity) -> str:
+    """Who has to act; operators, where nobody's name is known, with the team or job that has the GPUs."""
+    words = owner_words(each.owner)
+    return words if each.given_to is None else tr("{operators}, with {who}", operators=words, who=plain(each.given_to))
 
 
 def decision(each: Opportunity) -> str:

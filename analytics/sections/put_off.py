@@ -9,7 +9,7 @@ from analytics.decide.opportunities import Opportunities, Opportunity
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr, tr_many
-from analytics.sections.opportunities import cost_cell, decision, owner_words
+from analytics.sections.opportunities import cost_cell, decision, who_acts
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 
 
@@ -53,7 +53,7 @@ def _suppressions(actions: Sequence[Action]) -> Iterator[Action]:
 def _row(each: Opportunity, by: Action | None) -> tuple[Cell, ...]:
     linked = LinkedCell(decision(each), "opportunity", each.opportunity_id, aside=each.opportunity_id)
     if by is None:
-        return (linked, owner_words(each.owner), None, tr("not known"), "", cost_cell(each))
+        return (linked, who_acts(each), None, tr("not known"), "", cost_cell(each))
     until = tr("until somebody reopens it") if by.expires_ms is None else Moment(by.expires_ms)
     reason = plain(by.reason, 200) if by.reason else ""
-    return (linked, owner_words(each.owner), by.by, until, reason, cost_cell(each))
+    return (linked, who_acts(each), by.by, until, reason, cost_cell(each))

@@ -12,6 +12,7 @@ from dashboard.access.hosts import AllowedHosts
 from dashboard.access.local import Insecure
 from dashboard.access.proxy import Proxy
 from dashboard.access.session_store import store_in
+from dashboard.access.tokens import WithTokens
 from fallow.clock import Clock, SystemClock
 from fallow.config import Config
 from fallow.errors import ConfigError, MissingExtraError, UsageError
@@ -49,13 +50,14 @@ def access_of(settings: Config, *, address: str, local: bool, insecure: bool, cl
         )
     people = Directory(settings.text("dashboard.people"), settings.text("dashboard.default_role"))
     if proxy:
-        return Proxy(settings.text("dashboard.proxy_header"), settings.texts("dashboard.proxies"), hosts, people)
+        proxied = Proxy(settings.text("dashboard.proxy_header"), settings.texts("dashboard.proxies"), hosts, people)
+        return WithTokens(proxied, people, hosts)
     if not local and not settings.texts("dashboard.hosts"):
         raise ConfigError(
             "dashboard.hosts is missing",
             "name the hosts that the provider may send people back to, as browsers see them",
         )
-    return _sign_in(settings, hosts, people, clock or SystemClock())
+    return WithTokens(_sign_in(settings, hosts, people, clock or SystemClock()), people, hosts)
 
 
 def _asked(settings: Config, *keys: str) -> bool:

@@ -1,24 +1,33 @@
-"""Roles and teams of users and groups, from the site's CSV file, which is reloaded when it changes."""
+"""Roles and teams of users and groups, and the tokens of programs, from the site's CSV file, which is reloaded when it changes."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import re
 import threading
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from analytics.money.csv_tables import CsvLine, read_lines
-from dashboard.access.people import ROLES, Reader
+from dashboard.access.people import ROLES, VIEWER, Reader
 from fallow.errors import ConfigError
 
 _LOG = logging.getLogger(__name__)
-COLUMNS = ("kind", "name", "role", "team")
-KINDS = ("user", "group", "default")
+COLUMNS = ("kind", "name", "role", "team", "sha256")
+KINDS = ("user", "group", "default", "token")
+_TOKEN = KINDS[-1]
 NONE = "none"
 """The role of people who are refused."""
 
-_Rows = dict[tuple[str, str], tuple[str, str | None]]
-"""By kind and name: role and team, in the order of the file."""
+
+@dataclass(frozen=True)
+class _Named:
+    """`people` has role and team by kind and name, in the order of the file, `programs` who reads by the SHA-256 of a token."""
+
+    people: dict[tuple[str, str], tuple[str, str | None]] = field(default_factory=dict)
+    programs: dict[str, Reader] = field(default_factory=dict)
 
 
 class Directory:
@@ -30,24 +39,29 @@ class Directory:
         self._default: tuple[str, str | None] = (default_role, None)
         self._lock = threading.Lock()
         self._stamp = self._stamp_now()
-        self._rows: _Rows = _read(path) if path else {}
+        self._named = _read(path) if path else _Named()
 
     def person(self, name: str, groups: Collection[str] = ()) -> Reader | None:
         """The person by their own line, else by the first line about one of their groups, else by the default; None without a role."""
-        rows = self._current()
+        rows = self._current().people
         by_group = (row for (kind, group), row in rows.items() if kind == "group" and group in groups)
         role, team = rows.get(("user", name)) or next(by_group, None) or rows.get(("default", "")) or self._default
         return None if role == NONE else Reader(name, role, team)
 
-    def _current(self) -> _Rows:
+    def program(self, token: str) -> Reader | None:
+        """The viewer whose token this is; None for one that the file does not have."""
+        # latin-1 holds whatever bytes came in a header
+        return self._current().programs.get(hashlib.sha256(token.encode("latin-1", "replace")).hexdigest())
+
+    def _current(self) -> _Named:
         with self._lock:
             if (stamp := self._stamp_now()) != self._stamp:
                 self._stamp = stamp  # an invalid file is reported once
                 try:
-                    self._rows = _read(self._path)
+                    self._named = _read(self._path)
                 except ConfigError as error:
                     _LOG.error("%s; what the file said before stays in force", error)
-            return self._rows
+            return self._named
 
     def _stamp_now(self) -> tuple[int, ...]:
         try:
@@ -57,15 +71,29 @@ class Directory:
         return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
-def _read(path: str) -> _Rows:
-    found: _Rows = {}
+def _read(path: str) -> _Named:
+    found = _Named()
     lines: dict[tuple[str, str], int] = {}
     for line in _whole_lines(path):
         key, row = _row(line)
-        if key in found:
+        if key in lines:
             raise line.error(f"{' '.join(key).strip()} is named in line {lines[key]} already", "leave one of them")
-        found[key], lines[key] = row, line.number
+        lines[key] = line.number
+        if key[0] == _TOKEN:
+            digest = _digest(line)
+            if digest in found.programs:
+                raise line.error("another line has the same token", "give each program a token of its own")
+            found.programs[digest] = Reader(f"token {key[1]}", *row)
+        else:
+            found.people[key] = row
     return found
+
+
+def _digest(line: CsvLine) -> str:
+    digest = (line.text("sha256") or "").lower()
+    if not re.fullmatch(r"[0-9a-f]{64}", digest):
+        raise line.error("sha256 is not the SHA-256 of a token", "make both as docs/api.md says")
+    return digest
 
 
 def _whole_lines(path: str) -> list[CsvLine]:
@@ -86,6 +114,10 @@ def _row(line: CsvLine) -> tuple[tuple[str, str], tuple[str, str | None]]:
         raise line.error(f"role '{role}' is none of {', '.join((*ROLES, NONE))}")
     if kind == "default" and name:
         raise line.error(f"the default names '{name}'", "leave the name of that line empty: it is about all others")
+    if kind == _TOKEN and role != VIEWER:
+        raise line.error(f"the token {name} has the role '{role}'", f"a token reads: give it the role {VIEWER}")
+    if kind != _TOKEN and line.text("sha256"):
+        raise line.error("only a token has a sha256", "leave the cell empty")
     if kind != "default" and not name:
         raise line.error("name is empty", "every line names who it is about")
     return (kind, name), (role, line.text("team"))

@@ -21,8 +21,8 @@ from analytics.sections.opportunities import (
     cost_cell,
     deadline_day,
     decision,
-    owner_words,
     saving_words,
+    who_acts,
 )
 from analytics.workloads.model import Confidence, Finding
 from dashboard.access.people import PLANNER
@@ -103,7 +103,7 @@ def _cells(view: View, each: Opportunity) -> dict[str, Cell | str]:
     return {
         "decision": view.translate(decision(each)),
         "action": view.translate(ACTION_WORDS[each.action]),
-        "owner": view.translate(owner_words(each.owner)),
+        "owner": view.translate(who_acts(each)),
         "saving": Cell(
             None if saving is None else saving.point,
             "" if saving is None else _range_below(view.translate(saving_words(saving, each.currency))),
@@ -157,7 +157,7 @@ def detail(view: View, found: Opportunities, opportunity_id: str) -> list[Any]:
 def _facts(view: View, each: Opportunity) -> Iterator[tuple[str, Any]]:
     words = view.language
     yield tr("action"), view.translate(ACTION_WORDS[each.action])
-    yield tr("who acts"), view.translate(owner_words(each.owner))
+    yield tr("who acts"), view.translate(who_acts(each))
     if each.team:
         yield tr("team"), plain(each.team)
     yield tr("pool"), words.shown(place_name(each.pool))

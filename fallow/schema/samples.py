@@ -203,7 +203,7 @@ DEVICE = Table(
         Column("chassis_tray", Type.INT16, "compute tray in the chassis", "nvmlDeviceGetPlatformInfo"),
         Column("chassis_module", Type.INT16, "module on its tray", "nvmlDeviceGetPlatformInfo"),
         Column("pool", Type.STRING, "the site's own name for the group of hosts", "setting agent.pool", dictionary=True),
-        Column("source", Type.STRING, "nvml, import or simulated; of a GPU without a UUID nvml, pci or setting: who says that it should be there", "writer", dictionary=True),
+        Column("source", Type.STRING, "nvml, import, scraped (from a metrics server) or simulated; of a GPU without a UUID nvml, pci or setting: who says that it should be there", "writer", dictionary=True),
     ),
 )  # fmt: skip
 

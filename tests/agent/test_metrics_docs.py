@@ -1,4 +1,4 @@
-"""docs/metrics.md: its table is written from the catalogue (`python -m tests.agent.test_metrics_docs`), its examples hold."""
+"""docs/metrics.md: its tables are written from the catalogues and the rules (`python -m tests.agent.test_metrics_docs`), its examples hold."""
 
 from __future__ import annotations
 
@@ -10,23 +10,46 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.metrics import catalogue
+from dashboard.metrics.catalogue import FAMILIES as OF_PAGES
 from fallow.exposition import Family
 from tests.agent.metric_families import FAMILIES
 from tests.conftest import REPOSITORY
+from tests.deploy.queries import RULES, rules
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 PAGE = REPOSITORY / "docs" / "metrics.md"
-BEGIN = "<!-- metrics: written by `python -m tests.agent.test_metrics_docs` -->"
-END = "<!-- metrics end -->"
+_MARK = "<!-- {name}: written by `python -m tests.agent.test_metrics_docs` -->"
 
 
-def table() -> str:
+def tables() -> dict[str, str]:
+    """What stands between the marks of the page, by the name in them."""
+    return {"metrics": families_table(FAMILIES), "dashboard metrics": families_table(OF_PAGES), "rules": rules_table()}
+
+
+def families_table(families: Sequence[Family]) -> str:
     """One line per name, in the order of a scrape."""
-    names = dict.fromkeys(family.name for family in FAMILIES)
-    lines = [_line([family for family in FAMILIES if family.name == name]) for name in names]
+    names = dict.fromkeys(family.name for family in families)
+    lines = [_line([family for family in families if family.name == name]) for name in names]
     return "\n".join(["| name | type | unit | meaning | source |", "|---|---|---|---|---|", *lines])
+
+
+def rules_table() -> str:
+    """What the recording rules make, and one line per alert: after how long it warns, and what it says."""
+    lines = [
+        f"| {each['alert']} | {each.get('for', 'at once')} | {_said(each['annotations']['summary'])} |"
+        for each in rules()
+        if "alert" in each
+    ]
+    names = ", ".join(f"`{each['record']}`" for each in rules() if "record" in each)
+    return "\n".join([f"Recorded: {names}.", "", "| alert | after | says |", "|---|---|---|", *lines])
+
+
+def _said(summary: str) -> str:
+    """The sentence with words in the place of what the alert fills in."""
+    return re.sub(r"\{\{ \$?(?:labels\.)?(\w+)[^}]*\}\}", r"*\1*", summary)
 
 
 def _line(families: list[Family]) -> str:
@@ -40,13 +63,15 @@ def _line(families: list[Family]) -> str:
 
 
 def written(page: str) -> str:
-    """The page with the table as it is now."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
+    """The page with the tables as they are now."""
+    for name, table in tables().items():
+        begin, end = _MARK.format(name=name), f"<!-- {name} end -->"
+        before, _, rest = page.partition(begin)
+        page = f"{before}{begin}\n\n{table}\n\n{end}{rest.partition(end)[2]}"
+    return page
 
 
-def test_the_table_is_current() -> None:
+def test_the_tables_are_current() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == written(page), "run python -m tests.agent.test_metrics_docs"
 
@@ -57,24 +82,22 @@ def test_every_family_of_the_catalogue_is_in_the_table() -> None:
 
 
 def test_every_name_in_the_text_is_a_name() -> None:
-    names = {family.name for family in FAMILIES}
+    names = {family.name for family in (*FAMILIES, *OF_PAGES)}
     page = PAGE.read_text(encoding="utf-8")
-    mentioned = set(re.findall(r"\b(?:fallow_(?!agent\b)\w+|DCGM_FI_\w+)", page))
+    mentioned = set(re.findall(r"(?<![\w:])(?:fallow_(?!agent\b)\w+|DCGM_FI_\w+)", page))
     assert mentioned - names == set()
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (package prometheus)")
 def test_the_examples_are_what_prometheus_reads(tmp_path: Path) -> None:
-    scrape, rules = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    agents, pages = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "fallow.token").write_text("secret")
     (tmp_path / "fallow-ca.crt").touch()
-    (tmp_path / "rules.yml").write_text(rules)
-    (tmp_path / "prometheus.yml").write_text(scrape.replace("/etc/prometheus/", f"{tmp_path}/"))
-    for what, file in (("config", "prometheus.yml"), ("rules", "rules.yml")):
-        done = subprocess.run(
-            ["promtool", "check", what, file], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    both = agents + pages.removeprefix("scrape_configs:\n") + f"rule_files: [{RULES}]\n"
+    (tmp_path / "prometheus.yml").write_text(both.replace("/etc/prometheus/", f"{tmp_path}/"))
+    command = ["promtool", "check", "config", "prometheus.yml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 if __name__ == "__main__":

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trustme
 from google.protobuf import json_format
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
@@ -106,7 +108,7 @@ def test_counters_climb_and_say_that_they_do() -> None:
 class Collector:
     """A collector whose answers are set by the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, authority: trustme.CA | None = None) -> None:
         self.status, self.headers, self.answer = 200, dict[str, str](), b"{}"
         self.seen: list[tuple[str, dict[str, str], dict[str, Any]]] = []
         collector = self
@@ -125,7 +127,11 @@ class Collector:
                 pass
 
         self._server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.url = f"{'https' if authority else 'http'}://127.0.0.1:{self._server.server_port}"
+        if authority is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            authority.issue_cert("127.0.0.1").configure_cert(context)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, args=(LOOK_S,), daemon=True).start()
 
     def close(self) -> None:
@@ -200,6 +206,21 @@ def test_a_collector_that_is_away_and_one_that_asks_for_a_pause(
         board.publish(snapshot(END_MS + number * INTERVAL_MS))
         wait_until(lambda number=number: pushing.dropped == number + 1)
     assert len(collector.seen) == 1
+
+
+def test_over_tls_only_a_certificate_of_the_authority_is_taken(
+    push: Callable[..., tuple[OtlpPush, SnapshotBoard]], tmp_path: Path
+) -> None:
+    authority, collectors = trustme.CA(), []
+    for name, signs in (("own", authority), ("other", trustme.CA())):
+        collectors.append(Collector(signs))
+        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+        pushing, board = push(collectors[-1].url, ca_file=str(tmp_path / "ca.pem"))
+        board.publish(snapshot(END_MS))
+        wait_until(lambda pushing=pushing: pushing.pushed + pushing.dropped == 1)
+        assert (name, pushing.pushed, len(collectors[-1].seen)) == (name, int(name == "own"), int(name == "own"))
+    for each in collectors:
+        each.close()
 
 
 def test_settings_that_cannot_be_are_one_sentence(tmp_path: Path) -> None:

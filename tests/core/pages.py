@@ -1,17 +1,21 @@
-"""Writes what docs/ generates from the code: docs/schema.md, docs/rules.md, docs/glossary.md, docs/mappings.md, and tables in others.
+"""Writes what docs/ generates from the code: whole pages, and tables in others.
 
 `make docs` runs it; test_schema.py and test_config.py fail when the pages are not current.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.glossary import CONFIDENCE, STATES, STATUSES, TERMS, Term
+from analytics.render.report.json_format import report_schema
 from analytics.rules import RULES
+from dashboard.api.endpoints import ENDPOINTS
+from dashboard.api.problems import STATUS_MEANINGS
 from fallow.clock import format_duration
 from fallow.config import SETTINGS, Setting
 from fallow.schema import SCHEMA_VERSION, TABLES, Table
@@ -19,6 +23,7 @@ from tests.scraped import mapping_page
 
 if TYPE_CHECKING:
     from analytics.workloads.model import HistoryNeed, Rule
+    from dashboard.api.parameters import Parameter
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BEGIN = "<!-- settings: written by `make docs` -->"
@@ -80,6 +85,11 @@ def _needed(history: HistoryNeed) -> str:
     return f"at least {' and '.join(parts)}; until then the rule is listed as waiting"
 
 
+def report_schema_page() -> str:
+    """All of docs/report.schema.json."""
+    return json.dumps(report_schema(), indent=2) + "\n"
+
+
 def settings_table() -> str:
     """The sections of docs/configuration.md that list the settings."""
     lines: list[str] = []
@@ -100,6 +110,44 @@ def configuration_page(current: str) -> str:
     before, _, rest = current.partition(BEGIN)
     _, _, after = rest.partition(END)
     return before + settings_table() + after
+
+
+def api_page(current: str) -> str:
+    """docs/api.md with the endpoints, parameters and statuses as they are now."""
+    for name, lines in (("endpoints", _endpoints()), ("parameters", _parameters()), ("statuses", _statuses())):
+        begin, end = f"<!-- {name}: written by `make docs` -->", f"<!-- {name} end -->"
+        before, _, rest = current.partition(begin)
+        current = "\n".join([before + begin, "", *lines, "", end]) + rest.partition(end)[2]
+    return current
+
+
+def _endpoints() -> list[str]:
+    rows = [
+        _line(f"`GET {each.path}`", f"`{each.name}`", each.summary, "rows" if each.has_rows else "one object")
+        for each in ENDPOINTS
+    ]
+    return ["| path | tool | what it answers | `data` |", "|---|---|---|---|", *rows]
+
+
+def _parameters() -> list[str]:
+    every: dict[Parameter, list[str]] = {}
+    for endpoint in ENDPOINTS:
+        for each in endpoint.parameters:
+            every.setdefault(each, []).append(f"`{endpoint.name}`")
+    rows = [
+        _line(
+            f"`{each.name}`",
+            each.meaning + (f": {', '.join(f'`{choice}`' for choice in each.choices)}" if each.choices else ""),
+            "" if each.default is None else f"`{each.default}`",
+            "all" if len(names) == len(ENDPOINTS) else ", ".join(names),
+        )
+        for each, names in every.items()
+    ]
+    return ["| name | what | default | of |", "|---|---|---|---|", *rows]
+
+
+def _statuses() -> list[str]:
+    return ["| status | when |", "|---|---|", *[_line(str(status), when) for status, when in STATUS_MEANINGS.items()]]
 
 
 def glossary_page() -> str:
@@ -159,6 +207,9 @@ def main() -> None:
     (DOCS / "rules.md").write_text(rules_page(), encoding="utf-8")
     (DOCS / "glossary.md").write_text(glossary_page(), encoding="utf-8")
     (DOCS / "schema.md").write_text(schema_page(), encoding="utf-8")
+    (DOCS / "report.schema.json").write_text(report_schema_page(), encoding="utf-8")
+    api = DOCS / "api.md"
+    api.write_text(api_page(api.read_text(encoding="utf-8")), encoding="utf-8")
     (DOCS / "mappings.md").write_text(mapping_page.mappings_page(), encoding="utf-8")
     prometheus = DOCS / "prometheus.md"
     prometheus.write_text(mapping_page.with_summary(prometheus.read_text(encoding="utf-8")), encoding="utf-8")

@@ -24,13 +24,15 @@ def choices(name: str) -> list[str]:
     package = distribution(name)
     about = package.metadata
     if expression := about.get("License-Expression"):
-        return re.split(r"\s+OR\s+", expression)
+        return re.split(r"\s+OR\s+(?![^(]*\))", expression)
     named = [each.split(" :: ")[-1] for each in about.get_all("Classifier") or () if each.startswith("License")]
     return named or (about.get("License") or package.read_text("licenses/LICENSE") or "").splitlines()[:1]
 
 
 def is_accepted(licence: str) -> bool:
-    return all(ACCEPTED.fullmatch(part) for part in re.split(r"\s+AND\s+", licence))
+    """Of each part in brackets one licence is enough: `MPL-2.0 AND (Apache-2.0 OR MIT)`."""
+    parts = [part[1:-1] if part[:1] == "(" else part for part in re.split(r"\s+AND\s+", licence)]
+    return all(any(map(ACCEPTED.fullmatch, re.split(r"\s+OR\s+", part))) for part in parts)
 
 
 def test_every_licence_is_one_of_those_that_bind_nobody() -> None:
@@ -58,3 +60,5 @@ def test_what_binds_is_not_accepted() -> None:
     ):
         assert not is_accepted(binds)
     assert is_accepted("BSD-3-Clause AND 0BSD AND MIT AND Zlib AND CC0-1.0")
+    assert is_accepted("MPL-2.0 AND (Apache-2.0 OR GPL-3.0)")
+    assert not is_accepted("MPL-2.0 AND (AGPL-3.0 OR GPL-3.0)")

@@ -26,10 +26,12 @@ from dash._utils import split_callback_id
 
 from analytics.decide.actions import load_actions
 from analytics.decide.annotations import load_annotations
+from analytics.money.accounts import GROUPS
 from analytics.render.report import FORMATS
 from dashboard.access.choose import access_of
 from dashboard.access.people import ADMIN, Reader
 from dashboard.actions import KINDS
+from dashboard.api.endpoints import ENDPOINTS
 from dashboard.app import build_app
 from dashboard.exports import EXPORTS
 from dashboard.pages import PAGES
@@ -60,6 +62,9 @@ HEADER = "X-Forwarded-User"
 VIEWER, PLANNER, THEIRS, BOSS = "vic", "pia", "tom", "boss"
 _OF_ALL = (("version", "data"),)
 """What changes with the lake's files, whatever they hold."""
+
+_OF_THE_MOMENT = re.compile(r'"next": "[^"]+"|^fallow_data_age_seconds .*$', re.MULTILINE)
+"""A cursor has a hash of the lake's files, whatever they hold; an age that of the clock."""
 
 UNKNOWN = "numbat"
 """In place of a mark: no name of either world has it."""
@@ -122,7 +127,7 @@ class World:
         names = {mark: "MARK", finding: "FINDING", decision(finding): "DECISION"}
         for name, stands_for in names.items():
             text = text.replace(name, stands_for)
-        text = OF_THE_FLEET.sub("", text)
+        text = _OF_THE_MOMENT.sub("", OF_THE_FLEET.sub("", text))
         return re.sub(r'"end_id":"[^"]+"', "", text)  # dash makes one for each page that is loaded
 
 
@@ -204,6 +209,12 @@ ROUTES: dict[str, list[str]] = {
     "/assets/<path:filename>": [],
     "/static/<path:filename>": [],
     "/export/<name>.<kind>": [f"/export/{name}.{kind}" for name in EXPORTS for kind in ("csv", "parquet")],
+    **{each.path: [each.path] for each in ENDPOINTS},
+    "/api/v1/openapi.json": [],  # of the code
+    "/api/": [],
+    "/api/<path:rest>": ["/api/v1/nothing"],
+    "/mcp": [],  # the endpoints again, which `test_the_tools` asks
+    "/metrics": ["/metrics"],
     "/report/preview": ["/report/preview"],
     # a PDF is the HTML on paper, and no two are the same
     "/report/download/<name>": [f"/report/download/{each.name}" for each in FORMATS if each.name != "pdf"],
@@ -221,15 +232,35 @@ def test_a_route(worlds: tuple[World, World], path: str) -> None:
         hold_nothing_of_others(answers, asked, worlds)
 
 
+def test_the_tools(worlds: tuple[World, World]) -> None:
+    """Asked for everything, and for what is the others', by assistants of the team."""
+    for each in ENDPOINTS:
+        for arguments in ({"span": "all"}, {"span": "all", "team": OTHERS}):
+            message = {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "tools/call",
+                "params": {"name": each.name, "arguments": arguments},
+            }
+            answers = [
+                world.same(
+                    world.app.server.test_client().post("/mcp", json=message, headers={HEADER: VIEWER}).text,
+                    world.mark,
+                    world.finding,
+                )
+                for world in (*worlds, worlds[0])
+            ]
+            hold_nothing_of_others(answers, each.name, worlds)
+
+
 Answers = Iterator[tuple[list[str], object]]
 """For each question the three answers, without the names that were asked with, and the question."""
 
 
 def answers_of_a_route(worlds: tuple[World, World], path: str) -> Answers:
     """With every search, known by name in each world and by none."""
-    more = ["?start=2026-W46", f"?start=2026-W45&team={OTHERS}"] if path.startswith("/report") else []
     ways = names_to_ask_with(worlds)
-    asked = [[*searches(*names), *more] for _, names in ways]
+    asked = [[*searches(*names), *_more_searches(path, *names)] for _, names in ways]
     for those in zip(*asked, strict=True):
         yield (
             [
@@ -238,6 +269,28 @@ def answers_of_a_route(worlds: tuple[World, World], path: str) -> Answers:
             ],
             path + those[0],
         )
+
+
+def _more_searches(path: str, mark: str, finding: str) -> list[str]:
+    """What this path alone understands; the API takes no name that it does not know."""
+    if path.startswith("/report"):
+        return ["?start=2026-W46", f"?start=2026-W45&team={OTHERS}"]
+    if path.startswith("/api/"):
+        wanted = {
+            "gpu": f"GPU-{mark}-host-0",
+            "host": f"{mark}-host",
+            "holder": f"{mark}-user-a",
+            "finding": finding,
+            "opportunity": decision(finding),
+        }
+        by = [f"?span=all&by={group}" for group in GROUPS] if path.endswith("/accounts") else []
+        return [
+            f"?span=24h&team={OTHERS}",
+            "?span=all&limit=1",
+            *by,
+            *(f"?span=all&{name}={value}" for name, value in wanted.items()),
+        ]
+    return []
 
 
 def names_to_ask_with(worlds: tuple[World, World]) -> list[tuple[World, tuple[str, str]]]:

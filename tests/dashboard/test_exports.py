@@ -104,6 +104,16 @@ def test_a_viewer_of_a_team_gets_that_team_only(held: Held, search: str) -> None
         assert "HYPERLINK" not in text
 
 
+def test_a_viewer_of_a_team_learns_neither_who_acted_nor_their_words(held: Held) -> None:
+    held.pages().press("suppress", held.finding("a").finding_id, text="warm standby")
+    assert "warm standby" in held.pages().client.get(f"/export/findings.csv{ALL}").text
+    for path in (f"/export/findings.csv{ALL}", f"/api/v1/findings{ALL}"):
+        told = held.pages(VIEW_ALPHA).client.get(path).text
+        assert "suppressed" in told
+        assert "warm standby" not in told
+        assert "pia" not in told
+
+
 def test_what_a_spreadsheet_would_run_is_text(held: Held) -> None:
     for name in ("findings", "holders"):
         text = held.pages().client.get(f"/export/{name}.csv{ALL}").text

@@ -17,6 +17,7 @@ from dashboard.access.directory import Directory
 from dashboard.access.hosts import AllowedHosts
 from dashboard.access.proxy import Proxy
 from dashboard.access.rates import UNLIMITED, Rates
+from dashboard.api.endpoints import BY_NAME
 from dashboard.app import build_app
 from dashboard.render.panel import GRAPH_CONFIG
 from dashboard.source import LakeSource
@@ -78,10 +79,13 @@ def test_a_foreign_name_is_refused(client: FlaskClient, host: str, path: str) ->
     assert "localhost only" in answer.text
 
 
-@pytest.mark.parametrize("path", ["/mcp", "/_mcp"])
-def test_no_mcp_endpoint(client: FlaskClient, path: str) -> None:
-    for answer in (client.get(path), client.post(path, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})):
-        assert "jsonrpc" not in answer.text
+def test_no_mcp_endpoint_but_our_own(client: FlaskClient) -> None:
+    """Dash has one too, whose tools are the callbacks."""
+    assert [each.endpoint for each in client.application.url_map.iter_rules() if "mcp" in each.rule] == ["mcp"]
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    assert "jsonrpc" not in client.post("/_mcp", json=listing).text
+    tools = client.post("/mcp", json=listing).get_json()["result"]["tools"]
+    assert [each["name"] for each in tools] == list(BY_NAME)
 
 
 def test_long_answers_are_compressed_for_those_who_take_it(client: FlaskClient) -> None:

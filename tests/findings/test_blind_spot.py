@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.rules.blind_spot import BLIND_SPOT
-from tests.findings.one_rule import found
+from fallow.schema import DEVICE
+from tests.findings.one_rule import again, found
 from tests.findings.scenarios.builder import A100_80, H100, T_END, Fleet
 from tests.findings.scenarios.situations import train
+from tests.ledger.rows import device, write
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
@@ -40,6 +42,16 @@ def test_a_silent_host(lake: Lake, hours: float, *, fires: bool) -> None:
         assert each.evidence.numbers["silent_h"] == 13
         assert each.next_command == "ssh h2 systemctl status fallow-agent"
         assert each.confidence.grade == "high"
+
+
+def test_where_no_agent_runs_the_metrics_server_is_looked_at(lake: Lake) -> None:
+    fleet = two_hosts()
+    gpus = fleet.host("h3", H100, 2)
+    fleet.hosts[2].outage(fleet.between(-13 / 24))
+    fleet.write(lake)
+    write(lake, DEVICE, [device(gpu.uuid, time=T_END - HOUR_MS, source="scraped") for gpu in gpus], host="h3")
+    (each,) = again(RULE, lake)
+    assert (each.host, each.next_command) == ("h3", "fallow import prometheus --check")
 
 
 @pytest.mark.parametrize(("hours", "fires"), [(11, False), (13, True)])

@@ -19,13 +19,14 @@ from analytics.capacity.off_peak import OffPeak
 from analytics.decide.claims import PRECEDENCE, holders_of
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.idle_hours import SHARE, IdleHours
-from analytics.decide.opportunities import Opportunities, decide, opportunities_in
+from analytics.decide.opportunities import OPERATORS, Opportunities, decide, opportunities_in
 from analytics.ledger.activity import used_share
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.render.opportunities_json import opportunity_json
 from analytics.report.model import Whole
 from analytics.rules import RULES
 from analytics.scope import Scope
+from analytics.sections.opportunities import who_acts
 from analytics.states import WASTED
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Confidence, Evidence, Finding
@@ -36,7 +37,7 @@ from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train
 from tests.in_process import run_in_process
 from tests.lakes import made_lake
-from tests.ledger.rows import T0, device, fill, processes, samples
+from tests.ledger.rows import T0, claim, device, fill, processes, samples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,6 +162,19 @@ def test_short_pauses_are_no_opportunity(lake: Lake) -> None:
     (held,) = (each for each in opportunities.listed if each.gpu_ms > 0)
     assert held.gpu_ms == pytest.approx((3 * HOUR + 2400) * 1000, rel=0.05)
     assert opportunities.waste.not_actionable_ms == pytest.approx(25 * 2400 * 1000, rel=0.05)
+
+
+def test_where_no_user_is_known_operators_act_with_whoever_was_given_the_gpu(lake: Lake) -> None:
+    """A pod's namespace says whom to ask, though neither processes nor a user were read."""
+    idle = {"gpu_util_pct": 0.0, "mem_used_bytes": 30 * 2**30, "gpu_util_coverage_ratio": 1.0}
+    pod = claim("a", 0, None, None, "nlp/notebook-7f") | {"account": "nlp", "scheduler": "kubernetes"}
+    fill(lake, samples("a", 0, 29 * HOUR, every_s=300, **idle), claims=[pod], devices=[device("a")])
+    found = reviewed(lake)
+    listed = opportunities_in(decide(found, Deadlines(1, 5, 10, (), UTC)), found.context.inside.stretches).listed
+    (held,) = (each for each in listed if each.gpus_now == ("a",))
+    assert (held.owner, held.holder) == (OPERATORS, None)
+    assert held.given_to == "pod:nlp/notebook-7f"
+    assert str(who_acts(held)) == "operators, with pod:nlp/notebook-7f"
 
 
 def test_what_next_week_needs_is_kept_and_the_rest_is_one_derivation(simulated: tuple[Lake, object]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from analytics.decide.actions import record
+from analytics.render.report.json_format import report_schema
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, fill, samples
 from tests.report.conftest import BACK_S, BUSY, DAY, FREE, HOUR, everything
@@ -35,6 +36,7 @@ def faults(content: object) -> list[str]:
 
 def test_the_schema_is_one() -> None:
     Draft202012Validator.check_schema(SCHEMA)
+    assert report_schema() == SCHEMA, "run `make docs`"
 
 
 @pytest.mark.parametrize(

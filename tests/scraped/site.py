@@ -9,6 +9,7 @@ from functools import cache, cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from fallow.clock import format_ms
 from tests.scraped.exposed import Exposed, Labels
 
 if TYPE_CHECKING:
@@ -214,3 +215,29 @@ def labels_of(**labels: str) -> Labels:
 def _samples(values: dict[str, float], labels: Labels, time_ms: int) -> Iterator[Exposed]:
     for name, value in values.items():
         yield Exposed(name, labels, float(value), time_ms)
+
+
+_SACCT = (
+    "JobIDRaw|JobID|User|Account|WCKey|Partition|QOS|Priority|State|Reason|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|"
+    "NodeList|NNodes|AllocTRES|ReqTRES|JobName"
+)
+_JOBS = {4101: ("ann", "vis01"), 4102: ("bea", "nlp01"), 4103: ("bea", "nlp01"), 4104: ("dan", "srv01")}
+
+
+def sacct_page(since_ms: int, until_ms: int) -> str:
+    """What `sacct --parsable2` prints of the jobs on these GPUs, all begun at `since_ms`, and of one that waits for eight."""
+    since, until = (format_ms(each).rstrip("Z") for each in (since_ms, until_ms))
+    lines = [_SACCT]
+    for job, (user, account) in _JOBS.items():
+        own = [gpu for gpu in GPUS if gpu.job == job]
+        tres, seconds = f"gres/gpu={len(own)}", (until_ms - since_ms) // 1000
+        lines.append(
+            f"{job}|{job}|{user}|{account}||gpu|normal|100|RUNNING|None|{since}|{since}|{since}|Unknown|{seconds}|43200|"
+            f"{own[0].host}|1|{tres}|{tres}|{own[0].pod}"
+        )
+    # a job without GPUs that has just ended: the newest moment of the file
+    lines.append(
+        f"4100|4100|ann|vis01||cpu|normal|100|COMPLETED|None|{since}|{since}|{since}|{until}|{seconds}|43200|cn001|1|cpu=8|cpu=8|prepare"
+    )
+    waiting = f"4105|4105|ann|vis01||gpu|normal|90|PENDING|Resources|{since}|{since}|Unknown|Unknown|0|1440||1||gres/gpu=8|finetune"
+    return "\n".join([*lines, waiting, ""])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.scraped.mapping.loading import built_in, load_exporters, metric_names
+from analytics.scraped.who.kube_metrics import KUBE_METRICS
 from fallow.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ def test_units_become_those_of_the_columns(of: str, name: str, factor: float) ->
 def test_every_metric_that_is_wanted_has_one_name() -> None:
     names = metric_names(built_in())
     assert {"DCGM_FI_DEV_GPU_UTIL", "fallow_up", "kube_pod_owner", "node_memory_SwapFree_bytes"} <= names
+
+
+def test_what_is_said_of_kubernetes_is_what_allocations_are_made_of() -> None:
+    assert metric_names([exporter("kube-state-metrics"), exporter("kueue")]) == set(KUBE_METRICS)
 
 
 def test_a_file_that_extends_takes_the_place_of_its_base(site: Callable[..., tuple[Exporter, ...]]) -> None:

@@ -32,7 +32,11 @@ def test_a_recorded_page_is_understood_wholly(page: str) -> None:
 
 
 def test_every_exporter_has_a_page() -> None:
-    assert {each.name for each in built_in()} - {"fallow"} == {page.removesuffix("-slurm") for page in PAGES}
+    of_pages = {each.name for each in built_in()} - {
+        "fallow",
+        "otel",
+    }  # ours is of the agent's tests, the other is no page
+    assert of_pages == {page.removesuffix("-slurm") for page in PAGES}
 
 
 @pytest.mark.parametrize(
@@ -45,6 +49,7 @@ def test_every_exporter_has_a_page() -> None:
         ("gke-system-metrics", 1, ["power", "SM activity", "reasons of throttling", "hosts", "Kubernetes objects"]),
         ("node-exporter", 0, ["Kubernetes objects"]),
         ("kube-state-metrics", 0, ["hosts"]),
+        ("kueue", 0, ["hosts", "Kubernetes objects"]),
     ],
 )
 def test_what_is_missing(page: str, gpus: int, missing: list[str]) -> None:
@@ -144,7 +149,22 @@ def test_gpus_and_instances_by_their_labels() -> None:
     assert (whole.uuid, whole.parent) == ("GPU-3f1d", "")
     assert (part.uuid, part.parent, part.mig_instance, part.index) == ("GPU-1", "GPU-1", "9", "3")
     assert (own.uuid, own.parent) == ("MIG-7", "GPU-1")
-    assert host_of({"instance": "[fd00::7]:9400"}, by_name["nvidia_gpu_exporter"]) == "fd00::7"
+
+
+@pytest.mark.parametrize(
+    ("instance", "host"),
+    [
+        ("gn007:9400", "gn007"),
+        ("10.0.0.7:9400", "10.0.0.7"),
+        ("[fd00::7]:9400", "fd00::7"),
+        ("gke-ml-h100-1a2b:metrics", "gke-ml-h100-1a2b"),
+        ("gn007", "gn007"),
+        ("fd00::7", "fd00::7"),
+        ("", ""),
+    ],
+)
+def test_a_host_without_a_label_is_its_address_without_the_port(instance: str, host: str) -> None:
+    assert host_of({"instance": instance}, DCGM) == host
 
 
 def test_the_docs_are_current() -> None:

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
     from fallow.schema import Table
 
-ABOUT: dict[str, Any] = {"hw__id": "GPU-1", "hw__type": "gpu", "hw__model": "NVIDIA H100 80GB HBM3"}
+ABOUT: dict[str, Any] = {"hw__id": "GPU-1", "hw__type": "gpu", "hw__model": "NVIDIA H100 80GB HBM3",
+                         "k8s__namespace__name": "ml", "k8s__pod__name": "train-0"}  # fmt: skip
 STEP_MS = 15_000
 
 
@@ -56,7 +57,7 @@ def push(at: int, util: float = 0.5, *, first: int = 0) -> ExportMetricsServiceR
         gauge("hw.power", "W", point(300.0, at_ms + 3, **ABOUT)),
         climbing("hw.gpu.memory.limit", "By", point(80e9, at_ms + 4, **ABOUT)),
         climbing("hw.energy", "J", point(energy, at_ms + 5, start_ms=NOW_MS + first * STEP_MS - 1, **ABOUT)),
-        host__name="gn001", k8s__namespace__name="ml", k8s__pod__name="train-0",
+        host__name="gn001", k8s__namespace__name="monitoring", k8s__pod__name="collector-x7",
     )  # fmt: skip
 
 

@@ -73,7 +73,12 @@ def test_what_would_be_read_wrongly_is_rejected_and_the_rest_is_taken() -> None:
     asked = request(
         gauge("hw.gpu.utilization", "%", point(50.0, **GPU)),
         gauge(
-            "hw.power", "W", point(300.0, NOW_MS + 2 * 86_400_000, **GPU), point(301.0, 0, **GPU), point(302.0, **GPU)
+            "hw.power",
+            "W",
+            point(300.0, NOW_MS + 2 * 86_400_000, **GPU),
+            point(301.0, 0, **GPU),
+            point(302.0, **GPU),
+            point(1.0, 86_400_000, **GPU),
         ),
         {"name": "hw.energy", "histogram": {"dataPoints": [{"timeUnixNano": "1"}]}},
     )
@@ -82,9 +87,22 @@ def test_what_would_be_read_wrongly_is_rejected_and_the_rest_is_taken() -> None:
     assert sorted(found.rejected.items()) == [
         ("a point of hw.power has no time", 1),
         ("a point of hw.power is more than a day in the future", 1),
+        ("a point of hw.power is more than a month old", 1),
         ("hw.energy is a histogram, not a gauge or a sum", 1),
         ("hw.gpu.utilization is in %, not in 1", 1),
     ]
+
+
+def test_a_host_has_to_be_named_and_the_sending_pod_is_nobody() -> None:
+    nameless = sort_out(
+        request(gauge("hw.power", "W", point(1.0, **GPU)), service__instance__id="5f0c"), WANTED, NOW_MS
+    )
+    assert dict(nameless.rejected) == {"hw.power names no host: the resource needs host.name": 1}
+    (found,) = points_of(
+        request(gauge("hw.power", "W", point(1.0, **GPU)), k8s__node__name="n1", k8s__pod__name="collector")
+    )
+    assert found.labels["k8s.node.name"] == "n1"
+    assert "k8s.pod.name" not in found.labels
 
 
 def test_deltas_add_up_and_go_on_in_the_next_window() -> None:

@@ -95,10 +95,10 @@ def test_an_exporter_that_reads_when_it_is_scraped_has_a_reading_in_every_scrape
 
 
 @pytest.mark.parametrize(
-    ("collect_s", "coverage"), [(None, None), (30, 1), (10, 1 / 3)], ids=["nobody knows", "every 30 s", "every 10 s"]
+    ("collect_s", "coverage"), [(None, None), (30, 1), (15, None)], ids=["nobody knows", "every 30 s", "every 15 s"]
 )
-def test_an_average_covers_what_the_exporters_interval_is_of_the_scrapes(collect_s: float | None, coverage: float | None) -> None:  # fmt: skip
-    """Without a word on the interval it is a point sample, and the import says so."""
+def test_an_average_of_all_the_time_between_scrapes_covers_it_and_any_other_is_a_point_sample(collect_s: float | None, coverage: float | None) -> None:  # fmt: skip
+    """The import says where nobody knows the exporter's interval."""
     found = one_host(dcgm(ENGINE, [0.25] * 3), dcgm(UTIL, [99] * 3), collect_s=collect_s)
     assert columns(found, "gpu_util_pct")[0] == (0, 25)
     assert found.gpu["gpu_util_coverage_ratio"][0] == (None if coverage is None else pytest.approx(coverage))

@@ -137,7 +137,7 @@ def test_the_inventory_has_a_row_for_each_gpu_and_day_with_what_the_labels_said_
     found = one_host(*(dcgm(UTIL, [5] * 3, **day) for day in days), hours=48)  # type: ignore[arg-type]  # labels and one start
     rows = found.device.select("time", "gpu", "model", "gpu_index", "driver_version", "source").rows()
     assert rows == [
-        (datetime.fromtimestamp(T0 / 1000 + start, UTC), uuid(0), "NVIDIA H100 80GB HBM3", 0, version, "import")
+        (datetime.fromtimestamp(T0 / 1000 + start, UTC), uuid(0), "NVIDIA H100 80GB HBM3", 0, version, "scraped")
         for version, start in (("570.1", 43_200), ("580.2", 100_000))
     ]
 

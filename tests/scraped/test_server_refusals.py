@@ -83,6 +83,11 @@ def test_what_a_shorter_span_remedies(status: int, error: str) -> None:
     assert isinstance(refusal(HttpAnswer(status, {}, error.encode()), ADDRESS), OversizedAnswerError)
 
 
+def test_packed_samples_are_no_page_though_they_begin_like_one() -> None:
+    sixty_bytes = HttpAnswer(200, {"content-type": "application/x-protobuf"}, b"<\xec")
+    assert refusal(sixty_bytes, ADDRESS) is None
+
+
 def test_a_login_that_is_refused_is_not_asked_for_and_not_shown() -> None:
     echo = f'{{"status":"error","error":"no such token: Bearer {SECRET}"}}'.encode()
     error = refusal(HttpAnswer(403, {}, echo), LOGGED_IN)
@@ -149,6 +154,18 @@ def test_tls_by_an_authority_that_has_to_be_named(tmp_path: Path) -> None:
         assert "is not that of a metrics server" in failing(url, ca_file=str(tmp_path / "ca.pem"))
         assert "broke before" in failing(receiver.url(""))
     assert "cannot use prometheus.ca_file" in failing("https://127.0.0.1", ca_file=str(tmp_path / "none.pem"))
+
+
+def test_the_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Gateway(Evaluator({})) as proxy:
+        monkeypatch.setenv("http_proxy", f"ann:{SECRET}@{proxy.url.removeprefix('http://')}")
+        assert "answers 404" in failing("http://nowhere.invalid")
+        [asked] = proxy.asked
+    assert asked.path == "http://nowhere.invalid/api/v1/query"
+    assert asked.headers["proxy-authorization"].startswith("Basic ")
+    monkeypatch.setenv("http_proxy", f"socks5://ann:{SECRET}@127.0.0.1:1")
+    assert SECRET not in (said := failing("http://nowhere.invalid"))
+    assert "the proxy of the variable http_proxy cannot be used; give it as" in said
 
 
 class Naps:

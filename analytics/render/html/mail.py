@@ -20,7 +20,7 @@ from analytics.render.html.marked import marked
 from analytics.render.html.page import environment, head
 from analytics.report.model import Report
 from analytics.sections.days import bins_of
-from analytics.sections.opportunities import deadline_day, decision, owner_words, saving_words
+from analytics.sections.opportunities import deadline_day, decision, saving_words, who_acts
 from analytics.sections.palette import HATCHED, LIGHT, ORDER
 from analytics.sections.section import Cell
 from analytics.sections.trends import unfinished
@@ -73,7 +73,7 @@ def _decision(each: Opportunity) -> _Decision:
         what=decision(each),
         saving="" if each.saving is None else saving_words(each.saving, each.currency),
         about=(
-            (tr("who acts"), owner_words(each.owner)),
+            (tr("who acts"), who_acts(each)),
             (tr("deadline"), deadline_day(each.deadline_ms)),
             (tr("confidence"), tr(each.confidence.grade)),
         ),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.resources
+import json
+from typing import Any
 
 from analytics.decide.readiness import waiting_rules
 from analytics.language.language import Language
@@ -18,6 +21,13 @@ from analytics.sections.findings import notes
 from analytics.workloads.model import Finding
 from fallow.clock import HOUR_MS, format_ms
 from fallow.outside_text import json_text
+
+
+def report_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of `content`; docs/report.schema.json is a copy of it."""
+    file = importlib.resources.files("analytics.render.report").joinpath("report.schema.json")
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
 
 
 class JsonFormat:
@@ -37,7 +47,12 @@ def content(report: Report) -> dict[str, object]:
     Of a window in which nothing was seen every figure is null: no GPU-hours were seen, which is not that there were none.
     """
     whole = _content(report)
-    return whole if not report.is_empty else whole | {name: _unknown(whole[name]) for name in _FIGURES}
+    return whole | known_figures(report, {name: whole[name] for name in _FIGURES})
+
+
+def known_figures(report: Report, figures: dict[str, object]) -> dict[str, object]:
+    """Figures of the report's window as JSON: where nothing was seen in it, each is null."""
+    return {name: _unknown(value, name) for name, value in figures.items()} if report.is_empty else figures
 
 
 _FIGURES = (
@@ -70,14 +85,14 @@ def _content(report: Report) -> dict[str, object]:
         "lake": report.lake,
         "empty": report.is_empty,
         "known": {"since": _moment(report.known.since_ms), "until": _moment(report.known.until_ms)},
-        "observed": _observed(report.seen),
+        "observed": seen_json(report.seen),
         "simulated_gpus": report.simulated_gpus,
         "hosts": report.hosts,
         "settings": dataclasses.asdict(report.settings) | {"held_min_ms": report.held_min_ms},
-        "ledger": report.summary.as_json() | {"money": money_json(report.money), "energy": energy_json(report.money)},
+        "ledger": ledger_json(report),
         **decisions_json(report.opportunities),
         "by": {by: {name: _totals(group) for name, group in groups.items()} for by, groups in report.groups.items()},
-        "findings": [_finding(finding, report) for finding in report.findings],
+        "findings": [finding_json(finding, report) for finding in report.findings],
         "notified": _notified(report),
         "waiting": [each.as_json() for each in waiting_rules(report.review.context)],
         "week": _week(report),
@@ -96,15 +111,20 @@ def _content(report: Report) -> dict[str, object]:
         "reclaimable": [dataclasses.asdict(each) for each in report.reclaimable],
         "packings": [each.as_json() for each in report.right_sizing.packings],
         "off_peak": [dataclasses.asdict(each) for each in report.off_peak],
-        "suppressed": [_finding(finding, report) for finding in report.review.suppressed],
-        "ended": [_finding(finding, report) for finding in report.review.ended],
+        "suppressed": [finding_json(finding, report) for finding in report.review.suppressed],
+        "ended": [finding_json(finding, report) for finding in report.review.ended],
         "sensitivity": {f"{minutes}min": hours for minutes, hours in report.review.sensitivity.items()},
         "reversals": report.review.reversals.as_json() if report.review.reversals else None,
         "data_quality": [dataclasses.asdict(remark) for remark in report.quality],
     }
 
 
-def _finding(finding: Finding, report: Report) -> dict[str, object]:
+def ledger_json(report: Report) -> dict[str, object]:
+    """As `fallow ledger --json` has it."""
+    return report.summary.as_json() | {"money": money_json(report.money), "energy": energy_json(report.money)}
+
+
+def finding_json(finding: Finding, report: Report) -> dict[str, object]:
     """As `fallow findings --json` has it; in an edition for people without the words of others."""
     return finding.as_json() | {"notes": [str(each) for each in notes(report, finding)]}
 
@@ -131,7 +151,7 @@ def _week(report: Report) -> dict[str, object] | None:
     }
 
 
-def _observed(seen: Seen) -> dict[str, object]:
+def seen_json(seen: Seen) -> dict[str, object]:
     """What was asked for, as far as it has passed, and how much of it was seen."""
     return {
         "since": format_ms(seen.since_ms),

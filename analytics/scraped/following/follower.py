@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from analytics.importers.model import Imported
 from analytics.scraped.chunks import days
 from analytics.scraped.following.day_merging import DayMerging
 from analytics.scraped.following.newest_hour import newest_hour_ms
 from analytics.scraped.following.status import StatusBoard
 from analytics.scraped.journal import ReadSpan
-from analytics.scraped.judging import judged
 from analytics.scraped.lake_writer import LakeWriter, WriterSettings
 from analytics.scraped.reading import ReadChunk, ReadingStoppedError, SiteReader
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.source import ScrapedSource
 from analytics.scraped.totals import ReadTotals
 from analytics.scraped.windows import WindowWork
-from fallow.clock import HOUR_MS, SECOND_MS, Clock, format_duration, format_ms
+from fallow.clock import DAY_MS, HOUR_MS, SECOND_MS, Clock, floor_ms, format_duration, format_ms
 from fallow.errors import FallowError, InputError, LakeError, NoLakeError
 from fallow.lake import Lake
 from fallow.lake_init import require_marker
@@ -82,7 +80,7 @@ class Follower:
         """Says what is wrong once, and waits longer each time."""
         if str(error) != self._said:
             self._said = str(error)
-            self.say(f"{error}; it is tried again")
+            self.say(str(error))
         kind = (
             "the lake"
             if isinstance(error, LakeError)
@@ -98,13 +96,14 @@ class Follower:
         return int(min(self.settings.every_ms, _FIRST_PAUSE_MS * 2 ** (self._failures - 1)))
 
     def _catch_up(self) -> None:
-        """All windows up to now, an hour at most each. Raises FallowError and ReadingStoppedError."""
+        """All windows up to now. Raises FallowError and ReadingStoppedError."""
         self._require_lake()
         work = self._connected()
         offset_ms = self.board.status.offset_ms or 0
         now_ms = self.clock.now_ms() + offset_ms
         span = self._position(now_ms)
-        for start_ms, end_ms in days(span.until_ms, now_ms, HOUR_MS):
+        for start_ms, end_ms in _windows(span.until_ms, now_ms):
+            work.writer.settings = replace(work.writer.settings, hourly=end_ms - start_ms <= HOUR_MS)
             self._run_window(work, start_ms, end_ms)
             settled_ms = max(span.until_ms, min(end_ms, now_ms - self.settings.late_ms))
             self.source.journal(self.lake).write(ReadSpan(span.since_ms, settled_ms))
@@ -144,7 +143,7 @@ class Follower:
             writer = LakeWriter(
                 self.lake, WriterSettings(hourly=True, pseudonyms=self.settings.pseudonyms), ReadTotals()
             )
-            self._reading = WindowWork(server, reader, writer, self.source.match, self._judge, self._told)
+            self._reading = WindowWork(server, reader, writer, self.source.match, lambda _: None, self._told)
             self._say_connected(server)
         return self._reading
 
@@ -158,11 +157,13 @@ class Follower:
                 f"the server's clock is {apart} {'ahead of' if offset_ms > 0 else 'behind'} this host's; the server's counts"
             )
 
-    def _judge(self, hosts: Sequence[Imported]) -> None:
-        """Values that cannot be hold the follower up; what only looks odd is for an import to ask about."""
-        judged(hosts, self.clock.now_ms() + (self.board.status.offset_ms or 0), own_mapping=False)
-        self._told()
-
-    def _told(self, _: ReadChunk | None = None) -> None:
+    def _told(self, _: ReadChunk) -> None:
         if self.stopped():
             raise ReadingStoppedError
+
+
+def _windows(since_ms: int, until_ms: int) -> Iterator[tuple[int, int]]:
+    """Whole days up to yesterday, whose rows go into files of a day as an import's do, and then hours."""
+    recent_ms = max(since_ms, floor_ms(until_ms, DAY_MS) - DAY_MS)
+    yield from days(since_ms, recent_ms)
+    yield from days(recent_ms, until_ms, HOUR_MS)

@@ -48,7 +48,7 @@ class _Place:
 
     def value(self, content: Content, key: str, kind: type[_Value], default: _Value) -> _Value:
         found = content.get(key, default)
-        if not isinstance(found, kind) or isinstance(found, bool):
+        if not isinstance(found, kind):
             raise self.wrong(f"{key} is {found!r}", f"write {_FORMS[kind]}")
         return found
 
@@ -71,7 +71,7 @@ class _Place:
         return text
 
 
-_FORMS: dict[type, str] = {str: "a text in quotes", list: "a list", dict: "a table", float: "a number", int: "a number"}
+_FORMS: dict[type, str] = {str: "a text in quotes", list: "a list", dict: "a table"}
 
 
 def mapping_content(path: Path) -> Content:

@@ -13,7 +13,8 @@ from analytics.scraped.samples import Labels
 _RENAMED = "exported_"
 """What a Prometheus server puts before a label of the page that it sets itself (honor_labels off)."""
 
-_PORT = re.compile(r":\d+$")
+_PORT = re.compile(r"(?:^([^:\[\]]+)|^\[([^\]]+)\]):[\w-]+$")
+"""`gn007:9400`, `[fd00::7]:9400`, and the name of a port (`gn007:metrics`), as Google's managed Prometheus writes it."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,9 @@ def host_of(labels: Labels, exporter: Exporter) -> str:
         found = labels.get(name, "")
         if found and not _is_own_pod(found, exporter):
             return found
-    return _PORT.sub("", labels.get("instance", "")).strip("[]")
+    instance = labels.get("instance", "")
+    address = _PORT.match(instance)
+    return instance if address is None else address[1] or address[2]
 
 
 def renaming_targets(labels: Sequence[Labels]) -> frozenset[tuple[str, ...]]:

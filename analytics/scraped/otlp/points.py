@@ -38,6 +38,14 @@ _TARGET = {
 }
 """What a metrics server calls the page that was scraped is in OTLP the resource."""
 
+_HOST = ("host.name", "k8s.node.name")
+_OF_SENDERS = ("k8s.", "container.")
+_OF_HOSTS = ("k8s.node.name", "k8s.cluster.name")
+"""Kubernetes' words in a resource are about the pod that sends, not about the one that has the GPU: all but these."""
+
+_OLDEST_MS = 31 * DAY_MS
+"""What is older is no late point but a clock that is wrong, and a row of 1970 would make every GPU 56 years old."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -67,21 +75,22 @@ def sort_out(request: ExportMetricsServiceRequest, wanted: Collection[str], now_
     """Leaves in the request what has a wanted name and can be used; what has another name is ignored, what is wrong is rejected."""
     found = Sorted(request)
     for resource in request.resource_metrics:
+        has_host = any(each.key in _HOST for each in resource.resource.attributes)
         for scope in resource.scope_metrics:
-            kept = [metric for metric in scope.metrics if _keep(metric, wanted, found, now_ms)]
+            kept = [metric for metric in scope.metrics if _keep(metric, wanted, found, now_ms, has_host=has_host)]
             del scope.metrics[:]
             scope.metrics.extend(kept)
     return found
 
 
-def _keep(metric: Metric, wanted: Collection[str], found: Sorted, now_ms: int) -> bool:
+def _keep(metric: Metric, wanted: Collection[str], found: Sorted, now_ms: int, *, has_host: bool) -> bool:
     """Whether anything of a metric is of use; the points that are not are taken out."""
     kind = metric.WhichOneof("data")
     points = [] if kind is None else getattr(metric, kind).data_points
     if metric.name not in wanted:
         found.ignored += len(points)
         return False
-    if (why := _wrong_metric(metric, kind)) is not None:
+    if (why := _wrong_metric(metric, kind, has_host=has_host)) is not None:
         found.rejected[why] += len(points)
         return False
     kept = []
@@ -98,11 +107,13 @@ def _keep(metric: Metric, wanted: Collection[str], found: Sorted, now_ms: int) -
     return bool(kept)
 
 
-def _wrong_metric(metric: Metric, kind: str | None) -> str | None:
+def _wrong_metric(metric: Metric, kind: str | None, *, has_host: bool) -> str | None:
     if kind not in ("gauge", "sum"):
         return f"{metric.name} is a {kind or 'metric without data'}, not a gauge or a sum"
     if metric.unit not in UNITS.get(metric.name, (metric.unit,)):
         return f"{metric.name} is in {metric.unit}, not in {UNITS[metric.name][0]}"
+    if metric.name.startswith("hw.") and not has_host:
+        return f"{metric.name} names no host: the resource needs host.name"
     return None
 
 
@@ -111,6 +122,8 @@ def _wrong_point(name: str, point: NumberDataPoint, now_ms: int) -> str | None:
         return f"a point of {name} has no time"
     if point.time_unix_nano // NS_PER_MS > now_ms + DAY_MS:
         return f"a point of {name} is more than a day in the future"
+    if point.time_unix_nano // NS_PER_MS < now_ms - _OLDEST_MS:
+        return f"a point of {name} is more than a month old"
     if point.WhichOneof("value") is None and not _has_ended(point):
         return f"a point of {name} has no value"
     return None
@@ -128,9 +141,10 @@ def _of_interest(name: str, point: NumberDataPoint) -> bool:
 def points_of(request: ExportMetricsServiceRequest) -> Iterator[Point]:
     """The points of a request that was sorted out, in its order."""
     for resource in request.resource_metrics:
-        about = _texts(resource.resource.attributes)
-        target = {label: _first(about, names) for label, names in _TARGET.items()}
-        about |= {label: value for label, value in target.items() if value and label not in about}
+        said = _texts(resource.resource.attributes)
+        target = {label: value for label, names in _TARGET.items() if (value := _first(said, names))}
+        own = {key: value for key, value in said.items() if key in _OF_HOSTS or not key.startswith(_OF_SENDERS)}
+        about = target | own
         for scope in resource.scope_metrics:
             for metric in scope.metrics:
                 yield from _points_of_metric(metric, about)

@@ -29,6 +29,10 @@ _CONNECTIONS = 2000
 _LOOK_S = 0.05
 """Between two looks whether to end."""
 
+_NO_ROOM = "there is no room for more until the lake takes rows again"
+"""Without the path of the spool: whoever pushes may ask."""
+
+_LONGEST_REASON = 1000
 _AT_A_TIME = 16
 """Bodies that are read and unpacked, which takes memory."""
 
@@ -40,7 +44,7 @@ class IntakeTally:
     requests: Counter[int] = field(default_factory=Counter)
     points: int = 0
     ignored: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
+    rejected: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -65,12 +69,12 @@ class Intake:
             try:
                 self.spool.append(found.request.SerializeToString())
             except SpoolError as error:
-                raise RefusedRequestError(HTTPStatus.SERVICE_UNAVAILABLE, error.message, RETRY_AFTER_S) from error
+                raise RefusedRequestError(HTTPStatus.SERVICE_UNAVAILABLE, _NO_ROOM, RETRY_AFTER_S) from error
         with self.tally.lock:
             self.tally.points += found.points
             self.tally.ignored += found.ignored
-            self.tally.rejected += found.rejected
-        return accepted(content_type, found.rejected.total(), "; ".join(sorted(found.rejected)))
+            self.tally.rejected += found.rejected.total()
+        return accepted(content_type, found.rejected.total(), "; ".join(sorted(found.rejected))[:_LONGEST_REASON])
 
 
 class OtlpReceiver:

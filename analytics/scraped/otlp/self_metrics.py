@@ -50,7 +50,7 @@ class ReceiverStatus:
                 found.add(_REQUESTS, count, label_text({"code": int(status)}))
             found.add(_POINTS, tally.points)
             found.add(_IGNORED, tally.ignored)
-            found.add(_REJECTED, tally.rejected.total())
+            found.add(_REJECTED, tally.rejected)
         found.add(_SPOOL, self.intake.spool.size_bytes)
         found.add(_DELIVERED, None if state.last_success_ms is None else state.last_success_ms / SECOND_MS)
         found.add(_FAILING, bool(state.trouble))

@@ -75,6 +75,6 @@ def device_rows(gpus: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
     own = (name.removeprefix(DEVICE_PREFIX) for name in measured)
     return found.with_columns(
         time=pl.from_epoch("time_ms", time_unit="ms").cast(_TYPES["time"]),
-        source=pl.lit("import"),
+        source=pl.lit("scraped"),
         **{name: pl.col(DEVICE_PREFIX + name).cast(_TYPES[name], strict=False) for name in own},
     ).select("host", *_TYPES)

@@ -24,6 +24,9 @@ DEFAULT_SCRAPE_MS = MINUTE_MS
 _NEAR = 0.05
 """A loop of 30 s drifts to 30.02 s: the whole second is meant."""
 
+_WHOLE = 0.9
+"""Of a row, from which on an average stands for it: a scrape is early or late by some percent."""
+
 _ENOUGH_RUNS = 20
 _FRESH, _SLOWER = 1.2, 1.4
 """Times the step between scrapes: readings shown for less are one for each scrape, those shown for longer are not."""
@@ -43,11 +46,15 @@ class Paces:
         return max(pace.scrape_ms, collect_ms)
 
     def average_coverage(self, source: int) -> float | None:
-        """How much of its row an average over the exporter's collect interval saw; None where nobody knows that interval."""
+        """How much of its row an average over the exporter's collect interval saw; None where nobody knows, or where it is not all.
+
+        An average of half a row at 0 says as little of the other half as a reading does: without a coverage it is a point sample.
+        """
         pace = self.by_source[source]
         if pace.collect_ms is None or (pace.fresh and pace.collect_ms > _FRESH * pace.scrape_ms):
             return None
-        return min(1.0, pace.collect_ms / self.reading_ms(source))
+        ratio = min(1.0, pace.collect_ms / self.reading_ms(source))
+        return ratio if ratio >= _WHOLE else None
 
 
 def assumed_collect_ms(exporter: Exporter) -> int | None:

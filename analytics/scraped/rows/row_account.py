@@ -54,7 +54,7 @@ class RowAccount:
                 known = "reads" if pace.collect_ms else "is taken to read"
                 self.note(host, f"{title} {known} the driver every {format_duration(reading_ms)} and is scraped every "
                                 f"{format_duration(pace.scrape_ms)}: a reading that is shown again counts once")  # fmt: skip
-            if blind and rows.paces.assumed_ms is not None:
+            if blind and rows.paces.assumed_ms is not None and pace.collect_ms is None:
                 self.note(host, f"how often {title} reads the driver is not known: its averages count as readings at a moment "
                                 "(--collect-interval says it)")  # fmt: skip
 

@@ -12,7 +12,17 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
-from urllib3.exceptions import DecodeError, HTTPError, IncompleteRead, ProtocolError, ReadTimeoutError, SSLError
+from urllib3.exceptions import (
+    DecodeError,
+    HTTPError,
+    IncompleteRead,
+    LocationParseError,
+    ProtocolError,
+    ProxySchemeUnknown,
+    ReadTimeoutError,
+    SSLError,
+)
+from urllib3.util import make_headers, parse_url
 
 from analytics.scraped.server.address import ServerAddress
 from analytics.scraped.server.head_guard import guard
@@ -28,6 +38,7 @@ from analytics.scraped.server.refusals import (
     silence,
 )
 from fallow import __version__
+from fallow.errors import ConfigError
 
 _BUSY = frozenset({429, 502, 503, 504})
 _FIRST_PAUSE_S = 1.0
@@ -178,7 +189,7 @@ def _asked_pause_s(text: str) -> float | None:
 
 
 def _pool(address: ServerAddress, limits: ServerLimits) -> urllib3.PoolManager:
-    """Through the proxy that the environment names, if any."""
+    """Through the proxy that the environment names, if any; raises ConfigError where that is none."""
     parts = urlsplit(address.url)
     options: dict[str, Any] = {
         "maxsize": limits.concurrency,
@@ -186,6 +197,14 @@ def _pool(address: ServerAddress, limits: ServerLimits) -> urllib3.PoolManager:
         "ssl_context": address.tls() if parts.scheme == "https" else None,
     }
     proxy = getproxies().get(parts.scheme, "")
-    if proxy and not proxy_bypass(parts.hostname or ""):
-        return guard(urllib3.ProxyManager(proxy, **options))
-    return guard(urllib3.PoolManager(**options))
+    if not proxy or proxy_bypass(parts.hostname or ""):
+        return guard(urllib3.PoolManager(**options))
+    try:
+        way = parse_url(proxy if "://" in proxy else f"http://{proxy}")
+        login = make_headers(proxy_basic_auth=way.auth) if way.auth else {}
+        return guard(urllib3.ProxyManager(way.url, proxy_headers=login, **options))
+    except (LocationParseError, ProxySchemeUnknown) as error:
+        raise ConfigError(
+            f"the proxy of the variable {parts.scheme}_proxy cannot be used",
+            f"give it as http://proxy.example.org:3128, or name {parts.hostname} in no_proxy",
+        ) from error

@@ -13,7 +13,7 @@ class ServerLimits:
     """Counts, bytes and seconds; `rate` is requests a second."""
 
     concurrency: int = 4
-    rate: float = 10.0
+    rate: float = 20.0
     attempts: int = 6
     """Of one request that meets a busy server or a broken connection: about a minute with the pauses between them."""
 

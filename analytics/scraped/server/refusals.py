@@ -42,8 +42,9 @@ class HttpAnswer:
 
     @property
     def is_page(self) -> bool:
-        """Whether it is made for a browser."""
-        return "html" in self.headers.get("content-type", "") or self.body[:200].lstrip()[:1] == b"<"
+        """Whether it is made for a browser; what Snappy has packed may begin with any byte."""
+        kind = self.headers.get("content-type", "")
+        return "html" in kind or ("protobuf" not in kind and self.body[:200].lstrip()[:1] == b"<")
 
     @property
     def has_end(self) -> bool:

@@ -1,0 +1,42 @@
+"""Programs that read by a token: scripts, assistants and Prometheus, at the paths that are made for them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from flask import Request
+
+from dashboard.access import Access
+from dashboard.access.directory import Directory
+from dashboard.access.hosts import AllowedHosts
+from dashboard.access.local import NOT_THIS_NAME
+from dashboard.access.people import Reader
+from dashboard.access.refusal import Visitor, refuse
+
+API, MCP, METRICS = "/api/", "/mcp", "/metrics"
+
+
+def is_for_programs(path: str) -> bool:
+    """Whether a path is one of those that programs ask for, and that a token opens."""
+    return path in (MCP, METRICS) or path.startswith(API)
+
+
+class WithTokens:
+    """Lets programs in by their token, wherever they ask from, and everybody else as `people_access` does.
+
+    A token that nobody has counts as none: proxies pass tokens of their own along.
+    """
+
+    def __init__(self, people_access: Access, people: Directory, hosts: AllowedHosts) -> None:
+        self._access, self._people, self._hosts = people_access, people, hosts
+        self.way_out = people_access.way_out
+
+    def admit(self, request: Request) -> Reader | Visitor:
+        """The program that a token names, else what the other way in says."""
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if not is_for_programs(request.path) or scheme.lower() != "bearer":
+            return self._access.admit(request)
+        found = self._people.program(token.strip())
+        if found is None:
+            return self._access.admit(request)
+        return found if self._hosts.allow(request.host) else Visitor(partial(refuse, request, NOT_THIS_NAME))

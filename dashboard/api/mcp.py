@@ -1,0 +1,216 @@
+"""The endpoints as tools of the Model Context Protocol, at `/mcp`: JSON-RPC 2.0 over streamable HTTP, without state or streams.
+
+Revisions 2026-07-28, in which each request says what it speaks, and 2025-11-25 and 2025-06-18, which begin with `initialize`.
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Request, Response, request
+
+from dashboard.access.people import person
+from dashboard.access.tokens import MCP
+from dashboard.api.endpoints import BY_NAME, ENDPOINTS, ApiEndpoint, Json
+from dashboard.api.parameters import PAGING, Parameter, parse_request
+from dashboard.api.replies import begin_reply, take, told_error
+from dashboard.source import LakeSource
+from fallow import __version__
+from fallow.errors import FallowError
+from fallow.outside_text import json_text
+
+MODERN = "2026-07-28"
+VERSIONS = (MODERN, "2025-11-25", "2025-06-18")
+"""The revisions that are spoken, the newest first."""
+
+MOST_SENT_BYTES = 64 * 1024
+LIMIT = 20
+"""Rows of an answer unless a call asks for more: what an assistant reads is dear."""
+
+_PARSE, _REQUEST, _METHOD, _PARAMS = -32700, -32600, -32601, -32602
+_HEADERS, _VERSION = -32020, -32022
+_META = "io.modelcontextprotocol/"
+_SERVER = {"name": "fallow", "title": "fallow: GPUs that are paid for and not used", "version": __version__}
+_CAPABILITIES: Json = {"tools": {"listChanged": False}}
+_KEPT_MS = 3_600_000
+_INSTRUCTIONS = (
+    "Reads what fallow knows of a GPU fleet: the ledger of GPU time, findings and decisions. Null is unknown, 0 is measured. Every answer "
+    "says its window, how new the data are (as_of) and which share was observed (coverage): tell these with any figure. Begin with "
+    "`ledger` and `opportunities_totals`; `scopes` has the names to narrow by. Commands in the answers are for people to run."
+)
+
+
+class RpcError(Exception):
+    """A request that cannot be answered, as JSON-RPC has it; `status` is that of HTTP."""
+
+    def __init__(self, code: int, message: str, *, status: int = 400, data: Json | None = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.status, self.data = code, message, status, data
+
+
+def serve_mcp(server: Any, source: LakeSource) -> None:
+    """Adds the route: messages come by POST; there is no stream to GET and no session to DELETE."""
+
+    def answer() -> Response:
+        if request.method != "POST":
+            return Response(status=405, headers={"Allow": "POST"}, mimetype="text/plain")
+        request.max_content_length = MOST_SENT_BYTES
+        return _answer(source, request)
+
+    server.add_url_rule(MCP, "mcp", answer, methods=["POST", "GET", "DELETE"])
+
+
+def _answer(source: LakeSource, asked: Request) -> Response:
+    message_id: object = None
+    try:
+        message = _message(asked)
+        if "id" not in message:  # a notification
+            return Response(status=202)
+        message_id = _id(message)
+        method, params = message["method"], _object(message.get("params"), "params")
+        is_modern = _check_version(asked, method, params)
+        result = _result(source, method, params, is_modern=is_modern)
+    except RpcError as error:
+        told: Json = {"code": error.code, "message": error.message} | ({"data": error.data} if error.data else {})
+        return _response({"error": told}, message_id, error.status)
+    if is_modern:
+        result = {"resultType": "complete", **result, "_meta": {f"{_META}serverInfo": _SERVER}}
+    return _response({"result": result}, message_id, 200)
+
+
+def _response(content: Json, message_id: object, status: int) -> Response:
+    about: Json = {"jsonrpc": "2.0"} | ({} if message_id is None else {"id": message_id})
+    return Response(json_text(about | content, indent=None), status=status, content_type="application/json")
+
+
+def _message(asked: Request) -> dict[str, Any]:
+    try:
+        message = json.loads(asked.get_data())
+    except (ValueError, RecursionError) as error:
+        raise RpcError(_PARSE, "the body is no JSON") from error
+    if not isinstance(message, dict):
+        raise RpcError(_REQUEST, "send one message, which is an object")
+    if message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
+        raise RpcError(_REQUEST, 'a message has "jsonrpc": "2.0" and a method')
+    return message
+
+
+def _object(value: object, name: str) -> dict[str, Any]:
+    """That, or none where nothing is given."""
+    if value is not None and not isinstance(value, dict):
+        raise RpcError(_PARAMS, f"{name} is no object")
+    return value or {}
+
+
+def _id(message: Mapping[str, Any]) -> str | int:
+    found = message["id"]
+    if isinstance(found, bool) or not isinstance(found, str | int):
+        raise RpcError(_REQUEST, "an id is a text or a whole number")
+    return found
+
+
+def _check_version(asked: Request, method: str, params: Mapping[str, Any]) -> bool:
+    """Whether the request is of the revision in which each says so itself; raises RpcError where it cannot be, or contradicts itself."""
+    meta = params.get("_meta")
+    own = meta if isinstance(meta, dict) else {}
+    named, header = own.get(f"{_META}protocolVersion"), asked.headers.get("MCP-Protocol-Version")
+    for version in (named, header):
+        if version is not None and version not in VERSIONS and method != "initialize":
+            told: Json = {"supported": list(VERSIONS), "requested": str(version)[:80]}
+            raise RpcError(_VERSION, "this revision of the protocol is not spoken here", data=told)
+    if MODERN not in (named, header):
+        return False
+    wanted = {"MCP-Protocol-Version": named, "Mcp-Method": method}
+    if method == "tools/call":
+        wanted["Mcp-Name"] = params.get("name")
+    for name, value in wanted.items():
+        if _decoded(asked.headers.get(name)) != value:
+            raise RpcError(_HEADERS, f"the header {name} is not what the body says")
+    if not isinstance(own.get(f"{_META}clientCapabilities"), dict):
+        raise RpcError(_PARAMS, f"_meta has no {_META}clientCapabilities")
+    return True
+
+
+def _decoded(header: str | None) -> str | None:
+    """A header's value, which is in Base64 where it would be no plain ASCII."""
+    if header is None or not (header.startswith("=?base64?") and header.endswith("?=")):
+        return header
+    try:
+        return base64.b64decode(header[len("=?base64?") : -len("?=")], validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _result(source: LakeSource, method: str, params: Mapping[str, Any], *, is_modern: bool) -> Json:
+    caching: Json = {"ttlMs": _KEPT_MS, "cacheScope": "public"} if is_modern else {}
+    if method == "initialize":
+        asked = params.get("protocolVersion")
+        version = asked if asked in VERSIONS[1:] else VERSIONS[1]  # the newest has no handshake
+        return {"protocolVersion": version, "capabilities": _CAPABILITIES, "serverInfo": _SERVER, "instructions": _INSTRUCTIONS}  # fmt: skip
+    if method == "server/discover":
+        about: Json = {"supportedVersions": list(VERSIONS), "capabilities": _CAPABILITIES}
+        return about | {"instructions": _INSTRUCTIONS} | caching
+    if method == "ping":
+        return {}
+    if method == "tools/list":
+        return {"tools": [tool(each) for each in ENDPOINTS]} | caching
+    if method == "tools/call":
+        return _call(source, params)
+    raise RpcError(_METHOD, f"there is no method {method[:80]}", status=404 if is_modern else 200)
+
+
+def tool(endpoint: ApiEndpoint) -> Json:
+    """The endpoint as a tool: its parameters are the tool's arguments."""
+    return {
+        "name": endpoint.name,
+        "title": endpoint.name.replace("_", " ").capitalize(),
+        "description": f"{endpoint.summary[:1].upper()}{endpoint.summary[1:]}.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {each.name: _argument(each) for each in endpoint.parameters},
+            "additionalProperties": False,
+        },
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    }
+
+
+def _argument(each: Parameter) -> Json:
+    default: Json = {"default": LIMIT} if each is PAGING[0] else {}
+    return each.schema | default | {"description": each.meaning}
+
+
+def _call(source: LakeSource, params: Mapping[str, Any]) -> Json:
+    endpoint = BY_NAME.get(str(params.get("name")))
+    if endpoint is None:
+        raise RpcError(_PARAMS, f"there is no tool {str(params.get('name'))[:80]}", status=200)
+    arguments = _object(params.get("arguments"), "arguments")
+    try:
+        content = _told(source, endpoint, arguments)
+    except FallowError as error:
+        return {"content": [{"type": "text", "text": str(error)}], "isError": True}
+    text = json_text(content, indent=None)
+    return {"content": [{"type": "text", "text": text}], "structuredContent": content, "isError": False}
+
+
+def _told(source: LakeSource, endpoint: ApiEndpoint, arguments: Mapping[str, Any]) -> Json:
+    """The answer of the endpoint to these arguments; raises FallowError in words that whoever asks may read."""
+    reader = person()
+    given = [(str(name), _value(value)) for name, value in arguments.items() if value is not None]
+    if endpoint.has_rows and "limit" not in arguments:
+        given.append(("limit", str(LIMIT)))
+    try:
+        return take(
+            begin_reply(source, endpoint, parse_request(given, endpoint.parameters), reader), f"{MCP}/{endpoint.name}"
+        )
+    except FallowError as error:
+        raise told_error(source, error, reader) from error
+
+
+def _value(value: object) -> str:
+    """The text that stands for it behind a `?`; what is neither text nor number can be no parameter's."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,107 @@
+"""What is answered to a request: the rows or the object, and beside them window, time of the data, coverage and whether it was sampled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dashboard.access.audit import audit_export
+from dashboard.access.audit_trail import AuditError
+from dashboard.access.people import Reader
+from dashboard.api.cursors import OutdatedCursorError, read_cursor, short_digest, write_cursor
+from dashboard.api.endpoints import ApiEndpoint, EndpointRows, Json
+from dashboard.api.parameters import ReadRequest
+from dashboard.source import LakeSource
+from dashboard.view import UNREADABLE, Problem, View
+from fallow.clock import format_ms
+from fallow.errors import FallowError
+
+
+class NotNowError(FallowError):
+    """There is no answer yet, and waiting a little is enough."""
+
+
+class NothingToShowError(FallowError):
+    """What is asked for has no answer in the lake as it is."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer that has not been made yet, with the tag that changes when it does."""
+
+    endpoint: ApiEndpoint
+    asked: ReadRequest
+    view: View
+    stale: str | None
+
+    @property
+    def tag(self) -> str:
+        """Changes with the version of the lake, the request and the team of whoever asks."""
+        return short_digest(f"{self.view.version} {self._question} {self.asked.limit} {self.asked.cursor} {self.stale}")
+
+    @property
+    def _question(self) -> str:
+        return f"{self.endpoint.name}{self.asked.search} {self.view.reader.team}"
+
+    def content(self) -> Json:
+        """The answer; raises UsageError and OutdatedCursorError for a cursor that is none of its pages'."""
+        report = self.view.report
+        totals = report.summary.totals
+        about: Json = {
+            "window": {"since": format_ms(report.seen.since_ms), "until": format_ms(report.seen.until_ms)},
+            "as_of": format_ms(self.view.as_of_ms),
+            "stale": self.stale,
+            "scope": {"pool": report.scope.pool, "model": report.scope.model, "team": report.scope.team},
+            "coverage": report.summary.coverage,
+            "sampled": {"share": totals.sampled, "leaves_open": totals.leaves_open},
+            "simulated_gpus": report.simulated_gpus,
+        }
+        own = self.endpoint.content
+        return about | (self._page(own) if isinstance(own, EndpointRows) else {"data": own(self.view)})
+
+    def _page(self, rows: EndpointRows) -> Json:
+        asked, version = self.asked, self.view.version
+        begin = read_cursor(asked.cursor, version, self._question) if asked.cursor else 0
+        end, items = begin + asked.limit, rows.wanted(self.view, asked)
+        return {
+            "data": [rows.row(self.view, item) for item in items[begin:end]],
+            "total": len(items),
+            "next": write_cursor(end, version, self._question) if end < len(items) else None,
+        }
+
+
+def begin_reply(source: LakeSource, endpoint: ApiEndpoint, asked: ReadRequest, reader: Reader) -> Reply:
+    """The reply to a reader, of what they may see; raises NotNowError, NothingToShowError and other FallowErrors."""
+    look = source.look(asked.query, reader)
+    if isinstance(look, Problem):
+        kind = NotNowError if look.is_passing else NothingToShowError
+        raise kind(look.message, look.hint)
+    return Reply(endpoint, asked, look, _stale(source, reader))
+
+
+def take(reply: Reply, path: str) -> Json:
+    """The answer, once it is written down that somebody takes it along; raises AuditError where that cannot be."""
+    audit_export(reply.view.reader, path, reply.asked.search.removeprefix("?"))
+    return reply.content()
+
+
+_FOR_EVERYBODY = (NotNowError, NothingToShowError, OutdatedCursorError, AuditError)
+"""Errors in words that anybody may read."""
+
+
+def told_error(source: LakeSource, error: FallowError, reader: Reader) -> FallowError:
+    """The error in words that the reader may see: whoever `sees_places` alone is told where the lake lies."""
+    if isinstance(error, _FOR_EVERYBODY):
+        return error
+    told = source.problem(error, reader)
+    if (told.message, told.hint) == (error.message, error.hint):
+        return error
+    return (NotNowError if told.is_passing else NothingToShowError)(told.message, told.hint)
+
+
+def _stale(source: LakeSource, reader: Reader) -> str | None:
+    """Why there is no newer version than the one that answers, in words that the reader may see."""
+    found = source.stale_because
+    if found is None:
+        return None
+    told = found if reader.sees_places else UNREADABLE
+    return f"{told.message} {told.hint}".strip()

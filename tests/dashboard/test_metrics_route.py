@@ -1,0 +1,156 @@
+"""The dashboard's /metrics: the numbers of the ledger and of the decisions, and an end to their number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from dashboard.decisions import opportunities_of
+from dashboard.metrics import collector
+from dashboard.metrics.catalogue import FAMILIES
+from dashboard.metrics.collector import MOST_POOLS, OTHER_POOLS, collect
+from dashboard.source import LATE
+from fallow.clock import HOUR_MS
+from fallow.exposition import OPEN_METRICS, TEXT
+from tests.dashboard.acting import PLAN, VIEW_ALPHA, Held
+from tests.dashboard.teams import Teams, teams
+
+if TYPE_CHECKING:
+    from dashboard.access.people import Reader
+    from dashboard.view import View
+
+__all__ = ["teams"]  # a fixture
+
+Found = dict[str, dict[tuple[tuple[str, str], ...], float]]
+
+
+def parsed(text: str) -> Found:
+    """The values by family and labels."""
+    return {
+        each.name: {tuple(sorted(sample.labels.items())): sample.value for sample in each.samples}
+        for each in text_string_to_metric_families(text)
+    }
+
+
+def scraped(held: Held, search: str = "?span=all", who: Reader = PLAN) -> Found:
+    answer = held.pages(who).client.get(f"/metrics{search}")
+    assert (answer.status_code, answer.content_type) == (200, TEXT), answer.text
+    return parsed(answer.text)
+
+
+def only(found: Found, family: str, **labels: str) -> float:
+    return sum(value for own, value in found[family].items() if labels.items() <= dict(own).items())
+
+
+@pytest.fixture(scope="module")
+def view(teams: Teams) -> View:
+    """Ten simulated GPUs in four pools."""
+    return teams.view("?span=all")
+
+
+def collected(view: View, now_ms: int = 0) -> Found:
+    return parsed(collect(view, now_ms, is_stale=False).render(TEXT).decode())
+
+
+def test_the_ledger_is_that_of_the_pages(view: View) -> None:
+    found = collected(view, now_ms=view.as_of_ms + 90_000)
+    totals, accounts = view.report.summary.totals, view.report.money.accounts
+    assert only(found, "fallow_ledger_gpus") == totals.gpus == 10
+    assert only(found, "fallow_ledger_gpu_hours") == pytest.approx(totals.total_ms / HOUR_MS)
+    assert only(found, "fallow_ledger_gpu_hours", state="held") == totals.state_ms["held"] / HOUR_MS > 0
+    assert accounts.total.paid_cents is not None
+    assert only(found, "fallow_ledger_cost", currency="USD") == pytest.approx(accounts.total.paid_cents / 100)
+    assert only(found, "fallow_ledger_coverage_ratio") == view.report.summary.coverage
+    assert only(found, "fallow_data_age_seconds") == 90
+    assert only(found, "fallow_data_end_timestamp_seconds") * 1000 == view.as_of_ms
+    assert only(found, "fallow_data_stale") == 0
+
+
+def test_decisions_add_up_to_the_waste_and_to_what_they_save(view: View) -> None:
+    found, own = collected(view), opportunities_of(view)
+    assert only(found, "fallow_opportunities") == len(own.listed) > 3
+    assert only(found, "fallow_opportunity_gpu_hours") == pytest.approx(
+        only(found, "fallow_waste_gpu_hours", actionable="true")
+    )
+    assert only(found, "fallow_waste_gpu_hours") == pytest.approx(own.waste.gpu_ms / HOUR_MS)
+    assert own.saving is not None
+    for bound in ("low", "point", "high"):
+        assert only(found, "fallow_opportunity_saving_per_year", bound=bound) == pytest.approx(
+            getattr(own.saving, bound)
+        )
+    assert own.reclaimable is not None
+    assert only(found, "fallow_reclaimable_idle_gpus") == own.reclaimable.idle_now > 0
+    assert set(found) <= {each.name for each in FAMILIES}
+
+
+def test_what_is_not_known_is_absent(held: Held) -> None:
+    found = scraped(held)
+    assert "fallow_reclaimable_gpus" not in found  # after three hours nobody knows the need
+    assert only(found, "fallow_reclaimable_idle_gpus") == 4
+    unpriced = scraped(held, "?span=all&team=beta")
+    assert "fallow_ledger_cost" not in unpriced
+    assert only(unpriced, "fallow_ledger_unpriced_gpu_hours") == pytest.approx(3.0)
+
+
+def test_a_viewer_of_a_team_gets_that_team_only(held: Held) -> None:
+    found = scraped(held, "?span=all&team=beta", VIEW_ALPHA)
+    assert only(found, "fallow_ledger_gpus") == 1
+    assert only(found, "fallow_ledger_gpu_hours") == pytest.approx(3.0)
+    assert not [name for name in found if name.startswith("fallow_reclaimable")]
+
+
+def test_a_fleet_of_many_pools_has_an_end_of_series(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = opportunities_of(view)
+    assert own.reclaimable is not None
+    pool, listed = own.reclaimable.pools[0], own.listed[0]
+    many = replace(
+        own,
+        listed=tuple(replace(listed, pool=f"pool-{number}", gpu_ms=HOUR_MS * (number + 1)) for number in range(200)),
+        reclaimable=replace(
+            own.reclaimable,
+            pools=tuple(replace(pool, pool=f"pool-{number}", gpus=number, safe=1) for number in range(200)),
+        ),
+    )
+    monkeypatch.setattr(collector, "opportunities_of", lambda _: many)
+    found = collected(view)
+    for family in ("fallow_opportunity_gpu_hours", "fallow_reclaimable_gpus"):
+        names = {dict(labels)["pool"] for labels in found[family]}
+        assert len(names) == MOST_POOLS + 1
+        assert {OTHER_POOLS, "pool-199"} <= names
+    assert only(found, "fallow_opportunity_gpu_hours") == sum(range(1, 201))
+    assert only(found, "fallow_reclaimable_gpus") == 200
+    safe: Any = [None, *[1] * 199]
+    many = replace(
+        many,
+        reclaimable=replace(
+            own.reclaimable,
+            pools=tuple(replace(each, safe=known) for each, known in zip(many.reclaimable.pools, safe, strict=True)),
+        ),
+    )  # type: ignore[union-attr]
+    assert (
+        only(collected(view), "fallow_reclaimable_gpus") == MOST_POOLS
+    )  # of the others one is not known, so their sum is not
+
+
+def test_both_formats_are_what_prometheus_reads(held: Held) -> None:
+    client = held.pages().client
+    answer = client.get("/metrics?span=all", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
+    assert answer.content_type == OPEN_METRICS
+    assert {each.name for each in openmetrics(answer.text)} == set(scraped(held))
+
+
+@pytest.mark.parametrize(("search", "status"), [("?span=never", 409), ("?team=nobody", 409), ("?since=x", 409)])
+def test_what_cannot_be_answered_fails_the_scrape(held: Held, search: str, status: int) -> None:
+    answer = held.pages().client.get(f"/metrics{search}")
+    assert (answer.status_code, answer.mimetype) == (status, "text/plain")
+    assert answer.text.startswith("fallow: ")
+
+
+def test_what_takes_long_fails_the_scrape(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = held.pages()
+    monkeypatch.setattr(pages.source, "look", lambda *_: LATE)
+    assert pages.client.get("/metrics").status_code == 503

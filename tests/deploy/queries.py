@@ -1,0 +1,62 @@
+"""What the Grafana dashboards and the rules of deploy/ ask Prometheus, and the metrics that there are to ask for."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+import yaml
+
+from dashboard.metrics.catalogue import FAMILIES as OF_PAGES
+from tests.agent.metric_families import FAMILIES as OF_AGENTS
+from tests.conftest import REPOSITORY
+
+BOARDS = sorted((REPOSITORY / "deploy" / "grafana").glob("*.json"))
+RULES = REPOSITORY / "deploy" / "prometheus" / "fallow.rules.yaml"
+CHOICES = {"$host": ".*", "$instance": ".*", "$pool": ".*"}
+"""What stands for Grafana's variables in a query: everything is chosen."""
+
+_FOLLOWER = (REPOSITORY / "docs" / "prometheus.md").read_text(encoding="utf-8")
+METRICS = {"up", *(each.name for each in (*OF_AGENTS, *OF_PAGES)), *re.findall(r"`(fallow_follow_\w+)`", _FOLLOWER)}
+
+_WORDS = {
+    "and", "or", "on", "by", "without", "unless", "ignoring", "bool", "offset", "sum", "avg", "count", "max", "min", "topk", "rate", "time",
+}  # fmt: skip
+_CLAUSE = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
+_SELECTOR = re.compile(r"\{[^}]*\}")
+
+
+@cache
+def board(name: str) -> Any:
+    return json.loads((REPOSITORY / "deploy" / "grafana" / name).read_text(encoding="utf-8"))
+
+
+def panels(name: str) -> list[Any]:
+    """Those with queries."""
+    return [each for each in board(name)["panels"] if each["type"] != "row"]
+
+
+def expressions(name: str) -> list[str]:
+    """The queries of a dashboard with everything chosen."""
+    found = [target["expr"] for panel in panels(name) for target in panel["targets"]]
+    for variable, value in CHOICES.items():
+        found = [each.replace(variable, value) for each in found]
+    return found
+
+
+def rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def recorded() -> set[str]:
+    """The names that the recording rules make."""
+    return {each["record"] for each in rules() if "record" in each}
+
+
+def metric_names(expression: str) -> set[str]:
+    """Every metric that an expression names."""
+    rest = _CLAUSE.sub(" ", _SELECTOR.sub(" ", expression))
+    return set(re.findall(r"(?<![\w.\[])[A-Za-z_:][\w:]*", re.sub(r"\[\w+\]", " ", rest))) - _WORDS
