@@ -40,6 +40,7 @@ from tests.scraped.servers import MetricsProcess
 PAGES = REPOSITORY / "docs" / "tutorials"
 _BLOCK = re.compile(r"```sh\n(?P<shell>.*?)```\n(?:\n```text\n(?P<shown>.*?)```\n)?", re.DOTALL)
 _MARK = "=== the next block ==="
+_NOTHING_STAYS = "trap 'kill $(jobs -p) 2> /dev/null' EXIT"
 _DASHBOARD = "fallow dashboard\n"
 DAYS = 9
 
@@ -138,7 +139,7 @@ class Shell:
         """What each block prints, messages included; they run one after the other in one shell, until one fails."""
         script = "".join(f"echo '{_MARK}'\n{block}" for block in blocks)
         done = subprocess.run(
-            ["bash", "-eu", "-c", f"exec 2>&1\n{script}"], env=self._environment, cwd=self._home,
+            ["bash", "-eu", "-c", f"exec 2>&1\n{_NOTHING_STAYS}\n{script}"], env=self._environment, cwd=self._home,
             capture_output=True, text=True, check=False, timeout=500,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout
@@ -151,11 +152,12 @@ class Shell:
         # the pages of a tutorial export it in the shell in which the dashboard is started
         environment = self._environment | {"FALLOW_LAKE_PATH": str(self._home / "gpu-lake")}
         with subprocess.Popen(command, env=environment, cwd=self._home) as pages:
-            wait_until(lambda: bool(_answer(port)), lambda: "no page")
-            page = _answer(port)
-            pages.send_signal(signal.SIGINT)
-            pages.wait(timeout=60)
-        return page
+            try:
+                wait_until(lambda: bool(_answer(port)), lambda: "no page")
+                return _answer(port)
+            finally:
+                pages.send_signal(signal.SIGINT)
+                pages.wait(timeout=60)
 
 
 def assert_shown(shown: str, printed: str) -> None:
