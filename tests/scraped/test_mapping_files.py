@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.metrics.catalogue import DEVICE, GPU, HOST
 from analytics.scraped.mapping.loading import built_in, load_exporters, metric_names
 from analytics.scraped.who.kube_metrics import KUBE_METRICS
 from fallow.errors import ConfigError
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from agent.metrics.catalogue import Family
     from analytics.scraped.mapping.model import Exporter, MappedMetric
 
 
@@ -74,6 +76,25 @@ def test_every_metric_that_is_wanted_has_one_name() -> None:
 
 def test_what_is_said_of_kubernetes_is_what_allocations_are_made_of() -> None:
     assert metric_names([exporter("kube-state-metrics"), exporter("kueue")]) == set(KUBE_METRICS)
+
+
+BY_ITSELF = {"gpu_util_coverage_ratio", "gpu_util_unsampled_ratio", "counters_since"}
+"""What the reader of the samples finds out, and what an agent alone can tell."""
+
+
+@pytest.mark.parametrize(
+    "family",
+    [each for each in (*GPU, *DEVICE, *HOST) if each.column not in BY_ITSELF],
+    ids=lambda family: family.column,
+)
+def test_what_the_agent_shows_is_read_back_in_the_columns_unit(family: Family) -> None:
+    (read,) = (
+        mapped
+        for mapped in exporter("fallow").by_metric[family.name]
+        if family.label is None or mapped.only == (family.label,)
+    )
+    assert f"{read.table}.{read.column}" == family.source
+    assert read.factor == pytest.approx(1 / family.factor)
 
 
 def test_a_file_that_extends_takes_the_place_of_its_base(site: Callable[..., tuple[Exporter, ...]]) -> None:
