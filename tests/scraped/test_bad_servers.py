@@ -73,8 +73,9 @@ def imported(
 def assert_one_sentence(done: subprocess.CompletedProcess[str], says: str, code: int = 1) -> None:
     """`says` is a pattern of the sentence with its remedy."""
     assert done.returncode == code, done.stdout + done.stderr
-    [sentence] = done.stderr.splitlines()
+    *before, sentence = done.stderr.splitlines()
     assert re.search(says, sentence), sentence
+    assert all("reading by" in line for line in before), "what was found, and then the sentence"
     assert "Traceback" not in done.stdout
 
 

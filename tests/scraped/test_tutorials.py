@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import REPOSITORY, clean_environment
+from tests.scraped.pushed import push_site
 from tests.scraped.servers import PrometheusProcess, VictoriaProcess, free_port, missing, wait_until
 from tests.scraped.site import (
     GPUS,
@@ -33,11 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tests.scraped.exposed import Exposed
-    from tests.scraped.servers import MetricsProcess
+from tests.scraped.servers import MetricsProcess
 
 PAGES = REPOSITORY / "docs" / "tutorials"
 _BLOCK = re.compile(r"```sh\n(?P<shell>.*?)```\n(?:\n```text\n(?P<shown>.*?)```\n)?", re.DOTALL)
 _MARK = "=== the next block ==="
+_NOTHING_STAYS = "trap 'kill $(jobs -p) 2> /dev/null' EXIT"
 _DASHBOARD = "fallow dashboard\n"
 DAYS = 9
 
@@ -49,6 +52,10 @@ class Tutorial:
     server: type[MetricsProcess]
     samples: Callable[[range], Iterable[Exposed]]
     files: Callable[[range], Mapping[str, str]] = lambda _: {}
+
+
+PUSHED = "opentelemetry"
+"""The page whose reader has no server, but something that pushes."""
 
 
 def _on_kubernetes(times_ms: range) -> Iterator[Exposed]:
@@ -70,19 +77,18 @@ TUTORIALS = {
 
 
 def test_every_tutorial_is_tried() -> None:
-    assert {page.stem for page in PAGES.glob("*.md")} == set(TUTORIALS)
+    assert {page.stem for page in PAGES.glob("*.md")} == {*TUTORIALS, PUSHED}
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", TUTORIALS)
 def test_a_tutorial_does_what_it_says(name: str, tmp_path: Path) -> None:
     """What it shows is printed, `...` standing for what differs each time; the pages are served last."""
     if lacking := missing():
         pytest.skip(lacking)
     tutorial = TUTORIALS[name]
-    found = list(_BLOCK.finditer((PAGES / f"{name}.md").read_text(encoding="utf-8")))
-    blocks = [block for block in found if block["shell"] != _DASHBOARD]
-    assert len(blocks) == len(found) - 1
+    blocks = blocks_of(name)
     home = tmp_path / "home"
     home.mkdir()
     until_ms = time.time_ns() // 3_600_000_000_000 * HOUR_MS
@@ -91,30 +97,50 @@ def test_a_tutorial_does_what_it_says(name: str, tmp_path: Path) -> None:
         (home / file).write_text(content)
     with tutorial.server(tmp_path / "server") as server:
         server.write(tutorial.samples(times_ms))
-        shell = Shell(home, server.url)
+        shell = Shell(home, PROMETHEUS_URL=server.url)
         printed = shell.run([block["shell"] for block in blocks])
     for block, text in zip(blocks, printed, strict=True):
         assert_shown(block["shown"] or "...", text)
     assert b"fallow" in shell.first_page()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_tutorial_of_what_is_pushed(tmp_path: Path) -> None:
+    blocks, address = blocks_of(PUSHED), f"127.0.0.1:{free_port()}"
+    until_ms = time.time_ns() // 60_000_000_000 * MINUTE_MS
+    shell = Shell(tmp_path, OTLP=address, FALLOW_FOLLOW_LISTEN=f"127.0.0.1:{free_port()}")
+    with ThreadPoolExecutor(1) as pool:
+        pushing = pool.submit(push_site, address, range(until_ms - 6 * HOUR_MS, until_ms, MINUTE_MS))
+        printed = shell.run([block["shell"] for block in blocks])
+        pushing.result()
+    for block, text in zip(blocks, printed, strict=True):
+        assert_shown(block["shown"] or "...", text)
+    assert b"fallow" in shell.first_page()
+
+
+def blocks_of(name: str) -> list[re.Match[str]]:
+    """The blocks of a page in their order, without the one that serves the pages."""
+    found = list(_BLOCK.finditer((PAGES / f"{name}.md").read_text(encoding="utf-8")))
+    blocks = [block for block in found if block["shell"] != _DASHBOARD]
+    assert len(blocks) == len(found) - 1
+    return blocks
+
+
 class Shell:
     """A user's: its own home, and `fallow` on the path."""
 
-    def __init__(self, home: Path, url: str) -> None:
+    def __init__(self, home: Path, **variables: str) -> None:
         self._home = home
-        self._environment = clean_environment({"HOME": str(home), "PROMETHEUS_URL": url, "COLUMNS": "100"})
+        self._environment = clean_environment({"HOME": str(home), "COLUMNS": "100", **variables})
         self._environment["PATH"] = f"{Path(sys.executable).parent}:{self._environment['PATH']}"
-        self._environment["FALLOW_LAKE_PATH"] = str(
-            home / "gpu-lake"
-        )  # the pages export it in their shell, which ends before the last block
 
     def run(self, blocks: list[str]) -> list[str]:
         """What each block prints, messages included; they run one after the other in one shell, until one fails."""
         script = "".join(f"echo '{_MARK}'\n{block}" for block in blocks)
         done = subprocess.run(
-            ["bash", "-eu", "-c", f"exec 2>&1\n{script}"], env=self._environment, cwd=self._home,
-            capture_output=True, text=True, check=False, timeout=280,
+            ["bash", "-eu", "-c", f"exec 2>&1\n{_NOTHING_STAYS}\n{script}"], env=self._environment, cwd=self._home,
+            capture_output=True, text=True, check=False, timeout=500,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout
         return done.stdout.split(f"{_MARK}\n")[1:]
@@ -123,12 +149,15 @@ class Shell:
         """What the pages' address answers: at a port that is free, where the page has the usual one."""
         port = free_port()
         command = ["bash", "-c", f"exec {_DASHBOARD.strip()} --port {port}"]
-        with subprocess.Popen(command, env=self._environment, cwd=self._home) as pages:
-            wait_until(lambda: bool(_answer(port)), lambda: "no page")
-            page = _answer(port)
-            pages.send_signal(signal.SIGINT)
-            pages.wait(timeout=60)
-        return page
+        # the pages of a tutorial export it in the shell in which the dashboard is started
+        environment = self._environment | {"FALLOW_LAKE_PATH": str(self._home / "gpu-lake")}
+        with subprocess.Popen(command, env=environment, cwd=self._home) as pages:
+            try:
+                wait_until(lambda: bool(_answer(port)), lambda: "no page")
+                return _answer(port)
+            finally:
+                pages.send_signal(signal.SIGINT)
+                pages.wait(timeout=60)
 
 
 def assert_shown(shown: str, printed: str) -> None:
