@@ -16,6 +16,7 @@ _FLAGS = {
     "certificate": ("FILE", "PEM file with this client's certificate"),
     "key": ("FILE", "PEM file with its key"),
     "collect-interval": ("DURATION", "how often the exporters read the driver"),
+    "concurrency": ("N", "requests at a time"),
     "rate": ("NUMBER", "requests in a second, at most"),
 }
 _REPEATED = {
@@ -26,12 +27,10 @@ _REPEATED = {
 
 
 def add_server_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds them, and `--jobs`."""
     for name, (metavar, meaning) in _FLAGS.items():
         parser.add_argument(f"--{name}", metavar=metavar, help=f"{meaning} (default: prometheus.{_key(name)})")
     for name, (metavar, meaning) in _REPEATED.items():
         parser.add_argument(f"--{name}", metavar=metavar, action="append", help=meaning)
-    parser.add_argument("--jobs", metavar="N", help="requests at a time (default: prometheus.concurrency)")
 
 
 def server_settings(args: argparse.Namespace, **others: str | None) -> config.Config:
@@ -40,7 +39,7 @@ def server_settings(args: argparse.Namespace, **others: str | None) -> config.Co
     for name, key in (("match", "match"), ("mapping", "mapping"), ("header", "headers")):
         given = getattr(args, name)
         flags[f"prometheus.{key}"] = None if given is None else ",".join(given)
-    flags |= {"prometheus.concurrency": args.jobs, "lake.path": args.lake}
+    flags["lake.path"] = args.lake
     flags |= {name.replace("__", "."): value for name, value in others.items()}
     return config.load(flags, args.config)
 
