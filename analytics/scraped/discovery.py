@@ -11,12 +11,14 @@ from analytics.scraped.mapping.series_labels import gpu_of, host_of
 from analytics.scraped.samples import Labels
 from analytics.scraped.selector import SeriesSelection
 from analytics.scraped.server.metrics_server import MetricsServer
-from fallow.clock import HOUR_MS
+from analytics.scraped.server.refusals import OversizedAnswerError
+from fallow.clock import HOUR_MS, MINUTE_MS
 
 _TELLING = ("gpu_util_pct", "mem_used_bytes")
 """Every GPU has one of these; which metric fills it is another from card to card."""
 
 _AT_ONCE = 120
+_SHORTEST_MS = 10 * MINUTE_MS
 
 
 @dataclass
@@ -84,10 +86,9 @@ class Discovery:
         """The hosts with GPUs in the window, by name. Raises InputError, also for more series than are taken."""
         if not names.telling:
             return []
-        labels = self._server.series(self.selection(names.telling).text, since_ms, until_ms)
         found: dict[str, FoundHost] = {}
         per_gpu: dict[str, int] = {}
-        for exporter, own in self._by_exporter(labels):
+        for exporter, own in self._by_exporter(self._listed(names.telling, since_ms, until_ms)):
             gpu = gpu_of(own, exporter)
             name = host_of(own, exporter)
             if name and (gpu.uuid or gpu.index):
@@ -110,7 +111,7 @@ class Discovery:
         ]
         if not any(telling):
             return
-        labels = self._server.series(self.selection(filter(None, telling)).text, since_ms, until_ms)
+        labels = self._listed(filter(None, telling), since_ms, until_ms)
         series = None
         for exporter, own in self._by_exporter(labels):
             host = found.get(host_of(own, exporter))
@@ -123,10 +124,24 @@ class Discovery:
             host.instances.add(instance)
             host.series += series
 
-    def _by_exporter(self, labels: Sequence[Labels]) -> Iterable[tuple[Exporter, Labels]]:
-        for series, own in zip(mapped_series(labels, self._exporters), labels, strict=True):
-            if series is not None:
-                yield series.exporter, own
+    def _listed(self, names: Iterable[str], since_ms: int, until_ms: int) -> Iterator[Sequence[Labels]]:
+        """The series of these metrics: in halves of the window where they are too many at once, for every pod has series of its own."""
+        waiting, text = [(since_ms, until_ms)], self.selection(names).text
+        while waiting:
+            start_ms, end_ms = waiting.pop()
+            try:
+                yield self._server.series(text, start_ms, end_ms)
+            except OversizedAnswerError:
+                if end_ms - start_ms <= _SHORTEST_MS:
+                    raise
+                middle_ms = (start_ms + end_ms) // 2
+                waiting += [(middle_ms, end_ms), (start_ms, middle_ms)]
+
+    def _by_exporter(self, listed: Iterable[Sequence[Labels]]) -> Iterator[tuple[Exporter, Labels]]:
+        for labels in listed:
+            for series, own in zip(mapped_series(labels, self._exporters), labels, strict=True):
+                if series is not None:
+                    yield series.exporter, own
 
 
 def _all_names(exporter: Exporter) -> set[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import polars as pl
 
 from analytics.scraped.samples import SAMPLE_SCHEMA, Labels, Samples
+from analytics.scraped.server.refusals import OversizedAnswerError
 from analytics.scraped.server.selectors import matchers
 from fallow.errors import InputError
 
@@ -31,6 +32,7 @@ class HeldServer:
     away: bool = False
     reads: int = 0
     fails_after: int | None = None
+    most_series: int = 1_000_000
     name: str = "Held 1.0"
     way: str = "memory"
     warnings: tuple[str, ...] = ()
@@ -56,11 +58,15 @@ class HeldServer:
         return self.offset_ms
 
     def names(self, selector: str, since_ms: int, until_ms: int) -> list[str]:
-        return sorted({each["__name__"] for each in self.series(selector, since_ms, until_ms)})
+        self._check()
+        return sorted({labels["__name__"] for labels, _ in self._found(selector, since_ms, until_ms)})
 
     def series(self, selector: str, since_ms: int, until_ms: int) -> list[Labels]:
         self._check()
-        return [labels for labels, _ in self._found(selector, since_ms, until_ms)]
+        found = [labels for labels, _ in self._found(selector, since_ms, until_ms)]
+        if len(found) > self.most_series:
+            raise OversizedAnswerError("more series than are taken", "narrow them")
+        return found
 
     def samples(self, selector: str, since_ms: int, until_ms: int) -> Iterator[Samples]:
         self._check()

@@ -75,6 +75,26 @@ def test_a_chunk_with_more_samples_than_are_held_at_once_is_read_in_parts(
     assert f"{len(SAMPLES):,} samples" in done.stdout
 
 
+def test_hosts_whose_pods_come_and_go_are_found_in_parts_of_a_window(
+    server: HeldServer, lake: Lake, tmp_path: Path
+) -> None:
+    """Each of four GPUs has two series that tell of it, and others every ten minutes: of the four pods of a day two at a time are taken."""
+    server.__init__(most_series=16)  # type: ignore[misc]
+    served = [
+        replace(each, labels=tuple(sorted((*each.labels, ("exported_pod", f"p{each.time_ms // (10 * MINUTE_MS)}")))))
+        for each in SAMPLES
+    ]
+    server.write(served)
+    assert brought(lake, tmp_path).returncode == 0
+    assert facts_in(lake, DCGM) == facts_of(SAMPLES, DCGM)
+    server.most_series = 7
+    refused = brought(lake, tmp_path, "--restart")
+    assert (refused.returncode, refused.stderr.splitlines()[-1]) == (
+        1,
+        "fallow: more series than are taken; narrow them",
+    )
+
+
 @pytest.mark.long
 def test_again_spares_the_work_and_without_the_journal_changes_nothing(
     server: HeldServer, lake: Lake, tmp_path: Path

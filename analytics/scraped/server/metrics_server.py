@@ -20,10 +20,9 @@ from analytics.scraped.server.labelled import checked_labels
 from analytics.scraped.server.limits import ServerLimits
 from analytics.scraped.server.pieces import PieceLength, in_pieces
 from analytics.scraped.server.range_vectors import RAW, RangeVectors, seconds
-from analytics.scraped.server.refusals import no_metrics_server
+from analytics.scraped.server.refusals import OversizedAnswerError, no_metrics_server
 from analytics.scraped.server.remote_read import RemoteRead
 from fallow.clock import Clock, SystemClock
-from fallow.errors import InputError
 from fallow.outside_text import plain
 
 _MOST_WARNINGS = 20
@@ -98,7 +97,7 @@ class MetricsServer:
     def series(self, selector: str, since_ms: int, until_ms: int) -> list[Labels]:
         """Those that may have samples in the window: servers answer by the block or the day.
 
-        Raises InputError for more than `limits.most_series`, or one with more than `limits.most_labels`.
+        Raises OversizedAnswerError for more than `limits.most_series`, InputError for one with more than `limits.most_labels`.
         """
         limits = self._connection.limits
         window = {"start": seconds(since_ms), "end": seconds(until_ms - 1), "limit": str(limits.most_series + 1)}
@@ -106,7 +105,7 @@ class MetricsServer:
         if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
             raise no_metrics_server(self._connection.address)
         if len(found) > limits.most_series:
-            raise InputError(
+            raise OversizedAnswerError(
                 f"more than {limits.most_series:,} series answer to {plain(selector, 120)}",
                 "narrow them with --match, such as one cluster or some hosts at a time",
             )
