@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hmac
+import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -32,6 +34,8 @@ _LOOK_S = 0.05
 _NO_ROOM = "there is no room for more until the lake takes rows again"
 """Without the path of the spool: whoever pushes may ask."""
 
+_FINISH_S = 2.0
+_PIECE_BYTES = 2**16
 _LONGEST_REASON = 1000
 _AT_A_TIME = 16
 """Bodies that are read and unpacked, which takes memory."""
@@ -128,8 +132,11 @@ class _Handler(BaseHTTPRequestHandler):
             status, answer = error.status, refused(kind, error.why)
             headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
         self._answer(status, JSON if kind == JSON else PROTOBUF, answer, headers)
+        if status is not HTTPStatus.OK:
+            self._let_finish()
 
     def do_GET(self) -> None:
+        self.close_connection = True
         self._answer(
             HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", f"POST metrics to {PATH}\n".encode(), {"Allow": "POST"}
         )
@@ -162,8 +169,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
+
+    def _let_finish(self) -> None:
+        """Reads on for a moment: to a sender that is still sending, a connection that is closed says nothing of why."""
+        self.wfile.flush()
+        self.connection.shutdown(socket.SHUT_WR)
+        until_s = time.monotonic() + _FINISH_S
+        while (left_s := until_s - time.monotonic()) > 0:
+            self.connection.settimeout(left_s)
+            if not self.rfile.read1(_PIECE_BYTES):
+                return
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # counts, not lines, say what came
         pass
