@@ -62,16 +62,21 @@ class Intake:
     clock: Clock
     token: str = ""
     tally: IntakeTally = field(default_factory=IntakeTally)
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    """One body is read at a time: as messages it takes up to fifty times its room, and threads would only take turns."""
 
     def take(self, body: bytes, content_type: str) -> bytes:
         """Keeps what is of use and returns the answer. Raises RefusedRequestError."""
         try:
-            found = sort_out(read_request(body, content_type), self.wanted, self.clock.now_ms())
+            with self.turn:
+                found = sort_out(read_request(body, content_type), self.wanted, self.clock.now_ms())
+                kept = found.request.SerializeToString()
+                found.request.Clear()
         except InputError as error:
             raise RefusedRequestError(HTTPStatus.BAD_REQUEST, error.message) from error
         if found.points:
             try:
-                self.spool.append(found.request.SerializeToString())
+                self.spool.append(kept)
             except SpoolError as error:
                 raise RefusedRequestError(HTTPStatus.SERVICE_UNAVAILABLE, _NO_ROOM, RETRY_AFTER_S) from error
         with self.tally.lock:
