@@ -15,7 +15,7 @@ from dashboard.access.refusal import Visitor, refuse
 
 API, MCP, METRICS = "/api/", "/mcp", "/metrics"
 
-_NO_SUCH_TOKEN = "nobody has this token; compare its SHA-256 with dashboard.people"
+_NOBODYS = "nobody has this token; compare its SHA-256 with dashboard.people"
 
 
 def is_for_programs(path: str) -> bool:
@@ -42,5 +42,5 @@ class WithTokens:
         if found is None:
             other = self._access.admit(request)
             is_known = isinstance(other, Reader) or other.name
-            return other if is_known else Visitor(partial(refuse, request, _NO_SUCH_TOKEN, status=401))
+            return other if is_known else Visitor(partial(refuse, request, _NOBODYS, status=401))
         return found if self._hosts.allow(request.host) else Visitor(partial(refuse, request, NOT_THIS_NAME))

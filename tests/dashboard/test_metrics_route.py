@@ -143,7 +143,16 @@ def test_both_formats_are_what_prometheus_reads(held: Held) -> None:
     assert {each.name for each in openmetrics(answer.text)} == set(scraped(held))
 
 
-@pytest.mark.parametrize(("search", "status"), [("?span=never", 409), ("?team=nobody", 409), ("?since=x", 409)])
+@pytest.mark.parametrize(
+    ("search", "status"),
+    [
+        ("?span=never", 409),
+        ("?team=nobody", 409),
+        ("?since=x", 409),
+        ("?tem=alpha", 409),
+        ("?team=alpha&team=beta", 409),
+    ],
+)
 def test_what_cannot_be_answered_fails_the_scrape(held: Held, search: str, status: int) -> None:
     answer = held.pages().client.get(f"/metrics{search}")
     assert (answer.status_code, answer.mimetype) == (status, "text/plain")
