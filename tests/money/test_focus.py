@@ -187,3 +187,9 @@ def test_csv_has_the_same_rows_and_runs_nowhere(place: str, tmp_path: Path, expo
 def test_a_file_of_another_kind_is_refused(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ledger", "--lake", place, "--focus", "cost.xlsx"]) == 2
     assert "'cost.xlsx' ends in neither .csv nor .parquet" in capsys.readouterr().err
+
+
+def test_rows_are_not_grouped(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ledger", "--lake", place, "--by", "team", "--focus", str(tmp_path / "cost.csv")]) == 2
+    assert "leave one of them out" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
