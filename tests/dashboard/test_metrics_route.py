@@ -73,6 +73,9 @@ def test_the_ledger_is_that_of_the_pages(view: View) -> None:
 def test_decisions_add_up_to_the_waste_and_to_what_they_save(view: View) -> None:
     found, own = collected(view), opportunities_of(view)
     assert only(found, "fallow_opportunities") == len(own.listed) > 3
+    assert only(found, "fallow_opportunity_unconfirmed_gpu_hours") == pytest.approx(
+        sum(each.unconfirmed_ms for each in own.listed) / HOUR_MS
+    )
     assert only(found, "fallow_opportunity_gpu_hours") == pytest.approx(
         only(found, "fallow_waste_gpu_hours", actionable="true")
     )

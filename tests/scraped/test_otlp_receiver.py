@@ -98,6 +98,7 @@ def test_metrics_of_others_take_no_room(url: str, intake: Intake) -> None:
         (b"{}", {"kind": "text/plain"}, 415),
         (b"x", {"Content_Encoding": "zstd"}, 415),
         (b"no gzip", {"Content_Encoding": "gzip"}, 400),
+        (b"{}", {"kind": JSON, "Origin": "http://localhost:4318"}, 403),
         (gzip.compress(bytes(100_000)), {"Content_Encoding": "gzip"}, 413),
         (bytes(MOST + 1), {}, 413),
     ],

@@ -150,6 +150,8 @@ class _Handler(BaseHTTPRequestHandler):
         intake = self.server.intake
         if self.path != PATH:
             raise RefusedRequestError(HTTPStatus.NOT_FOUND, f"only metrics are taken here, at {PATH}")
+        if "Origin" in self.headers:  # any page could have the browser of somebody on this host push
+            raise RefusedRequestError(HTTPStatus.FORBIDDEN, "what a browser sends is not taken")
         if intake.token and not self._is_known(intake.token):
             raise RefusedRequestError(HTTPStatus.UNAUTHORIZED, "show the token of otlp.token_file as a bearer token")
         if kind not in (PROTOBUF, JSON):
