@@ -7,8 +7,10 @@ import gzip
 import io
 import json
 import os
+import socket
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from http import HTTPStatus
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
@@ -180,6 +182,21 @@ def test_a_length_that_is_none_is_refused(headers: dict[str, str], body: bytes, 
     with pytest.raises(RefusedRequestError) as refusal:
         read_body(io.BufferedReader(io.BytesIO(body)), headers, MOST)  # type: ignore[type-var]  # as a socket's
     assert refusal.value.status == status
+
+
+def test_connections_that_say_nothing_keep_nobody_out(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analytics.scraped.otlp.receiver._CONNECTIONS", 3)
+    receiver = OtlpReceiver("127.0.0.1", 0, intake)
+    receiver.start()
+    host, _, port = receiver.url.split("/")[2].partition(":")
+    with ExitStack() as opened:
+        silent = [opened.enter_context(socket.create_connection((host, int(port)), 20)) for _ in range(3)]
+        silent[0].sendall(b"POST /v1/metrics HTTP/1.1\r\nContent-")
+        for _ in range(2):
+            assert post(receiver.url, request(POWER).SerializeToString())[0] == 200
+        assert silent[0].recv(1) == b"", "it has waited longest"
+        receiver.close()
+    assert len(kept(intake)) == 2
 
 
 def test_whoever_still_sends_gets_the_reason_too(url: str) -> None:

@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from analytics.scraped.bounded_server import BoundedServer
+from analytics.scraped.bounded_server import BoundedHandler, BoundedServer
 from analytics.scraped.otlp.messages import JSON, PROTOBUF, accepted, read_request, refused
 from analytics.scraped.otlp.points import sort_out
 from analytics.scraped.otlp.request_body import PATIENCE_S, RefusedRequestError, read_body
@@ -121,13 +120,13 @@ class _Server(BoundedServer):
         self.places = threading.BoundedSemaphore(_AT_A_TIME)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHandler):
     protocol_version = "HTTP/1.1"
     server_version = f"fallow/{__version__}"
     timeout = PATIENCE_S
     server: _Server
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802  # the name that http.server looks for
         kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         try:
             status, answer, headers = HTTPStatus.OK, self._taken(kind), {}
@@ -140,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
         if status is not HTTPStatus.OK:
             self._let_finish()
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  # the name that http.server looks for
         self.close_connection = True
         self._answer(
             HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", f"POST metrics to {PATH}\n".encode(), {"Allow": "POST"}
