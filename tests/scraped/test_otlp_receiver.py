@@ -219,6 +219,19 @@ def test_a_disk_that_takes_no_new_file_stops_nothing_for_good(tmp_path: Path, mo
     spool.close()
 
 
+def test_a_spool_writes_by_no_link_and_for_its_user_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("kept", encoding="ascii")
+    folder = tmp_path / "spool"
+    folder.mkdir()
+    (folder / "lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(SpoolError, match="cannot use the spool"):
+        RequestSpool(folder, 1000)
+    assert (tmp_path / "precious").read_text(encoding="ascii") == "kept"
+    (folder / "lock").unlink()
+    RequestSpool(folder, 1000).close()
+    assert {each.stat().st_mode & 0o777 for each in folder.iterdir()} == {0o600}
+
+
 def no_room(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

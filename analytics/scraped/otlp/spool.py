@@ -13,10 +13,11 @@ import struct
 import threading
 import zlib
 from collections.abc import Iterable, Iterator
+from io import FileIO
 from pathlib import Path
-from typing import IO
 
 from fallow.errors import SpoolError
+from fallow.stores.local import sync_folder
 
 _HEAD = struct.Struct("<II")
 _SUFFIX = ".otlp"
@@ -106,16 +107,23 @@ class RequestSpool:
         full.close()
 
     def _open(self, number: int) -> None:
-        self._file = (self._folder / f"{number:012d}{_SUFFIX}").open("xb", buffering=0)
-        self._number = number
+        path = self._folder / f"{number:012d}{_SUFFIX}"
+        file = _opened(path, os.O_EXCL)
+        try:
+            sync_folder(self._folder)  # the file is there after a power failure too
+        except OSError:
+            file.close()
+            path.unlink()
+            raise
+        self._file, self._number = file, number
 
     def _segments(self) -> list[Path]:
         return sorted(self._folder.glob(f"{'[0-9]' * 12}{_SUFFIX}"))
 
 
-def _owned(folder: Path) -> IO[bytes]:
+def _owned(folder: Path) -> FileIO:
     """The lock file, locked for as long as it is open."""
-    lock = (folder / "lock").open("wb")
+    lock = _opened(folder / "lock")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -124,6 +132,11 @@ def _owned(folder: Path) -> IO[bytes]:
             f"another process has the spool {folder}", "give this one a folder of its own (otlp.spool)"
         ) from error
     return lock
+
+
+def _opened(path: Path, flags: int = 0) -> FileIO:
+    """To write, by no link, and for this user alone: what is pushed names people."""
+    return FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o600), "wb")
 
 
 def _unwritable(folder: Path, error: OSError) -> SpoolError:
