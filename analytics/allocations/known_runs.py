@@ -19,8 +19,9 @@ from fallow.schema import CLAIM
 _NEAR_MS = MINUTE_MS
 """So far apart may be two parts of one run, and the clocks of those who tell of it."""
 
-_LONGEST_MS = 32 * DAY_MS
-"""How long before what comes in the lake is searched for the beginning of the same run."""
+_BACK_MS = 8 * DAY_MS
+"""How long before what comes in a host's files are searched for the beginning of the same run, if nobody else knows it: few jobs last
+longer, and each day is a file to open."""
 
 _SCHEDULERS = ("kubernetes", "slurm")
 _JOB = ["scheduler", "claim_id", "host"]
@@ -56,10 +57,11 @@ def _known(lake: Lake, rows: pl.DataFrame) -> pl.DataFrame:
     Fixed is what an agent saw, what a scheduler said, and what is only counted.
     """
     files = lake.files(CLAIM.name, hosts=set(rows["host"])) if rows.height else []
-    first_day = utc_day(int(str(rows["time"].min())) - _LONGEST_MS) if files else ""
+    first = dict(rows.group_by("host").agg(pl.col("time").min() - _BACK_MS).iter_rows())
+    files = [file for file in files if file.date >= utc_day(first[file.host])]
     parts = []
     for is_agents in (False, True):
-        own = [file for file in files if file.date >= first_day and (file.first_seq >= LATEST_MS) == is_agents]
+        own = [file for file in files if (file.first_seq >= LATEST_MS) == is_agents]
         frame = read_frame(own, CLAIM, None, lake.left_out.leave_out).select(*ROW_SCHEMA)
         same = frame.join(rows.select(_JOB).unique(), on=_JOB, how="semi", nulls_equal=True)
         parts.append(same.with_columns(is_agents=pl.lit(is_agents)))

@@ -11,7 +11,7 @@ from analytics.language.quantities import Amount, GpuHours, Number, from_cents
 from analytics.language.sentences import tr
 from analytics.sections.give_back import give_back_sentence
 from analytics.sections.names import place_name
-from analytics.sections.opportunities import opportunities, owner_words, saving_words
+from analytics.sections.opportunities import opportunities, owner_words, saving_words, to_look_at
 from analytics.sections.section import Cell, Section, SectionColumn
 
 _FIRST = 6
@@ -19,13 +19,15 @@ _IN_SHORT = ("opportunity", "owner", "saving", "confidence", "gpus", "pool", "co
 
 
 def first_opportunities(found: Opportunities) -> Section:
-    """The first of them, and what can be given back; all of them are on a page of their own."""
-    whole = opportunities(found)
+    """The first of them, else of what is to be looked at, and what can be given back; all of them are on a page of their own."""
+    whole, said = opportunities(found), []
+    if not found.ranked and (looked_at := to_look_at(found)):
+        whole, said = looked_at, [whole.headline]
     places = [place for place, column in enumerate(whole.columns) if column.key in _IN_SHORT]
     told = [] if found.reclaimable is None else [give_back_sentence(found.reclaimable)]
     return replace(
         whole,
-        headline=SentenceList([whole.headline, *told], " "),
+        headline=SentenceList([*said, whole.headline, *told], " "),
         columns=tuple(whole.columns[place] for place in places),
         rows=tuple(tuple(row[place] for place in places) for row in whole.rows[:_FIRST]),
         shown=None,

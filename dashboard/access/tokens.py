@@ -30,17 +30,17 @@ class WithTokens:
     """
 
     def __init__(self, people_access: Access, people: Directory, hosts: AllowedHosts) -> None:
-        self._access, self._people, self._hosts = people_access, people, hosts
+        self.people_access, self._people, self._hosts = people_access, people, hosts
         self.way_out = people_access.way_out
 
     def admit(self, request: Request) -> Reader | Visitor:
         """The program that a token names, else what the other way in says."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if not is_for_programs(request.path) or scheme.lower() != "bearer":
-            return self._access.admit(request)
+            return self.people_access.admit(request)
         found = self._people.program(token.strip())
         if found is None:
-            other = self._access.admit(request)
+            other = self.people_access.admit(request)
             is_known = isinstance(other, Reader) or other.name
             return other if is_known else Visitor(partial(refuse, request, _NOBODYS, status=401))
         return found if self._hosts.allow(request.host) else Visitor(partial(refuse, request, NOT_THIS_NAME))

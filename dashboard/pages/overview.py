@@ -31,7 +31,9 @@ class Overview(Page):
         report, search = view.report, view.query.on_every_page.search
         found = opportunities_of(view)
         decisions = tr_many(
-            "{number} decision with its evidence", "All {number} decisions with their evidence", len(found.ranked)
+            "{number} decision with its evidence",
+            "All {number} decisions with their evidence",
+            len(found.ranked) + len(found.to_look_at),
         )
         findings = tr_many("{number} finding with its evidence and command", "All {number} findings with evidence and commands", len(report.findings))  # fmt: skip
         onward = {"/opportunities": decisions, "/findings": findings, "/quality": tr("The quality of the data")}

@@ -13,6 +13,7 @@ import yaml
 
 from dashboard.access.choose import access_of
 from dashboard.access.oidc import SignIn
+from dashboard.access.tokens import WithTokens
 from dashboard.command import add_arguments
 from dashboard.protection import HEALTH
 from fallow import config
@@ -86,7 +87,9 @@ def test_the_settings_of_the_map_are_a_sign_in(tmp_path: Path, pod: dict[str, An
         data["fallow.toml"].replace('"/etc/', f'"{tmp_path}/etc/').replace('"/var/', f'"{tmp_path}/var/')
     )
     loaded = config.load({}, str(settings), {})
-    assert isinstance(access_of(loaded, address="0.0.0.0", local=False, insecure=False), SignIn)  # noqa: S104  # not bound
+    found = access_of(loaded, address="0.0.0.0", local=False, insecure=False)  # noqa: S104  # not bound
+    assert isinstance(found, WithTokens)
+    assert isinstance(found.people_access, SignIn)
     assert (tmp_path / mounts["state"][1:] / "sessions.sqlite").is_file()
 
 

@@ -19,7 +19,7 @@ from tests.deploy.rendered import kustomized, named, validate
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
 VERSIONS = ("1.29", kubernetes_validate.latest_version())
 COMPONENTS = ("pod-labels", "without-root")
-OTHERS = ("dashboard", "metrics", "pseudonyms", "report", "upkeep")
+OTHERS = ("dashboard", "follow", "metrics", "pseudonyms", "report", "upkeep")
 
 
 def documents(*paths: Path) -> list[dict[str, Any]]:

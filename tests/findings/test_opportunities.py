@@ -27,6 +27,7 @@ from analytics.report.model import Whole
 from analytics.rules import RULES
 from analytics.scope import Scope
 from analytics.sections.opportunities import who_acts
+from analytics.sections.opportunity_groups import first_opportunities
 from analytics.states import WASTED
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Confidence, Evidence, Finding
@@ -146,6 +147,18 @@ def test_a_finding_claims_the_time_of_its_own_holders_only() -> None:
     assert holders_of(one, held) == ("ann", "bob")
     assert holders_of(one, never) is None
     assert holders_of(replace(one, holder=None), held) == ("(holder not known)",)
+
+
+def test_where_nothing_is_known_to_save_the_first_page_has_what_to_look_at(simulated: tuple[Lake, object]) -> None:
+    whole = whole_of(simulated[0].root, *WINDOWS[0])
+    found = whole.opportunities(Scope(), whole.part(Scope()))
+    assert found.ranked
+    assert found.to_look_at
+    unsure = first_opportunities(replace(found, listed=found.to_look_at))
+    assert (first_opportunities(found).name, unsure.name) == ("opportunities", "to_look_at")
+    assert [column.key for column in unsure.columns] == ["opportunity", "owner", "confidence", "cost"]
+    assert len(unsure.rows) == min(6, len(found.to_look_at))
+    assert str(unsure.headline).startswith("No decision is known to save something in this window.")
 
 
 def test_short_pauses_are_no_opportunity(lake: Lake) -> None:

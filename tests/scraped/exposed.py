@@ -1,4 +1,4 @@
-"""What an exporter exposed: single samples, the text pages that hold them, and recorded pages whose values a script changes."""
+"""What an exporter exposed: single samples, and the text pages that hold them."""
 
 from __future__ import annotations
 

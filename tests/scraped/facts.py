@@ -63,7 +63,7 @@ def facts_of(samples: Iterable[Exposed], columns: Mapping[str, tuple[str, float]
     for sample in sorted((each for each in samples if each.name in columns), key=lambda each: rank[each.name]):
         column, factor = columns[sample.name]
         assert sample.value is not None
-        found[sample.label("UUID") or sample.label("uuid"), sample.time_ms, column] = sample.value * factor
+        found[_gpu(sample), sample.time_ms, column] = sample.value * factor
     return sorted(Fact(*key, round(value, 3)) for key, value in found.items())
 
 
@@ -78,3 +78,9 @@ def facts_in(lake: Lake, columns: Mapping[str, tuple[str, float]]) -> list[Fact]
         Fact(gpu, time_ms, column, round(value, 3))
         for gpu, time_ms, column, value in values.unpivot(index=["gpu", "time_ms"]).drop_nulls("value").iter_rows()
     )
+
+
+def _gpu(sample: Exposed) -> str:
+    """A MIG instance is named by its card and its number there."""
+    card, instance = sample.label("UUID") or sample.label("uuid"), sample.label("GPU_I_ID")
+    return f"MIG-{card}/{instance}" if instance else card

@@ -1,4 +1,4 @@
-"""What an OpenTelemetry collector would push of the small site: OTLP/HTTP as JSON, one request for each moment."""
+"""What an OpenTelemetry collector would push of the small site: OTLP/HTTP as JSON, one request for each host and moment."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
+from tests.scraped.otlp_requests import as_json, gauge, point
 from tests.scraped.servers import wait_until
 from tests.scraped.site import GPUS, MEM_MIB, MIB, MODEL
 
@@ -19,35 +20,22 @@ def push_site(address: str, times_ms: Iterable[int]) -> None:
     """Waits until somebody takes metrics there."""
     wait_until(lambda: _post(address, {"resourceMetrics": []}), lambda: f"nobody takes metrics at {address}")
     for time_ms in times_ms:
-        assert _post(
-            address, {"resourceMetrics": [_of_host(host, time_ms) for host in dict.fromkeys(gpu.host for gpu in GPUS)]}
-        )
+        for host in dict.fromkeys(gpu.host for gpu in GPUS):
+            assert _post(address, as_json(_metrics(host, time_ms), host__name=host))
 
 
-def _of_host(host: str, time_ms: int) -> dict[str, Any]:
-    gpus = [gpu for gpu in GPUS if gpu.host == host]
-    metrics = [
-        _gauge("hw.gpu.utilization", "1", {gpu: gpu.at(time_ms).util_pct / 100 for gpu in gpus}, time_ms),
-        _gauge("hw.gpu.memory.usage", "By", {gpu: gpu.at(time_ms).mem_mib * MIB for gpu in gpus}, time_ms),
-        _gauge("hw.gpu.memory.limit", "By", dict.fromkeys(gpus, MEM_MIB * MIB), time_ms),
+def _metrics(host: str, time_ms: int) -> list[dict[str, Any]]:
+    now = {gpu: gpu.at(time_ms) for gpu in GPUS if gpu.host == host}
+    return [
+        _gauge("hw.gpu.utilization", "1", {gpu: each.util_pct / 100 for gpu, each in now.items()}, time_ms),
+        _gauge("hw.gpu.memory.usage", "By", {gpu: each.mem_mib * MIB for gpu, each in now.items()}, time_ms),
+        _gauge("hw.gpu.memory.limit", "By", dict.fromkeys(now, MEM_MIB * MIB), time_ms),
     ]
-    return {"resource": {"attributes": _attributes({"host.name": host})}, "scopeMetrics": [{"metrics": metrics}]}
 
 
 def _gauge(name: str, unit: str, values: dict[SiteGpu, float], time_ms: int) -> dict[str, Any]:
-    points = [
-        {
-            "timeUnixNano": str(time_ms * 10**6),
-            "asDouble": value,
-            "attributes": _attributes({"hw.id": gpu.uuid, "hw.model": MODEL}),
-        }
-        for gpu, value in values.items()
-    ]
-    return {"name": name, "unit": unit, "gauge": {"dataPoints": points}}
-
-
-def _attributes(pairs: dict[str, str]) -> list[dict[str, Any]]:
-    return [{"key": name, "value": {"stringValue": value}} for name, value in pairs.items()]
+    points = (point(value, time_ms, hw__id=gpu.uuid, hw__model=MODEL) for gpu, value in values.items())
+    return gauge(name, unit, *points)
 
 
 def _post(address: str, content: dict[str, Any]) -> bool:

@@ -90,13 +90,6 @@ class MetricsProcess:
         """Gives it no time for anything."""
         self._end(signal.SIGKILL)
 
-    def scrape(self, *jobs: ScrapeJob) -> None:
-        """Scrapes these from now on."""
-        self.jobs = jobs
-        (self.folder / "scrape.yml").write_text(self._config())
-        assert self._process is not None
-        self._process.send_signal(signal.SIGHUP)
-
     def write(self, exposed: Iterable[Exposed]) -> None:
         """Takes these samples as they are: of one series in order of time, and no older than an hour before the newest."""
         for samples in batched(exposed, _BATCH):

@@ -45,7 +45,7 @@ def test_killed_again_and_again_it_has_every_sample_once_and_ends_when_asked(
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=90)
     assert process.returncode == 0, said
-    assert said.splitlines()[-1] == "fallow: stopped; the next start goes on from here"
+    assert said.splitlines()[-1] == f"fallow: stopped following {server.url}; the next start goes on from here"
     assert facts_in(lake, DCGM) == facts_of(samples, DCGM)
 
 

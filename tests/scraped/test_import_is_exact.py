@@ -24,9 +24,9 @@ _RECORDED = Path(__file__).parent / "recorded"
 
 
 def test_an_import_is_what_dcgm_exporter_exposed(server_type: type[MetricsProcess], tmp_path: Path, lake: Lake) -> None:
-    """Two hosts, of which one has no profiling fields; one is down for a while, and so is the server."""
-    first = Replayer(replayed(page("dcgm-exporter", "GPU_I_ID"), _changing))
-    other_cards = page("dcgm-exporter-slurm", "GPU_I_ID", "_PROF_").replace('UUID="GPU-', 'UUID="GPU-f')
+    """Two hosts, of which one has MIG instances and the other no profiling fields; one is down for a while, and so is the server."""
+    first = Replayer(replayed(page("dcgm-exporter"), _changing))
+    other_cards = page("dcgm-exporter-slurm", "_PROF_").replace('UUID="GPU-', 'UUID="GPU-f')
     second = Replayer(replayed(other_cards, _changing))
     server = server_type(tmp_path / "server", [ScrapeJob("dcgm", (first.target, second.target))])
     with first, second, server:

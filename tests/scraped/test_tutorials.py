@@ -40,6 +40,7 @@ from tests.scraped.servers import MetricsProcess
 PAGES = REPOSITORY / "docs" / "tutorials"
 _BLOCK = re.compile(r"```sh\n(?P<shell>.*?)```\n(?:\n```text\n(?P<shown>.*?)```\n)?", re.DOTALL)
 _MARK = "=== the next block ==="
+_NOTHING_STAYS = "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT"
 _DASHBOARD = "fallow dashboard\n"
 DAYS = 9
 
@@ -80,6 +81,7 @@ def test_every_tutorial_is_tried() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", TUTORIALS)
 def test_a_tutorial_does_what_it_says(name: str, tmp_path: Path) -> None:
     """What it shows is printed, `...` standing for what differs each time; the pages are served last."""
@@ -103,6 +105,7 @@ def test_a_tutorial_does_what_it_says(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_the_tutorial_of_what_is_pushed(tmp_path: Path) -> None:
     blocks, address = blocks_of(PUSHED), f"127.0.0.1:{free_port()}"
     until_ms = time.time_ns() // 60_000_000_000 * MINUTE_MS
@@ -131,16 +134,13 @@ class Shell:
         self._home = home
         self._environment = clean_environment({"HOME": str(home), "COLUMNS": "100", **variables})
         self._environment["PATH"] = f"{Path(sys.executable).parent}:{self._environment['PATH']}"
-        self._environment["FALLOW_LAKE_PATH"] = str(
-            home / "gpu-lake"
-        )  # the pages export it in their shell, which ends before the last block
 
     def run(self, blocks: list[str]) -> list[str]:
         """What each block prints, messages included; they run one after the other in one shell, until one fails."""
         script = "".join(f"echo '{_MARK}'\n{block}" for block in blocks)
         done = subprocess.run(
-            ["bash", "-eu", "-c", f"exec 2>&1\n{script}"], env=self._environment, cwd=self._home,
-            capture_output=True, text=True, check=False, timeout=280,
+            ["bash", "-eu", "-c", f"exec 2>&1\n{_NOTHING_STAYS}\n{script}"], env=self._environment, cwd=self._home,
+            capture_output=True, text=True, check=False, timeout=500,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout
         return done.stdout.split(f"{_MARK}\n")[1:]
@@ -149,12 +149,15 @@ class Shell:
         """What the pages' address answers: at a port that is free, where the page has the usual one."""
         port = free_port()
         command = ["bash", "-c", f"exec {_DASHBOARD.strip()} --port {port}"]
-        with subprocess.Popen(command, env=self._environment, cwd=self._home) as pages:
-            wait_until(lambda: bool(_answer(port)), lambda: "no page")
-            page = _answer(port)
-            pages.send_signal(signal.SIGINT)
-            pages.wait(timeout=60)
-        return page
+        # the pages of a tutorial export it in the shell in which the dashboard is started
+        environment = self._environment | {"FALLOW_LAKE_PATH": str(self._home / "gpu-lake")}
+        with subprocess.Popen(command, env=environment, cwd=self._home) as pages:
+            try:
+                wait_until(lambda: bool(_answer(port)), lambda: "no page")
+                return _answer(port)
+            finally:
+                pages.send_signal(signal.SIGINT)
+                pages.wait(timeout=60)
 
 
 def assert_shown(shown: str, printed: str) -> None:

@@ -189,7 +189,7 @@ def test_queues_and_quotas_are_said_and_are_no_rows() -> None:
         "kueue_admission_wait_time_seconds_sum": {0: 100.0, 30: 700.0}, "kueue_admission_wait_time_seconds_count": {0: 1.0, 30: 6.0},
         "kueue_cluster_queue_nominal_quota": {0: 64.0}, "kueue_cluster_queue_resource_usage": {0: 40.0},
     }.items():  # fmt: skip
-        series.append(({"__name__": name, **queue}, values))
+        series += [({"__name__": name, "instance": replica, **queue}, values) for replica in ("kueue-0", "kueue-1")]
     assert notes(kube(*series, ({"__name__": "kube_resourcequota", **quota}, {0: 16.0}))) == (
         "queue cq of Kueue has a quota of 64 GPUs, 40 of them in use; it has 5 Workloads that wait; it admitted 5, which had waited 2.0 min on average",
         "namespace nlp has a quota of 16 GPUs: `quota_gpus` of the owners table (money.owners) is where fallow reads it",

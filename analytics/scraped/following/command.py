@@ -69,7 +69,7 @@ def _follow(follower: Follower, stop: threading.Event, *, once: bool) -> int:
             stop.wait(pause_ms / SECOND_MS)
     except ReadingStoppedError:
         pass
-    say("stopped; the next start goes on from here")
+    say(f"stopped following {follower.source.address.url}; the next start goes on from here")
     return 0
 
 

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             rounds.run()
         receiver.close()
         rounds.run()
-    say("stopped; what is not in the lake yet is in the spool")
+    say(f"stopped; what is not in the lake yet is in {settings.text('otlp.spool')}")
     return 0
 
 

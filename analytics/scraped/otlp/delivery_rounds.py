@@ -21,7 +21,7 @@ from fallow.pseudonyms import Pseudonyms
 
 @dataclass
 class DeliveryRounds:
-    """`say` is told what is new: that the lake takes nothing, or takes rows again."""
+    """`tell` is told what is new: that the lake takes nothing, or takes rows again."""
 
     spool: RequestSpool
     exporters: tuple[Exporter, ...]
@@ -29,7 +29,7 @@ class DeliveryRounds:
     pseudonyms: Pseudonyms | None
     merging: DayMerging
     clock: Clock
-    say: Callable[[str], None]
+    tell: Callable[[str], None]
     state: DeliveryState = field(init=False)
     _delivery: SpoolDelivery | None = None
 
@@ -43,11 +43,11 @@ class DeliveryRounds:
             self._deliver()
         except (LakeError, SpoolError) as error:
             if str(error) != state.trouble:
-                self.say(f"{error}; what comes meanwhile is kept in the spool")
+                self.tell(f"{error}; what comes meanwhile is kept in the spool")
             state.trouble = str(error)
         else:
             if state.trouble:
-                self.say("the lake takes rows again")
+                self.tell("the lake takes rows again")
             state.trouble, state.last_success_ms = "", self.clock.now_ms()
         state.round_ms = self.clock.now_ms()
 

@@ -80,7 +80,9 @@ class ServerConnection:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.address, self.limits = address, limits
-        self.attempts = 1
+        self.attempts = min(
+            2, limits.attempts
+        )  # who probes tries once more: a kept connection may just have been closed
         self._now_s = now_s
         self._over = threading.Event()
         self._pace = RequestPace(limits.rate, now_s, sleep or self._over.wait)

@@ -6,6 +6,7 @@ import polars as pl
 
 from analytics.scraped.who.kube_metrics import KubeTables
 
+_QUEUE = "cluster_queue"
 _MOST = 20
 """Queues and namespaces that are named, those with most GPUs first."""
 
@@ -16,27 +17,23 @@ def queue_notes(kube: KubeTables) -> tuple[str, ...]:
 
 
 def _queues(kube: KubeTables) -> list[str]:
-    queue = "cluster_queue"
-    pending = kube.table("kueue_pending_workloads", queue, "status").group_by(queue).agg(pending=pl.col("value").sum())
-    waited = (
-        kube.table("kueue_admission_wait_time_seconds_sum", queue).group_by(queue).agg(seconds=pl.col("growth").sum())
-    )
-    admitted = (
-        kube.table("kueue_admission_wait_time_seconds_count", queue)
-        .group_by(queue)
-        .agg(admitted=pl.col("growth").sum())
-    )
-    quota, used = (
-        kube.table(f"kueue_cluster_queue_{what}", queue, "flavor", "resource")
-        .group_by(queue)
-        .agg(pl.col("value").sum().alias(name))
-        for what, name in (("nominal_quota", "quota"), ("resource_usage", "used"))
-    )
-    found = pending
-    for table in (waited, admitted, quota, used):
-        found = found.join(table, on=queue, how="full", coalesce=True)
-    rows = found.drop_nulls(queue).sort("quota", queue, descending=[True, False], nulls_last=True).head(_MOST)
+    waited = "kueue_admission_wait_time_seconds"
+    found = _sums(kube, "kueue_pending_workloads", ("status",), pending="value")
+    for table in (
+        _sums(kube, f"{waited}_sum", ("priority_class",), seconds="growth"),
+        _sums(kube, f"{waited}_count", ("priority_class",), admitted="growth"),
+        _sums(kube, "kueue_cluster_queue_nominal_quota", ("flavor", "resource"), quota="value"),
+        _sums(kube, "kueue_cluster_queue_resource_usage", ("flavor", "resource"), used="value"),
+    ):
+        found = found.join(table, on=_QUEUE, how="full", coalesce=True)
+    rows = found.drop_nulls(_QUEUE).sort("quota", _QUEUE, descending=[True, False], nulls_last=True).head(_MOST)
     return [_queue_note(row) for row in rows.iter_rows(named=True)]
+
+
+def _sums(kube: KubeTables, name: str, labels: tuple[str, ...], **column: str) -> pl.DataFrame:
+    """By queue; replicas of the controller tell of the same, and count once."""
+    each = kube.table(name, _QUEUE, *labels).group_by(_QUEUE, *labels).agg(pl.col(*column.values()).max())
+    return each.group_by(_QUEUE).agg(**{new: pl.col(old).sum() for new, old in column.items()})
 
 
 def _queue_note(row: dict[str, float | None]) -> str:
