@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 
 from fallow.errors import ConfigError
@@ -20,3 +21,13 @@ def parse_listen(text: str, setting: str) -> tuple[str, int]:
             "write address:port, such as 127.0.0.1:9477 or [::1]:9477",
         )
     return match["v6"] or match["host"] or LOOPBACK, int(match["port"])
+
+
+def is_of_this_host(host: str) -> bool:
+    """Whether nobody from elsewhere reaches the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -21,6 +21,8 @@ from agent.metrics.otlp_message import otlp_message
 from fallow.errors import ConfigError
 
 if TYPE_CHECKING:
+    import ssl
+
     from agent.snapshot import Snapshot, SnapshotBoard
     from fallow.config import Config
 
@@ -60,7 +62,22 @@ class OtlpSettings:
         found = cls(scheme, host.strip("[]"), int(port or 4318), target, config.text("metrics.otlp_headers_file"),
                     config.text("metrics.otlp_ca_file"))  # fmt: skip
         found.headers()
+        found.tls()
         return found
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Trusts whoever signed the collector's certificate; None without TLS. Raises ConfigError where the file is none."""
+        if self.scheme == "http":
+            return None
+        import ssl  # 4 MiB, for https only
+
+        try:
+            return ssl.create_default_context(cafile=self.ca_file or None)
+        except OSError as error:  # ssl.SSLError is one
+            raise ConfigError(
+                f"metrics.otlp_ca_file {self.ca_file} has no certificate that can be read",
+                "give a file in PEM that the agent may read",
+            ) from error
 
     def headers(self) -> tuple[str, ...]:
         """The lines of the headers file; raises ConfigError where it cannot be read or has another line."""
@@ -115,7 +132,7 @@ class OtlpPush:
             if snapshot is None or snapshot.time_ms <= self._newest_ms:
                 continue
             if self._newest_ms:  # while a push lasted, others may have come and gone
-                self.dropped += (snapshot.time_ms - self._newest_ms) // snapshot.interval_ms - 1
+                self.dropped += max(0, (snapshot.time_ms - self._newest_ms) // snapshot.interval_ms - 1)
             self._newest_ms = snapshot.time_ms
             try:
                 self._push(snapshot)
@@ -133,6 +150,8 @@ class OtlpPush:
             trouble = str(error)
         except TimeoutError:
             trouble = f"no whole answer within {PATIENCE_S:g} s"
+        except UnicodeError:
+            trouble = "its name cannot be resolved"  # it cannot be written as DNS has names
         except OSError as error:
             trouble = str(error.strerror or error)
         self.dropped += bool(trouble)
@@ -164,14 +183,11 @@ class OtlpPush:
         return _refusal(status, told)
 
     def _connected(self, deadline_s: float) -> socket.socket:
-        settings = self._settings
+        settings, context = self._settings, self._settings.tls()
         connection = socket.create_connection((settings.host, settings.port), seconds_left(deadline_s))
-        if settings.scheme == "http":
+        if context is None:
             return connection
-        import ssl  # 4 MiB, for https only
-
         try:
-            context = ssl.create_default_context(cafile=settings.ca_file or None)
             return context.wrap_socket(connection, server_hostname=settings.host)
         except OSError:
             connection.close()
@@ -197,7 +213,7 @@ def _refusal(status: int, answer: bytes) -> str:
             int(partial.get("rejectedDataPoints") or 0),
             partial.get("errorMessage") or told.get("message") or "",
         )
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         rejected, why = 0, ""
     shown = "".join(each for each in str(why) if each.isprintable())[:200]
     if status == 200:

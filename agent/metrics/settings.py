@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fallow.errors import ConfigError
-from fallow.listen_address import parse_listen
+from fallow.listen_address import is_of_this_host, parse_listen
 
 if TYPE_CHECKING:
     from fallow.config import Config
@@ -50,12 +49,7 @@ class MetricsSettings:
 
     @property
     def loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_of_this_host(self.host)
 
     @property
     def url(self) -> str:

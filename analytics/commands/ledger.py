@@ -25,6 +25,7 @@ from analytics.sections.data_age import data_age
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out
 from fallow.clock import SystemClock
 from fallow.csv_text import csv_of
+from fallow.errors import UsageError
 from fallow.output import say, show
 
 
@@ -50,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the window's ledger."""
+    if args.focus and args.by:
+        raise UsageError("--by groups what is printed, and --focus writes every row", "leave one of them out")
     inputs = open_inputs(args)
     everything = load_window_ledger(inputs)
     inventory = everything.whole.inventory or load_inventory(inputs.lake)

@@ -107,7 +107,7 @@ def focus_rows(
         **_periods(window),
         **_resource(),
         **_payer(biller),
-        "Tags": pl.lit(pl.Series(_tags(rows), dtype=pl.String)),
+        "Tags": pl.lit(pl.Series(_tags(rows, inventory), dtype=pl.String)),
     }
     return rows.select(columns[name].cast(kind).alias(name) for name, kind in SCHEMA.items())
 
@@ -237,7 +237,10 @@ def _payer(biller: Biller) -> dict[str, pl.Expr]:
     }
 
 
-def _tags(rows: pl.DataFrame) -> Iterator[str]:
-    """JSON objects; what is not known has no key."""
-    for row in rows.select(*_TAGS, coverage=pl.col("coverage").round(6)).iter_rows(named=True):
+def _tags(rows: pl.DataFrame, inventory: Inventory) -> Iterator[str]:
+    """JSON objects; what is not known has no key, nor has `simulated` of GPUs that exist."""
+    simulated = [gpu for gpu in rows["gpu"].unique() if inventory.simulated(gpu)]
+    is_simulated = pl.when(pl.col("gpu").is_in(simulated)).then(pl.lit(value=True))
+    told = rows.select(*_TAGS, coverage=pl.col("coverage").round(6), simulated=is_simulated)
+    for row in told.iter_rows(named=True):
         yield json_text({f"fallow/{name}": value for name, value in row.items() if value is not None}, None)

@@ -15,6 +15,8 @@ from dashboard.access.refusal import Visitor, refuse
 
 API, MCP, METRICS = "/api/", "/mcp", "/metrics"
 
+_NOBODYS = "nobody has this token; compare its SHA-256 with dashboard.people"
+
 
 def is_for_programs(path: str) -> bool:
     """Whether a path is one of those that programs ask for, and that a token opens."""
@@ -38,5 +40,7 @@ class WithTokens:
             return self.people_access.admit(request)
         found = self._people.program(token.strip())
         if found is None:
-            return self.people_access.admit(request)
+            other = self.people_access.admit(request)
+            is_known = isinstance(other, Reader) or other.name
+            return other if is_known else Visitor(partial(refuse, request, _NOBODYS, status=401))
         return found if self._hosts.allow(request.host) else Visitor(partial(refuse, request, NOT_THIS_NAME))

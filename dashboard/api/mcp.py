@@ -91,6 +91,7 @@ def _response(content: Json, message_id: object, status: int) -> Response:
 def _message(asked: Request) -> dict[str, Any]:
     try:
         message = json.loads(asked.get_data())
+        json.dumps(message, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError) as error:
         raise RpcError(_PARSE, "the body is no JSON") from error
     if not isinstance(message, dict):

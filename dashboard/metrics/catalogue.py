@@ -60,7 +60,15 @@ OPPORTUNITY_HOURS = Family(
     "Wasted time of the window that decisions are about; each piece is in one",
     "opportunities",
 )
-OPPORTUNITY_COST = Family("fallow_opportunity_cost", _MONEY, "What that time cost", "opportunities")
+OPPORTUNITY_UNCONFIRMED = Family(
+    "fallow_opportunity_unconfirmed_gpu_hours",
+    _HOURS,
+    "What of that time point samples alone call idle",
+    "opportunities",
+)
+OPPORTUNITY_COST = Family(
+    "fallow_opportunity_cost", _MONEY, "What the wasted time cost, as far as it has a price", "opportunities"
+)
 SAVING = Family(
     "fallow_opportunity_saving_per_year",
     _MONEY_A_YEAR,

@@ -82,6 +82,8 @@ def _group(samples: ExposedSamples, named: dict[str, str], own: Opportunities, c
     samples.add(catalogue.OPPORTUNITIES, len(own.listed), labels)
     samples.add(catalogue.OPPORTUNITY_GPUS, sum(len(each.gpus_now) for each in own.listed), labels)
     samples.add(catalogue.OPPORTUNITY_HOURS, sum(each.gpu_ms for each in own.listed) / HOUR_MS, labels)
+    unconfirmed_ms = sum(each.unconfirmed_ms for each in own.listed)
+    samples.add(catalogue.OPPORTUNITY_UNCONFIRMED, unconfirmed_ms / HOUR_MS, labels)
     cents = [each.cents for each in own.listed if each.cents is not None]
     samples.add(
         catalogue.OPPORTUNITY_COST, sum(cents) / 100 if cents else None, label_text(named | {"currency": currency})

@@ -220,7 +220,7 @@ class LocalStore:
                 os.fsync(file.fileno())
             before()
             partial.replace(target)
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
         except (OSError, LakeError) as error:
             with contextlib.suppress(OSError):
                 partial.unlink()
@@ -243,7 +243,7 @@ class LocalStore:
             raise self._gone()
         self._make_below_root(folder.parent, mode)
         folder.mkdir(mode, exist_ok=True)
-        _sync_folder(folder.parent)
+        sync_folder(folder.parent)
 
     def _gone(self) -> LakeError:
         return LakeError(
@@ -297,10 +297,10 @@ def _make_folder(folder: Path, mode: int) -> None:
         return
     _make_folder(folder.parent, mode)
     folder.mkdir(mode, exist_ok=True)
-    _sync_folder(folder.parent)
+    sync_folder(folder.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Makes a new name durable: the folder's own entry has to reach the disk too."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

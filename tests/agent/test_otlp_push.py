@@ -195,11 +195,13 @@ def test_what_a_collector_does_not_take_is_dropped_counted_and_said_once(
 
 
 def test_a_collector_that_is_away_and_one_that_asks_for_a_pause(
-    collector: Collector, push: Callable[..., tuple[OtlpPush, SnapshotBoard]]
+    collector: Collector, push: Callable[..., tuple[OtlpPush, SnapshotBoard]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    away, board = push("http://127.0.0.1:1")
-    board.publish(snapshot(END_MS))
-    wait_until(lambda: away.dropped == 1)
+    for nowhere in ("http://127.0.0.1:1", "http://.example"):
+        away, board = push(nowhere)
+        board.publish(snapshot(END_MS))
+        wait_until(lambda away=away: away.dropped == 1)
+    assert not any(each.exc_info for each in caplog.records)
     collector.status, collector.headers = 503, {"Retry-After": "600"}
     pushing, board = push(collector.url)
     for number in range(3):
@@ -231,6 +233,12 @@ def test_settings_that_cannot_be_are_one_sentence(tmp_path: Path) -> None:
         ("http://user:secret@h:4318", {}, "is no address that can be pushed to"),
         ("http://h", {"headers_file": str(tmp_path / "none")}, "cannot read metrics.otlp_headers_file"),
         ("http://h", {"headers_file": str(wrong)}, "line 1 is no header"),
+        (
+            "https://h",
+            {"ca_file": str(tmp_path / "none")},
+            "metrics.otlp_ca_file .* has no certificate that can be read",
+        ),
+        ("https://h", {"ca_file": str(wrong)}, "metrics.otlp_ca_file .* has no certificate that can be read"),
     ):
         with pytest.raises(ConfigError, match=told) as error:
             OtlpSettings.from_config(settings(url, **values))

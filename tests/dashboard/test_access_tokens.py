@@ -86,7 +86,9 @@ def test_a_token_of_a_team_gets_that_team_only(client: FlaskClient) -> None:
 @pytest.mark.parametrize("token", ["wrong", digest(TOKEN), TOKEN[:-1], f"{TOKEN}x", "\xff", "t\u00f6ken"])
 def test_a_token_that_nobody_has_is_none(client: FlaskClient, token: str) -> None:
     found = ask(client, "/api/v1/ledger", token)
-    assert (found.status_code, found.content_type) == (403, "application/problem+json")
+    assert (found.status_code, found.content_type) == (401, "application/problem+json")
+    assert "dashboard.people" in found.get_json()["hint"]
+    assert found.headers["WWW-Authenticate"] == "Bearer"
     # a proxy that passes a token of its own along still says who asks
     assert ask(client, "/api/v1/ledger?span=all", token, "10.1.2.3", X_Forwarded_User="ann").status_code == 200
 
@@ -106,7 +108,7 @@ def test_a_token_that_is_taken_away_is_gone_with_the_next_request(held: Held, pe
     client = _client(held, people)
     assert ask(client, "/api/v1/scopes?span=all", OF_ALPHA).status_code == 200
     people.write_text(ROWS[: ROWS.index("token,script")], encoding="utf-8")
-    assert ask(client, "/api/v1/scopes?span=all", OF_ALPHA).status_code == 403
+    assert ask(client, "/api/v1/scopes?span=all", OF_ALPHA).status_code == 401
 
 
 def test_who_a_token_names_is_no_person(people: Path) -> None:

@@ -153,7 +153,7 @@ def test_a_revision_that_cannot_be_is_refused(reading: Pages, headers: dict[str,
 
 
 @pytest.mark.parametrize(("body", "code"), [
-    ("{", -32700), ("\xff", -32700), ("[" * 60_000, -32700), ("[]", -32600), ("7", -32600), ("{}", -32600),
+    ("{", -32700), ("\xff", -32700), ('{"pool": "\\ud800"}', -32700), ("[" * 60_000, -32700), ("[]", -32600), ("7", -32600), ("{}", -32600),
     ('{"jsonrpc": "1.0", "id": 1, "method": "ping"}', -32600), ('{"jsonrpc": "2.0", "id": 1, "method": 5}', -32600),
     ('{"jsonrpc": "2.0", "id": null, "method": "ping"}', -32600), ('{"jsonrpc": "2.0", "id": true, "method": "ping"}', -32600),
     ('{"jsonrpc": "2.0", "id": 1, "result": {}}', -32600), ('[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]', -32600),

@@ -73,6 +73,9 @@ def test_the_ledger_is_that_of_the_pages(view: View) -> None:
 def test_decisions_add_up_to_the_waste_and_to_what_they_save(view: View) -> None:
     found, own = collected(view), opportunities_of(view)
     assert only(found, "fallow_opportunities") == len(own.listed) > 3
+    assert only(found, "fallow_opportunity_unconfirmed_gpu_hours") == pytest.approx(
+        sum(each.unconfirmed_ms for each in own.listed) / HOUR_MS
+    )
     assert only(found, "fallow_opportunity_gpu_hours") == pytest.approx(
         only(found, "fallow_waste_gpu_hours", actionable="true")
     )
@@ -143,7 +146,16 @@ def test_both_formats_are_what_prometheus_reads(held: Held) -> None:
     assert {each.name for each in openmetrics(answer.text)} == set(scraped(held))
 
 
-@pytest.mark.parametrize(("search", "status"), [("?span=never", 409), ("?team=nobody", 409), ("?since=x", 409)])
+@pytest.mark.parametrize(
+    ("search", "status"),
+    [
+        ("?span=never", 409),
+        ("?team=nobody", 409),
+        ("?since=x", 409),
+        ("?tem=alpha", 409),
+        ("?team=alpha&team=beta", 409),
+    ],
+)
 def test_what_cannot_be_answered_fails_the_scrape(held: Held, search: str, status: int) -> None:
     answer = held.pages().client.get(f"/metrics{search}")
     assert (answer.status_code, answer.mimetype) == (status, "text/plain")

@@ -18,11 +18,17 @@ RULES = REPOSITORY / "deploy" / "prometheus" / "fallow.rules.yaml"
 CHOICES = {"$host": ".*", "$instance": ".*", "$pool": ".*"}
 """What stands for Grafana's variables in a query: everything is chosen."""
 
-_FOLLOWER = (REPOSITORY / "docs" / "prometheus.md").read_text(encoding="utf-8")
-METRICS = {"up", *(each.name for each in (*OF_AGENTS, *OF_PAGES)), *re.findall(r"`(fallow_follow_\w+)`", _FOLLOWER)}
+_FOLLOWERS = "".join(
+    (REPOSITORY / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("prometheus", "opentelemetry")
+)
+METRICS = {
+    "up",
+    *(each.name for each in (*OF_AGENTS, *OF_PAGES)),
+    *re.findall(r"`(fallow_(?:follow|otlp)_\w+)`", _FOLLOWERS),
+}
 
 _WORDS = {
-    "and", "or", "on", "by", "without", "unless", "ignoring", "bool", "offset", "sum", "avg", "count", "max", "min", "topk", "rate", "time",
+    "and", "or", "on", "by", "without", "unless", "ignoring", "bool", "offset", "sum", "avg", "count", "max", "min", "topk", "rate", "time", "increase", "last_over_time",
 }  # fmt: skip
 _CLAUSE = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
 _SELECTOR = re.compile(r"\{[^}]*\}")

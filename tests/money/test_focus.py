@@ -45,6 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
     )
     lists += processes("GPU-d", *range(first, last, 30), user="eve")
     devices = [device(f"GPU-{name}", gpu_index=number) for number, name in enumerate("abd")]
+    devices[-1]["source"] = "simulated"
     fill(
         lake,
         rows,
@@ -152,6 +153,8 @@ def test_a_row_is_a_gpu_a_day_a_state_and_a_holder(export: Callable[..., Told]) 
     reserved = rows.filter(x_State="reserved")
     assert reserved["x_UnusedCost"].to_list() == reserved["BilledCost"].to_list()
     low = rows.filter(ResourceId="GPU-d", x_State="low")
+    assert {json.loads(text)["fallow/simulated"] for text in low["Tags"]} == {True}
+    assert not any("fallow/simulated" in each for each in tags)
     assert float(low["x_UnusedCost"].sum()) == pytest.approx(0.97 * float(low["BilledCost"].sum()), rel=1e-6)
 
 
@@ -187,3 +190,9 @@ def test_csv_has_the_same_rows_and_runs_nowhere(place: str, tmp_path: Path, expo
 def test_a_file_of_another_kind_is_refused(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ledger", "--lake", place, "--focus", "cost.xlsx"]) == 2
     assert "'cost.xlsx' ends in neither .csv nor .parquet" in capsys.readouterr().err
+
+
+def test_rows_are_not_grouped(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ledger", "--lake", place, "--by", "team", "--focus", str(tmp_path / "cost.csv")]) == 2
+    assert "leave one of them out" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

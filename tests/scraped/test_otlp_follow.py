@@ -175,6 +175,17 @@ def test_a_crash_between_answer_and_lake_loses_and_doubles_nothing(site: Site, m
     assert moments(site.rows()) == [0, 1, 2, 3]
 
 
+def test_what_no_lake_can_hold_holds_up_nobody_else(site: Site) -> None:
+    util = gauge("hw.gpu.utilization", "1", point(0.5, NOW_MS, **ABOUT))
+    of_another = point(1.0, NOW_MS, start_ms=NOW_MS + 1, **ABOUT | {"hw__id": "GPU-2"})
+    site.take(request(util, host__name="h" * 5000), request(util, host__name="\u7535" * 80), push(0), push(1))
+    site.take(request(climbing("hw.energy", "J", of_another), host__name="gn002"))
+    site.rounds.run()
+    assert site.said == []
+    assert set(site.rows()["host"]) == {"gn001", "gn002"}
+    assert site.rows().filter(gpu="GPU-2")["counters_since"].to_list() == [None], "a sum that begins after its time"
+
+
 def crash(*_: object) -> None:
     raise KeyboardInterrupt
 

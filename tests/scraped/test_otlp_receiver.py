@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import io
 import json
+import os
+import socket
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from http import HTTPStatus
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
@@ -95,6 +100,7 @@ def test_metrics_of_others_take_no_room(url: str, intake: Intake) -> None:
         (b"{}", {"kind": "text/plain"}, 415),
         (b"x", {"Content_Encoding": "zstd"}, 415),
         (b"no gzip", {"Content_Encoding": "gzip"}, 400),
+        (b"{}", {"kind": JSON, "Origin": "http://localhost:4318"}, 403),
         (gzip.compress(bytes(100_000)), {"Content_Encoding": "gzip"}, 413),
         (bytes(MOST + 1), {}, 413),
     ],
@@ -150,18 +156,84 @@ def test_a_body_may_come_in_chunks(url: str, intake: Intake) -> None:
     assert kept(intake) == [request(POWER)]
 
 
-def test_a_sender_that_trickles_is_cut_off() -> None:
+@pytest.mark.parametrize("headers", [{"Content-Length": "100"}, {"Transfer-Encoding": "chunked"}])
+def test_a_sender_that_trickles_is_cut_off(headers: dict[str, str]) -> None:
     class Trickle:
         def read1(self, _size: int) -> bytes:
-            return b"x"
-
-        def readline(self, _size: int) -> bytes:
-            return b""
+            return b"0"
 
     times = iter(range(0, 1000, 10))
     with pytest.raises(RefusedRequestError) as refusal:
-        read_body(Trickle(), {"Content-Length": "100"}, MOST, lambda: next(times))
+        read_body(Trickle(), headers, MOST, lambda: next(times))
     assert refusal.value.status == HTTPStatus.REQUEST_TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({"Content-Length": "9" * 5000}, b"", 413),
+        ({"Content-Length": "\u0663"}, b"", 411),
+        ({"Transfer-Encoding": "chunked"}, b"-5\r\nabcde\r\n0\r\n\r\n", 400),
+        ({"Transfer-Encoding": "chunked"}, b"0x5\r\nabcde\r\n0\r\n\r\n", 400),
+        ({"Transfer-Encoding": "chunked"}, b"5" * 2000, 400),
+    ],
+)
+def test_a_length_that_is_none_is_refused(headers: dict[str, str], body: bytes, status: int) -> None:
+    with pytest.raises(RefusedRequestError) as refusal:
+        read_body(io.BufferedReader(io.BytesIO(body)), headers, MOST)  # type: ignore[type-var]  # as a socket's
+    assert refusal.value.status == status
+
+
+def test_connections_that_say_nothing_keep_nobody_out(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analytics.scraped.otlp.receiver._CONNECTIONS", 3)
+    receiver = OtlpReceiver("127.0.0.1", 0, intake)
+    receiver.start()
+    host, _, port = receiver.url.split("/")[2].partition(":")
+    with ExitStack() as opened:
+        silent = [opened.enter_context(socket.create_connection((host, int(port)), 20)) for _ in range(3)]
+        silent[0].sendall(b"POST /v1/metrics HTTP/1.1\r\nContent-")
+        for _ in range(2):
+            assert post(receiver.url, request(POWER).SerializeToString())[0] == 200
+        assert silent[0].recv(1) == b"", "it has waited longest"
+        receiver.close()
+    assert len(kept(intake)) == 2
+
+
+def test_whoever_still_sends_gets_the_reason_too(url: str) -> None:
+    status, answer, headers = post(url, bytes(30_000_000))
+    assert (status, headers["Connection"]) == (413, "close")
+    assert b"otlp.max_body" in answer
+
+
+def test_a_disk_that_takes_no_new_file_stops_nothing_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = RequestSpool(tmp_path / "spool", 10**9)
+    with monkeypatch.context() as patched:
+        patched.setattr(RequestSpool, "_open", no_room)
+        patched.setattr("analytics.scraped.otlp.spool._SEGMENT_BYTES", 10)
+        spool.append(b"first of a file")
+        spool.append(b"second")
+        with pytest.raises(SpoolError, match="No space left"):
+            spool.rotate()
+    (segment,) = spool.rotate()
+    assert list(frames(segment)) == [b"first of a file", b"second"]
+    spool.close()
+
+
+def test_a_spool_writes_by_no_link_and_for_its_user_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("kept", encoding="ascii")
+    folder = tmp_path / "spool"
+    folder.mkdir()
+    (folder / "lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(SpoolError, match="cannot use the spool"):
+        RequestSpool(folder, 1000)
+    assert (tmp_path / "precious").read_text(encoding="ascii") == "kept"
+    (folder / "lock").unlink()
+    RequestSpool(folder, 1000).close()
+    assert {each.stat().st_mode & 0o777 for each in folder.iterdir()} == {0o600}
+
+
+def no_room(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_what_was_answered_is_there_after_a_crash_and_what_was_cut_off_is_not(tmp_path: Path) -> None:

@@ -167,6 +167,7 @@ def test_an_xid_is_an_event_where_it_becomes_another() -> None:
     assert [(each["time"].timestamp() - T0 / 1000, each["gpu"], each["kind"], each["code"]) for each in found.events.rows(named=True)] == [
         (60, uuid(0), "xid", 79), (150, uuid(0), "xid", 79),
     ]  # fmt: skip
+    assert one_host(dcgm(XID, [31, 1e19, -1e19])).events.is_empty()
 
 
 def test_samples_outside_the_window_say_what_came_before_and_make_no_rows() -> None:

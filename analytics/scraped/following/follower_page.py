@@ -6,10 +6,9 @@ import json
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from analytics.scraped.bounded_server import BoundedServer
+from analytics.scraped.bounded_server import BoundedHandler, BoundedServer
 from fallow import __version__
 from fallow.errors import FallowError
 from fallow.exposition import ExposedSamples, negotiate
@@ -63,12 +62,12 @@ class _Server(BoundedServer):
         self.metrics, self.health = metrics, health
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHandler):
     server_version = f"fallow/{__version__}"
     timeout = _PATIENCE_S
     server: _Server
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  # the name that http.server looks for
         path = self.path.partition("?")[0]
         if path == "/metrics":
             kind = negotiate(self.headers.get("Accept", ""))

@@ -22,7 +22,7 @@ from fallow.config import Config
 from fallow.errors import ConfigError
 from fallow.lake import Lake
 from fallow.lake_init import require_marker
-from fallow.listen_address import parse_listen
+from fallow.listen_address import is_of_this_host, parse_listen
 from fallow.output import say
 
 _FLAGS = {
@@ -64,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
             lake, settings.integer("compaction.grace"), settings.integer("compaction.lateness"), stop.is_set
         )
         rounds = DeliveryRounds(spool, exporters, lake, pseudonyms_of(args, settings), merging, clock, say)
-        receiver = OtlpReceiver(*parse_listen(settings.text("otlp.listen"), "otlp.listen"), intake)
+        host, port = parse_listen(settings.text("otlp.listen"), "otlp.listen")
+        receiver = OtlpReceiver(host, port, intake)
         if settings.text("follow.listen"):
             status = ReceiverStatus(intake, rounds.state, clock, every_ms)
             address = parse_listen(settings.text("follow.listen"), "follow.listen")
@@ -73,12 +74,20 @@ def run(args: argparse.Namespace) -> int:
             opened.callback(page.close)
         receiver.start()
         say(f"takes OTLP metrics at {receiver.url}")
+        if not is_of_this_host(host):
+            say(_warning(has_token=bool(intake.token)))
         while not stop.wait(every_ms / SECOND_MS):
             rounds.run()
         receiver.close()
         rounds.run()
     say(f"stopped; what is not in the lake yet is in {settings.text('otlp.spool')}")
     return 0
+
+
+def _warning(*, has_token: bool) -> str:
+    if has_token:
+        return "the token travels unencrypted: put a proxy with TLS or a collector in front"
+    return "whoever reaches this address can say anything of any host; set otlp.token_file"
 
 
 def _settings(args: argparse.Namespace) -> Config:

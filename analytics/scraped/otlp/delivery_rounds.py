@@ -13,7 +13,7 @@ from analytics.scraped.otlp.spool import RequestSpool
 from analytics.scraped.otlp.spool_delivery import SpoolDelivery
 from analytics.scraped.totals import ReadTotals
 from fallow.clock import Clock
-from fallow.errors import LakeError
+from fallow.errors import LakeError, SpoolError
 from fallow.lake import Lake
 from fallow.lake_init import require_marker
 from fallow.pseudonyms import Pseudonyms
@@ -41,7 +41,7 @@ class DeliveryRounds:
         state = self.state
         try:
             self._deliver()
-        except LakeError as error:
+        except (LakeError, SpoolError) as error:
             if str(error) != state.trouble:
                 self.tell(f"{error}; what comes meanwhile is kept in the spool")
             state.trouble = str(error)

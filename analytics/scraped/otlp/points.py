@@ -156,11 +156,12 @@ def _points_of_metric(metric: Metric, about: Labels) -> Iterator[Point]:
     for point in (metric.sum if is_sum else metric.gauge).data_points:
         own = _texts(point.attributes)
         value = None if _has_ended(point) else float(getattr(point, str(point.WhichOneof("value"))))
+        start_ns = point.start_time_unix_nano if is_sum and point.start_time_unix_nano <= point.time_unix_nano else 0
         yield Point(
             {**about, **own, **_gpu_labels(metric.name, own), "__name__": metric.name},
             point.time_unix_nano // NS_PER_MS,
             value,
-            point.start_time_unix_nano // NS_PER_MS if is_sum else 0,
+            start_ns // NS_PER_MS,  # a sum that begins after it was read has no beginning that is known
             is_delta,
         )
 

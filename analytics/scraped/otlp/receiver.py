@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hmac
+import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from analytics.scraped.bounded_server import BoundedServer
+from analytics.scraped.bounded_server import BoundedHandler, BoundedServer
 from analytics.scraped.otlp.messages import JSON, PROTOBUF, accepted, read_request, refused
 from analytics.scraped.otlp.points import sort_out
 from analytics.scraped.otlp.request_body import PATIENCE_S, RefusedRequestError, read_body
@@ -32,6 +33,8 @@ _LOOK_S = 0.05
 _NO_ROOM = "there is no room for more until the lake takes rows again"
 """Without the path of the spool: whoever pushes may ask."""
 
+_FINISH_S = 2.0
+_PIECE_BYTES = 2**16
 _LONGEST_REASON = 1000
 _AT_A_TIME = 16
 """Bodies that are read and unpacked, which takes memory."""
@@ -58,16 +61,21 @@ class Intake:
     clock: Clock
     token: str = ""
     tally: IntakeTally = field(default_factory=IntakeTally)
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    """One body is read at a time: as messages it takes up to fifty times its room, and threads would only take turns."""
 
     def take(self, body: bytes, content_type: str) -> bytes:
         """Keeps what is of use and returns the answer. Raises RefusedRequestError."""
         try:
-            found = sort_out(read_request(body, content_type), self.wanted, self.clock.now_ms())
+            with self.turn:
+                found = sort_out(read_request(body, content_type), self.wanted, self.clock.now_ms())
+                kept = found.request.SerializeToString()
+                found.request.Clear()
         except InputError as error:
             raise RefusedRequestError(HTTPStatus.BAD_REQUEST, error.message) from error
         if found.points:
             try:
-                self.spool.append(found.request.SerializeToString())
+                self.spool.append(kept)
             except SpoolError as error:
                 raise RefusedRequestError(HTTPStatus.SERVICE_UNAVAILABLE, _NO_ROOM, RETRY_AFTER_S) from error
         with self.tally.lock:
@@ -112,13 +120,13 @@ class _Server(BoundedServer):
         self.places = threading.BoundedSemaphore(_AT_A_TIME)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHandler):
     protocol_version = "HTTP/1.1"
     server_version = f"fallow/{__version__}"
     timeout = PATIENCE_S
     server: _Server
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802  # the name that http.server looks for
         kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         try:
             status, answer, headers = HTTPStatus.OK, self._taken(kind), {}
@@ -128,8 +136,11 @@ class _Handler(BaseHTTPRequestHandler):
             status, answer = error.status, refused(kind, error.why)
             headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
         self._answer(status, JSON if kind == JSON else PROTOBUF, answer, headers)
+        if status is not HTTPStatus.OK:
+            self._let_finish()
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  # the name that http.server looks for
+        self.close_connection = True
         self._answer(
             HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", f"POST metrics to {PATH}\n".encode(), {"Allow": "POST"}
         )
@@ -138,6 +149,8 @@ class _Handler(BaseHTTPRequestHandler):
         intake = self.server.intake
         if self.path != PATH:
             raise RefusedRequestError(HTTPStatus.NOT_FOUND, f"only metrics are taken here, at {PATH}")
+        if "Origin" in self.headers:  # any page could have the browser of somebody on this host push
+            raise RefusedRequestError(HTTPStatus.FORBIDDEN, "what a browser sends is not taken")
         if intake.token and not self._is_known(intake.token):
             raise RefusedRequestError(HTTPStatus.UNAUTHORIZED, "show the token of otlp.token_file as a bearer token")
         if kind not in (PROTOBUF, JSON):
@@ -162,8 +175,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
+
+    def _let_finish(self) -> None:
+        """Reads on for a moment: to a sender that is still sending, a connection that is closed says nothing of why."""
+        self.wfile.flush()
+        self.connection.shutdown(socket.SHUT_WR)
+        until_s = time.monotonic() + _FINISH_S
+        while (left_s := until_s - time.monotonic()) > 0:
+            self.connection.settimeout(left_s)
+            if not self.rfile.read1(_PIECE_BYTES):
+                return
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # counts, not lines, say what came
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import zlib
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Protocol
 
 _GZIP = 16 + zlib.MAX_WBITS
 _LONGEST_LINE = 1024
+_LONGEST_LENGTH = 16
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(;.*)?\r?\n", re.DOTALL)
 PATIENCE_S = 30.0
 _MOST_TRAILERS = 16
 
@@ -20,8 +23,6 @@ class Headers(Protocol):
 
 class ByteStream(Protocol):
     def read1(self, size: int, /) -> bytes: ...
-
-    def readline(self, size: int, /) -> bytes: ...
 
 
 class RefusedRequestError(Exception):
@@ -59,23 +60,30 @@ class _Body:
         self._deadline_s = monotonic_s() + PATIENCE_S
 
     def of_length(self, length: str) -> bytes:
-        if not length.isdecimal():
+        if not (length.isascii() and length.isdecimal()):
             raise RefusedRequestError(HTTPStatus.LENGTH_REQUIRED, "the request names no length, and is not chunked")
-        if int(length) > self._most_bytes:
+        if len(length) > _LONGEST_LENGTH or int(length) > self._most_bytes:
             raise _too_large(self._most_bytes)
         return self._exactly(int(length))
 
     def of_chunks(self) -> bytes:
         found = bytearray()
-        while size := _chunk_size(self._stream.readline(_LONGEST_LINE)):
+        while size := _chunk_size(self._line()):
             if len(found) + size > self._most_bytes:
                 raise _too_large(self._most_bytes)
             found += self._exactly(size)
             self._exactly(2)  # the line's end
         for _ in range(_MOST_TRAILERS):
-            if not self._stream.readline(_LONGEST_LINE).strip():
+            if not self._line().strip():
                 break
         return bytes(found)
+
+    def _line(self) -> bytes:
+        """Byte for byte: whoever waits for the whole line waits as long as the sender likes."""
+        found = b""
+        while not found.endswith(b"\n") and len(found) < _LONGEST_LINE:
+            found += self._exactly(1)
+        return found
 
     def _exactly(self, size: int) -> bytes:
         found = bytearray()
@@ -90,10 +98,9 @@ class _Body:
 
 
 def _chunk_size(line: bytes) -> int:
-    try:
-        return int(line.partition(b";")[0], 16)
-    except ValueError:
-        raise RefusedRequestError(HTTPStatus.BAD_REQUEST, "a chunk of the body has no length") from None
+    if (found := _CHUNK_SIZE.fullmatch(line)) is None:
+        raise RefusedRequestError(HTTPStatus.BAD_REQUEST, "a chunk of the body has no length")
+    return int(found[1], 16)
 
 
 def _unpacked(body: bytes, most_bytes: int) -> bytes:

@@ -6,16 +6,18 @@ sender has it still.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
 import threading
 import zlib
 from collections.abc import Iterable, Iterator
+from io import FileIO
 from pathlib import Path
-from typing import IO
 
 from fallow.errors import SpoolError
+from fallow.stores.local import sync_folder
 
 _HEAD = struct.Struct("<II")
 _SUFFIX = ".otlp"
@@ -62,26 +64,32 @@ class RequestSpool:
             except OSError as error:
                 os.ftruncate(self._file.fileno(), start)
                 self._file.seek(start)
-                raise SpoolError(
-                    f"cannot write the spool {self._folder}: {error.strerror}", "see to that disk"
-                ) from error
+                raise _unwritable(self._folder, error) from error
             self._bytes += len(frame)
             if start + len(frame) > _SEGMENT_BYTES:
-                self._begin_next()
+                with contextlib.suppress(OSError):  # the request is kept; the next one tries again
+                    self._begin_next()
 
     def rotate(self) -> list[Path]:
-        """Begins a new file; returns those before it that hold something, the oldest first."""
+        """Begins a new file; returns those before it that hold something, the oldest first. Raises SpoolError."""
         with self._lock:
             if self._file.tell():
-                self._begin_next()
+                try:
+                    self._begin_next()
+                except OSError as error:
+                    raise _unwritable(self._folder, error) from error
             return [path for path in self._segments() if int(path.stem) < self._number]
 
     def forget(self, segments: Iterable[Path]) -> None:
-        """Deletes files of which everything is in the lake."""
+        """Deletes files of which everything is in the lake. Raises SpoolError."""
         for path in segments:
             with self._lock:
-                self._bytes -= path.stat().st_size
-            path.unlink()
+                try:
+                    size = path.stat().st_size
+                    path.unlink()
+                except OSError as error:
+                    raise _unwritable(self._folder, error) from error
+                self._bytes -= size
 
     def close(self) -> None:
         self._file.close()
@@ -94,20 +102,28 @@ class RequestSpool:
         os.fdatasync(self._file.fileno())
 
     def _begin_next(self) -> None:
-        self._file.close()
-        self._open(self._number + 1)
+        full = self._file
+        self._open(self._number + 1)  # where that cannot be, the one before goes on
+        full.close()
 
     def _open(self, number: int) -> None:
-        self._number = number
-        self._file = (self._folder / f"{number:012d}{_SUFFIX}").open("xb", buffering=0)
+        path = self._folder / f"{number:012d}{_SUFFIX}"
+        file = _opened(path, os.O_EXCL)
+        try:
+            sync_folder(self._folder)  # the file is there after a power failure too
+        except OSError:
+            file.close()
+            path.unlink()
+            raise
+        self._file, self._number = file, number
 
     def _segments(self) -> list[Path]:
-        return sorted(self._folder.glob(f"*{_SUFFIX}"))
+        return sorted(self._folder.glob(f"{'[0-9]' * 12}{_SUFFIX}"))
 
 
-def _owned(folder: Path) -> IO[bytes]:
+def _owned(folder: Path) -> FileIO:
     """The lock file, locked for as long as it is open."""
-    lock = (folder / "lock").open("wb")
+    lock = _opened(folder / "lock")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -118,12 +134,24 @@ def _owned(folder: Path) -> IO[bytes]:
     return lock
 
 
+def _opened(path: Path, flags: int = 0) -> FileIO:
+    """To write, by no link, and for this user alone: what is pushed names people."""
+    return FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o600), "wb")
+
+
+def _unwritable(folder: Path, error: OSError) -> SpoolError:
+    return SpoolError(f"cannot write the spool {folder}: {error.strerror}", "see to that disk")
+
+
 def frames(segment: Path) -> Iterator[bytes]:
-    """The requests of a file, up to where it is whole."""
-    with segment.open("rb") as file:
-        while len(head := file.read(_HEAD.size)) == _HEAD.size:
-            length, checksum = _HEAD.unpack(head)
-            payload = file.read(length)
-            if len(payload) < length or zlib.crc32(payload) != checksum:
-                return
-            yield payload
+    """The requests of a file, up to where it is whole. Raises SpoolError where it cannot be read."""
+    try:
+        with segment.open("rb") as file:
+            while len(head := file.read(_HEAD.size)) == _HEAD.size:
+                length, checksum = _HEAD.unpack(head)
+                payload = file.read(length)
+                if len(payload) < length or zlib.crc32(payload) != checksum:
+                    return
+                yield payload
+    except OSError as error:
+        raise SpoolError(f"cannot read {segment}: {error.strerror}", "see to that disk") from error

@@ -46,7 +46,9 @@ def holders_by_label(found: ScrapedUnits, codes: UnitCodes, samples: SampleArray
 def holders_by_value(gpus: pl.DataFrame, codes: UnitCodes) -> pl.DataFrame:
     """The same of the metrics that say it by their value, in columns of rows of GPUs behind GIVEN_PREFIX; 0 is nobody."""
     named = [name for name in gpus.columns if name.startswith(GIVEN_PREFIX)]
-    words = [pl.when(pl.col(name) > 0).then(pl.col(name).cast(pl.Int64).cast(pl.String)) for name in named]
+    words = [
+        pl.when(pl.col(name) > 0).then(pl.col(name).cast(pl.Int64, strict=False).cast(pl.String)) for name in named
+    ]
     told = gpus.select("host", "gpu", "time_ms", "interval_ms", *words).filter(
         ~pl.all_horizontal(pl.col(named).is_null())
     )

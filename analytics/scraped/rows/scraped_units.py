@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from analytics.mig import MIG_PREFIX
 from analytics.scraped.mapping.mapped_series import MappedSeries, mapped_series, target_of
@@ -24,6 +25,9 @@ _OF_THE_CARD = frozenset((
 """Columns that a MIG instance does not have: a series of an instance repeats what its whole GPU says."""
 
 _UUIDS = ("GPU-", MIG_PREFIX)
+
+_LONGEST_HOST = 200
+"""Bytes of its name in a path of the lake, whose folders may have 255: one that cannot be written would hold up all others."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def scraped_units(labels: Sequence[Labels], exporters: Sequence[Exporter]) -> Sc
     found, renaming = ScrapedUnits(), renaming_targets(labels)
     for number, series, gpu, host in told:
         exporter = series.exporter
-        if not host or "/" in host or not host.isprintable():
+        if not _can_be_kept(host):
             found.nameless[exporter.title, "host that a lake can have"] += 1
             continue
         if exporter.name not in found.exporters:
@@ -98,6 +102,10 @@ def scraped_units(labels: Sequence[Labels], exporters: Sequence[Exporter]) -> Sc
             found.holders[number] = holder
         found.parts[exporter.name] += _parts(number, labels[number], series, unit, found)
     return found
+
+
+def _can_be_kept(host: str) -> bool:
+    return bool(host) and "/" not in host and host.isprintable() and len(quote(host)) <= _LONGEST_HOST
 
 
 def source_of(labels: Labels, exporter: Exporter) -> Source:

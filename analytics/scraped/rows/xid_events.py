@@ -9,6 +9,9 @@ from analytics.scraped.rows.row_settings import RowSettings
 EVENT_SCHEMA: dict[str, pl.DataType] = {"host": pl.String(), "time": pl.Datetime("ms", "UTC"), "gpu": pl.String(), "kind": pl.String(),
                                         "code": pl.Int32(), "detail": pl.String()}  # fmt: skip
 
+_MOST = 2**31 - 1
+"""NVIDIA's numbers have three digits; what the column cannot hold is none."""
+
 
 def xid_events(gpus: pl.DataFrame, settings: RowSettings) -> pl.DataFrame:
     """Rows of `event` in the window and their `host`, from rows of GPUs by GPU and time (host, gpu, time_ms, code).
@@ -19,7 +22,8 @@ def xid_events(gpus: pl.DataFrame, settings: RowSettings) -> pl.DataFrame:
         return pl.DataFrame(schema=EVENT_SCHEMA)
     before = pl.col("code").forward_fill().shift(1).over("gpu")
     inside = pl.col("time_ms").is_between(settings.since_ms, settings.until_ms, closed="left")
-    changed = gpus.filter((pl.col("code") > 0) & (pl.col("code") != before) & inside)
+    can_be = pl.col("code").is_between(1, _MOST)
+    changed = gpus.filter(can_be & (pl.col("code") != before) & inside)
     return changed.select(
         "host",
         time=pl.from_epoch("time_ms", time_unit="ms").cast(EVENT_SCHEMA["time"]),

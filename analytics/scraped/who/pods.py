@@ -44,7 +44,7 @@ def _demands(kube: KubeTables) -> pl.DataFrame:
     kinds = pl.concat([at_once, before]).group_by(*_POD, "resource").agg(pl.col("count").max())
     profile = pl.col("resource").str.extract(r"^nvidia_com_(mig_.+)$", 1)
     each = kinds.filter(pl.col("count") > 0).group_by(_POD, maintain_order=True)
-    found = each.agg(gpus=pl.col("count").sum().cast(pl.Int64), model=profile.unique(), kinds=pl.len())
+    found = each.agg(gpus=pl.col("count").sum().cast(pl.Int64, strict=False), model=profile.unique(), kinds=pl.len())
     name = pl.col("model").list.first().str.replace("_", "-").str.replace("_", ".")
     return found.with_columns(gpu_model=pl.when(pl.col("kinds") == 1).then(name)).drop("model", "kinds")
 
@@ -111,7 +111,7 @@ def _moments(kube: KubeTables) -> pl.DataFrame:
         "completed": "kube_pod_completion_time",
     }  # fmt: skip
     told = [kube.table(name, *_POD).with_columns(what=pl.lit(what)) for what, name in names.items()]
-    rows = pl.concat(told).with_columns(ms=(pl.col("value") * SECOND_MS).round().cast(pl.Int64))
+    rows = pl.concat(told).with_columns(ms=(pl.col("value") * SECOND_MS).round().cast(pl.Int64, strict=False))
     of = {what: pl.col("ms").filter((pl.col("what") == what) & (pl.col("ms") > 0)).max() for what in names}
     return rows.group_by(_POD).agg(**of)
 
@@ -144,8 +144,8 @@ def _jobs(kube: KubeTables) -> pl.DataFrame:
     limits = kube.table("kube_job_spec_active_deadline_seconds", "namespace", "job_name").group_by(
         "namespace", job="job_name"
     )
-    return made.agg(job_created=(pl.col("value").max() * SECOND_MS).cast(pl.Int64)).join(
-        limits.agg(time_limit_s=pl.col("value").min().cast(pl.Int64)),
+    return made.agg(job_created=(pl.col("value").max() * SECOND_MS).cast(pl.Int64, strict=False)).join(
+        limits.agg(time_limit_s=pl.col("value").min().cast(pl.Int64, strict=False)),
         on=["namespace", "job"],
         how="full",
         coalesce=True,
