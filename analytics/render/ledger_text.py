@@ -23,7 +23,7 @@ def summary_text(
     """The window's numbers on about fifteen lines, with what each state cost where that is given."""
     totals = summary.totals
     lines = [
-        f"{count(totals.gpus, 'GPU')}, {moment(summary.since_ms)} to {moment(summary.until_ms)}, {percent(summary.coverage)} of the time observed",
+        f"{count(totals.gpus, 'GPU')}, {moment(summary.since_ms)} to {moment(summary.until_ms)}, {percent(summary.coverage)} of the time {_seen(summary)}",
         *_sampled(summary),
         *_outside(summary),
         *stopped_lines(summary),
@@ -31,7 +31,7 @@ def summary_text(
         *(cost_lines(totals, costs, currency, width) if costs else state_lines(totals, width)),
         *_bounds(summary),
         "",
-        "measured at zero utilization, whoever holds the GPU (share of observed time)",
+        f"measured at zero utilization, whoever holds the GPU (share of {_word(totals)} time)",
         f"  {'in all':<35} {percent(ratio(summary.idle.zero_ms, totals.observed_ms)):>8}",
     ]
     lines += [
@@ -47,9 +47,19 @@ def _outside(summary: Summary) -> list[str]:
     return [] if told == "0.0" else [f"{told} GPU-hours before a host's first row or after its last are in no sum"]
 
 
+def _seen(summary: Summary) -> str:
+    """How the time was seen; what nobody watched but by moments is not called observed."""
+    word = _word(summary.totals)
+    return word if word == "observed" else f"{word}, one reading every {_every(summary)}"
+
+
+def _word(totals: Totals) -> str:
+    return "sampled" if (totals.sampled or 0) >= 1 - _SHOWN_FROM else "observed"
+
+
 def _sampled(summary: Summary) -> list[str]:
     """How much of the observed time was seen at moments only."""
-    if not (summary.totals.sampled or 0) >= _SHOWN_FROM:
+    if not _SHOWN_FROM <= (summary.totals.sampled or 0) < 1 - _SHOWN_FROM:
         return []
     return [f"{percent(summary.totals.sampled)} of it by point samples, one every {_every(summary)}"]
 
@@ -98,7 +108,7 @@ def stopped_lines(summary: Summary) -> list[str]:
 
 def state_lines(totals: Totals, width: int = PAGE_COLUMNS, language: Language = ENGLISH) -> list[str]:
     """One line per state: GPU-hours, share of the observed time and, as the width allows, the meaning and a bar."""
-    heading = [language.translate(each) for each in ("state", "GPU-hours", "of observed")]
+    heading = [language.translate(each) for each in ("state", "GPU-hours", f"of {_word(totals)}")]
     lines = [f"  {heading[0]:<12} {heading[1]:>12} {heading[2]:>12}"]
     room = width - len(lines[0])
     for state in STATES:
@@ -120,7 +130,7 @@ def cost_lines(
 ) -> list[str]:
     """The same with what each state and the whole (`total`) cost."""
     money = max(len(currency), *map(len, costs.values()))
-    heading = [language.translate(each) for each in ("state", "GPU-hours", "observed", "total", "paid")]
+    heading = [language.translate(each) for each in ("state", "GPU-hours", _word(totals), "total", "paid")]
     first = max(11, *(len(language.translate(state)) for state in STATES))
     lines = [f"  {heading[0]:<{first}} {heading[1]:>11} {heading[2]:>9} {currency:>{money}}"]
     room = width - len(lines[0])

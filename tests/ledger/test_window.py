@@ -147,11 +147,10 @@ def test_the_text_shows_every_state_and_the_thresholds(place: str, capsys: pytes
 
 
 TEXT = """\
-2 GPUs, 2026-11-19 22:00 UTC to 2026-11-20 02:00 UTC, 89.8 % of the time observed
-100.0 % of it by point samples, one every 10s
+2 GPUs, 2026-11-19 22:00 UTC to 2026-11-20 02:00 UTC, 89.8 % of the time sampled, one reading every 10s
 0.5 GPU-hours before a host's first row or after its last are in no sum
 
-  state           GPU-hours  of observed
+  state           GPU-hours   of sampled
   unknown               0.2            -                       not observed
   unavailable           0.0        0.0 %                       lost, blocked or without a driver
   free                  1.4       24.3 %  █████                no process, no allocation
@@ -165,7 +164,7 @@ TEXT = """\
   without a kernel, for however short a time: between 63.7 % and 71.1 % (95 %)
   a point sample at 0 says that the GPU was idle at that moment and no more
 
-measured at zero utilization, whoever holds the GPU (share of observed time)
+measured at zero utilization, whoever holds the GPU (share of sampled time)
   in all                                65.7 %
   in idle intervals of at least 5m      65.7 %
   in idle intervals of at least 30m     65.7 %
