@@ -50,7 +50,7 @@ def _outside(summary: Summary) -> list[str]:
 def _seen(summary: Summary) -> str:
     """How the time was seen; what nobody watched but by moments is not called observed."""
     word = _word(summary.totals)
-    return word if word == "observed" else f"{word}, one reading every {_every(summary)}"
+    return word if word == "observed" else f"{word} every {_every(summary)}"
 
 
 def _word(totals: Totals) -> str:
@@ -108,7 +108,10 @@ def stopped_lines(summary: Summary) -> list[str]:
 
 def state_lines(totals: Totals, width: int = PAGE_COLUMNS, language: Language = ENGLISH) -> list[str]:
     """One line per state: GPU-hours, share of the observed time and, as the width allows, the meaning and a bar."""
-    heading = [language.translate(each) for each in ("state", "GPU-hours", f"of {_word(totals)}")]
+    heading = [
+        language.translate(each)
+        for each in ("state", "GPU-hours", "of sampled" if _word(totals) == "sampled" else "of observed")
+    ]
     lines = [f"  {heading[0]:<12} {heading[1]:>12} {heading[2]:>12}"]
     room = width - len(lines[0])
     for state in STATES:

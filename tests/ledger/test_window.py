@@ -147,7 +147,7 @@ def test_the_text_shows_every_state_and_the_thresholds(place: str, capsys: pytes
 
 
 TEXT = """\
-2 GPUs, 2026-11-19 22:00 UTC to 2026-11-20 02:00 UTC, 89.8 % of the time sampled, one reading every 10s
+2 GPUs, 2026-11-19 22:00 UTC to 2026-11-20 02:00 UTC, 89.8 % of the time sampled every 10s
 0.5 GPU-hours before a host's first row or after its last are in no sum
 
   state           GPU-hours   of sampled

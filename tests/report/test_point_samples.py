@@ -102,7 +102,7 @@ def test_the_ledger_states_bounds_for_people_and_machines(
 ) -> None:
     name, folder = scraped
     text = flat(report(str(folder), command="ledger").out)
-    assert "100.0 % of the time sampled, one reading every 1min" in text
+    assert "100.0 % of the time sampled every 1min" in text
     assert "of the time observed" not in text
     assert "is sampled every 1min: between" in text
     said = json.loads(report(str(folder), "--json", command="ledger").out)["point_samples"]
