@@ -73,9 +73,19 @@ def test_a_header_cannot_carry_another(more: dict[str, str], says: str) -> None:
 
 def test_settings_name_files_and_the_environment_has_secrets(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-file\n")
-    flags = {"prometheus.url": "http://p", "prometheus.headers": "X-Team: a, X-Other: b:c", "prometheus.tenant": "t"}
+    flags = {
+        "prometheus.url": "http://p",
+        "prometheus.headers": "X-Team: a, X-Other: b:c, Accept: d, e",
+        "prometheus.tenant": "t",
+    }
     address = ServerAddress.of(load(flags, environment={}), {"FALLOW_PROM_TOKEN": "from-environment"})
-    sent = {"X-Team": "a", "X-Other": "b:c", "X-Scope-OrgID": "t", "Authorization": "Bearer from-environment"}
+    sent = {
+        "X-Team": "a",
+        "X-Other": "b:c",
+        "Accept": "d, e",
+        "X-Scope-OrgID": "t",
+        "Authorization": "Bearer from-environment",
+    }
     assert address.sent_headers() == sent
     with_file = load(flags | {"prometheus.token_file": str(tmp_path / "token")}, environment={})
     rotated = ServerAddress.of(with_file, {"FALLOW_PROM_TOKEN": "x"})

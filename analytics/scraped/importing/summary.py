@@ -57,7 +57,7 @@ def as_text(done: ScrapedImport) -> str:
         f"window    {format_ms(done.since_ms)} to {format_ms(done.until_ms)}",
         *_resumed(done),
         f"read      {totals.samples:,} samples in {_seconds(done.seconds)} ({done.rate:,.0f}/s)",
-        f"GPUs      {overview.gpus:,} on {len(overview.hosts):,} hosts",
+        f"GPUs      {overview.gpus:,} on {len(overview.hosts):,} host{'' if len(overview.hosts) == 1 else 's'}",
         *(overview_lines(overview) if totals.rows else ()),
         *_coverage(totals),
         *_left_out(totals),

@@ -20,6 +20,8 @@ TOKEN_VARIABLE = "FALLOW_PROM_TOKEN"  # noqa: S105  # a name
 PASSWORD_VARIABLE = "FALLOW_PROM_PASSWORD"  # noqa: S105  # a name
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NEXT_HEADER = re.compile(r",\s*(?=[!#$%&'*+.^_`|~0-9A-Za-z-]+\s*:)")
+"""A comma inside a value is no end of it."""
 _EXAMPLE = "give it as https://prometheus.example.org:9090 or with a path, https://mimir.example.org/prometheus"
 _PAGES = re.compile(r"/(graph|query|alerts|targets|vmui|api(/v1(/\w+)?)?)/?$")
 """What people copy from a browser's address along with the server's own."""
@@ -71,7 +73,7 @@ class ServerAddress:
             user=user,
             password=_secret("prometheus.password_file", password_file) if user and password_file else password,
             tenant=config.text("prometheus.tenant"),
-            headers=dict(map(_header, config.texts("prometheus.headers"))),
+            headers=dict(map(_header, filter(None, _NEXT_HEADER.split(config.text("prometheus.headers").strip())))),
             ca_file=config.text("prometheus.ca_file"),
             certificate=config.text("prometheus.certificate"),
             key=config.text("prometheus.key"),
