@@ -12,7 +12,7 @@ from analytics.money.window_money import PriceBasis
 from analytics.report.coverage import Seen, Silent
 from analytics.report.model import Report
 from analytics.sections.data_age import data_age
-from analytics.sections.point_samples import every, is_sampled
+from analytics.sections.point_samples import by_samples, is_sampled
 from fallow.clock import HOUR_MS
 
 _NAMED = 5
@@ -54,13 +54,8 @@ def _window(report: Report) -> str:
 
 def _observed(report: Report) -> str:
     """How much of the time, and how much of that at moments only."""
-    totals, said = report.summary.totals, _seen(report)
-    if is_sampled(totals):
-        said = tr(
-            "{seen}; {share} of it by point samples, one every {span}",
-            seen=said, share=Share(totals.sampled), span=every(report),
-        )  # fmt: skip
-    return SentenceList([said, *outside(report.seen)], "; ")
+    sampled = [by_samples(report)] if is_sampled(report.summary.totals) else []
+    return SentenceList([_seen(report), *sampled, *outside(report.seen)], "; ")
 
 
 def _seen(report: Report) -> str:

@@ -31,6 +31,12 @@ def every(report: Report) -> Span:
     return Span(max(SECOND_MS, round((report.summary.samples.every_ms or 0.0) / SECOND_MS) * SECOND_MS))
 
 
+def by_samples(report: Report) -> str:
+    """How much of the observed time was seen at moments only."""
+    share = Share(report.summary.totals.sampled)
+    return tr("{share} of it by point samples, one every {span}", share=share, span=every(report))
+
+
 def state_share(report: Report, state: str) -> str | Share:
     """A state's share of the observed time, and between which bounds it lies where point samples leave that open."""
     totals = report.summary.totals

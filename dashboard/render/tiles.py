@@ -13,7 +13,7 @@ from analytics.language.sentences import tr
 from analytics.report.changes import Change, Changes, changes
 from analytics.report.coverage import WHOLE_FROM
 from analytics.sections.palette import Palette
-from analytics.sections.point_samples import between
+from analytics.sections.point_samples import between, by_samples, is_sampled
 from dashboard.view import View
 from fallow.clock import HOUR_MS
 
@@ -98,6 +98,8 @@ def _card(view: View, colours: Palette, tile: _Tile, found: Changes) -> html.Div
 def _left_open(view: View, tile: _Tile) -> str:
     """Between what a figure lies that point samples leave open; nothing where they do not."""
     totals = view.report.summary.totals
+    if tile.name == "observed":
+        return by_samples(view.report) if is_sampled(totals) else ""
     if tile.name == "unused" and totals.leaves_open:
         return tr("confirmed; {sampled}", sampled=between(view.report, totals.unused_bound))
     if totals.leaves_open and tile.name == "active":

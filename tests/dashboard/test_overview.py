@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from markupsafe import escape
@@ -18,6 +18,11 @@ from dashboard.render.panel import GRAPH_CONFIG
 from tests.dashboard.conftest import components, words
 from tests.dashboard.sites import Site, content, make_site
 from tests.in_process import run_in_process
+from tests.lakes import made_lake
+from tests.ledger.rows import device, fill, samples
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SEARCH = "?since=2025-11-18&until=2025-11-19"
 CHARTS = ("waterfall", "days", "weeks", "idle")
@@ -183,3 +188,12 @@ def test_it_is_said_in_french(site: Site) -> None:
     for english in ("useful", "GPU-hours", "window", "observed", "finding", "Every", "spells"):
         assert english not in text.replace("The numbers", "")
     assert "heures GPU" in text
+
+
+def test_of_time_that_was_only_sampled_the_tile_says_so(shown: Any, tmp_path: Path) -> None:
+    lake = made_lake(tmp_path / "lake")
+    fill(lake, samples("a", 0, 6 * 3600, every_s=60, gpu_util_pct=50.0), devices=[device("a")])
+    (tmp_path / "fallow.toml").write_text(f'[lake]\npath = "{lake.root}"\n')
+    scraped = content(Overview(), Site(lake, tmp_path / "fallow.toml").view())
+    assert "of it by point samples, one every" in tile(scraped, "observed")
+    assert "point samples" not in tile(shown, "observed")
