@@ -24,6 +24,7 @@ from dashboard.memory import Budget
 from dashboard.query import SPANS, Query
 from dashboard.snapshot import LakeSnapshot, nobody, seen_by
 from dashboard.view import UNREADABLE, Problem, View, problem_of
+from fallow import __version__
 from fallow.clock import HOUR_MS, Clock, SystemClock
 from fallow.config import Config
 from fallow.errors import FallowError, VanishedFileError
@@ -327,8 +328,8 @@ def _tried(work: Callable[[], object]) -> bool:
 
 
 def _digest_of_tables(settings: Config) -> str:
-    """What changes with the site's own tables; who cannot read one is told when it is opened."""
-    found = hashlib.blake2b(digest_size=4)
+    """What changes with the site's own tables and settings and with fallow itself; who cannot read one is told when it is opened."""
+    found = hashlib.blake2b(f"{__version__} {sorted(settings.values.items())}".encode(), digest_size=4)
     for name in _TABLES:
         with contextlib.suppress(OSError):
             found.update(Path(settings.text(name)).read_bytes() if settings.text(name) else b"")
