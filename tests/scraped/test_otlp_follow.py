@@ -18,11 +18,12 @@ from agent.snapshot import SnapshotBoard
 from analytics.frames import read_frame
 from analytics.scraped.following.day_merging import DayMerging
 from analytics.scraped.mapping.loading import load_exporters, metric_names
+from analytics.scraped.otlp import spool_delivery
 from analytics.scraped.otlp.delivery_rounds import DeliveryRounds
 from analytics.scraped.otlp.messages import PROTOBUF
 from analytics.scraped.otlp.receiver import Intake, OtlpReceiver
 from analytics.scraped.otlp.self_metrics import ReceiverStatus
-from analytics.scraped.otlp.spool import RequestSpool
+from analytics.scraped.otlp.spool import RequestSpool, frames
 from fallow import config, parquet
 from fallow.cli import main
 from fallow.clock import SystemClock
@@ -158,6 +159,30 @@ def test_a_lake_that_is_away_is_waited_for(site: Site) -> None:
     assert "fallow_otlp_points_total 15\n" in page
     assert "fallow_otlp_delivery_failing 0\n" in page
     assert site.status.health()[0] == 200
+
+
+def test_what_nobody_foresaw_is_set_aside_and_holds_nothing_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.take(push(0))
+    site.rounds.run()
+    site.take(push(1))
+    with monkeypatch.context() as patched:
+        patched.setattr(spool_delivery, "host_rows", unforeseen)
+        site.rounds.run()
+    site.take(push(2))
+    site.rounds.run()
+    assert moments(site.rows()) == [0, 2]
+    assert "ValueError: odd" in site.said[0]
+    assert site.status.health()[0] == 200
+    [kept] = site.folder.glob("spool/*.unusable")
+    assert str(kept) in site.said[0]
+    [left] = frames(kept)
+    assert left == push(1).SerializeToString()
+    in_spool = sum(path.stat().st_size for path in site.folder.glob("spool/*.otlp"))
+    assert site.spool.size_bytes == in_spool
+
+
+def unforeseen(*_: object) -> None:
+    raise ValueError("odd")
 
 
 def test_a_crash_between_answer_and_lake_loses_and_doubles_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

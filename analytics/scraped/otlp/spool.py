@@ -21,6 +21,7 @@ from fallow.stores.local import sync_folder
 
 _HEAD = struct.Struct("<II")
 _SUFFIX = ".otlp"
+_UNUSABLE = ".unusable"
 _SEGMENT_BYTES = 16 * 2**20
 """A file is made into rows as a whole."""
 
@@ -90,6 +91,17 @@ class RequestSpool:
                 except OSError as error:
                     raise _unwritable(self._folder, error) from error
                 self._bytes -= size
+
+    def set_aside(self, segment: Path) -> Path:
+        """Takes a file out of the spool and keeps it under the name that is returned. Raises SpoolError."""
+        kept = segment.with_name(segment.name + _UNUSABLE)
+        with self._lock:
+            try:
+                segment.rename(kept)
+                self._bytes -= kept.stat().st_size
+            except OSError as error:
+                raise _unwritable(self._folder, error) from error
+        return kept
 
     def close(self) -> None:
         self._file.close()

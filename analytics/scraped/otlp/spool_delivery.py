@@ -19,6 +19,7 @@ from analytics.scraped.rows.row_settings import RowSettings
 from analytics.scraped.rows.scraped_rows import host_rows
 from analytics.scraped.who.given import Given
 from fallow.clock import DAY_MS
+from fallow.errors import FallowError, SpoolError
 
 
 class SpoolDelivery:
@@ -35,10 +36,17 @@ class SpoolDelivery:
         """Of all files before the last one."""
 
     def run(self, now_ms: int) -> None:
-        """Raises LakeError; what is not in the lake then is still in the spool."""
+        """Raises LakeError; what is not in the lake then is still in the spool. Raises SpoolError for a file that had to be set aside."""
         for segment in self._spool.rotate():
             if segment != self._last:
-                self._deliver(segment, now_ms)
+                try:
+                    self._deliver(segment, now_ms)
+                except (FallowError, OSError, MemoryError):  # no fault of the file
+                    raise
+                except Exception as error:  # whatever somebody pushed, what comes after it must not wait for ever
+                    kept = self._spool.set_aside(segment)
+                    what = f"what was pushed to {segment} cannot be made into rows ({type(error).__name__}: {error})"
+                    raise SpoolError(what, f"it is set aside as {kept}: please report it") from error
 
     def _deliver(self, segment: Path, now_ms: int) -> None:
         window = _Window(self._last, segment, self._sums)
