@@ -17,6 +17,7 @@ from analytics.scraped.server.metrics_server import MetricsServer
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SystemClock, format_ms
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
+from tests.conftest import run_python
 from tests.in_process import run_in_process
 from tests.scraped.facts import DCGM, facts_in, facts_of
 from tests.scraped.held_server import HeldServer
@@ -260,3 +261,9 @@ def test_a_trial_does_not_spoil_the_journal_of_the_whole(server: HeldServer, lak
     assert json.loads(brought(lake, tmp_path, "--json").stdout)["read_from"] == format_ms(MIDNIGHT_MS)
     again = json.loads(brought(lake, tmp_path, "--json", "--since", trial).stdout)
     assert again["read_from"] == format_ms(UNTIL_MS - 10 * MINUTE_MS)
+
+
+def test_loading_the_command_computes_nothing() -> None:
+    """Polars' threads begin with its first query, and a fork of a process that has them may wait for ever."""
+    code = "import analytics.commands.imports, os; print(*(open(f'/proc/self/task/{each}/comm').read() for each in os.listdir('/proc/self/task')))"
+    assert "polars-0" not in run_python("-c", code).stdout
