@@ -9,7 +9,11 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from fallow.errors import FallowError
+
 _FREED_WITHIN_S = 1.0
+_LOOK_S = 0.05
+"""Between two looks whether to end."""
 
 
 class BoundedServer(ThreadingHTTPServer):
@@ -18,14 +22,31 @@ class BoundedServer(ThreadingHTTPServer):
     daemon_threads = True  # a client that keeps its connection must not hold up the end
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], handler: type[BoundedHandler], connections: int) -> None:
-        """Raises OSError where the address is taken or is not this host's, UnicodeError where it is no name."""
+    def __init__(self, address: tuple[str, int], handler: type[BoundedHandler], connections: int, remedy: str) -> None:
+        """Raises FallowError with the remedy where the address is taken or is not this host's."""
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        super().__init__(address, handler)
+        try:
+            super().__init__(address, handler)
+        except (OSError, UnicodeError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise FallowError(f"cannot listen on {address[0]}:{address[1]}: {why}", remedy) from error
         self._open = threading.BoundedSemaphore(connections)
         self._waiting: dict[Any, None] = {}
         """Connections of which no request is being answered, in the order of time."""
         self._lock = threading.Lock()
+
+    @property
+    def port(self) -> int:
+        return int(self.server_address[1])
+
+    def start(self) -> None:
+        """Answers in threads of its own until `close`."""
+        threading.Thread(target=self.serve_forever, args=(_LOOK_S,), daemon=True).start()
+
+    def close(self) -> None:
+        """Takes no more connections."""
+        self.shutdown()
+        self.server_close()
 
     def waits(self, request: Any) -> None:
         with self._lock:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
 from analytics.scraped.bounded_server import BoundedHandler, BoundedServer
 from fallow import __version__
-from fallow.errors import FallowError
 from fallow.exposition import ExposedSamples, negotiate
 
 _PATIENCE_S = 10.0
 _CONNECTIONS = 16
-_LOOK_S = 0.2
-"""Between two looks whether to end."""
 
 
-class FollowerPage:
-    """Listens from `start` to `close`; `metrics` and `health` are asked by many threads. Health is a status and what is told."""
+class FollowerPage(BoundedServer):
+    """`metrics` and `health` are asked by many threads. Health is a status and what is told."""
 
     def __init__(
         self,
@@ -30,42 +26,15 @@ class FollowerPage:
         health: Callable[[], tuple[int, dict[str, object]]],
     ) -> None:
         """Raises FallowError where the address is taken or is not this host's."""
-        try:
-            self._server = _Server((host, port), metrics, health)
-        except (OSError, UnicodeError) as error:
-            raise FallowError(
-                f"cannot listen on {host}:{port} for /metrics: {getattr(error, 'strerror', None) or error}",
-                "set follow.listen to an address of this host with a free port, or to nothing",
-            ) from error
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), name="status", daemon=True)
-
-    @property
-    def port(self) -> int:
-        return int(self._server.server_address[1])
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Server(BoundedServer):
-    def __init__(
-        self,
-        address: tuple[str, int],
-        metrics: Callable[[], ExposedSamples],
-        health: Callable[[], tuple[int, dict[str, object]]],
-    ) -> None:
-        super().__init__(address, _Handler, _CONNECTIONS)
+        remedy = "set follow.listen to an address of this host with a free port, or to nothing"
+        super().__init__((host, port), _Handler, _CONNECTIONS, remedy)
         self.metrics, self.health = metrics, health
 
 
 class _Handler(BoundedHandler):
     server_version = f"fallow/{__version__}"
     timeout = _PATIENCE_S
-    server: _Server
+    server: FollowerPage
 
     def do_GET(self) -> None:  # noqa: N802  # the name that http.server looks for
         path = self.path.partition("?")[0]

@@ -19,7 +19,7 @@ from analytics.scraped.otlp.request_body import PATIENCE_S, RefusedRequestError,
 from analytics.scraped.otlp.spool import RequestSpool
 from fallow import __version__
 from fallow.clock import Clock
-from fallow.errors import FallowError, InputError, SpoolError
+from fallow.errors import InputError, SpoolError
 
 PATH = "/v1/metrics"
 RETRY_AFTER_S = 30
@@ -27,8 +27,6 @@ _BUSY_RETRY_S = 1
 _CONNECTIONS = 2000
 """Open at a time, most of them between two pushes; one more is closed unanswered."""
 
-_LOOK_S = 0.05
-"""Between two looks whether to end."""
 
 _NO_ROOM = "there is no room for more until the lake takes rows again"
 """Without the path of the spool: whoever pushes may ask."""
@@ -85,46 +83,27 @@ class Intake:
         return accepted(content_type, found.rejected.total(), "; ".join(sorted(found.rejected))[:_LONGEST_REASON])
 
 
-class OtlpReceiver:
-    """Listens in threads of its own from `start` to `close`."""
+class OtlpReceiver(BoundedServer):
+    """Listens from `start` to `close`."""
 
     def __init__(self, host: str, port: int, intake: Intake) -> None:
         """Raises FallowError where the address is taken or is not this host's."""
-        try:
-            self._server = _Server((host, port), intake)
-        except (OSError, UnicodeError) as error:
-            raise FallowError(
-                f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}",
-                "give --listen an address of this host with a free port",
-            ) from error
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), name="otlp", daemon=True)
+        remedy = "give --listen an address of this host with a free port"
+        super().__init__((host, port), _Handler, _CONNECTIONS, remedy)
+        self.intake = intake
+        self.places = threading.BoundedSemaphore(_AT_A_TIME)
 
     @property
     def url(self) -> str:
-        host, port = str(self._server.server_address[0]), int(self._server.server_address[1])
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def close(self) -> None:
-        """Takes no more connections."""
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Server(BoundedServer):
-    def __init__(self, address: tuple[str, int], intake: Intake) -> None:
-        super().__init__(address, _Handler, _CONNECTIONS)
-        self.intake = intake
-        self.places = threading.BoundedSemaphore(_AT_A_TIME)
+        host = str(self.server_address[0])
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}{PATH}"
 
 
 class _Handler(BoundedHandler):
     protocol_version = "HTTP/1.1"
     server_version = f"fallow/{__version__}"
     timeout = PATIENCE_S
-    server: _Server
+    server: OtlpReceiver
 
     def do_POST(self) -> None:  # noqa: N802  # the name that http.server looks for
         kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
