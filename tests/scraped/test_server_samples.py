@@ -131,13 +131,15 @@ def test_old_and_new_infinities_of_victoriametrics_and_its_ends_of_series() -> N
         b'{"metric":{"__name__":"util","gpu":"1"},"values":[1,null],"timestamps":[10,20]}\n'
         b'{"metric":{"__name__":"util","gpu":"0"},"values":[+Inf,-Inf,"Infinity",0],"timestamps":[5,6,7,8]}\n'
         b'{"metric":{"gpu":"1","__name__":"util"},"values":[3],"timestamps":[5]}\n'
+        b'{"metric":{"__name__":"util","gpu":"2"},"values":[NaN,2,null],"timestamps":[5,6,7]}\n'
     )
     gateway, connection = reading(lambda _: Answered(200, lines))
     with gateway, connection:
         export = ExportLines(connection)
         got = triples([export.parse(export.fetch("util", 0, 100), 0, 100)])
     one, none = [(5, 3.0), (10, 1.0), (20, None)], [(5, math.inf), (6, -math.inf), (7, math.inf), (8, 0.0)]
-    assert got == [*(("1", *each) for each in one), *(("0", *each) for each in none)]
+    two = [(5, None), (6, 2.0), (7, None)]
+    assert got == [(gpu, *each) for gpu, samples in (("1", one), ("0", none), ("2", two)) for each in samples]
 
 
 @pytest.mark.parametrize(

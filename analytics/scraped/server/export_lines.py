@@ -16,6 +16,8 @@ from analytics.scraped.server.range_vectors import RAW, seconds
 from analytics.scraped.server.refusals import broken_answer
 from fallow.errors import InputError
 
+_NOT_JSON = {b"+Inf": b'"inf"', b"-Inf": b'"-inf"', b"NaN": b"null"}
+
 
 class ExportLines:
     """`/api/v1/export`. A null in it is a staleness marker: VictoriaMetrics keeps those, and no NaN of an exporter.
@@ -63,9 +65,11 @@ class ExportLines:
 
 
 def _content(line: bytes) -> Any:
-    """Older versions write infinities as +Inf, which is not JSON."""
+    """Older versions write infinities as +Inf, and a staleness marker that is a line's first value as NaN, which is not JSON."""
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError:
         head, mark, values = line.partition(b'"values":[')
-        return orjson.loads(head + mark + values.replace(b"+Inf", b'"inf"').replace(b"-Inf", b'"-inf"'))
+        for written, meant in _NOT_JSON.items():
+            values = values.replace(written, meant)
+        return orjson.loads(head + mark + values)
