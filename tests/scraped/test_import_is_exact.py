@@ -34,7 +34,10 @@ def test_an_import_is_what_dcgm_exporter_exposed(server_type: type[MetricsProces
         with first.away():
             second.wait_for(3)
         first.wait_for(3)
-        server.stop()
+        with first.away(), second.away():  # what is exposed to a server that is being stopped may not be kept
+            first.wait_for(1)
+            second.wait_for(1)
+            server.stop()
         server.start()
         first.wait_for(3)
         with first.away(), second.away():
