@@ -44,6 +44,7 @@ SCHEMA: Mapping[str, pl.DataType | type[pl.DataType]] = {
     "ContractedCost": _COST,
     "ContractedUnitPrice": _HOURS,
     "EffectiveCost": _COST,
+    "InvoiceId": pl.String,
     "InvoiceIssuerName": pl.String,
     "ListCost": _COST,
     "ListUnitPrice": _HOURS,
@@ -59,6 +60,8 @@ SCHEMA: Mapping[str, pl.DataType | type[pl.DataType]] = {
     "ServiceName": pl.String,
     "ServiceSubcategory": pl.String,
     "SkuId": pl.String,
+    "SkuMeter": pl.String,
+    "SkuPriceDetails": pl.String,
     "SkuPriceId": pl.String,
     "SubAccountId": pl.String,
     "SubAccountName": pl.String,
@@ -201,6 +204,7 @@ def _resource() -> dict[str, pl.Expr]:
     """Which GPU, in which state: in words of FOCUS and of fallow."""
     model, state = pl.col("model"), pl.col("state")
     card = model.fill_null("GPU of an unknown model")
+    price = pl.format("{} at {}", model, pl.col("hourly").cast(pl.String))
     return {
         "ChargeCategory": pl.lit("Usage"),
         "ChargeClass": pl.lit(None),
@@ -215,7 +219,9 @@ def _resource() -> dict[str, pl.Expr]:
         "ServiceName": pl.lit("GPU time"),
         "ServiceSubcategory": pl.lit("Virtual Machines"),
         "SkuId": model,
-        "SkuPriceId": pl.format("{} at {}", model, pl.col("hourly").cast(pl.String)),
+        "SkuMeter": pl.when(model.is_not_null()).then(pl.lit("GPU time")),
+        "SkuPriceDetails": pl.when(price.is_not_null()).then(pl.lit('{"GpuCount": 1}')),
+        "SkuPriceId": price,
         "x_CoverageRatio": pl.col("coverage"),
         "x_SampledRatio": pl.col("sampled"),
         "x_State": state,
@@ -230,6 +236,7 @@ def _payer(biller: Biller) -> dict[str, pl.Expr]:
     return {
         "BillingAccountId": pl.lit(biller.account_id),
         "BillingAccountName": pl.lit(biller.account_name),
+        "InvoiceId": pl.lit(None),
         **dict.fromkeys(("InvoiceIssuerName", "ProviderName", "PublisherName"), pl.lit(biller.provider)),
         "SubAccountId": pl.format("{}/{}", kind.str.to_lowercase(), name),
         "SubAccountName": name,

@@ -15,6 +15,7 @@ from dashboard.access.hosts import AllowedHosts, Proxies
 from dashboard.access.local import NOT_THIS_NAME
 from dashboard.access.people import Reader
 from dashboard.access.refusal import Visitor, refuse
+from dashboard.access.tokens import is_for_programs
 from fallow.errors import ConfigError
 from fallow.outside_text import plain
 
@@ -44,6 +45,8 @@ class Proxy:
         """The person whom the proxy names, or 403."""
         if request.environ.get("REMOTE_ADDR", "") not in self._proxies:
             said = "these pages answer to their reverse proxy only"
+            if is_for_programs(request.path):
+                said += "; send a token of dashboard.people, or ask the proxy"
             return Visitor(partial(refuse, request, said, why="not one of dashboard.proxies"))
         if not self._hosts.allow(request.host):
             return Visitor(partial(refuse, request, NOT_THIS_NAME))

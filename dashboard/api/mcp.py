@@ -21,7 +21,7 @@ from dashboard.api.parameters import PAGING, Parameter, parse_request
 from dashboard.api.replies import begin_reply, take, told_error
 from dashboard.source import LakeSource
 from fallow import __version__
-from fallow.errors import FallowError
+from fallow.errors import FallowError, UsageError
 from fallow.outside_text import json_text
 
 MODERN = "2026-07-28"
@@ -201,7 +201,7 @@ def _call(source: LakeSource, params: Mapping[str, Any]) -> Json:
 def _told(source: LakeSource, endpoint: ApiEndpoint, arguments: Mapping[str, Any]) -> Json:
     """The answer of the endpoint to these arguments; raises FallowError in words that whoever asks may read."""
     reader = person()
-    given = [(str(name), _value(value)) for name, value in arguments.items() if value is not None]
+    given = [(str(name), _value(name, value)) for name, value in arguments.items() if value is not None]
     if endpoint.has_rows and "limit" not in arguments:
         given.append(("limit", str(LIMIT)))
     try:
@@ -212,6 +212,13 @@ def _told(source: LakeSource, endpoint: ApiEndpoint, arguments: Mapping[str, Any
         raise told_error(source, error, reader) from error
 
 
-def _value(value: object) -> str:
-    """The text that stands for it behind a `?`; what is neither text nor number can be no parameter's."""
+def _value(name: str, value: object) -> str:
+    """The text that stands for it behind a `?`; 2.0 is the whole number 2, as JSON Schema has it.
+
+    Raises UsageError for what is neither text nor number: as a text it would name nothing, and the answer would be no rows.
+    """
+    if isinstance(value, bool | list | dict):
+        raise UsageError(f"{name[:80]} is neither a text nor a number", "give one value, as the tool's schema says")
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return value if isinstance(value, str) else json.dumps(value)

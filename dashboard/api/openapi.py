@@ -61,7 +61,8 @@ def _operation(endpoint: ApiEndpoint) -> Json:
 
 
 def _parameter(each: Parameter) -> Json:
-    return {"name": each.name, "in": "query", "description": each.meaning, "schema": each.schema}
+    about: Json = {"name": each.name, "in": "query", "description": each.meaning, "schema": each.schema}
+    return about | {"allowEmptyValue": True}  # `pool=` asks for every pool, whatever the schema of a value says
 
 
 def _problem(status: int) -> Json:

@@ -66,6 +66,11 @@ def test_nobody_else_is(proxied: FlaskClient, peer: str, path: str) -> None:
         assert (answer.status_code, "reverse proxy only" in answer.text) == (403, True)
 
 
+def test_a_program_without_its_token_is_told_to_send_one(proxied: FlaskClient) -> None:
+    answer = ask(proxied, "10.2.2.3", {}, "/api/v1/ledger")
+    assert (answer.status_code, "token" in answer.get_json()["hint"]) == (403, True)
+
+
 @pytest.mark.parametrize("headers", [{}, {HEADER: ""}, {HEADER: " "}, {HEADER: "eve, ann"}, {HEADER: "a" * 301},
                                      {HEADER: "\xff"}, *({HEADER: each.encode().decode("latin-1")} for each in (
                                          "\xa0ann", "ann\xa0", "a\xa0nn", "ann\u200b", "ann\u3164", "zoe\u0308", "a  b"))])  # fmt: skip

@@ -15,7 +15,7 @@ from dashboard.access.rates import Rates
 from dashboard.access.refusal import Visitor
 from dashboard.access.refusal import answer as plain_answer
 from dashboard.api.cursors import write_cursor
-from dashboard.api.endpoints import ENDPOINTS, ApiEndpoint
+from dashboard.api.endpoints import BY_NAME, ENDPOINTS, ApiEndpoint
 from dashboard.api.openapi import openapi
 from dashboard.app import build_app
 from dashboard.source import LATE
@@ -100,6 +100,9 @@ def test_the_document_describes_every_route_and_nothing_else(reading: Pages) -> 
     Draft202012Validator.check_schema({"$defs": served["components"]["schemas"]})
     names = {f"#/components/{kind}/{name}" for kind, each in served["components"].items() for name in each}
     assert set(_references(served)) <= names
+    assert all(each["allowEmptyValue"] for path in served["paths"].values() for each in path["get"]["parameters"])
+    nothing = "&".join(f"{each.name}=" for each in BY_NAME["accounts"].parameters)
+    assert pages.client.get(f"/api/v1/accounts?{nothing}").status_code == 200
 
 
 def test_the_page_lists_what_there_is() -> None:

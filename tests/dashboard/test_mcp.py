@@ -87,13 +87,14 @@ def test_a_call_answers_as_the_route_does(reading: Pages) -> None:
         limit = f"&limit={LIMIT}" if each.has_rows else ""
         assert content["structuredContent"] == pages.client.get(f"{each.path}?span=all{limit}").get_json()
         assert json.loads(content["content"][0]["text"]) == content["structuredContent"]
-    first = called(pages, "gpus", span="all", limit=1)["structuredContent"]
+    first = called(pages, "gpus", span="all", limit=1.0)["structuredContent"]
     second = called(pages, "gpus", span="all", limit=3, cursor=first["next"], team=None)["structuredContent"]
     assert [each["gpu"] for each in (*first["data"], *second["data"])] == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    ({"limit": 0}, "give 1 to 1000"), ({"limit": True}, "give 1 to 1000"), ({"limit": 1.5}, "give 1 to 1000"), ({"span": ["all"]}, "take one of"),
+    ({"limit": 0}, "give 1 to 1000"), ({"limit": True}, "neither a text nor a number"), ({"limit": 1.5}, "give 1 to 1000"), ({"span": ["all"]}, "neither a text nor a number"),
+    ({"gpu": ["a"]}, "neither a text nor a number"), ({"host": {"name": "h"}}, "neither a text nor a number"),
     ({"teem": "alpha"}, "did you mean team?"), ({"team": "nobody"}, "nothing in this window"), ({"cursor": "x"}, "this is no cursor"),
 ])  # fmt: skip
 def test_wrong_arguments_are_told_to_the_assistant(reading: Pages, arguments: dict[str, Any], said: str) -> None:

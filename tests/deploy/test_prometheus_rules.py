@@ -62,6 +62,12 @@ def test_the_rules_say_what_they_should_of_a_small_fleet(tmp_path: Path) -> None
     promtool(tmp_path, "test", "rules", "rules_test.yaml")
 
 
+def test_every_rule_is_tried() -> None:
+    tried = (REPOSITORY / "tests" / "deploy" / "prometheus" / "rules_test.yaml").read_text(encoding="utf-8")
+    names = {each.get("alert") or each["record"] for each in rules()}
+    assert {name for name in names if f": {name}\n" not in tried} == set()
+
+
 def test_every_alert_has_a_severity_and_says_what_is_wrong() -> None:
     alerts = [each for each in rules() if "alert" in each]
     assert len(alerts) == len({each["alert"] for each in alerts}) > 5

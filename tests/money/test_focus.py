@@ -95,6 +95,12 @@ def test_every_column_is_as_the_specification_has_it(export: Callable[..., Told]
         .item()
         == 0
     )
+    assert {"InvoiceId", "SkuMeter", "SkuPriceDetails"} <= set(rows.columns), (
+        "the specification's own validator asks for them"
+    )
+    assert rows["InvoiceId"].null_count() == rows.height, "nobody sends an invoice"
+    for name, of in (("SkuMeter", "SkuId"), ("SkuPriceDetails", "SkuPriceId")):
+        assert rows.filter(pl.col(name).is_null() != pl.col(of).is_null()).is_empty()
 
 
 def test_the_costs_add_up_to_the_ledger_to_the_cent(export: Callable[..., Told]) -> None:
