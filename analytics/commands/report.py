@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_edition_arguments(parser)
     names = [each.name for each in FORMATS]
     parser.add_argument("--format", choices=names, help=f"one of {', '.join(names)} (default {names[0]})")
-    parser.add_argument("--out", metavar="FILE", help="where to write it (default: standard output)")
+    parser.add_argument("--out", metavar="FILE", type=_file, help="where to write it (default: -, standard output)")
     parser.add_argument(
         "--compare",
         metavar="WITH",
@@ -80,6 +80,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         _put(args.out, content)
     return 0
+
+
+def _file(text: str) -> str | None:
+    return None if text == "-" else text
 
 
 def _put(out: str | None, content: bytes) -> None:

@@ -38,6 +38,7 @@ def one_sentence(done: Outcome, *parts: str) -> None:
 
 def test_out_writes_the_file_and_prints_nothing(small: Lake, report: Callable[..., Outcome], tmp_path: Path) -> None:
     shown = report(small).out
+    assert report(small, "--out", "-").out == shown
     target = tmp_path / "report.txt"
     target.write_text("an old one")
     target.chmod(0o604)
