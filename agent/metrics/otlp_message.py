@@ -74,7 +74,7 @@ def _add(metrics: dict[str, dict[str, Any]], family: OtlpFamily, values: Row, de
     about = _component(values["gpu"], device) | dict(family.about)
     if family.sensor:
         about |= {"hw.id": f"{values['gpu']}/{family.sensor}", "hw.type": "temperature", "hw.parent": values["gpu"],
-                  "hw.temperature.sensor_location": family.sensor}  # fmt: skip
+                  "hw.sensor_location": family.sensor}  # fmt: skip
     point = _point(values, about, values[family.column] * family.factor)
     if family.kind == "sum":
         point["startTimeUnixNano"] = str(started_ms * _NS_PER_MS)

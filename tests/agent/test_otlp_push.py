@@ -51,7 +51,7 @@ def test_what_the_conventions_name_is_there_in_their_units() -> None:
     found = {
         (
             each.labels["__name__"],
-            each.labels.get("hw.temperature.sensor_location") or each.labels.get("error.type", ""),
+            each.labels.get("hw.sensor_location") or each.labels.get("error.type", ""),
         ): each.value
         for each in points_of(taken.request)
         if each.labels["uuid"] == BUSY and "hw.state" not in each.labels

@@ -56,6 +56,10 @@ def push(at: int, util: float = 0.5, *, first: int = 0) -> ExportMetricsServiceR
     return request(
         gauge("hw.gpu.utilization", "1", point(util, at_ms, **ABOUT, hw__gpu__task="general"), point(0.9, at_ms, **ABOUT, hw__gpu__task="encoder")),
         gauge("hw.power", "W", point(300.0, at_ms + 3, **ABOUT)),
+        gauge("hw.temperature", "Cel", *(
+            point(celsius, at_ms + 3, hw__id=f"GPU-1/{place}", hw__parent="GPU-1", hw__sensor_location=place)
+            for place, celsius in (("GPU_DIE", 61.0), ("HBM", 82.0))
+        )),
         climbing("hw.gpu.memory.limit", "By", point(80e9, at_ms + 4, **ABOUT)),
         climbing("hw.energy", "J", point(energy, at_ms + 5, start_ms=NOW_MS + first * STEP_MS - 1, **ABOUT)),
         host__name="gn001", k8s__namespace__name="monitoring", k8s__pod__name="collector-x7",
@@ -114,6 +118,7 @@ def test_a_push_is_a_row_with_what_it_covers(site: Site) -> None:
         "scraped",
     )
     assert (first["gpu_util_pct"], first["power_w"], first["energy_mj"]) == (50.0, 300.0, 1_000_000)
+    assert (first["temperature_c"], first["mem_temperature_c"]) == (61, 82)
     assert first["gpu_util_coverage_ratio"] == pytest.approx(0.1666 * 1000 / STEP_MS, rel=0.01)
     assert rows["counters_since"].unique().dt.epoch("ms").to_list() == [NOW_MS - 1]
     (device,) = site.rows(DEVICE).to_dicts()
@@ -156,7 +161,7 @@ def test_a_lake_that_is_away_is_waited_for(site: Site) -> None:
     ]
     assert not away.exists()
     page = site.status.metrics().render(TEXT).decode()
-    assert "fallow_otlp_points_total 15\n" in page
+    assert "fallow_otlp_points_total 21\n" in page
     assert "fallow_otlp_delivery_failing 0\n" in page
     assert site.status.health()[0] == 200
 
