@@ -15,6 +15,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, D
 
 from analytics.scraped.samples import Labels
 from fallow.clock import DAY_MS
+from fallow.outside_text import plain
 
 NS_PER_MS = 1_000_000
 
@@ -111,7 +112,7 @@ def _wrong_metric(metric: Metric, kind: str | None, *, has_host: bool) -> str | 
     if kind not in ("gauge", "sum"):
         return f"{metric.name} is a {kind or 'metric without data'}, not a gauge or a sum"
     if metric.unit not in UNITS.get(metric.name, (metric.unit,)):
-        return f"{metric.name} is in {metric.unit}, not in {UNITS[metric.name][0]}"
+        return f"{metric.name} is in {plain(metric.unit)}, not in {UNITS[metric.name][0]}"
     if metric.name.startswith("hw.") and not has_host:
         return f"{metric.name} names no host: the resource needs host.name"
     return None

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -20,6 +20,7 @@ from analytics.scraped.otlp.spool import RequestSpool
 from fallow import __version__
 from fallow.clock import Clock
 from fallow.errors import InputError, SpoolError
+from fallow.output import say
 
 PATH = "/v1/metrics"
 RETRY_AFTER_S = 30
@@ -34,6 +35,7 @@ _NO_ROOM = "there is no room for more until the lake takes rows again"
 _FINISH_S = 2.0
 _PIECE_BYTES = 2**16
 _LONGEST_REASON = 1000
+_MOST_TOLD = 20
 _AT_A_TIME = 16
 """Bodies that are read and unpacked, which takes memory."""
 
@@ -46,18 +48,25 @@ class IntakeTally:
     points: int = 0
     ignored: int = 0
     rejected: int = 0
+    told: set[str] = field(default_factory=set)
+    """Reasons of rejections that were told, some at most: whoever pushes can make up units."""
+
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass(frozen=True)
 class Intake:
-    """What becomes of a request: names that are wanted, where it is kept, and how large it may be; `token` is empty where nobody need show one."""
+    """What becomes of a request: names that are wanted, where it is kept, and how large it may be; `token` is empty where nobody need show one.
+
+    `tell` hears of each new reason to reject a point: most senders do not look at that part of an answer.
+    """
 
     spool: RequestSpool
     wanted: Collection[str]
     max_body_bytes: int
     clock: Clock
     token: str = ""
+    tell: Callable[[str], None] = say
     tally: IntakeTally = field(default_factory=IntakeTally)
     turn: threading.Lock = field(default_factory=threading.Lock)
     """One body is read at a time: as messages it takes up to fifty times its room, and threads would only take turns."""
@@ -80,6 +89,10 @@ class Intake:
             self.tally.points += found.points
             self.tally.ignored += found.ignored
             self.tally.rejected += found.rejected.total()
+            news = sorted(set(found.rejected) - self.tally.told)[: _MOST_TOLD - len(self.tally.told)]
+            self.tally.told.update(news)
+        for why in news:
+            self.tell(f"rejects points: {why}")
         return accepted(content_type, found.rejected.total(), "; ".join(sorted(found.rejected))[:_LONGEST_REASON])
 
 
