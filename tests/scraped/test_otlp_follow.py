@@ -224,10 +224,14 @@ def test_what_an_agent_has_is_left_to_it(site: Site) -> None:
     for table, rows in ((DEVICE, [device("GPU-1")]), (GPU, samples("GPU-1", 0, 60))):
         file = LakeFile(table.name, "2026-11-20", "gn001", AGENT_FIRST_SEQ, AGENT_FIRST_SEQ)
         site.lake.put(file, parquet.encode(table, parquet.table_from_rows(table, rows)))
-    site.take(*(push(at) for at in range(6)))
+    site.take(*(push(at) for at in range(5)), push(5, 1.5))
     site.rounds.run()
     scraped = site.rows().filter(pl.col("util_source") == "scraped")
     assert moments(scraped) == [4, 5]
+    assert scraped["gpu_util_pct"].to_list() == [50.0, None], "no GPU is at work for 150 % of a time"
+    page = site.status.metrics().render(TEXT).decode()
+    assert "fallow_otlp_agent_rows_total 4\n" in page
+    assert "fallow_otlp_dropped_total 1\n" in page
 
 
 def test_an_agent_that_pushes_is_understood(site: Site) -> None:

@@ -17,6 +17,7 @@ from analytics.scraped.otlp.spool import RequestSpool, frames
 from analytics.scraped.otlp.window_samples import ONE_PUSH_MS, DeltaSum, SeriesKey, climbed, window_samples
 from analytics.scraped.rows.row_settings import RowSettings
 from analytics.scraped.rows.scraped_rows import host_rows
+from analytics.scraped.totals import ReadTotals
 from analytics.scraped.who.given import Given
 from fallow.clock import DAY_MS
 from fallow.errors import FallowError, SpoolError
@@ -35,8 +36,9 @@ class SpoolDelivery:
         self._sums: dict[SeriesKey, DeltaSum] = {}
         """Of all files before the last one."""
 
-    def run(self, now_ms: int) -> None:
-        """Raises LakeError; what is not in the lake then is still in the spool. Raises SpoolError for a file that had to be set aside."""
+    def run(self, now_ms: int, totals: ReadTotals) -> None:
+        """Adds to the totals. Raises LakeError; what is not in the lake then is still in the spool. Raises SpoolError for a file that had to be set aside."""
+        self._writer.totals = totals
         for segment in self._spool.rotate():
             if segment != self._last:
                 try:
@@ -58,7 +60,6 @@ class SpoolDelivery:
         hosts = host_rows(found.samples, self._exporters, settings)
         since = found.counters_since(self._exporters)
         self._write([_with_starts(rows, since) for rows in hosts], window.until_ms)
-        self._writer.totals.samples += window.new_points
         if self._last is not None:
             self._spool.forget([self._last])
         self._last, self._sums = segment, window.sums_before
@@ -79,7 +80,6 @@ class _Window:
         self.sums_before: dict[SeriesKey, DeltaSum] = {}
         self.since_ms: int | None = None
         self.until_ms = 0
-        self.new_points = 0
 
     def points(self) -> Iterator[Point]:
         if self._last is not None:
@@ -88,7 +88,6 @@ class _Window:
         for point in climbed(_read(self._new), self._sums):
             self.since_ms = point.time_ms if self.since_ms is None else min(self.since_ms, point.time_ms)
             self.until_ms = max(self.until_ms, point.time_ms)
-            self.new_points += 1
             yield point
 
 
