@@ -31,6 +31,8 @@ class OtlpFamily:
     unit: str
     column: str
     factor: float = 1
+    """A float makes one of a whole number: some databases keep the kind of number that came first, and refuse another."""
+
     kind: str = "gauge"
     """gauge, sum (it goes up and down) or counter."""
     about: tuple[tuple[str, str], ...] = ()
@@ -45,8 +47,8 @@ FAMILIES = (
     OtlpFamily("hw.gpu.memory.limit", "By", "mem_total_bytes", kind="sum"),
     OtlpFamily("hw.power", "W", "power_w"),
     OtlpFamily("hw.energy", "J", "energy_mj", 0.001, "counter"),
-    OtlpFamily("hw.temperature", "Cel", "temperature_c", sensor="GPU_DIE"),
-    OtlpFamily("hw.temperature", "Cel", "mem_temperature_c", sensor="GPU_MEMORY"),
+    OtlpFamily("hw.temperature", "Cel", "temperature_c", 1.0, sensor="GPU_DIE"),
+    OtlpFamily("hw.temperature", "Cel", "mem_temperature_c", 1.0, sensor="GPU_MEMORY"),
     OtlpFamily("hw.errors", "{error}", "ecc_corrected_count", kind="counter", about=(("error.type", "corrected"),)),
     OtlpFamily("hw.errors", "{error}", "ecc_uncorrected_count", kind="counter", about=(("error.type", "uncorrected"),)),
 )
