@@ -88,7 +88,7 @@ def test_what_would_be_read_wrongly_is_rejected_and_the_rest_is_taken() -> None:
         ("a point of hw.power has no time", 1),
         ("a point of hw.power is more than a day in the future", 1),
         ("a point of hw.power is more than a month old", 1),
-        ("hw.energy is a histogram, not a gauge or a sum", 1),
+        ("hw.energy comes as histogram, not as gauge or sum", 1),
         ("hw.gpu.utilization is in %, not in 1", 1),
     ]
 

@@ -110,7 +110,7 @@ def _keep(metric: Metric, wanted: Collection[str], found: Sorted, now_ms: int, *
 
 def _wrong_metric(metric: Metric, kind: str | None, *, has_host: bool) -> str | None:
     if kind not in ("gauge", "sum"):
-        return f"{metric.name} is a {kind or 'metric without data'}, not a gauge or a sum"
+        return f"{metric.name} comes as {kind or 'nothing'}, not as gauge or sum"
     if metric.unit not in UNITS.get(metric.name, (metric.unit,)):
         return f"{metric.name} is in {plain(metric.unit)}, not in {UNITS[metric.name][0]}"
     if metric.name.startswith("hw.") and not has_host:
