@@ -10,14 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
 
 from analytics.scraped.bounded_server import BoundedHandler, BoundedServer
 from analytics.scraped.otlp.messages import JSON, PROTOBUF, accepted, read_request, refused
 from analytics.scraped.otlp.points import sort_out
 from analytics.scraped.otlp.request_body import PATIENCE_S, RefusedRequestError, read_body
 from analytics.scraped.otlp.spool import RequestSpool
-from fallow import __version__
 from fallow.clock import Clock
 from fallow.errors import InputError, SpoolError
 from fallow.output import say
@@ -26,8 +24,7 @@ PATH = "/v1/metrics"
 RETRY_AFTER_S = 30
 _BUSY_RETRY_S = 1
 _CONNECTIONS = 2000
-"""Open at a time, most of them between two pushes; one more is closed unanswered."""
-
+"""Open at a time, most of them between two pushes."""
 
 _NO_ROOM = "there is no room for more until the lake takes rows again"
 """Without the path of the spool: whoever pushes may ask."""
@@ -114,7 +111,6 @@ class OtlpReceiver(BoundedServer):
 
 class _Handler(BoundedHandler):
     protocol_version = "HTTP/1.1"
-    server_version = f"fallow/{__version__}"
     timeout = PATIENCE_S
     server: OtlpReceiver
 
@@ -181,6 +177,3 @@ class _Handler(BoundedHandler):
             self.connection.settimeout(left_s)
             if not self.rfile.read1(_PIECE_BYTES):
                 return
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # counts, not lines, say what came
-        pass
