@@ -144,6 +144,14 @@ def test_rounds_go_on_from_one_another_and_a_late_push_is_no_less(site: Site) ->
     )
 
 
+def test_deltas_begin_a_new_sum_after_a_day_of_silence(site: Site) -> None:
+    for back_h in (72, 71, 1, 0):
+        at_ms = NOW_MS - back_h * 3_600_000
+        site.take(request(climbing("hw.energy", "J", point(5.0, at_ms, start_ms=at_ms - 1000, **ABOUT), delta=True)))
+        site.rounds.run()
+    assert site.rows()["energy_mj"].to_list() == [5000, 10_000, 5000, 10_000]
+
+
 def test_a_lake_that_is_away_is_waited_for(site: Site) -> None:
     away = site.folder / "away"
     site.take(push(0), push(1))

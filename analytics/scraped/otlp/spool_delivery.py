@@ -14,7 +14,7 @@ from analytics.scraped.lake_writer import LakeWriter
 from analytics.scraped.mapping.model import Exporter
 from analytics.scraped.otlp.points import Point, points_of
 from analytics.scraped.otlp.spool import RequestSpool, frames
-from analytics.scraped.otlp.window_samples import ONE_PUSH_MS, DeltaSum, SeriesKey, climbed, window_samples
+from analytics.scraped.otlp.window_samples import KEPT_MS, ONE_PUSH_MS, DeltaSum, SeriesKey, climbed, window_samples
 from analytics.scraped.rows.row_settings import RowSettings
 from analytics.scraped.rows.scraped_rows import host_rows
 from analytics.scraped.totals import ReadTotals
@@ -34,7 +34,7 @@ class SpoolDelivery:
         self._spool, self._exporters, self._writer = spool, tuple(exporters), writer
         self._last: Path | None = None
         self._sums: dict[SeriesKey, DeltaSum] = {}
-        """Of all files before the last one."""
+        """Of all files before the last one; those that nothing goes on from are left out."""
 
     def run(self, now_ms: int, totals: ReadTotals) -> None:
         """Adds to the totals. Raises LakeError; what is not in the lake then is still in the spool. Raises SpoolError for a file that had to be set aside."""
@@ -62,7 +62,8 @@ class SpoolDelivery:
         self._write([_with_starts(rows, since) for rows in hosts], window.until_ms)
         if self._last is not None:
             self._spool.forget([self._last])
-        self._last, self._sums = segment, window.sums_before
+        going_on = {key: each for key, each in window.sums_before.items() if each.until_ms + KEPT_MS >= window.since_ms}
+        self._last, self._sums = segment, going_on
 
     def _write(self, hosts: Sequence[HostRows], until_ms: int) -> None:
         self._writer.begin_window()
