@@ -76,7 +76,7 @@ def sort_out(request: ExportMetricsServiceRequest, wanted: Collection[str], now_
     """Leaves in the request what has a wanted name and can be used; what has another name is ignored, what is wrong is rejected."""
     found = Sorted(request)
     for resource in request.resource_metrics:
-        has_host = any(each.key in _HOST for each in resource.resource.attributes)
+        has_host = bool(_first(_texts(resource.resource.attributes), _HOST))
         for scope in resource.scope_metrics:
             kept = [metric for metric in scope.metrics if _keep(metric, wanted, found, now_ms, has_host=has_host)]
             del scope.metrics[:]
