@@ -196,7 +196,7 @@ def test_what_a_collector_does_not_take_is_dropped_counted_and_said_once(
     for number in range(2):
         board.publish(snapshot(END_MS + number * INTERVAL_MS))
         wait_until(lambda number=number: pushing.dropped == number + 1)
-    collector.status, collector.answer = 200, b"{}"
+    collector.status, collector.answer = 202, b"accepted"
     board.publish(snapshot(END_MS + 4 * INTERVAL_MS))
     wait_until(lambda: pushing.pushed == 1)
     assert pushing.dropped == 4, "two that were refused, and two that nobody pushed"
