@@ -112,7 +112,7 @@ def no_connection(error: BaseException, address: ServerAddress) -> InputError:
     while (deeper := causes[-1].__cause__ or causes[-1].__context__) and deeper not in causes:
         causes.append(deeper)
     fault = next((each for each in reversed(causes) if isinstance(each, OSError)), None)
-    why = connection_fault(fault) if isinstance(fault, OSError) else "there is no way to it"
+    why = connection_fault(fault) if fault else "there is no way to it"
     hint = "check the host, the port and http against https"
     if "certificate" in why:
         hint = "give the authority that signed it as prometheus.ca_file, and the name that it was made for in the URL"
