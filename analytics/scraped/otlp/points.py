@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, DataPointFlags, Metric, NumberDataPoint
 
-from analytics.scraped.samples import Labels
+from analytics.scraped.samples import Labels, first_label
 from fallow.clock import DAY_MS
 from fallow.outside_text import plain
 
@@ -76,7 +76,7 @@ def sort_out(request: ExportMetricsServiceRequest, wanted: Collection[str], now_
     """Leaves in the request what has a wanted name and can be used; what has another name is ignored, what is wrong is rejected."""
     found = Sorted(request)
     for resource in request.resource_metrics:
-        has_host = bool(_first(_texts(resource.resource.attributes), _HOST))
+        has_host = bool(first_label(_texts(resource.resource.attributes), _HOST))
         for scope in resource.scope_metrics:
             kept = [metric for metric in scope.metrics if _keep(metric, wanted, found, now_ms, has_host=has_host)]
             del scope.metrics[:]
@@ -143,7 +143,7 @@ def points_of(request: ExportMetricsServiceRequest) -> Iterator[Point]:
     """The points of a request that was sorted out, in its order."""
     for resource in request.resource_metrics:
         said = _texts(resource.resource.attributes)
-        target = {label: value for label, names in _TARGET.items() if (value := _first(said, names))}
+        target = {label: value for label, names in _TARGET.items() if (value := first_label(said, names))}
         own = {key: value for key, value in said.items() if key in _OF_HOSTS or not key.startswith(_OF_SENDERS)}
         about = target | own
         for scope in resource.scope_metrics:
@@ -192,7 +192,3 @@ def _texts(attributes: Collection[KeyValue]) -> dict[str, str]:
         if kind in ("string_value", "int_value", "double_value", "bool_value"):
             found[each.key] = str(getattr(each.value, kind))
     return found
-
-
-def _first(labels: Labels, names: tuple[str, ...]) -> str:
-    return next((labels[name] for name in names if labels.get(name)), "")
