@@ -44,15 +44,12 @@ class Given:
 
 def _of_host(rows: HostRows) -> tuple[pl.DataFrame, pl.DataFrame]:
     # the end of a series is no look at its GPU
-    samples = (
-        rows.gpu.filter(pl.col("health").ne_missing(ENDED))
-        .select(
-            pl.col("gpu").cast(pl.String),
-            next_ms=pl.col("time").cast(pl.Int64) + pl.col("offset_ms").cast(pl.Int64).fill_null(0),
-            interval_ms=pl.col("interval_ms").cast(pl.Int64),
-        )
-        .sort("next_ms")
-    )
+    looked_at = rows.gpu.filter(pl.col("health").ne_missing(ENDED))
+    samples = looked_at.select(
+        pl.col("gpu").cast(pl.String),
+        next_ms=pl.col("time").cast(pl.Int64) + pl.col("offset_ms").cast(pl.Int64).fill_null(0),
+        interval_ms=pl.col("interval_ms").cast(pl.Int64),
+    ).sort("next_ms")
     looked = samples.group_by("gpu").agg(first_ms=pl.col("next_ms").min(), interval_ms=pl.col("interval_ms").last())
     given = rows.given.select(
         pl.col("gpu").cast(pl.String), pl.col("start_ms", "end_ms").cast(pl.Int64), pl.col(_NAMES).cast(pl.String)
