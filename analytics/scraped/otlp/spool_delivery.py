@@ -27,12 +27,15 @@ class SpoolDelivery:
     """Writes what the spool has, and lets it go once it is in the lake.
 
     The newest file that was delivered stays until the next one is: its samples say how often a source pushes, what a counter
-    climbed from, and what a push began that went on in the next file. Delivering twice is harmless.
+    climbed from, and what a push began that went on in the next file, after a restart too. Delivering twice is harmless.
     """
 
     def __init__(self, spool: RequestSpool, exporters: Sequence[Exporter], writer: LakeWriter) -> None:
         self._spool, self._exporters, self._writer = spool, tuple(exporters), writer
-        self._last: Path | None = None
+        kept = spool.delivered()
+        self._last = kept[-1] if kept else None
+        if kept[1:]:  # a process ended before it forgot the older one
+            spool.forget(kept[:-1])
         self._sums: dict[SeriesKey, DeltaSum] = {}
         """Of all files before the last one; those that nothing goes on from are left out."""
 
@@ -40,15 +43,14 @@ class SpoolDelivery:
         """Adds to the totals. Raises LakeError; what is not in the lake then is still in the spool. Raises SpoolError for a file that had to be set aside."""
         self._writer.totals = totals
         for segment in self._spool.rotate():
-            if segment != self._last:
-                try:
-                    self._deliver(segment, now_ms)
-                except (FallowError, OSError, MemoryError):  # no fault of the file
-                    raise
-                except Exception as error:  # whatever somebody pushed, what comes after it must not wait for ever
-                    kept = self._spool.set_aside(segment)
-                    what = f"what was pushed to {segment} cannot be made into rows ({type(error).__name__}: {error})"
-                    raise SpoolError(what, f"it is set aside as {kept}: please report it") from error
+            try:
+                self._deliver(segment, now_ms)
+            except (FallowError, OSError, MemoryError):  # no fault of the file
+                raise
+            except Exception as error:  # whatever somebody pushed, what comes after it must not wait for ever
+                kept = self._spool.set_aside(segment)
+                what = f"what was pushed to {segment} cannot be made into rows ({type(error).__name__}: {error})"
+                raise SpoolError(what, f"it is set aside as {kept}: please report it") from error
 
     def _deliver(self, segment: Path, now_ms: int) -> None:
         window = _Window(self._last, segment, self._sums)
@@ -60,10 +62,11 @@ class SpoolDelivery:
         hosts = host_rows(found.samples, self._exporters, settings)
         since = found.counters_since(self._exporters)
         self._write([_with_starts(rows, since) for rows in hosts], window.until_ms)
+        kept = self._spool.mark_delivered(segment)
         if self._last is not None:
             self._spool.forget([self._last])
         going_on = {key: each for key, each in window.sums_before.items() if each.until_ms + KEPT_MS >= window.since_ms}
-        self._last, self._sums = segment, going_on
+        self._last, self._sums = kept, going_on
 
     def _write(self, hosts: Sequence[HostRows], until_ms: int) -> None:
         self._writer.begin_window()
