@@ -88,8 +88,8 @@ class Intake:
             self.tally.rejected += found.rejected.total()
             news = sorted(set(found.rejected) - self.tally.told)[: _MOST_TOLD - len(self.tally.told)]
             self.tally.told.update(news)
-        for why in news:
-            self.tell(f"rejects points: {why}")
+        if news:
+            self.tell(f"rejects points: {'; '.join(news)}")
         return accepted(content_type, found.rejected.total(), "; ".join(sorted(found.rejected))[:_LONGEST_REASON])
 
 
