@@ -31,6 +31,8 @@ class OtlpFamily:
     unit: str
     column: str
     factor: float = 1
+    """A float makes one of a whole number: some databases keep the kind of number that came first, and refuse another."""
+
     kind: str = "gauge"
     """gauge, sum (it goes up and down) or counter."""
     about: tuple[tuple[str, str], ...] = ()
@@ -45,8 +47,8 @@ FAMILIES = (
     OtlpFamily("hw.gpu.memory.limit", "By", "mem_total_bytes", kind="sum"),
     OtlpFamily("hw.power", "W", "power_w"),
     OtlpFamily("hw.energy", "J", "energy_mj", 0.001, "counter"),
-    OtlpFamily("hw.temperature", "Cel", "temperature_c", sensor="GPU_DIE"),
-    OtlpFamily("hw.temperature", "Cel", "mem_temperature_c", sensor="GPU_MEMORY"),
+    OtlpFamily("hw.temperature", "Cel", "temperature_c", 1.0, sensor="GPU_DIE"),
+    OtlpFamily("hw.temperature", "Cel", "mem_temperature_c", 1.0, sensor="GPU_MEMORY"),
     OtlpFamily("hw.errors", "{error}", "ecc_corrected_count", kind="counter", about=(("error.type", "corrected"),)),
     OtlpFamily("hw.errors", "{error}", "ecc_uncorrected_count", kind="counter", about=(("error.type", "uncorrected"),)),
 )
@@ -74,7 +76,7 @@ def _add(metrics: dict[str, dict[str, Any]], family: OtlpFamily, values: Row, de
     about = _component(values["gpu"], device) | dict(family.about)
     if family.sensor:
         about |= {"hw.id": f"{values['gpu']}/{family.sensor}", "hw.type": "temperature", "hw.parent": values["gpu"],
-                  "hw.temperature.sensor_location": family.sensor}  # fmt: skip
+                  "hw.sensor_location": family.sensor}  # fmt: skip
     point = _point(values, about, values[family.column] * family.factor)
     if family.kind == "sum":
         point["startTimeUnixNano"] = str(started_ms * _NS_PER_MS)

@@ -216,6 +216,6 @@ def _refusal(status: int, answer: bytes) -> str:
     except (ValueError, TypeError, AttributeError, RecursionError):
         rejected, why = 0, ""
     shown = "".join(each for each in str(why) if each.isprintable())[:200]
-    if status == 200:
+    if 200 <= status < 300:  # the protocol knows 200 alone, but all SDKs take these for success
         return f"it refuses some values: {shown}" if rejected else ""
     return f"it answers with HTTP status {status} {shown}".rstrip()

@@ -50,7 +50,6 @@ class ReadChunk:
     chunk: Chunk
     hosts: tuple[HostRows, ...]
     samples: int
-    targets: int
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ class SiteReader:
         pieces, is_whole = _some(self._server.samples(selection.text, since_ms, chunk.until_ms), chunk.since_ms)
         samples = joined(pieces)
         if not samples.labels:
-            return ReadChunk(chunk, (), 0, 0)
+            return ReadChunk(chunk, (), 0)
         if not is_whole:
             chunk = chunk.part(chunk.since_ms, int(str(pieces[-1].frame["time_ms"].max())) + 1)
         if is_due:
@@ -146,7 +145,7 @@ class SiteReader:
         settings = RowSettings(chunk.since_ms, chunk.until_ms, self._collect_ms, self._paces if is_short else {})
         rows = host_rows(samples, self._exporters, settings)
         own = int((samples.frame["time_ms"] >= chunk.since_ms).sum())
-        return ReadChunk(chunk, tuple(rows), own, len({each.get("instance") for each in samples.labels}))
+        return ReadChunk(chunk, tuple(rows), own)
 
     def _find_paces(self, chunk: Chunk, samples: Samples) -> None:
         """Targets that have just begun show little: they are looked at again with the next window, and what was known of them stays."""

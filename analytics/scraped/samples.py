@@ -10,6 +10,12 @@ import polars as pl
 Labels = Mapping[str, str]
 """The labels of one series, its name as `__name__`."""
 
+
+def first_label(labels: Labels, names: tuple[str, ...]) -> str:
+    """The value of the first of these labels that is there and not empty; empty where none is."""
+    return next((labels[name] for name in names if labels.get(name)), "")
+
+
 SAMPLE_SCHEMA: dict[str, pl.DataType] = {"series": pl.UInt32(), "time_ms": pl.Int64(), "value": pl.Float64()}
 
 

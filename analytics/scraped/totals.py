@@ -46,8 +46,7 @@ class ReadTotals:
 
     def add_rows(self, host: str, gpu: pl.DataFrame, device: pl.DataFrame) -> None:
         """Rows of one host that go to the lake; those that only say where a series ended stand for no time."""
-        if "health" in gpu.columns:
-            gpu = gpu.filter(pl.col("health").fill_null("") != ENDED)
+        gpu = gpu.filter(pl.col("health").ne_missing(ENDED))
         if gpu.is_empty():
             return
         self.hosts.add(host)

@@ -51,7 +51,7 @@ def test_what_the_conventions_name_is_there_in_their_units() -> None:
     found = {
         (
             each.labels["__name__"],
-            each.labels.get("hw.temperature.sensor_location") or each.labels.get("error.type", ""),
+            each.labels.get("hw.sensor_location") or each.labels.get("error.type", ""),
         ): each.value
         for each in points_of(taken.request)
         if each.labels["uuid"] == BUSY and "hw.state" not in each.labels
@@ -68,6 +68,17 @@ def test_what_the_conventions_name_is_there_in_their_units() -> None:
     (resource,) = message().resource_metrics
     units = {metric.name: metric.unit for metric in resource.scope_metrics[0].metrics}
     assert all(unit == UNITS.get(name, (unit,))[0] for name, unit in units.items())
+    points = [
+        (metric.name, point)
+        for metric in resource.scope_metrics[0].metrics
+        for point in (metric.gauge if metric.HasField("gauge") else metric.sum).data_points
+    ]
+    assert {each.key for _, point in points for each in point.attributes} == {
+        "hw.id", "hw.type", "hw.model", "hw.driver_version", "hw.parent", "hw.sensor_location", "hw.gpu.task", "hw.state",
+        "error.type",
+    }, "the registry of the conventions has no others (1.44)"  # fmt: skip
+    whole = {name for name, point in points if point.HasField("as_int")}
+    assert whole == {"hw.gpu.memory.usage", "hw.gpu.memory.limit", "hw.errors", "hw.status"}
     assert {each.key: each.value.string_value for each in resource.resource.attributes} == {
         "host.name": "gn001", "service.name": "fallow-agent", "service.version": "0.2.0", "service.instance.id": "gn001"
     }  # fmt: skip
@@ -185,7 +196,7 @@ def test_what_a_collector_does_not_take_is_dropped_counted_and_said_once(
     for number in range(2):
         board.publish(snapshot(END_MS + number * INTERVAL_MS))
         wait_until(lambda number=number: pushing.dropped == number + 1)
-    collector.status, collector.answer = 200, b"{}"
+    collector.status, collector.answer = 202, b"accepted"
     board.publish(snapshot(END_MS + 4 * INTERVAL_MS))
     wait_until(lambda: pushing.pushed == 1)
     assert pushing.dropped == 4, "two that were refused, and two that nobody pushed"

@@ -137,7 +137,7 @@ WHILE_READING = {
     "silent": BadServer("sent nothing for 0.5 s", lambda _, pass_on: _silent(pass_on())),
     "no_longer": BadServer("answers 403", lambda _, __: Answered(403, b"Forbidden\n")),
     "page": BadServer("a web page answers", lambda _, __: Answered(200, b"<html>We are busy</html>", _HTML)),
-    "garbage": BadServer("", lambda _, pass_on: _garbled(pass_on())),
+    "garbage": BadServer("is cut off or garbled; try again", lambda _, pass_on: _garbled(pass_on())),
 }  # fmt: skip
 """Only where samples are read."""
 

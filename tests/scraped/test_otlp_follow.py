@@ -56,6 +56,10 @@ def push(at: int, util: float = 0.5, *, first: int = 0) -> ExportMetricsServiceR
     return request(
         gauge("hw.gpu.utilization", "1", point(util, at_ms, **ABOUT, hw__gpu__task="general"), point(0.9, at_ms, **ABOUT, hw__gpu__task="encoder")),
         gauge("hw.power", "W", point(300.0, at_ms + 3, **ABOUT)),
+        gauge("hw.temperature", "Cel", *(
+            point(celsius, at_ms + 3, hw__id=f"GPU-1/{place}", hw__parent="GPU-1", hw__sensor_location=place)
+            for place, celsius in (("GPU_DIE", 61.0), ("HBM", 82.0))
+        )),
         climbing("hw.gpu.memory.limit", "By", point(80e9, at_ms + 4, **ABOUT)),
         climbing("hw.energy", "J", point(energy, at_ms + 5, start_ms=NOW_MS + first * STEP_MS - 1, **ABOUT)),
         host__name="gn001", k8s__namespace__name="monitoring", k8s__pod__name="collector-x7",
@@ -114,6 +118,7 @@ def test_a_push_is_a_row_with_what_it_covers(site: Site) -> None:
         "scraped",
     )
     assert (first["gpu_util_pct"], first["power_w"], first["energy_mj"]) == (50.0, 300.0, 1_000_000)
+    assert (first["temperature_c"], first["mem_temperature_c"]) == (61, 82)
     assert first["gpu_util_coverage_ratio"] == pytest.approx(0.1666 * 1000 / STEP_MS, rel=0.01)
     assert rows["counters_since"].unique().dt.epoch("ms").to_list() == [NOW_MS - 1]
     (device,) = site.rows(DEVICE).to_dicts()
@@ -134,9 +139,17 @@ def test_rounds_go_on_from_one_another_and_a_late_push_is_no_less(site: Site) ->
     assert moments(rows) == list(range(9))
     assert set(rows["interval_ms"]) == {STEP_MS}
     assert rows["counters_since"].dt.epoch("ms").to_list() == [*[NOW_MS - 1] * 8, NOW_MS + 8 * STEP_MS - 1]
-    assert len(list(site.folder.glob("spool/*.otlp"))) == 2, (
+    assert len(list(site.folder.glob("spool/*.otlp*"))) == 2, (
         "the last file that was delivered, and the one that is open"
     )
+
+
+def test_deltas_begin_a_new_sum_after_a_day_of_silence(site: Site) -> None:
+    for back_h in (72, 71, 1, 0):
+        at_ms = NOW_MS - back_h * 3_600_000
+        site.take(request(climbing("hw.energy", "J", point(5.0, at_ms, start_ms=at_ms - 1000, **ABOUT), delta=True)))
+        site.rounds.run()
+    assert site.rows()["energy_mj"].to_list() == [5000, 10_000, 5000, 10_000]
 
 
 def test_a_lake_that_is_away_is_waited_for(site: Site) -> None:
@@ -156,7 +169,7 @@ def test_a_lake_that_is_away_is_waited_for(site: Site) -> None:
     ]
     assert not away.exists()
     page = site.status.metrics().render(TEXT).decode()
-    assert "fallow_otlp_points_total 15\n" in page
+    assert "fallow_otlp_points_total 21\n" in page
     assert "fallow_otlp_delivery_failing 0\n" in page
     assert site.status.health()[0] == 200
 
@@ -177,7 +190,7 @@ def test_what_nobody_foresaw_is_set_aside_and_holds_nothing_up(site: Site, monke
     assert str(kept) in site.said[0]
     [left] = frames(kept)
     assert left == push(1).SerializeToString()
-    in_spool = sum(path.stat().st_size for path in site.folder.glob("spool/*.otlp"))
+    in_spool = sum(path.stat().st_size for path in site.folder.glob("spool/*.otlp*") if path != kept)
     assert site.spool.size_bytes == in_spool
 
 
@@ -200,6 +213,18 @@ def test_a_crash_between_answer_and_lake_loses_and_doubles_nothing(site: Site, m
     assert moments(site.rows()) == [0, 1, 2, 3]
 
 
+def test_after_a_restart_a_row_is_as_long_as_before(site: Site) -> None:
+    for at in (0, 40, 80):
+        site.take(push(at))
+        site.rounds.run()
+    site.spool.close()
+    site.begin()
+    site.rounds.run()
+    site.take(push(120))
+    site.rounds.run()
+    assert site.rows()["interval_ms"].to_list() == [60_000, *[40 * STEP_MS] * 3], "nobody knows how long the first was"
+
+
 def test_what_no_lake_can_hold_holds_up_nobody_else(site: Site) -> None:
     util = gauge("hw.gpu.utilization", "1", point(0.5, NOW_MS, **ABOUT))
     of_another = point(1.0, NOW_MS, start_ms=NOW_MS + 1, **ABOUT | {"hw__id": "GPU-2"})
@@ -219,10 +244,14 @@ def test_what_an_agent_has_is_left_to_it(site: Site) -> None:
     for table, rows in ((DEVICE, [device("GPU-1")]), (GPU, samples("GPU-1", 0, 60))):
         file = LakeFile(table.name, "2026-11-20", "gn001", AGENT_FIRST_SEQ, AGENT_FIRST_SEQ)
         site.lake.put(file, parquet.encode(table, parquet.table_from_rows(table, rows)))
-    site.take(*(push(at) for at in range(6)))
+    site.take(*(push(at) for at in range(5)), push(5, 1.5))
     site.rounds.run()
     scraped = site.rows().filter(pl.col("util_source") == "scraped")
     assert moments(scraped) == [4, 5]
+    assert scraped["gpu_util_pct"].to_list() == [50.0, None], "no GPU is at work for 150 % of a time"
+    page = site.status.metrics().render(TEXT).decode()
+    assert "fallow_otlp_agent_rows_total 4\n" in page
+    assert "fallow_otlp_dropped_total 1\n" in page
 
 
 def test_an_agent_that_pushes_is_understood(site: Site) -> None:

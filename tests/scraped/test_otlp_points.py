@@ -88,16 +88,16 @@ def test_what_would_be_read_wrongly_is_rejected_and_the_rest_is_taken() -> None:
         ("a point of hw.power has no time", 1),
         ("a point of hw.power is more than a day in the future", 1),
         ("a point of hw.power is more than a month old", 1),
-        ("hw.energy is a histogram, not a gauge or a sum", 1),
+        ("hw.energy comes as histogram, not as gauge or sum", 1),
         ("hw.gpu.utilization is in %, not in 1", 1),
     ]
 
 
 def test_a_host_has_to_be_named_and_the_sending_pod_is_nobody() -> None:
-    nameless = sort_out(
-        request(gauge("hw.power", "W", point(1.0, **GPU)), service__instance__id="5f0c"), WANTED, NOW_MS
-    )
-    assert dict(nameless.rejected) == {"hw.power names no host: the resource needs host.name": 1}
+    power = gauge("hw.power", "W", point(1.0, **GPU))
+    for resource in ({"service__instance__id": "5f0c"}, {"service__instance__id": "5f0c", "host__name": ""}):
+        nameless = sort_out(request(power, **resource), WANTED, NOW_MS)
+        assert dict(nameless.rejected) == {"hw.power names no host: the resource needs host.name": 1}
     (found,) = points_of(
         request(gauge("hw.power", "W", point(1.0, **GPU)), k8s__node__name="n1", k8s__pod__name="collector")
     )

@@ -78,13 +78,19 @@ def test_protobuf_json_and_gzip_say_the_same_and_are_kept(url: str, intake: Inta
     assert kept(intake) == [request(POWER)] * 3
 
 
-def test_a_part_is_taken_and_the_answer_says_what_was_not(url: str, intake: Intake) -> None:
+def test_a_part_is_taken_and_the_answer_and_the_log_say_what_was_not(
+    url: str, intake: Intake, capsys: pytest.CaptureFixture[str]
+) -> None:
     wrong = gauge("hw.gpu.utilization", "%", point(50.0, hw__id="GPU-1"))
+    post(url, request(wrong).SerializeToString())
     status, answer, _ = post(url, request(POWER, wrong).SerializeToString())
     told = ExportMetricsServiceResponse.FromString(answer).partial_success
     assert (status, told.rejected_data_points, told.error_message) == (200, 1, "hw.gpu.utilization is in %, not in 1")
     assert kept(intake) == [request(POWER)]
-    assert (intake.tally.points, intake.tally.rejected) == (1, 1)
+    assert (intake.tally.points, intake.tally.rejected) == (1, 2)
+    assert capsys.readouterr().err.splitlines() == ["fallow: rejects points: hw.gpu.utilization is in %, not in 1"], (
+        "once"
+    )
 
 
 def test_metrics_of_others_take_no_room(url: str, intake: Intake) -> None:

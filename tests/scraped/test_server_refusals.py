@@ -209,6 +209,9 @@ def test_it_gives_up_at_last_and_waits_no_year() -> None:
     with pytest.raises(InputError, match="answers 429; try again later"):
         ask()
     assert naps.naps == [120.0, 120.0]
+    _, ask = asking([Answered(200, b"no gzip", {"Content-Encoding": "gzip"})] * 2, 2)
+    with pytest.raises(InputError, match="is cut off or garbled; try again"):
+        ask()
 
 
 def test_what_waiting_does_not_mend_is_asked_once() -> None:

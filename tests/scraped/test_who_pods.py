@@ -194,6 +194,11 @@ def test_queues_and_quotas_are_said_and_are_no_rows() -> None:
         "queue cq of Kueue has a quota of 64 GPUs, 40 of them in use; it has 5 Workloads that wait; it admitted 5, which had waited 2.0 min on average",
         "namespace nlp has a quota of 16 GPUs: `quota_gpus` of the owners table (money.owners) is where fallow reads it",
     )
+    waited = "kueue_admission_wait_time_seconds"
+    begun_anew = {f"{waited}_sum": {0: 100.0, 30: 700.0}, f"{waited}_count": {0: 900.0, 30: 6.0}}
+    assert notes(kube(*(({"__name__": name, **queue}, values) for name, values in begun_anew.items()))) == (
+        "queue cq of Kueue tells nothing",
+    )
 
 
 def test_selectors_ask_for_every_name_once() -> None:

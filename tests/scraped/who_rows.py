@@ -42,7 +42,9 @@ def host_rows(host: str, first_s: float, last_s: float, **holders: Sequence[str 
     schema: dict[str, Any] = {name: pl.Int64 if name.endswith("_ms") else pl.String for name in names}
     return HostRows(
         host,
-        pl.DataFrame(gpus, schema=["gpu", "time", "offset_ms", "interval_ms"], orient="row"),
+        pl.DataFrame(gpus, schema=["gpu", "time", "offset_ms", "interval_ms"], orient="row").with_columns(
+            health=pl.lit(None, pl.String)
+        ),
         pl.DataFrame(),
         pl.DataFrame(),
         pl.DataFrame(given, schema=schema, orient="row"),

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
 
 from analytics.scraped.bounded_server import BoundedHandler, BoundedServer
-from fallow import __version__
 from fallow.exposition import ExposedSamples, negotiate
 
 _PATIENCE_S = 10.0
@@ -32,7 +30,6 @@ class FollowerPage(BoundedServer):
 
 
 class _Handler(BoundedHandler):
-    server_version = f"fallow/{__version__}"
     timeout = _PATIENCE_S
     server: FollowerPage
 
@@ -64,6 +61,3 @@ class _Handler(BoundedHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # /metrics is asked all the time
-        pass

@@ -128,7 +128,3 @@ class Exporter:
 
     def ignores(self, metric: str) -> bool:
         return re.fullmatch(self.ignored, metric) is not None
-
-    def labelled(self, labels: Labels, names: tuple[str, ...]) -> str:
-        """The first of the labels that is there; empty where none is."""
-        return next((labels[name] for name in names if labels.get(name)), "")

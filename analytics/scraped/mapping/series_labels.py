@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from analytics.scraped.mapping.mapped_series import target_of
 from analytics.scraped.mapping.model import Exporter
-from analytics.scraped.samples import Labels
+from analytics.scraped.samples import Labels, first_label
 
 _RENAMED = "exported_"
 """What a Prometheus server puts before a label of the page that it sets itself (honor_labels off)."""
@@ -32,13 +32,13 @@ class GpuLabels:
 
 def gpu_of(labels: Labels, exporter: Exporter) -> GpuLabels:
     """The GPU or MIG instance of a series; all empty for a series of the host."""
-    card = exporter.labelled(labels, exporter.gpu)
+    card = first_label(labels, exporter.gpu)
     if card and not card.startswith((exporter.gpu_prefix, "MIG-")):
         card = exporter.gpu_prefix + card
-    own = exporter.labelled(labels, exporter.mig_uuid)
-    instance = exporter.labelled(labels, exporter.mig_instance)
+    own = first_label(labels, exporter.mig_uuid)
+    instance = first_label(labels, exporter.mig_instance)
     of_instance = bool(own or instance)
-    return GpuLabels(own or card, exporter.labelled(labels, exporter.index), card if of_instance else "", instance)
+    return GpuLabels(own or card, first_label(labels, exporter.index), card if of_instance else "", instance)
 
 
 def host_of(labels: Labels, exporter: Exporter) -> str:
@@ -63,7 +63,7 @@ def renaming_targets(labels: Sequence[Labels]) -> frozenset[tuple[str, ...]]:
 def holder_of(labels: Labels, exporter: Exporter, renaming: frozenset[tuple[str, ...]]) -> dict[str, str]:
     """Who holds the GPU of a series, by HOLDERS; a word that is not there is left out, an empty dict: nobody is named."""
     renamed = target_of(labels) in renaming
-    found = {word: exporter.labelled(labels, _usable(names, renamed=renamed)) for word, names in exporter.holder}
+    found = {word: first_label(labels, _usable(names, renamed=renamed)) for word, names in exporter.holder}
     if _is_own_pod(found.get("pod", ""), exporter):
         found |= {"pod": "", "namespace": "", "container": ""}
     return {word: value for word, value in found.items() if value}

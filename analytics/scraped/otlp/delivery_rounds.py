@@ -57,5 +57,10 @@ class DeliveryRounds:
             writer = LakeWriter(self.lake, WriterSettings(hourly=True, pseudonyms=self.pseudonyms), ReadTotals())
             self._delivery = SpoolDelivery(self.spool, self.exporters, writer)
         now_ms = self.clock.now_ms()
-        self._delivery.run(now_ms)
+        totals = ReadTotals()
+        try:
+            self._delivery.run(now_ms, totals)
+        finally:
+            self.state.agent_rows += totals.of_agents
+            self.state.dropped += totals.dropped.total()
         self.merging.run(now_ms, now_ms)

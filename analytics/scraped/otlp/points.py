@@ -13,8 +13,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, DataPointFlags, Metric, NumberDataPoint
 
-from analytics.scraped.samples import Labels
+from analytics.scraped.samples import Labels, first_label
 from fallow.clock import DAY_MS
+from fallow.outside_text import plain
 
 NS_PER_MS = 1_000_000
 
@@ -75,7 +76,7 @@ def sort_out(request: ExportMetricsServiceRequest, wanted: Collection[str], now_
     """Leaves in the request what has a wanted name and can be used; what has another name is ignored, what is wrong is rejected."""
     found = Sorted(request)
     for resource in request.resource_metrics:
-        has_host = any(each.key in _HOST for each in resource.resource.attributes)
+        has_host = bool(first_label(_texts(resource.resource.attributes), _HOST))
         for scope in resource.scope_metrics:
             kept = [metric for metric in scope.metrics if _keep(metric, wanted, found, now_ms, has_host=has_host)]
             del scope.metrics[:]
@@ -109,9 +110,9 @@ def _keep(metric: Metric, wanted: Collection[str], found: Sorted, now_ms: int, *
 
 def _wrong_metric(metric: Metric, kind: str | None, *, has_host: bool) -> str | None:
     if kind not in ("gauge", "sum"):
-        return f"{metric.name} is a {kind or 'metric without data'}, not a gauge or a sum"
+        return f"{metric.name} comes as {kind or 'nothing'}, not as gauge or sum"
     if metric.unit not in UNITS.get(metric.name, (metric.unit,)):
-        return f"{metric.name} is in {metric.unit}, not in {UNITS[metric.name][0]}"
+        return f"{metric.name} is in {plain(metric.unit)}, not in {UNITS[metric.name][0]}"
     if metric.name.startswith("hw.") and not has_host:
         return f"{metric.name} names no host: the resource needs host.name"
     return None
@@ -142,7 +143,7 @@ def points_of(request: ExportMetricsServiceRequest) -> Iterator[Point]:
     """The points of a request that was sorted out, in its order."""
     for resource in request.resource_metrics:
         said = _texts(resource.resource.attributes)
-        target = {label: value for label, names in _TARGET.items() if (value := _first(said, names))}
+        target = {label: value for label, names in _TARGET.items() if (value := first_label(said, names))}
         own = {key: value for key, value in said.items() if key in _OF_HOSTS or not key.startswith(_OF_SENDERS)}
         about = target | own
         for scope in resource.scope_metrics:
@@ -191,7 +192,3 @@ def _texts(attributes: Collection[KeyValue]) -> dict[str, str]:
         if kind in ("string_value", "int_value", "double_value", "bool_value"):
             found[each.key] = str(getattr(each.value, kind))
     return found
-
-
-def _first(labels: Labels, names: tuple[str, ...]) -> str:
-    return next((labels[name] for name in names if labels.get(name)), "")

@@ -7,26 +7,24 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
 
 from analytics.scraped.bounded_server import BoundedHandler, BoundedServer
 from analytics.scraped.otlp.messages import JSON, PROTOBUF, accepted, read_request, refused
 from analytics.scraped.otlp.points import sort_out
 from analytics.scraped.otlp.request_body import PATIENCE_S, RefusedRequestError, read_body
 from analytics.scraped.otlp.spool import RequestSpool
-from fallow import __version__
 from fallow.clock import Clock
 from fallow.errors import InputError, SpoolError
+from fallow.output import say
 
 PATH = "/v1/metrics"
 RETRY_AFTER_S = 30
 _BUSY_RETRY_S = 1
 _CONNECTIONS = 2000
-"""Open at a time, most of them between two pushes; one more is closed unanswered."""
-
+"""Open at a time, most of them between two pushes."""
 
 _NO_ROOM = "there is no room for more until the lake takes rows again"
 """Without the path of the spool: whoever pushes may ask."""
@@ -34,6 +32,7 @@ _NO_ROOM = "there is no room for more until the lake takes rows again"
 _FINISH_S = 2.0
 _PIECE_BYTES = 2**16
 _LONGEST_REASON = 1000
+_MOST_TOLD = 20
 _AT_A_TIME = 16
 """Bodies that are read and unpacked, which takes memory."""
 
@@ -46,18 +45,25 @@ class IntakeTally:
     points: int = 0
     ignored: int = 0
     rejected: int = 0
+    told: set[str] = field(default_factory=set)
+    """Reasons of rejections that were told, some at most: whoever pushes can make up units."""
+
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass(frozen=True)
 class Intake:
-    """What becomes of a request: names that are wanted, where it is kept, and how large it may be; `token` is empty where nobody need show one."""
+    """What becomes of a request: names that are wanted, where it is kept, and how large it may be; `token` is empty where nobody need show one.
+
+    `tell` hears of each new reason to reject a point: most senders do not look at that part of an answer.
+    """
 
     spool: RequestSpool
     wanted: Collection[str]
     max_body_bytes: int
     clock: Clock
     token: str = ""
+    tell: Callable[[str], None] = say
     tally: IntakeTally = field(default_factory=IntakeTally)
     turn: threading.Lock = field(default_factory=threading.Lock)
     """One body is read at a time: as messages it takes up to fifty times its room, and threads would only take turns."""
@@ -80,6 +86,10 @@ class Intake:
             self.tally.points += found.points
             self.tally.ignored += found.ignored
             self.tally.rejected += found.rejected.total()
+            news = sorted(set(found.rejected) - self.tally.told)[: _MOST_TOLD - len(self.tally.told)]
+            self.tally.told.update(news)
+        if news:
+            self.tell(f"rejects points: {'; '.join(news)}")
         return accepted(content_type, found.rejected.total(), "; ".join(sorted(found.rejected))[:_LONGEST_REASON])
 
 
@@ -101,7 +111,6 @@ class OtlpReceiver(BoundedServer):
 
 class _Handler(BoundedHandler):
     protocol_version = "HTTP/1.1"
-    server_version = f"fallow/{__version__}"
     timeout = PATIENCE_S
     server: OtlpReceiver
 
@@ -168,6 +177,3 @@ class _Handler(BoundedHandler):
             self.connection.settimeout(left_s)
             if not self.rfile.read1(_PIECE_BYTES):
                 return
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # counts, not lines, say what came
-        pass

@@ -20,6 +20,8 @@ _REQUESTS = _family("requests_total", "1", "requests, by the HTTP status of the 
 _POINTS = _family("points_total", "1", "data points that were kept")
 _IGNORED = _family("ignored_points_total", "1", "data points of metrics and hardware that fallow has no use for")
 _REJECTED = _family("rejected_points_total", "1", "data points that would be read wrongly")
+_AGENT_ROWS = _family("agent_rows_total", "1", "rows left out because agents have them, those of overlaps again")
+_DROPPED = _family("dropped_total", "1", "points and values that make nothing, those of overlaps again")
 _SPOOL = _family("spool_bytes", "bytes", "size of the spool on disk", "gauge")
 _DELIVERED = _family("last_delivery_timestamp_seconds", "s", "when all that was received was last in the lake", "gauge")
 _FAILING = _family("delivery_failing", "0 or 1", "whether the newest try to reach the lake failed", "gauge")
@@ -27,9 +29,14 @@ _FAILING = _family("delivery_failing", "0 or 1", "whether the newest try to reac
 
 @dataclass
 class DeliveryState:
-    """How far the way from the spool to the lake is open; `round_ms` is when it was last tried."""
+    """How far the way from the spool to the lake is open; `round_ms` is when it was last tried.
+
+    `agent_rows` were left out because agents have them; `dropped` are samples and values that make nothing.
+    """
 
     round_ms: int
+    agent_rows: int = 0
+    dropped: int = 0
     last_success_ms: int | None = None
     trouble: str = ""
 
@@ -51,6 +58,8 @@ class ReceiverStatus:
             found.add(_POINTS, tally.points)
             found.add(_IGNORED, tally.ignored)
             found.add(_REJECTED, tally.rejected)
+        found.add(_AGENT_ROWS, state.agent_rows)
+        found.add(_DROPPED, state.dropped)
         found.add(_SPOOL, self.intake.spool.size_bytes)
         found.add(_DELIVERED, None if state.last_success_ms is None else state.last_success_ms / SECOND_MS)
         found.add(_FAILING, bool(state.trouble))

@@ -21,7 +21,7 @@ from fallow.stores.local import sync_folder
 
 _HEAD = struct.Struct("<II")
 _SUFFIX = ".otlp"
-_UNUSABLE = ".unusable"
+_DELIVERED, _UNUSABLE = ".delivered", ".unusable"
 _SEGMENT_BYTES = 16 * 2**20
 """A file is made into rows as a whole."""
 
@@ -40,8 +40,9 @@ class RequestSpool:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._owner = _owned(folder)
-            self._open(1 + max((int(path.stem) for path in self._segments()), default=0))
-            self._bytes = sum(path.stat().st_size for path in self._segments())
+            there = [*self._segments(), *self.delivered()]
+            self._open(1 + max(map(_number, there), default=0))
+            self._bytes = sum(path.stat().st_size for path in there)
         except OSError as error:
             raise SpoolError(
                 f"cannot use the spool {folder}: {error.strerror}", "check otlp.spool and its permissions"
@@ -79,7 +80,15 @@ class RequestSpool:
                     self._begin_next()
                 except OSError as error:
                     raise _unwritable(self._folder, error) from error
-            return [path for path in self._segments() if int(path.stem) < self._number]
+            return [path for path in self._segments() if _number(path) < self._number]
+
+    def delivered(self) -> list[Path]:
+        """The files that were marked so and are not forgotten, the oldest first."""
+        return sorted(self._folder.glob(f"{'[0-9]' * 12}{_SUFFIX}{_DELIVERED}"))
+
+    def mark_delivered(self, segment: Path) -> Path:
+        """Keeps a file of which everything is in the lake, under the name that is returned. Raises SpoolError."""
+        return self._renamed(segment, _DELIVERED)[0]
 
     def forget(self, segments: Iterable[Path]) -> None:
         """Deletes files of which everything is in the lake. Raises SpoolError."""
@@ -94,14 +103,18 @@ class RequestSpool:
 
     def set_aside(self, segment: Path) -> Path:
         """Takes a file out of the spool and keeps it under the name that is returned. Raises SpoolError."""
-        kept = segment.with_name(segment.name + _UNUSABLE)
+        kept, size = self._renamed(segment, _UNUSABLE)
         with self._lock:
-            try:
-                segment.rename(kept)
-                self._bytes -= kept.stat().st_size
-            except OSError as error:
-                raise _unwritable(self._folder, error) from error
+            self._bytes -= size
         return kept
+
+    def _renamed(self, segment: Path, mark: str) -> tuple[Path, int]:
+        """The file with the mark, and its size."""
+        try:
+            kept = segment.rename(f"{segment}{mark}")
+            return kept, kept.stat().st_size
+        except OSError as error:
+            raise _unwritable(self._folder, error) from error
 
     def close(self) -> None:
         self._file.close()
@@ -131,6 +144,10 @@ class RequestSpool:
 
     def _segments(self) -> list[Path]:
         return sorted(self._folder.glob(f"{'[0-9]' * 12}{_SUFFIX}"))
+
+
+def _number(segment: Path) -> int:
+    return int(segment.name.partition(".")[0])
 
 
 def _owned(folder: Path) -> FileIO:

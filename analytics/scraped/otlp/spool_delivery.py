@@ -14,9 +14,10 @@ from analytics.scraped.lake_writer import LakeWriter
 from analytics.scraped.mapping.model import Exporter
 from analytics.scraped.otlp.points import Point, points_of
 from analytics.scraped.otlp.spool import RequestSpool, frames
-from analytics.scraped.otlp.window_samples import ONE_PUSH_MS, DeltaSum, SeriesKey, climbed, window_samples
+from analytics.scraped.otlp.window_samples import KEPT_MS, ONE_PUSH_MS, DeltaSum, SeriesKey, climbed, window_samples
 from analytics.scraped.rows.row_settings import RowSettings
 from analytics.scraped.rows.scraped_rows import host_rows
+from analytics.scraped.totals import ReadTotals
 from analytics.scraped.who.given import Given
 from fallow.clock import DAY_MS
 from fallow.errors import FallowError, SpoolError
@@ -26,27 +27,30 @@ class SpoolDelivery:
     """Writes what the spool has, and lets it go once it is in the lake.
 
     The newest file that was delivered stays until the next one is: its samples say how often a source pushes, what a counter
-    climbed from, and what a push began that went on in the next file. Delivering twice is harmless.
+    climbed from, and what a push began that went on in the next file, after a restart too. Delivering twice is harmless.
     """
 
     def __init__(self, spool: RequestSpool, exporters: Sequence[Exporter], writer: LakeWriter) -> None:
         self._spool, self._exporters, self._writer = spool, tuple(exporters), writer
-        self._last: Path | None = None
+        kept = spool.delivered()
+        self._last = kept[-1] if kept else None
+        if kept[1:]:  # a process ended before it forgot the older one
+            spool.forget(kept[:-1])
         self._sums: dict[SeriesKey, DeltaSum] = {}
-        """Of all files before the last one."""
+        """Of all files before the last one; those that nothing goes on from are left out."""
 
-    def run(self, now_ms: int) -> None:
-        """Raises LakeError; what is not in the lake then is still in the spool. Raises SpoolError for a file that had to be set aside."""
+    def run(self, now_ms: int, totals: ReadTotals) -> None:
+        """Adds to the totals. Raises LakeError; what is not in the lake then is still in the spool. Raises SpoolError for a file that had to be set aside."""
+        self._writer.totals = totals
         for segment in self._spool.rotate():
-            if segment != self._last:
-                try:
-                    self._deliver(segment, now_ms)
-                except (FallowError, OSError, MemoryError):  # no fault of the file
-                    raise
-                except Exception as error:  # whatever somebody pushed, what comes after it must not wait for ever
-                    kept = self._spool.set_aside(segment)
-                    what = f"what was pushed to {segment} cannot be made into rows ({type(error).__name__}: {error})"
-                    raise SpoolError(what, f"it is set aside as {kept}: please report it") from error
+            try:
+                self._deliver(segment, now_ms)
+            except (FallowError, OSError, MemoryError):  # no fault of the file
+                raise
+            except Exception as error:  # whatever somebody pushed, what comes after it must not wait for ever
+                kept = self._spool.set_aside(segment)
+                what = f"what was pushed to {segment} cannot be made into rows ({type(error).__name__}: {error})"
+                raise SpoolError(what, f"it is set aside as {kept}: please report it") from error
 
     def _deliver(self, segment: Path, now_ms: int) -> None:
         window = _Window(self._last, segment, self._sums)
@@ -58,10 +62,11 @@ class SpoolDelivery:
         hosts = host_rows(found.samples, self._exporters, settings)
         since = found.counters_since(self._exporters)
         self._write([_with_starts(rows, since) for rows in hosts], window.until_ms)
-        self._writer.totals.samples += window.new_points
+        kept = self._spool.mark_delivered(segment)
         if self._last is not None:
             self._spool.forget([self._last])
-        self._last, self._sums = segment, window.sums_before
+        going_on = {key: each for key, each in window.sums_before.items() if each.until_ms + KEPT_MS >= window.since_ms}
+        self._last, self._sums = kept, going_on
 
     def _write(self, hosts: Sequence[HostRows], until_ms: int) -> None:
         self._writer.begin_window()
@@ -79,7 +84,6 @@ class _Window:
         self.sums_before: dict[SeriesKey, DeltaSum] = {}
         self.since_ms: int | None = None
         self.until_ms = 0
-        self.new_points = 0
 
     def points(self) -> Iterator[Point]:
         if self._last is not None:
@@ -88,7 +92,6 @@ class _Window:
         for point in climbed(_read(self._new), self._sums):
             self.since_ms = point.time_ms if self.since_ms is None else min(self.since_ms, point.time_ms)
             self.until_ms = max(self.until_ms, point.time_ms)
-            self.new_points += 1
             yield point
 
 

@@ -12,9 +12,13 @@ from analytics.scraped.mapping.model import Exporter
 from analytics.scraped.otlp.points import Point
 from analytics.scraped.rows.scraped_units import scraped_units
 from analytics.scraped.samples import SAMPLE_SCHEMA, Labels, Samples
+from fallow.clock import DAY_MS
 
 ONE_PUSH_MS = 500
 """Instruments of one collection are read one after the other, each with its own time; nobody collects twice a second."""
+
+KEPT_MS = DAY_MS
+"""A process that begins anew may have other attributes: its old sums would stay for ever."""
 
 SeriesKey = tuple[tuple[str, str], ...]
 
@@ -33,7 +37,8 @@ class DeltaSum:
 def climbed(points: Iterable[Point], sums: dict[SeriesKey, DeltaSum]) -> Iterator[Point]:
     """The points with each delta as the sum up to it, and `sums` brought up to them.
 
-    A delta that comes after newer ones of its series is of no use to a sum that has a time, and is left out.
+    A delta that comes after newer ones of its series is of no use to a sum that has a time, and is left out. One that comes more than
+    KEPT_MS after them begins a new sum: the old one need not be kept.
     """
     deltas = []
     for point in points:
@@ -43,7 +48,9 @@ def climbed(points: Iterable[Point], sums: dict[SeriesKey, DeltaSum]) -> Iterato
             yield point
     for point in sorted(deltas, key=lambda each: each.time_ms):
         key = series_key(point.labels)
-        before = sums.get(key, DeltaSum(0.0, point.start_ms, 0))
+        before = sums.get(key)
+        if before is None or point.time_ms > before.until_ms + KEPT_MS:
+            before = DeltaSum(0.0, point.start_ms, 0)
         if point.time_ms > before.until_ms:
             total = before.total + (point.value or 0.0)
             sums[key] = DeltaSum(total, before.start_ms, point.time_ms)

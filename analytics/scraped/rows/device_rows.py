@@ -12,7 +12,7 @@ from analytics.scraped.mapping.model import Exporter
 from analytics.scraped.mapping.series_labels import gpu_of
 from analytics.scraped.rows.metric_frame import SampleArrays
 from analytics.scraped.rows.scraped_units import ScrapedUnit, ScrapedUnits
-from analytics.scraped.samples import Labels
+from analytics.scraped.samples import Labels, first_label
 from fallow.clock import DAY_MS
 from fallow.schema import DEVICE
 
@@ -55,7 +55,7 @@ _GIVEN: dict[str, pl.DataType] = {"mig_enabled": pl.Boolean(), "mig_gpu_slices":
 
 def _said(labels: Labels, unit: ScrapedUnit, exporter: Exporter) -> Iterator[dict[str, object]]:
     """What one series says of its GPU; of a MIG instance and of the GPU that it is a part of."""
-    said: dict[str, object] = {column: exporter.labelled(labels, names) or None for column, names in exporter.device}
+    said: dict[str, object] = {column: first_label(labels, names) or None for column, names in exporter.device}
     if unit.parent:
         slices = _SLICES.search(str(said.get("mig_profile")))
         own = {"gpu": unit.gpu, "parent_gpu": unit.parent, "mig_gpu_slices": int(slices[1]) if slices else None}

@@ -116,12 +116,12 @@ class ServerAddress:
         """Raises ConfigError for files that are none of PEM."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file or None)
-        except (OSError, ssl.SSLError) as error:
+        except OSError as error:
             raise _unusable("prometheus.ca_file", self.ca_file, error) from error
         if self.certificate:
             try:
                 context.load_cert_chain(self.certificate, self.key or None, password=_no_password)
-            except (OSError, ssl.SSLError) as error:
+            except OSError as error:
                 raise _unusable("prometheus.certificate", self.certificate, error) from error
         return context
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from analytics.scraped.server.address import ServerAddress
-from analytics.scraped.server.refusals import broken_answer, no_metrics_server
+from analytics.scraped.server.refusals import no_metrics_server, unreadable_answer
 from fallow.errors import InputError
 from fallow.outside_text import plain
 
@@ -18,7 +18,7 @@ def api_data(body: bytes, address: ServerAddress, tell: Callable[[str], None]) -
     try:
         content = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise (broken_answer if body.lstrip()[:1] == b"{" else no_metrics_server)(address) from error
+        raise (unreadable_answer if body.lstrip()[:1] == b"{" else no_metrics_server)(address) from error
     if not isinstance(content, dict) or content.get("status") != "success" or "data" not in content:
         raise no_metrics_server(address)
     if content.get("isPartial"):

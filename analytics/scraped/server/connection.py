@@ -36,6 +36,7 @@ from analytics.scraped.server.refusals import (
     oversized_answer,
     refusal,
     silence,
+    unreadable_answer,
 )
 from fallow import __version__
 from fallow.errors import ConfigError
@@ -139,7 +140,9 @@ class ServerConnection:
                 raise silence(self.address, f"sent nothing for {self.limits.silence_s:g} s") from error
             except SSLError as error:
                 raise no_connection(error, self.address) from error
-            except (IncompleteRead, ProtocolError, DecodeError):
+            except DecodeError:
+                return _Passing(unreadable_answer(self.address))
+            except (IncompleteRead, ProtocolError):
                 return _Passing(broken_answer(self.address))
             except HTTPError as error:
                 return _Passing(no_connection(error, self.address))

@@ -13,7 +13,7 @@ from analytics.scraped.samples import Samples
 from analytics.scraped.server.connection import FORM, ServerConnection
 from analytics.scraped.server.labelled import STALE_BITS, Stretch, checked_labels, samples_of
 from analytics.scraped.server.range_vectors import RAW, seconds
-from analytics.scraped.server.refusals import broken_answer
+from analytics.scraped.server.refusals import broken_answer, unreadable_answer
 from fallow.errors import InputError
 
 _NOT_JSON = {b"+Inf": b'"inf"', b"-Inf": b'"-inf"', b"NaN": b"null"}
@@ -57,9 +57,9 @@ class ExportLines:
                 values = np.array(content["values"], dtype=np.float64)
                 labels = checked_labels(content["metric"], most)
             except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-                raise broken_answer(self._connection.address) from error
+                raise unreadable_answer(self._connection.address) from error
             if times.size != values.size:
-                raise broken_answer(self._connection.address)
+                raise unreadable_answer(self._connection.address)
             values.view(np.int64)[np.isnan(values)] = STALE_BITS
             yield labels, times, values
 

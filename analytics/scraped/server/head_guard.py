@@ -22,11 +22,8 @@ class GuardedHttp(HTTPConnection):
             return super().getresponse()
 
 
-class GuardedHttps(HTTPSConnection):
-    def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as in urllib3 itself
-        """As of GuardedHttp."""
-        with _cut_after(self.sock, self.timeout):
-            return super().getresponse()
+class GuardedHttps(GuardedHttp, HTTPSConnection):
+    """The same with TLS."""
 
 
 class _HttpPool(HTTPConnectionPool):

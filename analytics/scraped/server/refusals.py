@@ -26,6 +26,7 @@ _PLACES = (
     "/select/0/prometheus, and Grafana hands on at https://GRAFANA/api/datasources/proxy/uid/UID"
 )
 _LOGIN = f"set {TOKEN_VARIABLE} or prometheus.token_file, or prometheus.user and {PASSWORD_VARIABLE}"
+_BETWEEN = "try again; if it stays so, look at the server's log and at the proxies before it"
 _SIGNED = (
     "AWS wants requests that are signed (SigV4), which fallow does not do: run aws-sigv4-proxy beside it and give that "
     "proxy's URL"
@@ -84,10 +85,11 @@ def no_metrics_server(address: ServerAddress) -> InputError:
 
 
 def broken_answer(address: ServerAddress) -> InputError:
-    return InputError(
-        f"the connection to {address.url} broke before its answer was whole",
-        "try again; if it stays so, look at the server's log and at the proxies before it",
-    )
+    return InputError(f"the connection to {address.url} broke before its answer was whole", _BETWEEN)
+
+
+def unreadable_answer(address: ServerAddress) -> InputError:
+    return InputError(f"the answer of {address.url} is cut off or garbled", _BETWEEN)
 
 
 def silence(address: ServerAddress, what: str) -> InputError:
@@ -110,7 +112,7 @@ def no_connection(error: BaseException, address: ServerAddress) -> InputError:
     while (deeper := causes[-1].__cause__ or causes[-1].__context__) and deeper not in causes:
         causes.append(deeper)
     fault = next((each for each in reversed(causes) if isinstance(each, OSError)), None)
-    why = connection_fault(fault) if isinstance(fault, OSError) else "there is no way to it"
+    why = connection_fault(fault) if fault else "there is no way to it"
     hint = "check the host, the port and http against https"
     if "certificate" in why:
         hint = "give the authority that signed it as prometheus.ca_file, and the name that it was made for in the URL"

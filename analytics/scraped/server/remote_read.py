@@ -15,7 +15,7 @@ from analytics.scraped.samples import Samples
 from analytics.scraped.server.connection import ServerConnection
 from analytics.scraped.server.labelled import Stretch, checked_labels, samples_of
 from analytics.scraped.server.read_messages import ReadRequest, ReadResponse
-from analytics.scraped.server.refusals import broken_answer, oversized_answer, refusal
+from analytics.scraped.server.refusals import oversized_answer, refusal, unreadable_answer
 from analytics.scraped.server.selectors import LabelMatcher, matchers
 from fallow.errors import InputError
 
@@ -64,7 +64,7 @@ class RemoteRead:
                 raise oversized_answer(self._connection.address, most)
             return ReadResponse.FromString(bytes(cramjam.snappy.decompress_raw(body)))
         except (cramjam.DecompressionError, DecodeError) as error:
-            raise broken_answer(self._connection.address) from error
+            raise unreadable_answer(self._connection.address) from error
 
     def _stretches(self, response: Any) -> Iterator[Stretch]:
         most = self._connection.limits.most_labels

@@ -43,9 +43,8 @@ class Given:
 
 
 def _of_host(rows: HostRows) -> tuple[pl.DataFrame, pl.DataFrame]:
-    looked_at = rows.gpu
-    if "health" in looked_at.columns:  # the end of a series is no look at its GPU
-        looked_at = looked_at.filter(pl.col("health").ne_missing(ENDED))
+    # the end of a series is no look at its GPU
+    looked_at = rows.gpu.filter(pl.col("health").ne_missing(ENDED))
     samples = looked_at.select(
         pl.col("gpu").cast(pl.String),
         next_ms=pl.col("time").cast(pl.Int64) + pl.col("offset_ms").cast(pl.Int64).fill_null(0),

@@ -43,10 +43,8 @@ def _queue_note(row: dict[str, float | None]) -> str:
         parts.append(f"has a quota of {row['quota']:,.0f} GPUs{used}")
     if row["pending"] is not None:
         parts.append(f"has {row['pending']:,.0f} Workloads that wait")
-    if row["admitted"] and row["seconds"] is not None and row["seconds"] >= 0:
-        parts.append(
-            f"admitted {row['admitted']:,.0f}, which had waited {row['seconds'] / row['admitted'] / 60:,.1f} min on average"
-        )
+    if (admitted := row["admitted"] or 0) > 0 and row["seconds"] is not None and row["seconds"] >= 0:
+        parts.append(f"admitted {admitted:,.0f}, which had waited {row['seconds'] / admitted / 60:,.1f} min on average")
     return f"queue {row['cluster_queue']} of Kueue {'; it '.join(parts) or 'tells nothing'}"
 
 
