@@ -44,22 +44,17 @@ class Given:
     @classmethod
     def joined(cls, parts: Sequence[Given]) -> Given:
         """Of the parts of one window, those of a GPU in order of time: what a part could not see after a stretch, the next one says."""
-        by = ["host", "gpu"]
         stretches, looked = (
             pl.concat([frame.with_columns(part=pl.lit(number)) for number, frame in enumerate(frames)])
             for frames in ([each.stretches for each in parts], [each.looked for each in parts])
         )
-        first = looked.with_columns(before=pl.int_range(pl.len()).over(by) > 0)
-        own = stretches.join(first, on=[*by, "part"], how="left")
-        # what was over before the part began, the part before has
-        over = (pl.col("before") & (pl.col("next_ms") == pl.col("first_ms"))).fill_null(value=False)
-        later = looked.rename({"first_ms": "later_ms"})
-        told = own.filter(~over).sort("part").join_asof(
-            later, on="part", by=by, strategy="forward", allow_exact_matches=False, check_sortedness=False
+        told = stretches.join_asof(
+            looked.rename({"first_ms": "later_ms"}), on="part", by=["host", "gpu"], strategy="forward",
+            allow_exact_matches=False, check_sortedness=False,
         ).with_columns(next_ms=pl.coalesce("next_ms", "later_ms"))  # fmt: skip
         return cls(
             told.select(*STRETCH_SCHEMA).with_columns(until_ms=pl.min_horizontal("until_ms", "next_ms")),
-            looked.group_by(by, maintain_order=True).agg(pl.col("first_ms").min()),
+            looked.group_by("host", "gpu", maintain_order=True).agg(pl.col("first_ms").min()),
         )
 
 
