@@ -112,8 +112,8 @@ def test_who_left_and_came_back_is_the_same_in_parts_of_a_day(
         return sorted((each["claim_id"], each["start"], str(each.get("end"))) for each in listed["claims"])
 
     whole = holders(lake)
-    monkeypatch.setattr(reading, "Chunker", partial(Chunker, 700))
-    monkeypatch.setattr(reading, "_MOST_AT_ONCE", 200)
+    monkeypatch.setattr(reading, "Chunker", partial(Chunker, 1500))
+    monkeypatch.setattr(reading, "_MOST_AT_ONCE", 150)
     assert holders(Lake.at(str(tmp_path / "in parts"))) == whole
     assert len(whole) == 6
 
