@@ -109,19 +109,21 @@ class SiteReader:
         try:
             while chunks or asked:
                 while chunks and len(asked) <= _AHEAD:
-                    chunk = chunks.popleft()
-                    asked.append((chunk, self._pool.submit(self._read_chunk, chunk, seen.names)))
+                    asked.append(self._asked(chunks.popleft(), seen))
                 whole, future = asked.popleft()
                 done = self._result(future)
                 chunk = done.chunk
                 if chunk.until_ms < whole.until_ms:
-                    chunks.appendleft(whole.part(chunk.until_ms, whole.until_ms))
+                    asked.appendleft(self._asked(whole.part(chunk.until_ms, whole.until_ms), seen))
                 own = sum(series[name] for name in chunk.hosts)
                 self._chunker.learn(done.samples, own, chunk.until_ms - chunk.since_ms)
                 yield done
         finally:
             for _, future in asked:
                 future.cancel()
+
+    def _asked(self, chunk: Chunk, seen: SeenWindow) -> tuple[Chunk, Future[ReadChunk]]:
+        return chunk, self._pool.submit(self._read_chunk, chunk, seen.names)
 
     def _result(self, asked: Future[ReadChunk]) -> ReadChunk:
         while not self._stopped():

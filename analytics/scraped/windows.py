@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import polars as pl
-
 from analytics.importers.model import Imported
 from analytics.scraped.kube_reading import kube_samples
 from analytics.scraped.lake_writer import LakeWriter
@@ -39,7 +37,7 @@ class WindowWork:
             self.told(chunk)
         kube = kube_samples(self.server, self.match, since_ms, until_ms) if seen.hosts else None
         if given:
-            self.writer.write_allocations(_joined(given), kube, until_ms)
+            self.writer.write_allocations(Given.joined(given), kube, until_ms)
         return seen
 
     def _publish(self, chunk: ReadChunk) -> Given:
@@ -56,7 +54,3 @@ class WindowWork:
         for imported in hosts:
             self.writer.write(imported)
         return Given.of([replace(rows, host=own.host) for rows, own in zip(chunk.hosts, hosts, strict=True)])
-
-
-def _joined(parts: Sequence[Given]) -> Given:
-    return Given(pl.concat([each.stretches for each in parts]), pl.concat([each.looked for each in parts]))

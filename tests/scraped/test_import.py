@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,27 @@ def test_hosts_whose_pods_come_and_go_are_found_in_parts_of_a_window(
         1,
         "fallow: more series than are taken; narrow them",
     )
+
+
+def test_who_left_and_came_back_is_the_same_in_parts_of_a_day(
+    server: HeldServer, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two pods take turns on every GPU, and the cuts lie where one of them is."""
+    server.__init__()  # type: ignore[misc]
+    moments = range(SINCE_MS, UNTIL_MS, 2 * MINUTE_MS)
+    turns = ((each, f"p{each.time_ms // (14 * MINUTE_MS) % 2}") for each in site_samples(dcgm_of_pods, moments, SITE))
+    server.write(each.labelled(exported_pod=pod, exported_namespace="nlp") for each, pod in turns)
+
+    def holders(lake: Lake) -> list[object]:
+        assert brought(lake, tmp_path).returncode == 0
+        listed = json.loads(run_in_process("allocations", "list", "--lake", lake.root, "--json").stdout)
+        return sorted((each["claim_id"], each["start"], str(each.get("end"))) for each in listed["claims"])
+
+    whole = holders(lake)
+    monkeypatch.setattr(reading, "Chunker", partial(Chunker, 1500))
+    monkeypatch.setattr(reading, "_MOST_AT_ONCE", 150)
+    assert holders(Lake.at(str(tmp_path / "in parts"))) == whole
+    assert len(whole) == 6
 
 
 @pytest.mark.long

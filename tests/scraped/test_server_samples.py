@@ -12,6 +12,7 @@ import cramjam
 import pytest
 
 from analytics.scraped.server.address import ServerAddress
+from analytics.scraped.server.api_answers import api_data
 from analytics.scraped.server.connection import ServerConnection
 from analytics.scraped.server.export_lines import ExportLines
 from analytics.scraped.server.limits import ServerLimits
@@ -168,7 +169,7 @@ def remote_answer(series: dict[str, list[tuple[int, bytes]]], **more: str) -> by
     for gpu, samples in series.items():
         of_series = result.timeseries.add()
         for name, value in {"__name__": "util", "gpu": gpu, **more}.items():
-            of_series.labels.add(name=name, value=value)
+            of_series.labels.add(name=name.encode(), value=value.encode("latin-1"))
         for time_ms, bits in samples:
             of_series.samples.add(timestamp=time_ms, value=struct.unpack("<d", bits)[0])
     return bytes(cramjam.snappy.compress_raw(response.SerializeToString()))
@@ -189,6 +190,24 @@ def test_remote_read_tells_a_staleness_marker_from_an_exporters_nan_and_drops_wh
     assert (query.start_timestamp_ms, query.end_timestamp_ms) == (5, 7)
     asked = [(each.name, each.type, each.value) for each in query.matchers]
     assert asked == [("__name__", 0, "util"), ("cluster", 2, "x"), ("pod", 2, ""), ("job", 0, "a")]
+
+
+def test_a_label_that_is_no_utf8_is_one_label_and_not_the_end_of_reading() -> None:
+    """Neither server looks at what is pushed to it."""
+    ones = struct.pack("<d", 1.0)
+    body = remote_answer({"0": [(5, ones)], "1": [(6, ones)]}, user="Ren\xe9")
+    lines = (
+        b'{"metric":{"gpu":"0","user":"Ren\xe9"},"values":[1],"timestamps":[5]}\n'
+        b'{"metric":{"gpu":"1","user":"Ren\xe9"},"values":[NaN,1],"timestamps":[5,6]}\n'
+    )
+    listed = b'{"status":"success","data":[{"user":"Ren\xe9"}]}'
+    gateway, connection = reading(lambda _: Answered(404))
+    with gateway, connection:
+        read, exported = RemoteRead(connection).parse(body, 5, 7), ExportLines(connection).parse(lines, 5, 7)
+    assert triples([read]) == [("0", 5, 1.0), ("1", 6, 1.0)]
+    assert triples([exported]) == [("0", 5, 1.0), ("1", 5, None), ("1", 6, 1.0)]
+    assert {each["user"] for each in (*read.labels, *exported.labels)} == {"Ren\ufffd"}
+    assert api_data(listed, ADDRESS, lambda _: None) == [{"user": "Ren\ufffd"}]
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,12 @@ def test_a_gap_ends_a_run_only_where_somebody_looked(
     assert [((t - T0) / 1000, (e - T0) / 1000) for t, e in rows.select("time", "end").iter_rows()] == expected
 
 
+def test_a_run_ends_with_a_scrape_that_comes_early_also_where_the_next_window_has_it(lake: Lake) -> None:
+    first, second = host_rows("h1", 0, 60, G0=["nlp/a"]), host_rows("h1", 59, 119, G0=[None])
+    bring(lake, (59, [first]), (119, [second]))
+    assert spans(lake) == [("nlp/a", "G0", 0, 59)]
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_windows_join_and_an_open_run_is_written_once(lake: Lake, *, restarted: bool) -> None:
     runs, ends = host_rows("h1", 0, 60, G0=["nlp/a"]), host_rows("h1", 120, 240, G0=["nlp/a", "nlp/a", None, None])

@@ -48,16 +48,13 @@ def host_rows(samples: Samples, exporters: Sequence[Exporter], settings: RowSett
     hosts = pl.concat([each.hosts for each in read], how="diagonal_relaxed").with_columns(gpu="host")
     hosts = _not_late(_chosen(hosts.filter(~pl.col("ended")), codes, account).frame.drop("gpu"), account)
     told = _named(gpus.filter(~pl.col("ended")), codes)
+    given = [holders_by_label(found, codes, arrays, _intervals(read, codes)), holders_by_value(gpus, codes)]
     tables = {
         "gpu": _finished(_within(gpus, settings), GPU, codes, account),
         "hosts": _finished(_within(hosts, settings), HOST, codes, account),
         "device": device_rows(_within(told, settings), device_facts(samples.labels, found, arrays)),
         "events": xid_events(told, settings),
-        "given": _given(
-            [holders_by_label(found, codes, arrays, _intervals(read, codes)), holders_by_value(gpus, codes)],
-            chosen,
-            codes,
-        ),
+        "given": _not_over(_given(given, chosen, codes), told, settings),
     }
     return _by_host(tables, codes, account)
 
@@ -124,6 +121,13 @@ def _given(stretches: list[pl.DataFrame], chosen: ChosenRows, codes: UnitCodes) 
     """All stretches, under the names that hosts keep."""
     kept = {codes.hosts[host]: codes.hosts[name] for host, name in chosen.renamed.iter_rows()}
     return pl.concat(stretches).with_columns(pl.col("host").replace(kept)).sort("host", "gpu", "start_ms", *HOLDERS)
+
+
+def _not_over(given: pl.DataFrame, told: pl.DataFrame, settings: RowSettings) -> pl.DataFrame:
+    """The stretches without those that were over when the GPU was last looked at before the window: they are of the one before."""
+    before = told.filter(pl.col("time_ms") < settings.since_ms).group_by("host", "gpu").agg(last_ms=pl.max("time_ms"))
+    known = given.join(before, on=["host", "gpu"], how="left", maintain_order="left")
+    return known.filter((pl.col("end_ms") >= pl.col("last_ms")).fill_null(value=True)).drop("last_ms")
 
 
 def _intervals(read: list[ExporterRows], codes: UnitCodes) -> Ints:

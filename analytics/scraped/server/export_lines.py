@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 
 from analytics.scraped.samples import Samples
+from analytics.scraped.server.api_answers import json_content
 from analytics.scraped.server.connection import FORM, ServerConnection
 from analytics.scraped.server.labelled import STALE_BITS, Stretch, checked_labels, samples_of
 from analytics.scraped.server.range_vectors import RAW, seconds
@@ -67,9 +68,9 @@ class ExportLines:
 def _content(line: bytes) -> Any:
     """Older versions write infinities as +Inf, and a staleness marker that is a line's first value as NaN, which is not JSON."""
     try:
-        return orjson.loads(line)
+        return json_content(line)
     except orjson.JSONDecodeError:
         head, mark, values = line.partition(b'"values":[')
         for written, meant in _NOT_JSON.items():
             values = values.replace(written, meant)
-        return orjson.loads(head + mark + values)
+        return json_content(head + mark + values)

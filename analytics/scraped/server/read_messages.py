@@ -8,7 +8,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _ONE, _MANY = _FIELD.LABEL_OPTIONAL, _FIELD.LABEL_REPEATED
-_TEXT, _INTEGER, _DOUBLE, _MESSAGE = _FIELD.TYPE_STRING, _FIELD.TYPE_INT64, _FIELD.TYPE_DOUBLE, _FIELD.TYPE_MESSAGE
+_TEXT, _BYTES = _FIELD.TYPE_STRING, _FIELD.TYPE_BYTES
+_INTEGER, _DOUBLE, _MESSAGE = _FIELD.TYPE_INT64, _FIELD.TYPE_DOUBLE, _FIELD.TYPE_MESSAGE
 
 _MESSAGES: dict[str, tuple[tuple[str, int, int, int, str], ...]] = {
     "LabelMatcher": (("type", 1, _ONE, _INTEGER, ""), ("name", 2, _ONE, _TEXT, ""), ("value", 3, _ONE, _TEXT, "")),
@@ -19,12 +20,13 @@ _MESSAGES: dict[str, tuple[tuple[str, int, int, int, str], ...]] = {
     ),
     "ReadRequest": (("queries", 1, _MANY, _MESSAGE, "Query"),),
     "Sample": (("value", 1, _ONE, _DOUBLE, ""), ("timestamp", 2, _ONE, _INTEGER, "")),
-    "Label": (("name", 1, _ONE, _TEXT, ""), ("value", 2, _ONE, _TEXT, "")),
+    "Label": (("name", 1, _ONE, _BYTES, ""), ("value", 2, _ONE, _BYTES, "")),
     "TimeSeries": (("labels", 1, _MANY, _MESSAGE, "Label"), ("samples", 2, _MANY, _MESSAGE, "Sample")),
     "QueryResult": (("timeseries", 1, _MANY, _MESSAGE, "TimeSeries"),),
     "ReadResponse": (("results", 1, _MANY, _MESSAGE, "QueryResult"),),
 }
-"""Name, number, whether there are many, type and message of each field. An enum travels as an integer."""
+"""Name, number, whether there are many, type and message of each field. An enum travels as an integer. Labels are whatever
+bytes were pushed to the server: as texts, one that is no UTF-8 would make the whole answer unreadable."""
 
 
 def _classes() -> dict[str, Any]:

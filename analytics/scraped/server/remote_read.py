@@ -70,7 +70,8 @@ class RemoteRead:
         most = self._connection.limits.most_labels
         for result in response.results:
             for series in result.timeseries:
-                labels = {each.name: each.value for each in series.labels if each.name not in self._added}
+                every = ((each.name.decode(errors="replace"), each.value) for each in series.labels)
+                labels = {name: value.decode(errors="replace") for name, value in every if name not in self._added}
                 count = len(series.samples)
                 times = np.fromiter([each.timestamp for each in series.samples], np.int64, count)
                 values = np.fromiter([each.value for each in series.samples], np.float64, count)

@@ -41,6 +41,22 @@ class Given:
             pl.concat([pl.DataFrame(schema=LOOKED_SCHEMA), *(looked for _, looked in found)]),
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[Given]) -> Given:
+        """Of the parts of one window, those of a GPU in order of time: what a part could not see after a stretch, the next one says."""
+        stretches, looked = (
+            pl.concat([frame.with_columns(part=pl.lit(number)) for number, frame in enumerate(frames)])
+            for frames in ([each.stretches for each in parts], [each.looked for each in parts])
+        )
+        told = stretches.join_asof(
+            looked.rename({"first_ms": "later_ms"}), on="part", by=["host", "gpu"], strategy="forward",
+            allow_exact_matches=False, check_sortedness=False,
+        ).with_columns(next_ms=pl.coalesce("next_ms", "later_ms"))  # fmt: skip
+        return cls(
+            told.select(*STRETCH_SCHEMA).with_columns(until_ms=pl.min_horizontal("until_ms", "next_ms")),
+            looked.group_by("host", "gpu", maintain_order=True).agg(pl.col("first_ms").min()),
+        )
+
 
 def _of_host(rows: HostRows) -> tuple[pl.DataFrame, pl.DataFrame]:
     # the end of a series is no look at its GPU

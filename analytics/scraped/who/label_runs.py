@@ -55,7 +55,7 @@ def label_runs(given: Given, before: pl.DataFrame, as_of_ms: int) -> LabelRuns:
     is_gone = (pl.col("first_ms") > pl.col("time")).fill_null(value=False) & can_tell
     is_silent = (pl.col("first_ms").is_null() & (pl.col("until_ms") < as_of_ms - _SILENT_MS)).fill_null(value=False)
     ended = left.filter(is_gone | is_silent).with_columns(
-        end=pl.coalesce("until_ms", "first_ms"), is_new=pl.lit(value=False), user=pl.lit(None, pl.String)
+        end=pl.min_horizontal("until_ms", "first_ms"), is_new=pl.lit(value=False), user=pl.lit(None, pl.String)
     )
     again = seen.filter("is_new").select(*RUN_KEY, "time")
     waiting = left.filter(~is_gone & ~is_silent).join(again, on=[*RUN_KEY, "time"], how="anti")
