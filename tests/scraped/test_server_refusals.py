@@ -50,6 +50,7 @@ def _no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         (404, b"404 page not found", "answers 404", "/api/datasources/proxy/uid/UID"),
         (405, b"", "answers 405", "it takes no POST"),
         (400, b'{"status":"error","error":"parse error: x"}', "answers 400: parse error: x", "check --match"),
+        (200, b'{"status":"error","error":"store is away"}', "answers 200: store is away", "at the proxies before it"),
         (429, b"slow\ndown\x1b[2J", "answers 429: slow down?[2J", "prometheus.rate"),
         (200, b"<!doctype html><title>Grafana</title>", "Grafana answers", "/api/datasources/proxy/uid/UID"),
         (200, b"<html>It works!", "a web page answers", "give the URL"),
@@ -77,6 +78,7 @@ def test_an_answer_and_its_remedy(status: int, body: bytes, says: str, remedy: s
         ),
         (503, "query timed out in expression evaluation"),
         (400, "exceeded sample limit (50000000)"),
+        (200, '{"status":"error","error":"query processing would load too many samples into memory"}'),
     ],
 )
 def test_what_a_shorter_span_remedies(status: int, error: str) -> None:

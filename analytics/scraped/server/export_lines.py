@@ -14,7 +14,7 @@ from analytics.scraped.server.api_answers import json_content
 from analytics.scraped.server.connection import FORM, ServerConnection
 from analytics.scraped.server.labelled import STALE_BITS, Stretch, checked_labels, samples_of
 from analytics.scraped.server.range_vectors import RAW, seconds
-from analytics.scraped.server.refusals import broken_answer, unreadable_answer
+from analytics.scraped.server.refusals import endless_answer, unreadable_answer
 from fallow.errors import InputError
 
 _NOT_JSON = {b"+Inf": b'"inf"', b"-Inf": b'"-inf"', b"NaN": b"null"}
@@ -43,7 +43,7 @@ class ExportLines:
         window = {"start": seconds(since_ms), "end": seconds(until_ms - 1)}
         answer = self._connection.ask("/api/v1/export", {"match[]": selector, **window, **RAW})
         if not answer.has_end:  # it may end between two lines
-            raise broken_answer(self._connection.address)
+            raise endless_answer(self._connection.address)
         return answer.body
 
     def parse(self, body: bytes, since_ms: int, until_ms: int) -> Samples:

@@ -18,8 +18,11 @@ _SIZE = re.compile(
 )
 """In the words of Prometheus, Thanos, Mimir and VictoriaMetrics for what smaller pieces remedy."""
 
-_OF_SIZE = frozenset({400, 413, 422, 500, 503, 504})
-"""Statuses that servers say so with; 413 says it by itself."""
+_OF_SIZE = frozenset({200, 400, 413, 422, 500, 503, 504})
+"""Statuses that servers say so with, or proxies that make 200 of all of them; 413 says it by itself."""
+
+_LONGEST_ERROR = 100_000
+"""Bytes of an answer that may be an error although its status is none."""
 
 _PLACES = (
     "give the URL that /api/v1/query stands behind: Mimir and Cortex mostly add /prometheus, a VictoriaMetrics cluster "
@@ -52,14 +55,26 @@ class HttpAnswer:
         """Whether the server said where it ends; without, an answer that breaks off looks like a whole one."""
         return "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "")
 
+    @property
+    def is_error(self) -> bool:
+        """Whether its status or, behind a proxy that makes 200 of every status, its own words say so."""
+        if not 200 <= self.status < 300:
+            return True
+        if len(self.body) > _LONGEST_ERROR or self.body[:1] != b"{":
+            return False
+        try:
+            return orjson.loads(self.body).get("status") == "error"
+        except orjson.JSONDecodeError:
+            return False
+
 
 class OversizedAnswerError(InputError):
     """More was asked for than the server gives, or than is read, at once; a shorter span helps."""
 
 
 def refusal(answer: HttpAnswer, address: ServerAddress) -> InputError | None:
-    """The error that an answer is; None for a 2xx that is no page."""
-    if 200 <= answer.status < 300:
+    """The error that an answer is; None for a 2xx that is no page and does not call itself an error."""
+    if not answer.is_error:
         return _page(answer, address) if answer.is_page else None
     if answer.status in {301, 302, 303, 307, 308}:
         return _redirect(answer, address)
@@ -75,6 +90,8 @@ def refusal(answer: HttpAnswer, address: ServerAddress) -> InputError | None:
 def _remedy(answer: HttpAnswer) -> str:
     if answer.status in {404, 405, 410}:
         return f"no metrics server is there, or it takes no POST: {_PLACES}"
+    if answer.status < 300:
+        return _BETWEEN
     if answer.status == 429 or answer.status >= 500:
         return "try again later, or with fewer requests (prometheus.rate, prometheus.concurrency)"
     return "check --match and the names of the series"
@@ -86,6 +103,13 @@ def no_metrics_server(address: ServerAddress) -> InputError:
 
 def broken_answer(address: ServerAddress) -> InputError:
     return InputError(f"the connection to {address.url} broke before its answer was whole", _BETWEEN)
+
+
+def endless_answer(address: ServerAddress) -> InputError:
+    return InputError(
+        f"{address.url} does not say where its answer ends, so nobody can tell whether it is whole",
+        "a proxy that answers in HTTP/1.0 is before it: let that speak HTTP/1.1, or give the URL of the server itself",
+    )
 
 
 def unreadable_answer(address: ServerAddress) -> InputError:
