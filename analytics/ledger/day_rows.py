@@ -270,7 +270,8 @@ def _rates(
     gpu, start, interval = axis
     epoch = columns.ints("counters_since")[kept]
     step = np.diff(start)
-    follows = (gpu[1:] == gpu[:-1]) & (epoch[1:] == epoch[:-1]) & (step <= GAP_INTERVALS * interval[:-1])
+    goes_on = (epoch[1:] == epoch[:-1]) | _unbroken(epoch, start, columns.strings("util_source").take(kept))
+    follows = (gpu[1:] == gpu[:-1]) & goes_on & (step <= GAP_INTERVALS * interval[:-1])
     followed_ms = np.where(follows, step, np.nan)
     for name in there:
         values = tally.within(name, columns.floats(name)[kept], _COUNTER_MOST)
@@ -284,6 +285,17 @@ def _rates(
         rate[fell] = np.nan
         found[name] = rate
     return found, counted
+
+
+def _unbroken(epoch: Ints, start: Ints, source: Strings) -> Mask:
+    """Of scraped rows and those before: only one names an epoch, and it began before both.
+
+    Who reads samples sees a new beginning in them, and names it no longer where its window was cut.
+    """
+    scraped = source.where_in(("scraped",))
+    last, this = epoch[:-1], epoch[1:]
+    began_before = (this == NONE) | ((last == NONE) & (this <= start[:-1]))
+    return np.asarray(scraped[1:] & scraped[:-1] & began_before, bool)
 
 
 class _Tally:

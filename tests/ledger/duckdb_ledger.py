@@ -39,6 +39,7 @@ with plain as (
            case when mem_used_bytes >= 0 then mem_used_bytes end as mem_used_bytes,
            case when energy_mj >= 0 then energy_mj end as energy_mj,
            epoch_ms(counters_since) as epoch,
+           util_source = 'scraped' as scraped,
            process_count
     from raw_gpu
     where gpu is not null and interval_ms > 0
@@ -64,11 +65,13 @@ with neighbours as (
            lag(start_ms) over by_day as last_ms,
            lag(interval_ms) over by_day as last_interval_ms,
            lag(epoch) over by_day as last_epoch,
+           lag(scraped) over by_day as last_scraped,
            lag(energy_mj) over by_day as last_energy_mj
     from sample window by_day as (partition by gpu, day order by start_ms)
 )
-select * exclude (last_ms, last_interval_ms, last_epoch, last_energy_mj),
-       case when epoch is not distinct from last_epoch and start_ms - last_ms <= 3 * last_interval_ms
+select * exclude (last_ms, last_interval_ms, last_epoch, last_scraped, last_energy_mj),
+       case when (epoch is not distinct from last_epoch or scraped and last_scraped and not coalesce(epoch <> last_epoch, epoch > last_ms, false))
+                and start_ms - last_ms <= 3 * last_interval_ms
                 and energy_mj >= last_energy_mj
             then energy_mj - last_energy_mj end as risen_mj
 from neighbours

@@ -6,9 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.ledger.rows import GB, claim, held_by, load, samples, states
+from analytics.scraped.rows.row_settings import RowSettings
+from analytics.scraped.rows.scraped_rows import host_rows
+from tests.ledger.rows import GB, T0, claim, held_by, load, samples, states
 from tests.ledger.rows import write as write_rows
-from tests.scraped.scraped_series import ENERGY, ENGINE, MEMORY, UTIL, Series, dcgm, lake_with, one_host, uuid, without
+from tests.scraped.scraped_series import (
+    ENERGY,
+    ENGINE,
+    EXPORTERS,
+    MEMORY,
+    UTIL,
+    Series,
+    dcgm,
+    lake_with,
+    one_host,
+    samples_of,
+    uuid,
+    without,
+)
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
@@ -76,6 +91,16 @@ def test_energy_between_scrapes_is_known_by_the_counter_but_not_over_a_reset(lak
     rising = [9e6 + 2e6 * number for number in range(30)] + [2e6 * number for number in range(30)]
     found = one_host(*told(80), dcgm(ENERGY, rising))
     assert evidence(lake_with(lake, found))[0][3:] == (58 * 30_000, 58 * 30_000)
+    assert load(lake).stretches["energy_mj"].to_list() == [pytest.approx(58 * 2e6)]
+
+
+def test_the_energy_after_a_reset_is_the_same_however_windows_were_cut(lake: Lake) -> None:
+    """The second window begins five minutes after the reset, and no longer reads it."""
+    rising = [9e6 + 2e6 * number for number in range(20)] + [2e6 * number for number in range(40)]
+    series = [*told(80), dcgm(ENERGY, rising)]
+    for since, until in ((0, 900), (900, 1800)):
+        read = samples_of([without(each, 0, since - 300) for each in series])
+        lake_with(lake, *host_rows(read, EXPORTERS, RowSettings(T0 + since * 1000, T0 + until * 1000)))
     assert load(lake).stretches["energy_mj"].to_list() == [pytest.approx(58 * 2e6)]
 
 

@@ -190,3 +190,12 @@ def test_a_hosts_own_figures_are_one_row_for_each_moment_whoever_tells_them() ->
     found = one_host(*series)
     rows = found.hosts.select((found.hosts["time"].dt.epoch("ms") - T0) / 1000, "mem_total_bytes", "mem_used_bytes", "cpu_util_pct", "cpu_count").rows()  # fmt: skip
     assert rows == [(0, 2**40, 2**39, None, 2), *((time, 2**40, 2**39, 25, 2) for time in (15, 30, 45))]
+
+
+def test_two_scrapes_of_a_host_in_one_slot_are_one_row_with_what_each_of_them_says() -> None:
+    """Whether a window is cut between them or not; the second one of them came early."""
+    labels = {"hostname": "gn01", "instance": "gn01:5050", "job": "nvitop"}
+    said = {"nvitop_info": (0, 15, 29, 45), "host_cpu_percent_Percentage": (0, 15, 45), "host_virtual_memory_used_MiB": (0, 15, 29, 45)}  # fmt: skip
+    found = one_host(*((labels | {"__name__": name}, [(T0 + at * 1000, float(at)) for at in times]) for name, times in said.items()))  # fmt: skip
+    rows = found.hosts.select((found.hosts["time"].dt.epoch("ms") - T0) / 1000, "cpu_util_pct", "mem_used_bytes").rows()
+    assert rows == [(0, 0, 0), (15, 15, 29 * 2**20), (45, 45, 45 * 2**20)]

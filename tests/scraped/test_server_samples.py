@@ -159,7 +159,7 @@ def test_an_export_whose_end_nobody_can_see_is_not_read() -> None:
     line = b'{"metric":{"gpu":"0"},"values":[1],"timestamps":[1]}\n'
     with connection, patch.object(connection, "_send", lambda _: HttpAnswer(200, {}, line)):
         assert not ExportLines(connection).is_offered()
-        with pytest.raises(InputError, match="where its answer ends.*; a proxy that answers in HTTP/1.0"):
+        with pytest.raises(InputError, match=r"where its answer ends.*; a proxy that answers in HTTP/1.0"):
             ExportLines(connection).fetch("util", 0, 10)
 
 

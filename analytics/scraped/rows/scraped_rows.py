@@ -158,7 +158,8 @@ def _finished(frame: pl.DataFrame, table: Table, codes: UnitCodes, account: RowA
         util_source=pl.lit("scraped"),
     )
     if "offset_ms" not in types:
-        placed = placed.unique(["host", "time"], keep="last", maintain_order=True)
+        # two scrapes of one slot are one row, as of two windows that a cut between them makes
+        placed = placed.group_by("host", "time", maintain_order=True).agg(pl.all().drop_nulls().last())
     return _named(placed, codes).select(
         "host", *(pl.col(name).cast(kind) for name, kind in types.items() if name in placed.columns)
     )

@@ -63,7 +63,7 @@ class HttpAnswer:
         if len(self.body) > _LONGEST_ERROR or self.body[:1] != b"{":
             return False
         try:
-            return orjson.loads(self.body).get("status") == "error"
+            return bool(orjson.loads(self.body).get("status") == "error")
         except orjson.JSONDecodeError:
             return False
 
