@@ -35,9 +35,17 @@ def test_of_two_replicas_one_counts_and_the_other_where_the_first_is_silent() ->
     second = dcgm(UTIL, [90] * 10, start_s=12, replica="b")
     found = one_host(first, second)
     assert columns(found) == [
-        (0, 10), (30, 10), (60, 10), (102, 90), (132, 90), (162, 90), (210, 10), (240, 10), (270, 10),
+        (0, 10), (30, 10), (60, 10), (102, 90), (132, 90), (162, 90), (192, 90), (210, 10), (240, 10), (270, 10),
     ]  # fmt: skip
-    assert counts(found) == {(OTHER, ""): 7}
+    assert counts(found) == {(OTHER, ""): 6}
+
+
+def test_the_other_exporters_rows_do_not_depend_on_what_comes_after_them() -> None:
+    """A window that was cut between the second one's last row and the next of the first one, which is scraped more seldom."""
+    seldom, often = dcgm(UTIL, [10] * 2, every_s=60), smi("utilization_gpu_ratio", [0.9] * 4, start_s=2)
+    cut = one_host(without(seldom, 44, 600), without(often, 44, 600))
+    assert columns(cut) == [(0, 10)]
+    assert columns(one_host(seldom, often)) == [(0, 10), (60, 10)]
 
 
 def test_the_end_of_one_replica_is_no_end_where_the_other_goes_on() -> None:

@@ -1,6 +1,6 @@
 """Several sources of one GPU: replicas of a server, two exporters, or the same GPU under two host names. One counts at a time.
 
-Values are never averaged. The rows of the first source count; those of the next one only where the first has none near by, and
+Values are never averaged. The rows of the first source count; those of the next one only where the first is silent, and
 its columns only where the first has none of them at all.
 """
 
@@ -15,6 +15,9 @@ from analytics.scraped.rows.lake_columns import COUNTERS
 _KEYS = ("gpu", "host", "source", "time_ms", "interval_ms", "ended")
 _BY_SOURCE = (*_KEYS, *COUNTERS, "gpu_util_pct", "gpu_util_coverage_ratio", "code")
 """Columns that are never taken from another source: what a counter rose by lies between two moments of one source."""
+
+_LATE = 1.2
+"""Intervals after the row before, from which on a source is silent and not only late."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,15 @@ def _apart() -> pl.Expr:
 
 
 def _alone(more: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
-    """The rows that lie an interval or more from every row that is kept."""
-    near = _nearest(more, kept, {})
-    far = near.filter(pl.col("there_ms").is_null() | (_apart() >= pl.col("interval_ms")))
-    return far.select(more.columns)
+    """The rows that come when those that are kept have ended, or are long due.
+
+    What comes later has no say: where a window was cut nobody knows it yet.
+    """
+    last = kept.select("gpu", "time_ms", last_ms="time_ms", last_ended="ended", last_interval_ms="interval_ms")
+    found = more.join_asof(last, on="time_ms", by="gpu", check_sortedness=False)
+    due_ms = _LATE * pl.max_horizontal("interval_ms", "last_interval_ms")
+    is_alone = pl.col("last_ms").is_null() | pl.col("last_ended") | (pl.col("time_ms") - pl.col("last_ms") >= due_ms)
+    return found.filter(is_alone).select(more.columns)
 
 
 def _with_columns_of(more: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
