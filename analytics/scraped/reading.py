@@ -150,14 +150,19 @@ class SiteReader:
         return ReadChunk(chunk, tuple(rows), own)
 
     def _find_paces(self, chunk: Chunk, samples: Samples) -> None:
-        """Targets that have just begun show little: they are looked at again with the next window, and what was known of them stays."""
+        """What was known of targets stays where the look shows nothing: values stood still, or the target has just begun.
+
+        Those that have just begun are looked at again with the next window.
+        """
         began: dict[str, int] = {}
         for series, first_ms in samples.frame.group_by("series").agg(pl.col("time_ms").min()).iter_rows():
             instance = samples.labels[series].get("instance", "")
             began[instance] = min(first_ms, began.get(instance, first_ms))
         young = {instance for instance, first_ms in began.items() if first_ms > chunk.since_ms - _PACE_MS // 2}
         for source, pace in find_source_paces(samples, self._exporters, self._collect_ms).items():
-            if source[INSTANCE] not in young or source[INSTANCE] not in self._paced:
+            before = self._paces.get(source)
+            stood_still = before is not None and pace == Pace(before.scrape_ms, self._collect_ms)
+            if not stood_still and (source[INSTANCE] not in young or source[INSTANCE] not in self._paced):
                 self._paces[source] = pace
         self._paced |= dict.fromkeys(chunk.instances - young, chunk.since_ms + _PACE_KEPT_MS)
 

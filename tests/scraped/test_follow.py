@@ -16,7 +16,7 @@ from analytics.scraped.following.newest_hour import newest_hour_ms
 from analytics.scraped.following.status import StatusBoard
 from analytics.scraped.journal import ReadSpan
 from analytics.scraped.mapping.loading import load_exporters
-from analytics.scraped.reading import ReadingStoppedError
+from analytics.scraped.reading import ReadingStoppedError, SiteReader
 from analytics.scraped.server.address import ServerAddress
 from analytics.scraped.server.limits import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
@@ -26,9 +26,10 @@ from fallow.clock import HOUR_MS, MINUTE_MS, SystemClock
 from fallow.lake import LakeFile
 from fallow.schema import GPU
 from tests.in_process import run_in_process
+from tests.scraped.exposed import Exposed
 from tests.scraped.facts import DCGM, facts_in, facts_of
 from tests.scraped.held_server import HeldServer
-from tests.scraped.site import GPUS, dcgm, site_samples
+from tests.scraped.site import GPUS, dcgm, labels_of, site_samples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     from analytics.scraped.samples import Labels
     from fallow.lake import Lake
-    from tests.scraped.exposed import Exposed
 
 MIDNIGHT_MS = 1_795_651_200_000  # 2026-11-26T00:00Z
 SITE = GPUS[3:5]
@@ -133,6 +133,21 @@ def test_without_a_journal_it_goes_on_where_the_host_that_is_furthest_behind_is(
             rows = parquet.table_from_rows(GPU, [{"time": start_ms, "gpu": host, "interval_ms": MINUTE_MS}])
             lake.put(LakeFile("gpu", "2026-11-26", host, start_ms, start_ms + HOUR_MS - 1), parquet.encode(GPU, rows))
     assert newest_hour_ms(lake, MIDNIGHT_MS + 15 * HOUR_MS) == MIDNIGHT_MS + 9 * HOUR_MS
+
+
+def test_what_was_found_of_an_exporter_stays_while_its_values_stand_still() -> None:
+    """Means of 30 s, scraped every 15 s: at work the values show it, and at night they show nothing."""
+    server, labels = HeldServer(), labels_of(UUID="GPU-a", Hostname="gn001", instance="gn001:9400", job="dcgm-exporter")
+    for hour, busy in ((0, 1), (7, 0)):
+        times = range(MIDNIGHT_MS + hour * HOUR_MS, MIDNIGHT_MS + (hour + 1) * HOUR_MS + EVERY_MS, 15_000)
+        server.write(
+            Exposed("DCGM_FI_PROF_GR_ENGINE_ACTIVE", labels, busy * (at // 30_000 % 7) / 7, at) for at in times
+        )
+    with SiteReader(server, SOURCE) as reader:  # type: ignore[arg-type]  # what it is to its users
+        for hour in (1, 8):
+            since_ms = MIDNIGHT_MS + hour * HOUR_MS
+            (chunk,) = reader.read(reader.look(since_ms, since_ms + EVERY_MS))
+            assert chunk.hosts[0].gpu["gpu_util_coverage_ratio"].to_list() == [1] * 10
 
 
 @pytest.mark.long
