@@ -23,6 +23,7 @@ from tests.scraped.scraped_series import (
     counts,
     dcgm,
     one_host,
+    rows_of,
     samples_of,
     uuid,
     without,
@@ -67,6 +68,11 @@ def test_what_stands_still_is_taken_for_one_reading_in_the_exporters_usual_inter
     found = one_host(dcgm(UTIL, [0] * 8, every_s=15))
     assert [at for at, _ in columns(found)] == [0, 30, 60, 90]
     assert "is taken to read the driver every 30s" in found.notes[0]
+
+
+def test_hosts_that_a_site_gives_one_instance_have_readings_of_their_own() -> None:
+    found = rows_of(*(dcgm(UTIL, [0] * 8, every_s=15, start_s=late, Hostname=host, instance="all", gpu=late) for late, host in enumerate(("a", "b"))))  # fmt: skip
+    assert [found[host].gpu.height for host in ("a", "b")] == [4, 4]
 
 
 def test_values_that_stand_still_by_chance_do_not_make_an_exporter_slow() -> None:

@@ -18,7 +18,7 @@ from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS, Paces, changed, find_
 from analytics.scraped.rows.row_settings import Pace, Source
 from analytics.scraped.rows.scraped_units import ScrapedUnit, ScrapedUnits
 
-_PAGE = 4
+_PAGE = 5
 """What of a source's name tells pages apart; the rest tells servers apart."""
 
 GIVEN_PREFIX = "given."

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 Source = tuple[str, ...]
-"""One page as one server scraped it: the exporter's name, cluster, job, instance, and what tells replicas of a server apart."""
+"""One page as one server scraped it: the exporter's name, cluster, job, instance, host, and what tells replicas of a server apart."""
 
 INSTANCE = 3
 """Where the instance stands in a source."""

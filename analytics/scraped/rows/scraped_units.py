@@ -108,16 +108,16 @@ def _can_be_kept(host: str) -> bool:
     return bool(host) and "/" not in host and host.isprintable() and len(quote(host)) <= _LONGEST_HOST
 
 
-def source_of(labels: Labels, exporter: Exporter) -> Source:
-    """Which page a series is of, and which of several servers read it."""
-    return (exporter.name, *target_of(labels), *(labels.get(name, "") for name in _REPLICAS))
+def source_of(labels: Labels, exporter: Exporter, host: str) -> Source:
+    """Which page a series is of, and which of several servers read it. Sites that give all targets one instance have a page for each host."""
+    return (exporter.name, *target_of(labels), host, *(labels.get(name, "") for name in _REPLICAS))
 
 
 def _unit(
     labels: Labels, exporter: Exporter, gpu: GpuLabels, host: str, uuids: Mapping[tuple[str, str], str]
 ) -> ScrapedUnit:
     """A MIG instance whose UUID no label has is named as drivers before 470 named it: by its GPU and its number there."""
-    source = source_of(labels, exporter)
+    source = source_of(labels, exporter, host)
     is_instance = bool(gpu.mig_instance or gpu.parent)
     card = (gpu.parent if is_instance else gpu.uuid) or uuids.get((host, gpu.index), gpu.index)
     if not is_instance:
