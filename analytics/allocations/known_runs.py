@@ -89,8 +89,11 @@ def _named(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tup
     there = _runs(now.with_columns(end=pl.coalesce("end", "ended"))).join(flags, on=_RUN)
     there = there.rename({name: f"{name}_there" for name in ("time", "until", "is_told")})
     slack = pl.when(pl.col("is_told_there")).then(0).otherwise(_NEAR_MS)
+    # whether it ran on after that, nobody has said
+    ran_until = _EVER if as_of_ms is None else as_of_ms
     pairs = (
         _runs(rows)
+        .with_columns(pl.col("until").replace(_EVER, ran_until))
         .join(there, on=_JOB, nulls_equal=True)
         .filter(
             pl.col("time_there") <= pl.col("until") + _NEAR_MS,
@@ -149,9 +152,16 @@ def _joined(new: pl.DataFrame, old: pl.DataFrame, as_of_ms: int | None) -> pl.Da
         .then(None)
         .otherwise(pl.max_horizontal("end", "end_old"))
     )
-    facts = [pl.coalesce(name, f"{name}_old").alias(name) for name in (*_FACTS, "host_gpu_count")]
-    again = end.is_null() & pl.col("end_old").is_not_null()
-    return parts.with_columns(end.alias("end"), again.alias("_runs_again"), *facts).select(*ROW_SCHEMA, "_runs_again")
+    names = [*_FACTS, "host_gpu_count"]
+    told = parts.with_columns(end.alias("end"), *(pl.coalesce(name, f"{name}_old").alias(name) for name in names))
+    # of several parts that the lake has, the latest one says whether it runs
+    one = told.sort("_was", nulls_last=False, maintain_order=True).group_by(key, maintain_order=True).agg(
+        pl.col(names).drop_nulls().first(),
+        end=pl.when(pl.col("end").last().is_not_null()).then(pl.col("end").max()),
+        _had_end=pl.col("end_old").is_not_null().any(),
+    )  # fmt: skip
+    again = pl.col("end").is_null() & pl.col("_had_end")
+    return one.with_columns(_runs_again=again).select(*ROW_SCHEMA, "_runs_again")
 
 
 def _with_facts(rows: pl.DataFrame, fixed: pl.DataFrame) -> pl.DataFrame:
