@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from analytics.allocations.model import KnownHosts
 from analytics.plan.jobs import load_jobs
+from analytics.scraped.kube_reading import kube_samples
 from analytics.scraped.who.allocations import OpenAllocations, allocations_of
 from analytics.scraped.who.kube_metrics import KUBE_METRICS, kube_selectors
+from fallow.clock import MINUTE_MS
 from tests.allocations.conftest import requested, stored
 from tests.ledger.rows import T0, ms
+from tests.scraped.exposed import Exposed
+from tests.scraped.held_server import HeldServer
 from tests.scraped.who_rows import KubePod, bring, given, host_rows, kube, spans
 
 if TYPE_CHECKING:
@@ -86,6 +91,41 @@ def test_a_pod_that_is_made_again_under_its_name_is_another_run(lake: Lake) -> N
     over = host_rows("h1", 300, 420, G0=["nlp/web-0", None, None, None])
     bring(lake, (420, [over]), before=left, series=kube(*second.series(300, 330)))
     assert spans(lake) == [("nlp/web-0", "G0", -60, 35), ("nlp/web-0", "G0", 110, 330)]
+
+
+def test_a_pod_that_comes_back_soon_on_another_gpu_begins_there_when_it_was_placed(lake: Lake) -> None:
+    first = KubePod("nlp", "web-0", created=0, placed=5, ended=95, uid="u1", gone=100)
+    second = KubePod("nlp", "web-0", created=100, placed=115, uid="u2")
+    both = {"G0": [*["nlp/web-0"] * 3, *[None] * 7], "G1": [*[None] * 4, *["nlp/web-0"] * 6]}
+    bring(lake, (300, [host_rows("h1", 0, 300, **both)]), series=kube(*first.series(0, 300), *second.series(0, 300)))
+    assert spans(lake) == [("nlp/web-0", "G0", 5, 90), ("nlp/web-0", "G1", 115, None)]
+
+
+def test_two_short_pods_of_one_name_are_two_runs(lake: Lake) -> None:
+    first = KubePod("nlp", "web-0", created=20, placed=25, ended=50, uid="u1", gone=65)
+    second = KubePod("nlp", "web-0", created=60, placed=70, uid="u2")
+    named = host_rows("h1", 0, 300, G0=[None, *["nlp/web-0"] * 9])
+    bring(lake, (300, [named]), series=kube(*first.series(0, 300), *second.series(0, 300)))
+    assert spans(lake) == [("nlp/web-0", "G0", 25, 50), ("nlp/web-0", "G0", 70, None)]
+
+
+def test_a_run_begins_when_its_pod_was_placed_also_where_that_is_told_a_window_later(lake: Lake) -> None:
+    pod = KubePod("nlp", "a", created=0, placed=20, ended=100)
+    left = bring(lake, (60, [host_rows("h1", 30, 60, G0=["nlp/a"])]))
+    for _ in range(2):
+        over = host_rows("h1", 30, 180, G0=[*["nlp/a"] * 3, None, None])
+        left = bring(lake, (180, [over]), before=left, series=kube(*pod.series(60, 180)))
+    assert spans(lake) == [("nlp/a", "G0", 20, 100)]
+
+
+def test_a_pod_whose_series_end_within_a_step_is_told_of() -> None:
+    """Servers that keep staleness markers: the marker is no sample."""
+    server, at = HeldServer(), T0 - T0 % (5 * MINUTE_MS)
+    told = Exposed("kube_pod_info", (("namespace", "nlp"), ("pod", "a")), 1.0, at + 60_000)
+    server.write([told, replace(told, value=None, time_ms=at + 90_000)])
+    found = kube_samples(server, "", at, at + 5 * MINUTE_MS)  # type: ignore[arg-type]
+    assert found is not None
+    assert found.frame["value"].to_list() == [1.0]
 
 
 def test_a_run_before_what_is_known_of_its_pods_stays(lake: Lake) -> None:

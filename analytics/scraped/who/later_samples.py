@@ -58,8 +58,9 @@ class LaterSamples:
         files = _scraped(self.lake.files(GPU.name, hosts=hosts, dates=dates)) if hosts else []
         at = pl.col("time") + pl.col("offset_ms").fill_null(0)
         found = [pl.DataFrame(schema={"host": pl.String, "gpu": pl.String, "next_ms": pl.Int64})]
-        for host in sorted({file.host for file in files}):
-            own = [file for file in files if file.host == host]
+        later_files = [file for file in files if file.last_seq >= self.since_ms]
+        for host in sorted({file.host for file in later_files}):
+            own = [file for file in later_files if file.host == host]
             samples = read_frame(own, GPU, ["time", "offset_ms", "gpu", "health"], self.lake.left_out.leave_out)
             later = samples.filter(at >= self.since_ms, pl.col("health").ne_missing(ENDED))
             found.append(later.group_by("host", "gpu").agg(next_ms=at.min()))
