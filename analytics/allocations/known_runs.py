@@ -71,10 +71,11 @@ def _known(lake: Lake, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _runs(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row per run: `until` is its end, for ever where it runs, and `is_told` whether a scheduler said something of it."""
+    """One row per run: `until` is its end, for ever where it runs, `is_told` whether a scheduler said something of it, and its `gpus`."""
     return rows.group_by(_RUN, maintain_order=True).agg(
         until=pl.when(pl.col("end").is_null().any()).then(_EVER).otherwise(pl.col("end").max()),
         is_told=pl.any_horizontal(pl.col("submitted", "state").is_not_null()).any(),
+        gpus=pl.col("gpu").drop_nulls().unique(),
     )
 
 
@@ -87,8 +88,13 @@ def _named(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tup
     closed = closed.group_by(*_RUN, "gpu").agg(pl.col("ended").min())
     now = known.join(closed, on=[*_RUN, "gpu"], how="left")
     there = _runs(now.with_columns(end=pl.coalesce("end", "ended"))).join(flags, on=_RUN)
-    there = there.rename({name: f"{name}_there" for name in ("time", "until", "is_told")})
-    slack = pl.when(pl.col("is_told_there")).then(0).otherwise(_NEAR_MS)
+    there = there.rename({name: f"{name}_there" for name in ("time", "until", "is_told", "gpus")})
+    # a pod that comes soon, on a GPU that the one before did not have, is another one of its name
+    is_other = (pl.col("scheduler") == "kubernetes") & ~pl.col("is_fixed") & (
+        pl.col("gpus").list.set_intersection("gpus_there").list.len() == 0
+    )  # fmt: skip
+    near = pl.when(is_other).then(0).otherwise(_NEAR_MS)
+    slack = pl.when(pl.col("is_told_there")).then(0).otherwise(near)
     # whether it ran on after that, nobody has said
     ran_until = _EVER if as_of_ms is None else as_of_ms
     pairs = (
@@ -96,7 +102,7 @@ def _named(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tup
         .with_columns(pl.col("until").replace(_EVER, ran_until))
         .join(there, on=_JOB, nulls_equal=True)
         .filter(
-            pl.col("time_there") <= pl.col("until") + _NEAR_MS,
+            pl.col("time_there") <= pl.col("until") + near,
             pl.col("time") <= pl.col("until_there") + slack,
             pl.col("is_agents") | ~pl.col("is_told") | ~pl.col("is_told_there"),
         )

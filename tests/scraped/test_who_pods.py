@@ -102,7 +102,7 @@ def test_a_pod_that_comes_back_soon_on_another_gpu_begins_there_when_it_was_plac
 
 
 def test_two_short_pods_of_one_name_are_two_runs(lake: Lake) -> None:
-    first = KubePod("nlp", "web-0", created=20, placed=25, ended=50, uid="u1", gone=65)
+    first = KubePod("nlp", "web-0", created=20, placed=25, ended=50, uid="u1", gone=95)
     second = KubePod("nlp", "web-0", created=60, placed=70, uid="u2")
     named = host_rows("h1", 0, 300, G0=[None, *["nlp/web-0"] * 9])
     bring(lake, (300, [named]), series=kube(*first.series(0, 300), *second.series(0, 300)))
