@@ -101,6 +101,17 @@ def test_a_pod_that_comes_back_soon_on_another_gpu_begins_there_when_it_was_plac
     assert spans(lake) == [("nlp/web-0", "G0", 5, 90), ("nlp/web-0", "G1", 115, None)]
 
 
+def test_a_pod_that_nobody_tells_of_yet_has_no_start_of_the_one_before(lake: Lake) -> None:
+    """Deleted without a completion, and kube-state-metrics, which told of others since, is silent when the next one comes."""
+    first, other = (
+        KubePod("nlp", "web-0", created=0, placed=5, gone=60),
+        KubePod("nlp", "b", created=0, placed=5, node="h2"),
+    )
+    both = {"G0": [*["nlp/web-0"] * 2, *[None] * 14], "G1": [*[None] * 12, *["nlp/web-0"] * 4]}
+    bring(lake, (480, [host_rows("h1", 0, 480, **both)]), series=kube(*first.series(0, 480), *other.series(0, 330)))
+    assert spans(lake) == [("nlp/b", None, 5, None), ("nlp/web-0", "G0", 5, 60), ("nlp/web-0", "G1", 360, None)]
+
+
 def test_two_short_pods_of_one_name_are_two_runs(lake: Lake) -> None:
     first = KubePod("nlp", "web-0", created=20, placed=25, ended=50, uid="u1", gone=95)
     second = KubePod("nlp", "web-0", created=60, placed=70, uid="u2")

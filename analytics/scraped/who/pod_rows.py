@@ -28,22 +28,26 @@ def with_pods(rows: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
     A run that is new begins when its pod was placed, and none lasts longer than its pod's containers ran: labels may name a pod that
     is over until its GPU is given away again. Pods of one name, one after another, are runs of their own.
     """
-    facts = _facts(pods.drop_nulls("placed")).drop("host_gpu_count").sort("placed")
+    placed = pods.drop_nulls("placed")
+    facts = _facts(placed).with_columns(gone=placed["gone_ms"].set(~placed["is_gone"], None))
+    facts = facts.drop("host_gpu_count").sort("placed")
     facts = facts.with_columns(next=pl.col("placed").shift(-1).over("claim_id"))
     numbered = rows.with_row_index("_run")
     of_pods = numbered.join(facts, on="claim_id").filter(
         (pl.col("placed") <= pl.col("end")).fill_null(value=True),
         (pl.col("next") > pl.col("first_ms")).fill_null(value=True),
+        (pl.col("gone") > pl.col("first_ms")).fill_null(value=True),
     )
     unknown = numbered.join(of_pods, on="_run", how="anti")
     follows = (pl.col("placed") > pl.col("time") + NEAR_MS) | (pl.col("placed") > pl.col("placed").min().over("_run"))
+    began = pl.when("is_new").then("first_ms").otherwise("time")
     known = of_pods.with_columns(
         time=pl.when(pl.col("is_new") | ~pl.col("told") | follows).then("placed").otherwise("time"),
         end=pl.min_horizontal("end", "pod_end", "next"),
         is_new=pl.col("is_new") | follows,
         told=pl.col("told") & ~follows,
         planned_end=pl.col("placed") + pl.col("time_limit_s") * SECOND_MS,
-        _lingers=(pl.col("pod_end") <= pl.col("time")).fill_null(value=False),
+        _lingers=(pl.col("pod_end") <= began).fill_null(value=False),
     ).filter(~pl.col("_lingers"))
     return pl.concat([known, unknown], how="diagonal_relaxed").filter(
         (pl.col("end") > pl.col("time")).fill_null(value=True)
