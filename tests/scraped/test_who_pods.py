@@ -167,6 +167,21 @@ def test_a_pod_that_no_label_names_is_there_by_its_number_until_one_does(lake: L
     assert spans(lake) == [("nlp/a", "G0", 50, 150), ("nlp/a", "G1", 50, 150)]
 
 
+@pytest.mark.parametrize("cut", [150, 300])
+def test_a_pod_that_no_label_named_is_counted_though_another_one_of_its_name_is_named(cut: float, lake: Lake) -> None:
+    first = KubePod("nlp", "web-0", created=0, placed=31, ended=59, uid="u1", gone=120)
+    second = KubePod("nlp", "web-0", created=120, placed=170, uid="u2")
+    left = None
+    for since, until in ((0, cut), (cut, 300)):
+        if since < until:
+            named = host_rows(
+                "h1", since, until, G0=[(at >= 180 and "nlp/web-0") or None for at in range(int(since), int(until), 30)]
+            )
+            series = kube(*first.series(since, until), *second.series(max(since, 120), until))
+            left = bring(lake, (until, [named]), before=left, series=series)
+    assert spans(lake) == [("nlp/web-0", None, 31, 59), ("nlp/web-0", "G0", 170, None)]
+
+
 def test_a_counted_pod_that_is_told_of_no_more_is_over(lake: Lake) -> None:
     other = KubePod("nlp", "b", created=0, placed=5, node="h1")
     pod = KubePod("nlp", "a", created=0, placed=10, node="h1")

@@ -74,19 +74,30 @@ class PodRows:
 def unnamed_pods(
     pods: pl.DataFrame, named: pl.DataFrame, before: pl.DataFrame, hosts: KnownHosts, step_ms: int
 ) -> PodRows:
-    """Pods that have GPUs and that no label names, by their number; `named` are the claim_ids of the others."""
+    """Pods that have GPUs and that no label names, by their number; `named` are the runs (claim_id, time, end) of the others."""
     placed = pods.filter(pl.col("placed").is_not_null() & pl.col("node").is_not_null())
     facts = _facts(placed).with_columns(
         host=placed["node"], end=pl.coalesce("pod_end", placed["gone_ms"].set(~placed["is_gone"], None)),
         time="placed", planned_end=pl.col("placed") + pl.col("time_limit_s") * SECOND_MS, seen_ms=placed["last_ms"],
     )  # fmt: skip
     nodes = {node: hosts.named(node) for node in facts["host"].unique()}
-    own = facts.join(named, on="claim_id", how="anti").filter((pl.col("end") > pl.col("time")).fill_null(value=True))
+    own = _unnamed(facts, named).filter((pl.col("end") > pl.col("time")).fill_null(value=True))
     now = _pod_rows(own.with_columns(pl.col("host").replace(nodes)))
-    lost = before.filter(pl.col("end").is_null()).join(named, on="claim_id", how="anti")
-    lost = lost.join(now, on=["claim_id", "time"], how="anti").with_columns(end=pl.col("seen_ms") + step_ms)
+    lost = before.filter(pl.col("end").is_null()).join(now, on=["claim_id", "time"], how="anti")
+    lost = _unnamed(lost.with_columns(end=pl.col("seen_ms") + step_ms), named)
     news = now.join(before, on=["claim_id", "time", "end"], how="anti", nulls_equal=True)
     return PodRows(conform(pl.concat([news, lost])), now)
+
+
+def _unnamed(pods: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
+    """The pods (claim_id, time, end) but those in whose time labels name one: others of its name came before or after."""
+    numbered = pods.with_row_index("_pod")
+    runs = named.select("claim_id", named_from="time", named_until="end")
+    met = numbered.join(runs, on="claim_id").filter(
+        (pl.col("named_from") < pl.col("end")).fill_null(value=True),
+        (pl.col("named_until") > pl.col("time")).fill_null(value=True),
+    )
+    return numbered.join(met, on="_pod", how="anti").drop("_pod")
 
 
 def _pod_rows(facts: pl.DataFrame) -> pl.DataFrame:
