@@ -71,10 +71,11 @@ def _known(lake: Lake, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _runs(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row per run: `until` is its end, for ever where it runs, and `is_told` whether a scheduler said something of it."""
+    """One row per run: `until` is its end, for ever where it runs, `is_told` whether a scheduler said something of it, and its `gpus`."""
     return rows.group_by(_RUN, maintain_order=True).agg(
         until=pl.when(pl.col("end").is_null().any()).then(_EVER).otherwise(pl.col("end").max()),
         is_told=pl.any_horizontal(pl.col("submitted", "state").is_not_null()).any(),
+        gpus=pl.col("gpu").drop_nulls().unique(),
     )
 
 
@@ -87,13 +88,21 @@ def _named(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tup
     closed = closed.group_by(*_RUN, "gpu").agg(pl.col("ended").min())
     now = known.join(closed, on=[*_RUN, "gpu"], how="left")
     there = _runs(now.with_columns(end=pl.coalesce("end", "ended"))).join(flags, on=_RUN)
-    there = there.rename({name: f"{name}_there" for name in ("time", "until", "is_told")})
-    slack = pl.when(pl.col("is_told_there")).then(0).otherwise(_NEAR_MS)
+    there = there.rename({name: f"{name}_there" for name in ("time", "until", "is_told", "gpus")})
+    # a pod that comes soon, on a GPU that the one before did not have, is another one of its name
+    is_other = (pl.col("scheduler") == "kubernetes") & ~pl.col("is_fixed") & (
+        pl.col("gpus").list.set_intersection("gpus_there").list.len() == 0
+    )  # fmt: skip
+    near = pl.when(is_other).then(0).otherwise(_NEAR_MS)
+    slack = pl.when(pl.col("is_told_there")).then(0).otherwise(near)
+    # whether it ran on after that, nobody has said
+    ran_until = _EVER if as_of_ms is None else as_of_ms
     pairs = (
         _runs(rows)
+        .with_columns(pl.col("until").replace(_EVER, ran_until))
         .join(there, on=_JOB, nulls_equal=True)
         .filter(
-            pl.col("time_there") <= pl.col("until") + _NEAR_MS,
+            pl.col("time_there") <= pl.col("until") + near,
             pl.col("time") <= pl.col("until_there") + slack,
             pl.col("is_agents") | ~pl.col("is_told") | ~pl.col("is_told_there"),
         )
@@ -149,9 +158,16 @@ def _joined(new: pl.DataFrame, old: pl.DataFrame, as_of_ms: int | None) -> pl.Da
         .then(None)
         .otherwise(pl.max_horizontal("end", "end_old"))
     )
-    facts = [pl.coalesce(name, f"{name}_old").alias(name) for name in (*_FACTS, "host_gpu_count")]
-    again = end.is_null() & pl.col("end_old").is_not_null()
-    return parts.with_columns(end.alias("end"), again.alias("_runs_again"), *facts).select(*ROW_SCHEMA, "_runs_again")
+    names = [*_FACTS, "host_gpu_count"]
+    told = parts.with_columns(end.alias("end"), *(pl.coalesce(name, f"{name}_old").alias(name) for name in names))
+    # of several parts that the lake has, the latest one says whether it runs
+    one = told.sort("_was", nulls_last=False, maintain_order=True).group_by(key, maintain_order=True).agg(
+        pl.col(names).drop_nulls().first(),
+        end=pl.when(pl.col("end").last().is_not_null()).then(pl.col("end").max()),
+        _had_end=pl.col("end_old").is_not_null().any(),
+    )  # fmt: skip
+    again = pl.col("end").is_null() & pl.col("_had_end")
+    return one.with_columns(_runs_again=again).select(*ROW_SCHEMA, "_runs_again")
 
 
 def _with_facts(rows: pl.DataFrame, fixed: pl.DataFrame) -> pl.DataFrame:

@@ -44,6 +44,6 @@ def _looks(since_ms: int, until_ms: int, step_ms: int) -> Iterator[tuple[int, in
 
 
 def _thinned(samples: Samples, step_ms: int) -> Samples:
-    """The last sample of each series in each step."""
-    frame = samples.frame.with_columns(_step=pl.col("time_ms") // step_ms)
+    """The last sample of each series in each step; that a series ended says nothing which its last sample does not."""
+    frame = samples.frame.drop_nulls("value").with_columns(_step=pl.col("time_ms") // step_ms)
     return Samples(samples.labels, frame.unique(["series", "_step"], keep="last", maintain_order=True).drop("_step"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from analytics.allocations.model import KnownHosts
+from analytics.allocations.model import KnownHosts, ReadAllocations
 from analytics.allocations.publish import publish_allocations
 from analytics.importers.model import FileReport, Imported
 from analytics.importers.pseudonymised import replaced
@@ -15,9 +15,10 @@ from analytics.scraped.agent_cover import AgentDay
 from analytics.scraped.host_rows import HostRows
 from analytics.scraped.samples import Samples
 from analytics.scraped.totals import ReadTotals
-from analytics.scraped.who.allocations import OpenAllocations, allocations_of
+from analytics.scraped.who.allocations import OpenAllocations, WindowAllocations, allocations_of
 from analytics.scraped.who.given import Given
 from analytics.scraped.who.label_runs import named_holders
+from analytics.scraped.who.later_samples import LaterSamples, with_ends
 from fallow.clock import HOUR_MS
 from fallow.lake import Lake
 from fallow.pseudonyms import Pseudonyms
@@ -30,6 +31,8 @@ class WriterSettings:
 
     hourly: bool = False
     pseudonyms: Pseudonyms | None = None
+    until_ms: int | None = None
+    """Where the last window ends, of whose time after it the lake may know already; None where windows go on."""
 
 
 class LakeWriter:
@@ -39,6 +42,7 @@ class LakeWriter:
         """Raises LakeError where the lake's allocations cannot be read."""
         self.lake, self.settings, self.totals = lake, settings, totals
         self._open = OpenAllocations.of(lake)
+        self._later = None if settings.until_ms is None else LaterSamples.of(lake, settings.until_ms)
         self._days: dict[str, AgentDay] = {}
         self._known, self._known_until_ms = KnownHosts(), 0
 
@@ -85,7 +89,21 @@ class LakeWriter:
         if kube is not None and self._known_until_ms < as_of_ms:
             self._known, self._known_until_ms = KnownHosts.of(self.lake), as_of_ms + HOUR_MS
         found = allocations_of(given, kube, self._open, as_of_ms=as_of_ms, hosts=self._known)
-        read = found.read
+        self._publish_allocations(self._with_later_ends(found) if as_of_ms == self.settings.until_ms else found.read)
+        for told in (found.read.rows, named_holders(given.stretches)):  # what the lake has already is no row
+            self.totals.holders |= set(told.select("scheduler", "claim_id").drop_nulls().unique().iter_rows())
+        self.totals.allocation_notes = found.read.notes
+        self._open = found.open
+
+    def _with_later_ends(self, found: WindowAllocations) -> ReadAllocations:
+        if self._later is None:
+            return found.read
+        seen, runs = self._later.ends(found.open.runs)
+        left = replace(OpenAllocations.none(), runs=runs)
+        ended = allocations_of(seen, None, left, as_of_ms=self._later.since_ms, hosts=self._known).read.rows
+        return replace(found.read, rows=with_ends(found.read.rows, ended))
+
+    def _publish_allocations(self, read: ReadAllocations) -> None:
         if self.settings.pseudonyms is not None:
             rows, requests = (
                 frame.with_columns(replaced(pl.col("user"), frame["user"], self.settings.pseudonyms))
@@ -95,10 +113,6 @@ class LakeWriter:
         if read.rows.height or read.requests.height:
             _, published = publish_allocations(self.lake, read, replace=False)
             self.totals.add_published(published)
-        for told in (read.rows, named_holders(given.stretches)):  # what the lake has already is no row
-            self.totals.holders |= set(told.select("scheduler", "claim_id").drop_nulls().unique().iter_rows())
-        self.totals.allocation_notes = read.notes
-        self._open = found.open
 
     def _agent_day(self, date: str) -> AgentDay:
         if date not in self._days:

@@ -36,8 +36,8 @@ class WindowWork:
             given.append(self._publish(chunk))
             self.told(chunk)
         kube = kube_samples(self.server, self.match, since_ms, until_ms) if seen.hosts else None
-        if given:
-            self.writer.write_allocations(Given.joined(given), kube, until_ms)
+        if given or until_ms == self.writer.settings.until_ms:
+            self.writer.write_allocations(Given.joined([Given.of([]), *given]), kube, until_ms)
         return seen
 
     def _publish(self, chunk: ReadChunk) -> Given:

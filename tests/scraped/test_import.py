@@ -97,25 +97,43 @@ def test_hosts_whose_pods_come_and_go_are_found_in_parts_of_a_window(
     )
 
 
-def test_who_left_and_came_back_is_the_same_in_parts_of_a_day(
-    server: HeldServer, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two pods take turns on every GPU, and the cuts lie where one of them is."""
+@pytest.fixture
+def turns(server: HeldServer) -> None:
+    """Two pods take turns on every GPU."""
     server.__init__()  # type: ignore[misc]
     moments = range(SINCE_MS, UNTIL_MS, 2 * MINUTE_MS)
-    turns = ((each, f"p{each.time_ms // (14 * MINUTE_MS) % 2}") for each in site_samples(dcgm_of_pods, moments, SITE))
-    server.write(each.labelled(exported_pod=pod, exported_namespace="nlp") for each, pod in turns)
+    named = ((each, f"p{each.time_ms // (14 * MINUTE_MS) % 2}") for each in site_samples(dcgm_of_pods, moments, SITE))
+    server.write(each.labelled(exported_pod=pod, exported_namespace="nlp") for each, pod in named)
 
-    def holders(lake: Lake) -> list[object]:
-        assert brought(lake, tmp_path).returncode == 0
-        listed = json.loads(run_in_process("allocations", "list", "--lake", lake.root, "--json").stdout)
-        return sorted((each["claim_id"], each["start"], str(each.get("end"))) for each in listed["claims"])
 
-    whole = holders(lake)
+def holders(lake: Lake, state: Path, *flags: str) -> list[object]:
+    done = brought(lake, state, *flags)
+    assert done.returncode == 0, done.stderr
+    listed = json.loads(run_in_process("allocations", "list", "--lake", lake.root, "--json").stdout)
+    return sorted((each["claim_id"], each["start"], str(each.get("end"))) for each in listed["claims"])
+
+
+@pytest.mark.usefixtures("turns")
+def test_who_left_and_came_back_is_the_same_in_parts_of_a_day(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cuts lie where one of the pods is."""
+    whole = holders(lake, tmp_path)
     monkeypatch.setattr(reading, "Chunker", partial(Chunker, 1500))
     monkeypatch.setattr(reading, "_MOST_AT_ONCE", 150)
-    assert holders(Lake.at(str(tmp_path / "in parts"))) == whole
+    assert holders(Lake.at(str(tmp_path / "in parts")), tmp_path) == whole
     assert len(whole) == 6
+
+
+@pytest.mark.usefixtures("turns")
+def test_who_left_and_came_back_is_the_same_though_earlier_days_are_read_later_and_once_more(
+    lake: Lake, tmp_path: Path
+) -> None:
+    whole, other = holders(lake, tmp_path), Lake.at(str(tmp_path / "later first"))
+    at = format_ms(UNTIL_MS - 20 * MINUTE_MS)
+    holders(other, tmp_path, "--since", at)
+    assert holders(other, tmp_path) == whole
+    assert holders(other, tmp_path, "--restart", "--until", at) == whole
 
 
 @pytest.mark.long

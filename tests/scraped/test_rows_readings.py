@@ -111,6 +111,12 @@ def test_an_average_of_all_the_time_between_scrapes_covers_it_and_any_other_is_a
     assert any("--collect-interval" in note for note in found.notes) == (collect_s is None)
 
 
+def test_a_gap_is_no_interval_where_few_scrapes_show_one() -> None:
+    """A target that was scraped twice, and again half an hour later."""
+    found = one_host(without(dcgm(UTIL, [float(number) for number in range(71)]), 60, 2100))
+    assert found.gpu["interval_ms"].unique().to_list() == [30_000]
+
+
 def test_an_interval_that_the_values_refute_is_not_believed() -> None:
     found = one_host(dcgm(ENGINE, [number / 240 for number in range(240)], every_s=15), collect_s=30)
     assert found.gpu["gpu_util_coverage_ratio"].null_count() == found.gpu.height == 240

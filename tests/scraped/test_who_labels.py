@@ -50,6 +50,18 @@ def test_a_gap_ends_a_run_only_where_somebody_looked(
     assert [((t - T0) / 1000, (e - T0) / 1000) for t, e in rows.select("time", "end").iter_rows()] == expected
 
 
+@pytest.mark.parametrize("cut", [90, 120, 300])
+def test_a_pod_that_comes_back_soon_on_another_gpu_did_not_have_it_before(cut: float, lake: Lake) -> None:
+    """A StatefulSet's."""
+    named = {"G0": [*["nlp/a-0"] * 3, *[None] * 7], "G1": [*[None] * 4, *["nlp/a-0"] * 6]}
+    count = int(cut // 30)
+    parts = [{gpu: each[:count] for gpu, each in named.items()}, {gpu: each[count:] for gpu, each in named.items()}]
+    left = bring(lake, (cut, [host_rows("h1", 0, cut, **parts[0])]))
+    if cut < 300:
+        bring(lake, (300, [host_rows("h1", cut, 300, **parts[1])]), before=left)
+    assert spans(lake) == [("nlp/a-0", "G0", 0, 90), ("nlp/a-0", "G1", 120, None)]
+
+
 def test_a_run_ends_with_a_scrape_that_comes_early_also_where_the_next_window_has_it(lake: Lake) -> None:
     first, second = host_rows("h1", 0, 60, G0=["nlp/a"]), host_rows("h1", 59, 119, G0=[None])
     bring(lake, (59, [first]), (119, [second]))

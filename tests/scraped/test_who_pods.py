@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from analytics.allocations.model import KnownHosts
 from analytics.plan.jobs import load_jobs
+from analytics.scraped.kube_reading import kube_samples
 from analytics.scraped.who.allocations import OpenAllocations, allocations_of
 from analytics.scraped.who.kube_metrics import KUBE_METRICS, kube_selectors
+from fallow.clock import MINUTE_MS
 from tests.allocations.conftest import requested, stored
 from tests.ledger.rows import T0, ms
+from tests.scraped.exposed import Exposed
+from tests.scraped.held_server import HeldServer
 from tests.scraped.who_rows import KubePod, bring, given, host_rows, kube, spans
 
 if TYPE_CHECKING:
@@ -88,6 +93,52 @@ def test_a_pod_that_is_made_again_under_its_name_is_another_run(lake: Lake) -> N
     assert spans(lake) == [("nlp/web-0", "G0", -60, 35), ("nlp/web-0", "G0", 110, 330)]
 
 
+def test_a_pod_that_comes_back_soon_on_another_gpu_begins_there_when_it_was_placed(lake: Lake) -> None:
+    first = KubePod("nlp", "web-0", created=0, placed=5, ended=95, uid="u1", gone=100)
+    second = KubePod("nlp", "web-0", created=100, placed=115, uid="u2")
+    both = {"G0": [*["nlp/web-0"] * 3, *[None] * 7], "G1": [*[None] * 4, *["nlp/web-0"] * 6]}
+    bring(lake, (300, [host_rows("h1", 0, 300, **both)]), series=kube(*first.series(0, 300), *second.series(0, 300)))
+    assert spans(lake) == [("nlp/web-0", "G0", 5, 90), ("nlp/web-0", "G1", 115, None)]
+
+
+def test_a_pod_that_nobody_tells_of_yet_has_no_start_of_the_one_before(lake: Lake) -> None:
+    """Deleted without a completion, and kube-state-metrics, which told of others since, is silent when the next one comes."""
+    first, other = (
+        KubePod("nlp", "web-0", created=0, placed=5, gone=60),
+        KubePod("nlp", "b", created=0, placed=5, node="h2"),
+    )
+    both = {"G0": [*["nlp/web-0"] * 2, *[None] * 14], "G1": [*[None] * 12, *["nlp/web-0"] * 4]}
+    bring(lake, (480, [host_rows("h1", 0, 480, **both)]), series=kube(*first.series(0, 480), *other.series(0, 330)))
+    assert spans(lake) == [("nlp/b", None, 5, None), ("nlp/web-0", "G0", 5, 60), ("nlp/web-0", "G1", 360, None)]
+
+
+def test_two_short_pods_of_one_name_are_two_runs(lake: Lake) -> None:
+    first = KubePod("nlp", "web-0", created=20, placed=25, ended=50, uid="u1", gone=95)
+    second = KubePod("nlp", "web-0", created=60, placed=70, uid="u2")
+    named = host_rows("h1", 0, 300, G0=[None, *["nlp/web-0"] * 9])
+    bring(lake, (300, [named]), series=kube(*first.series(0, 300), *second.series(0, 300)))
+    assert spans(lake) == [("nlp/web-0", "G0", 25, 50), ("nlp/web-0", "G0", 70, None)]
+
+
+def test_a_run_begins_when_its_pod_was_placed_also_where_that_is_told_a_window_later(lake: Lake) -> None:
+    pod = KubePod("nlp", "a", created=0, placed=20, ended=100)
+    left = bring(lake, (60, [host_rows("h1", 30, 60, G0=["nlp/a"])]))
+    for _ in range(2):
+        over = host_rows("h1", 30, 180, G0=[*["nlp/a"] * 3, None, None])
+        left = bring(lake, (180, [over]), before=left, series=kube(*pod.series(60, 180)))
+    assert spans(lake) == [("nlp/a", "G0", 20, 100)]
+
+
+def test_a_pod_whose_series_end_within_a_step_is_told_of() -> None:
+    """Servers that keep staleness markers: the marker is no sample."""
+    server, at = HeldServer(), T0 - T0 % (5 * MINUTE_MS)
+    told = Exposed("kube_pod_info", (("namespace", "nlp"), ("pod", "a")), 1.0, at + 60_000)
+    server.write([told, replace(told, value=None, time_ms=at + 90_000)])
+    found = kube_samples(server, "", at, at + 5 * MINUTE_MS)  # type: ignore[arg-type]
+    assert found is not None
+    assert found.frame["value"].to_list() == [1.0]
+
+
 def test_a_run_before_what_is_known_of_its_pods_stays(lake: Lake) -> None:
     """Samples of kube-state-metrics may be rare, and pods short."""
     second = KubePod("nlp", "web-0", created=200, placed=210)
@@ -114,6 +165,21 @@ def test_a_pod_that_no_label_names_is_there_by_its_number_until_one_does(lake: L
     named = host_rows("h1", 60, 180, G0=[*["nlp/a"] * 3, None], G1=[*["nlp/a"] * 3, None])
     bring(lake, (180, [named]), before=left, series=kube(*pod.series(60, 180)))
     assert spans(lake) == [("nlp/a", "G0", 50, 150), ("nlp/a", "G1", 50, 150)]
+
+
+@pytest.mark.parametrize("cut", [150, 300])
+def test_a_pod_that_no_label_named_is_counted_though_another_one_of_its_name_is_named(cut: float, lake: Lake) -> None:
+    first = KubePod("nlp", "web-0", created=0, placed=31, ended=59, uid="u1", gone=120)
+    second = KubePod("nlp", "web-0", created=120, placed=170, uid="u2")
+    left = None
+    for since, until in ((0, cut), (cut, 300)):
+        if since < until:
+            named = host_rows(
+                "h1", since, until, G0=[(at >= 180 and "nlp/web-0") or None for at in range(int(since), int(until), 30)]
+            )
+            series = kube(*first.series(since, until), *second.series(max(since, 120), until))
+            left = bring(lake, (until, [named]), before=left, series=series)
+    assert spans(lake) == [("nlp/web-0", None, 31, 59), ("nlp/web-0", "G0", 170, None)]
 
 
 def test_a_counted_pod_that_is_told_of_no_more_is_over(lake: Lake) -> None:

@@ -55,7 +55,8 @@ class ServerImport:
         """Raises LakeError where the lake cannot be read."""
         self._parts, self._wish = parts, wish
         self._totals = ReadTotals()
-        self._writer = LakeWriter(parts.lake, WriterSettings(pseudonyms=pseudonyms), self._totals)
+        settings = WriterSettings(pseudonyms=pseudonyms, until_ms=wish.until_ms)
+        self._writer = LakeWriter(parts.lake, settings, self._totals)
         self._began_ms, self._from_ms = self._resumed()
         self._progress = ProgressLine(SystemClock())
         self._window_ms = 0

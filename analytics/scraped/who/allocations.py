@@ -84,7 +84,8 @@ def allocations_of(
     left = OpenAllocations(pl.concat([still.select(list(RUN_SCHEMA)), runs.waiting]), before.pods, before.waiting)
     claims, requests = conform(news), typed(before.waiting.clear(), REQUEST)
     if tables is not None and pods is not None:
-        named = pl.concat([rows.select("claim_id"), runs.waiting.select("claim_id")]).unique()
+        waits = runs.waiting.select("claim_id", "time", end=pl.lit(None, pl.Int64))
+        named = pl.concat([rows.select("claim_id", "time", "end"), waits])
         here = replace(hosts, names=hosts.names | set(given.looked["host"]))
         counted = unnamed_pods(pods, named, before.pods, here, tables.step_ms)
         waiting = waiting_pods(pods, before.waiting, tables.step_ms)

@@ -106,12 +106,16 @@ def _pieces(holders: pl.DataFrame) -> pl.DataFrame:
 
 
 def _runs(pieces: pl.DataFrame) -> pl.DataFrame:
-    """One row per run and GPU; all GPUs of a run have its start."""
+    """One row per run and GPU; all GPUs of a run have its start.
+
+    A job may begin on its hosts one after another. A pod that comes soon after it left, on a GPU that it did not have, is another one of its name.
+    """
     holder = ["scheduler", "claim_id"]
     ordered = pieces.sort(*holder, "first_ms")
-    last = pl.when("runs").then(_EVER).otherwise(pl.col("until_ms") + NEAR_MS)
-    reach = last.cum_max().shift(1).over(holder)
-    starts = (pl.col("first_ms") > reach).fill_null(value=True)
+    left = pl.when("runs").then(_EVER).otherwise("until_ms")
+    reach, own_reach = (left.cum_max().shift(1).over(by) for by in (holder, list(RUN_KEY)))
+    is_back = (pl.col("first_ms") <= own_reach + NEAR_MS).fill_null(value=False) | (pl.col("scheduler") == "slurm")
+    starts = (pl.col("first_ms") > reach + pl.when(is_back).then(NEAR_MS).otherwise(0)).fill_null(value=True)
     numbered = ordered.with_columns(run=starts.cum_sum()).with_columns(time=pl.col("first_ms").min().over("run"))
     return numbered.group_by(*RUN_KEY, "run", "time", maintain_order=True).agg(
         pl.col("first_ms").min(),

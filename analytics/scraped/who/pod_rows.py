@@ -23,27 +23,31 @@ _AGAIN_MS = HOUR_MS
 
 
 def with_pods(rows: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
-    """Rows of kubernetes' runs (`claim_id`, `host`, `gpu`, `time`, `end`, `is_new`) with what is known of their pods.
+    """Rows of kubernetes' runs (`claim_id`, `host`, `gpu`, `time`, `first_ms`, `end`, `is_new`, `told`) with what is known of their pods.
 
     A run that is new begins when its pod was placed, and none lasts longer than its pod's containers ran: labels may name a pod that
     is over until its GPU is given away again. Pods of one name, one after another, are runs of their own.
     """
-    facts = _facts(pods.drop_nulls("placed")).drop("host_gpu_count").sort("placed")
+    placed = pods.drop_nulls("placed")
+    facts = _facts(placed).with_columns(gone=placed["gone_ms"].set(~placed["is_gone"], None))
+    facts = facts.drop("host_gpu_count").sort("placed")
     facts = facts.with_columns(next=pl.col("placed").shift(-1).over("claim_id"))
     numbered = rows.with_row_index("_run")
     of_pods = numbered.join(facts, on="claim_id").filter(
         (pl.col("placed") <= pl.col("end")).fill_null(value=True),
-        (pl.col("next") > pl.col("time") + NEAR_MS).fill_null(value=True),
+        (pl.col("next") > pl.col("first_ms")).fill_null(value=True),
+        (pl.col("gone") > pl.col("first_ms")).fill_null(value=True),
     )
     unknown = numbered.join(of_pods, on="_run", how="anti")
-    follows = pl.col("placed") > pl.col("time") + NEAR_MS
+    follows = (pl.col("placed") > pl.col("time") + NEAR_MS) | (pl.col("placed") > pl.col("placed").min().over("_run"))
+    began = pl.when("is_new").then("first_ms").otherwise("time")
     known = of_pods.with_columns(
-        time=pl.when(pl.col("is_new") | follows).then("placed").otherwise("time"),
+        time=pl.when(pl.col("is_new") | ~pl.col("told") | follows).then("placed").otherwise("time"),
         end=pl.min_horizontal("end", "pod_end", "next"),
         is_new=pl.col("is_new") | follows,
         told=pl.col("told") & ~follows,
         planned_end=pl.col("placed") + pl.col("time_limit_s") * SECOND_MS,
-        _lingers=(pl.col("pod_end") <= pl.col("time")).fill_null(value=False),
+        _lingers=(pl.col("pod_end") <= began).fill_null(value=False),
     ).filter(~pl.col("_lingers"))
     return pl.concat([known, unknown], how="diagonal_relaxed").filter(
         (pl.col("end") > pl.col("time")).fill_null(value=True)
@@ -70,19 +74,30 @@ class PodRows:
 def unnamed_pods(
     pods: pl.DataFrame, named: pl.DataFrame, before: pl.DataFrame, hosts: KnownHosts, step_ms: int
 ) -> PodRows:
-    """Pods that have GPUs and that no label names, by their number; `named` are the claim_ids of the others."""
+    """Pods that have GPUs and that no label names, by their number; `named` are the runs (claim_id, time, end) of the others."""
     placed = pods.filter(pl.col("placed").is_not_null() & pl.col("node").is_not_null())
     facts = _facts(placed).with_columns(
         host=placed["node"], end=pl.coalesce("pod_end", placed["gone_ms"].set(~placed["is_gone"], None)),
         time="placed", planned_end=pl.col("placed") + pl.col("time_limit_s") * SECOND_MS, seen_ms=placed["last_ms"],
     )  # fmt: skip
     nodes = {node: hosts.named(node) for node in facts["host"].unique()}
-    own = facts.join(named, on="claim_id", how="anti").filter((pl.col("end") > pl.col("time")).fill_null(value=True))
+    own = _unnamed(facts, named).filter((pl.col("end") > pl.col("time")).fill_null(value=True))
     now = _pod_rows(own.with_columns(pl.col("host").replace(nodes)))
-    lost = before.filter(pl.col("end").is_null()).join(named, on="claim_id", how="anti")
-    lost = lost.join(now, on=["claim_id", "time"], how="anti").with_columns(end=pl.col("seen_ms") + step_ms)
+    lost = before.filter(pl.col("end").is_null()).join(now, on=["claim_id", "time"], how="anti")
+    lost = _unnamed(lost.with_columns(end=pl.col("seen_ms") + step_ms), named)
     news = now.join(before, on=["claim_id", "time", "end"], how="anti", nulls_equal=True)
     return PodRows(conform(pl.concat([news, lost])), now)
+
+
+def _unnamed(pods: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
+    """The pods (claim_id, time, end) but those in whose time labels name one: others of its name came before or after."""
+    numbered = pods.with_row_index("_pod")
+    runs = named.select("claim_id", named_from="time", named_until="end")
+    met = numbered.join(runs, on="claim_id").filter(
+        (pl.col("named_from") < pl.col("end")).fill_null(value=True),
+        (pl.col("named_until") > pl.col("time")).fill_null(value=True),
+    )
+    return numbered.join(met, on="_pod", how="anti").drop("_pod")
 
 
 def _pod_rows(facts: pl.DataFrame) -> pl.DataFrame:
