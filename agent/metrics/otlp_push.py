@@ -210,9 +210,13 @@ class OtlpPush:
         if (before.failure, before.why) == (outcome.failure, outcome.why):
             return
         if outcome.failure:
-            log.warning("metrics do not reach %s: %s; they are dropped there, not in the lake", self._where, outcome.failure)
+            log.warning(
+                "metrics do not reach %s: %s; they are dropped there, not in the lake", self._where, outcome.failure
+            )
         elif outcome.why:
-            log.warning("%s refuses %d values of an interval: %s; the lake has them", self._where, outcome.refused, outcome.why)
+            log.warning(
+                "%s refuses %d values of an interval: %s; the lake has them", self._where, outcome.refused, outcome.why
+            )
         else:
             log.info(
                 "%s takes all metrics again; %d intervals were dropped, and %d values refused",
