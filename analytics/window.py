@@ -154,7 +154,7 @@ def load_window_ledger(
         note = left_out_note(inputs.lake, whole.rollups.quality())
         raise EmptyLakeError(
             f"the gpu files of the lake at {inputs.lake.root} hold no rows",
-            note or "start `fallow agent run --lake ...`, or bring history in with `fallow import`",
+            note or "start `fallow agent run` or `fallow follow`, or bring history in with `fallow import`",
         )
     newest_ms = data_end_ms(whole.host_ends, now_ms)
     window = inputs.window if asked is None else asked.before(newest_ms)

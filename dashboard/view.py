@@ -86,12 +86,17 @@ _OF_SITE = (LakeError, ConfigError, InputError, MissingExtraError)
 UNREADABLE = Problem(
     tr("The data cannot be read or written as they should."), tr("Ask who runs these pages: the log says more.")
 )
+_WHERE_NAMES_ARE = tr(
+    "take one of the names that the pages offer above, or that `/api/v1/scopes` and the tool `scopes` answer with"
+)
 _EMPTY = Problem(tr("There are no data in this window."), tr("Choose another one."))
 
 
 def problem_of(error: FallowError, reader: Reader) -> Problem:
     """What to tell a reader of an error: only whoever `sees_places`, where the lake lies and of whose host a file is wrong."""
-    names_places = isinstance(error, _OF_SITE) and not isinstance(error, EmptyScopeError)
+    if isinstance(error, EmptyScopeError):
+        return Problem(error.message, _WHERE_NAMES_ARE)
+    names_places = isinstance(error, _OF_SITE)
     if reader.sees_places or not names_places:
         return Problem(error.message, error.hint)
     _LOG.warning("said in general words to a %s: %s", reader.described, error)

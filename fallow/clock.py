@@ -133,7 +133,7 @@ def parse_window(
     if end_ms is None and until_ms is None and since_ms is not None and _is_span(since):
         since_ms = floor_ms(since_ms, HOUR_MS if anchor_ms - since_ms >= DAY_MS else MINUTE_MS)
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
-        raise UsageError(f"--since {since} is not before --until {until}", "swap them or widen the window")
+        raise UsageError(f"the start {since} is not before the end {until}", "swap them or widen the window")
     return Window(since_ms, until_ms)
 
 

@@ -205,7 +205,7 @@ class Lake:
         if not files:
             raise EmptyLakeError(
                 f"the lake at {self.root} holds no {table} rows yet",
-                "start `fallow agent run --lake ...`, or bring history in with `fallow import`",
+                "start `fallow agent run` or `fallow follow`, or bring history in with `fallow import`",
             )
         return files
 

@@ -99,18 +99,28 @@ class OtlpSettings:
         return tuple(line for line in lines if line)
 
 
+@dataclass(frozen=True)
+class _Outcome:
+    """Of one request: why all of it is dropped, or how many of its data points are, and why."""
+
+    failure: str = ""
+    refused: int = 0
+    why: str = ""
+
+
 class OtlpPush:
-    """The thread; `pushed` and `dropped` count intervals."""
+    """The thread; `pushed` and `dropped` count intervals, `refused` the data points that a collector did not take of those pushed."""
 
     def __init__(self, settings: OtlpSettings, board: SnapshotBoard, look_s: float = _LOOK_S) -> None:
         self._settings, self._board, self._look_s = settings, board, look_s
         self._thread = threading.Thread(target=self._push_all, name="otlp", daemon=True)
         self._stop = threading.Event()
         self._newest_ms = 0
-        self._trouble = ""
+        self._told = _Outcome()
         self._paused_until_s = 0.0
         self.pushed = 0
         self.dropped = 0
+        self.refused = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -145,21 +155,22 @@ class OtlpPush:
             self.dropped += 1
             return
         try:
-            trouble = self._sent(json.dumps(otlp_message(snapshot), allow_nan=False).encode())
+            outcome = self._sent(json.dumps(otlp_message(snapshot), allow_nan=False).encode())
         except (UnreachableError, UnusableError, ConfigError) as error:
-            trouble = str(error)
+            outcome = _Outcome(str(error))
         except TimeoutError:
-            trouble = f"no whole answer within {PATIENCE_S:g} s"
+            outcome = _Outcome(f"no whole answer within {PATIENCE_S:g} s")
         except UnicodeError:
-            trouble = "its name cannot be resolved"  # it cannot be written as DNS has names
+            outcome = _Outcome("its name cannot be resolved")  # it cannot be written as DNS has names
         except OSError as error:
-            trouble = str(error.strerror or error)
-        self.dropped += bool(trouble)
-        self.pushed += not trouble
-        self._tell(trouble)
+            outcome = _Outcome(str(error.strerror or error))
+        self.dropped += bool(outcome.failure)
+        self.pushed += not outcome.failure
+        self.refused += outcome.refused
+        self._tell(outcome)
 
-    def _sent(self, body: bytes) -> str:
-        """Sends one request; returns what is wrong with the answer, empty where the collector has taken it."""
+    def _sent(self, body: bytes) -> _Outcome:
+        """Sends one request."""
         deadline_s = time.monotonic() + PATIENCE_S
         packer = zlib.compressobj(wbits=_GZIP)
         packed = packer.compress(body) + packer.flush()
@@ -180,7 +191,7 @@ class OtlpPush:
             told = b"".join(answer.body(headers))
         if status in (429, 502, 503, 504) and headers.get("retry-after", "").isdecimal():
             self._paused_until_s = time.monotonic() + min(int(headers["retry-after"]), _MOST_PAUSE_S)
-        return _refusal(status, told)
+        return _outcome(status, told)
 
     def _connected(self, deadline_s: float) -> socket.socket:
         settings, context = self._settings, self._settings.tls()
@@ -193,29 +204,38 @@ class OtlpPush:
             connection.close()
             raise
 
-    def _tell(self, trouble: str) -> None:
-        """Says what is new: that pushing fails, for another reason, or works again."""
-        if trouble == self._trouble:
+    def _tell(self, outcome: _Outcome) -> None:
+        """Says what is new: that pushing fails or some values are refused, for another reason, or all is taken again."""
+        before, self._told = self._told, outcome
+        if (before.failure, before.why) == (outcome.failure, outcome.why):
             return
-        if trouble:
-            log.warning("metrics do not reach %s: %s; they are dropped there, not in the lake", self._where, trouble)
+        if outcome.failure:
+            log.warning(
+                "metrics do not reach %s: %s; they are dropped there, not in the lake", self._where, outcome.failure
+            )
+        elif outcome.why:
+            log.warning(
+                "%s refuses %d values of an interval: %s; the lake has them", self._where, outcome.refused, outcome.why
+            )
         else:
-            log.info("metrics reach %s again; %d intervals were dropped", self._where, self.dropped)
-        self._trouble = trouble
+            log.info(
+                "%s takes all metrics again; %d intervals were dropped, and %d values refused",
+                self._where, self.dropped, self.refused,
+            )  # fmt: skip
 
 
-def _refusal(status: int, answer: bytes) -> str:
-    """Why the collector did not take all of a request; empty where it did."""
+def _outcome(status: int, answer: bytes) -> _Outcome:
+    """What a collector's answer means."""
     try:
         told = json.loads(answer or b"{}")
         partial = told.get("partialSuccess") or {}
-        rejected, why = (
+        refused, why = (
             int(partial.get("rejectedDataPoints") or 0),
             partial.get("errorMessage") or told.get("message") or "",
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
-        rejected, why = 0, ""
+        refused, why = 0, ""
     shown = "".join(each for each in str(why) if each.isprintable())[:200]
-    if 200 <= status < 300:  # the protocol knows 200 alone, but all SDKs take these for success
-        return f"it refuses some values: {shown}" if rejected else ""
-    return f"it answers with HTTP status {status} {shown}".rstrip()
+    if not 200 <= status < 300:  # the protocol knows 200 alone, but all SDKs take these for success
+        return _Outcome(f"it answers with HTTP status {status} {shown}".rstrip())
+    return _Outcome(refused=refused, why=shown or "it does not say why") if refused > 0 else _Outcome()

@@ -22,12 +22,14 @@ def run(args: argparse.Namespace) -> int:
     plan = open_plan(args)
     waits = plan.whole.plan.waits_of(plan.scope)
     used = plan.whole.plan.used_share(plan.scope, plan.part)
-    idle = None if plan.scope.is_personal else idle_while_waiting(waits)
+    open_ms = plan.whole.plan.open_ms(plan.scope, plan.part)
+    idle = None if plan.scope.is_personal else idle_while_waiting(waits, open_ms)
     if args.json:
         show_plan_json(plan, _as_json(waits, has_idle=idle is not None) | {"used_share": used})
     else:
         show_plan(
-            plan, [wait_causes(waits), *(wait_table(waits, by) for by in GROUPS), idle, goodput_table(waits, used)]
+            plan,
+            [wait_causes(waits), *(wait_table(waits, by) for by in GROUPS), idle, goodput_table(waits, used, open_ms)],
         )
     return 0
 

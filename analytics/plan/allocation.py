@@ -26,7 +26,7 @@ class FleetAllocation:
 
     `endings` are those of the scope, `calendar` what is known of all of them; `pairs` and `arrivals` are None for people, who
     see nobody else and have no cards of their own. `waits` is how many jobs are known to have asked for GPUs in the window,
-    `poolless_ms` the GPU time that was waited for in a pool that nobody knows, `has_owners` whether there is a table of owners, `seen` the observed share of the window, None where it has no time.
+    `poolless_ms` the GPU time that was waited for in a pool that nobody knows, `has_owners` whether there is a table of owners, `seen` the observed share of the window, None where it has no time, `open_ms` what of the given GPU time point samples alone call idle.
     """
 
     tree: tuple[OwnerNode, ...]
@@ -39,6 +39,7 @@ class FleetAllocation:
     has_owners: bool
     currency: str
     seen: float | None
+    open_ms: float
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import polars as pl
 
 from analytics.inventory import Inventory
 from analytics.language.languages import time_zone
+from analytics.ledger.summary import OPEN_FROM
 from analytics.money.offers import load_offers
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money
@@ -147,11 +148,17 @@ class Planning:
             has_owners=bool(self._money.owners.by_name),
             currency=self._money.currency,
             seen=part.summary.coverage,
+            open_ms=self.open_ms(scope, part),
         )  # fmt: skip
 
     def used_share(self, scope: Scope, part: WindowLedger) -> float | None:
         """What part of the GPU time that was given out in a scope was used; None where none was; `part` is `self.part` of it."""
         return self._of_part(scope, part).accounts.total.efficiency
+
+    def open_ms(self, scope: Scope, part: WindowLedger) -> float:
+        """How much of that time point samples alone call idle, where it is enough to be said; else 0."""
+        given = self._of_part(scope, part).accounts.total
+        return given.allocated_open_ms if given.allocated_open_ms >= OPEN_FROM * given.allocated_ms else 0.0
 
     def _of_part(self, scope: Scope, part: WindowLedger) -> Owned:
         """The GPU time and the waits of a scope."""

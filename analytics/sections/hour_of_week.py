@@ -8,9 +8,9 @@ from analytics.capacity.hour_of_week import HoursOfWeek
 from analytics.capacity.off_peak import WEEKS_MIN
 from analytics.language.language import Language, SentenceList
 from analytics.language.quantities import Number, Quantity, Share, WeekHour
-from analytics.language.sentences import tr
+from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
-from analytics.sections.point_samples import sampled_note
+from analytics.sections.point_samples import counted_note
 from analytics.sections.section import Section, SectionColumn, WeekShares
 
 
@@ -28,6 +28,7 @@ class Weekday(Quantity):
 def hour_of_week(found: HoursOfWeek | None, report: Report) -> Section:
     """The unused share of each hour of the week; None where there is no time at all."""
     known = found is not None and any(share is not None for share in found.shares)
+    totals = report.summary.totals
     return Section(
         name="hours",
         title=tr("The hours of the week"),
@@ -43,7 +44,7 @@ def hour_of_week(found: HoursOfWeek | None, report: Report) -> Section:
             for day in range(7)
         ) if found is not None and known else (),
         chart=WeekShares(found.shares) if found is not None and known else None,
-        notes=sampled_note([report.summary.totals]),
+        notes=counted_note(totals.open_ms if totals.leaves_open else 0),
         wide=True,
     )  # fmt: skip
 
@@ -56,9 +57,10 @@ def _headline(found: HoursOfWeek) -> str:
             "Most goes unused on {unused}: {most}; least on {used}: {least}.",
             unused=WeekHour(0, unused), most=Share(most), used=WeekHour(0, used), least=Share(least),
         ),
-        tr(
+        tr_many(
+            "Over {weeks} week, {share} of the time observed.",
             "Over {weeks} weeks, {share} of the time observed.",
-            weeks=Number(found.weeks, 0 if found.weeks >= 1 else 1), share=Share(found.coverage),
+            1 if found.weeks == 1 else 2, weeks=Number(found.weeks, 0 if found.weeks >= 1 else 1), share=Share(found.coverage),
         ),
     ]  # fmt: skip
     if found.weeks < WEEKS_MIN:

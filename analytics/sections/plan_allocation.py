@@ -12,6 +12,7 @@ from analytics.plan.owner_tree import OwnerNode
 from analytics.plan.starving import StarvingPair
 from analytics.sections.names import NAME_MOST, account_name, place_name
 from analytics.sections.plan_waits import wait_span
+from analytics.sections.point_samples import counted_note
 from analytics.sections.section import Cell, Section, SectionColumn
 
 _LISTED = 40
@@ -109,6 +110,7 @@ def _notes(found: FleetAllocation) -> Iterator[str]:
         "Organisations (none), their teams (·) and projects (··): every row is the sum of those below it. Mean and most are GPUs at once, waited is GPU-hours, median the wait of a job. A project is that of the owners table, else that of the job's allocation, else the account. "
         "Unused is what was given and held or reserved without use, and the unused part of low time; used and unused add up to what was given."
     )  # fmt: skip
+    yield from counted_note(found.open_ms)
     if not found.has_owners:
         yield tr(
             "There is no owners table, so that organisations, teams and quotas are not known: `money.owners` names it, see docs/money.md."

@@ -13,6 +13,7 @@ from analytics.plan.wait_groups import WaitGroup, halves, in_all, wait_groups
 from analytics.plan.waits import Waits
 from analytics.report.model import Report
 from analytics.sections.names import NAME_MOST, least_to_most, place_name
+from analytics.sections.point_samples import counted_note
 from analytics.sections.section import Bar, Cell, Kind, RankedBars, Section, SectionColumn
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 
@@ -206,8 +207,8 @@ def wait_span(wait_ms: float) -> Span:
     return Span(round(wait_ms / unit_ms) * unit_ms)
 
 
-def idle_while_waiting(waits: Waits) -> Section:
-    """What stood idle in each pool, in all and while any job waited: also where no job is known."""
+def idle_while_waiting(waits: Waits, open_ms: float) -> Section:
+    """What stood idle in each pool, in all and while any job waited: also where no job is known. `open_ms` of it point samples alone call idle."""
     sums = waits.idle.group_by("pool", "kind").agg(pl.col("gpu_ms", "waited_ms").sum())
     idle = {(pool, kind): (spent, waited) for pool, kind, spent, waited in sums.iter_rows()}
     pools = sorted({pool for pool, _ in idle})
@@ -233,10 +234,11 @@ def idle_while_waiting(waits: Waits) -> Section:
             )
             for pool in pools
         ),
+        notes=counted_note(open_ms),
     )  # fmt: skip
 
 
-def goodput_table(waits: Waits, used: float | None) -> Section | None:
+def goodput_table(waits: Waits, used: float | None, open_ms: float) -> Section | None:
     """How the GPU time of jobs ended, beside the part of all given GPU time that was used; None without jobs that had any."""
     found = goodput(waits.ran, waits.since_ms, waits.until_ms)
     total = sum(found.gpu_ms.values())
@@ -258,6 +260,6 @@ def goodput_table(waits: Waits, used: float | None) -> Section | None:
         rows=tuple((_ENDS[each], Number(found.jobs[each]), GpuHours(found.gpu_ms[each]), Share(found.gpu_ms[each] / total)) for each in END_STATES),
         notes=(
             tr("GPU time is that of the window, of all jobs that had any."),
-            *(() if used is None else (tr("Of the GPU time that was given out, {used} was used: that says that GPUs worked, not that the work came to anything.", used=Share(used)),)),
+            *(() if used is None else (tr("Of the GPU time that was given out, {used} was used: that says that GPUs worked, not that the work came to anything.", used=Share(used)), *counted_note(open_ms))),
         ),
     )  # fmt: skip

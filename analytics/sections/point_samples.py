@@ -84,6 +84,18 @@ def unconfirmed_note(open_ms: float) -> tuple[str, ...]:
     )
 
 
+def counted_note(open_ms: float) -> tuple[str, ...]:
+    """What a section says that counts it as unused all the same; nothing of none."""
+    if not open_ms:
+        return ()
+    return (
+        tr(
+            "{hours} GPU-hours of what counts as unused here are point samples that nothing confirms: work between them would not be seen.",
+            hours=GpuHours(open_ms),
+        ),
+    )
+
+
 def point_samples(report: Report) -> Section | None:
     """A row for each state of unused time with its bounds; None where nearly everything was watched."""
     totals = report.summary.totals

@@ -10,7 +10,7 @@ from typing import Any
 from flask import Response, request
 
 from dashboard.access.people import person
-from dashboard.access.tokens import METRICS, is_for_programs
+from dashboard.access.tokens import MCP, METRICS, is_for_programs
 from dashboard.api.endpoints import ENDPOINTS, ApiEndpoint
 from dashboard.api.mcp import serve_mcp
 from dashboard.api.openapi import openapi
@@ -31,6 +31,10 @@ def serve_api(server: Any, source: LakeSource) -> None:
     server.add_url_rule(OPENAPI, "api_openapi", _document, methods=["GET"])
     server.add_url_rule("/api/", "api_root", _nothing_here, defaults={"rest": ""})
     server.add_url_rule("/api/<path:rest>", "api_unknown", _nothing_here)
+    server.add_url_rule(f"{MCP}/", "mcp_root", _nothing_here, defaults={"rest": ""})
+    server.add_url_rule(f"{MCP}/<path:rest>", "mcp_unknown", _nothing_here)
+    # clients of MCP look here for whom to sign in with: a page would be taken for an answer
+    server.add_url_rule("/.well-known/<path:rest>", "well_known", _nothing_here)
     serve_mcp(server, source)
     server.after_request(_as_problem)
 
@@ -39,8 +43,8 @@ def _document() -> Response:
     return Response(json.dumps(openapi()), content_type="application/json")
 
 
-def _nothing_here(rest: str) -> Response:
-    return problem(404, f"there is nothing at /api/{rest[:80]}", f"{OPENAPI} lists what there is")
+def _nothing_here(rest: str) -> Response:  # noqa: ARG001  # the router passes it
+    return problem(404, f"there is nothing at {request.path[:80]}", f"{OPENAPI} lists what there is")
 
 
 def _answer(source: LakeSource, endpoint: ApiEndpoint) -> Response:

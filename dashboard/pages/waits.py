@@ -23,11 +23,15 @@ def _group(by: str, view: View) -> Section | None:
 
 def _idle(view: View) -> Section | None:
     """None for people, who have no pools."""
-    return None if view.report.scope.is_personal else idle_while_waiting(_waits(view))
+    return None if view.report.scope.is_personal else idle_while_waiting(_waits(view), _open_ms(view))
 
 
 def _goodput(view: View) -> Section | None:
-    return goodput_table(_waits(view), view.whole.plan.used_share(view.report.scope, view.part))
+    return goodput_table(_waits(view), view.whole.plan.used_share(view.report.scope, view.part), _open_ms(view))
+
+
+def _open_ms(view: View) -> float:
+    return view.whole.plan.open_ms(view.report.scope, view.part)
 
 
 class WaitsPage(Page):

@@ -40,7 +40,7 @@ class LocalStore:
         except OSError as error:
             raise LakeError(
                 f"cannot make the folder {self.root}: {error.strerror}",
-                "check the path, or make the folder for this user: `install -d -o USER`",
+                f"check the path, or make the folder for this user: `install -d -o USER {self.root}`",
             ) from error
 
     @contextlib.contextmanager

@@ -202,7 +202,26 @@ def test_what_a_collector_does_not_take_is_dropped_counted_and_said_once(
     assert pushing.dropped == 4, "two that were refused, and two that nobody pushed"
     told = [record.getMessage() for record in caplog.records[1:]]
     assert [each.split(": ", 1)[-1].split("; ")[0] for each in told[:1]] == ["it answers with HTTP status 500 no room"]
-    assert told[1].endswith("again; 4 intervals were dropped")
+    assert told[1].endswith("again; 4 intervals were dropped, and 0 values refused")
+
+
+def test_values_that_a_collector_refuses_are_counted_and_the_rest_of_the_interval_is_there(
+    collector: Collector, push: Callable[..., tuple[OtlpPush, SnapshotBoard]], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "fallow.agent")
+    pushing, board = push(collector.url)
+    collector.answer = b'{"partialSuccess": {"rejectedDataPoints": "3", "errorMessage": "too old"}}'
+    for number in range(2):
+        board.publish(snapshot(END_MS + number * INTERVAL_MS))
+        wait_until(lambda number=number: pushing.pushed == number + 1)
+    collector.answer = b"{}"
+    board.publish(snapshot(END_MS + 2 * INTERVAL_MS))
+    wait_until(lambda: pushing.pushed == 3)
+    pushing.close()
+    assert (pushing.dropped, pushing.refused) == (0, 6)
+    refused, again = (record.getMessage() for record in caplog.records[1:])
+    assert refused.endswith("refuses 3 values of an interval: too old; the lake has them")
+    assert again.endswith("again; 0 intervals were dropped, and 6 values refused")
 
 
 def test_a_collector_that_is_away_and_one_that_asks_for_a_pause(

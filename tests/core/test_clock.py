@@ -141,7 +141,7 @@ def test_the_end_of_time_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(("since", "until"), [("2026-11-21", "2026-11-20"), ("2026-11-20T06:00Z", "2026-11-20T06:00Z")])
 def test_a_window_that_ends_before_it_begins_is_refused(since: str, until: str) -> None:
-    with pytest.raises(UsageError, match="is not before --until"):
+    with pytest.raises(UsageError, match="is not before the end"):
         parse_window(since, until)
 
 

@@ -235,6 +235,22 @@ def test_what_is_not_there_is_a_problem_document(reading: Pages, path: str) -> N
     assert refused(reading, path)[0] == 404
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["/.well-known/oauth-protected-resource/mcp", "/.well-known/openid-configuration", "/mcp/", "/mcp/sse", "/api"],
+)
+def test_where_clients_look_for_a_sign_in_is_no_page(reading: Pages, path: str) -> None:
+    found = reading.client.get(path, follow_redirects=True)
+    assert (found.status_code, found.content_type) == (404, "application/problem+json")
+
+
+def test_a_name_that_nobody_has_is_told_in_words_of_the_api(reading: Pages) -> None:
+    status, found = refused(reading, "gpus?span=all&team=nobody")
+    assert status == 409
+    assert "/api/v1/scopes" in found
+    assert "fallow ledger" not in found
+
+
 def test_only_reading_is_answered(reading: Pages) -> None:
     client = reading.client
     for method in ("POST", "PUT", "DELETE", "PATCH"):

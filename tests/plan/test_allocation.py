@@ -113,7 +113,7 @@ def test_what_was_used_is_the_same_beside_goodput(lake: Lake, capsys: pytest.Cap
 
 def test_waits_in_a_pool_that_nobody_knows_are_not_denied() -> None:
     calendar = Endings(date(2026, 11, 20), 14, (), None, 0, 0, 0)
-    found = FleetAllocation((), (), (), calendar, (), 1, 0.0, has_owners=True, currency="USD", seen=1.0)
+    found = FleetAllocation((), (), (), calendar, (), 1, 0.0, has_owners=True, currency="USD", seen=1.0, open_ms=0.0)
     spans = {"begin": [0, 0], "until": [2 * HOUR_MS, HOUR_MS], "gpus": [3, 1], "pool": [None, "train"]}
     hours = poolless_ms(pl.DataFrame(spans))
     assert "Nobody waited while" in _starving(found)

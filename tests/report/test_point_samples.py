@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.physical_week import VIEWS, look, record
+from fallow.cli import main
 from fallow.clock import HOUR_MS
 from fallow.lake import Lake
 
@@ -111,3 +112,13 @@ def test_the_ledger_states_bounds_for_people_and_machines(
     assert (low > 0.2) == ("energy" in name)
     assert high < 1
     assert Lake.at(str(folder)).files("gpu")
+
+
+def test_plans_say_what_nothing_confirms_of_what_they_count_as_unused(
+    scraped: tuple[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, folder = scraped
+    for verb, sections in (("allocation", 1), ("waits", 1)):
+        assert main(["plan", verb, "--lake", str(folder)]) == 0
+        said = flat(capsys.readouterr().out)
+        assert said.count("of what counts as unused here are point samples that nothing confirms") == sections

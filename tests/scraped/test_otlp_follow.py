@@ -225,6 +225,21 @@ def test_after_a_restart_a_row_is_as_long_as_before(site: Site) -> None:
     assert site.rows()["interval_ms"].to_list() == [60_000, *[40 * STEP_MS] * 3], "nobody knows how long the first was"
 
 
+def test_the_first_push_waits_for_the_second_one_and_has_its_length(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: NOW_MS + 10_000)
+    site.take(push(0))
+    site.rounds.run()
+    site.rounds.run()
+    assert site.lake.files(GPU.name) == []
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: NOW_MS + STEP_MS + 10_000)
+    site.take(push(1))
+    site.rounds.run()
+    assert moments(site.rows()) == [0, 1]
+    assert site.rows()["interval_ms"].to_list() == [STEP_MS] * 2
+
+
 def test_what_no_lake_can_hold_holds_up_nobody_else(site: Site) -> None:
     util = gauge("hw.gpu.utilization", "1", point(0.5, NOW_MS, **ABOUT))
     of_another = point(1.0, NOW_MS, start_ms=NOW_MS + 1, **ABOUT | {"hw__id": "GPU-2"})

@@ -57,11 +57,11 @@ def as_text(done: ScrapedImport) -> str:
         f"window    {format_ms(done.since_ms)} to {format_ms(done.until_ms)}",
         *_resumed(done),
         f"read      {totals.samples:,} samples in {_seconds(done.seconds)} ({done.rate:,.0f}/s)",
-        f"GPUs      {overview.gpus:,} on {len(overview.hosts):,} host{'' if len(overview.hosts) == 1 else 's'}",
+        *_found(totals),
         *(overview_lines(overview) if totals.rows else ()),
         *_coverage(totals),
         *_left_out(totals),
-        f"holders   {len(totals.holders):,} jobs and pods" if totals.holders else "holders   none are named by the series",
+        *_holders(totals),
         *(f"note      {note}" for note in (*totals.notes(), *done.warnings)),
         *(f"odd       {odd}" for odd in done.odd),
         f"lake      {done.lake}",
@@ -105,6 +105,21 @@ def _clock(offset_ms: int | None) -> str:
 def _resumed(done: ScrapedImport) -> Iterator[str]:
     if done.read_from_ms > done.since_ms:
         yield f"resumed   at {format_ms(done.read_from_ms)}: what is before was read earlier (--restart reads it again)"
+
+
+def _found(totals: ReadTotals) -> Iterator[str]:
+    overview = totals.overview()
+    if totals.samples:
+        yield f"GPUs      {overview.gpus:,} on {len(overview.hosts):,} host{'' if len(overview.hosts) == 1 else 's'}"
+    else:
+        yield "GPUs      nothing new of any"
+
+
+def _holders(totals: ReadTotals) -> Iterator[str]:
+    if totals.holders:
+        yield f"holders   {len(totals.holders):,} jobs and pods"
+    elif totals.samples:
+        yield "holders   none are named by the series"
 
 
 def _seconds(seconds: float) -> str:

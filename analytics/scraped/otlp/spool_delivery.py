@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -15,12 +16,16 @@ from analytics.scraped.mapping.model import Exporter
 from analytics.scraped.otlp.points import Point, points_of
 from analytics.scraped.otlp.spool import RequestSpool, frames
 from analytics.scraped.otlp.window_samples import KEPT_MS, ONE_PUSH_MS, DeltaSum, SeriesKey, climbed, window_samples
-from analytics.scraped.rows.row_settings import RowSettings
-from analytics.scraped.rows.scraped_rows import host_rows
+from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS
+from analytics.scraped.rows.row_settings import Pace, RowSettings, Source
+from analytics.scraped.rows.scraped_rows import find_source_paces, host_rows
 from analytics.scraped.totals import ReadTotals
 from analytics.scraped.who.given import Given
 from fallow.clock import DAY_MS
 from fallow.errors import FallowError, SpoolError
+
+_AHEAD = 8
+"""Files: whoever pushes every minute is seen twice in as many rounds of ten seconds."""
 
 
 class SpoolDelivery:
@@ -42,9 +47,13 @@ class SpoolDelivery:
     def run(self, now_ms: int, totals: ReadTotals) -> None:
         """Adds to the totals. Raises LakeError; what is not in the lake then is still in the spool. Raises SpoolError for a file that had to be set aside."""
         self._writer.totals = totals
-        for segment in self._spool.rotate():
+        segments = self._spool.rotate()
+        for number, segment in enumerate(segments):
             try:
-                self._deliver(segment, now_ms)
+                paces = {} if self._last else self._first_paces(segments[number : number + _AHEAD], now_ms)
+                if paces is None:
+                    return
+                self._deliver(segment, now_ms, paces)
             except (FallowError, OSError, MemoryError):  # no fault of the file
                 raise
             except Exception as error:  # whatever somebody pushed, what comes after it must not wait for ever
@@ -52,13 +61,23 @@ class SpoolDelivery:
                 what = f"what was pushed to {segment} cannot be made into rows ({type(error).__name__}: {error})"
                 raise SpoolError(what, f"it is set aside as {kept}: please report it") from error
 
-    def _deliver(self, segment: Path, now_ms: int) -> None:
+    def _first_paces(self, segments: Sequence[Path], now_ms: int) -> Mapping[Source, Pace] | None:
+        """How often the sources of the very first file push, by the files after it too; None where only a second push will show it."""
+        found = window_samples(climbed(chain.from_iterable(map(_read, segments)), {})).samples
+        if found.frame.is_empty():
+            return {}
+        begins = found.frame.group_by("series").agg(pl.len(), pl.col("time_ms").min())
+        if begins["len"].max() == 1 and now_ms - int(str(begins["time_ms"].min())) < DEFAULT_SCRAPE_MS:
+            return None
+        return find_source_paces(found, self._exporters)
+
+    def _deliver(self, segment: Path, now_ms: int, paces: Mapping[Source, Pace]) -> None:
         window = _Window(self._last, segment, self._sums)
         found = window_samples(window.points())
         if window.since_ms is None:  # nothing that was answered: opened and never used, or cut off
             self._spool.forget([segment])
             return
-        settings = RowSettings(window.since_ms - ONE_PUSH_MS, now_ms + DAY_MS)
+        settings = RowSettings(window.since_ms - ONE_PUSH_MS, now_ms + DAY_MS, paces=paces)
         hosts = host_rows(found.samples, self._exporters, settings)
         since = found.counters_since(self._exporters)
         self._write([_with_starts(rows, since) for rows in hosts], window.until_ms)

@@ -18,6 +18,10 @@ _SIZE = re.compile(
 )
 """In the words of Prometheus, Thanos, Mimir and VictoriaMetrics for what smaller pieces remedy."""
 
+_SYNTAX = re.compile(r"parse error|cannot parse")
+_NO_PATH = "unsupported path requested"
+"""VictoriaMetrics, with status 400."""
+
 _OF_SIZE = frozenset({200, 400, 413, 422, 500, 503, 504})
 """Statuses that servers say so with, or proxies that make 200 of all of them; 413 says it by itself."""
 
@@ -82,13 +86,17 @@ def refusal(answer: HttpAnswer, address: ServerAddress) -> InputError | None:
     what = f"{address.url} answers {answer.status}{said}"
     if answer.status in {401, 403}:
         return InputError(what, _login_remedy(answer, address))
+    if _SYNTAX.search(said):  # with the names of metrics, which have words such as limit
+        return InputError(
+            what, "write --match as PromQL has it, in single quotes for the shell: --match 'cluster=\"a\"'"
+        )
     if answer.status == 413 or (answer.status in _OF_SIZE and _SIZE.search(said)):
         return OversizedAnswerError(what, "narrow what is read with --match, or raise that limit of the server")
-    return InputError(what, _remedy(answer))
+    return InputError(what, _remedy(answer, said))
 
 
-def _remedy(answer: HttpAnswer) -> str:
-    if answer.status in {404, 405, 410}:
+def _remedy(answer: HttpAnswer, said: str) -> str:
+    if answer.status in {404, 405, 410} or _NO_PATH in said:
         return f"no metrics server is there, or it takes no POST: {_PLACES}"
     if answer.status < 300:
         return _BETWEEN
