@@ -147,6 +147,13 @@ def test_a_run_before_what_is_known_of_its_pods_stays(lake: Lake) -> None:
     assert spans(lake) == [("nlp/web-0", "G0", 0, 60), ("nlp/web-0", "G0", 210, None)]
 
 
+def test_a_pod_that_comes_long_after_one_of_its_name_was_over_is_there_though_nobody_tells_of_it(lake: Lake) -> None:
+    first = KubePod("nlp", "web-0", created=0, placed=5, ended=35, uid="u1")
+    named = host_rows("h1", 0, 300, G0=["nlp/web-0", *[None] * 6, *["nlp/web-0"] * 3])
+    bring(lake, (300, [named]), series=kube(*first.series(0, 90)))
+    assert spans(lake) == [("nlp/web-0", "G0", 5, 30), ("nlp/web-0", "G0", 210, None)]
+
+
 def test_a_label_that_outlives_its_pod_holds_nothing(lake: Lake) -> None:
     pod = KubePod("nlp", "a", created=-100, placed=-60, ended=95)
     named = [host_rows("h1", since, since + 300, G0=["nlp/a"]) for since in (0, 300)]

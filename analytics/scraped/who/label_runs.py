@@ -34,9 +34,10 @@ _NO_JOB = ("", "0")
 
 @dataclass(frozen=True)
 class LabelRuns:
-    """`rows` has RUN_KEY, `time`, `first_ms`, `until_ms`, `end`, `user`, `told` and `is_new`; `waiting` has RUN_SCHEMA.
+    """`rows` has RUN_KEY, `time`, `first_ms`, `until_ms`, `end`, `user`, `told`, `is_new` and `is_begun`; `waiting` has RUN_SCHEMA.
 
-    `first_ms` is when the window first names this GPU, an `end` of null runs on, and `is_new` is whether no window before saw the run.
+    `first_ms` is when the window first names this GPU, an `end` of null runs on, `is_new` is whether no window before saw the run, and
+    `is_begun` whether the window has an earlier sample of the GPU without it.
     `waiting` are open runs on whose GPUs this window has not looked.
     """
 
@@ -55,7 +56,10 @@ def label_runs(given: Given, before: pl.DataFrame, as_of_ms: int) -> LabelRuns:
     is_gone = (pl.col("first_ms") > pl.col("time")).fill_null(value=False) & can_tell
     is_silent = (pl.col("first_ms").is_null() & (pl.col("until_ms") < as_of_ms - _SILENT_MS)).fill_null(value=False)
     ended = left.filter(is_gone | is_silent).with_columns(
-        end=pl.min_horizontal("until_ms", "first_ms"), is_new=pl.lit(value=False), user=pl.lit(None, pl.String)
+        end=pl.min_horizontal("until_ms", "first_ms"),
+        is_new=pl.lit(value=False),
+        is_begun=pl.lit(value=False),
+        user=pl.lit(None, pl.String),
     )
     again = seen.filter("is_new").select(*RUN_KEY, "time")
     waiting = left.filter(~is_gone & ~is_silent).join(again, on=[*RUN_KEY, "time"], how="anti")
@@ -134,6 +138,7 @@ def _once(rows: pl.DataFrame) -> pl.DataFrame:
         user=pl.col("user").drop_nulls().last(),
         told=pl.col("told").any(),
         is_new=pl.col("is_new").all(),
+        is_begun=pl.col("is_begun").all(),
     )
     return found.select(rows.columns)
 
@@ -147,8 +152,9 @@ def _gone_on(runs: pl.DataFrame, looked: pl.DataFrame, before: pl.DataFrame) -> 
     # no look at the GPU before it, or a window that overlaps the one before
     is_next = pl.any_horizontal(pl.col("first_ms") <= pl.col("looked_ms"), pl.col("first_ms") <= pl.col("seen_ms"))
     goes_on = is_next & (pl.col("began") <= pl.col("first_ms"))
-    met = met.with_columns(is_new=~goes_on.fill_null(value=False))
+    is_begun = (pl.col("first_ms") > pl.col("looked_ms")).fill_null(value=False)
+    met = met.with_columns(is_new=~goes_on.fill_null(value=False), is_begun=is_begun)
     began = pl.col("began").filter(~pl.col("is_new")).min().over("run")
     return met.with_columns(
         time=pl.coalesce(began, "time"), told=(pl.col("told") & ~pl.col("is_new")).fill_null(value=False)
-    ).select(*RUN_KEY, "time", "first_ms", "until_ms", "end", "user", "told", "is_new")
+    ).select(*RUN_KEY, "time", "first_ms", "until_ms", "end", "user", "told", "is_new", "is_begun")

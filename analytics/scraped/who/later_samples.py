@@ -42,9 +42,14 @@ class LaterSamples:
         there = met.select(*RUN_KEY, "time", "next_ms").join(self.runs, on=RUN_KEY).filter(
             pl.col("began") <= pl.col("next_ms"), (pl.col("end_there") > pl.col("next_ms")).fill_null(value=True)
         )  # fmt: skip
-        # it is the lake's own already, and runs
-        is_known = ((pl.col("began") == pl.col("time")) & pl.col("end_there").is_null()).any()
-        goes_on = there.group_by(RUN_KEY).agg(on_ms=pl.max_horizontal("next_ms", "end_there").max(), is_known=is_known)
+        now = LaterSamples.of(self.lake, self.since_ms).runs.select(*RUN_KEY, "began", is_apart=pl.lit(value=True))
+        there = there.join(now, on=[*RUN_KEY, "began"], how="left")
+        # it is one of the lake already, and runs
+        is_one = (pl.col("began") == pl.col("time")) | pl.col("is_apart").is_null()
+        goes_on = there.group_by(RUN_KEY).agg(
+            on_ms=pl.max_horizontal("next_ms", "end_there").max(),
+            is_known=(is_one & pl.col("end_there").is_null()).any(),
+        )
         end = pl.coalesce("on_ms", pl.min_horizontal("until_ms", "next_ms"))
         ended = met.join(goes_on, on=RUN_KEY, how="left").filter(~pl.col("is_known").fill_null(value=False))
         ended = ended.with_columns(until_ms=end)

@@ -23,7 +23,7 @@ _AGAIN_MS = HOUR_MS
 
 
 def with_pods(rows: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
-    """Rows of kubernetes' runs (`claim_id`, `host`, `gpu`, `time`, `first_ms`, `end`, `is_new`, `told`) with what is known of their pods.
+    """Rows of kubernetes' runs (`claim_id`, `host`, `gpu`, `time`, `first_ms`, `end`, `is_new`, `is_begun`, `told`) with what is known of their pods.
 
     A run that is new begins when its pod was placed, and none lasts longer than its pod's containers ran: labels may name a pod that
     is over until its GPU is given away again. Pods of one name, one after another, are runs of their own.
@@ -37,6 +37,7 @@ def with_pods(rows: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
         (pl.col("placed") <= pl.col("end")).fill_null(value=True),
         (pl.col("next") > pl.col("first_ms")).fill_null(value=True),
         (pl.col("gone") > pl.col("first_ms")).fill_null(value=True),
+        ~pl.col("is_begun") | (pl.col("pod_end") + NEAR_MS > pl.col("first_ms")).fill_null(value=True),
     )
     unknown = numbered.join(of_pods, on="_run", how="anti")
     follows = (pl.col("placed") > pl.col("time") + NEAR_MS) | (pl.col("placed") > pl.col("placed").min().over("_run"))
