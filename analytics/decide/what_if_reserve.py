@@ -16,10 +16,13 @@ class WhatIfReserve:
 
     margin: float
     pools: tuple[tuple[PoolReclaimable, Reserve], ...]
+    is_known: bool
 
     @property
-    def safe(self) -> int:
-        """The GPUs that could go."""
+    def safe(self) -> int | None:
+        """The GPUs that could go; None where that is known of no idle one."""
+        if not self.pools and not self.is_known:
+            return None
         return sum(reserve.safe for _, reserve in self.pools)
 
     @property
@@ -36,7 +39,8 @@ def what_if_reserve(found: Reclaimable, margin: float) -> WhatIfReserve:
         for reserve in pool.reserves
         if pool.idle_now and reserve.margin == margin
     )
-    return WhatIfReserve(margin, tuple(pools))
+    is_known = found.unseen_since_ms is None and not found.need_unknown
+    return WhatIfReserve(margin, tuple(pools), is_known)
 
 
 def reserve_steps(found: Reclaimable) -> tuple[WhatIfReserve, ...]:

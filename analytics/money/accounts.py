@@ -15,7 +15,7 @@ import polars as pl
 
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
-from analytics.ledger.summary import Totals, ratio
+from analytics.ledger.summary import OPEN_FROM, Totals, ratio
 from analytics.money.cents import nested, share_out
 from analytics.money.costs import Costs
 from analytics.money.efficiency_ranks import EfficiencyRank, efficiency_ranks
@@ -111,6 +111,11 @@ class Account:
     def allocated_open_ms(self) -> float:
         """GPU time that somebody held or claimed, and that point samples alone call idle."""
         return sum(self.open_ms[state] for state in IDLE_ALLOCATED)
+
+    @property
+    def leaves_open(self) -> bool:
+        """Whether that is enough for figures to say so."""
+        return 0 < self.allocated_open_ms >= OPEN_FROM * self.allocated_ms
 
     @property
     def allocated_ms(self) -> float:

@@ -11,7 +11,6 @@ import polars as pl
 
 from analytics.inventory import Inventory
 from analytics.language.languages import time_zone
-from analytics.ledger.summary import OPEN_FROM
 from analytics.money.offers import load_offers
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money
@@ -158,7 +157,7 @@ class Planning:
     def open_ms(self, scope: Scope, part: WindowLedger) -> float:
         """How much of that time point samples alone call idle, where it is enough to be said; else 0."""
         given = self._of_part(scope, part).accounts.total
-        return given.allocated_open_ms if given.allocated_open_ms >= OPEN_FROM * given.allocated_ms else 0.0
+        return given.allocated_open_ms if given.leaves_open else 0.0
 
     def _of_part(self, scope: Scope, part: WindowLedger) -> Owned:
         """The GPU time and the waits of a scope."""

@@ -8,7 +8,9 @@ from analytics.language.quantities import Amount, GpuHours, Moment, Number, Shar
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.report.model import Report
+from analytics.sections.finding_heading import at_most
 from analytics.sections.opportunities import a_year
+from analytics.sections.point_samples import useful_share
 from analytics.sections.section import Cell
 
 
@@ -28,16 +30,16 @@ def key_figures(report: Report) -> tuple[KeyFigure, ...]:
     wasted = Amount(from_cents(report.opportunities.waste.cents), currency)
     worked, low = GpuHours(totals.state_ms["active"]), GpuHours(totals.state_ms["low"])
     at_work = tr("{hours} GPU-hours active, {low} at low use", hours=worked, low=low)
-    useful = (
-        ()
-        if account.efficiency is None
-        else (tr("efficiency: {share} of the allocated time", share=Share(account.efficiency)),)
-    )
+    efficiency = Share(account.efficiency)
+    at_least = tr("{share} or more", share=efficiency) if account.leaves_open else efficiency
+    useful = () if account.efficiency is None else (tr("efficiency: {share} of the allocated time", share=at_least),)
+    spent = report.opportunities.waste
+    unsure = spent.open_cents / spent.cents if spent.open_cents and spent.cents else 0.0
     return (
-        KeyFigure(tr("Wasted"), wasted, _waste_lines(report), "held"),
+        KeyFigure(tr("Wasted"), at_most(unsure, wasted), _waste_lines(report), "held"),
         _saved(report),
         _given_back(report),
-        KeyFigure(tr("Working"), Share(totals.share("active")), (at_work, *useful), "active"),
+        KeyFigure(tr("Working"), useful_share(report), (at_work, *useful), "active"),
     )
 
 

@@ -170,12 +170,6 @@ def _wasted(spent: Waste) -> str:
         if spent.open_ms:
             return tr("Up to {hours} GPU-hours were wasted; no price is known.", hours=hours)
         return tr("{hours} GPU-hours were wasted; no price is known.", hours=hours)
-    if spent.cents == spent.not_actionable_cents:
-        return tr(
-            "{amount} were wasted ({hours} GPU-hours); no decision acts on it.",
-            amount=Amount(from_cents(spent.cents), spent.currency),
-            hours=GpuHours(spent.gpu_ms),
-        )
     if spent.open_cents:
         return tr(
             "Between {least} and {amount} were wasted (up to {hours} GPU-hours); decisions act on all but {rest} of it.",
@@ -183,6 +177,12 @@ def _wasted(spent: Waste) -> str:
             amount=Amount(from_cents(spent.cents), spent.currency),
             hours=GpuHours(spent.gpu_ms),
             rest=Amount(from_cents(spent.not_actionable_cents), spent.currency),
+        )
+    if spent.cents == spent.not_actionable_cents:
+        return tr(
+            "{amount} were wasted ({hours} GPU-hours); no decision acts on it.",
+            amount=Amount(from_cents(spent.cents), spent.currency),
+            hours=GpuHours(spent.gpu_ms),
         )
     return tr(
         "{amount} were wasted ({hours} GPU-hours); decisions act on all but {rest} of it.",

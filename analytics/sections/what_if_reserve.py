@@ -60,6 +60,8 @@ def reserves_compared(found: Reclaimable) -> Section:
 
 def reserve_sentence(asked: WhatIfReserve) -> str:
     """`With 15 % in reserve 17 GPUs can go. Last week train would have been short in 3 of 168 h, by 2 GPUs at most`."""
+    if asked.safe is None:
+        return tr("How many GPUs are safe to give back is not known.")
     first = tr_many(
         "With {share} in reserve {number} GPU is safe to give back.",
         "With {share} in reserve {number} GPUs are safe to give back.",

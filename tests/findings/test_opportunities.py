@@ -20,6 +20,7 @@ from analytics.decide.claims import PRECEDENCE, holders_of
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.idle_hours import SHARE, IdleHours
 from analytics.decide.opportunities import OPERATORS, Opportunities, decide, opportunities_in
+from analytics.decide.what_if_reserve import what_if_reserve
 from analytics.ledger.activity import used_share
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.render.opportunities_json import opportunity_json
@@ -31,7 +32,7 @@ from analytics.sections.opportunity_groups import first_opportunities
 from analytics.states import WASTED
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Confidence, Evidence, Finding
-from analytics.workloads.reclaimable import MARGINS, Reclaimable, reclaimable
+from analytics.workloads.reclaimable import MARGIN, MARGINS, Reclaimable, reclaimable
 from fallow.clock import parse_day_ms
 from tests.findings.conftest import FREE, HELD, reviewed
 from tests.findings.scenarios.builder import H100, Fleet
@@ -188,6 +189,12 @@ def test_where_no_user_is_known_operators_act_with_whoever_was_given_the_gpu(lak
     assert (held.owner, held.holder) == (OPERATORS, None)
     assert held.given_to == "pod:nlp/notebook-7f"
     assert str(who_acts(held)) == "operators, with pod:nlp/notebook-7f"
+
+
+@pytest.mark.parametrize(("unknown", "safe"), [(7, None), (0, 0)])
+def test_where_no_need_is_known_no_reserve_says_how_many_are_safe(unknown: int, safe: int | None) -> None:
+    found = Reclaimable((), unknown, 0, 0, need_unknown=unknown, reserve=0, broken_blocks=0, put_off=0, safe=0, whole_nodes=0)  # fmt: skip
+    assert what_if_reserve(found, MARGIN).safe == safe
 
 
 def test_what_next_week_needs_is_kept_and_the_rest_is_one_derivation(simulated: tuple[Lake, object]) -> None:

@@ -57,6 +57,7 @@ def test_the_cost_of_what_nothing_confirms_stands_apart(
     ledger = json.loads(report(str(folder), "--by", "holder", "--json", command="ledger").out)
     assert unsure["cost"] == ledger["money"]["unconfirmed_cost"] > 0
     assert f"Between {spent['cost'] - unsure['cost']:,.2f}" in shown
+    assert f"up to {spent['cost']:,.2f} USD" in shown, "the large figure"
     findings = json.loads(report(str(folder), "--json", command="findings").out)
     held = [each for each in findings["findings"] if each["rule"] == "held"]
     doubtful = [each for each in held if each["evidence"].get("unconfirmed", 0) > 0.1]
