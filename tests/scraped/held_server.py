@@ -57,6 +57,10 @@ class HeldServer:
     def clock_offset_ms(self) -> int | None:
         return self.offset_ms
 
+    def measured_offset_ms(self) -> int | None:
+        self._check()
+        return self.offset_ms
+
     def names(self, selector: str, since_ms: int, until_ms: int) -> list[str]:
         self._check()
         return sorted({labels["__name__"] for labels, _ in self._found(selector, since_ms, until_ms)})

@@ -203,6 +203,27 @@ def test_an_import_and_a_follower_may_write_the_same_day(
     assert facts_in(lake, DCGM) == facts_of(site.samples, DCGM)
 
 
+def test_a_host_whose_clock_is_set_skips_nothing(lake: Lake) -> None:
+    """It is half an hour ahead for a quarter of an hour; the server's is right."""
+    site = Site(lake, MIDNIGHT_MS, MIDNIGHT_MS + 40 * MINUTE_MS)
+    site.server.now_ms = lambda: site.clock.ms + (site.server.offset_ms or 0)
+    for until_minute, ahead_ms in ((10, 0), (25, 30 * MINUTE_MS), (45, 0)):
+        site.clock.ms = site.server.now_ms() + ahead_ms
+        site.server.offset_ms = -ahead_ms
+        site.run_until(MIDNIGHT_MS + until_minute * MINUTE_MS + ahead_ms)
+    assert facts_in(lake, DCGM) == facts_of(site.samples, DCGM)
+
+
+def test_a_server_that_once_gives_a_time_ahead_of_its_samples_loses_none(lake: Lake) -> None:
+    site = Site(lake, MIDNIGHT_MS, MIDNIGHT_MS + 40 * MINUTE_MS)
+    site.run_until(MIDNIGHT_MS + 10 * MINUTE_MS)
+    site.server.offset_ms = 30 * MINUTE_MS
+    site.follower.round()
+    site.server.offset_ms = 0
+    site.run_until(MIDNIGHT_MS + 45 * MINUTE_MS)
+    assert facts_in(lake, DCGM) == facts_of(site.samples, DCGM)
+
+
 def test_who_asks_it_to_stop_gets_no_half_window(lake: Lake) -> None:
     site = Site(lake, MIDNIGHT_MS, MIDNIGHT_MS + HOUR_MS)
     site.run_until(MIDNIGHT_MS + 20 * MINUTE_MS)

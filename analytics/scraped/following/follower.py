@@ -99,8 +99,9 @@ class Follower:
         """All windows up to now. Raises FallowError and ReadingStoppedError."""
         self._require_lake()
         work = self._connected()
-        offset_ms = self.board.status.offset_ms or 0
-        now_ms = self.clock.now_ms() + offset_ms
+        offset_ms = work.server.measured_offset_ms()
+        self.board.status = replace(self.board.status, offset_ms=offset_ms)
+        now_ms = self.clock.now_ms() + (offset_ms or 0)
         span = self._position(now_ms)
         for start_ms, end_ms in _windows(span.until_ms, now_ms):
             work.writer.settings = replace(work.writer.settings, hourly=end_ms - start_ms <= HOUR_MS)
@@ -129,11 +130,13 @@ class Follower:
     def _position(self, now_ms: int) -> ReadSpan:
         """Up to where all is in the lake: as the journal has it, else as the files of scraped hours have it.
 
+        What is not yet old enough to be complete counts as unread, whatever was read while the server's clock was ahead.
         Of several stretches the first one of the last week counts: somebody may have imported an hour while the follower was away.
         """
         found = self.source.journal(self.lake).read()
         if found:
-            return next((each for each in found if each.until_ms >= now_ms - 7 * DAY_MS), found[-1])
+            span = next((each for each in found if each.until_ms >= now_ms - 7 * DAY_MS), found[-1])
+            return replace(span, until_ms=max(span.since_ms, min(span.until_ms, now_ms - self.settings.late_ms)))
         newest_ms = newest_hour_ms(self.lake, now_ms)
         start_ms = now_ms - self.settings.first_ms if newest_ms is None else newest_ms
         self.say(f"begins at {format_ms(start_ms)}")

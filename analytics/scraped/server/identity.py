@@ -32,6 +32,17 @@ def identity(connection: ServerConnection, clock: Clock) -> ServerIdentity:
 
     Raises InputError where no metrics server answers.
     """
+    answer, clock_offset_ms = _told(connection, clock)
+    return ServerIdentity(_name(connection, answer), clock_offset_ms)
+
+
+def measured_offset_ms(connection: ServerConnection, clock: Clock) -> int | None:
+    """How far its clock is ahead of ours now, known to a second or so; None where it does not tell. Raises InputError."""
+    return _told(connection, clock)[1]
+
+
+def _told(connection: ServerConnection, clock: Clock) -> tuple[HttpAnswer, int | None]:
+    """What it answers to the smallest of questions, and how far its clock was ahead. Raises InputError."""
     before_ms = clock.now_ms()
     answer = connection.post("/api/v1/query", b"query=1", FORM)
     between_ms = (before_ms + clock.now_ms()) // 2
@@ -40,7 +51,7 @@ def identity(connection: ServerConnection, clock: Clock) -> ServerIdentity:
     data = api_data(answer.body, connection.address, lambda _: None)
     if not isinstance(data, dict) or data.get("resultType") not in {"scalar", "vector"}:
         raise no_metrics_server(connection.address)
-    return ServerIdentity(_name(connection, answer), _offset_ms(answer, between_ms))
+    return answer, _offset_ms(answer, between_ms)
 
 
 def _name(connection: ServerConnection, first: HttpAnswer) -> str:

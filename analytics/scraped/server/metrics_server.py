@@ -15,7 +15,7 @@ from analytics.scraped.server.api_answers import api_data
 from analytics.scraped.server.connection import ServerConnection
 from analytics.scraped.server.export_lines import ExportLines
 from analytics.scraped.server.external_labels import external_labels
-from analytics.scraped.server.identity import ADDS_NO_LABELS, VICTORIA, identity
+from analytics.scraped.server.identity import ADDS_NO_LABELS, VICTORIA, identity, measured_offset_ms
 from analytics.scraped.server.labelled import checked_labels
 from analytics.scraped.server.limits import ServerLimits
 from analytics.scraped.server.pieces import PieceLength, in_pieces
@@ -46,7 +46,7 @@ class MetricsServer:
     """Such as "Prometheus 2.42.0"."""
 
     def __init__(self, connection: ServerConnection, clock: Clock) -> None:
-        self._connection = connection
+        self._connection, self._clock = connection, clock
         self._told: dict[str, None] = {}
         found = identity(connection, clock)
         self.name, self._clock_offset_ms = found.name, found.clock_offset_ms
@@ -92,6 +92,11 @@ class MetricsServer:
 
     def clock_offset_ms(self) -> int | None:
         """How far the server's clock is ahead of ours, to about a second; None where it does not tell its time."""
+        return self._clock_offset_ms
+
+    def measured_offset_ms(self) -> int | None:
+        """The same, asked for anew: clocks are set while a service runs."""
+        self._clock_offset_ms = measured_offset_ms(self._connection, self._clock)
         return self._clock_offset_ms
 
     def series(self, selector: str, since_ms: int, until_ms: int) -> list[Labels]:
