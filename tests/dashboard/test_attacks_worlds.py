@@ -213,6 +213,9 @@ ROUTES: dict[str, list[str]] = {
     "/api/v1/openapi.json": [],  # of the code
     "/api/": [],
     "/api/<path:rest>": ["/api/v1/nothing"],
+    "/mcp/": [],
+    "/mcp/<path:rest>": ["/mcp/nothing"],
+    "/.well-known/<path:rest>": ["/.well-known/oauth-protected-resource"],
     "/mcp": [],  # the endpoints again, which `test_the_tools` asks
     "/metrics": ["/metrics"],
     "/report/preview": ["/report/preview"],

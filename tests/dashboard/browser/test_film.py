@@ -195,7 +195,7 @@ def test_the_hours_of_the_week_are_the_reader_s(surf: Callable[..., Surfer]) -> 
     tokyo, french = hours("?zone=Asia/Tokyo&lang=fr")
     assert len(utc) == 7 * 24
     assert tokyo[9:] + tokyo[:9] == pytest.approx(utc, abs=2e-4)
-    assert "Over 1 weeks" in said
+    assert "Over 1 week, " in said
     assert "Fewer than 4 weeks are known" in said
     assert "lun." in french
     assert "heure locale, Asia/Tokyo" in french
