@@ -74,26 +74,20 @@ def sampled_note(shown: Iterable[Totals]) -> tuple[str, ...]:
 
 def unconfirmed_note(open_ms: float) -> tuple[str, ...]:
     """The same of a sum; nothing of none."""
-    if not open_ms:
-        return ()
-    return (
-        tr(
-            "{hours} GPU-hours of the idle time are point samples that nothing confirms, and not called unused: see “Point samples”.",
-            hours=GpuHours(open_ms),
-        ),
+    said = tr(
+        "{hours} GPU-hours of the idle time are point samples that nothing confirms, and not called unused: see “Point samples”.",
+        hours=GpuHours(open_ms),
     )
+    return (said,) if open_ms else ()
 
 
 def counted_note(open_ms: float) -> tuple[str, ...]:
     """What a section says that counts it as unused all the same; nothing of none."""
-    if not open_ms:
-        return ()
-    return (
-        tr(
-            "{hours} GPU-hours of what counts as unused here are point samples that nothing confirms: work between them would not be seen.",
-            hours=GpuHours(open_ms),
-        ),
+    said = tr(
+        "{hours} GPU-hours of what counts as unused here are point samples that nothing confirms: work between them would not be seen.",
+        hours=GpuHours(open_ms),
     )
+    return (said,) if open_ms else ()
 
 
 def point_samples(report: Report) -> Section | None:

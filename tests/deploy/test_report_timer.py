@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import subprocess
-from collections import defaultdict
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,43 +13,17 @@ from analytics.commands.report_send import add_send_arguments
 from analytics.delivery.due import CLOSES_AFTER_MS
 from fallow.clock import HOUR_MS
 from fallow.errors import UsageError
+from tests.deploy.unit_file import analyze, needs_systemd, settings_of, units_root
 
-SYSTEMD = Path(__file__).resolve().parents[2] / "deploy" / "systemd"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 SERVICE, TIMER = "fallow-report.service", "fallow-report.timer"
-SYSTEM_UNITS = Path("/usr/lib/systemd/system")
-
-needs_systemd = pytest.mark.skipif(
-    shutil.which("systemd-analyze") is None or not (SYSTEM_UNITS / "sysinit.target").exists(),
-    reason="no systemd here to judge the unit (Debian: apt-get install systemd)",
-)
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """A root of its own with systemd's units, the two of the report, and a stand-in for the program."""
-    shutil.copytree(SYSTEM_UNITS, tmp_path / "usr/lib/systemd/system", symlinks=True)
-    (tmp_path / "lib").symlink_to("usr/lib")
-    program = tmp_path / "opt/fallow/bin/fallow"
-    program.parent.mkdir(parents=True)
-    program.touch(mode=0o755)
-    (tmp_path / "etc/systemd/system").mkdir(parents=True)
-    for name in (SERVICE, TIMER):
-        shutil.copy(SYSTEMD / name, tmp_path / "etc/systemd/system")
-    return tmp_path
-
-
-def analyze(host: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = ["systemd-analyze", "--no-pager", f"--root={host}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
-
-def settings(name: str) -> dict[str, list[str]]:
-    found = defaultdict(list)
-    for line in (SYSTEMD / name).read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith(("#", "[")):
-            key, _, value = line.partition("=")
-            found[key].append(value)
-    return dict(found)
+    return units_root(tmp_path, SERVICE, TIMER)
 
 
 @needs_systemd
@@ -76,7 +48,7 @@ def test_the_exposure_is_below_two(host: Path) -> None:
 
 @needs_systemd
 def test_it_runs_on_mondays_at_six() -> None:
-    [when] = settings(TIMER)["OnCalendar"]
+    [when] = settings_of(TIMER)["OnCalendar"]
     done = subprocess.run(
         ["systemd-analyze", "calendar", "--iterations=3", "--base-time=2026-11-18 00:00:00 UTC", when],
         capture_output=True, text=True, check=True, timeout=60, env={"TZ": "UTC"},
@@ -88,12 +60,12 @@ def test_it_runs_on_mondays_at_six() -> None:
 
 
 def test_a_host_that_was_down_catches_up() -> None:
-    assert settings(TIMER)["Persistent"] == ["true"]
-    assert settings(TIMER)["Unit"] == [SERVICE]
+    assert settings_of(TIMER)["Persistent"] == ["true"]
+    assert settings_of(TIMER)["Unit"] == [SERVICE]
 
 
 def test_the_command_is_one_and_holds_no_secret() -> None:
-    [command] = settings(SERVICE)["ExecStart"]
+    [command] = settings_of(SERVICE)["ExecStart"]
     program, report, send, *flags = command.split()
     assert (program, report, send) == ("/opt/fallow/bin/fallow", "report", "send")
     parser = argparse.ArgumentParser()
@@ -103,7 +75,7 @@ def test_the_command_is_one_and_holds_no_secret() -> None:
 
 
 def test_a_failed_run_is_tried_again_and_wrong_settings_are_not() -> None:
-    unit = settings(SERVICE)
+    unit = settings_of(SERVICE)
     assert unit["Type"] == ["oneshot"]
     assert unit["Restart"] == ["on-failure"]
     assert unit["RestartPreventExitStatus"] == [str(UsageError.exit_code)]

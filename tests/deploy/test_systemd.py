@@ -7,9 +7,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections import defaultdict
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,34 +20,17 @@ from agent.deployment.unit_files import drop_in_lines
 from fallow import config
 from fallow.clock import SECOND_MS, parse_duration_ms
 from fallow.errors import UsageError
+from tests.deploy.unit_file import SYSTEMD, analyze, needs_systemd, settings_of, units_root
 
-SYSTEMD = Path(__file__).resolve().parents[2] / "deploy" / "systemd"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 UNIT = "fallow-agent.service"
-SYSTEM_UNITS = Path("/usr/lib/systemd/system")
-
-needs_systemd = pytest.mark.skipif(
-    shutil.which("systemd-analyze") is None or not (SYSTEM_UNITS / "sysinit.target").exists(),
-    reason="no systemd here to judge the unit (Debian: apt-get install systemd)",
-)
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """A root of its own with systemd's units, the unit as it is, and stand-ins for the two programs that it starts."""
-    shutil.copytree(SYSTEM_UNITS, tmp_path / "usr/lib/systemd/system", symlinks=True)
-    (tmp_path / "lib").symlink_to("usr/lib")
-    for program in ("opt/fallow/bin/fallow", "bin/kill"):
-        path = tmp_path / program
-        path.parent.mkdir(parents=True)
-        path.touch(mode=0o755)
-    (tmp_path / "etc/systemd/system").mkdir(parents=True)
-    shutil.copy(SYSTEMD / UNIT, tmp_path / "etc/systemd/system")
-    return tmp_path
-
-
-def analyze(host: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = ["systemd-analyze", "--no-pager", f"--root={host}", *arguments, UNIT]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return units_root(tmp_path, UNIT)
 
 
 def change(host: Path, old: str, new: str) -> None:
@@ -69,7 +51,7 @@ def add_drop_in(host: Path, name: str) -> None:
 def test_systemd_finds_nothing_wrong(host: Path, drop_in: str | None) -> None:
     if drop_in is not None:
         add_drop_in(host, drop_in)
-    found = analyze(host, "verify")
+    found = analyze(host, "verify", UNIT)
     assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
 
 
@@ -80,7 +62,7 @@ def test_systemd_finds_nothing_wrong(host: Path, drop_in: str | None) -> None:
 )
 def test_systemd_would_have_said_what_is_wrong(host: Path, old: str, new: str, said: str) -> None:
     change(host, old, new)
-    assert said in analyze(host, "verify").stderr
+    assert said in analyze(host, "verify", UNIT).stderr
 
 
 @needs_systemd
@@ -88,7 +70,7 @@ def test_systemd_would_have_said_what_is_wrong(host: Path, old: str, new: str, s
 def test_the_exposure_is_below_three(host: Path, drop_in: str | None) -> None:
     if drop_in is not None:
         add_drop_in(host, drop_in)
-    found = analyze(host, "security", "--offline=true", "--threshold=30")
+    found = analyze(host, "security", "--offline=true", "--threshold=30", UNIT)
     assert found.returncode == 0, found.stdout
     assert "Overall exposure level" in found.stdout
 
@@ -99,7 +81,7 @@ def test_a_loosened_unit_is_above_three(host: Path) -> None:
         host, "\nCapabilityBoundingSet=\n", "\nCapabilityBoundingSet=CAP_SYS_ADMIN CAP_SYS_PTRACE CAP_DAC_OVERRIDE\n"
     )
     change(host, "\nSystemCallFilter=@system-service\nSystemCallFilter=~@privileged\n", "\n")
-    assert analyze(host, "security", "--offline=true", "--threshold=30").returncode == 1
+    assert analyze(host, "security", "--offline=true", "--threshold=30", UNIT).returncode == 1
 
 
 @needs_systemd
@@ -117,12 +99,7 @@ def test_the_user_that_the_unit_names_is_made(host: Path, settings: dict[str, li
 @pytest.fixture
 def settings() -> dict[str, list[str]]:
     """What the unit says, by key."""
-    found = defaultdict(list)
-    for line in (SYSTEMD / UNIT).read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith(("#", "[")):
-            key, _, value = line.partition("=")
-            found[key].append(value)
-    return dict(found)
+    return settings_of(UNIT)
 
 
 def test_the_unit_fits_the_example_configuration(settings: dict[str, list[str]]) -> None:

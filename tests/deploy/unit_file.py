@@ -19,28 +19,38 @@ needs_systemd = pytest.mark.skipif(
 )
 
 
+def units_root(root: Path, *names: str) -> Path:
+    """The folder as a root of its own with systemd's units, these of ours, and stand-ins for the two programs that they start."""
+    shutil.copytree(_SYSTEM_UNITS, root / "usr/lib/systemd/system", symlinks=True)
+    (root / "lib").symlink_to("usr/lib")
+    for program in ("opt/fallow/bin/fallow", "bin/kill"):
+        path = root / program
+        path.parent.mkdir(parents=True)
+        path.touch(mode=0o755)
+    (root / "etc/systemd/system").mkdir(parents=True)
+    for name in names:
+        shutil.copy(SYSTEMD / name, root / "etc/systemd/system")
+    return root
+
+
+def analyze(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["systemd-analyze", "--no-pager", f"--root={root}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
 @dataclass(frozen=True)
 class JudgedUnit:
-    """A unit in a root of its own, with systemd's units and stand-ins for the two programs that it starts."""
+    """A unit in a root of its own."""
 
     name: str
     root: Path
 
     @classmethod
     def installed(cls, name: str, root: Path) -> JudgedUnit:
-        shutil.copytree(_SYSTEM_UNITS, root / "usr/lib/systemd/system", symlinks=True)
-        (root / "lib").symlink_to("usr/lib")
-        for program in ("opt/fallow/bin/fallow", "bin/kill"):
-            path = root / program
-            path.parent.mkdir(parents=True)
-            path.touch(mode=0o755)
-        (root / "etc/systemd/system").mkdir(parents=True)
-        shutil.copy(SYSTEMD / name, root / "etc/systemd/system")
-        return cls(name, root)
+        return cls(name, units_root(root, name))
 
     def analyze(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = ["systemd-analyze", "--no-pager", f"--root={self.root}", *arguments, self.name]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        return analyze(self.root, *arguments, self.name)
 
     def assert_sound(self) -> None:
         """Nothing is wrong, the exposure is below two, and a mistake would have been found."""
