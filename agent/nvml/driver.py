@@ -53,6 +53,10 @@ class Driver:
         self._rings: RingReader | None = None
         self.costs = CallCosts()
         self.incidents: list[Incident] = []
+        self.trials: set[tuple[str, str]] = set()
+        """GPU and name of calls that blocked or ended an earlier worker and that this one has not come back from."""
+        self.returned: list[tuple[str, str]] = []
+        """Those that it has come back from."""
         self._missing: list[int] = []
         self.count = 0
         """GPUs that the driver has listed."""
@@ -246,6 +250,9 @@ class Driver:
             seconds = _now() - begun_s
             self._page.returned()
             self.costs.add(name, seconds)
+            if self.trials and (uuid, name) in self.trials:
+                self.trials.remove((uuid, name))
+                self.returned.append((uuid, name))
             if seconds > _SLOW_S:
                 self._spend(uuid, name, seconds)
 

@@ -28,6 +28,7 @@ from agent.nvml.readings import (
 from agent.nvml.util_source import with_gpm
 from agent.nvml.utilization import UtilizationMeter
 from agent.nvml.watched_gpu import Watched, find_instances, is_split
+from agent.nvml.worker_protocol import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -63,9 +64,13 @@ class Sampler:
         self._processes = ProcessCollector()
         self._errors = ErrorCollector()
         self._inventory = InventoryCollector(sys)
-        self.watched = [_watched(gpu) for gpu in gpus]
+        self.watched = [self._watched(gpu) for gpu in gpus]
         self._rows_until_retry = _LONGEST_BACKOFF
         self._drained_s = -math.inf
+
+    def _watched(self, gpu: DriverGpu) -> Watched:
+        collectors = tuple(make() for make in COLLECTORS if gpu.parent is None or make.of_instances)
+        return Watched(gpu, collectors, self._clocks()[1])
 
     def devices(self, *, all_of_them: bool) -> list[DeviceRow]:
         """Inventory of GPUs and MIG instances without times: all of it, or what is new or has changed."""
@@ -161,7 +166,7 @@ class Sampler:
         self._rows_until_retry -= 1
         if self._rows_until_retry <= 0:
             self._rows_until_retry = _LONGEST_BACKOFF
-            found = [_watched(gpu) for gpu in self.driver.open_missing()]
+            found = [self._watched(gpu) for gpu in self.driver.open_missing()]
             self.watched += found
             for each in found:
                 for known, entry in self._entries(each):
@@ -177,7 +182,6 @@ class Sampler:
         elif each.may_look():
             try:
                 row, processes = self._read(each, span, list_processes=list_processes)
-                self._found(each, row)
             except GpuGoneError as gone:
                 # what was read before the GPU went is not the whole interval: the state says why it is missing
                 row, processes = None, []
@@ -193,23 +197,31 @@ class Sampler:
             return
         # a handle may be another instance's by now: only what was found in this interval is asked
         found = row is not None and self._find_instances(sampled, each)
+        health = UNKNOWN if whole["health"] == UNKNOWN else each.health
         for instance in each.instances.values():
-            self._sample_instance(sampled, each, instance, span, found=found, list_processes=list_processes)
-        if row is not None:  # the driver's list for a split GPU depends on rights; its instances' lists add up
+            self._sample_instance(sampled, health, instance, span, found=found, list_processes=list_processes)
+        if row is not None and health != UNKNOWN:  # the driver's list for a split GPU depends on rights; its instances' lists add up
             counts = [instance.process_count for instance in each.instances.values()]
             known = [count for count in counts if count is not None]
             whole["process_count"] = sum(known) if found and len(known) == len(counts) else None
 
     def _read(self, each: Watched, span: CollectedSpan, *, list_processes: bool) -> tuple[GpuRow, list[ProcessRow]]:
-        """The row and the processes of a whole GPU; raises GpuGoneError."""
+        """The row and the processes of a whole GPU; raises GpuGoneError.
+
+        Of an interval that began before the GPU was watched, only its ring may tell; else the row says that nothing is known.
+        """
         gpu = each.gpu
         if list_processes and (split := is_split(self.driver, gpu)) is not None:  # unknown: as it was
             gpu.split = split
         for collector in each.collectors:
             self._run(collector.name, partial(collector.settle, self.driver, gpu, self._clocks), None)
         row = self._collect(each, span)
+        if not row.get("gpu_util_coverage_ratio") and each.began_after(span):
+            self._found(each, row)
+            return {**_bare_row(gpu, span, util_source="none"), "health": UNKNOWN}, []
         processes = self._list_processes(each, span, row.get("mem_used_bytes"), list_processes=list_processes)
         row["process_count"] = each.process_count
+        self._found(each, row)
         return row, processes
 
     def _collect(self, each: Watched, span: CollectedSpan) -> GpuRow:
@@ -235,7 +247,7 @@ class Sampler:
             return found is not None
         added = sorted(found.keys() - known.keys())
         removed = sorted(known.keys() - found.keys())
-        each.instances = {uuid: each.instances.get(uuid) or _watched(gpu) for uuid, gpu in found.items()}
+        each.instances = {uuid: each.instances.get(uuid) or self._watched(gpu) for uuid, gpu in found.items()}
         for uuid in added if each.device is not None else []:
             instance = each.instances[uuid]
             if (entry := self._describe(instance.gpu)) is not None:
@@ -251,23 +263,24 @@ class Sampler:
         self.driver.incidents.append(Incident("mig_changed", f"GPU {each.gpu.index} {change}", each.gpu.uuid))
 
     def _sample_instance(
-        self, sampled: Rows, parent: Watched, each: Watched, span: CollectedSpan, *, found: bool, list_processes: bool
+        self, sampled: Rows, health: str, each: Watched, span: CollectedSpan, *, found: bool, list_processes: bool
     ) -> None:
-        """Adds the rows of a MIG instance: memory, processes and GPM; everything else belongs to its parent."""
+        """Adds the rows of a MIG instance: memory, processes and GPM; everything else, `health` too, belongs to its parent."""
         row = _bare_row(each.gpu, span, util_source="none")
         try:
             if found:
                 collected = self._collect(each, span)
-                processes = self._list_processes(
-                    each, span, collected.get("mem_used_bytes"), list_processes=list_processes
-                )
-                row |= collected | {"process_count": each.process_count}
-                sampled["process"] += processes
+                if health != UNKNOWN:
+                    processes = self._list_processes(
+                        each, span, collected.get("mem_used_bytes"), list_processes=list_processes
+                    )
+                    row |= collected | {"process_count": each.process_count}
+                    sampled["process"] += processes
             else:
                 each.forget()
         except GpuGoneError:
             each.forget()
-        sampled["gpu"].append({"health": parent.health, **row})
+        sampled["gpu"].append({"health": health, **row})
 
     def _list_processes(
         self, each: Watched, span: CollectedSpan, mem_used_bytes: int | None, *, list_processes: bool
@@ -315,10 +328,6 @@ class Sampler:
 
 
 _SIGNS = ("mem_used_bytes", "power_w", "temperature_c", "energy_mj", "sm_clock_mhz")
-
-
-def _watched(gpu: DriverGpu) -> Watched:
-    return Watched(gpu, tuple(make() for make in COLLECTORS if gpu.parent is None or make.of_instances))
 
 
 def _bare_row(gpu: DriverGpu, span: CollectedSpan, util_source: str | None = None) -> GpuRow:

@@ -14,7 +14,7 @@ from agent.nvml.readings import LIST_AGAIN_BYTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.nvml.collector import GpuCollector
+    from agent.nvml.collector import CollectedSpan, GpuCollector
     from agent.nvml.driver import Driver
     from agent.rows import DeviceRow, HealthRow, ProcessRow
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class Watched:
     gpu: DriverGpu
     collectors: tuple[GpuCollector, ...]
+    since_us: int
+    """When it began to be watched, by the clock that never steps."""
     health: str = "ok"
     blind: bool = False
     rows: int = 0
@@ -41,6 +43,11 @@ class Watched:
     def wants_every_second(self) -> bool:
         """Whether one of its collectors sees the more the more often it drains."""
         return any(collector.wants_every_second for collector in self.collectors)
+
+    def began_after(self, span: CollectedSpan) -> bool:
+        """Whether it began to be watched after the start of an interval."""
+        wall_us, steady_us = span.clocks()
+        return wall_us - (steady_us - self.since_us) > span.start_us
 
     def may_look(self) -> bool:
         """Counts one interval; whether a lost GPU is to be asked again, after a growing number of them."""

@@ -52,7 +52,7 @@ class Worker:
         try:
             if self._gone is not None:
                 raise self._gone
-            answer = self._open() if request["op"] == "open" else self._row(request)
+            answer = self._open(request) if request["op"] == "open" else self._row(request)
         except DriverGoneError as gone:
             return {"driver_gone": {"code": gone.code, "message": str(gone)}, "incidents": self._incidents()}
         self._drained_s = time.monotonic()
@@ -84,7 +84,8 @@ class Worker:
             self._gone = gone
         self._drained_s = time.monotonic()
 
-    def _open(self) -> OpenAnswer:
+    def _open(self, request: OpenRequest) -> OpenAnswer:
+        self._driver.trials = {(target, call) for target, call in request["trials"]}
         self._sampler = sampler = Sampler(self._driver, self._driver.open(self._skip), self._sys)
         devices, errors = sampler.devices(all_of_them=True), sampler.errors(all_of_them=True)
         with self._driver.quietly():
@@ -94,11 +95,13 @@ class Worker:
 
     def _watched(self) -> WatchedGpus:
         sampler = self._opened()
+        returned, self._driver.returned = self._driver.returned, []
         return {
             "gpus": [each.gpu.uuid for each in sampler.watched],
             "instances": {each.gpu.uuid: list(each.instances) for each in sampler.watched if each.instances},
             "missing": self._driver.missing,
             "count": self._driver.count,
+            "returned": returned,
         }
 
     def _row(self, request: IntervalRequest) -> IntervalAnswer:

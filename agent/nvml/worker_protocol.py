@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     from agent.rows import DeviceRow, EventRow, GpuRow, HealthRow, ProcessRow
 
+UNKNOWN = "unknown"
+"""The health of a GPU in an interval of which nothing was observed."""
+
 PAGE_BYTES = 256
 _COUNTER = struct.Struct("=Q")
 
@@ -68,6 +71,8 @@ class OpenRequest(TypedDict):
     """The first request to a worker."""
 
     op: Literal["open"]
+    trials: list[tuple[str, str]]
+    """GPU, as the status page names it, and driver call: calls that blocked or ended an earlier worker."""
 
 
 class IntervalRequest(TypedDict):
@@ -90,6 +95,8 @@ class WatchedGpus(TypedDict):
     missing: list[int]
     """Positions of GPUs that cannot be opened."""
     count: int
+    returned: list[tuple[str, str]]
+    """The calls on trial that have returned since the answer before, as the request named them."""
 
 
 class OpenAnswer(WatchedGpus):

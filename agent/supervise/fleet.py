@@ -2,7 +2,7 @@
 
 A GPU whose call never returns is `wedged`: its worker is left alone (killing it has frozen GPUs), and a new one watches
 the others; so is one whose calls crash the driver's library again and again. A lost driver makes every GPU
-`driver_down` until a new worker can load it again.
+`driver_down` until a new worker can load it again. A GPU is healthy again once the call that was to blame has returned.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from agent.container import in_container
 from agent.nvml.installation import NOT_STARTED, REVOKED, driver_error, is_down_for_all
+from agent.nvml.worker_protocol import UNKNOWN
 from agent.supervise.gpu_account import GpuAccount
 from agent.supervise.known_gpus import KnownGpus, LostGpus
-from agent.supervise.restarts import Crashes, RestartBudget
+from agent.supervise.restarts import Crashes, RestartBudget, Trials
 from agent.supervise.workers import (
     DriverLostError,
     StoppedError,
@@ -70,6 +71,7 @@ class HostGpus:
         self._worker: WorkerClient | None = None
         self._stuck = Stuck()
         self._crashes = Crashes()
+        self._trials = Trials()
         self._restarts = RestartBudget()
         self._owes_restart = self._ended = False
         self._incidents: list[EventRow] = []
@@ -120,7 +122,7 @@ class HostGpus:
             except OSError as error:
                 raise driver_error(0, f"no NVML worker can be started: {error.strerror}") from error
             try:
-                answer = worker.open(self.timeout_s)
+                answer = self._open(worker)
             except StoppedError:
                 self._give_up(worker)
                 raise
@@ -172,6 +174,7 @@ class HostGpus:
         self._crashes.survived()
         self._reload_for_lost(answer["gpu"])
         self._take(answer)
+        self._settle_trials(answer["gpu"])
         if devices == "all":
             self._devices += self.missing.devices(all_of_them=True)
         before_s = min(self._worker_cpu_s, answer["cpu_s"])  # a younger worker has used less than the one before it
@@ -216,7 +219,7 @@ class HostGpus:
         self._driver_down = False
         self._retry_in, self._backoff = 0, 1
         self._crashes = Crashes()
-        self.known.down = dict.fromkeys(self.known.uuids, "driver_down")
+        self.known.down = dict.fromkeys(self.known.uuids, UNKNOWN)
 
     def restart(self, why: str) -> None:
         if self._worker is not None:
@@ -233,6 +236,12 @@ class HostGpus:
     def _new_worker(self) -> WorkerClient:
         self._worker_cpu_s = 0.0
         return WorkerClient(self._skip(), self.missing.sys, self._alive, self._clock)
+
+    def _open(self, worker: WorkerClient) -> OpenAnswer:
+        """The answer of a worker that loads the driver; it says of calls on trial when they return."""
+        on_trial = self._trials.open_calls(self._avoided())
+        named = [(name, call) for gpu, call in on_trial for name in self.known.named_with_positions(frozenset({gpu}), 0)]
+        return worker.open(self.timeout_s, named)
 
     def _give_up(self, worker: WorkerClient) -> None:
         worker.end(_END_PATIENCE_S)
@@ -264,11 +273,12 @@ class HostGpus:
             self._note("worker_restart", f"the NVML worker did not run for {self.timeout_s:g} s; a new one is started")
             return
         self._stuck.add(worker, (hung.uuid,))  # empty: the driver as a whole
-        why = f"{hung.call} has not returned for {self.timeout_s:g} s"
+        did = f"had not returned for {self.timeout_s:g} s"
         if hung.uuid:
-            self._wedge(hung.uuid, why)
+            self._wedge(hung.uuid, hung.call, did)
             return
-        self._note("driver_down", f"{why}: nothing is read until it does")
+        if self._trials.hold("", hung.call, did, "driver_down"):
+            self._note("driver_down", f"{hung.call} {did}: nothing is read until it does")
         for uuid in self.known.uuids:
             self.known.set(uuid, "wedged")
 
@@ -276,12 +286,14 @@ class HostGpus:
         """Puts a worker that has ended away, and leaves a GPU alone from now on if it was its call again."""
         worker.end(_END_PATIENCE_S)
         self._worker, self._ended = None, True
-        target = self.known.target(gone.uuid)
+        target, did = self.known.target(gone.uuid), f"ended the NVML worker with {gone.how}"
         if target and self._crashes.count(target):
-            self._wedge(gone.uuid, f"{gone.call} has crashed the driver's library repeatedly")
+            self._wedge(gone.uuid, gone.call, f"{did} again")
             return
         self._owes_restart = not target
-        self._note("worker_restart", f"{gone}; a new one is started")
+        if target:
+            self._trials.hold(target, gone.call, did)
+        self._note("worker_restart", f"{gone}; a new one is started", self.known.uuid(gone.uuid))
 
     def _may_restart(self) -> bool:
         """Whether a worker may start in place of one that ended by no GPU's fault: soon, but never in a hot loop."""
@@ -290,17 +302,37 @@ class HostGpus:
         self._owes_restart = False
         return True
 
-    def _wedge(self, target: str, why: str) -> None:
-        """Marks a GPU, given by UUID or as `#index`, that is not to be asked."""
+    def _wedge(self, target: str, call: str, did: str) -> None:
+        """Marks a GPU, given by UUID or as `#index`, that is not to be asked, because of what a call of it did."""
         uuid = self.known.uuid(target)
         if uuid is not None:
             self.known.set(uuid, "wedged")
         where = f"GPU {target[1:]}: " if uuid is None else ""
-        self._note("gpu_wedged", f"{where}{why}", uuid)
+        is_news = self._trials.hold(self.known.target(target), call, did, "wedged")
+        # tried again in vain: the GPU is what it was, and a worker is lost
+        self._note("gpu_wedged" if is_news else "worker_restart", f"{where}{call} {did}", uuid)
+
+    def _settle_trials(self, rows: Sequence[GpuRow]) -> None:
+        """Says which GPUs are healthy again after an answered interval; a call on trial makes the others degraded."""
+        healthy = {row["gpu"] for row in rows if row["health"] in ("ok", UNKNOWN)}
+        for verdict in self._trials.settle(self._avoided()):
+            uuid = self.known.uuid(verdict.target)
+            if not verdict.target and verdict.health == "ok":
+                self._note("driver_up", verdict.why)
+            elif uuid is None or uuid in healthy:  # whatever else it may be, its worker has said so
+                self._note(f"gpu_{verdict.health}", verdict.why, uuid)
+        on_trial = {self.known.target(gpu) for gpu, _ in self._trials.open_calls(self._avoided())}
+        for row in rows:
+            if row["health"] == "ok" and self.known.whole(row["gpu"]) in on_trial:
+                row["health"] = "degraded"
+
+    def _avoided(self) -> frozenset[str]:
+        """GPUs that no worker may touch."""
+        return frozenset(map(self.known.target, self._stuck.targets | self._crashes.avoided()))
 
     def _skip(self) -> frozenset[str]:
         """What a new worker must not touch: by position where that is known, so that not even its name is asked for."""
-        return self.known.named_with_positions(self._stuck.targets | self._crashes.avoided(), self._count)
+        return self.known.named_with_positions(self._avoided(), self._count)
 
     def _lose_driver(self, worker: WorkerClient, code: int, message: str) -> None:
         worker.end(_END_PATIENCE_S)
@@ -321,16 +353,14 @@ class HostGpus:
             self.restart(f"a GPU is still {'lost' if lost else 'missing'}: the driver is loaded afresh")
 
     def _welcome_back(self) -> None:
-        """A call that was given up has returned, or a crash is long ago: the GPU is watched again, by a fresh worker."""
+        """A call that was given up has returned, or a crash is long ago: a fresh worker tries the GPU again."""
         freed = self._stuck.freed(_END_PATIENCE_S) | self._crashes.due()
         if "" in freed:  # the driver as a whole answers again
-            still = self._stuck.targets | self._crashes.avoided()
+            still = self._avoided()
             freed |= {uuid for uuid, health in self.known.down.items() if health == "wedged" and uuid not in still}
-        for target in sorted(freed - {""}):
-            uuid = self.known.uuid(target)
+        for uuid in map(self.known.uuid, freed):
             if uuid is not None and self.known.down.get(uuid) == "wedged":
-                self.known.set(uuid, "driver_down" if self._driver_down else None)
-            self._note("gpu_ok", "it is tried again after a call that had not returned", uuid)
+                self.known.set(uuid, "driver_down" if self._driver_down else UNKNOWN)
         if freed and self._worker is not None:
             self._worker.end(_END_PATIENCE_S)
             self._worker = None
@@ -349,7 +379,7 @@ class HostGpus:
             self._note("worker_restart", f"no NVML worker can be started: {error.strerror}")
             self._retry_in = self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
             return False
-        answer = self._ask(self._worker, partial(self._worker.open, self.timeout_s))
+        answer = self._ask(self._worker, partial(self._open, self._worker))
         if answer is None:
             if self._ended or self._skip() != avoided:
                 return True  # it is replaced at once, without the GPU that is to blame
@@ -380,8 +410,10 @@ class HostGpus:
         self._devices += answer["device"]
         self._health += answer["health"]
         self._count = answer["count"]
-        blocked = self._stuck.targets | self._crashes.avoided()
-        devices, changes = self.account.take(answer, blocked, self._clock.now_ms())
+        for name, call in answer["returned"]:
+            for target in {name, self.known.target(name)}:
+                self._trials.returned(target, call)
+        devices, changes = self.account.take(answer, self._avoided(), self._clock.now_ms())
         self._devices += devices
         back = {each.get("gpu") for each in changes if each["kind"] == "gpu_ok"}  # said once, by whoever knows more
         self._incidents = [each for each in self._incidents if each["kind"] != "gpu_ok" or each.get("gpu") not in back]

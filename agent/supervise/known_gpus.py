@@ -40,6 +40,10 @@ class KnownGpus:
             (uuid for uuid, index in self.indexes.items() if f"#{index}" == target and uuid not in missing), None
         )
 
+    def whole(self, uuid: str) -> str:
+        """The GPU that a MIG instance belongs to; any other GPU is itself."""
+        return next((parent for parent, instances in self._instances.items() if uuid in instances), uuid)
+
     def target(self, announced: str) -> str:
         """The same GPU under one name, whether its UUID or its position was announced."""
         return self.uuid(announced) or announced

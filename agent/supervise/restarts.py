@@ -1,6 +1,15 @@
-"""When a worker that has ended is replaced: at once as a rule, without a GPU that crashes it, and never in a hot loop."""
+"""When a worker that has ended is replaced: at once as a rule, without a GPU that crashes it, and never in a hot loop.
+
+And what has to happen before a GPU whose call blocked or ended a worker counts as healthy again.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _CRASHES = 2  # in a row on one GPU: once may be chance
 _CALM = 60  # whole intervals without a crash after which nothing is held against a GPU any more
@@ -66,3 +75,86 @@ class Crashes:
         over = frozenset(target for target, left in self._resting.items() if left <= 1)
         self._resting = {target: left - 1 for target, left in self._resting.items() if left > 1}
         return over
+
+
+@dataclass
+class _Trial:
+    """What is held against one GPU."""
+
+    calls: dict[str, str]
+    """What each call did that is on trial."""
+    health: str = "ok"
+    """The GPU's health by the newest event."""
+    returned: set[str] = field(default_factory=set)
+    intervals: int = 0
+    """Answered since the newest call was held against it."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The health of a GPU that is read again, where it differs from the last one, and why."""
+
+    target: str
+    health: str
+    why: str
+
+
+class Trials:
+    """Driver calls that blocked or ended a worker: their GPU is healthy again once each of them has returned.
+
+    A GPU goes by its UUID, or by `#index` before that is known; the driver as a whole by an empty text.
+    """
+
+    def __init__(self) -> None:
+        self._trials: dict[str, _Trial] = {}
+
+    def hold(self, target: str, call: str, did: str, health: str | None = None) -> bool:
+        """Holds a call against a GPU that now has this health, None for the one it had; whether that is another one."""
+        trial = self._trials.setdefault(target, _Trial({}))
+        trial.calls[call] = did
+        trial.returned.discard(call)
+        trial.intervals = 0
+        before, trial.health = trial.health, health or trial.health
+        return trial.health != before
+
+    def open_calls(self, avoided: Collection[str]) -> list[tuple[str, str]]:
+        """GPU and call of those that have not returned yet, without the GPUs that are not read."""
+        return [
+            (target, call)
+            for target, trial in self._trials.items()
+            if target not in avoided
+            for call in trial.calls
+            if call not in trial.returned
+        ]
+
+    def returned(self, target: str, call: str) -> None:
+        """Takes note that a call has returned in the worker of now."""
+        if target in self._trials:
+            self._trials[target].returned.add(call)
+
+    def settle(self, avoided: Collection[str]) -> list[Verdict]:
+        """Counts an answered interval of the GPUs that are read; those whose health is another one now.
+
+        A GPU is degraded while a call is on trial. One that was not needed for long enough is no longer held against it.
+        """
+        found = []
+        for target, trial in [each for each in self._trials.items() if each[0] not in avoided]:
+            trial.intervals += 1
+            left = [call for call in trial.calls if call not in trial.returned]
+            over = not left or trial.intervals >= _CALM
+            health = "ok" if over else "degraded"
+            if health != trial.health:
+                found.append(Verdict(target, health, _sentence(trial, left)))
+            trial.health = health
+            if over:
+                del self._trials[target]
+        return found
+
+
+def _sentence(trial: _Trial, left: Collection[str]) -> str:
+    calls = " and ".join(f"{call}, which {did}," for call, did in trial.calls.items() if not left or call in left)
+    if not left:
+        return f"it answers again: {calls} has returned"
+    if trial.intervals < _CALM:
+        return f"it is read again, and {calls} has not been called since"
+    return f"it has answered for {trial.intervals} intervals without {calls} being called"

@@ -17,7 +17,7 @@ from agent.nvml.worker_protocol import PAGE_BYTES, StatusPage
 from fallow.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from agent.nvml.worker_protocol import DriverGoneAnswer, IntervalAnswer, IntervalRequest, OpenAnswer, OpenRequest
 
@@ -48,11 +48,13 @@ class StoppedError(Exception):
 class WorkerGoneError(Exception):
     """The process ended: a crash inside the driver's library, or somebody killed it.
 
-    Names the GPU and the driver call that crashed, as WorkerHungError does; empty where none did.
+    Names how it ended (`signal 11 (SIGSEGV)`), and the GPU and the driver call that crashed, as WorkerHungError does; both
+    are empty where none did.
     """
 
-    def __init__(self, reason: str, uuid: str = "", call: str = "", *, never_ran: bool = False) -> None:
-        super().__init__(reason)
+    def __init__(self, how: str, uuid: str = "", call: str = "", *, never_ran: bool = False) -> None:
+        super().__init__(f"the NVML worker ended with {how}" + (f" in {call}" if call else ""))
+        self.how = how
         self.uuid = uuid
         self.call = call
         self.never_ran = never_ran
@@ -101,9 +103,9 @@ class WorkerClient:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._answers, selectors.EVENT_READ)
 
-    def open(self, timeout_s: float) -> OpenAnswer:
-        """Has the worker load the driver; raises as `interval` does."""
-        answer: OpenAnswer = self._request({"op": "open"}, timeout_s)
+    def open(self, timeout_s: float, trials: Iterable[tuple[str, str]] = ()) -> OpenAnswer:
+        """Has the worker load the driver, and say of each call in `trials` when it returns; raises as `interval` does."""
+        answer: OpenAnswer = self._request({"op": "open", "trials": list(trials)}, timeout_s)
         return answer
 
     def interval(self, wanted: IntervalRequest, timeout_s: float) -> IntervalAnswer:
@@ -191,15 +193,22 @@ class WorkerClient:
         try:
             code = self._process.wait(1)
         except subprocess.TimeoutExpired:
-            return WorkerGoneError("the NVML worker closed its pipes", uuid, call)
-        how = f"the NVML worker ended with {'signal' if code < 0 else 'exit code'} {abs(code)}"
+            return WorkerGoneError("its pipes closed", uuid, call)
+        how = f"exit code {code}" if code >= 0 else f"signal {-code} ({_signal_name(-code)})"
         if code > 0 and not self._page.progress():
             return WorkerGoneError(how, never_ran=True)
         if (
             -code in _FROM_OUTSIDE
         ):  # the kernel for want of memory, or a person: whatever call was being made is not to blame
             return WorkerGoneError(how)
-        return WorkerGoneError(f"{how} in {call}" if call else how, uuid, call)
+        return WorkerGoneError(how, uuid, call)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "real-time"  # those have no names
 
 
 _SHORTEST_WAIT_S = 0.05  # a signal needs a moment to be delivered
