@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from agent.rows import AnyRow, EventRow, ProcessRow
 
+UNKNOWN = "unknown"
+"""The health of a GPU in an interval of which nothing was observed."""
+
 Result = TypeVar("Result")
 
 _MOST_REASONS = 256

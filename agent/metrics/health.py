@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from agent.collectors import UNKNOWN
 from agent.snapshot import WATCHED, is_silent
 from fallow.clock import format_ms
 
@@ -33,7 +34,7 @@ def judge(board: SnapshotBoard) -> tuple[int, dict[str, Any]]:
         return 200, answer | {"status": "released"}
     if health["driver_down"]:
         return 200, answer | {"status": "driver_down", "reason": "the NVIDIA driver cannot be used"}
-    if not sum(health[state] for state in WATCHED) + health["asleep"]:
+    if not any(health[state] for state in (*WATCHED, "asleep", UNKNOWN)):
         return 200, answer | {"status": "gpus_gone", "reason": f"none of {len(snapshot.gpus)} GPUs can be watched"}
     return 200, answer
 

@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from agent.collectors import CollectorRuns
+from agent.collectors import UNKNOWN, CollectorRuns
 from agent.nvml.collector import CollectedSpan, GpuCollector
 from agent.nvml.gpm import GpmMeter
 from agent.nvml.gpu import DriverGoneError, DriverGpu, GpuGoneError, Incident
@@ -28,7 +28,6 @@ from agent.nvml.readings import (
 from agent.nvml.util_source import with_gpm
 from agent.nvml.utilization import UtilizationMeter
 from agent.nvml.watched_gpu import Watched, find_instances, is_split
-from agent.nvml.worker_protocol import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -200,7 +199,9 @@ class Sampler:
         health = UNKNOWN if whole["health"] == UNKNOWN else each.health
         for instance in each.instances.values():
             self._sample_instance(sampled, health, instance, span, found=found, list_processes=list_processes)
-        if row is not None and health != UNKNOWN:  # the driver's list for a split GPU depends on rights; its instances' lists add up
+        if (
+            row is not None and health != UNKNOWN
+        ):  # the driver's list for a split GPU depends on rights; its instances' lists add up
             counts = [instance.process_count for instance in each.instances.values()]
             known = [count for count in counts if count is not None]
             whole["process_count"] = sum(known) if found and len(known) == len(counts) else None

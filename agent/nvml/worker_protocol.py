@@ -10,9 +10,6 @@ if TYPE_CHECKING:
 
     from agent.rows import DeviceRow, EventRow, GpuRow, HealthRow, ProcessRow
 
-UNKNOWN = "unknown"
-"""The health of a GPU in an interval of which nothing was observed."""
-
 PAGE_BYTES = 256
 _COUNTER = struct.Struct("=Q")
 

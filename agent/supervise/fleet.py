@@ -11,9 +11,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from agent.collectors import UNKNOWN
 from agent.container import in_container
 from agent.nvml.installation import NOT_STARTED, REVOKED, driver_error, is_down_for_all
-from agent.nvml.worker_protocol import UNKNOWN
 from agent.supervise.gpu_account import GpuAccount
 from agent.supervise.known_gpus import KnownGpus, LostGpus
 from agent.supervise.restarts import Crashes, RestartBudget, Trials
@@ -240,7 +240,9 @@ class HostGpus:
     def _open(self, worker: WorkerClient) -> OpenAnswer:
         """The answer of a worker that loads the driver; it says of calls on trial when they return."""
         on_trial = self._trials.open_calls(self._avoided())
-        named = [(name, call) for gpu, call in on_trial for name in self.known.named_with_positions(frozenset({gpu}), 0)]
+        named = [
+            (name, call) for gpu, call in on_trial for name in self.known.named_with_positions(frozenset({gpu}), 0)
+        ]
         return worker.open(self.timeout_s, named)
 
     def _give_up(self, worker: WorkerClient) -> None:
@@ -273,7 +275,7 @@ class HostGpus:
             self._note("worker_restart", f"the NVML worker did not run for {self.timeout_s:g} s; a new one is started")
             return
         self._stuck.add(worker, (hung.uuid,))  # empty: the driver as a whole
-        did = f"had not returned for {self.timeout_s:g} s"
+        did = f"did not return for {self.timeout_s:g} s"
         if hung.uuid:
             self._wedge(hung.uuid, hung.call, did)
             return
@@ -288,7 +290,7 @@ class HostGpus:
         self._worker, self._ended = None, True
         target, did = self.known.target(gone.uuid), f"ended the NVML worker with {gone.how}"
         if target and self._crashes.count(target):
-            self._wedge(gone.uuid, gone.call, f"{did} again")
+            self._wedge(gone.uuid, gone.call, did)
             return
         self._owes_restart = not target
         if target:
@@ -308,9 +310,10 @@ class HostGpus:
         if uuid is not None:
             self.known.set(uuid, "wedged")
         where = f"GPU {target[1:]}: " if uuid is None else ""
-        is_news = self._trials.hold(self.known.target(target), call, did, "wedged")
-        # tried again in vain: the GPU is what it was, and a worker is lost
-        self._note("gpu_wedged" if is_news else "worker_restart", f"{where}{call} {did}", uuid)
+        if self._trials.hold(self.known.target(target), call, did, "wedged"):
+            self._note("gpu_wedged", f"{where}{call} {did}", uuid)
+        else:  # tried again in vain: the GPU is what it was
+            self._note("worker_restart", f"{where}{call} {did} again; a new NVML worker is started", uuid)
 
     def _settle_trials(self, rows: Sequence[GpuRow]) -> None:
         """Says which GPUs are healthy again after an answered interval; a call on trial makes the others degraded."""
@@ -318,9 +321,9 @@ class HostGpus:
         for verdict in self._trials.settle(self._avoided()):
             uuid = self.known.uuid(verdict.target)
             if not verdict.target and verdict.health == "ok":
-                self._note("driver_up", verdict.why)
+                self._note("driver_up", f"the driver {verdict.why}")
             elif uuid is None or uuid in healthy:  # whatever else it may be, its worker has said so
-                self._note(f"gpu_{verdict.health}", verdict.why, uuid)
+                self._note(f"gpu_{verdict.health}", f"it {verdict.why}", uuid)
         on_trial = {self.known.target(gpu) for gpu, _ in self._trials.open_calls(self._avoided())}
         for row in rows:
             if row["health"] == "ok" and self.known.whole(row["gpu"]) in on_trial:

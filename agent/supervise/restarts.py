@@ -92,7 +92,7 @@ class _Trial:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The health of a GPU that is read again, where it differs from the last one, and why."""
+    """The health of a GPU that is read again, where events said another one before, and why: what follows its name."""
 
     target: str
     health: str
@@ -144,17 +144,20 @@ class Trials:
             over = not left or trial.intervals >= _CALM
             health = "ok" if over else "degraded"
             if health != trial.health:
-                found.append(Verdict(target, health, _sentence(trial, left)))
+                found.append(Verdict(target, health, _reason(trial, left)))
             trial.health = health
             if over:
                 del self._trials[target]
         return found
 
 
-def _sentence(trial: _Trial, left: Collection[str]) -> str:
-    calls = " and ".join(f"{call}, which {did}," for call, did in trial.calls.items() if not left or call in left)
+def _reason(trial: _Trial, left: Collection[str]) -> str:
+    """Why a health is another one now, behind a word for the GPU or the driver; `left` are the calls still on trial."""
+    named = [call for call in trial.calls if not left or call in left]
+    calls = " and ".join(f"{call}, which {trial.calls[call]}," for call in named)
+    have = "has" if len(named) == 1 else "have"
     if not left:
-        return f"it answers again: {calls} has returned"
+        return f"answers again: {calls} {have} returned"
     if trial.intervals < _CALM:
-        return f"it is read again, and {calls} has not been called since"
-    return f"it has answered for {trial.intervals} intervals without {calls} being called"
+        return f"is read again, but {calls} {have} not been called since"
+    return f"has answered for {trial.intervals} intervals; {calls} {have} not been needed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from analytics.importers.model import Tally
-from fallow.schema import Column, Table, Type
+from fallow.schema import HEALTH_STATES, Column, Table, Type
 
 _TYPES: dict[Type, pl.DataType] = {
     Type.TIMESTAMP: pl.Datetime("ms", "UTC"),
@@ -25,7 +25,7 @@ _LARGEST: dict[Type, float] = {
     Type.DOUBLE: 1.7976931348623157e308,
 }
 _WORDS = {
-    "health": ("ok", "degraded", "lost", "missing", "reset_required", "wedged", "driver_down"),
+    "health": HEALTH_STATES,
     "util_source": ("gpm", "samples", "rates", "none", "import", "scraped", "simulated"),
 }
 """The only values that these text columns may hold (`fallow schema gpu`)."""

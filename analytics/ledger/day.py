@@ -20,7 +20,7 @@ from analytics.ledger.day_hours import hours_of
 from analytics.ledger.day_mig import Shares, shares_of
 from analytics.ledger.day_owners import Claimed, Split, unit, who_holds
 from analytics.ledger.day_processes import lists_of, process_day, read_listed
-from analytics.ledger.day_rows import RELEASED, DayRows, Defect, read_day_rows
+from analytics.ledger.day_rows import RELEASED, UNKNOWN, DayRows, Defect, read_day_rows
 from analytics.ledger.day_segments import find_pieces
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.unused_files import UnusedFiles
@@ -77,7 +77,7 @@ def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl
     lists = lists_of(listed)
     shares = shares_of(rows, {(day.host, uuid): each for day in days for uuid, each in day.instances.items()})
     # a split GPU measures nothing itself: what no instance has is free, unless nobody could look
-    unseen = shares.related & ~rows.usable & ~(shares.split & ~rows.health.where_in((RELEASED,)))
+    unseen = shares.related & ~rows.usable & ~(shares.split & ~rows.health.where_in((RELEASED, UNKNOWN)))
     rows = rows.also_usable(shares.related)
     processes = process_day(listed, rows.names, _last_listed(rows))
     held = who_holds(

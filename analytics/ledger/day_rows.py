@@ -24,6 +24,9 @@ ASLEEP = "asleep"
 RELEASED = "released"
 """The health of a GPU that nobody reads from then on."""
 
+UNKNOWN = "unknown"
+"""The health of a GPU of which nothing was observed in the interval."""
+
 _PERCENTS = (
     "gpu_util_pct",
     "gpu_util_max_pct",

@@ -65,7 +65,7 @@ STATES = ("unknown", "unavailable", *UNUSED_STATES, "low", "active")
 UNAVAILABLE_HEALTH = ("lost", "missing", "reset_required", "wedged", "driver_down")
 """The values of `gpu.health` for which nobody could have used the GPU."""
 
-HEALTH_STATES = ("ok", "degraded", *UNAVAILABLE_HEALTH, "released", "asleep")
+HEALTH_STATES = ("ok", "degraded", *UNAVAILABLE_HEALTH, "released", "asleep", "unknown")
 """Every value of `gpu.health`."""
 
 __all__ = [

@@ -26,8 +26,10 @@ GPU = Table(
         Column("read_delay_ms", Type.INT32, "when memory, power, energy, clocks and processes were read, after the interval's end",
                "agent's clock", "ms", "1 ms"),
         Column("health", Type.STRING,
-               "ok, degraded, lost, missing (it should be there and the driver does not list it, or cannot open it), reset_required, wedged, driver_down, "
-               "released (nobody reads it from then on: the agent let go of the driver, or a scraped series ended) or asleep",
+               "ok, degraded, lost, missing (it should be there and the driver does not list it, or cannot open it), reset_required, "
+               "wedged (a driver call does not return, or ends the process that makes it), driver_down, "
+               "released (nobody reads it from then on: the agent let go of the driver, or a scraped series ended), asleep or "
+               "unknown (nothing of the interval was observed: the agent or its worker was not there)",
                "NVML return codes, agent, the kernel's runtime power status", dictionary=True),
         Column("util_source", Type.STRING, "gpm, samples, rates, none, import, scraped (from a metrics server) or simulated: where utilization is from",
                "agent or importer", dictionary=True),
