@@ -63,22 +63,40 @@ def sees_all_gpus() -> bool:
 
 
 class NvidiaDevices:
-    """The PCI devices that the kernel driver has bound."""
+    """The PCI devices that the kernel driver has bound, and the device nodes of GPUs: a container may be handed one later.
 
-    def __init__(self, sys: str) -> None:
-        self._folder = os.path.join(sys, "bus/pci/drivers/nvidia")  # noqa: PTH118  # read every few minutes, cheaply
-        self._known = self._list()
+    The driver's library lists its GPUs when it is loaded, so that only these show that there are others now.
+    """
+
+    def __init__(self, sys: str, dev: str = "/dev") -> None:
+        self._folders = (os.path.join(sys, "bus/pci/drivers/nvidia"), dev)  # noqa: PTH118  # without pathlib: cheaply
+        self._dev_ns = self._dev_changed_ns()
+        self._known = [_device_names(folder) for folder in self._folders]
 
     def changed(self) -> bool:
         """Whether they are others than at the last call; a driver that is unloaded altogether is no change."""
-        now = self._list()
-        if not now or now == self._known:
-            return False
-        before, self._known = self._known, now
-        return bool(before)
+        changed = False
+        dev_ns, before_ns = self._dev_changed_ns(), self._dev_ns
+        self._dev_ns = dev_ns
+        # /dev holds hundreds of nodes, and its time says whether there is a new one; that of a folder in /sys does not
+        for place, folder in enumerate(self._folders if dev_ns != before_ns else self._folders[:1]):
+            now, before = _device_names(folder), self._known[place]
+            if now:
+                self._known[place] = now
+                changed = changed or bool(before and now != before)
+        return changed
 
-    def _list(self) -> frozenset[str]:
+    def _dev_changed_ns(self) -> int:
         try:
-            return frozenset(name for name in os.listdir(self._folder) if name.count(":") == 2)  # noqa: PTH208
+            return os.stat(self._folders[1]).st_mtime_ns  # noqa: PTH116
         except OSError:
-            return frozenset()
+            return 0
+
+
+def _device_names(folder: str) -> frozenset[str]:
+    """PCI addresses and nodes such as `nvidia7` in a folder; none where it cannot be read."""
+    try:
+        names = os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return frozenset()
+    return frozenset(name for name in names if name.count(":") == 2 or (name[:6] == "nvidia" and name[6:].isdecimal()))

@@ -222,6 +222,12 @@ class HostGpus:
         self.known.down = dict.fromkeys(self.known.uuids, UNKNOWN)
 
     def restart(self, why: str) -> None:
+        """Has a fresh worker load the driver, between two intervals: it watches from the beginning of the next."""
+        if self._worker is not None:
+            self._end_worker(why)
+            self._try_again()
+
+    def _end_worker(self, why: str) -> None:
         if self._worker is not None:
             self._worker.end(_END_PATIENCE_S)
             self._worker = None
@@ -353,7 +359,7 @@ class HostGpus:
     def _reload_for_lost(self, rows: Sequence[GpuRow]) -> None:
         lost = [row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")]
         if self._lost.reload_is_due([*lost, *self.account.still_away()]):
-            self.restart(f"a GPU is still {'lost' if lost else 'missing'}: the driver is loaded afresh")
+            self._end_worker(f"a GPU is still {'lost' if lost else 'missing'}: the driver is loaded afresh")
 
     def _welcome_back(self) -> None:
         """A call that was given up has returned, or a crash is long ago: a fresh worker tries the GPU again."""

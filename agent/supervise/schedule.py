@@ -22,6 +22,11 @@ class Due:
     list_processes: bool
     devices: Entries
     errors: Entries
+    kernel: bool
+    """Whether to look for GPUs that the kernel has and the driver's library, loaded before, does not list."""
+
+
+_KERNEL_MS = 30_000  # a GPU that is added is seen within a minute
 
 
 class LanePlan:
@@ -47,6 +52,7 @@ class LanePlan:
             list_processes=start_ms % process_ms < end_ms - start_ms,
             devices="all" if new_day else "changed" if new_hour else "none",
             errors="all" if new_day else "changed" if slow else "none",
+            kernel=start_ms // _KERNEL_MS != before_ms // _KERNEL_MS,
         )
 
 

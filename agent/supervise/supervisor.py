@@ -279,13 +279,13 @@ class Supervisor:
     def _close_interval(self, start_ms: int, end_ms: int) -> None:
         due = self._plan.due(start_ms, end_ms)
         if due.errors != "none":
-            if self._devices.changed():
-                self._fleet.restart("the kernel lists other NVIDIA devices than before")
             self._fleet.missing.look_at_bus()
             self._surfaces.retry()
         self._orders.obey(self._recorder, self._boot_id)
         facts = self._fleet_facts()
         self._recorder.close_interval(start_ms, end_ms, due)
+        if due.kernel and self._devices.changed():
+            self._fleet.restart("the kernel lists other NVIDIA devices than before")
         if self._fleet_facts() != facts:
             self._recorder.write_now(self._fleet_facts())
         for kind, detail in self._thinning.adapt(self._parts.backlog.pressure):

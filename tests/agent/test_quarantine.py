@@ -106,3 +106,17 @@ def test_devices_of_the_kernel_are_compared_with_the_look_before(tmp_path: Path)
     assert kernel.changed()
     assert not kernel.changed()
     assert not NvidiaDevices(str(tmp_path / "nowhere")).changed()
+
+
+def test_a_node_that_a_container_is_handed_is_a_change(tmp_path: Path) -> None:
+    """Its /sys shows the cards of the whole host from the start."""
+    dev = tmp_path / "dev"
+    dev.mkdir()
+    for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
+        (dev / name).touch()
+    container = NvidiaDevices(str(tmp_path / "sys"), str(dev))
+    (dev / "tty1").touch()
+    assert not container.changed()
+    (dev / "nvidia1").touch()
+    assert container.changed()
+    assert not container.changed()

@@ -26,12 +26,13 @@ def lanes(plan: LanePlan, first_ms: int, hours: int) -> dict[str, int]:
         "changed devices": sum(due.devices == "changed" for due in dues),
         "all errors": sum(due.errors == "all" for due in dues),
         "changed errors": sum(due.errors == "changed" for due in dues),
+        "kernel": sum(due.kernel for due in dues),
     }
 
 
 def test_a_day_has_one_full_inventory_and_looks_for_changes_in_between() -> None:
     assert lanes(LanePlan(SETTINGS, NOON_MS), NOON_MS, 24) == {
-        "processes": 24 * 120, "all devices": 1, "changed devices": 22, "all errors": 1, "changed errors": 286,
+        "processes": 24 * 120, "all devices": 1, "changed devices": 22, "all errors": 1, "changed errors": 286, "kernel": 24 * 120 - 1,
     }  # fmt: skip
 
 

@@ -188,17 +188,40 @@ def test_a_run_that_fails_or_was_killed_explains_its_gap(simulated: Simulated) -
     assert host.events("agent_failed")[0]["detail"] == "the agent ended: RuntimeError: on purpose"
 
 
-def test_a_gpu_that_the_kernel_lists_anew_is_taken_up(simulated: Simulated, tmp_path: Path) -> None:
+@pytest.mark.parametrize("expected", ["auto", "8"])
+def test_gpus_that_are_added_are_watched_within_a_minute(simulated: Simulated, tmp_path: Path, expected: str) -> None:
     devices = tmp_path / "sys/bus/pci/drivers/nvidia"
-    (devices / "0000:17:00.0").mkdir(parents=True)
-    scenario = one_gpu(Fault("unplug", gpu=1, end_s=25), gpus=2)
-    host = simulated(scenario, agent__sys=str(tmp_path / "sys"), agent__slow_interval="2s")
-    host.at(6, lambda _: (devices / "0000:18:00.0").mkdir())
-    host.run(12)
-    assert [row["health"] for row in host.of("GPU-a")] == ["ok"] * 12
-    assert len(host.of("GPU-b")) == 7
-    assert {row["health"] for row in host.of("GPU-b")} == {"ok"}
-    assert [event["gpu"] for event in host.events("gpu_added")] == ["GPU-b"]
+    for number in range(6):
+        (devices / f"0000:{number:02x}:00.0").mkdir(parents=True)
+    added = tuple(Fault("unplug", gpu=gpu, end_s=50) for gpu in (6, 7))
+    host = simulated(one_gpu(*added, gpus=8), agent__sys=str(tmp_path / "sys"), agent__expected_gpus=expected)
+
+    def add(_: Supervisor) -> None:
+        for number in (6, 7):
+            (devices / f"0000:{number:02x}:00.0").mkdir()
+
+    host.at(41, add)
+    host.run(100, "10s")
+    every = [10.0 * number for number in range(1, 11)]
+    for gpu in "abcdef":
+        rows = host.of(f"GPU-{gpu}")
+        assert [(row["time"] - START_MS) / 1000 for row in rows] == every
+        assert {row["health"] for row in rows} == {"ok"}
+        assert all(row["gpu_util_coverage_ratio"] > 0.97 for row in rows), "a new worker costs the others nothing"
+    for gpu in "gh":
+        rows = host.of(f"GPU-{gpu}")
+        assert [(row["time"] - START_MS) / 1000 for row in rows] == every[6:], "the first interval after a look"
+        assert {row["health"] for row in rows} == {"ok"}
+        assert rows[0]["gpu_util_pct"] == 60
+    assert [event["gpu"] for event in host.events("gpu_added")] == ["GPU-g", "GPU-h"]
+    (look,) = host.events("worker_restart")
+    assert look["detail"] == "the kernel lists other NVIDIA devices than before"
+    seen_ms = {event["time"] for event in host.events("gpu_added")}
+    assert seen_ms == {look["time"]}, "said at once, not with the rows after"
+    assert look["time"] - START_MS - 41_000 <= 60_000
+    away = [row["gpu"] for row in host.rows("gpu") if row["health"] == "missing"]
+    assert sorted(set(away)) == ([] if expected == "auto" else ["fakehost/gpu-6", "fakehost/gpu-7"])
+    assert len(away) == (0 if expected == "auto" else 2 * 6), "missing until they answer"
 
 
 @pytest.mark.parametrize(
