@@ -319,7 +319,7 @@ class HostGpus:
         if self._trials.hold(self.known.target(target), call, did, "wedged"):
             self._note("gpu_wedged", f"{where}{call} {did}", uuid)
         else:  # tried again in vain: the GPU is what it was
-            self._note("worker_restart", f"{where}{call} {did} again; a new NVML worker is started", uuid)
+            self._note("worker_restart", f"{where}tried again: {call} {did}; a new NVML worker is started", uuid)
 
     def _settle_trials(self, rows: Sequence[GpuRow]) -> None:
         """Says which GPUs are healthy again after an answered interval; a call on trial makes the others degraded."""

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.supervise import workers
+from analytics.ledger.build import load_ledger
+from analytics.ledger.settings import LedgerSettings
+from analytics.ledger.summary import totals_by
 from fallow.errors import DriverError
 from tests.agent.simulation import START_MS
 from tests.fakes.nvml import Fault, Gpu, Scenario, constant
@@ -55,6 +58,68 @@ def test_a_worker_that_is_killed_again_and_again_costs_no_row(simulated: Simulat
     assert missed(host) == 0
     assert len(host.events("worker_restart")) == 15
     assert host.events("gpu_wedged") == []
+
+
+def three_kinds() -> Scenario:
+    """One whose ring tells of the past, an idle one whose ring is silent, and one without a ring."""
+    gpus = (Gpu("GPU-a", util=constant(60)), Gpu("GPU-b", util=constant(0)), Gpu("GPU-c", util=constant(60)))
+    no_ring = Fault("not_supported", gpu=2, function="nvmlDeviceGetSamples")
+    return Scenario(gpus, START_MS - round(AGO_S * 1000), (no_ring,))
+
+
+def assert_honest(host: SimulatedHost) -> dict[str, list[float]]:
+    """No GPU is ok where none of its interval was observed, and a row of such time has no number; when those begin."""
+    unknown: dict[str, list[float]] = {}
+    for row in host.rows("gpu"):
+        if row["health"] == "unknown":
+            unknown.setdefault(row["gpu"], []).append((row["time"] - START_MS) / 1000)
+            told = ("gpu", "host", "time", "interval_ms", "offset_ms", "health", "util_source")
+            assert {value for name, value in row.items() if name not in told} == {None}
+        else:
+            assert row["gpu_util_coverage_ratio"] > 0
+    return unknown
+
+
+def test_the_health_of_time_without_a_worker_is_unknown(simulated: Simulated) -> None:
+    host = simulated(three_kinds())
+    for number in range(3):
+        host.at(3.4 + 4 * number, kill)
+    host.run(14)
+    # the driver's rates, read once a second, say nothing of the second in which a worker begins to read them
+    assert assert_honest(host) == {"GPU-b": [3, 7, 11], "GPU-c": [3, 4, 7, 8, 11, 12]}
+    assert [len(host.of(f"GPU-{name}")) for name in "abc"] == [14] * 3
+    assert {each["detail"] for each in host.events("worker_restart")} == {
+        "the NVML worker ended with signal 9 (SIGKILL); a new one is started"
+    }
+    assert [kind for kind in host.kinds() if kind.startswith("gpu_")] == [], "no GPU is to blame"
+
+
+def test_the_health_of_time_without_an_agent_is_unknown(simulated: Simulated) -> None:
+    host = simulated(three_kinds())
+    host.at(5.2, lambda supervisor: supervisor.stop())
+    host.run(3600)
+    host.clock.sleep(2.9)
+    host.run(5)
+    assert assert_honest(host) == {"GPU-b": [4, 5, 6, 7], "GPU-c": [4, 5, 6, 7]}
+    states = totals_by(load_ledger(host.lake, LedgerSettings()).stretches, "gpu")["GPU-b"].state_ms
+    known = {state: time_ms for state, time_ms in states.items() if time_ms}
+    assert known == {"free": 6_000, "unknown": 2_000}, "a gap of up to three intervals is bridged, as where rows lack"
+
+
+def test_after_a_release_the_health_is_unknown_until_the_driver_answers(simulated: Simulated) -> None:
+    dying = Fault("crash", function="nvmlInit", start_s=AGO_S + 4, end_s=AGO_S + 8.5)
+    host = simulated(two_gpus(dying))
+    host.at(2.5, lambda supervisor: supervisor._fleet.release())  # noqa: SLF001
+    host.at(5.5, lambda supervisor: supervisor._fleet.resume())  # noqa: SLF001
+    host.run(12)
+    found = [row["health"] for row in host.of("GPU-a")]
+    assert found == [
+        "ok",
+        *["released"] * 3,
+        *["unknown"] * (found.count("unknown")),
+        *["ok"] * (found.count("ok") - 1),
+    ]
+    assert found.count("unknown") > 0
 
 
 def test_intervals_without_a_worker_are_counted(simulated: Simulated) -> None:

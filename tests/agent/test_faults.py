@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,11 +94,48 @@ def test_a_gpu_that_blocks_from_the_start_blinds_nobody_else(
     assert len(host.events("gpu_wedged")) == 1
 
 
-def test_a_gpu_whose_calls_crash_the_library_is_left_alone_for_a_while(simulated: Simulated) -> None:
-    host = simulated(two_gpus(Fault("crash", gpu=0, start_s=3.5, end_s=6))).run(12)
+@pytest.mark.parametrize("call", ["nvmlDeviceGetPowerUsage", "nvmlDeviceGetUUID"])
+def test_a_gpu_whose_calls_crash_the_library_is_healthy_once_they_have_returned(
+    simulated: Simulated, call: str
+) -> None:
+    """It is tried after 6 and after 12 intervals; the first call is made in every row, the second by a new worker only."""
+    faults = [Fault("crash", gpu=0, function=name, start_s=3.5, end_s=12) for name in {call, "nvmlDeviceGetPowerUsage"}]
+    host = simulated(two_gpus(*faults)).run(26)
     assert healths(host, "GPU-a") == ["ok", "wedged", "ok"]
-    assert_unharmed(host, "GPU-b", 12)
-    assert host.kinds() == ["agent_start", "worker_restart", "gpu_wedged", "gpu_ok", "agent_stop"]
+    assert_unharmed(host, "GPU-b", 26)
+    assert host.kinds() == ["agent_start", "worker_restart", "gpu_wedged", "worker_restart", "gpu_ok", "agent_stop"]
+    first, wedged, vain, back = (event for event in host.rows("event") if event["gpu"] == "GPU-a")
+    died = "ended the NVML worker with signal 11 (SIGSEGV)"
+    assert first["detail"] == (
+        "the NVML worker ended with signal 11 (SIGSEGV) in nvmlDeviceGetPowerUsage; a new one is started"
+    )
+    assert wedged["detail"] == f"{call} {died}"
+    assert vain["detail"] == f"tried again: {call} {died}; a new NVML worker is started"
+    assert back["detail"].startswith("it answers again: nvmlDeviceGetPowerUsage, which ended the NVML worker with")
+    assert f"{call}, which {died}, ha" in back["detail"]
+
+
+def test_a_gpu_is_degraded_until_the_call_that_crashed_is_needed_again(simulated: Simulated) -> None:
+    """The rates are asked for while the ring is silent: the GPU is idle, then busy, then idle."""
+    util = Steps(((0, 0), (AGO_S + 9, 60), (AGO_S + 18, 0)))
+    crash = Fault("crash", gpu=0, function="nvmlDeviceGetUtilizationRates", start_s=AGO_S + 3.5, end_s=AGO_S + 6)
+    host = simulated(Scenario((Gpu("GPU-a", util=util),), START_MS - round(AGO_S * 1000), (crash,))).run(24)
+    states = [state for state, _ in groupby(row["health"] for row in host.of("GPU-a"))]
+    assert states == ["ok", "unknown", "wedged", "degraded", "ok"]
+    assert host.kinds()[1:-1] == ["worker_restart", "gpu_degraded", "gpu_wedged", "gpu_degraded", "gpu_ok"]
+    assert all(event["detail"].endswith("has not been called since") for event in host.events("gpu_degraded"))
+
+
+def test_a_gpu_that_blocks_again_when_it_is_tried_was_never_healthy(simulated: Simulated) -> None:
+    faults = (
+        Fault("hang", gpu=0, function="nvmlDeviceGetPowerUsage", start_s=3, end_s=8),
+        Fault("hang", gpu=0, function="nvmlDeviceGetUUID", start_s=3, end_s=13),
+    )
+    host = simulated(two_gpus(*faults)).run(18)
+    assert healths(host, "GPU-a") == ["ok", "wedged", "ok"]
+    assert host.kinds() == ["agent_start", "gpu_wedged", "worker_restart", "gpu_ok", "agent_stop"]
+    assert "nvmlDeviceGetUUID did not return for 0.4 s" in host.events("worker_restart")[0]["detail"]
+    assert host.events("gpu_ok")[0]["time"] - START_MS > 13_000
 
 
 @pytest.mark.parametrize("kind", ["mismatch", "driver_not_loaded"])

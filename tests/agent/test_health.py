@@ -70,9 +70,10 @@ def of_gpus(*health: str) -> Snapshot:
         (of_gpus("driver_down", "driver_down"), "driver_down"),
         (of_gpus("lost", "wedged"), "gpus_gone"),
         (of_gpus("asleep"), "ok"),
+        (of_gpus("unknown", "unknown"), "ok"),
         (replace(snapshot(NOW_MS), publishing=PublishingStatus(failing_since_ms=1, last_error="gone")), "ok"),
     ],
-    ids=["starting", "ok", "released", "driver", "gpus", "asleep", "store"],
+    ids=["starting", "ok", "released", "driver", "gpus", "asleep", "unknown", "store"],
 )
 def test_only_a_loop_that_stands_still_fails(machine: Machine, seen: Snapshot | None, status: str) -> None:
     assert verdict(machine, seen, 1) == (200, status)

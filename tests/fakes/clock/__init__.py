@@ -108,7 +108,8 @@ class FakeClock:
     def while_blocked(self, seconds: float) -> None:
         """Lets so much time pass if the newest process sleeps and so will not answer before; else none."""
         newest = [slot for slot in self._alive() if slot.tid == slot.pid][-1:]
-        if any(slot.waits_in == _SLEEPING for slot in newest) and not self._busy():
+        busy = [slot for slot in self._busy() if slot.pid == 0 or _is_alive(slot.pid, slot.tid)]
+        if any(slot.waits_in == _SLEEPING for slot in newest) and not busy:
             next_us = min(slot.until_us for slot in self._waiting())
             self._pass(min(next_us - self._page.steady_us, round(seconds * 1e6)))
 

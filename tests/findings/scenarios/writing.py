@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.findings.scenarios.parts import Column, Gpu, Host, Mask, Stay
 
 _REASONS = {"power_cap": 0x4, "sync_boost": 0x10, "sw_thermal": 0x20, "hw_thermal": 0x40, "power_brake": 0x80}
-_MEASURES_NOTHING = ("lost", "missing", "asleep", "reset_required", "wedged", "driver_down", "released")
+_MEASURES_NOTHING = ("lost", "missing", "asleep", "reset_required", "wedged", "driver_down", "released", "unknown")
 
 
 def write_fleet(lake: Lake, fleet: Fleet) -> None:
