@@ -324,12 +324,12 @@ class HostGpus:
     def _settle_trials(self, rows: Sequence[GpuRow]) -> None:
         """Says which GPUs are healthy again after an answered interval; a call on trial makes the others degraded."""
         healthy = {row["gpu"] for row in rows if row["health"] in ("ok", UNKNOWN)}
-        for verdict in self._trials.settle(self._avoided()):
-            uuid = self.known.uuid(verdict.target)
-            if not verdict.target and verdict.health == "ok":
-                self._note("driver_up", f"the driver {verdict.why}")
-            elif uuid is None or uuid in healthy:  # whatever else it may be, its worker has said so
-                self._note(f"gpu_{verdict.health}", f"it {verdict.why}", uuid)
+        for change in self._trials.settle(self._avoided()):
+            uuid = self.known.uuid(change.target)
+            if not change.target and change.health == "ok":
+                self._note("driver_up", f"the driver {change.why}")
+            elif uuid in healthy:  # whatever else it may be, its worker has said so
+                self._note(f"gpu_{change.health}", f"it {change.why}", uuid)
         on_trial = {self.known.target(gpu) for gpu, _ in self._trials.open_calls(self._avoided())}
         for row in rows:
             if row["health"] == "ok" and self.known.whole(row["gpu"]) in on_trial:

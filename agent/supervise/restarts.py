@@ -91,7 +91,7 @@ class _Trial:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HealthChange:
     """The health of a GPU that is read again, where events said another one before, and why: what follows its name."""
 
     target: str
@@ -132,7 +132,7 @@ class Trials:
         if target in self._trials:
             self._trials[target].returned.add(call)
 
-    def settle(self, avoided: Collection[str]) -> list[Verdict]:
+    def settle(self, avoided: Collection[str]) -> list[HealthChange]:
         """Counts an answered interval of the GPUs that are read; those whose health is another one now.
 
         A GPU is degraded while a call is on trial. One that was not needed for long enough is no longer held against it.
@@ -144,7 +144,7 @@ class Trials:
             over = not left or trial.intervals >= _CALM
             health = "ok" if over else "degraded"
             if health != trial.health:
-                found.append(Verdict(target, health, _reason(trial, left)))
+                found.append(HealthChange(target, health, _reason(trial, left)))
             trial.health = health
             if over:
                 del self._trials[target]
