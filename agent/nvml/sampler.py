@@ -186,7 +186,9 @@ class Sampler:
                 row, processes = None, []
                 self._lose(each, gone)
         each.rows += 1
-        whole: GpuRow = {"health": each.health, **(row or _bare_row(each.gpu, span, util_source="none"))}
+        # what it has become since the end of an interval says nothing of that interval
+        health = UNKNOWN if row is None and each.began_after(span.end_us, span.clocks) else each.health
+        whole: GpuRow = {"health": health, **(row or _bare_row(each.gpu, span, util_source="none"))}
         sampled["gpu"].append(whole)
         if not each.gpu.split:
             if each.instances:
@@ -196,7 +198,7 @@ class Sampler:
             return
         # a handle may be another instance's by now: only what was found in this interval is asked
         found = row is not None and self._find_instances(sampled, each)
-        health = UNKNOWN if whole["health"] == UNKNOWN else each.health
+        health = whole["health"] if whole["health"] == UNKNOWN else each.health
         for instance in each.instances.values():
             self._sample_instance(sampled, health, instance, span, found=found, list_processes=list_processes)
         if (
@@ -217,7 +219,7 @@ class Sampler:
         for collector in each.collectors:
             self._run(collector.name, partial(collector.settle, self.driver, gpu, self._clocks), None)
         row = self._collect(each, span)
-        if not row.get("gpu_util_coverage_ratio") and each.began_after(span):
+        if not row.get("gpu_util_coverage_ratio") and each.began_after(span.start_us, span.clocks):
             self._found(each, row)
             return {**_bare_row(gpu, span, util_source="none"), "health": UNKNOWN}, []
         processes = self._list_processes(each, span, row.get("mem_used_bytes"), list_processes=list_processes)

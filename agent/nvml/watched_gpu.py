@@ -14,7 +14,7 @@ from agent.nvml.readings import LIST_AGAIN_BYTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.nvml.collector import CollectedSpan, GpuCollector
+    from agent.nvml.collector import Clocks, GpuCollector
     from agent.nvml.driver import Driver
     from agent.rows import DeviceRow, HealthRow, ProcessRow
 
@@ -44,10 +44,10 @@ class Watched:
         """Whether one of its collectors sees the more the more often it drains."""
         return any(collector.wants_every_second for collector in self.collectors)
 
-    def began_after(self, span: CollectedSpan) -> bool:
-        """Whether it began to be watched after the start of an interval."""
-        wall_us, steady_us = span.clocks()
-        return wall_us - (steady_us - self.since_us) > span.start_us
+    def began_after(self, moment_us: int, clocks: Clocks) -> bool:
+        """Whether it began to be watched after a moment."""
+        wall_us, steady_us = clocks()
+        return wall_us - (steady_us - self.since_us) > moment_us
 
     def may_look(self) -> bool:
         """Counts one interval; whether a lost GPU is to be asked again, after a growing number of them."""

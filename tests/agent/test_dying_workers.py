@@ -106,6 +106,15 @@ def test_the_health_of_time_without_an_agent_is_unknown(simulated: Simulated) ->
     assert known == {"free": 6_000, "unknown": 2_000}, "a gap of up to three intervals is bridged, as where rows lack"
 
 
+def test_what_a_new_worker_finds_is_not_the_state_of_the_interval_before(simulated: Simulated) -> None:
+    reset = Fault("reset_required", gpu=0, function="nvmlDeviceGetPowerUsage", start_s=AGO_S + 6.1)
+    host = simulated(two_gpus(reset))
+    host.at(5.4, kill)
+    host.run(8)
+    assert [row["health"] for row in host.of("GPU-a")] == ["ok"] * 4 + ["unknown"] + ["reset_required"] * 3
+    assert {row["health"] for row in host.of("GPU-b")} == {"ok"}
+
+
 def test_after_a_release_the_health_is_unknown_until_the_driver_answers(simulated: Simulated) -> None:
     dying = Fault("crash", function="nvmlInit", start_s=AGO_S + 4, end_s=AGO_S + 8.5)
     host = simulated(two_gpus(dying))

@@ -82,7 +82,9 @@ def test_an_instance_of_unknown_size_or_gpu_is_part_of_its_gpu(
     assert pieces(lake) == [("GPU-p", "free", 0, 600, 7)]
 
 
-@pytest.mark.parametrize(("health", "state"), [("lost", "unavailable"), ("released", "unknown"), ("unknown", "unknown")])
+@pytest.mark.parametrize(
+    ("health", "state"), [("lost", "unavailable"), ("released", "unknown"), ("unknown", "unknown")]
+)
 def test_what_is_left_of_a_gpu_out_of_order_is_out_of_order_too(lake: Lake, health: str, state: str) -> None:
     values = PARENT | {"health": health, "process_count": None}
     rows = samples("GPU-p", 0, 600, **values) + samples("MIG-1", 0, 600, **BUSY)

@@ -23,7 +23,7 @@ STATES = {
 }
 """What a fault that strikes every call of a GPU makes of it."""
 
-NO_NUMBERS = ("lost", "missing", "reset_required", "wedged", "driver_down")
+NO_NUMBERS = ("lost", "missing", "reset_required", "wedged", "driver_down", "unknown")
 """States in which nothing of a GPU is known."""
 
 _NOTICED = {"unknown": 4, "timeout": 4}
@@ -85,6 +85,8 @@ def expected_states(scenario: Scenario, gpu: int, t0: float, t1: float, pace: Pa
             allowed.add(STATES[fault.kind])
             if fault.kind in _NOTICED and any(other.kind in _LOADED_ANEW for other in scenario.faults):
                 allowed.add("lost")  # a new worker could not open it
+    if any(each.kind in _LOADED_ANEW and each.start_s <= read_until_s for each in scenario.faults) and len(allowed) > 1:
+        allowed.add("unknown")  # a new worker came after the interval, and finds the GPU in a state of now
     for fault in faults_of(scenario, gpu):
         noticed_s = fault.start_s + _NOTICED.get(fault.kind, 0) * pace.interval_s
         if STATES[fault.kind] != "ok" and noticed_s <= t1 and covers(fault, t1, read_until_s):
