@@ -81,6 +81,7 @@ class ProcessRow(TypedDict, total=False):
     slurm_step_id: str | None
     slurm_account: str | None
     ray_job_id: str | None
+    unit: str | None
     attribution: str | None
 
 

@@ -1,4 +1,4 @@
-"""Questions that are asked off the tick and remembered: login names, Slurm accounts. Failures are reported once per cause."""
+"""Questions that are asked off the tick and remembered: login names, Slurm jobs. Failures are reported once per cause."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from agent.attribution.proc import printable, printable_text, read, shares_root
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from agent.attribution.placement import JobIds, Placement
     from agent.rows import EventRow
@@ -182,8 +182,13 @@ _TIMEOUT_S = 10.0
 _JOBS_AT_ONCE = 8
 _FORGET_MS = 86_400_000  # ids are used again after weeks at the earliest
 
+_JOB_LINE = re.compile(rb"JobId=([0-9]+) ")
 # the job's name stands before these fields and may hold anything, but hardly this very sequence
 _ACCOUNT = re.compile(rb"\bNice=\S+ Account=(\S*) QOS=")
+
+SLUIDS_ALONE = "cgroup paths name Slurm jobs by SLUID, and neither the environment nor scontrol tells the job ids"
+SLUID_REMEDY = "set `CgroupJobIdPaths=yes` in cgroup.conf (Slurm 26.05.2 and later)"
+"""What makes Slurm name the folders of its jobs by job id again."""
 
 
 @dataclass(frozen=True)
@@ -194,48 +199,78 @@ class SlurmJob:
     step_id: str | None = None
     account: str | None = None
     from_environ: bool = False
+    sluid: str | None = None
+    """Slurm's other name of the job, where nothing on the host says the job id."""
+
+    @property
+    def key(self) -> str | None:
+        """What scontrol finds the job by."""
+        return self.job_id or self.sluid
 
 
 def slurm_job(placement: Placement, job: JobIds) -> SlurmJob:
     """The job by the cgroup, which no process leaves by itself; else by an environment, which anybody can write.
 
     An environment that names another job than the cgroup was taken along from there: its account is not this job's.
+    A cgroup that names a SLUID alone gets its job id from an environment that names no other SLUID.
     """
     if placement.slurm_job_id is not None:
         account = job.slurm_account if job.slurm_job_id == placement.slurm_job_id else None
         return SlurmJob(placement.slurm_job_id, placement.slurm_step_id, account, account is not None)
+    if placement.slurm_sluid is not None:
+        if job.slurm_job_id is not None and job.slurm_sluid in (None, placement.slurm_sluid):
+            return SlurmJob(job.slurm_job_id, placement.slurm_step_id, job.slurm_account, from_environ=True)
+        return SlurmJob(step_id=placement.slurm_step_id, sluid=placement.slurm_sluid)
     if job.slurm_job_id is not None:
         return SlurmJob(job.slurm_job_id, job.slurm_step_id, job.slurm_account, from_environ=True)
     return SlurmJob()
+
+
+def unknown_form(scheduler: str, path: str) -> str:
+    """The sentence about a process whose cgroup path has no form that fallow knows."""
+    return f"{scheduler}'s, form not known: the job of a process in the cgroup {path} is left open"
 
 
 class ControllerError(Exception):
     """scontrol could not ask Slurm's controller."""
 
 
-class SlurmAccounts:
-    """Which account a job is charged to, where the job's environment may not be read."""
+@dataclass(frozen=True)
+class ControllerJob:
+    """What scontrol says of a job; None where it says nothing."""
+
+    job_id: str | None = None
+    account: str | None = None
+
+
+class SlurmController:
+    """Job ids and accounts of jobs whose environment may not be read, asked of scontrol by job id or SLUID."""
 
     def __init__(self, command: str, failures: Failures) -> None:
         self._command = command
         self._failures = failures
-        self._background: Background[dict[str, str | None]] = Background("fallow-scontrol")
-        self._accounts: dict[str, tuple[str | None, int]] = {}
+        self._background: Background[dict[str, ControllerJob]] = Background("fallow-scontrol")
+        self._jobs: dict[str, tuple[ControllerJob, int]] = {}
         self._not_before_ms: int | None = None
 
-    def account(self, job_id: str) -> str | None:
-        """The account; None where Slurm named none, or has not answered yet."""
-        return self._accounts.get(job_id, (None, 0))[0]
+    def job(self, key: str | None) -> ControllerJob:
+        """The job by its id or SLUID, all unknown where Slurm named none, or has not answered yet."""
+        return self._jobs.get(key or "", (ControllerJob(), 0))[0]
 
-    def look_up(self, job_ids: Iterable[str], now_ms: int) -> None:
+    def is_silent(self, key: str) -> bool:
+        """Whether scontrol has been asked for a job, or cannot be asked, and did not name its id."""
+        asked = key in self._jobs or not self._command or self._not_before_ms is not None
+        return asked and self.job(key).job_id is None
+
+    def look_up(self, keys: Iterable[str], now_ms: int) -> None:
         """Asks for jobs that are not known yet, and takes what came back since the last call."""
         self.wait(now_ms, 0.0)
         if self._not_before_ms is not None and abs(now_ms - self._not_before_ms) < _ASK_AGAIN_MS:
             return
         self._not_before_ms = None
-        due = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in self._accounts][:_JOBS_AT_ONCE]
+        due = [key for key in dict.fromkeys(keys) if key not in self._jobs][:_JOBS_AT_ONCE]
         if due and self._command and not self._background.busy:
-            self._background.ask(lambda: _ask_controller(self._command, due))
+            self._background.ask(lambda: {key: ask_controller(self._command, key) for key in due})
 
     def wait(self, now_ms: int, wait_s: float) -> None:
         """Takes the answer that is there, or comes within the wait."""
@@ -249,41 +284,41 @@ class SlurmAccounts:
             self._failures.failed("scontrol", f"Slurm accounts are unknown: {answer.error}; try `{self._command} ping`")
             return
         self._failures.worked("scontrol")
-        kept = {job_id: found for job_id, found in self._accounts.items() if abs(now_ms - found[1]) < _FORGET_MS}
-        self._accounts = kept | {job_id: (account, now_ms) for job_id, account in (answer.result or {}).items()}
+        kept = {key: found for key, found in self._jobs.items() if abs(now_ms - found[1]) < _FORGET_MS}
+        self._jobs = kept | {key: (job, now_ms) for key, job in (answer.result or {}).items()}
 
 
-def _ask_controller(command: str, job_ids: Sequence[str]) -> dict[str, str | None]:
-    return {job_id: _ask_about(command, job_id) for job_id in job_ids}
-
-
-def _ask_about(command: str, job_id: str) -> str | None:
-    """The account of one job.
+def ask_controller(command: str, key: str, timeout_s: float = _TIMEOUT_S) -> ControllerJob:
+    """The job with this id or SLUID, all unknown for a job that the controller has forgotten.
 
     Raises FileNotFoundError where there is no such command, ControllerError where the controller cannot be asked.
     """
     try:
         done = subprocess.run(
-            [command, "show", "job", "-o", job_id],
-            stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_TIMEOUT_S,
+            [command, "show", "job", "-o", key],
+            stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=timeout_s,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise ControllerError(f"scontrol did not answer within {_TIMEOUT_S:g} s") from None
+        raise ControllerError(f"scontrol did not answer within {timeout_s:g} s") from None
     except FileNotFoundError:
         raise
     except OSError as error:
         raise ControllerError(f"scontrol could not be started: {error.strerror}") from error
     if done.returncode == 0:
-        return parse_account(done.stdout, job_id)
+        return parse_job(done.stdout, key)
     if b"nvalid job id" in done.stderr:
-        return None  # over, and forgotten by the controller
+        return ControllerJob()  # over, and forgotten by the controller
     said = printable(done.stderr.strip().splitlines()[-1]) if done.stderr.strip() else f"exit code {done.returncode}"
     raise ControllerError(f"scontrol said: {said[:200]}")
 
 
-def parse_account(output: bytes, job_id: str) -> str | None:
-    """The account in what `scontrol show job -o` prints; the first job of an array prints all of them."""
-    lines = output.splitlines()
-    own = [line for line in lines if line.startswith(b"JobId=%s " % job_id.encode())]
-    match = _ACCOUNT.search(own[0]) if own else None
-    return printable(match[1]) if match and match[1] not in (b"", b"(null)") else None
+def parse_job(output: bytes, key: str) -> ControllerJob:
+    """The job in what `scontrol show job -o` prints; the first job of an array prints all of them, a SLUID has one job."""
+    jobs = [(match[1], line) for line in output.splitlines() if (match := _JOB_LINE.match(line))]
+    own = [(job_id, line) for job_id, line in jobs if job_id == key.encode()] if key.isdigit() else jobs
+    if not own or (len(own) > 1 and not key.isdigit()):
+        return ControllerJob()
+    job_id, line = own[0]
+    match = _ACCOUNT.search(line)
+    account = printable(match[1]) if match and match[1] not in (b"", b"(null)") else None
+    return ControllerJob(job_id.decode(), account)

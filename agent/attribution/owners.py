@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, cast
 
 from agent.attribution.allocations import PodName, Sighting
 from agent.attribution.kubelet import Kubelet
-from agent.attribution.lookups import Failures, LoginNames, SlurmAccounts
+from agent.attribution.lookups import (
+    SLUID_REMEDY,
+    SLUIDS_ALONE,
+    ControllerJob,
+    Failures,
+    LoginNames,
+    SlurmController,
+    unknown_form,
+)
 from agent.attribution.proc import own_proc, sees_all_processes
 from agent.attribution.processes import AttributedProcess, Processes
 from agent.collectors import Collector, Interval
@@ -39,7 +47,7 @@ class ProcessOwners(Collector):
         self._processes = Processes(proc, with_arguments=settings.command_arguments)
         self._names = LoginNames(proc, self._failures)
         self._kubelet = Kubelet(settings, proc, self._failures)
-        self._accounts = SlurmAccounts(settings.scontrol, self._failures)
+        self._controller = SlurmController(settings.scontrol, self._failures)
         self._pseudonyms = settings.pseudonyms
         self._now_ms = 0
 
@@ -68,8 +76,9 @@ class ProcessOwners(Collector):
         found = {} if self._proc is None else self._processes.look(((row["pid"], row["gpu"]) for row in rows), now_ms)
         present = self._processes.present(now_ms)
         self._names.look_up({each.user_id for each in present if each.user_id is not None}, now_ms)
-        charged = (each.slurm for each in present if each.slurm.account is None)
-        self._accounts.look_up([slurm.job_id for slurm in charged if slurm.job_id is not None], now_ms)
+        keys = (each.slurm.key for each in present if each.slurm.account is None)
+        self._controller.look_up([key for key in keys if key is not None], now_ms)
+        self._note_untold(present)
         pods = self._pods(present, now_ms) if self._kubelet.on else {}
         columns = {pid: self._columns(process, pods.get(process.placement)) for pid, process in found.items()}
         hidden: ProcessRow = {"attribution": "hidden"}
@@ -91,7 +100,7 @@ class ProcessOwners(Collector):
         """Waits until what was asked in the background has come, or the time is over; for a single look at a host."""
         deadline_s = time.monotonic() + timeout_s
         self._names.wait(self._now_ms, timeout_s)
-        self._accounts.wait(self._now_ms, max(0.0, deadline_s - time.monotonic()))
+        self._controller.wait(self._now_ms, max(0.0, deadline_s - time.monotonic()))
         self._kubelet.wait(max(0.0, deadline_s - time.monotonic()))
 
     def _pods(self, present: Sequence[AttributedProcess], now_ms: int) -> dict[Placement, PodName]:
@@ -101,6 +110,16 @@ class ProcessOwners(Collector):
             [Sighting(each.placement, each.started_ms, frozenset(each.gpus)) for each in placed]
         )
 
+    def _note_untold(self, present: Sequence[AttributedProcess]) -> None:
+        """Reports schedulers whose jobs cannot be told apart; a host without such processes hears nothing."""
+        untold = {each.slurm.sluid for each in present if each.slurm.sluid is not None}
+        if any(self._controller.is_silent(sluid) for sluid in untold):
+            self._failures.failed("sluid", f"{SLUIDS_ALONE}; {SLUID_REMEDY}")
+        elif not untold:
+            self._failures.worked("sluid")
+        for scheduler, path in {each.placement.unknown_form or ("", "") for each in present} - {("", "")}:
+            self._failures.failed(f"form of {scheduler}", unknown_form(scheduler, path))
+
     def _user(self, process: AttributedProcess) -> str | None:
         """Whose it is: the only place where a name, or the number that stands for one, gets into a row."""
         name = None if process.user_id is None else self._names.name(process.user_id)
@@ -108,13 +127,14 @@ class ProcessOwners(Collector):
 
     def _columns(self, process: AttributedProcess, pod: PodName | None) -> ProcessRow:
         placement, slurm = process.placement, process.slurm
-        asked = self._accounts.account(slurm.job_id) if slurm.job_id is not None and slurm.account is None else None
+        asked = ControllerJob() if slurm.account is not None else self._controller.job(slurm.key)
+        job_id = slurm.job_id or asked.job_id
         sources = (
             ("proc", True),
             ("cgroup", placement.known),
             ("environ", slurm.from_environ or process.ray_job_id is not None),
             (pod.source if pod else "", pod is not None),
-            ("scontrol", asked is not None),
+            ("scontrol", asked.account is not None or job_id != slurm.job_id),
         )
         columns: ProcessRow = {
             "started": process.started_ms,
@@ -126,9 +146,11 @@ class ProcessOwners(Collector):
             "host_mem_bytes": process.host_mem_bytes,
             "container_runtime": placement.container_runtime or (pod.runtime if pod else None),
             "container_id": placement.container_id,
-            "slurm_job_id": slurm.job_id,
+            "container": placement.container,
+            "unit": placement.unit,
+            "slurm_job_id": job_id,
             "slurm_step_id": slurm.step_id,
-            "slurm_account": slurm.account or asked,
+            "slurm_account": slurm.account or asked.account,
             "ray_job_id": process.ray_job_id,
             "attribution": "+".join(name for name, used in sources if used),
         }

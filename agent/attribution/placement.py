@@ -1,4 +1,4 @@
-"""Which container, Slurm step and Ray job a process belongs to, read out of its cgroup paths and its environment.
+"""Which container, service, Slurm step and Ray job a process belongs to, read out of its cgroup paths and its environment.
 
 Cgroups v1, v2 and hybrids, of the systemd and the cgroupfs driver; docs/attribution.md lists the forms. Of the environment
 only the few variables that name a job are kept.
@@ -7,36 +7,58 @@ only the few variables that name a job are kept.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from agent.attribution.proc import printable
+from agent.attribution.proc import printable, printable_text
 
-_ID = r"([0-9a-f]{64})"
+_ID = r"(?P<id>[0-9a-f]{64})"
+_NAME = r"(?P<name>[^/]+)"
+_STEP = r"(?:/step_(?P<step>[0-9A-Za-z_+]+))?(?![^/])"
 
-# the systemd driver names the runtime in the scope; cri-o and podman also do so under cgroupfs.
-# conmon, the helper beside such a container, has `conmon-` before the id and matches nothing.
-_NAMED = re.compile(rf"(docker|cri-containerd|nerdctl|crio|libpod|libpod-payload)-{_ID}(?:\.scope)?")
-# containerd that was handed a systemd path by a kubelet of the other driver
-_COLONS = re.compile(rf"([^:]*):(cri-containerd|crio|docker):{_ID}")
-_BARE = re.compile(_ID)
+_CONTAINERS: tuple[tuple[str | None, re.Pattern[str]], ...] = tuple((runtime, re.compile(form)) for runtime, form in (
+    # the systemd driver names the runtime in the scope; cri-o and podman also do so under cgroupfs.
+    # conmon, the helper beside such a container, has `conmon-` before the id and matches nothing.
+    ("docker", rf".*/docker-{_ID}(\.scope)?"),
+    ("docker", rf"docker/{_ID}"),
+    ("containerd", rf".*/(cri-containerd|nerdctl)-{_ID}(\.scope)?"),
+    ("containerd", rf"k8s\.io/{_ID}"),
+    ("cri-o", rf".*/crio-{_ID}(\.scope)?"),
+    ("podman", rf".*/libpod(-payload)?-{_ID}(\.scope)?"),
+    ("podman", rf"libpod_parent/{_ID}"),
+    # a runtime that was handed a systemd path by a kubelet of the other driver
+    ("containerd", rf".*/(?P<pod>[^:]*):cri-containerd:{_ID}"),
+    ("cri-o", rf".*/(?P<pod>[^:]*):crio:{_ID}"),
+    ("docker", rf".*/(?P<pod>[^:]*):docker:{_ID}"),
+    (None, rf".*/{_ID}"),
+    # LXD and Incus run their containers by LXC
+    ("lxc", rf".*/lxc\.payload\.{_NAME}"),
+    ("lxc", rf"lxc(\.payload)?/{_NAME}"),
+    # libvirt registers a virtual machine as qemu-NUMBER-NAME: what runs there is no container
+    ("systemd-nspawn", rf".*/machine-(?!qemu\\x2d){_NAME}\.scope"),
+    ("systemd-nspawn", rf".*/systemd-nspawn@{_NAME}\.service"),
+))  # fmt: skip
+"""Runtimes and the forms of a container's folder, each as `PARENT/FOLDER`; `pod` is a pod's slice that one folder holds too."""
+
+_SLURM = tuple(map(re.compile, (
+    rf"/slurm(?:_[^/]+)?/uid_[0-9]+/job_(?P<job>[0-9]+){_STEP}",
+    rf"/(?:[^/]+_)?slurmstepd\.scope/job_(?P<job>[0-9]+){_STEP}",
+    # Slurm 26.05 and later without CgroupJobIdPaths=yes: print_sluid writes `s` and 13 digits of Crockford's base 32
+    rf"/(?:[^/]+_)?slurmstepd\.scope/(?P<sluid>s[0-9A-HJKMNP-TV-Z]{{13}}){_STEP}",
+)))  # fmt: skip
+"""Forms of a job in Slurm's part of the tree: cgroup v1, and cgroup v2 by job id or SLUID."""
+
+_SLURM_NAME = "Slurm"
+_SCHEDULERS = (
+    (_SLURM_NAME, re.compile(r"(?:/\.\.)*/slurm(?:_[^/]+)?/(?!system(?:/|$))|.*/(?:[^/]+_)?slurmstepd\.scope/(?!system(?:/|$))")),
+    ("Kubernetes", re.compile(r"(?!.*conmon-).*kubepods")),
+)  # fmt: skip
+"""Where a path is a scheduler's, apart from what the scheduler keeps for itself."""
+
 _POD_SLICE = re.compile(r"(?:.*-)?kubepods(?:-.*)?-pod([0-9a-f_]{32,36})\.slice")
 _POD_FOLDER = re.compile(r"pod([0-9a-f-]{32,36})")
-_STEPD_SCOPE = re.compile(r"(?:.+_)?slurmstepd\.scope")
-_SLURM_ROOT = re.compile(r"slurm(?:_.+)?")
-_SLURM_UID = re.compile(r"uid_[0-9]+")
-_JOB = re.compile(r"job_([0-9]+)")
-_STEP = re.compile(r"step_([0-9A-Za-z_+]+)")
-
-_RUNTIME = {
-    "docker": "docker",
-    "cri-containerd": "containerd",
-    "nerdctl": "containerd",
-    "k8s.io": "containerd",
-    "crio": "cri-o",
-    "libpod": "podman",
-    "libpod-payload": "podman",
-    "libpod_parent": "podman",
-}
+_UNIT = re.compile(r"(?!user@[0-9]+\.service$)(?!systemd-nspawn@).+\.service|(?:app|run)-.+\.scope")
+"""Services, and what a desktop or systemd-run started: sessions and users' managers do not say what runs in them."""
+_ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 
 
 @dataclass(frozen=True)
@@ -48,39 +70,64 @@ class Placement:
     pod_uid: str | None = None
     slurm_job_id: str | None = None
     slurm_step_id: str | None = None
+    slurm_sluid: str | None = None
+    """Slurm's other name of a job, where the folder has that in place of the job id."""
+    container: str | None = None
+    """The container's name, where the host runs containers by name."""
+    unit: str | None = None
+    """The systemd unit; None for processes of a scheduler, which are in that scheduler's own unit."""
+    unknown_form: tuple[str, str] | None = None
+    """The scheduler whose process this is and the path, where that path has no form in the tables above."""
 
     @property
     def known(self) -> bool:
-        return self.container_id is not None or self.slurm_job_id is not None
+        """Whether the cgroup names anything."""
+        return any((self.container_id, self.container, self.slurm_job_id, self.slurm_sluid, self.unit))
 
 
 def parse_cgroup(text: str) -> Placement:
     """The placement that the text of /proc/PID/cgroup describes; unknown forms leave their fields None."""
-    container = slurm = None
-    for path in dict.fromkeys(line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2):
-        segments = path.split("/")
-        # controllers end at different depths (a kind node without one, Slurm's job without its step): the deepest knows most
-        container = max(container, _container(segments), key=_depth)
-        slurm = max(slurm, _slurm(segments), key=_depth)
-    placement = Placement() if container is None else container[1]
-    return placement if slurm is None else replace(placement, slurm_job_id=slurm[1][0], slurm_step_id=slurm[1][1])
+    lines = (line.split(":", 2)[2].removesuffix(" (deleted)") for line in text.splitlines() if line.count(":") >= 2)
+    paths = tuple(dict.fromkeys(lines))
+    # controllers end at different depths (a kind node without one, Slurm's job without its step): the deepest knows most
+    container, slurm, unit = (
+        max((find(path) for path in paths), key=_depth, default=(-1, Placement()))
+        for find in (_container, _slurm, _unit)
+    )
+    found = {name: value for _, part in (container, slurm) for name, value in vars(part).items() if value is not None}
+    whose = next(filter(None, map(_scheduler, paths)), None)
+    if whose is None:
+        return Placement(**found, unit=unit[1].unit)
+    depth, _ = slurm if whose[0] == _SLURM_NAME else container
+    return Placement(**found, unknown_form=whose if depth < 0 else None)
 
 
-def _depth(found: tuple[int, object] | None) -> int:
-    return -1 if found is None else found[0]
+_Found = tuple[int, Placement]
+"""The depth of what a path says, -1 for nothing."""
+_NOTHING: _Found = (-1, Placement())
 
 
-def _container(segments: list[str]) -> tuple[int, Placement] | None:
-    """The innermost container and its depth: a node that is a container itself (kind) is not the workload's."""
+def _depth(found: _Found) -> int:
+    return found[0]
+
+
+def _container(path: str) -> _Found:
+    """The innermost container: a node that is a container itself (kind) is not the workload's."""
+    segments = path.split("/")
     for index in range(len(segments) - 1, -1, -1):
-        segment, parent = segments[index], segments[index - 1] if index else ""
-        if match := _NAMED.fullmatch(segment):
-            return index, Placement(_RUNTIME[match[1]], match[2], _pod_uid(segments[:index]))
-        if match := _COLONS.fullmatch(segment):
-            return index, Placement(_RUNTIME[match[2]], match[3], _pod_uid([match[1]]))
-        if _BARE.fullmatch(segment):
-            return index, Placement(_RUNTIME.get(parent), segment, _pod_uid(segments[:index]))
-    return None
+        pair = f"{segments[index - 1] if index else ''}/{segments[index]}"
+        for runtime, form in _CONTAINERS:
+            if match := form.fullmatch(pair):
+                part = match.groupdict()
+                above = segments[:index] if part.get("pod") is None else [part["pod"]]
+                name = part.get("name")
+                return index, Placement(
+                    container_runtime=runtime,
+                    container_id=part.get("id"),
+                    pod_uid=_pod_uid(above),
+                    container=None if name is None else _unescaped(name),
+                )
+    return _NOTHING
 
 
 def _pod_uid(above: list[str]) -> str | None:
@@ -94,22 +141,40 @@ def _pod_uid(above: list[str]) -> str | None:
     return None
 
 
-def _slurm(segments: list[str]) -> tuple[int, tuple[str, str | None]] | None:
-    """Job, step and their depth, where the path goes through Slurm's own part of the tree."""
-    for index, segment in enumerate(segments):
-        if not (job := _JOB.fullmatch(segment)) or not index:
-            continue
-        above = segments[index - 1]
-        v2 = _STEPD_SCOPE.fullmatch(above)
-        v1 = _SLURM_UID.fullmatch(above) and index > 1 and _SLURM_ROOT.fullmatch(segments[index - 2])
-        if v1 or v2:
-            below = segments[index + 1] if index + 1 < len(segments) else ""
-            step = _STEP.fullmatch(below)
-            return index + (step is not None), (job[1], step[1] if step else None)
-    return None
+def _slurm(path: str) -> _Found:
+    """Job or SLUID, and step, where the path goes through Slurm's own part of the tree."""
+    for form in _SLURM:
+        if match := form.search(path):
+            part = match.groupdict()
+            depth = path.count("/", 0, match.end())
+            return depth, Placement(
+                slurm_job_id=part.get("job"), slurm_step_id=part["step"], slurm_sluid=part.get("sluid")
+            )
+    return _NOTHING
 
 
-_VARIABLES = (b"SLURM_JOB_ID", b"SLURM_STEP_ID", b"SLURM_JOB_ACCOUNT", b"RAY_JOB_ID")
+def _unit(path: str) -> _Found:
+    """The innermost unit that says what runs."""
+    segments = path.split("/")
+    for index in range(len(segments) - 1, -1, -1):
+        if _UNIT.fullmatch(segments[index]):
+            # systemd puts `_` before a name that the kernel could take for a file of its own
+            return index, Placement(unit=_unescaped(segments[index].removeprefix("_")))
+    return _NOTHING
+
+
+def _unescaped(name: str) -> str:
+    r"""The name as people write it: systemd has `\x2d` for a `-`, and so on byte by byte (systemd-escape(1))."""
+    raw = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), name.encode(errors="replace").decode("latin-1"))
+    return printable(raw.encode("latin-1"))
+
+
+def _scheduler(path: str) -> tuple[str, str] | None:
+    """The scheduler whose path this is, with the path as far as a message shows it."""
+    return next(((name, printable_text(path[:200])) for name, folder in _SCHEDULERS if folder.match(path)), None)
+
+
+_VARIABLES = (b"SLURM_JOB_ID", b"SLURM_STEP_ID", b"SLURM_JOB_SLUID", b"SLURM_JOB_ACCOUNT", b"RAY_JOB_ID")
 _WANTED = re.compile(rb"(?:\A|\0)(" + b"|".join(_VARIABLES) + rb")=([^\0]{1,256})")
 _NIL_RAY_JOB = re.compile(r"f+")
 _NUMBER = re.compile(r"[0-9]{1,10}")
@@ -123,6 +188,7 @@ class JobIds:
 
     slurm_job_id: str | None = None
     slurm_step_id: str | None = None
+    slurm_sluid: str | None = None
     slurm_account: str | None = None
     ray_job_id: str | None = None
 
@@ -137,6 +203,7 @@ def parse_environ(environ: bytes) -> JobIds:
     return JobIds(
         slurm_job_id=job_id if job_id and _NUMBER.fullmatch(job_id) else None,
         slurm_step_id=step_id if step_id and _NUMBER.fullmatch(step_id) and int(step_id) < _FIRST_NAMED_STEP else None,
+        slurm_sluid=found.get(b"SLURM_JOB_SLUID"),
         slurm_account=found.get(b"SLURM_JOB_ACCOUNT"),
         # a worker that Ray started ahead of any job carries the id that means none
         ray_job_id=None if ray_job_id is None or _NIL_RAY_JOB.fullmatch(ray_job_id) else ray_job_id,

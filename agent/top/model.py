@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.snapshot import WATCHED
+from fallow.process_holder import process_holder
 
 if TYPE_CHECKING:
     from agent.snapshot import Row, Snapshot
@@ -139,15 +140,22 @@ def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> TopSummary:
     )
 
 
+_HOLDER = ("user", "container_runtime", "container", "unit")
+
+
 def user_name(row: Row) -> str:
-    """The pod, else the user; then the job. A process that /proc hides goes by its number."""
-    owner = row.get("user") or f"pid {row['pid']}"
+    """The pod, else the holder; then the job or the unit. A process that /proc hides goes by its number."""
+    jobless = not (row.get("pod") or row.get("slurm_job_id") or row.get("ray_job_id"))
+    named = process_holder(*(row.get(part) if jobless or part == "user" else None for part in _HOLDER))
+    owner = named or f"pid {row['pid']}"
     if row.get("pod"):
         owner = f"{row['namespace']}/{row['pod']}" if row.get("namespace") else row["pod"]
     if row.get("slurm_job_id"):
         return f"{owner} (job {row['slurm_job_id']})"
     if row.get("ray_job_id"):
         return f"{owner} (ray {row['ray_job_id']})"
+    if row.get("unit") and row["unit"] != owner:
+        return f"{owner} ({row['unit']})"
     return str(owner)
 
 

@@ -17,11 +17,12 @@ from analytics.names import single_name
 from fallow import schema
 from fallow.clock import DAY_MS
 from fallow.lake import LakeFile
+from fallow.process_holder import process_holder
 from fallow.quarantine import OnUnusable
 
 COLUMNS = (
     "gpu", "time", "interval_ms", "pid", "started", "kind", "user", "command", "arguments", "parent_pid", "pod", "namespace",
-    "slurm_job_id", "slurm_account", "ray_job_id", "container_id", "pod_labels", "mem_used_bytes", "cpu_util_pct",
+    "slurm_job_id", "slurm_account", "ray_job_id", "container_id", "container_runtime", "container", "unit", "pod_labels", "mem_used_bytes", "cpu_util_pct",
     "host_mem_bytes",
 )  # fmt: skip
 
@@ -131,7 +132,8 @@ def listed(columns: Columns, gpus: Sequence[tuple[str, str]], day_ms: int) -> Li
         for name in COLUMNS
         if name != "gpu" and schema.PROCESS.column(name).type is schema.Type.STRING
     }
-    texts["user"] = texts["user"].renamed(single_name)
+    job = _jobs(texts)
+    texts["user"] = _holders(texts, job).renamed(single_name)
     return ListedProcesses(
         gpu=codes[rows],
         time=time[rows],
@@ -140,9 +142,25 @@ def listed(columns: Columns, gpus: Sequence[tuple[str, str]], day_ms: int) -> Li
         | {name: columns.ints(name)[rows] for name in ("parent_pid", "mem_used_bytes", "host_mem_bytes")},
         floats={"cpu_util_pct": columns.floats("cpu_util_pct")[rows]},
         texts=texts,
-        job=_jobs(texts),
+        job=job,
         account=_first_known(texts["slurm_account"], texts["namespace"]).renamed(single_name),
     )
+
+
+def _holders(texts: dict[str, Strings], job: Strings) -> Strings:
+    """The users; of processes without a job also containers and units, as `process_holder` says."""
+    parts = [texts[name] for name in ("user", "container_runtime", "container", "unit")]
+    _, _, container, unit = parts
+    rows = np.flatnonzero((job.codes == NONE) & ((container.codes != NONE) | (unit.codes != NONE)))
+    if not len(rows):
+        return texts["user"]
+    distinct, which = np.unique(np.stack([part.codes[rows] for part in parts]), axis=1, return_inverse=True)
+    named = [process_holder(*(None if code == NONE else part.names[code] for part, code in zip(parts, codes, strict=True)))
+             for codes in distinct.T]  # fmt: skip
+    names = {name: code for code, name in enumerate(dict.fromkeys([*texts["user"].names, *filter(None, named)]))}
+    codes = texts["user"].codes.copy()
+    codes[rows] = np.array([NONE if name is None else names[name] for name in named], np.int32)[which.ravel()]
+    return Strings(codes, tuple(names))
 
 
 def _jobs(texts: dict[str, Strings]) -> Strings:

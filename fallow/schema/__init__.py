@@ -41,7 +41,7 @@ from fallow.schema.samples import (
 )
 from fallow.schema.types import Column, Table, Type
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Raised when a column is added or its meaning changes; readers accept every older version."""
 
 TABLES: tuple[Table, ...] = (

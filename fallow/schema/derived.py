@@ -16,7 +16,7 @@ _HOST = Column("host", Type.STRING, "host that saw it", "the files' path", key=T
 _GPU = Column("gpu", Type.STRING, "UUID of the GPU or MIG instance", "gpu table", key=True, dictionary=True)
 
 _HOLDING = (
-    Column("holder", Type.STRING, "who holds or claims the GPU: the users of its processes, joined by `+`",
+    Column("holder", Type.STRING, "who holds or claims the GPU: the users of its processes (of root, its container or service), joined by `+`",
            "process and claim tables", dictionary=True),
     Column("holder_source", Type.STRING,
            "process, claim, memory (in use: stands for a holder), unwatched (neither processes nor memory were read: somebody may work there) or "
@@ -203,7 +203,7 @@ PROCESS_DAY = Table(
         Column("pid", Type.INT32, "process id", "process table", key=True),
         Column("started", Type.TIMESTAMP, "start of the process", "process table", "UTC", "10 ms"),
         Column("kind", Type.STRING, "compute, graphics or mps", "process table", dictionary=True),
-        Column("user", Type.STRING, "login name", "process table", dictionary=True),
+        Column("user", Type.STRING, "login name; of root without a job the container such as lxc/web, else the unit such as vllm.service", "process table", dictionary=True),
         Column("command", Type.STRING, "command name", "process table", dictionary=True),
         Column("arguments", Type.STRING, "command line, where it was recorded", "process table", dictionary=True),
         Column("first_parent_pid", Type.INT32, "parent process at the first list of the day that names it", "process table"),

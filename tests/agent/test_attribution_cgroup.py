@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,7 +75,88 @@ CONTAINERS = {
 @pytest.mark.parametrize("form", CONTAINERS)
 def test_container_forms(form: str) -> None:
     text, runtime, pod_uid = CONTAINERS[form]
-    assert parse_cgroup(f"{text}\n") == Placement(container_runtime=runtime, container_id=ID, pod_uid=pod_uid)
+    found = parse_cgroup(f"{text}\n")
+    assert replace(found, unit=None) == Placement(container_runtime=runtime, container_id=ID, pod_uid=pod_uid)
+
+
+NAMED = {
+    "LXC, v2": ("0::/lxc.payload.web", "lxc", "web", None),
+    "LXC, v1": ("4:memory:/lxc/web\n1:name=systemd:/lxc/web/init.scope", "lxc", "web", None),
+    "LXC, own folder": ("0::/lxc.payload/web/init.scope", "lxc", "web", None),
+    "LXD, a service inside": ("0::/lxc.payload.ml_train-1/system.slice/vllm.service", "lxc", "ml_train-1", "vllm.service"),
+    "LXC in LXC": ("0::/lxc.payload.outer/lxc.payload.inner", "lxc", "inner", None),
+    "Proxmox": ("0::/lxc/101/ns/system.slice/ollama.service", "lxc", "101", "ollama.service"),
+    "nspawn, by machinectl": ("0::/machine.slice/machine-web.scope/payload", "systemd-nspawn", "web", None),
+    "nspawn, escaped": (r"0::/machine.slice/machine-ml\x2dtrain.scope/payload", "systemd-nspawn", "ml-train", None),
+    "nspawn, template": ("0::/machine.slice/systemd-nspawn@web.service/payload", "systemd-nspawn", "web", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", NAMED)
+def test_containers_that_have_a_name_and_no_id(form: str) -> None:
+    text, runtime, name, unit = NAMED[form]
+    found = parse_cgroup(f"{text}\n")
+    assert found == Placement(container_runtime=runtime, container=name, unit=unit)
+    assert found.known
+
+
+UNITS = {
+    "system service, v2": ("0::/system.slice/vllm.service", "vllm.service"),
+    "system service, v1": ("4:memory:/system.slice\n1:name=systemd:/system.slice/vllm.service", "vllm.service"),
+    "template": ("0::/system.slice/system-vllm.slice/vllm@0.service", "vllm@0.service"),
+    "escaped": (r"0::/system.slice/system-vllm.slice/vllm@qwen\x2d72b\xc3\xa9.service", "vllm@qwen-72b\N{LATIN SMALL LETTER E WITH ACUTE}.service"),
+    "a name that the kernel could mistake": ("0::/system.slice/_memory.service", "memory.service"),
+    "slices of the site": ("0::/hpc.slice/hpc-gpu.slice/train.service/worker", "train.service"),
+    "a user's service": ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/vllm.service", "vllm.service"),
+    "a desktop's application": (
+        r"0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-org.blender\x2d77.scope", "app-org.blender-77.scope",
+    ),
+    "systemd-run": ("0::/system.slice/run-u33.scope", "run-u33.scope"),
+    "podman, quadlet": (f"0::/system.slice/web.service/libpod-payload-{ID}", "web.service"),
+    "a daemon's own process": ("0::/system.slice/docker.service", "docker.service"),
+    "a service that is gone": ("0::/system.slice/vllm.service (deleted)", "vllm.service"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", UNITS)
+def test_units_of_systemd(form: str) -> None:
+    text, unit = UNITS[form]
+    assert parse_cgroup(f"{text}\n").unit == unit
+
+
+SLUIDS = {
+    "v2, by SLUID": ("0::/system.slice/slurmstepd.scope/s7Q2MMABCD4E00/step_0/user/task_0", "0"),
+    "v2, by SLUID, several slurmd": (
+        "0::/system.slice/gn01_slurmstepd.scope/s7Q2MMABCD4E00/step_batch/user/task_special",
+        "batch",
+    ),
+    "v2, by SLUID, the job alone": ("0::/system.slice/slurmstepd.scope/s7Q2MMABCD4E00", None),
+}
+
+
+@pytest.mark.parametrize("form", SLUIDS)
+def test_slurm_names_a_job_by_its_sluid(form: str) -> None:
+    text, step_id = SLUIDS[form]
+    found = parse_cgroup(f"{text}\n")
+    assert found == Placement(slurm_sluid="s7Q2MMABCD4E00", slurm_step_id=step_id)
+    assert found.known
+
+
+UNKNOWN = {
+    "0::/system.slice/slurmstepd.scope/next_42/step_0": "Slurm",
+    "0::/system.slice/slurmstepd.scope/job_x/step_0": "Slurm",
+    "0::/system.slice/slurmstepd.scope/s7Q2MMABCD4I00/step_0": "Slurm",  # no digit I
+    "9:freezer:/slurm/uid_x/job_42/step_0": "Slurm",
+    f"0::{POD_V2}": "Kubernetes",
+    f"0::{POD_V2}/newcri-{ID[:12]}.scope": "Kubernetes",
+}
+
+
+@pytest.mark.parametrize("text", UNKNOWN)
+def test_a_form_that_is_not_known_in_a_schedulers_folder_is_not_taken_for_none(text: str) -> None:
+    found = parse_cgroup(text)
+    assert found == Placement(unknown_form=(UNKNOWN[text], text.split(":", 2)[2]))
+    assert not found.known
 
 
 SLURM = {
@@ -113,20 +196,17 @@ NOBODY = [
     "garbage",
     "0::/",
     "0::/user.slice/user-1000.slice/session-3.scope",
-    "0::/system.slice/docker.service",
     "0::/system.slice/slurmstepd.scope/system",
+    "9:cpuset:/slurm/system",
+    "0::/user.slice/user-1000.slice/user@1000.service/init.scope",
+    "0::/lxc.monitor.web",
+    r"0::/machine.slice/machine-qemu\x2d3\x2dvm.scope/libvirt/emulator",
     "0::/home/slurm/job_42/step_0",
     "0::/job_42/step_0",
-    "0::/slurm/uid_x/job_42/step_0",
-    "0::/system.slice/slurmstepd.scope/job_x/step_0",
     f"0::/machine.slice/libpod-conmon-{ID}.scope",
     f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-conmon-{ID}.scope",
     f"0::{POD_V2}/crio-conmon-{ID}.scope",
-    f"0::{POD_V2}",
-    "0::/lxc.payload.web/system.slice/nginx.service",
-    "4:memory:/lxc/web",
     "4:memory:/garden/6a3c0e9e-6c0f-4a0f-6b1c-7a5f",
-    "0::/machine.slice/machine-web.scope",
     "0::/docker/buildkit/r5g0xq1n2c3v4b5n6m7k8j9h0",
     f"0::/system.slice/docker-{ID[:12]}.scope",
     f"0::/system.slice/docker-{ID}0.scope",

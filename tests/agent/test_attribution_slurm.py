@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.attribution.lookups import Failures, SlurmAccounts, SlurmJob, parse_account, slurm_job
+from agent.attribution.lookups import ControllerJob, Failures, SlurmController, SlurmJob, parse_job, slurm_job
 from agent.attribution.placement import JobIds, Placement, parse_environ
 from tests.agent.conftest import wait_until
 
@@ -42,20 +42,34 @@ ARRAY = (
     (b"", "5", None),
 ])  # fmt: skip
 def test_accounts_in_what_scontrol_prints(printed: bytes, job_id: str, account: str | None) -> None:
-    assert parse_account(printed, job_id) == account
+    assert parse_job(printed, job_id).account == account
 
 
 def test_the_cgroup_comes_before_the_environment() -> None:
     cgroup = Placement(slurm_job_id="42", slurm_step_id="0")
-    assert slurm_job(cgroup, JobIds("42", "0", "ml")) == SlurmJob("42", "0", "ml", from_environ=True)
-    assert slurm_job(cgroup, JobIds("41", "3", "other")) == SlurmJob("42", "0")
+    assert slurm_job(cgroup, JobIds("42", "0", slurm_account="ml")) == SlurmJob("42", "0", "ml", from_environ=True)
+    assert slurm_job(cgroup, JobIds("41", "3", slurm_account="other")) == SlurmJob("42", "0")
     assert slurm_job(cgroup, JobIds()) == SlurmJob("42", "0")
-    assert slurm_job(Placement(), JobIds("41", "3", "other")) == SlurmJob("41", "3", "other", from_environ=True)
+    assert slurm_job(Placement(), JobIds("41", "3", slurm_account="other")) == SlurmJob(
+        "41", "3", "other", from_environ=True
+    )
     assert slurm_job(Placement(), JobIds(slurm_account="other")) == SlurmJob()
 
 
+SLUID = "s7Q2MMABCD4E00"
+
+
+def test_a_sluid_gets_its_job_from_an_environment_of_the_same_job() -> None:
+    cgroup = Placement(slurm_sluid=SLUID, slurm_step_id="0")
+    assert slurm_job(cgroup, JobIds("42", "7", SLUID, "ml")) == SlurmJob("42", "0", "ml", from_environ=True)
+    assert slurm_job(cgroup, JobIds("42", "7")) == SlurmJob("42", "0", from_environ=True)
+    assert slurm_job(cgroup, JobIds("41", "7", "s7Q2MMABCD4E01", "other")) == SlurmJob(step_id="0", sluid=SLUID)
+    assert slurm_job(cgroup, JobIds()) == SlurmJob(step_id="0", sluid=SLUID)
+
+
 @pytest.mark.parametrize(("environ", "job"), [
-    (b"A=1\0SLURM_JOB_ID=42\0SLURM_STEP_ID=3\0SLURM_JOB_ACCOUNT=ml\0RAY_JOB_ID=01000000\0", JobIds("42", "3", "ml", "01000000")),
+    (b"SLURM_JOB_ID=42\0SLURM_JOB_SLUID=s7Q2MMABCD4E00\0", JobIds("42", slurm_sluid=SLUID)),
+    (b"A=1\0SLURM_JOB_ID=42\0SLURM_STEP_ID=3\0SLURM_JOB_ACCOUNT=ml\0RAY_JOB_ID=01000000\0", JobIds("42", "3", None, "ml", "01000000")),
     (b"SLURM_JOB_ID=42\0SLURM_STEP_ID=4294967291\0", JobIds("42")),
     (b"SLURM_JOB_ID=x\0SLURM_STEP_ID=\0", JobIds()),
     (b"XSLURM_JOB_ID=42\0PATH=SLURM_JOB_ID=42\0", JobIds()),
@@ -88,16 +102,16 @@ def scontrol(tmp_path: Path) -> Path:
     return script
 
 
-def asked(accounts: SlurmAccounts, now_ms: int, *job_ids: str) -> list[str | None]:
+def asked(accounts: SlurmController, now_ms: int, *job_ids: str) -> list[str | None]:
     accounts.look_up(job_ids, now_ms)
     accounts.wait(now_ms, 20)
-    return [accounts.account(job_id) for job_id in job_ids]
+    return [accounts.job(job_id).account for job_id in job_ids]
 
 
 def test_an_account_is_asked_once_per_job(scontrol: Path) -> None:
     scontrol.with_name("scontrol.out").write_bytes(ARRAY)
     failures = Failures()
-    accounts = SlurmAccounts(str(scontrol), failures)
+    accounts = SlurmController(str(scontrol), failures)
     for step in range(3):
         assert asked(accounts, NOW + step * 30_000, "2", "3", "2") == ["ml", "other", "ml"]
     calls = scontrol.with_name("scontrol.calls").read_text(encoding="ascii").splitlines()
@@ -105,12 +119,26 @@ def test_an_account_is_asked_once_per_job(scontrol: Path) -> None:
     assert failures.take() == []
 
 
+def test_scontrol_tells_the_job_of_a_sluid_once(scontrol: Path) -> None:
+    scontrol.with_name("scontrol.out").write_bytes(PRINTED)
+    accounts = SlurmController(str(scontrol), Failures())
+    for step in range(3):
+        assert asked(accounts, NOW + step * 30_000, SLUID) == ["ml"]
+    assert accounts.job(SLUID) == ControllerJob("1", "ml")
+    assert not accounts.is_silent(SLUID)
+    assert scontrol.with_name("scontrol.calls").read_text(encoding="ascii") == f"show job -o {SLUID}\n"
+
+
+def test_several_jobs_for_one_sluid_are_none() -> None:
+    assert parse_job(ARRAY, SLUID) == ControllerJob()
+
+
 def test_a_tick_does_not_wait_for_scontrol(scontrol: Path) -> None:
     scontrol.with_name("scontrol.sleep").touch()
-    accounts = SlurmAccounts(str(scontrol), Failures())
+    accounts = SlurmController(str(scontrol), Failures())
     accounts.look_up(["2"], NOW)  # returns, though the command sleeps
     accounts.look_up(["2"], NOW + 10_000)
-    assert accounts.account("2") is None
+    assert accounts.job("2") == ControllerJob()
     calls = scontrol.with_name("scontrol.calls")
     wait_until(lambda: calls.exists() and calls.read_text(encoding="ascii"))
     assert calls.read_text(encoding="ascii").splitlines() == ["show job -o 2"]
@@ -119,7 +147,7 @@ def test_a_tick_does_not_wait_for_scontrol(scontrol: Path) -> None:
 def test_a_job_that_is_over_has_no_account_and_is_no_failure(scontrol: Path) -> None:
     scontrol.with_name("scontrol.err").write_bytes(b"slurm_load_jobs error: Invalid job id specified\n")
     failures = Failures()
-    accounts = SlurmAccounts(str(scontrol), failures)
+    accounts = SlurmController(str(scontrol), failures)
     assert asked(accounts, NOW, "2") == [None]
     assert failures.take() == []
 
@@ -129,7 +157,7 @@ def test_a_dead_controller_is_told_once_and_left_alone_for_a_while(scontrol: Pat
         b"slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
     )
     failures = Failures()
-    accounts = SlurmAccounts(str(scontrol), failures)
+    accounts = SlurmController(str(scontrol), failures)
     for step in range(4):
         assert asked(accounts, NOW + step * 30_000, "2", "3") == [None, None]
     assert len(scontrol.with_name("scontrol.calls").read_text(encoding="ascii").splitlines()) == 1
@@ -145,7 +173,7 @@ def test_a_dead_controller_is_told_once_and_left_alone_for_a_while(scontrol: Pat
 @pytest.mark.parametrize("command", ["", "/nonexistent/scontrol", "no-such-command-of-slurm"])
 def test_a_host_without_slurm_knows_no_accounts_and_says_nothing(command: str) -> None:
     failures = Failures()
-    assert asked(SlurmAccounts(command, failures), NOW, "2") == [None]
+    assert asked(SlurmController(command, failures), NOW, "2") == [None]
     assert failures.take() == []
 
 
@@ -169,6 +197,6 @@ def test_a_real_job_has_its_real_account() -> None:
         known = subprocess.run(
             ["squeue", "-h", "-j", job_id, "-o", "%a"], capture_output=True, text=True, check=True, timeout=60
         )
-        assert asked(SlurmAccounts("scontrol", Failures()), NOW, job_id) == [known.stdout.strip()]
+        assert asked(SlurmController("scontrol", Failures()), NOW, job_id) == [known.stdout.strip()]
     finally:
         subprocess.run(["scancel", job_id], check=False, timeout=60)

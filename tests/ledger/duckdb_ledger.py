@@ -99,15 +99,25 @@ from told
 where tells
 """
 
+HELD_PROCESS = """
+create temp table held_process as
+select *, replace(case when coalesce(slurm_job_id, pod, ray_job_id) is not null then "user"
+                       when container is not null and ("user" = 'root' or regexp_full_match("user", '[0-9]+'))
+                       then container_runtime || '/' || container
+                       when unit is not null and "user" = 'root' then unit
+                       else "user" end, '+', '\\') as holder
+from raw_process
+"""
+
 LIST = """
 create temp table process_list as
 with process as (
-    select host, gpu, epoch_ms("time") as listed_ms, interval_ms, replace("user", '+', '\\') as "user",
+    select host, gpu, epoch_ms("time") as listed_ms, interval_ms, holder as "user",
            replace(coalesce(slurm_account, namespace), '+', '\\') as account,
            case when slurm_job_id is not null then 'slurm:' || slurm_job_id
                 when pod is not null then 'pod:' || coalesce(namespace, 'default') || '/' || pod
                 when ray_job_id is not null then 'ray:' || ray_job_id end as job
-    from raw_process
+    from held_process
 )
 select host, gpu, listed_ms, listed_ms // 86400000 as day,
        3 * max(interval_ms) as reach_ms,
@@ -120,9 +130,9 @@ group by host, gpu, listed_ms
 
 LIST_USER = """
 create temp table list_user as
-select host, gpu, epoch_ms("time") as listed_ms, replace("user", '+', '\\') as "user", count(distinct pid) as pairs
-from raw_process
-where "user" is not null
+select host, gpu, epoch_ms("time") as listed_ms, holder as "user", count(distinct pid) as pairs
+from held_process
+where holder is not null
 group by all
 """
 
@@ -312,7 +322,7 @@ select gpu, min(start_ms) as start_ms, max(end_ms) as end_ms from numbered where
 """
 
 STEPS = (
-    SAMPLE, RISEN, SEEN, USABLE, LIST, LIST_USER, LISTED, CLAIM_SPAN, CLAIMED, USED, LABELLED, GROUPED, STRETCH, HOLDER_SHARE,
+    SAMPLE, RISEN, SEEN, USABLE, HELD_PROCESS, LIST, LIST_USER, LISTED, CLAIM_SPAN, CLAIMED, USED, LABELLED, GROUPED, STRETCH, HOLDER_SHARE,
     LEDGER, SPELL,
 )  # fmt: skip
 

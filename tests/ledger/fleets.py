@@ -33,7 +33,7 @@ HEALTH = st.sampled_from(["ok"] * 8 + [None, "degraded", "lost", "missing", "wed
 MEMORY = st.sampled_from([None, 0, GB, GB + 1, -GB])
 POWER = st.sampled_from([None, 70.5, 300.0, float("nan"), -5.0])
 COVERED = st.sampled_from([None, 1.0, 0.5, 1.5])
-USER = st.sampled_from(["ann", "bob", "CORP+ann", None])
+USER = st.sampled_from(["ann", "bob", "CORP+ann", "root", "100000", None])
 WORK = st.sampled_from(
     [
         {},
@@ -41,6 +41,9 @@ WORK = st.sampled_from(
         {"slurm_job_id": "7", "slurm_account": "r+d"},
         {"pod": "chat-0", "namespace": "web"},
         {"ray_job_id": "03"},
+        {"unit": "vllm.service"},
+        {"container": "web", "container_runtime": "lxc", "unit": "nginx.service"},
+        {"unit": "ray.service", "ray_job_id": "03"},
     ]
 )
 DAY_S = 86_400

@@ -177,7 +177,7 @@ def _use(
 ) -> Use:
     """What the GPU was for, who had it and how that is known."""
     claiming = [each for each in claims if each["time"] <= start < _end_of(each, claims)]
-    users = joined(single(each["user"]) for each in named)
+    users = joined(single(holder_of(each)) for each in named)
     listed = row["process_count"] is not None and row["process_count"] > 0
     memory = row["process_count"] is None and (row.get("mem_used_bytes") or 0) > settings.held_min_bytes
     if out:
@@ -220,6 +220,16 @@ def job_of(row: Row) -> str | None:
     if row.get("pod") is not None:
         return f"pod:{row.get('namespace') or 'default'}/{row['pod']}"
     return None if row.get("ray_job_id") is None else f"ray:{row['ray_job_id']}"
+
+
+def holder_of(row: Row) -> str | None:
+    """Whose a process is: root and numbers inside a container are no names of people."""
+    user, container = row.get("user"), row.get("container")
+    if user is None or job_of(row) is not None:
+        return user
+    if container is not None and (user == "root" or user.isdigit()):
+        return f"{row['container_runtime']}/{container}"
+    return row["unit"] if row.get("unit") is not None and user == "root" else user
 
 
 def single(name: str | None) -> str | None:
