@@ -107,6 +107,8 @@ class Options:
     """The user that the agent runs as; empty: whoever asks."""
     pythons: tuple[str, ...] = ()
     sees_all_processes: str = "auto"
+    scontrol: str = "scontrol"
+    """Slurm's command as the agent asks it; empty: not at all."""
     timeout_s: float = 10.0
     expected_gpus: int = 0
     """How many the host should have; 0: as the PCI bus shows."""

@@ -154,6 +154,7 @@ def run(args: argparse.Namespace) -> int:
         user=args.user,
         pythons=pythons,
         sees_all_processes=settings.text("agent.sees_all_processes"),
+        scontrol=settings.text("slurm.scontrol"),
         timeout_s=settings.integer("agent.call_timeout") / SECOND_MS,
         expected_gpus=settings.integer("agent.expected_gpus"),
     )

@@ -76,6 +76,11 @@ GPU = (
 )  # fmt: skip
 """Left out of a GPU that is not watched, of a column that is null and of an interval that is too old."""
 
+GR_ENGINE = _dcgm("PROF_GR_ENGINE_ACTIVE", "ratio", "DEV_GPU_UTIL as a ratio; only where it is a mean of the whole interval, by GPM or samples",
+                  "gpu.gpu_util_pct", _PERCENT)  # fmt: skip
+FREE = _dcgm("DEV_FB_FREE", "MiB", "Device memory installed, without what is used and what is reserved",
+             "`device.mem_total_bytes`, `gpu.mem_used_bytes`, `gpu.mem_reserved_bytes`", _MIB)  # fmt: skip
+
 DEVICE = (
     _dcgm("DEV_FB_TOTAL", "MiB", "Device memory installed", "device.mem_total_bytes", _MIB),
     _dcgm("DEV_ENFORCED_POWER_LIMIT", "W", "Power limit in force", "device.power_limit_w"),

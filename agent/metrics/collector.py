@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from agent.snapshot import Row, Snapshot
 
 
+_WHOLE_MEANS = ("gpm", "samples")
+"""Sources of utilization that are means of an interval, as DCGM's profiling fields are, and no short readings."""
+
 FRESH_INTERVALS = 3
 """An interval that ended longer ago than so many intervals says nothing about now."""
 
@@ -107,9 +110,20 @@ def _gpu(samples: ExposedSamples, snapshot: Snapshot, row: Row, labels: str) -> 
         samples.add_column(family, row, labels)
     for family in catalogue.DEVICE:
         samples.add_column(family, device, labels)
+    samples.add(catalogue.FREE, _free_mib(row, device), labels)
+    if row.get("util_source") in _WHOLE_MEANS:
+        samples.add_column(catalogue.GR_ENGINE, row, labels)
     if row.get("util_source") is not None:
         samples.add(catalogue.UTIL_SOURCE, 1, _joined(labels, {"source": row["util_source"]}))
     samples.add(catalogue.IDLE, _idle_s(snapshot, row), labels)
+
+
+def _free_mib(row: Row, device: Row) -> float | None:
+    """Free device memory as the driver counts it: total = used + reserved + free (nvmlMemory_v2_t)."""
+    total, used, reserved = device.get("mem_total_bytes"), row.get("mem_used_bytes"), row.get("mem_reserved_bytes")
+    if total is None or used is None or reserved is None:
+        return None
+    return round((total - used - reserved) * catalogue.FREE.factor, 9)
 
 
 def _idle_s(snapshot: Snapshot, row: Row) -> float | None:

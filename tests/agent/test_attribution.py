@@ -89,6 +89,62 @@ def test_a_process_that_slurm_adopts_later_is_found_in_its_job(proc: FakeProc) -
     assert (row["slurm_job_id"], row["slurm_step_id"], row["attribution"]) == ("42", "extern", "proc+cgroup")
 
 
+SLUID_CGROUP = "0::/system.slice/slurmstepd.scope/s7Q2MMABCD4E00/step_0/user/task_0\n"
+
+
+def _scontrol(folder: Path, printed: str) -> str:
+    script = folder / "scontrol"
+    script.write_text(f"#!/bin/sh\necho '{printed}'\n", encoding="ascii")
+    script.chmod(0o755)
+    return str(script)
+
+
+def test_the_job_of_a_sluid_is_the_environments_else_scontrols(proc: FakeProc, tmp_path: Path) -> None:
+    scontrol = _scontrol(tmp_path, "JobId=77 JobName=x Nice=0 Account=ml QOS=normal")
+    proc.add(7, cgroup=SLUID_CGROUP)
+    proc.add(
+        8, cgroup=SLUID_CGROUP, environ=b"SLURM_JOB_ID=76\0SLURM_JOB_ACCOUNT=web\0SLURM_JOB_SLUID=s7Q2MMABCD4E00\0"
+    )
+    owners = ProcessOwners(AttributionSettings(proc=str(proc.folder), scontrol=scontrol))
+    owners.describe([entry(7), entry(8)], NOW)
+    owners.wait(20)
+    found = owners.describe([entry(7), entry(8)], NOW + 1000)
+    told = [(row["slurm_job_id"], row["slurm_step_id"], row["slurm_account"], row["attribution"]) for row in found]
+    assert told == [("77", "0", "ml", "proc+cgroup+scontrol"), ("76", "0", "web", "proc+cgroup+environ")]
+    assert owners.take_incidents() == []
+
+
+def test_a_sluid_that_nothing_tells_the_job_of_is_an_event_that_names_the_setting(proc: FakeProc) -> None:
+    owners = ProcessOwners(AttributionSettings(proc=str(proc.folder), scontrol="/nonexistent/scontrol"))
+    proc.add(7, cgroup=SLUID_CGROUP)
+    for step in range(4):
+        row = described(owners, 7, NOW + step * 30_000)
+        owners.wait(20)
+        assert (row.get("slurm_job_id"), row["slurm_step_id"]) == (None, "0")
+    (incident,) = owners.take_incidents()
+    assert "CgroupJobIdPaths=yes" in incident["detail"]
+
+
+def test_a_form_that_is_not_known_in_a_schedulers_folder_is_an_event(proc: FakeProc) -> None:
+    owners = ProcessOwners(AttributionSettings(proc=str(proc.folder), scontrol=""))
+    proc.add(7, cgroup="0::/system.slice/slurmstepd.scope/next_42/step_0\n")
+    for step in range(2):
+        assert described(owners, 7, NOW + step * 30_000)["attribution"] == "proc"
+    (incident,) = owners.take_incidents()
+    assert incident["detail"].startswith("Slurm's, form not known: ")
+    assert "/system.slice/slurmstepd.scope/next_42/step_0" in incident["detail"]
+
+
+def test_services_and_named_containers_are_columns_and_no_event(proc: FakeProc) -> None:
+    owners = ProcessOwners(AttributionSettings(proc=str(proc.folder), scontrol=""))
+    proc.add(7, cgroup="0::/system.slice/vllm.service\n")
+    proc.add(8, cgroup="0::/lxc.payload.web/system.slice/ollama.service\n")
+    service, inside = owners.describe([entry(7), entry(8)], NOW)
+    assert (service["unit"], service.get("container")) == ("vllm.service", None)
+    assert (inside["unit"], inside["container"], inside["container_runtime"]) == ("ollama.service", "web", "lxc")
+    assert owners.take_incidents() == []
+
+
 def test_not_all_processes_are_read_anew_at_once(proc: FakeProc) -> None:
     owners = ProcessOwners(AttributionSettings(proc=str(proc.folder), scontrol=""))
     rows = [entry(pid) for pid in range(100, 120)]
@@ -157,7 +213,7 @@ def test_a_host_process_on_a_pods_gpu_is_not_the_pods(proc: FakeProc, tmp_path: 
             ProcessOwners(AttributionSettings(proc=str(proc.folder), pod_resources=str(tmp_path / "k.sock"))), 7
         )
     assert "pod" not in row
-    assert row["attribution"] == "proc"
+    assert (row["unit"], row["attribution"]) == ("nvidia-dcgm.service", "proc+cgroup")
 
 
 def test_a_kubelet_that_hangs_holds_up_no_tick(proc: FakeProc, tmp_path: Path) -> None:

@@ -102,6 +102,13 @@ def test_processes_of_a_gpu_that_is_lost_are_not_shown() -> None:
         ({"user": "ada", "slurm_job_id": "12"}, "ada (job 12)"),
         ({"user": "root", "pod": "web-0"}, "web-0"),
         ({"user": "root", "pod": "web-0", "namespace": "ml", "ray_job_id": "02"}, "ml/web-0 (ray 02)"),
+        ({"user": "root", "unit": "vllm.service"}, "vllm.service"),
+        ({"user": "ann", "unit": "vllm.service"}, "ann (vllm.service)"),
+        (
+            {"user": "100000", "container_runtime": "lxc", "container": "web", "unit": "vllm.service"},
+            "lxc/web (vllm.service)",
+        ),
+        ({"user": "root", "unit": "ray.service", "ray_job_id": "02"}, "root (ray 02)"),
     ],
 )
 def test_holders(row: dict[str, str | None], name: str) -> None:

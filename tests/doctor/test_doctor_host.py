@@ -122,6 +122,37 @@ def test_the_hosts_own_namespace_sees_everything(healthy: Tree) -> None:
     assert finding("host.namespace", healthy.case()).status is Status.OK
 
 
+SLUID_PATH = "0::/system.slice/slurmstepd.scope/s7Q2MMABCD4E00/step_0/user/task_0\n"
+
+
+def test_a_host_whose_paths_all_name_their_jobs_hears_nothing(healthy: Tree) -> None:
+    healthy.process(7, "python").file("proc/7/cgroup", "0::/system.slice/slurmstepd.scope/job_42/step_0\n")
+    healthy.process(8, "vllm").file("proc/8/cgroup", "0::/system.slice/vllm.service\n")
+    assert findings("host.jobs", healthy.case()) == []
+
+
+def test_jobs_named_by_sluid_alone_get_one_sentence_with_the_setting(healthy: Tree) -> None:
+    for pid in (7, 8, 9):
+        healthy.process(pid, "python").file(f"proc/{pid}/cgroup", SLUID_PATH)
+    found = finding("host.jobs", healthy.case(scontrol="/nonexistent/scontrol"))
+    assert (found.status, "CgroupJobIdPaths=yes" in found.remedy) == (Status.WARNING, True)
+    healthy.file("proc/7/environ", "SLURM_JOB_ID=42\0")
+    assert finding("host.jobs", healthy.case(scontrol="")).status is Status.OK
+
+
+def test_scontrol_tells_the_job_of_a_sluid(healthy: Tree) -> None:
+    healthy.process(7, "python").file("proc/7/cgroup", SLUID_PATH)
+    scontrol = healthy.file("usr/bin/scontrol", "#!/bin/sh\necho JobId=77 JobName=x\n", mode=0o755)
+    assert finding("host.jobs", healthy.case(scontrol=str(scontrol))).status is Status.OK
+
+
+def test_a_schedulers_path_of_an_unknown_form_is_reported(healthy: Tree) -> None:
+    healthy.process(7, "python").file("proc/7/cgroup", "0::/system.slice/slurmstepd.scope/next_42/step_0\n")
+    found = finding("host.jobs", healthy.case())
+    assert found.found.startswith("Slurm's, form not known: ")
+    assert found.status is Status.WARNING
+
+
 def test_another_namespace_hides_processes_unless_the_operator_knows_better(tree: Tree) -> None:
     tree.namespace("pid:[4026532999]").file(".dockerenv")
     found = finding("host.namespace", tree.case())
