@@ -52,6 +52,8 @@ class GpuRow(TypedDict, total=False):
     sm_clock_mhz: int | None
     mem_clock_mhz: int | None
     throttle_reasons: int | None
+    encoder_util_pct: int | None
+    decoder_util_pct: int | None
     process_count: int | None
 
 

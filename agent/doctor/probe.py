@@ -26,6 +26,8 @@ _CALLS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("nvmlDeviceGetTemperature", (pynvml.NVML_TEMPERATURE_GPU,)),
     ("nvmlDeviceGetClockInfo", (pynvml.NVML_CLOCK_SM,)),
     ("nvmlDeviceGetCurrentClocksEventReasons", ()),
+    ("nvmlDeviceGetEncoderUtilization", ()),
+    ("nvmlDeviceGetDecoderUtilization", ()),
     ("nvmlDeviceGetComputeRunningProcesses", ()),
     ("nvmlDeviceGetGraphicsRunningProcesses", ()),
     ("nvmlDeviceGetProcessUtilization", (0,)),

@@ -83,6 +83,20 @@ class ClockCollector(GpuCollector):
         }
 
 
+class VideoCollector(GpuCollector):
+    """How busy the video engines are: readings of the driver's own last sampling period, a sixth of a second to a second."""
+
+    name = "video"
+
+    def collect(self, driver: Driver, gpu: DriverGpu, _: CollectedSpan) -> GpuRow:
+        encoder = driver.ask(gpu, pynvml.nvmlDeviceGetEncoderUtilization)
+        decoder = driver.ask(gpu, pynvml.nvmlDeviceGetDecoderUtilization)
+        return {
+            "encoder_util_pct": None if encoder is None else encoder[0],
+            "decoder_util_pct": None if decoder is None else decoder[0],
+        }
+
+
 LIST_AGAIN_BYTES = 64 * 2**20
 """Memory in use that moved by so much since the last list says that a process came, went or grew."""
 

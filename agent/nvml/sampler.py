@@ -23,6 +23,7 @@ from agent.nvml.readings import (
     PowerCollector,
     ProcessCollector,
     TemperatureCollector,
+    VideoCollector,
     incidents_between,
 )
 from agent.nvml.util_source import with_gpm
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from agent.rows import DeviceRow, GpuRow, HealthRow, ProcessRow, Rows
 
 COLLECTORS: tuple[type[GpuCollector], ...] = (
-    MemoryCollector, PowerCollector, TemperatureCollector, ClockCollector, UtilizationMeter, GpmMeter,
+    MemoryCollector, PowerCollector, TemperatureCollector, ClockCollector, VideoCollector, UtilizationMeter, GpmMeter,
 )  # fmt: skip
 """The subjects of a GPU's row, in the order of its columns; a later one may correct an earlier one's."""
 

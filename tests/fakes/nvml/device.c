@@ -127,6 +127,25 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v
     return NVML_SUCCESS;
 }
 
+static nvmlReturn_t engine_util(const struct call *call, const struct steps *util, unsigned *percent, unsigned *period_us) {
+    REQUIRE(percent != NULL && period_us != NULL);
+    *percent = (unsigned)steps_at(util, call->now_us);
+    *period_us = 167000;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned *percent, unsigned *period_us) {
+    struct call call;
+    BEGIN_DEVICE(call, device, WHOLE_GPU);
+    return engine_util(&call, &call.gpu->encoder_util, percent, period_us);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned *percent, unsigned *period_us) {
+    struct call call;
+    BEGIN_DEVICE(call, device, WHOLE_GPU);
+    return engine_util(&call, &call.gpu->decoder_util, percent, period_us);
+}
+
 EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rates) {
     struct call call;
     BEGIN_DEVICE(call, device, ANY_DEVICE);

@@ -133,6 +133,8 @@ class Gpu:
     mem_util: Steps = ZERO
     mem_used: Steps = ZERO
     rates: tuple[Steps, Steps] | None = None
+    encoder_util: Steps = ZERO
+    decoder_util: Steps = ZERO
     ring_recorded: tuple[RecordedEntry, ...] | None = None
     ring_size: int = 72
     power_w: Steps = _IDLE_POWER_W

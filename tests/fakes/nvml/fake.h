@@ -134,7 +134,7 @@ struct gpu {
     bool samples_while_idle, ring_garbage, ring_keeps_old, gpm_supported, mig_capable, persistence, ecc, row_remap,
         process_util_over_100, process_util_empty, ring_recorded;
     struct steps util, mem_util, mem_used, power, temperature, mem_temperature, sm_clock, mem_clock, throttle, mig_mode;
-    struct steps energy_power, rates_util, rates_mem_util;
+    struct steps energy_power, rates_util, rates_mem_util, encoder_util, decoder_util;
     struct recording ring_util, ring_mem_util;
     struct steps ecc_corrected, ecc_uncorrected, remapped_corrected, remapped_uncorrected, remap_pending, remap_failed,
         pcie_replay, recovery_action, nvlink_tx, nvlink_rx, throttled[THROTTLE_REASONS];

@@ -44,6 +44,8 @@ _NUMBERS = (
 _STEPS = (
     "util",
     "mem_util",
+    "encoder_util",
+    "decoder_util",
     "mem_used",
     "sm_clock",
     "mem_clock",

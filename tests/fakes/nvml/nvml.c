@@ -23,7 +23,7 @@
  *     process_util_over_100, process_util_empty 0|1
  *     ring_recorded 0|1              whether the four below are played instead of rings and rates made from util, mem_util
  *     ring_util, ring_mem_util US:VALUE US:VALUE ...    entries of a real ring; rates_util, rates_mem_util (%) STEPS
- *     util, mem_util (%), mem_used (bytes), power, energy_power (W; what the counter sums up), temperature, mem_temperature (degC), sm_clock, mem_clock (MHz),
+ *     util, mem_util, encoder_util, decoder_util (%), mem_used (bytes), power, energy_power (W; what the counter sums up), temperature, mem_temperature (degC), sm_clock, mem_clock (MHz),
  *     throttle (bit mask), mig_mode (0 or 1), ecc_corrected, ecc_uncorrected (errors so far), remapped_corrected,
  *     remapped_uncorrected, remap_pending, remap_failed, pcie_replay, recovery_action, nvlink_tx, nvlink_rx (MiB/s),
  *     throttled_power_cap, _sync_boost, _sw_thermal, _hw_thermal, _power_brake (share of the time) STEPS
