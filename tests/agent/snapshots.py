@@ -54,7 +54,7 @@ def snapshot(end_ms: int | None = None, **values: Any) -> Snapshot:
         "mode": "running",
         "gpus": (
             gpu_row(BUSY, end_ms, gpu_util_pct=73.4, gpu_util_max_pct=100, gpu_util_zero_ratio=0.02, gpu_util_coverage_ratio=1.0,
-                    sm_active_pct=61.5, mem_used_bytes=48 * GIB, power_w=612.3, energy_mj=123_456_789_012, temperature_c=64,
+                    sm_active_pct=61.5, tensor_active_pct=40.5, mem_used_bytes=48 * GIB, mem_reserved_bytes=GIB, power_w=612.3, energy_mj=123_456_789_012, temperature_c=64,
                     throttled_power_cap_ms=1500, throttled_hw_thermal_ms=0, process_count=1, sm_clock_mhz=1980),
             gpu_row(HELD, end_ms, gpu_util_pct=0.0, gpu_util_max_pct=0, gpu_util_zero_ratio=1.0, gpu_util_coverage_ratio=1.0,
                     mem_used_bytes=40 * GIB, power_w=74.0, temperature_c=35, process_count=1),

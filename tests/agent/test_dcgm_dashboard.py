@@ -6,14 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.metrics.collector import collect
 from fallow.exposition import TEXT
 from tests.agent.player import UUID
 from tests.agent.simulation import START_MS
-from tests.conftest import REPOSITORY
+from tests.deploy.queries import dcgm_dashboard
 from tests.fakes.nvml import GIB, Gpu, Scenario, constant
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from agent.snapshot import Snapshot
     from tests.agent.simulation import SimulatedHost
 
-DASHBOARD = yaml.safe_load((REPOSITORY / "tests" / "deploy" / "prometheus" / "dcgm_dashboard.yaml").read_text("utf-8"))
+DASHBOARD = dcgm_dashboard()
 BUSY = Gpu(
     UUID,
     util=constant(80),

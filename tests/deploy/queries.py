@@ -52,6 +52,13 @@ def expressions(name: str) -> list[str]:
     return found
 
 
+def dcgm_dashboard() -> dict[str, Any]:
+    """The queries and variables of NVIDIA's own dashboard for DCGM's exporter."""
+    page = REPOSITORY / "tests" / "deploy" / "prometheus" / "dcgm_dashboard.yaml"
+    found: dict[str, Any] = yaml.safe_load(page.read_text(encoding="utf-8"))
+    return found
+
+
 def rules() -> list[dict[str, Any]]:
     groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
     return [rule for group in groups for rule in group["rules"]]

@@ -24,7 +24,7 @@ from fallow.exposition import TEXT
 from tests.agent.snapshots import snapshot
 from tests.conftest import REPOSITORY
 from tests.dashboard.sites import make_site
-from tests.deploy.queries import BOARDS, RULES, expressions, rules
+from tests.deploy.queries import BOARDS, RULES, dcgm_dashboard, expressions, rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,6 +92,8 @@ def test_every_query_is_answered_by_a_prometheus_that_scrapes_both(tmp_path: Pat
         for name in [each.name for each in BOARDS]:
             for each in expressions(name):
                 assert ask(each), f"nothing answers {each}"
+        for title, query in dcgm_dashboard()["panels"].items():
+            assert ask(query), f"nothing answers {title} of NVIDIA's dashboard"
         for rule in rules():
             if "record" in rule:
                 assert ask(rule["expr"]), rule
