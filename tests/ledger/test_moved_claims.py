@@ -120,6 +120,25 @@ def test_a_gpu_of_two_hosts_is_claimed_on_both_in_whatever_order_they_are_built(
     }
 
 
+@pytest.mark.parametrize(("found", "holder"), [
+    ({"user": "root", "unit": "vllm.service"}, "vllm.service"),
+    ({"user": "ann", "unit": "vllm.service"}, "ann"),
+    ({"user": None, "unit": "vllm.service"}, None),
+    ({"user": "root", "unit": "vllm.service", "container": "web", "container_runtime": "lxc"}, "lxc/web"),
+    ({"user": "100000", "unit": "vllm.service", "container": "web", "container_runtime": "lxc"}, "lxc/web"),
+    ({"user": "100000", "unit": "vllm.service"}, "100000"),
+    ({"user": "root", "unit": "ray.service", "ray_job_id": "03"}, "root"),
+    ({"user": "root", "pod": "chat-0", "container": "main", "container_runtime": "containerd"}, "root"),
+])  # fmt: skip
+def test_a_service_or_container_of_root_holds_the_gpu_and_no_person_gives_way(
+    lake: Lake, found: dict[str, str | None], holder: str | None
+) -> None:
+    rows = samples("a", 0, HOUR, every_s=30, gpu_util_pct=0.0, process_count=1)
+    fill(lake, rows, processes("a", *range(0, HOUR, 30), **found))
+    assert load(lake).stretches.row(0, named=True)["holder"] == holder
+    assert set(load(lake).rollups.processes()["user"]) == {holder}
+
+
 def test_a_plus_in_a_name_is_not_two_names(lake: Lake) -> None:
     """Winbind's usual names; both ways of writing one are one person."""
     rows = samples("a", 0, HOUR, every_s=30, gpu_util_pct=0.0, process_count=3)
