@@ -123,7 +123,8 @@ def _free_mib(row: Row, device: Row) -> float | None:
     total, used, reserved = device.get("mem_total_bytes"), row.get("mem_used_bytes"), row.get("mem_reserved_bytes")
     if total is None or used is None or reserved is None:
         return None
-    return round((total - used - reserved) * catalogue.FREE.factor, 9)
+    free_mib: float = round((total - used - reserved) * catalogue.FREE.factor, 9)
+    return free_mib
 
 
 def _idle_s(snapshot: Snapshot, row: Row) -> float | None:
