@@ -5,7 +5,11 @@ from __future__ import annotations
 import builtins
 import logging
 import re
+import shutil
+import subprocess
 import zlib
+from collections import Counter
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,6 +50,27 @@ def test_sheets_are_a4_and_headings_are_its_contents(html: str, whole: bytes) ->
     assert len(on_paper) >= 3
     for heading in on_paper:
         assert f"/Title ({heading})".encode() in content
+
+
+def labelled(html: str, rows_before: int) -> str:
+    """The page with a number of its own for each title and row, and its tables that many rows further down."""
+    numbers = count()
+    filler = "<tr><td>filler</td></tr>" * rows_before
+    html = html.replace("</tbody>", f"{filler}</tbody>", 1)
+    return re.sub(
+        r"(<h[23]>|<th scope=\"row\">).*?(?=</h[23]>|</th>)", lambda tag: f"{tag[1]}label{next(numbers):03}x", html
+    )
+
+
+@pytest.mark.skipif(shutil.which("pdftotext") is None, reason="pdftotext is not installed (package poppler-utils)")
+@pytest.mark.parametrize("rows_before", (0, 4, 8, 12))
+def test_no_row_and_no_title_is_printed_twice(html: str, rows_before: int) -> None:
+    """Wherever the sheet ends; WeasyPrint prints a float that it breaks a second time."""
+    document = pdf(labelled(html, rows_before))
+    text = subprocess.run(["pdftotext", "-", "-"], input=document, capture_output=True, check=True).stdout.decode()
+    printed = Counter(re.findall(r"(?i:label)\d{3}x", text))
+    assert len(printed) > 30
+    assert [label for label, times in printed.items() if times > 1] == []
 
 
 def test_the_same_page_gives_the_same_bytes(html: str, whole: bytes) -> None:
