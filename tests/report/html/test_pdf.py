@@ -63,7 +63,7 @@ def labelled(html: str, rows_before: int) -> str:
 
 
 @pytest.mark.skipif(shutil.which("pdftotext") is None, reason="pdftotext is not installed (package poppler-utils)")
-@pytest.mark.parametrize("rows_before", (0, 4, 8, 12))
+@pytest.mark.parametrize("rows_before", [0, 4, 8, 12])
 def test_no_row_and_no_title_is_printed_twice(html: str, rows_before: int) -> None:
     """Wherever the sheet ends; WeasyPrint prints a float that it breaks a second time."""
     document = pdf(labelled(html, rows_before))
