@@ -15,7 +15,7 @@ from analytics.importers.kinds import with_progress
 from analytics.importers.limits import InputLimits
 from analytics.importers.model import PROCESSES, FileReport, Imported, Tally, check_host, contradictions, daily_devices
 from analytics.importers.nvidia_smi_dmon import kind_of_table, table_as_csv
-from analytics.importers.nvidia_smi_fields import MASKS, QUANTITIES, Field, check_fields
+from analytics.importers.nvidia_smi_fields import MASKS, QUANTITIES, RECORD, Field, check_fields
 from analytics.importers.nvidia_smi_lines import parse_lines
 from analytics.importers.nvidia_smi_xml import is_xml, xml_as_csv
 from analytics.importers.plausibility import Claim, check_values
@@ -92,7 +92,7 @@ class NvidiaSmi:
         "what nvidia-smi wrote on one host: CSV of --query-gpu and --query-compute-apps, tables of dmon and pmon -o DT, "
         "XML of -q -x"
     )
-    example = "fallow import nvidia-smi gpu.csv --host gn001 --tz Europe/Paris --lake /srv/lake"
+    example = f"{RECORD}\n         fallow import nvidia-smi gpu.csv --host gn001 --tz Europe/Paris --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(

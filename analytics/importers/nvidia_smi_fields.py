@@ -20,6 +20,12 @@ from fallow.schema import DEVICE, GPU, PROCESS, Column
 
 _PERCENT = {"%": 1.0}
 
+RECORD = (
+    "nvidia-smi --query-gpu=timestamp,index,uuid,name,memory.total,utilization.gpu,memory.used,power.draw "
+    "--format=csv -l 10 > gpu.csv"
+)
+"""The command line whose file has what a ledger with cost and energy needs: the model, memory, power."""
+
 
 @dataclass(frozen=True)
 class Field:

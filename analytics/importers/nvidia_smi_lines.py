@@ -19,6 +19,7 @@ from analytics.importers.nvidia_smi_fields import (
     PID,
     PROCESS_MEMORY,
     QUANTITIES,
+    RECORD,
     TEXTS,
     TIMESTAMP,
     absent_to_null,
@@ -106,7 +107,7 @@ def parse_lines(source: ImportSource, fields: Sequence[str] | None, tally: Tally
         names = ", ".join(name for name, _ in Header.of(reader.header).fields[:8])
         raise InputError(
             f"{source.path} has no timestamp field (its header names {names})",
-            "query it with nvidia-smi --query-gpu=timestamp,...",
+            f"record it again: {RECORD}",
         )
     if not parts:
         return pl.DataFrame(schema=SCHEMA), reader.lines
