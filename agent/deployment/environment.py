@@ -128,4 +128,17 @@ def check(layout: Layout, environment: VersionEnvironment, config: str) -> Check
     return checked
 
 
+def check_user(layout: Layout, environment: VersionEnvironment, user: str, owner: tuple[int, int]) -> None:
+    """Raises FallowError where the user of the service cannot run the environment's Python, such as one in root's home."""
+    python = layout.host.at(layout.path(environment.name)) / "bin/python"
+    try:
+        layout.host.run([str(python), "-I", "-c", f"import {_CHECK}"], "the check", owner)
+    except FallowError as error:
+        base = environment.python.partition(" ")[0]
+        raise FallowError(
+            f"the user {user} cannot run the agent with {base} ({error.message})",
+            "name a Python that every user may run (--python /usr/bin/python3), under umask 022",
+        ) from error
+
+
 _VARIABLES = "/etc/fallow/agent.env"

@@ -96,8 +96,10 @@ class Host:
                 _replace(self.at(path), *former)
         self._former.clear()
 
-    def run(self, command: Sequence[str], doing: str) -> str:
-        """What the program prints; raises FallowError with its last words where it fails."""
+    def run(self, command: Sequence[str], doing: str, owner: tuple[int, int] | None = None) -> str:
+        """What the program prints, run as that user and group; raises FallowError with its last words where it fails."""
+        user, group = owner or (None, None)
+        groups = None if owner is None else ()
         try:
             # into files: a pipe would be waited for as long as an agent that the program has started holds it
             with (
@@ -105,7 +107,15 @@ class Host:
                 tempfile.TemporaryFile("w+", errors="replace") as err,
             ):
                 code = subprocess.run(
-                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, check=False, timeout=_PROGRAM_TIMEOUT_S
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    check=False,
+                    timeout=_PROGRAM_TIMEOUT_S,
+                    user=user,
+                    group=group,
+                    extra_groups=groups,
                 ).returncode
                 out.seek(0)
                 err.seek(0)

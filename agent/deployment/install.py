@@ -14,7 +14,7 @@ from agent.deployment.layout import Layout, VersionEnvironment
 from agent.deployment.service import UNIT, Systemd, running_agent, wait_for_interval
 from agent.deployment.source import find_source
 from agent.deployment.unit_files import CONFIG, write_config, write_unit
-from agent.deployment.user import ensure_user
+from agent.deployment.user import ensure_user, find_user
 from fallow import config
 from fallow.errors import FallowError
 
@@ -134,6 +134,9 @@ def _put_in_force(change: _Change, wanted: WantedInstall, service: Service | Non
             write_config(host, wanted.lake)
         checked = _checked(change)
         unit_changed = False if wanted.packaged else _write_unit(host, wanted, checked)
+        owner = find_user(host, wanted.user)
+        if owner is not None and not (host.is_image or host.dry_run):
+            environments.check_user(layout, change.new, wanted.user, owner)
     except BaseException:
         host.put_back()
         change.discard()

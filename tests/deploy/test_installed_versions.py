@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.deployment.environment import base_python
+from agent.deployment.environment import base_python, check_user
 from agent.deployment.host import Host
 from agent.deployment.install import WantedInstall, go_back, install
 from agent.deployment.layout import Layout, VersionEnvironment
@@ -112,6 +112,19 @@ def test_a_version_that_cannot_run_leaves_all_as_it_was(root: Path) -> None:
     with pytest.raises(FallowError, match=r"the check of fallow .* failed: no such library"):
         put_in(root, bad)
     assert files(root) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a program as another user")
+def test_a_python_that_the_services_user_cannot_run_is_refused(root: Path) -> None:
+    make_version(root, 1)
+    layout = Layout(Host(str(root)), PREFIX)
+    [environment] = layout.environments()
+    check_user(layout, environment, "root", (0, 0))
+    with pytest.raises(
+        FallowError, match=r"the user fallow cannot run the agent with /.*: Permission denied"
+    ) as refused:
+        check_user(layout, environment, "fallow", (65534, 65534))
+    assert "--python /usr/bin/python3" in refused.value.hint
 
 
 def test_settings_that_are_wrong_are_refused_before_the_switch(root: Path) -> None:
