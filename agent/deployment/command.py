@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from agent.deployment.host import Host
 from agent.deployment.install import InstallOutcome, WantedInstall, go_back, install
 from agent.deployment.layout import Layout
+from agent.deployment.package import refuse_packaged
 from agent.deployment.service import find_service
 from agent.deployment.uninstall import uninstall
 from fallow.clock import SECOND_MS, parse_duration_ms
@@ -29,6 +30,8 @@ _USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
 
 def run(args: argparse.Namespace) -> int:
     host = _host(args)
+    if not args.packaged:
+        refuse_packaged(host, args.verb)
     if args.verb == "uninstall":
         return _uninstall(args, host)
     wanted = _wanted(args)
