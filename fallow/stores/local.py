@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
@@ -22,6 +23,13 @@ _PARTIAL = ".part"
 
 _DEEPEST = 6
 """Folders below a table that are entered; a lake has two."""
+
+_GONE = (errno.ENOENT, errno.EEXIST, errno.ESTALE)
+"""Refusals because of a folder that another process removes just then: it was there when it was to be made (EEXIST), or an
+open handle of a network file system is of the former one (ESTALE)."""
+
+_ATTEMPTS = 20
+"""Each further attempt needs another process that removed the folder in the moment before."""
 
 
 class LocalStore:
@@ -210,11 +218,7 @@ class LocalStore:
             )
         partial = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}{_PARTIAL}")
         try:
-            folder_mode = self._folder_mode()
-            self._make_below_root(target.parent, folder_mode)
-            # 0o666: what the folders grant, less the right to enter them
-            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, folder_mode & 0o666)
-            with os.fdopen(descriptor, "wb") as file:
+            with os.fdopen(self._create(partial), "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -234,6 +238,23 @@ class LocalStore:
                 if isinstance(error, IsADirectoryError)
                 else "check that the lake is a folder with space that this user may write",
             ) from error
+
+    def _create(self, partial: Path) -> int:
+        """Return a new file, open for writing, in a folder that is made where it is missing. Raises OSError, LakeError.
+
+        Another process may remove the folder while it is empty, as the maker of a lake and `fallow doctor` do. From the moment
+        the file is in the folder, the folder stays.
+        """
+        mode, attempts = self._folder_mode(), _ATTEMPTS
+        while True:
+            attempts -= 1
+            try:
+                self._make_below_root(partial.parent, mode)
+                # 0o666: what the folders grant, less the right to enter them
+                return os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode & 0o666)
+            except OSError as error:
+                if error.errno not in _GONE or not attempts:
+                    raise
 
     def _make_below_root(self, folder: Path, mode: int) -> None:
         """Makes a folder of the lake, and those between: the root is never made here, for it may be a mount that is away."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -77,6 +78,48 @@ def test_several_at_once_end_with_one_id(tmp_path: Path) -> None:
         thread.join()
     assert {marker for marker, _ in found} == {read_marker(Lake.at(str(tmp_path / "lake")).store)}
     assert sorted(made for _, made in found) == [False] * 4 + [True]
+
+
+BETWEEN = """
+import shutil, sys
+from pathlib import Path
+from fallow.lake import Lake
+from fallow.lake_init import init_lake
+
+event, name, root, removed = sys.argv[1], sys.argv[2], Path(sys.argv[3]), []
+
+
+def remove_folders(raised: str, arguments: tuple[object, ...]) -> None:
+    if raised == event and f"/.leases{name}" in str(arguments[0]) and not removed:
+        removed.append(1)
+        shutil.rmtree(root / ".leases")
+
+
+sys.addaudithook(remove_folders)
+print(init_lake(Lake.at(str(root)))[1], len(removed))
+"""
+"""Removes the folder for tickets, as another maker of the lake does, in the moment before a call of the system."""
+
+
+@pytest.mark.parametrize(("event", "name"), [("open", "/init/."), ("os.mkdir", "/init"), ("open", "")])
+def test_a_lake_is_made_although_another_maker_removes_the_folder_for_tickets(
+    event: str, name: str, tmp_path: Path
+) -> None:
+    """Before the ticket is opened, before its folder is made, and before the name of the folder is made durable."""
+    made = run_python("-c", BETWEEN, event, name, str(tmp_path / "lake"))
+    assert (made.returncode, made.stdout, made.stderr) == (0, "True 1\n", "")
+
+
+@pytest.mark.long
+def test_pairs_of_first_imports_both_succeed(tmp_path: Path) -> None:
+    (tmp_path / "gpu.csv").write_text(GPU_LOG)
+    for pair in range(20):
+        lake = str(tmp_path / str(pair))
+        command = ["fallow", "import", "nvidia-smi", str(tmp_path / "gpu.csv"), "--lake", lake, "--host"]
+        with ThreadPoolExecutor(2) as pool:
+            imports = pool.map(lambda host, of=command: run_python("-m", *of, host), ("gn1", "gn2"))
+        assert [(each.returncode, each.stderr) for each in imports if each.returncode] == []
+        assert {file.host for file in Lake.at(lake).files("gpu")} == {"gn1", "gn2"}
 
 
 def test_whoever_may_enter_the_folder_may_read_the_marker(tmp_path: Path) -> None:
