@@ -13,7 +13,7 @@ import pytest
 from benchmarks import demand_forecast, persistence_models, rollout_sizing
 from benchmarks.calibration import PAGE, page
 from fallow.schema import STATES
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, run_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +54,12 @@ def test_no_function_is_longer_than_a_screen() -> None:
         if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION
     ]
     assert long == []
+
+
+def test_tests_that_load_duckdb_end_without_a_report_of_leaks() -> None:
+    case = "test_duckdb_and_polars_read_every_observed_table_with_its_partitions[gpu]"
+    ended = run_python("-m", "pytest", "-q", "-n", "0", f"tests/core/test_parquet.py::{case}")
+    assert (ended.returncode, "leaked" in ended.stdout + ended.stderr) == (0, False)
 
 
 def test_sets_of_states_stand_in_one_module() -> None:
