@@ -37,6 +37,7 @@ from analytics.intervals import clip
 from analytics.inventory import NO_POOL
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
+from analytics.ledger.data_end import newest_row_ms
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.money.cents import MICROCENTS, nested, rounded
 from analytics.money.priced_segments import AMOUNT, pieces_of, unused_amount
@@ -642,7 +643,7 @@ class _Part:
         seen = stretches.filter(pl.col("state") != "unknown")
         self.gpus = frozenset(stretches["gpu"].unique())
         self.here = frozenset(seen.join(newest_rows(context), on=("gpu", "end"), how="semi")["gpu"])
-        self.last_ms = seen.select(pl.col("end").max()).item()
+        self.last_ms = newest_row_ms(stretches, context.ahead)
         self.context = context
         self._left_low = {(each.pool, each.model): each.low for each in decisions.reclaimable.pools}
         met = claimed.join(decisions.now, on=("opportunity", "gpu"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+
+import polars as pl
 
 from analytics.ledger.summary import SILENT_AFTER_MS
 from fallow.clock import HOUR_MS, MINUTE_MS
@@ -33,6 +35,16 @@ def data_end_ms(ends: Mapping[str, int], now_ms: int) -> int:
     """The end of the newest row of the hosts whose clock is not ahead."""
     ahead, _ = hosts_ahead(ends, now_ms)
     return max(end for host, end in ends.items() if host not in ahead)
+
+
+def newest_row_ms(stretches: pl.DataFrame, ahead: Collection[str]) -> int | None:
+    """Return the end of the newest row that observed anything; None where there is no such row.
+
+    Rows of hosts whose clock is ahead count only where there are no others: they were written long before or after their time.
+    """
+    ends = stretches.filter(pl.col("state") != "unknown").group_by("host").agg(pl.col("end").max())
+    by_host = dict(ends.select("host", "end").iter_rows())
+    return max((end for host, end in by_host.items() if host not in ahead), default=max(by_host.values(), default=None))
 
 
 def _ahead_of_most(ends: Mapping[str, int]) -> dict[str, int]:

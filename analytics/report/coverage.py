@@ -10,6 +10,7 @@ import polars as pl
 from analytics.intervals import clip
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
+from analytics.ledger.data_end import newest_row_ms
 from analytics.ledger.summary import SILENT_AFTER_MS, Summary, ratio, totals_by
 from analytics.mig import MIG_PREFIX
 from analytics.quality.host_clocks import seen_until
@@ -44,7 +45,7 @@ class Seen:
     """A window as it was asked for, up to now where it is not over, and what was observed of its GPU time.
 
     `gpus` were seen in it or in the four weeks before its end. `unseen_ms` is the GPU time of those of which nothing is
-    known; `outside_ms` of it lies before a host's first row or after its last and is in no sum, the rest is `unknown` there. `last_ms` is when the last of them was seen, None where there are none; `silent` are the most GPUs first.
+    known; `outside_ms` of it lies before a host's first row or after its last and is in no sum, the rest is `unknown` there. `last_ms` is the end of the newest row that observed any of them, None without one; `silent` are the most GPUs first.
     """
 
     since_ms: int
@@ -83,7 +84,8 @@ class Watch:
         self._ledger = ledger
         # a stand-in ends when its GPU tells its UUID: that is no silence
         self._known = [gpu for gpu in inventory.devices if not gpu.startswith(MIG_PREFIX) and not is_stand_in(gpu)]
-        newest_ms = seen_until(replace(ledger, inside=ledger.whole), now_ms).until_ms
+        until = seen_until(replace(ledger, inside=ledger.whole), now_ms)
+        newest_ms, self._ahead = until.until_ms, until.ahead
         # rows come in with some delay: that is no silence, and the same lake gives the same report
         self._latest_ms = newest_ms if now_ms - newest_ms <= SILENT_AFTER_MS else now_ms
         self._now_ms = now_ms
@@ -119,7 +121,7 @@ class Watch:
             observed_ms=sum(totals.observed_ms for totals in observed),
             unseen_ms=unseen_ms,
             outside_ms=max(0.0, unseen_ms - sum(totals.state_ms["unknown"] for totals in observed)),
-            last_ms=_last(there, silent, until_ms),
+            last_ms=newest_row_ms(rows.filter(pl.col("gpu").is_in(there.implode())), self._ahead),
             silent=_by_host(silent, until_ms),
         )
 
@@ -187,14 +189,6 @@ def _count(gpus: pl.Series) -> int:
     """Whole GPUs; MIG instances where there is nothing else."""
     whole = gpus.filter(~gpus.str.starts_with(MIG_PREFIX))
     return len(whole) or len(gpus)
-
-
-def _last(there: pl.Series, silent: pl.DataFrame, until_ms: int) -> int | None:
-    if there.is_empty():
-        return None
-    newest = silent["last"].max()
-    all_silent = set(there) == set(silent["gpu"])
-    return newest if all_silent and isinstance(newest, int) else until_ms
 
 
 def _by_host(silent: pl.DataFrame, until_ms: int) -> tuple[Silent, ...]:

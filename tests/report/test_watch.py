@@ -114,6 +114,32 @@ def test_a_mig_instance_that_was_taken_down_is_not_silent_and_those_of_a_silent_
     assert split.unseen_ms == 3 * 24 * HOUR_MS
 
 
+def test_last_seen_is_the_newest_row_of_a_window_that_is_not_over() -> None:
+    """GPUs that had gone before, a host whose clock is ahead and the moment of the call count for nothing."""
+    rows = [
+        stretch("a", MONDAY_S, DAY_S, "free", host="h"),
+        stretch("a", DAY_S, 2 * DAY_S, "unknown", host="h"),
+        stretch("MIG-1", MONDAY_S, 0, "free", host="h"),
+        stretch("b", MONDAY_S, HOUR_S, "held", host="other"),
+    ]
+    parents, newest_ms = {"MIG_1": "a"}, T0 + 24 * HOUR_MS
+    silent = seen(rows, 2.5 * DAY_S, parents=parents)
+    assert (silent.last_ms, silent.to_the_end) == (newest_ms, False)
+    assert silent.until_ms == T0 + 60 * HOUR_MS
+    ahead = stretch("c", MONDAY_S, 3 * DAY_S, "free", host="ahead")
+    assert seen([*rows, ahead], 2.5 * DAY_S, parents=parents).last_ms == newest_ms
+    late = seen([rows[0], *rows[2:]], DAY_S + 1800, Window(None, None), parents)
+    assert (late.last_ms, late.to_the_end) == (newest_ms, True)
+    early = seen(rows, 2.5 * DAY_S, Window(None, T0 + 2 * HOUR_MS - 1))
+    assert early.last_ms == early.until_ms
+
+
+def test_of_a_window_of_the_past_last_seen_is_its_own_newest_row() -> None:
+    rows = [stretch("a", MONDAY_S, 0, "free"), stretch("a", 2 * HOUR_S, DAY_S, "free")]
+    found = seen(rows, 9 * DAY_S, Window(None, T0 + 45 * 60_000))
+    assert (found.last_ms, found.to_the_end) == (T0, True)
+
+
 def test_a_name_without_an_entry_in_the_inventory_has_ended_where_its_host_goes_on() -> None:
     rows = [stretch("a", MONDAY_S, 3 * DAY_S, "free", host="h")]
     pod = stretch("pod", MONDAY_S, 0, "held", host="h")
