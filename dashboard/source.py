@@ -12,7 +12,6 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from analytics.language.sentences import tr
@@ -27,7 +26,8 @@ from dashboard.view import UNREADABLE, Problem, View, problem_of
 from fallow import __version__
 from fallow.clock import HOUR_MS, Clock, SystemClock
 from fallow.config import Config
-from fallow.errors import FallowError, VanishedFileError
+from fallow.errors import ConfigError, FallowError, VanishedFileError
+from fallow.given_file import TABLE_BYTES, given_bytes
 from fallow.lake import Lake
 
 
@@ -331,8 +331,8 @@ def _digest_of_tables(settings: Config) -> str:
     """What changes with the site's own tables and settings and with fallow itself; who cannot read one is told when it is opened."""
     found = hashlib.blake2b(f"{__version__} {sorted(settings.values.items())}".encode(), digest_size=4)
     for name in _TABLES:
-        with contextlib.suppress(OSError):
-            found.update(Path(settings.text(name)).read_bytes() if settings.text(name) else b"")
+        with contextlib.suppress(ConfigError):
+            found.update(given_bytes(name, settings.text(name), TABLE_BYTES) if settings.text(name) else b"")
     return found.hexdigest()
 
 

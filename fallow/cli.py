@@ -144,8 +144,7 @@ def _run(arguments: list[str]) -> int:
 
         near = get_close_matches(arguments[0], [each.name for each in COMMANDS], n=1)
         hint = f"did you mean '{near[0]}'?" if near else "`fallow --help` lists the commands"
-        say(f"there is no command '{arguments[0]}'; {hint}")
-        return 2
+        raise UsageError(f"there is no command '{arguments[0]}'", hint)
     module = load(command)
     parser = _Parser(
         prog=f"fallow {command.name}",

@@ -10,11 +10,11 @@ import os
 import re
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fallow.clock import parse_duration_ms
 from fallow.errors import ConfigError, UsageError
+from fallow.given_file import SETTINGS_BYTES, given_text
 from fallow.units import parse_bytes
 
 if sys.version_info >= (3, 11):
@@ -469,26 +469,24 @@ def _parse(setting: Setting, text: str, origin: str) -> Value:
 
 
 def _read_file(path: str | None) -> dict[str, tuple[str, str]]:
-    file = Path(path or DEFAULT_FILE)
+    file = path or DEFAULT_FILE
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        if path is None:
+        content = tomllib.loads(given_text("the config file", file, SETTINGS_BYTES))
+    except ConfigError as error:
+        if path is None and isinstance(error.__cause__, FileNotFoundError):
             return {}
-        raise ConfigError(f"there is no config file {file}", "check --config or FALLOW_CONFIG") from None
-    except OSError as error:
-        raise ConfigError(f"cannot read the config file {file}: {error.strerror}", "check its permissions") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"the config file {file} is not TOML: {error}", "correct that line") from error
     found = {}
     for section, entries in content.items():
         if not isinstance(entries, dict):
-            raise _unknown(section, str(file))
+            raise _unknown(section, file)
         for key, value in entries.items():
             name = f"{section}.{key}"
             if name not in _NAMES:
-                raise _unknown(name, str(file))
-            found[name] = (_as_text(value, f"{name} in {file}"), str(file))
+                raise _unknown(name, file)
+            found[name] = (_as_text(value, f"{name} in {file}"), file)
     return found
 
 

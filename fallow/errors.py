@@ -29,6 +29,14 @@ the command prints both as one line and no traceback.
 
 from __future__ import annotations
 
+import re
+
+_VALUE_LONGEST = 200
+_MESSAGE_LONGEST = 1000
+
+_LONG_VALUE = re.compile(rf"(?<!\w)'[^']{{{_VALUE_LONGEST},}}'(?!\w)|\S{{{_VALUE_LONGEST + 1},}}")
+"""A value that a message repeats: a text in quotes, or without a blank."""
+
 
 class FallowError(Exception):
     """What happened, and a hint that says what to do next."""
@@ -36,12 +44,18 @@ class FallowError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = _shortened(message)
+        self.hint = _shortened(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+def _shortened(text: str) -> str:
+    """Return the text with at most 200 characters of a value and 1,000 in all; `…` stands for what is left out."""
+    short = _LONG_VALUE.sub(lambda value: f"{value[0][:_VALUE_LONGEST]}…", text)
+    return short if len(short) <= _MESSAGE_LONGEST else f"{short[: _MESSAGE_LONGEST - 1]}…"
 
 
 class UsageError(FallowError):

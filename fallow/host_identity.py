@@ -12,8 +12,10 @@ import importlib
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fallow.errors import ConfigError
+from fallow.given_file import SECRET_BYTES, given_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -73,8 +75,8 @@ def machine_hash(file: str = "/etc/machine-id") -> str:
     "" where there is no machine id, as in most containers.
     """
     try:
-        text = Path(file).read_text(encoding="ascii").strip().replace("-", "")
-    except (OSError, UnicodeDecodeError):
+        text = given_text("agent.machine_id", file, SECRET_BYTES, encoding="ascii").strip().replace("-", "")
+    except ConfigError:
         return ""
     if not _MACHINE_ID.fullmatch(text) or text == _UNSET:
         return ""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from fallow.errors import ConfigError
+from fallow.given_file import SECRET_BYTES, given_bytes
 
 LEAST_BYTES = 32
 
 
 def read_key(path: str, setting: str) -> bytes:
     """The content of the file that a setting names; raises ConfigError where it cannot be read or is too short."""
-    try:
-        key = Path(path).read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(f"cannot read {setting} {path}: {error.strerror}", "check path and permissions") from error
+    key = given_bytes(setting, path, SECRET_BYTES).strip()
     if len(key) < LEAST_BYTES:
         raise ConfigError(
             f"the key in {path} is shorter than {LEAST_BYTES} bytes", f"make one with: openssl rand -hex 32 > {path}"

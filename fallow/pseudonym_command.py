@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import secrets
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from fallow import config
 from fallow.csv_text import csv_text
 from fallow.errors import FallowError, InputError, UsageError
+from fallow.given_file import TABLE_BYTES, given_text
 from fallow.output import show
 from fallow.outside_text import from_csv_cell, plain
 from fallow.pseudonyms import KEY_FILE, Pseudonyms
@@ -84,12 +86,11 @@ def _of(args: argparse.Namespace) -> None:
 def _table(args: argparse.Namespace) -> None:
     """Writes the table to standard output; all but the names of users as they are."""
     pseudonyms = _pseudonyms(args)
+    text = given_text("the table", args.file, TABLE_BYTES, InputError, "utf-8-sig")
     try:
-        with open(args.file, encoding="utf-8-sig", newline="") as file:  # noqa: PTH123  # a path of the command line
-            rows = [[from_csv_cell(cell) for cell in row] for row in csv.reader(file, strict=True)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise InputError(f"cannot read {args.file}: {why}", "give a CSV file in UTF-8") from error
+        rows = [[from_csv_cell(cell) for cell in row] for row in csv.reader(io.StringIO(text, newline=""), strict=True)]
+    except csv.Error as error:
+        raise InputError(f"{args.file} is not CSV: {error}", "give a CSV file in UTF-8") from error
     header = [each.strip() for each in rows[0]] if rows else []
     if not {_KIND, _NAME} <= {*header}:
         raise InputError(f"{args.file} lacks the columns kind and name", "its first line has to name them")

@@ -12,11 +12,12 @@ import ssl
 import sys
 import time
 from http.client import HTTPException, HTTPResponse, HTTPSConnection
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from agent.attribution.settings import KUBELET_ADDRESS_REFUSED, is_kubelet_address
+from fallow.errors import ConfigError
+from fallow.given_file import SECRET_BYTES, authorities, given_bytes
 
 _TIMEOUT_S = 5.0
 _MOST_BYTES = 64 * 2**20
@@ -35,11 +36,9 @@ def fetch_pods(url: str, token_file: str, ca_file: str) -> list[dict[str, Any]]:
         raise PodsError("; ".join(KUBELET_ADDRESS_REFUSED))
     headers = {"Accept": "application/json"} | _authorization(token_file)
     try:
-        context = ssl.create_default_context(cafile=ca_file or None)
-    except OSError as error:
-        raise PodsError(
-            f"{ca_file} cannot be used as an authority: {error}; check kubernetes.kubelet_ca_file"
-        ) from error
+        context = authorities("kubernetes.kubelet_ca_file", ca_file)
+    except ConfigError as error:
+        raise PodsError(str(error)) from error
     connection = HTTPSConnection(address.hostname, address.port or 10250, timeout=_TIMEOUT_S, context=context)
     try:
         connection.request("GET", f"{address.path.rstrip('/')}/pods", headers=headers)
@@ -58,11 +57,9 @@ def _authorization(token_file: str) -> dict[str, str]:
     if not token_file:
         return {}
     try:
-        token = Path(token_file).read_bytes().strip()
-    except OSError as error:
-        raise PodsError(
-            f"{token_file} cannot be read: {error.strerror}; check kubernetes.kubelet_token_file"
-        ) from error
+        token = given_bytes("kubernetes.kubelet_token_file", token_file, SECRET_BYTES).strip()
+    except ConfigError as error:
+        raise PodsError(str(error)) from error
     # checked here, for an error about a bad header would quote the token
     if not _TOKEN.fullmatch(token):
         raise PodsError(f"{token_file} holds no bearer token; check kubernetes.kubelet_token_file")

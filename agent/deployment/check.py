@@ -14,7 +14,8 @@ from pathlib import Path
 
 import agent
 from fallow import __version__, config
-from fallow.errors import FallowError
+from fallow.errors import ConfigError, FallowError
+from fallow.given_file import SETTINGS_BYTES, given_text
 
 
 def main(config_file: str, variables_file: str) -> int:
@@ -40,8 +41,8 @@ def main(config_file: str, variables_file: str) -> int:
 def service_variables(file: str) -> dict[str, str]:
     """What a file of systemd's `EnvironmentFile=` sets; empty where there is none."""
     try:
-        lines = Path(file).read_text(encoding="utf-8").splitlines()
-    except OSError:
+        lines = given_text("the file of variables", file, SETTINGS_BYTES).splitlines()
+    except ConfigError:
         return {}
     pairs = (line.strip().partition("=") for line in lines if "=" in line and not line.lstrip().startswith(("#", ";")))
     return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}

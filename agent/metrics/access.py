@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fallow.errors import ConfigError
+from fallow.given_file import CERTIFICATE_BYTES, SECRET_BYTES, given_bytes
 
 if TYPE_CHECKING:
     from agent.metrics.connections import OpenConnection
@@ -51,12 +52,7 @@ class Token:
             log.warning("%s; the former token stays in force", error)
 
     def _read(self) -> bytes:
-        try:
-            token = self._path.read_bytes().strip()
-        except OSError as error:
-            raise ConfigError(
-                f"cannot read metrics.token_file {self._path}: {error.strerror}", "check the path and its permissions"
-            ) from error
+        token = given_bytes("metrics.token_file", self._path, SECRET_BYTES).strip()
         if not token or not token.isascii() or len(token.split()) != 1:
             raise ConfigError(f"metrics.token_file {self._path} holds no token", "write one word of ASCII into it")
         return token
@@ -91,6 +87,8 @@ class Certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         certificate, key = self._paths
+        given_bytes("metrics.tls_certificate", certificate, CERTIFICATE_BYTES)
+        given_bytes("metrics.tls_key", key, CERTIFICATE_BYTES)
         try:
             # without a password callback, a key with a passphrase would ask on the terminal
             context.load_cert_chain(certificate, key, password=lambda: b"")

@@ -13,12 +13,12 @@ import threading
 import time
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.http_exchange import ReceivedAnswer, UnreachableError, UnusableError, seconds_left
 from agent.metrics.otlp_message import otlp_message
 from fallow.errors import ConfigError
+from fallow.given_file import SECRET_BYTES, authorities, given_text
 
 if TYPE_CHECKING:
     import ssl
@@ -69,27 +69,14 @@ class OtlpSettings:
         """Trusts whoever signed the collector's certificate; None without TLS. Raises ConfigError where the file is none."""
         if self.scheme == "http":
             return None
-        import ssl  # 4 MiB, for https only
-
-        try:
-            return ssl.create_default_context(cafile=self.ca_file or None)
-        except OSError as error:  # ssl.SSLError is one
-            raise ConfigError(
-                f"metrics.otlp_ca_file {self.ca_file} has no certificate that can be read",
-                "give a file in PEM that the agent may read",
-            ) from error
+        return authorities("metrics.otlp_ca_file", self.ca_file)
 
     def headers(self) -> tuple[str, ...]:
         """The lines of the headers file; raises ConfigError where it cannot be read or has another line."""
         if not self.headers_file:
             return ()
-        try:
-            lines = [line.strip() for line in Path(self.headers_file).read_text(encoding="ascii").splitlines()]
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"cannot read metrics.otlp_headers_file {self.headers_file}: {getattr(error, 'strerror', None) or 'it is not ASCII'}",
-                "check the path and its permissions",
-            ) from error
+        text = given_text("metrics.otlp_headers_file", self.headers_file, SECRET_BYTES, encoding="ascii")
+        lines = [line.strip() for line in text.splitlines()]
         for number, line in enumerate(lines, 1):
             if line and not _HEADER.fullmatch(line):
                 raise ConfigError(

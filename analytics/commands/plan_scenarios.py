@@ -19,6 +19,7 @@ from analytics.sections.plan_scenarios import scenario_table
 from analytics.sections.section import Section
 from fallow.clock import format_ms
 from fallow.errors import UsageError
+from fallow.given_file import SETTINGS_BYTES, given_text
 from fallow.os_user import os_user
 from fallow.output import say
 
@@ -60,10 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _from_file(plan: PlanInputs, path: str, name: str | None, actor: str) -> SavedScenario:
     """What is in a file, which is understood before it is kept."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the scenario {path}", "name a file with TOML, see docs/planning.md") from error
+    text = given_text("the scenario", path, SETTINGS_BYTES, UsageError)
     saved = SavedScenario(Path(path).stem if name is None else name, text, actor, plan.now_ms)
     base = plan.whole.plan.replay_base(Scope())
     changed_fleet(base.fleet, saved_policy(base.policy, saved, plan.whole.inputs.settings.text("report.timezone")))

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.headerregistry import Address
 from email.utils import parseaddr
-from pathlib import Path
 
 from analytics.delivery.targets import mail_address
 from fallow.config import Config
 from fallow.errors import ConfigError, UsageError
+from fallow.given_file import SECRET_BYTES, authorities, given_text
 
 PASSWORD_VARIABLE = "FALLOW_SMTP_PASSWORD"  # noqa: S105  # a name
 LONGEST_S = 60.0
@@ -51,7 +51,7 @@ class MailSettings:
             reply_to=_named("mail.reply_to", reply_to) if reply_to else None,
             user=user,
             password=_password(config, environment) if user else "",
-            context=None if security == "none" else tls_context("mail.ca_file", config.text("mail.ca_file")),
+            context=None if security == "none" else authorities("mail.ca_file", config.text("mail.ca_file")),
             timeout_s=config.integer("mail.timeout") / 1000,
         )
 
@@ -66,17 +66,8 @@ class WebhookSettings:
     @classmethod
     def of(cls, config: Config) -> WebhookSettings:
         """From the settings; raises ConfigError."""
-        context = tls_context("webhook.ca_file", config.text("webhook.ca_file"))
+        context = authorities("webhook.ca_file", config.text("webhook.ca_file"))
         return cls(context, min(config.integer("webhook.timeout") / 1000, LONGEST_S))
-
-
-def tls_context(name: str, ca_file: str) -> ssl.SSLContext:
-    """Checks certificates and names, against the system's authorities or those of the file; raises ConfigError."""
-    try:
-        return ssl.create_default_context(cafile=ca_file or None)
-    except (OSError, ssl.SSLError) as error:
-        reason = "it holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
-        raise ConfigError(f"cannot use {name} {ca_file}: {reason}", "name a PEM file") from error
 
 
 def _server(text: str, security: str) -> tuple[str, int]:
@@ -114,11 +105,7 @@ def _password_as_given(config: Config, environment: Mapping[str, str]) -> str:
                 "mail.user is set and there is no password", f"set {PASSWORD_VARIABLE} or mail.password_file"
             )
         return password
-    try:
-        password = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"cannot read mail.password_file {path}: {reason}", "check its permissions") from error
+    password = given_text("mail.password_file", path, SECRET_BYTES).rstrip("\r\n")
     if not password:
         raise ConfigError(f"mail.password_file {path} is empty", "put the password into its first line")
     return password

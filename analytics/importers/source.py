@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from analytics.importers.limits import InputLimits
 from analytics.importers.unpacked import unpacked
 from fallow.errors import InputError
+from fallow.given_file import open_input, remedy
 
 _PARQUET = b"PAR1"
 _OTHERS = {
@@ -62,15 +63,16 @@ def open_source(path: str, limits: InputLimits) -> ImportSource:
     try:
         if Path(path).is_dir():
             raise InputError(f"{path} is a folder", f"name the files in it, such as {path.rstrip('/')}/*.csv")
-        with Path(path).open("rb") as file:
-            head = file.read(16)
-            if head.startswith(_PARQUET):
+        first, file = open_input(path)
+        with file:
+            head = first + file.read(16)
+            if head.startswith(_PARQUET) and not first:
                 return ImportSource(path, None, path)
             data, cut_off = unpacked(path, head, file, limits)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}", "check the path") from None
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", "check its permissions") from error
+        raise InputError(f"cannot read {path}: {error.strerror}", remedy(error)) from error
     return _kind(path, data, limits, cut_off=cut_off)
 
 

@@ -9,17 +9,13 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
-from pathlib import Path
 
 from fallow.errors import ConfigError
+from fallow.given_file import TABLE_BYTES, given_text
 from fallow.outside_text import from_csv_cell
-from fallow.units import format_bytes
 
 _SEPARATORS = ",;\t"
 _MOST = Decimal(10**12)
-_MOST_BYTES = 16 * 2**20
-"""Of a table that people keep by hand: a hundred thousand lines."""
-
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")
 
 
@@ -73,7 +69,7 @@ def read_lines(path: str, columns: Sequence[str], required: Collection[str]) -> 
     The separator is a comma, a semicolon or a tab, whichever the header has; a byte order mark is no part of it. Columns
     beyond `columns` are not looked at. Cells are read as fallow's own CSV writes them. Raises ConfigError.
     """
-    text = _text(path)
+    text = given_text("the table", path, TABLE_BYTES, encoding="utf-8-sig")
     header = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
     separator = max(_SEPARATORS, key=header.count)
     reader = csv.reader(text.splitlines(keepends=True), delimiter=separator, strict=True)
@@ -97,26 +93,6 @@ def read_lines(path: str, columns: Sequence[str], required: Collection[str]) -> 
         raise ConfigError(f"{path}, line {reader.line_num}: not CSV: {error}", "correct that line") from error
     if not names:
         raise ConfigError(f"{path} has no header line", f"begin it with: {','.join(columns)}")
-
-
-def _text(path: str) -> str:
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        text = content.decode("utf-8-sig")
-    except FileNotFoundError:
-        raise ConfigError(f"there is no file {path}", "check its path") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not UTF-8 text", "save it as CSV UTF-8") from None
-    except IsADirectoryError:
-        raise ConfigError(f"{path} is a folder", "name a CSV file") from None
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", "check its permissions") from error
-    if len(content) > _MOST_BYTES:
-        raise ConfigError(
-            f"{path} is larger than {format_bytes(_MOST_BYTES)}", "check that it is the table that was meant"
-        )
-    return text
 
 
 def _check_header(path: str, names: list[str], columns: Sequence[str], required: Collection[str]) -> None:

@@ -7,10 +7,10 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from fallow.errors import UsageError
+from fallow.given_file import SETTINGS_BYTES, given_bytes
 
 ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "electra", "deberta", "deberta-v2", "modernbert")
 """`model_type` of models that read a text at once: they keep no keys and values, and give no next word."""
@@ -132,10 +132,7 @@ def typical_shape(parameters: str) -> ModelShape:
 def read_config(path: str) -> Mapping[str, Any]:
     """The content of a Hugging Face `config.json`, that of its language model where it has several; raises UsageError."""
     try:
-        with Path(path).open("rb") as file:
-            content = json.loads(file.read(_MOST_BYTES))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", "give the path of a model's config.json") from error
+        content = json.loads(given_bytes("the model's config.json", path, SETTINGS_BYTES, UsageError))
     except ValueError as error:
         raise UsageError(f"{path} is not JSON", "give a model's config.json, as Hugging Face has it") from error
     if not isinstance(content, dict):

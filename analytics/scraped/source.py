@@ -13,6 +13,7 @@ from analytics.scraped.server.address import ServerAddress
 from analytics.scraped.server.limits import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
 from fallow.config import Config
+from fallow.given_file import SETTINGS_BYTES, given_bytes
 from fallow.lake import Lake
 
 
@@ -33,7 +34,7 @@ class ScrapedSource:
         """Raises ConfigError and UsageError."""
         files = [Path(each) for each in settings.texts("prometheus.mapping")]
         exporters = load_exporters(files)
-        content = b"".join(each.read_bytes() for each in files)
+        content = b"".join(given_bytes("the mapping", each, SETTINGS_BYTES) for each in files)
         return cls(
             ServerAddress.of(settings),
             ServerLimits.of(settings),

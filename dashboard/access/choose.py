@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import ssl
-from pathlib import Path
 
 from dashboard.access import LOCAL, Access
 from dashboard.access.directory import Directory
@@ -16,6 +14,7 @@ from dashboard.access.tokens import WithTokens
 from fallow.clock import Clock, SystemClock
 from fallow.config import Config
 from fallow.errors import ConfigError, MissingExtraError, UsageError
+from fallow.given_file import SECRET_BYTES, authorities, given_text
 from fallow.keys import read_key
 
 _RANDOM_KEY = secrets.token_bytes(32)
@@ -83,11 +82,11 @@ def _sign_in(settings: Config, hosts: AllowedHosts, people: Directory, clock: Cl
         settings.text("dashboard.session_key_file"),
     )
     if ca_file := settings.text("dashboard.oidc_ca_file"):
-        _check_authorities(ca_file)
+        authorities("dashboard.oidc_ca_file", ca_file)
     provider = Provider(
         settings.text("dashboard.oidc_issuer"),
         settings.text("dashboard.oidc_client_id"),
-        _content(secret_file, "oidc_client_secret_file").decode().strip() if secret_file else None,
+        _secret(secret_file) if secret_file else None,
         settings.text("dashboard.oidc_scopes"),
         ca_file,
     )
@@ -104,20 +103,5 @@ def _sign_in(settings: Config, hosts: AllowedHosts, people: Directory, clock: Cl
     )
 
 
-def _check_authorities(path: str) -> None:
-    _content(path, "oidc_ca_file")
-    try:
-        ssl.create_default_context(cafile=path)
-    except OSError as error:  # ssl.SSLError is one
-        raise ConfigError(
-            f"dashboard.oidc_ca_file {path} has no certificate that can be read", "give a file in PEM"
-        ) from error
-
-
-def _content(path: str, key: str) -> bytes:
-    try:
-        return Path(path).read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read dashboard.{key} {path}: {error.strerror}", "check path and permissions"
-        ) from error
+def _secret(path: str) -> str:
+    return given_text("dashboard.oidc_client_secret_file", path, SECRET_BYTES).strip()

@@ -13,12 +13,12 @@ import io
 import os
 import re
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fallow import __version__
 from fallow.errors import LakeError, UsageError
+from fallow.given_file import CERTIFICATE_BYTES, given_bytes
 from fallow.stores.faults import guarded
 from fallow.stores.model import WHOLE_BYTES, Stored, not_kept, too_large
 
@@ -280,10 +280,7 @@ def _check_endpoint(scheme: str) -> None:
 
 
 def _certificates(file: str) -> bytes:
-    try:
-        found = Path(file).read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read AWS_CA_BUNDLE {file}: {error.strerror}", "check the path") from error
+    found = given_bytes("AWS_CA_BUNDLE", file, CERTIFICATE_BYTES, UsageError)
     if b"-----BEGIN CERTIFICATE-----" not in found:
         raise UsageError(f"AWS_CA_BUNDLE {file} holds no certificate", "name a PEM file")
     return found

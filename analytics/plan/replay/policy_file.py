@@ -22,6 +22,7 @@ from analytics.plan.replay.replay_fleet import HostGroup
 from analytics.plan.replay.work_kinds import KINDS
 from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.errors import UsageError
+from fallow.given_file import SETTINGS_BYTES, given_text
 
 GIB = 1 << 30
 _DAY_MIN = 24 * 60
@@ -34,10 +35,8 @@ Reader: TypeAlias = Callable[[object], Any]
 def policy_table(path: Path) -> Mapping[str, object]:
     """The keys and values of a file; raises UsageError if it cannot be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read the policy {path}: {error.strerror}", "check the path") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(given_text("the policy", path, SETTINGS_BYTES, UsageError))
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"the policy {path} is not TOML: {error}", "correct that line") from error
 
 

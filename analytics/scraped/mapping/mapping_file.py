@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from analytics.scraped.mapping.metric_units import UNITS, convertible, factor
 from analytics.scraped.mapping.model import GIVEN, HOLDERS, KINDS, CombinedColumn, Exporter, MappedMetric
 from fallow.errors import ConfigError
+from fallow.given_file import SETTINGS_BYTES, given_text
 from fallow.schema import DEVICE, EVENT, GPU, HOST, Type
 
 _NUMBERS = (Type.INT16, Type.INT32, Type.INT64, Type.FLOAT, Type.DOUBLE)
@@ -77,10 +78,8 @@ _FORMS: dict[type, str] = {str: "a text in quotes", list: "a list", dict: "a tab
 def mapping_content(path: Path) -> Content:
     """What a mapping file says; raises ConfigError where it cannot be read or is not TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the mapping {path}: {error.strerror}", "check the path") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(given_text("the mapping", path, SETTINGS_BYTES))
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"the mapping {path} is not TOML: {error}", "correct that line") from error
 
 

@@ -20,6 +20,7 @@ from fallow import config
 from fallow.clock import SECOND_MS, SystemClock
 from fallow.config import Config
 from fallow.errors import ConfigError
+from fallow.given_file import SECRET_BYTES, given_text
 from fallow.lake import Lake
 from fallow.lake_init import require_marker
 from fallow.listen_address import is_of_this_host, parse_listen
@@ -100,10 +101,7 @@ def _token(settings: Config) -> str:
     """The token in the file of the setting; empty without one. Raises ConfigError."""
     if not (path := settings.text("otlp.token_file")):
         return ""
-    try:
-        token = Path(path).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read otlp.token_file {path}", "check the path and its permissions") from error
+    token = given_text("otlp.token_file", path, SECRET_BYTES, encoding="ascii").strip()
     if len(token.split()) != 1:
         raise ConfigError(f"otlp.token_file {path} holds no token", "write one word of ASCII into it")
     return token

@@ -8,12 +8,12 @@ import ssl
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Self
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from fallow.config import Config
 from fallow.errors import ConfigError
+from fallow.given_file import CERTIFICATE_BYTES, SECRET_BYTES, authorities, given_bytes, given_text
 from fallow.outside_text import visible
 
 TOKEN_VARIABLE = "FALLOW_PROM_TOKEN"  # noqa: S105  # a name
@@ -114,11 +114,11 @@ class ServerAddress:
 
     def tls(self) -> ssl.SSLContext:
         """Raises ConfigError for files that are none of PEM."""
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file or None)
-        except OSError as error:
-            raise _unusable("prometheus.ca_file", self.ca_file, error) from error
+        context = authorities("prometheus.ca_file", self.ca_file)
         if self.certificate:
+            given_bytes("prometheus.certificate", self.certificate, CERTIFICATE_BYTES)
+            if self.key:
+                given_bytes("prometheus.key", self.key, CERTIFICATE_BYTES)
             try:
                 context.load_cert_chain(self.certificate, self.key or None, password=_no_password)
             except OSError as error:
@@ -165,11 +165,7 @@ def _check_header(name: str, value: str) -> None:
 
 def _secret(setting: str, path: str) -> str:
     """What is in the file of a setting."""
-    try:
-        text = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"cannot read {setting} {path}: {reason}", "check the path and its permissions") from error
+    text = given_text(setting, path, SECRET_BYTES).strip()
     if not text:
         raise ConfigError(f"{setting} {path} is empty", "put the secret into its first line")
     return text
