@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from fallow import __version__
 from fallow.errors import FallowError, MissingExtraError, UsageError
-from fallow.output import say
+from fallow.output import say, say_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class CommandModule(Protocol):
@@ -132,10 +132,12 @@ def _drop_output() -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_overview())
         return 0 if arguments else 2
-    if arguments[0] in ("-V", "--version"):
+    if arguments[0] in ("-V", "--version", "version"):
         print(f"fallow {__version__}")
         return 0
     command = next((each for each in COMMANDS if arguments[0] in (each.name, each.former_name or each.name)), None)
@@ -167,6 +169,12 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         from difflib import get_close_matches
 
+        verbs = next((each for each in self._actions if isinstance(each, argparse._SubParsersAction)), None)  # noqa: SLF001
+        if verbs is not None and message == f"the following arguments are required: {verbs.metavar}":
+            summaries = {each.dest: each.help or "" for each in verbs._choices_actions}  # noqa: SLF001
+            what = str(verbs.metavar) if str(verbs.metavar).isupper() else "VERB"
+            say_lines(_page(self.description or "", self.prog, what, summaries))
+            raise SystemExit(2)
         wrong = [word for word in message.split() if word.startswith("--")] if "unrecognized" in message else []
         near = [found for word in wrong for found in get_close_matches(word, self._option_string_actions, n=1)]
         hint = f"did you mean {near[0]}?" if near else f"`{self.prog} --help` shows an example"
@@ -200,20 +208,18 @@ def missing_extra(error: ModuleNotFoundError, command: str, extra: str) -> Missi
 
 
 def _overview() -> str:
-    width = max(len(command.name) for command in COMMANDS)
-    lines = [
-        f"  {command.name:<{width}}  {command.summary}"
-        + (f" (formerly `{command.former_name}`)" if command.former_name else "")
-        for command in COMMANDS
-    ]
+    summaries = {
+        each.name: each.summary + (f" (formerly `{each.former_name}`)" if each.former_name else "") for each in COMMANDS
+    }
+    first = f"fallow {__version__}: finds the GPUs that are paid for and not used."
+    return _page(first, "fallow", "COMMAND", summaries)
+
+
+def _page(first: str, called: str, what: str, summaries: Mapping[str, str]) -> str:
+    """What a group of commands or verbs prints when none of them is named: a line for each."""
+    width = max(map(len, summaries))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in summaries.items()]
+    usage = f"usage: {called} {what} [ARGUMENTS]"
     return "\n".join(
-        [
-            f"fallow {__version__}: finds the GPUs that are paid for and not used.",
-            "",
-            "usage: fallow COMMAND [ARGUMENTS]",
-            "",
-            *lines,
-            "",
-            "`fallow COMMAND --help` shows its arguments and an example.",
-        ]
+        [first, "", usage, "", *lines, "", f"`{called} {what} --help` shows its arguments and an example."]
     )

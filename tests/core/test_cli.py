@@ -35,14 +35,38 @@ def test_without_arguments_it_shows_the_commands_and_fails_as_wrong_use(run_fall
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_help_is_done(run_fallow: RunFallow, flag: str) -> None:
-    assert run_fallow(flag).returncode == 0
+@pytest.mark.parametrize("flag", ["-h", "--help", "help"])
+def test_help_is_done(flag: str) -> None:
+    assert run_in_process(flag).returncode == 0
 
 
-@pytest.mark.parametrize("flag", ["-V", "--version"])
-def test_the_version(run_fallow: RunFallow, flag: str) -> None:
-    done = run_fallow(flag)
+@pytest.mark.parametrize("command", ["ledger", "plan waits", "lake compact"])
+def test_help_of_a_command_is_what_its_flag_shows(command: str) -> None:
+    done = run_in_process("help", *command.split())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == run_in_process(*command.split(), "--help").stdout
+    assert done.stdout.startswith(f"usage: fallow {command} ")
+
+
+@pytest.mark.parametrize(
+    ("group", "verb"),
+    [
+        ("agent", "run"), ("import", "nvidia-smi"), ("follow", "otlp"), ("allocations", "import"), ("allocations import", "slurm"),
+        ("lake", "compact"), ("plan", "forecast"), ("annotations", "add"), ("pseudonym", "new-key"),
+    ],
+)  # fmt: skip
+def test_a_group_alone_lists_its_verbs_as_wrong_use(group: str, verb: str) -> None:
+    done = run_in_process(*group.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"usage: fallow {group} " in done.stderr
+    [line] = [each for each in done.stderr.splitlines() if each.split()[:1] == [verb]]
+    assert len(line.split()) > 3
+    assert "required" not in done.stderr
+
+
+@pytest.mark.parametrize("flag", ["-V", "--version", "version"])
+def test_the_version(flag: str) -> None:
+    done = run_in_process(flag)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"fallow {fallow.__version__}\n", "")
 
 
