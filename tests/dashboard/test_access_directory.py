@@ -96,7 +96,7 @@ def test_a_file_that_goes_away_stays_in_force(file: Path, caplog: pytest.LogCapt
     people = Directory(str(file), "none")
     file.unlink()
     assert people.person("ann") == Reader("ann", PLANNER)
-    assert "there is no file" in caplog.text
+    assert "No such file" in caplog.text
 
 
 def test_a_link_that_is_set_to_another_file_counts(file: Path, tmp_path: Path) -> None:

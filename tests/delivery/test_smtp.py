@@ -165,7 +165,7 @@ def test_the_password_is_read_from_a_file(tmp_path: Path) -> None:
         ({"user": "fallow", "password_file": "/nowhere"}, "cannot read mail.password_file /nowhere: No such file"),
         ({"from": "nobody"}, "mail.from: 'nobody' is not a mail address"),
         ({"server": "localhost:x"}, "mail.server 'localhost:x' is not a host and a port"),
-        ({"ca_file": "/nowhere"}, "cannot use mail.ca_file /nowhere: No such file"),
+        ({"ca_file": "/nowhere"}, "cannot read mail.ca_file /nowhere: No such file"),
     ],
     ids=lambda value: value if isinstance(value, str) else "+".join(value),
 )

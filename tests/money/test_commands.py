@@ -123,7 +123,7 @@ def test_mistakes_in_the_tables_are_wrong_use(place: str, fallow: Run, tmp_path:
     file.write_text("kind,name,team\nuser,ann\n", encoding="utf-8")
     said = fallow("ledger", "--lake", place, code=2, owners=str(file))
     assert said == f"fallow: {file}, line 2: team is empty; every line names who it is about and a team\n"
-    assert "there is no file" in fallow("prices", code=2, prices=str(tmp_path / "none.csv"))
+    assert "No such file" in fallow("prices", code=2, prices=str(tmp_path / "none.csv"))
     assert "invalid choice: 'gpus'" in fallow("ledger", "--lake", place, "--by", "gpus", code=2)
 
 

@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, said: st
 
 
 def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no file"):
+    with pytest.raises(ConfigError, match="No such file"):
         Owners.load(str(tmp_path / "none.csv"))
     with pytest.raises(ConfigError, match="is a folder"):
         Owners.load(str(tmp_path))

@@ -184,7 +184,7 @@ def test_a_team_sees_its_own_alone(lake: Lake, tables: Path, capsys: pytest.Capt
     [
         (("--shift", "90m"), "whole hours up to 48h"),
         (("--shift", "3d"), "whole hours up to 48h"),
-        (("--intensity", "/none.csv"), "there is no file"),
+        (("--intensity", "/none.csv"), "No such file"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_sentence(

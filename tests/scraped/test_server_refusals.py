@@ -162,7 +162,7 @@ def test_tls_by_an_authority_that_has_to_be_named(tmp_path: Path) -> None:
         assert "give the authority that signed it as prometheus.ca_file" in said
         assert "is not that of a metrics server" in failing(url, ca_file=str(tmp_path / "ca.pem"))
         assert "broke before" in failing(receiver.url(""))
-    assert "cannot use prometheus.ca_file" in failing("https://127.0.0.1", ca_file=str(tmp_path / "none.pem"))
+    assert "cannot read prometheus.ca_file" in failing("https://127.0.0.1", ca_file=str(tmp_path / "none.pem"))
 
 
 def test_the_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
