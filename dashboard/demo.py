@@ -15,8 +15,12 @@ from types import ModuleType
 
 from analytics.commands.report import write_whole
 from analytics.commands.report_edition import format_named
-from analytics.language.language import Language
-from analytics.report.model import build_report
+from analytics.language.language import ENGLISH, Language
+from analytics.language.plain_text import PAGE_COLUMNS, wrap
+from analytics.language.quantities import Amount, GpuHours
+from analytics.render.report.text import for_text
+from analytics.report.model import Report, build_report
+from analytics.sections.opportunities import saving_headline
 from analytics.simulation import SimulatedFleet
 from analytics.window import Inputs, load_window_ledger
 from dashboard.demo_lake import DemoFolder
@@ -74,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the lake and the report, prints the report, and serves the pages until Ctrl-C."""
+    """Writes the lake and the report, says what was found, and serves the pages until Ctrl-C."""
     until_ms = floor_ms(SystemClock().now_ms(), DAY_MS)
     fleet = SimulatedFleet(until_ms=until_ms, gpus=args.gpus, days=args.days, seed=args.seed, showcase=True)
     rows = fleet.gpus * fleet.days * DAY_MS // fleet.interval_ms
@@ -87,8 +91,7 @@ def run(args: argparse.Namespace) -> int:
         folder.prepare(fleet)
         show(own_gpus_text(look))
     inputs = _inputs(folder)
-    written = _report(inputs, folder)
-    show(_epilogue(folder, written))
+    show(_epilogue(folder, *_report(inputs, folder)))
     if args.no_serve:
         return 0
     sys.stdout.flush()
@@ -101,38 +104,43 @@ def _inputs(folder: DemoFolder) -> Inputs:
     return Inputs(folder.lake, Window(), settings)
 
 
-def _report(inputs: Inputs, folder: DemoFolder) -> list[Path]:
-    """Prints the report and writes it as files; returns them."""
+def _report(inputs: Inputs, folder: DemoFolder) -> tuple[Report, list[Path]]:
+    """The report, and the files that it was written to."""
     report = build_report(inputs, load_window_ledger(inputs))
     written = []
     for each in (format_named(name) for name in _FORMATS):
-        content = each.render(report, Language())
         target = folder.path / f"report{each.suffix}"
-        write_whole(target, content)
+        write_whole(target, each.render(report, Language()))
         written.append(target)
-        if each.name == "text":
-            show(content.decode())
-    return written
+    return report, written
 
 
-def _epilogue(folder: DemoFolder, written: list[Path]) -> str:
+def _found(report: Report) -> str:
+    """What was found, in one sentence: the GPUs, their hours, what of them went unused, and what that is worth."""
+    spent, paid = report.summary.totals, report.money.accounts.total
+    says = for_text(ENGLISH)
+    cost = (
+        "" if paid.paid_cents is None else f", which cost {says.shown(Amount(paid.paid_cents, report.money.currency))}"
+    )
+    return (
+        f"{spent.gpus} simulated GPUs ran for {says.shown(GpuHours(spent.total_ms))} GPU-hours{cost}; "
+        f"{says.shown(GpuHours(spent.unused_ms))} GPU-hours went unused. {says.translate(saving_headline(report.opportunities))}"
+    )
+
+
+def _epilogue(folder: DemoFolder, report: Report, written: list[Path]) -> str:
     settings, fallow = shlex.quote(str(folder.config)), _command_name()
     commands = {
         f"{fallow} opportunities --config {settings}": "what to do, what it is worth, who acts",
-        f"{fallow} findings --config {settings}": "every finding with its evidence",
         f"{fallow} ledger --config {settings} --by team": "who paid for what, and used how much of it",
-        f"{fallow} report --config {settings} --week last --format html --out week.html": "one page for who pays",
-        f"{fallow} evaluate --config {settings} --labels {shlex.quote(str(folder.labels))} --every 7d": "was it right?",
-        f"{fallow} prices --config {settings}": "what a GPU-hour costs",
-        f"{fallow} dashboard --config {settings}": "the pages (needs fallow[dashboard])",
-        f"{fallow} agent once": "this machine's own GPUs",
+        f"{fallow} findings --config {settings}": "every finding with its evidence",
     }
     width = max(map(len, commands))
     return "\n".join(
         [
-            f"The simulated lake is in {folder.path / 'lake'}, its owners, prices and labels beside it.",
-            f"This report is in {', '.join(map(str, written))}.",
-            "Next:",
+            *wrap(_found(report), PAGE_COLUMNS),
+            f"The report is in {folder.path}: {', '.join(each.name for each in written)}.",
+            "Try next:",
             *(f"  {command:<{width}}  {meaning}" for command, meaning in commands.items()),
         ]
     )
@@ -155,6 +163,6 @@ def _serving() -> ModuleType:
         if missing in ("fallow", "analytics", "dashboard", ""):
             raise
         raise MissingExtraError(
-            f"serving the pages needs the package {missing}, which is not installed; the report above is complete",
+            f"serving the pages needs the package {missing}, which is not installed; the report is complete",
             "install it with: pip install 'fallow[dashboard]', or give --no-serve",
         ) from error

@@ -88,7 +88,9 @@ def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_or_a_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot read the config file .*gone\.toml: No such file or directory; check the path"):
+    with pytest.raises(
+        ConfigError, match=r"cannot read the config file .*gone\.toml: No such file or directory; check the path"
+    ):
         load({}, None, {"FALLOW_CONFIG": str(tmp_path / "gone.toml")})
     with pytest.raises(ConfigError, match=r"cannot read the config file .*: it is a folder; name a file"):
         load({}, str(tmp_path), {})
