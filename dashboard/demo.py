@@ -116,15 +116,12 @@ def _report(inputs: Inputs, folder: DemoFolder) -> tuple[Report, list[Path]]:
 
 
 def _found(report: Report) -> str:
-    """What was found, in one sentence: the GPUs, their hours, what of them went unused, and what that is worth."""
-    spent, paid = report.summary.totals, report.money.accounts.total
-    says = for_text(ENGLISH)
-    cost = (
-        "" if paid.paid_cents is None else f", which cost {says.shown(Amount(paid.paid_cents, report.money.currency))}"
-    )
+    """What was found: the GPUs, their hours, what of them went unused, and what that is worth."""
+    spent, cents, says = report.summary.totals, report.money.accounts.total.paid_cents, for_text(ENGLISH)
+    cost = "have no known price" if cents is None else f"cost {says.shown(Amount(cents, report.money.currency))}"
     return (
-        f"{spent.gpus} simulated GPUs ran for {says.shown(GpuHours(spent.total_ms))} GPU-hours{cost}; "
-        f"{says.shown(GpuHours(spent.unused_ms))} GPU-hours went unused. {says.translate(saving_headline(report.opportunities))}"
+        f"{says.shown(GpuHours(spent.total_ms))} GPU-hours of {spent.gpus} simulated GPUs {cost}; "
+        f"{says.shown(GpuHours(spent.unused_ms))} of them went unused. {says.translate(saving_headline(report.opportunities))}"
     )
 
 

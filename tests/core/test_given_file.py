@@ -58,7 +58,7 @@ BY_COMMAND: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "plan.requests": (("plan", "allocation", "--lake", "{lake}"), {}),
     "plan.carbon": (("plan", "carbon", "--lake", "{lake}"), {}),
     "mail.password_file": (SEND, MAIL),
-    "mail.ca_file": (SEND, MAIL),
+    "mail.ca_file": (SEND, {"mail.server": "127.0.0.1:1", "mail.from": "a@example.org"}),
     "webhook.ca_file": ((*SEND[:-1], "https://127.0.0.1:1/hook"), {}),
 }  # fmt: skip
 """Settings that name a file: a command that reads it, and the settings without which it would not."""
@@ -102,7 +102,7 @@ UNKNOWN = "agent.machine_id"
 ARGUMENTS = {
     "import series": ("--gpu", "g", "--time", "t", "--interval", "10s", "--host", "h", "--lake", "{lake}"),
     "import": ("--host", "h", "--lake", "{lake}"),
-    "import prometheus": (*PROMETHEUS[2:], "--user", "a", "--certificate", "{log}"),
+    "import prometheus": PROMETHEUS[2:],
     "follow prometheus": (
         "--url",
         "https://127.0.0.1:1",
@@ -124,6 +124,9 @@ ARGUMENTS = {
     "pseudonym table": (),
 }
 """What a command needs beside the file, by the beginning of its name."""
+
+BESIDE = {"password_file": ("--user", "a"), "key": ("--certificate", "{log}")}
+"""What some arguments for a metrics server need beside them."""
 
 WRITTEN = {("ledger", "--focus"), ("report", "--out"), ("pseudonym new-key", "file")}
 
@@ -196,7 +199,7 @@ def test_every_setting_that_names_a_file_refuses_what_is_none(places: dict[str, 
         with pytest.raises((FallowError, PodsError)) as refused:
             read(no_file)
         found += [] if f" {no_file}: it is a" in str(refused.value) else [f"{name}: {refused.value}"]
-    assert [each for each in found if each] == []
+    assert not any(found), "\n".join(found)
     assert machine_hash(no_file) == ""
 
 
@@ -208,7 +211,8 @@ def test_every_argument_that_names_a_file_refuses_what_is_none(places: dict[str,
         needed = next((ARGUMENTS[each] for each in sorted(ARGUMENTS, reverse=True) if name.startswith(each)), None)
         assert needed is not None, f"how is {name} called?"
         value = f"gpu_util_pct={no_file}:v" if "=" in str(action.metavar) else no_file
-        arguments = [*name.split(), *filled(needed, places)]
+        beside = BESIDE.get(action.dest, ()) if "prometheus" in name else ()
+        arguments = [*name.split(), *filled((*needed, *beside), places)]
         if action.option_strings:
             arguments += [action.option_strings[-1], value]
             arguments += [places["log"]] if name.startswith(("import nv", "import gpus", "allocations")) else []
@@ -221,7 +225,7 @@ def test_every_argument_that_names_a_file_refuses_what_is_none(places: dict[str,
         else:
             arguments += [value, *(["--key", places["key"]] if name == "pseudonym table" else [])]
         found.append(wrong(run_in_process(*arguments, FALLOW_MONEY_OFFERS=f"{places['folder']}/offers.csv"), no_file))
-    assert [each for each in found if each] == []
+    assert not any(found), "\n".join(found)
 
 
 def test_the_config_file_itself_is_a_file(places: dict[str, str], no_file: str) -> None:

@@ -47,8 +47,8 @@ def test_it_writes_everything_and_says_in_ten_lines_what_was_found(
     hours = ledger["gpu_hours"]
     unused = sum(hours[state] for state in ("free", "reserved", "held"))
     words = " ".join(said.split())
-    assert f"4 simulated GPUs ran for {hours['total']:,.1f} GPU-hours, which cost " in words
-    assert f"; {unused:,.1f} GPU-hours went unused. " in words
+    assert f"{hours['total']:,.1f} GPU-hours of 4 simulated GPUs cost " in words
+    assert f" USD; {unused:,.1f} of them went unused. " in words
     assert "decision" in words
     assert f"The report is in {out}: report.txt, report.md, report.html, report.json." in words
     assert words.count(f" --config {out}/fallow.toml") == 3
