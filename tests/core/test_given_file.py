@@ -103,17 +103,7 @@ ARGUMENTS = {
     "import series": ("--gpu", "g", "--time", "t", "--interval", "10s", "--host", "h", "--lake", "{lake}"),
     "import": ("--host", "h", "--lake", "{lake}"),
     "import prometheus": PROMETHEUS[2:],
-    "follow prometheus": (
-        "--url",
-        "https://127.0.0.1:1",
-        "--once",
-        "--user",
-        "a",
-        "--certificate",
-        "{log}",
-        "--lake",
-        "{lake}",
-    ),
+    "follow prometheus": ("--url", "https://127.0.0.1:1", "--once", "--lake", "{lake}"),
     "follow otlp": ("--spool", "{folder}/spool", "--lake", "{lake}"),
     "allocations import": ("--lake", "{lake}"),
     "prices": ("--lake", "{lake}", "--provider", "x", "--date", "2026-11-20"),
@@ -214,14 +204,11 @@ def test_every_argument_that_names_a_file_refuses_what_is_none(places: dict[str,
         beside = BESIDE.get(action.dest, ()) if "prometheus" in name else ()
         arguments = [*name.split(), *filled((*needed, *beside), places)]
         if action.option_strings:
-            arguments += [action.option_strings[-1], value]
-            arguments += [places["log"]] if name.startswith(("import nv", "import gpus", "allocations")) else []
-            arguments += (
-                ["--column", f"gpu_util_pct={places['log']}:v"]
-                if name == "import series" and action.dest != "column"
-                else []
-            )
-            arguments += [places["people"]] if name == "pseudonym table" else []
+            files = [places["log"]] if name.startswith(("import nv", "import gpus", "allocations")) else []
+            files += [places["people"]] if name == "pseudonym table" else []
+            column = action.dest != "column" and name == "import series"
+            others = ["--column", f"gpu_util_pct={places['log']}:v"] if column else []
+            arguments += [*files, *others, action.option_strings[-1], value]
         else:
             arguments += [value, *(["--key", places["key"]] if name == "pseudonym table" else [])]
         found.append(wrong(run_in_process(*arguments, FALLOW_MONEY_OFFERS=f"{places['folder']}/offers.csv"), no_file))

@@ -40,7 +40,7 @@ class ImportPrometheus:
 def run(args: argparse.Namespace) -> int:
     """Raises InputError, UsageError and LakeError; what is in the lake then is whole, and the same import goes on from there."""
     settings = server_settings(args)
-    source = ScrapedSource.of(settings)
+    source, pseudonyms = ScrapedSource.of(settings), pseudonyms_of(args, settings)
     with source.connect() as server, SiteReader(server, source) as reader:
         now_ms = SystemClock().now_ms() + (server.clock_offset_ms() or 0)
         window = _window(args, now_ms)
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         done = ServerImport(
             ImportParts(source, server, reader, Lake.at(settings.require("lake.path", "--lake"))),
             ImportWish(*window, now_ms, settings.integer("prometheus.late"), args.restart, args.yes, args.json),
-            pseudonyms_of(args, settings),
+            pseudonyms,
         ).run()
         show(as_shown(done, machines=args.json))
     return 0
