@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -104,11 +105,29 @@ class Server:
 
     def largest_bytes(self) -> int:
         """Resident memory of the largest of its processes."""
-        return max(each.memory_info().rss for each in (self.process, *self.process.children(recursive=True)))
+        return max(each.memory_info().rss for each in self._processes())
+
+    def largest_ever_bytes(self) -> int:
+        """The most that was resident in one of its processes since `forget_largest`, as the kernel counts it."""
+        return max(_most_resident_bytes(each.pid) for each in self._processes())
+
+    def forget_largest(self) -> None:
+        """Has the kernel count anew from what is resident now."""
+        for each in self._processes():
+            Path(f"/proc/{each.pid}/clear_refs").write_text("5")
 
     def resident_bytes(self) -> int:
         """Of the server and its children."""
-        return sum(each.memory_info().rss for each in (self.process, *self.process.children(recursive=True)))
+        return sum(each.memory_info().rss for each in self._processes())
+
+    def _processes(self) -> list[psutil.Process]:
+        return [self.process, *self.process.children(recursive=True)]
+
+
+def _most_resident_bytes(pid: int) -> int:
+    """The kernel's own high-water mark, which no sampling misses."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(each.split()[1]) * 1024 for each in lines if each.startswith("VmHWM:"))
 
 
 def question(path: str, search: str) -> dict[str, object]:

@@ -22,15 +22,22 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 from waitress.utilities import Error, RequestEntityTooLarge
 
+from analytics.delivery.links import PATH
 from dashboard.access.hosts import Proxies, address_of
 from dashboard.protection import HEALTH, MOST_SENT_BYTES, TOO_LONG
 from fallow.config import Config
+from fallow.outside_text import plain
+from fallow.units import format_bytes
+
+_LOG = logging.getLogger(__name__)
 
 _MOST_HEADER_BYTES = 65_536
 _READ_BYTES = 65_536
 _TURN_S = 0.25
 _LOOKED_AFTER_EVERY_S = 0.25
 _RETRY_S = 5
+_MOST_SHOWN = 200
+"""Characters of a path in the log."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +76,11 @@ def limits_of(settings: Config) -> Limits:
 class Front:
     """Serves a WSGI application on a listening socket, which it takes over."""
 
-    def __init__(self, application: Any, listening: socket.socket, limits: Limits) -> None:
+    def __init__(
+        self, application: Any, listening: socket.socket, limits: Limits, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a line for each request that waits
-        self._server = _Server(application, listening, limits)
+        self._server = _Server(application, listening, limits, now_s)
 
     def turn(self) -> None:
         """Reads and sends what there is, or waits a quarter of a second for it."""
@@ -88,17 +97,38 @@ class Front:
         for each in self._server.dispatchers:
             each.set_thread_count(0)
         for channel in list(self._server.active_channels.values()):
+            channel.note_drop("the process ends")
             channel.handle_close()
         wasyncore.close_all(self._server._map, ignore_all=True)  # noqa: SLF001
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
-    """A connection that knows since when it waits for its client."""
+    """A connection that knows since when it waits for its client.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.since = self.moved = time.monotonic()
+    `since` is when the client's turn began, `moved` when its answer began or last lost bytes.
+    """
+
+    def __init__(self, server: _Server, *args: Any, **kwargs: Any) -> None:
+        self._untaken = 0
+        self.now_s = server.now_s
+        self.since = self.moved = self.now_s()
         self.put_off = False
-        super().__init__(*args, **kwargs)
+        self.path = ""
+        super().__init__(server, *args, **kwargs)
+
+    @property
+    def total_outbufs_len(self) -> int:
+        """Bytes of answers that the client has not taken. waitress changes it under `outbuf_lock` where threads answer."""
+        return self._untaken
+
+    @total_outbufs_len.setter
+    def total_outbufs_len(self, bytes_: int) -> None:
+        now = self.now_s()
+        if not self._untaken or bytes_ < self._untaken:
+            self.moved = now
+        if bytes_ > self._untaken:
+            self.since = now
+        self._untaken = bytes_
 
     @property
     def is_waiting(self) -> bool:
@@ -118,17 +148,11 @@ class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
 
     def received(self, data: bytes) -> bool:
         if self.request is None:
-            self.since = time.monotonic()
+            self.since = self.now_s()
         taken: bool = super().received(data)
         if self.held_bytes > _READ_BYTES:
             self.server.shed_bytes()
         return taken
-
-    def send(self, data: bytes, do_close: bool = True) -> int:  # noqa: FBT001, FBT002  # as waitress calls it
-        sent: int = super().send(data, do_close)
-        if sent:
-            self.moved = time.monotonic()
-        return sent
 
     def handle_write(self) -> None:
         super().handle_write()
@@ -145,32 +169,49 @@ class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
             self.put_off = False
             self.server.add_task(self)
 
-    def service(self) -> None:
-        super().service()
-        self.since = self.moved = time.monotonic()
+    def overdue_reason(self, now: float, limits: Limits) -> str | None:
+        """Why the connection has to go, None where it may stay."""
+        if not self.outbuf_lock.acquire(blocking=False):
+            return None  # a thread is adding to the answer or sending it
+        try:
+            waited_s = now - self.since if self.is_waiting else 0.0
+            unmoved_s = now - self.moved if self.total_outbufs_len else None
+        finally:
+            self.outbuf_lock.release()
+        if unmoved_s is not None:
+            if unmoved_s > limits.unread_s:
+                return f"its reader took nothing for {limits.unread_s:g} s"
+            most_s, why = limits.answer_s, f"its reader took longer than {limits.answer_s:g} s"
+        elif self.request is None:
+            most_s, why = limits.idle_s, "it is idle"
+        else:
+            most_s = limits.request_s if self.request.headers_finished else limits.header_s
+            why = "its request is not whole"
+        return why if waited_s > most_s else None
 
-    def is_overdue(self, now: float, limits: Limits) -> bool:
-        if self.total_outbufs_len:
-            return now - self.moved > limits.unread_s or (self.is_waiting and now - self.since > limits.answer_s)
-        if not self.is_waiting:
-            return False
-        if self.request is None:
-            return now - self.since > limits.idle_s
-        return now - self.since > (limits.request_s if self.request.headers_finished else limits.header_s)
-
-    def drop(self) -> None:
+    def drop(self, why: str) -> None:
         """Closes it with the next turn. A connection whose client takes nothing would never be seen as ready to close."""
+        self.note_drop(why)
         self.will_close = True
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
+
+    def note_drop(self, why: str) -> None:
+        """Logs that an answer goes that was begun or is still owed; of a connection without one there is nothing to say."""
+        if (self.total_outbufs_len or self.requests) and not self.will_close:
+            # the token of a link is what entitles; what else is secret stands in the query, which is no part of the path
+            path = f"{PATH}..." if self.path.startswith(PATH) else plain(self.path, _MOST_SHOWN)
+            left = format_bytes(self.total_outbufs_len)
+            _LOG.warning("dropped the answer to %s for %s, %s not taken: %s", self.addr[0], path, left, why)
 
 
 class _Server(TcpWSGIServer):  # type: ignore[misc]
     channel_class = _Channel
 
-    def __init__(self, application: Any, listening: socket.socket, limits: Limits) -> None:
+    def __init__(self, application: Any, listening: socket.socket, limits: Limits, now_s: Callable[[], float]) -> None:
+        self.now_s = now_s
         self._limits = limits
-        self._looked_after = 0.0
+        self._looked_after = now_s()
         self._light = ThreadedTaskDispatcher()
         self._light.set_thread_count(1)
         super().__init__(
@@ -206,6 +247,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             channel.put_off = True
             return
         [request, *_] = channel.requests
+        channel.path = "a request that is refused" if request.error else request.path
         if request.error is None and request.path != HEALTH:
             if len(self.task_dispatcher.queue) < self._limits.waiting:
                 super().add_task(channel)
@@ -219,18 +261,19 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     def handle_accept(self) -> None:
         super().handle_accept()
         while (oldest := self._surplus()) is not None:
-            oldest.drop()
+            oldest.drop("too many connections are open")
 
     def look_after(self) -> None:
         """Closes the connections that have stood still for too long."""
-        now = time.monotonic()
+        now = self.now_s()
         if now - self._looked_after < _LOOKED_AFTER_EVERY_S:
             return
         self._looked_after = now
         self.shed_bytes()
         for each in list(self.active_channels.values()):
-            if each.is_overdue(now, self._limits):
-                each.drop()
+            why = None if each.will_close else each.overdue_reason(now, self._limits)
+            if why is not None:
+                each.drop(why)
             each.take_up()
 
     def end_listening(self) -> None:
@@ -243,7 +286,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         if sum(each.held_bytes + each.waiting_bytes for each in channels) > self._limits.held_bytes:
             largest = max(channels, key=lambda each: each.held_bytes)
             if largest.held_bytes:  # what is whole gets its answer
-                largest.drop()
+                largest.drop("requests and answers take more memory than they may")
 
     def _open(self) -> list[_Channel]:
         return [each for each in list(self.active_channels.values()) if not each.will_close]

@@ -16,6 +16,7 @@ from dashboard.front import Front, Limits
 from dashboard.health import Pulse, health_application
 from dashboard.protection import MOST_SENT_BYTES, TOO_LONG
 from tests.attacks.slow_clients import KINDS, slow_clients
+from tests.dashboard.test_source import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -169,6 +170,125 @@ def test_answers_that_nobody_takes_hold_so_much_and_no_more() -> None:
                 taken += len(content)
         assert 0 < taken < 4 * len(LONG)
     running.drain(0)
+
+
+class Unread:
+    """A client that takes nothing: its system holds all it can, and the first bytes of the next answer stay in the front."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.now_s, self.let_go = 0.0, threading.Event()
+        listening = socket.create_server(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        self.front = Front(self._pages, listening, Limits(threads=1, **limits), lambda: self.now_s)
+        self.client = connected(address, b"GET /answer/token?code=secret HTTP/1.1\r\nHost: x\r\n\r\n")
+        while not (channels := [each for each in self.front._server.active_channels.values() if each.requests]):  # noqa: SLF001
+            self.front.turn()
+        [self.channel] = channels
+        self.stuffed = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.stuffed += self.channel.socket.send(bytes(65_536))
+
+    def _pages(self, _: dict[str, Any], start: Any) -> list[bytes]:
+        self.let_go.wait(PATIENCE_S)
+        start("200 OK", [("Content-Length", "6")])
+        return [b"a page"]
+
+    def answer_after(self, seconds: float) -> None:
+        """Has the application answer, and the front look after its connections so long after it was asked."""
+        self.now_s += seconds
+        self.let_go.set()
+        wait_for(lambda: self.channel.total_outbufs_len and not self.channel.requests)
+        self.front.turn()
+
+    def later(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.front.turn()
+
+    def taken(self) -> bytes:
+        """All that comes until the answer is whole or the connection is closed."""
+        found = b""
+        with contextlib.suppress(ConnectionResetError):
+            while not found.endswith(b"a page") and (content := self.client.recv(1_000_000)):
+                found += content
+                self.front.turn()
+        return found[self.stuffed :]
+
+
+@pytest.fixture
+def unread() -> Iterator[Callable[..., Unread]]:
+    made: list[Unread] = []
+
+    def make(**limits: Any) -> Unread:
+        made.append(Unread(**limits))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.let_go.set()
+        each.client.close()
+        each.front.drain(0)
+
+
+def test_the_time_to_take_an_answer_begins_with_the_answer(
+    unread: Callable[..., Unread], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An application that takes longer than a reader may leave an answer unread."""
+    slow = unread(unread_s=30)
+    slow.answer_after(31)
+    slow.later(29)
+    assert slow.taken().endswith(b"a page")
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(("limits", "why"), [
+    ({"unread_s": 30}, "its reader took nothing for 30 s"),
+    ({"unread_s": 3600, "answer_s": 30}, "its reader took longer than 30 s"),
+])  # fmt: skip
+def test_an_answer_that_is_dropped_is_in_the_log_without_what_entitles(
+    unread: Callable[..., Unread], caplog: pytest.LogCaptureFixture, limits: dict[str, float], why: str
+) -> None:
+    slow = unread(**limits)
+    slow.answer_after(1)
+    left = slow.channel.total_outbufs_len
+    slow.later(31)
+    assert caplog.messages == [f"dropped the answer to 127.0.0.1 for /answer/..., {left} B not taken: {why}"]
+    assert not slow.taken().endswith(b"a page")
+
+
+def test_answers_that_end_with_the_process_or_for_others_are_in_the_log(
+    unread: Callable[..., Unread], caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = unread(linger_s=1)
+    ended.answer_after(1)
+    ended.front.drain(0)
+    [line] = caplog.messages
+    assert line.endswith("the process ends")
+    caplog.clear()
+    shed = unread(held_bytes=10)
+    shed.answer_after(1)
+    assert [each.partition(": ")[2] for each in caplog.messages] == [
+        "requests and answers take more memory than they may"
+    ]
+    caplog.clear()
+    crowd = unread(connections=4)
+    crowd.answer_after(1)
+    crowd.now_s += 1
+    address = crowd.client.getpeername()
+    with contextlib.ExitStack() as others:
+        for _ in range(4):
+            others.enter_context(socket.create_connection(address))
+            crowd.front.turn()
+    assert [each.partition(": ")[2] for each in caplog.messages] == ["too many connections are open"]
+
+
+def test_connections_without_an_answer_go_without_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        front(idle_s=0.1, header_s=0.1) as address, connected(address) as idle,
+        connected(address, b"GET / HTTP/1.1\r\n") as half,
+    ):  # fmt: skip
+        assert idle.recv(100) == half.recv(100) == b""
+    assert not caplog.messages
 
 
 class Held:
