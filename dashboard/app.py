@@ -120,8 +120,8 @@ def _answer(source: LakeSource, access: Access, scheme: str, path: str, search: 
     look = view_of(source, search)
     if isinstance(look, View):
         try:
-            shown = _page(look, "dark" if scheme == "dark" else "light", path)
-        except FallowError as error:
+            shown = _page(source, look, "dark" if scheme == "dark" else "light", path)
+        except (TimeoutError, FallowError) as error:
             shown = [problem_panel(look.language, source.problem(error, look.reader))]
         return [
             [*stale_data_notice(source, look), *shown],
@@ -145,7 +145,7 @@ def _way_back(source: LakeSource, access: Access, path: str, search: str | None)
     return [links(look, path, access.way_out), "", *choices(look, path, query)]
 
 
-def _page(view: View, scheme: str, path: str) -> list[Any]:
+def _page(source: LakeSource, view: View, scheme: str, path: str) -> list[Any]:
     page = next((each for each in PAGES if each.path == path), None)
     if page is None:
         return [missing_page_panel(view.language, path)]
@@ -157,7 +157,8 @@ def _page(view: View, scheme: str, path: str) -> list[Any]:
         )
         return [forbidden_page_panel(view.language, page.role)]
     # figures are kept with the page: a second reader waits for nothing
-    return view.made.of(  # type: ignore[no-any-return]
+    return source.made_of(
+        view,
         ("page", view.key, scheme, path),
         lambda: [*heading(view, page.name), page.content(view, palette(scheme))],
     )

@@ -1,10 +1,10 @@
-"""The threads that make views: so many at once, so many waiting, and nothing that nobody asks for any more."""
+"""The threads that make views and pages: a few at once, as memory allows, in turns by reader, and nothing abandoned."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 from analytics.language.sentences import tr
 from analytics.time_limit import time_limit
 from dashboard.cache import Cache
+from dashboard.memory import Budget
 from fallow.errors import FallowError
 
 V = TypeVar("V")
 
 _AT_ONCE = 4
-"""More of them make nothing sooner: they share the cores, and each holds a window's frames while it works."""
+"""At most: more of them make nothing sooner, since they share the cores."""
 
 _IN_ALL, _PER_READER = 32, 8
 """Of views that are being made or wait to be."""
@@ -48,15 +49,27 @@ class _Work:
     run: Callable[[], None]
     give_up: Callable[[BaseException], None]
     asked_s: float
+    is_begun: bool = False
 
 
 class Makers:
-    """Makes what a cache lacks, in the order in which it was asked for. Safe to ask from many threads."""
+    """Makes what a cache lacks, in turns by reader, and only where the budget has room. Safe to ask from many threads.
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    `let_go` lets go of something that is kept, and says whether there was any.
+    """
+
+    def __init__(
+        self, now_s: Callable[[], float] = time.monotonic, budget: Budget | None = None,
+        let_go: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
         self._now_s = now_s
+        self._budget, self._let_go = budget, let_go
         self._lock = threading.Lock()
+        self._ended = threading.Condition(self._lock)
+        self._gate = threading.Lock()
         self._open: OrderedDict[Future[Any], _Work] = OrderedDict()
+        self._turns = 0
+        self._turn_of: dict[Hashable, tuple[int, bool]] = {}
         self._threads = ThreadPoolExecutor(_AT_ONCE, "view")
 
     def begin(self, cache: Cache[V], key: Hashable, make: Callable[[], V], reader: Hashable) -> Future[V]:
@@ -75,6 +88,7 @@ class Makers:
             is_too_much = reader is not None and (len(self._open) >= _IN_ALL or own >= _PER_READER)
             if not is_too_much:
                 self._open[future] = _Work(reader, run, give_up, self._now_s())
+                self._turn_of.setdefault(reader, (self._turns, False))
         if is_too_much:
             give_up(
                 TooManyError(
@@ -83,18 +97,53 @@ class Makers:
                 )
             )
         else:
-            self._threads.submit(self._do, future)
+            self._threads.submit(self._do)
 
-    def _do(self, future: Future[Any]) -> None:
-        with self._lock:
-            work = self._open[future]
-            is_abandoned = work.reader is not None and self._now_s() - work.asked_s > _ABANDONED_AFTER_S
+    def _do(self) -> None:
+        with self._gate:
+            self._wait_for_room()
+            future, work = self._next()
         try:
-            if is_abandoned:
+            if work.reader is not None and self._now_s() - work.asked_s > _ABANDONED_AFTER_S:
                 work.give_up(_AbandonedError("nobody asked for this page any more", "ask for it again"))
             else:
-                with nullcontext() if work.reader is None else time_limit(_MOST_S, self._now_s):
+                limit = nullcontext() if work.reader is None else time_limit(_MOST_S, self._now_s)
+                with nullcontext() if self._budget is None else self._budget.making(), limit:
                     work.run()
         finally:
             with self._lock:
                 del self._open[future]
+                if all(each.reader != work.reader for each in self._open.values()):
+                    del self._turn_of[work.reader]
+                self._ended.notify_all()
+
+    def _wait_for_room(self) -> None:
+        """Returns once there is room for one more, and where nothing is being made in any case: no view waits for ever."""
+        while True:
+            with self._lock:
+                begun = self._begun
+            if self._budget is None or self._budget.has_room(begun, self._let_go) or not begun:
+                return
+            with self._lock:
+                while self._begun >= begun:
+                    self._ended.wait()
+
+    @property
+    def _begun(self) -> int:
+        return sum(each.is_begun for each in self._open.values())
+
+    def _next(self) -> tuple[Future[Any], _Work]:
+        """The first work of the reader for whom the least is being made; of several, of the one whose last turn is longest ago.
+
+        A reader who had no turn yet comes before one who had the last turn when they asked.
+        """
+        with self._lock:
+            begun = Counter(each.reader for each in self._open.values() if each.is_begun)
+            future, work = min(
+                ((future, work) for future, work in self._open.items() if not work.is_begun),
+                key=lambda each: (begun[each[1].reader], self._turn_of[each[1].reader]),
+            )
+            work.is_begun = True
+            self._turns += 1
+            self._turn_of[work.reader] = (self._turns, True)
+            return future, work

@@ -5,8 +5,12 @@ from __future__ import annotations
 import ctypes
 import gc
 import logging
+import resource
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -26,12 +30,17 @@ _MOST_SHARE, _WORTH_WHILE = 7 / 8, 1.1
 class Budget:
     """Keeps a process within `bytes_` by letting go of what was used the longest ago. Safe to ask from many threads."""
 
-    def __init__(self, bytes_: int, used: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self, bytes_: int, used: Callable[[], int] | None = None, most: Callable[[], int] | None = None
+    ) -> None:
+        """`used` is what is resident, `most` the most that ever was."""
         self.bytes = bytes_
-        self._used = used or _resident_bytes
+        self._used, self._most = used or _resident_bytes, most or used or _most_resident_bytes
         self._turn = threading.Lock()
         self._stays_bytes = 0
         self._has_warned = False
+        self._making: list[_Making] = []
+        self._need_bytes: int | None = None
 
     @property
     def is_exceeded(self) -> bool:
@@ -43,6 +52,45 @@ class Budget:
         """Resident memory of this process."""
         return self._used()
 
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        """Measures by how much memory grows while a view is made; those made at once share the growth."""
+        with self._turn:
+            own = _Making(self._used(), self._most())
+            self._making.append(own)
+            for each in self._making:
+                each.at_once = max(each.at_once, len(self._making))
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._making.remove(own)
+                most_bytes = self._most()
+                reached_bytes = most_bytes if most_bytes > own.most_bytes else self._used()
+                need_bytes = (reached_bytes - own.used_bytes) // own.at_once
+                self._need_bytes = max(self._need_bytes or 0, need_bytes)
+
+    def has_room(self, making: int, let_go: Callable[[], bool]) -> bool:
+        """Whether one more view fits beside those being made, each with the largest need so far.
+
+        The first view has room made for it by `let_go`. Another one waits instead: two at once are no sooner there than one
+        after the other, and what is let go of has to be made again. While no need was measured, one is made at a time.
+        """
+        if self._need_bytes is None:
+            return not making
+        need_bytes = self._need_bytes * (making + 1)
+        if self.used_bytes + need_bytes <= self.bytes:
+            return True
+        if making:
+            return False
+        with self._turn:
+            give_back()
+            while self.used_bytes + need_bytes > self.bytes:
+                if not let_go():
+                    return False
+                give_back()
+        return True
+
     def keep(self, let_go: Callable[[], bool]) -> None:
         """Calls `let_go`, which says whether there was anything to let go of, until the rest fits."""
         # where little is left beside what stays, letting go for each page would make every page anew
@@ -51,7 +99,7 @@ class Budget:
         ):
             return
         with self._turn:
-            if self.is_exceeded:  # whoever had the turn before may have done enough
+            if self.is_exceeded:  # another thread may have done enough
                 give_back()
             while self.is_exceeded:
                 if not let_go():
@@ -61,13 +109,28 @@ class Budget:
             if self.used_bytes > self.bytes and not self._has_warned:
                 self._has_warned = True
                 _LOG.warning(
-                    "the ledger and one window take %s, more than the %s of dashboard.memory: give it more, or fewer --workers",
-                    format_bytes(self.used_bytes), format_bytes(self.bytes),
+                    "%s are resident, more than the %s of dashboard.memory, while %d views were being made: beside the "
+                    "ledger and one window, a view takes up to %s while it is made; give it more, or fewer --workers",
+                    format_bytes(self.used_bytes), format_bytes(self.bytes), len(self._making),
+                    format_bytes(self._need_bytes or 0),
                 )  # fmt: skip
+
+
+@dataclass(eq=False)
+class _Making:
+    """A view that is being made: what was resident before, the most that ever had been, and how many are made at once."""
+
+    used_bytes: int
+    most_bytes: int
+    at_once: int = 1
 
 
 def _resident_bytes() -> int:
     return int(psutil.Process().memory_info().rss)
+
+
+def _most_resident_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def give_back() -> None:

@@ -118,7 +118,7 @@ class LakeSource:
         self._reader = ThreadPoolExecutor(1, "lake")
         self._lister = ThreadPoolExecutor(1, "actions")
         self._budget = budget
-        self._makers = Makers()
+        self._makers = Makers(budget=budget, let_go=self._let_go)
         self._waiting = threading.BoundedSemaphore(_WAITING)
         self._of_lake: Problem | None = None
         self._of_actions: Problem | None = None
@@ -131,14 +131,15 @@ class LakeSource:
             self._remember(query, reader)
             made = self._wait_for(generation.begin(query, reader, self._makers, by=reader.name))
             return replace(made, query=seen_by(query, reader), reader=reader)
-        except TimeoutError:
-            return LATE
-        except TooManyError as error:
-            return Problem(error.message, error.hint, is_passing=True)
-        except FallowError as error:
+        except (TimeoutError, FallowError) as error:
             return self.problem(error, reader)
 
-    def _wait_for(self, view: Future[View]) -> View:
+    def made_of(self, view: View, key: Hashable, make: Callable[[], V]) -> V:
+        """What a page shows of a view, kept with it, else made in its reader's turn; raises TimeoutError and FallowError."""
+        found: V | None = view.made.find(key)
+        return self._wait_for(self._makers.begin(view.made, key, make, view.reader.name)) if found is None else found
+
+    def _wait_for(self, view: Future[V]) -> V:
         """What comes of it; raises TimeoutError where that takes too long, or too many wait already."""
         if self._patience_s is None or view.done():
             return view.result()
@@ -154,12 +155,19 @@ class LakeSource:
         return self._makers.begin(cache, key, make, reader)
 
     def _keep_within_budget(self) -> None:
-        generation = self._generation
-        if self._budget is not None and generation is not None:
-            self._budget.keep(generation.let_go)
+        if self._budget is not None and self._generation is not None:
+            self._budget.keep(self._let_go)
 
-    def problem(self, error: FallowError, reader: Reader) -> Problem:
+    def _let_go(self) -> bool:
+        generation = self._generation
+        return generation is not None and generation.let_go()
+
+    def problem(self, error: FallowError | TimeoutError, reader: Reader) -> Problem:
         """What to tell of an error; after a file that is gone the lake is read again at once."""
+        if isinstance(error, TimeoutError):
+            return LATE
+        if isinstance(error, TooManyError):
+            return Problem(error.message, error.hint, is_passing=True)
         if not isinstance(error, VanishedFileError):
             return problem_of(error, reader)
         self._reader.submit(self._refresh)
