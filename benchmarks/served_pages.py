@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+USER_HEADER = "X-Forwarded-User"
 _PACKED = b"\x1f\x8b"
 
 
@@ -58,11 +59,11 @@ class Server:
     port: int
     start_s: float
 
-    def ask(self, path: str, search: str) -> Answer:
-        """A page; fails for anything else."""
+    def ask(self, path: str, search: str, user: str = "") -> Answer:
+        """A page, for a user whom a proxy names; fails for anything else."""
         before = time.perf_counter()
         while True:
-            content = self._answer(path, search)
+            content = self._answer(path, search, user)
             spent_s = time.perf_counter() - before
             text = gzip.decompress(content) if content.startswith(_PACKED) else content  # what is short comes as it is
             if b'"data-again"' in text:  # said to take longer: the page asks again, as here
@@ -72,11 +73,12 @@ class Server:
                 raise RuntimeError(f"{path}{search} is no page: {text[:300]!r}")
             return Answer(spent_s, len(content), text)
 
-    def request(self, path: str, search: str) -> http.client.HTTPConnection:
+    def request(self, path: str, search: str, user: str = "") -> http.client.HTTPConnection:
         """A page asked for, whose answer nobody has read."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         connection.request("POST", "/_dash-update-component", json.dumps(question(path, search)), {
             "Content-Type": "application/json", "Accept-Encoding": "gzip", "Origin": f"http://127.0.0.1:{self.port}",
+            **({USER_HEADER: user} if user else {}),
         })  # fmt: skip
         return connection
 
@@ -94,8 +96,8 @@ class Server:
             raise RuntimeError(f"{path}: {answer.status}")
         return time.perf_counter() - before
 
-    def _answer(self, path: str, search: str) -> bytes:
-        connection = self.request(path, search)
+    def _answer(self, path: str, search: str, user: str) -> bytes:
+        connection = self.request(path, search, user)
         answer = connection.getresponse()
         content = answer.read()
         connection.close()

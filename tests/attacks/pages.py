@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.request import Request
 
 from analytics.simulation import SimulatedFleet, write_fleet
-from benchmarks.served_pages import Server, served
+from benchmarks.served_pages import USER_HEADER, Server, served
 from dashboard.protection import HEALTH
 from fallow.clock import DAY_MS, MINUTE_MS, format_ms, parse_day_ms
 from tests.attacks.model import Outcome
@@ -32,6 +32,14 @@ _GPUS = int(os.environ.get("FALLOW_ATTACK_GPUS", "64"))
 _WINDOWS = int(os.environ.get("FALLOW_ATTACK_WINDOWS", "60"))
 _MEMORY_MIB = int(os.environ.get("FALLOW_ATTACK_MEMORY_MIB", "900"))
 _OF_ONE = 40
+_ALONE = 60
+_PROXIED = {
+    "FALLOW_DASHBOARD_PROXY_HEADER": USER_HEADER,
+    "FALLOW_DASHBOARD_PROXIES": "127.0.0.1",
+    "FALLOW_DASHBOARD_DEFAULT_ROLE": "viewer",
+}
+"""Settings with which `user` is who asks."""
+
 _ABANDONED = 200
 _READERS = 4
 _REST_S = 30
@@ -41,16 +49,16 @@ KNOWN = tuple((path, "?span=7d") for path in ("/", "/opportunities", "/findings"
 
 
 @contextmanager
-def site(folder: Path) -> Iterator[tuple[Server, int]]:
+def site(folder: Path, environment: dict[str, str] | None = None, user: str = "") -> Iterator[tuple[Server, int]]:
     """The pages over a simulated fleet with a budget of memory, the known ones made, and the port that probes ask."""
     lake = made_lake(folder / "lake")
     write_fleet(lake, SimulatedFleet(until_ms=_UNTIL_MS, gpus=_GPUS, days=_DAYS, seed=1))
-    environment = clean_environment({"FALLOW_DASHBOARD_MEMORY": f"{_MEMORY_MIB}MiB"})
+    environment = clean_environment({"FALLOW_DASHBOARD_MEMORY": f"{_MEMORY_MIB}MiB", **(environment or {})})
     with socket.create_server(("127.0.0.1", 0)) as free:
         health_port = free.getsockname()[1]
     with served(lake.root, "--health-port", str(health_port), environment=environment) as server:
         for known in KNOWN:
-            server.ask(*known)
+            server.ask(*known, user)
         yield server, health_port
 
 
@@ -74,6 +82,37 @@ def many_windows(folder: Path) -> Outcome:
         f"{_REST_S} s later; known pages p95 {p95_s * 1000:.0f} ms of {len(seen.known_s)}",
         holds=max(peak, stays) <= _MEMORY_MIB and p95_s < 0.3,
     )
+
+
+def heavy_reader(folder: Path) -> Outcome:
+    """One reader asks for new windows, four at a time, while another looks at known pages, as the other did alone before."""
+    with (
+        site(folder, _PROXIED, user="innocent") as (server, _),
+        ThreadPoolExecutor(_READERS) as readers,
+        ThreadPoolExecutor(1) as other,
+    ):
+        alone = [server.ask(*KNOWN[place % len(KNOWN)], "innocent").spent_s for place in range(_ALONE)]
+        end = threading.Event()
+        beside = other.submit(_known_until, end, server, "innocent")
+        try:
+            list(readers.map(lambda number: server.ask("/", _new(number), "heavy"), range(_WINDOWS)))
+        finally:
+            end.set()
+        waited = beside.result()
+    before_s, p95_s = statistics.quantiles(alone, n=20)[-1], statistics.quantiles(waited, n=20)[-1]
+    return Outcome(
+        f"known pages p95 {p95_s * 1000:.0f} ms, at most {max(waited):.1f} s of {len(waited)}; alone p95 "
+        f"{before_s * 1000:.0f} ms, at most {max(alone):.1f} s of {len(alone)}",
+        holds=p95_s < 0.5 and max(waited) < 10,
+    )
+
+
+def _known_until(end: threading.Event, server: Server, user: str) -> list[float]:
+    """Seconds that known pages took, one after the other."""
+    spent_s = []
+    while not end.wait(0.2):
+        spent_s.append(server.ask(*KNOWN[len(spent_s) % len(KNOWN)], user).spent_s)
+    return spent_s
 
 
 def abandoned(folder: Path) -> Outcome:
@@ -148,10 +187,7 @@ def _watching(server: Server, health_port: int) -> Iterator[Seen]:
             seen.probe_s.append(server.get(HEALTH, health_port))
 
     def known() -> None:
-        place = 0
-        while not end.wait(0.2):
-            seen.known_s.append(server.ask(*KNOWN[place % len(KNOWN)]).spent_s)
-            place += 1
+        seen.known_s = _known_until(end, server, "")
 
     with ThreadPoolExecutor(3) as watchers:
         running = [watchers.submit(each) for each in (health, probe, known)]

@@ -12,6 +12,7 @@ from analytics.decide.review import found_by_rules
 from analytics.time_limit import TookTooLongError, check_time
 from dashboard.cache import Cache
 from dashboard.makers import Makers, TooManyError
+from dashboard.memory import Budget
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -88,3 +89,84 @@ def test_what_takes_too_long_is_given_up_at_its_next_step(slow: Slow) -> None:
         slow.makers.begin(slow.cache, "late", make, "ada").result(60)
     assert told.value.hint
     check_time()  # out there is no limit
+
+
+@pytest.fixture
+def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dashboard.makers._AT_ONCE", 1)
+
+
+@pytest.mark.usefixtures("one_at_a_time")
+def test_readers_take_turns_and_another_is_next_after_what_is_being_made(slow: Slow) -> None:
+    futures = [slow.ask(f"ada {place}") for place in range(4)]
+    futures += [slow.ask(f"bob {place}", "bob") for place in range(2)]
+    futures += [slow.ask(f"fallow {place}", None) for place in range(2)]
+    slow.gate.set()
+    for each in futures:
+        each.result(60)
+    assert slow.made == ["ada 0", "bob 0", "fallow 0", "ada 1", "bob 1", "fallow 1", "ada 2", "ada 3"]
+
+
+@pytest.mark.usefixtures("one_at_a_time")
+def test_a_reader_who_comes_back_waits_for_those_who_had_no_turn_since(slow: Slow) -> None:
+    """One light reader after another keeps nobody waiting for ever."""
+    futures = [slow.ask("ada 0"), slow.ask("ada 1")]
+
+    def make() -> str:
+        futures.append(slow.ask("cid 0", "cid"))
+        return slow._make("bob 0")
+
+    futures.append(slow.makers.begin(slow.cache, "bob 0", make, "bob"))
+    slow.gate.set()
+    for each in futures[:3]:
+        each.result(60)
+    futures[3].result(60)
+    assert slow.made == ["ada 0", "bob 0", "ada 1", "cid 0"]
+
+
+class Growing:
+    """Views of which each takes 25 bytes while it is made, beside 40 that stay; the test ends them."""
+
+    def __init__(self, bytes_: int, wanted: int) -> None:
+        self.at_once = self.most = 0
+        self.lock, self.gate = threading.Lock(), threading.Event()
+        self.budget = Budget(bytes_, used=lambda: 40 + 25 * self.at_once)
+        self.cache: Cache[int] = Cache(100, after=self.ended)
+        self.makers, self.wanted = Makers(budget=self.budget), wanted
+
+    def make(self, place: int) -> int:
+        with self.lock:
+            self.at_once += 1
+            self.most = max(self.most, self.at_once)
+            if self.at_once == self.wanted:
+                self.gate.set()
+        self.gate.wait(60)
+        return place
+
+    def ended(self) -> None:
+        with self.lock:
+            self.at_once -= 1
+
+    def ask(self, place: int) -> Future[int]:
+        return self.makers.begin(self.cache, place, lambda: self.make(place), "ada")
+
+
+@pytest.mark.parametrize(("bytes_", "at_once"), [(64, (1, 1)), (89, (1, 1)), (139, (2, 3)), (1000, (4, 4))])
+def test_a_view_is_begun_only_where_the_largest_need_so_far_fits_for_all(bytes_: int, at_once: tuple[int, int]) -> None:
+    """With 64 bytes not even one fits, and none waits for ever. What has grown already is counted twice, never left out."""
+    least, most = at_once
+    views = Growing(bytes_, least)
+    with views.budget.making():  # the need is known from here on
+        views.at_once = 1
+    views.at_once = 0
+    futures = [views.ask(place) for place in range(6)]
+    assert [each.result(60) for each in futures] == list(range(6))
+    assert least <= views.most <= most
+
+
+def test_one_view_is_made_at_a_time_until_the_need_is_known() -> None:
+    views = Growing(1000, 1)
+    assert [views.budget.has_room(making, lambda: False) for making in range(3)] == [True, False, False]
+    with views.budget.making():
+        views.at_once = 1
+    assert views.budget.has_room(2, lambda: False)
