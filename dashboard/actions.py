@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analytics.decide.actions import LONGEST_REASON, Action, actor_name, after_what_is_known, load_actions, record
+from analytics.decide.actions import LONGEST_REASON, Action, after_what_is_known, load_actions, record
 from analytics.decide.lifecycle import action_sentence, status_of
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
@@ -65,7 +65,7 @@ def act(view: View, wish: Wish, now_ms: int) -> ActionOutcome:
         ids = _own(view, wish.ids)
     except NotAllowedError:
         asked = ", ".join(plain(str(each)) for each in wish.ids)
-        audit(view.reader.name, in_role(view.reader, f"refused {wish.kind}", asked), REFUSED)
+        audit(view.reader.actor, in_role(view.reader, f"refused {wish.kind}", asked), REFUSED)
         raise
     reason, expires_ms = _reason(wish), _expires_ms(wish, now_ms)
     lake = view.whole.inputs.lake.require()
@@ -78,13 +78,13 @@ def act(view: View, wish: Wish, now_ms: int) -> ActionOutcome:
     if not ids:
         return ActionOutcome((), tr("Nothing to reopen: it is neither acknowledged nor suppressed."), dict(wish.seen))
     at_ms = after_what_is_known(now_ms, ids, before)
-    actor = actor_name(view.reader.name)
+    actor = view.reader.actor
     for at in range(0, len(ids), _IDS_A_LINE):
         some = ", ".join(ids[at : at + _IDS_A_LINE])
-        audit_first(view.reader.name, in_role(view.reader, f"asks to {wish.kind}", some), ACTION)
+        audit_first(view.reader.actor, in_role(view.reader, f"asks to {wish.kind}", some), ACTION)
     done = record(lake, wish.kind, ids, actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms)
     for each in done:
-        audit(view.reader.name, in_role(view.reader, each.kind, f"{each.finding_id} ({each.action_id})"), ACTION)
+        audit(view.reader.actor, in_role(view.reader, each.kind, f"{each.finding_id} ({each.action_id})"), ACTION)
     known = _known_by_now(lake, before, done)
     return ActionOutcome(done, _told(wish, done, known), {**wish.seen, **last_of(known, ids)})
 

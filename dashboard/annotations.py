@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from analytics.decide.actions import actor_name
 from analytics.decide.annotations import ALL, POOL, TEAM, Annotation, add_annotation, remove_annotation
 from analytics.language.plain_text import plain
 from dashboard.access.audit import ANNOTATION, REFUSED, audit, audit_first, in_role
@@ -51,10 +50,10 @@ def annotate(view: View, text: str, when: str, about: tuple[str, str | None], no
     at_ms = _moment_ms(view, when)
     lake = view.whole.inputs.lake.require()
     scope, name = about
-    actor = actor_name(view.reader.name)
-    audit_first(view.reader.name, in_role(view.reader, "asks to annotate"), ANNOTATION)
+    actor = view.reader.actor
+    audit_first(view.reader.actor, in_role(view.reader, "asks to annotate"), ANNOTATION)
     added = add_annotation(lake, text, actor, at_ms=at_ms, now_ms=now_ms, scope=scope, name=name)
-    audit(view.reader.name, in_role(view.reader, "annotate", added.annotation_id), ANNOTATION)
+    audit(view.reader.actor, in_role(view.reader, "annotate", added.annotation_id), ANNOTATION)
     return added
 
 
@@ -64,12 +63,12 @@ def withdraw(view: View, annotation_id: str, now_ms: int) -> Annotation:
     own = {each.annotation_id for each in annotations_in_sight(view) if can_withdraw(view, each)}
     if annotation_id not in own:
         what = in_role(view.reader, "refused remove annotation", plain(annotation_id))
-        audit(view.reader.name, what, REFUSED)
+        audit(view.reader.actor, what, REFUSED)
         raise NotAllowedError("there is no such annotation on your page", "load the page again: it may be removed")
-    actor = actor_name(view.reader.name)
-    audit_first(view.reader.name, in_role(view.reader, "asks to remove annotation", annotation_id), ANNOTATION)
+    actor = view.reader.actor
+    audit_first(view.reader.actor, in_role(view.reader, "asks to remove annotation", annotation_id), ANNOTATION)
     gone = remove_annotation(view.whole.inputs.lake.require(), annotation_id, actor, now_ms=now_ms)
-    audit(view.reader.name, in_role(view.reader, "remove annotation", annotation_id), ANNOTATION)
+    audit(view.reader.actor, in_role(view.reader, "remove annotation", annotation_id), ANNOTATION)
     return gone
 
 
@@ -83,7 +82,7 @@ def _require(view: View, what: str) -> None:
     try:
         view.reader.require(PLANNER)
     except NotAllowedError:
-        audit(view.reader.name, in_role(view.reader, f"refused {what}"), REFUSED)
+        audit(view.reader.actor, in_role(view.reader, f"refused {what}"), REFUSED)
         raise
 
 

@@ -98,7 +98,7 @@ class _Desk:
         except UsageError as error:
             return _page(answer_form(found, self._days(speaks.zone), speaks, speaks.translate(error.message)), 400)
         asked = f"asks to {found.verb} by a link: {', '.join(found.finding_ids)}"
-        audit_first(found.addressee, asked, ANSWER)
+        audit_first(found.actor, asked, ANSWER)
         with self._turn:
             done = record_answer(
                 lake, found, now_ms=self._clock.now_ms(), until_ms=until_ms, reason=request.form.get("reason", "")
@@ -134,4 +134,4 @@ def _page(content: str, status: int = 200) -> Response:
 
 def _log(found: Answer, done: Action) -> None:
     """One line for whoever looks after the pages."""
-    audit(found.addressee, f"{done.kind} by a link: {', '.join(found.finding_ids)} ({done.action_id})", ANSWER)
+    audit(found.actor, f"{done.kind} by a link: {', '.join(found.finding_ids)} ({done.action_id})", ANSWER)

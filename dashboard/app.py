@@ -151,7 +151,7 @@ def _page(source: LakeSource, view: View, scheme: str, path: str) -> list[Any]:
         return [missing_page_panel(view.language, path)]
     if not view.reader.may(page.role):
         audit(
-            view.reader.name,
+            view.reader.actor,
             f"refused the page {page.path} as {view.reader.described}: it takes the role {page.role}",
             REFUSED,
         )

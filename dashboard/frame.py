@@ -6,6 +6,7 @@ from typing import Any
 
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
+from analytics.decide.actions import actor_words
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
@@ -152,7 +153,7 @@ _SAVED_VIEWS = {
 def _saved_views_words(view: View) -> dict[str, str]:
     """What the list of saved views says, and whose it is: one browser may have several readers."""
     words = {name: view.translate(text) for name, text in _SAVED_VIEWS.items()}
-    return {**words, "person": view.reader.name, "lang": view.language.code}
+    return {**words, "person": view.reader.actor.log_words, "lang": view.language.code}
 
 
 def _saved_views() -> html.Details:
@@ -318,7 +319,8 @@ def _who(view: View, way_out: str) -> list[html.Span]:
     if not way_out and reader.role == ADMIN:
         return []
     out = [html.A(view.translate(tr("Sign out")), href=way_out)] if way_out else []
-    return [html.Span([html.Span(f"{plain(reader.name)}, {reader.described}"), *out], className="who")]
+    name = view.translate(actor_words(reader.actor))
+    return [html.Span([html.Span(f"{name}, {reader.described}"), *out], className="who")]
 
 
 def heading(view: View, name: str) -> list[Any]:

@@ -77,7 +77,7 @@ def protect(app: Any, access: Access, rates: Rates) -> None:
     def look_at_callback() -> AnyResponse | None:
         if request.path != CALLBACK or request.method != "POST" or not is_malformed(request, app.callback_map):
             return None
-        return refuse(request, "this is no callback of these pages; open them again", who=g.person.name, status=400)
+        return refuse(request, "this is no callback of these pages; open them again", who=g.person.actor, status=400)
 
     def finish(response: Response) -> Response:
         _put_headers(response, policy)
@@ -94,7 +94,8 @@ def protect(app: Any, access: Access, rates: Rates) -> None:
 def _admitted(access: Access, gate: Gate) -> Reader | AnyResponse:
     """Who asks, or the answer that they get instead, which is to wait where there were too many requests."""
     found = access.admit(request)
-    stopped = gate.stop_reader(found.name, request) if found.name else gate.stop_stranger(request)
+    who = found.actor if isinstance(found, Reader) else found.who
+    stopped = gate.stop_stranger(request) if who is None else gate.stop_reader(who, request)
     return stopped or (found if isinstance(found, Reader) else found.answer())
 
 

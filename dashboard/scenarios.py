@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from analytics.decide.actions import actor_name
 from analytics.language.plain_text import plain
 from analytics.plan.scenarios import SavedScenario, remove_scenario, save_scenario
 from dashboard.access.audit import REFUSED, SCENARIO, audit, audit_first, in_role
@@ -18,22 +17,22 @@ def may_save(view: View) -> bool:
 def save(view: View, name: str, policy: str, now_ms: int) -> SavedScenario:
     """Saves one; raises NotAllowedError for whoever may not, UsageError for a name that is none, LakeError."""
     _require(view, "save scenario")
-    audit_first(view.reader.name, in_role(view.reader, "asks to save scenario", plain(name)), SCENARIO)
-    saved = save_scenario(view.whole.inputs.lake.require(), name, policy, actor_name(view.reader.name), now_ms=now_ms)
-    audit(view.reader.name, in_role(view.reader, "save scenario", plain(saved.name)), SCENARIO)
+    audit_first(view.reader.actor, in_role(view.reader, "asks to save scenario", plain(name)), SCENARIO)
+    saved = save_scenario(view.whole.inputs.lake.require(), name, policy, view.reader.actor, now_ms=now_ms)
+    audit(view.reader.actor, in_role(view.reader, "save scenario", plain(saved.name)), SCENARIO)
     return saved
 
 
 def remove(view: View, name: str, now_ms: int) -> SavedScenario:
     """Removes one; raises as `save`, and FallowError where there is none of that name."""
     _require(view, "remove scenario")
-    audit_first(view.reader.name, in_role(view.reader, "asks to remove scenario", plain(name)), SCENARIO)
-    gone = remove_scenario(view.whole.inputs.lake.require(), name, actor_name(view.reader.name), now_ms=now_ms)
-    audit(view.reader.name, in_role(view.reader, "remove scenario", plain(name)), SCENARIO)
+    audit_first(view.reader.actor, in_role(view.reader, "asks to remove scenario", plain(name)), SCENARIO)
+    gone = remove_scenario(view.whole.inputs.lake.require(), name, view.reader.actor, now_ms=now_ms)
+    audit(view.reader.actor, in_role(view.reader, "remove scenario", plain(name)), SCENARIO)
     return gone
 
 
 def _require(view: View, what: str) -> None:
     if not may_save(view):
-        audit(view.reader.name, in_role(view.reader, f"refused {what}"), REFUSED)
+        audit(view.reader.actor, in_role(view.reader, f"refused {what}"), REFUSED)
         raise NotAllowedError("only planners of the whole fleet save scenarios", "ask one of them")

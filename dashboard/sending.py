@@ -130,15 +130,17 @@ def send_tried(source: LakeSource, search: str | None, tried: Mapping[str, Any])
             return SendingAnswer(html.P(view.translate(tr("Try it first: the choice has changed since."))))
         order = _order(view, targets)
         about = f"the report of {order.week}"
-        audit_first(view.reader.name, in_role(view.reader, "asks to send", f"{about} to {', '.join(targets)}"), SENDING)
+        audit_first(
+            view.reader.actor, in_role(view.reader, "asks to send", f"{about} to {', '.join(targets)}"), SENDING
+        )
         try:
             said = send_order(view.whole.inputs, order, _maker(view))
         except FallowError as error:
-            audit(view.reader.name, in_role(view.reader, "did not send", f"{about}: {error.message}"), SENDING)
+            audit(view.reader.actor, in_role(view.reader, "did not send", f"{about}: {error.message}"), SENDING)
             raise
         for each in said:
             became = ENGLISH.translate(each.sentence)
-            audit(view.reader.name, in_role(view.reader, "sending", f"{about} to {each.target}: {became}"), SENDING)
+            audit(view.reader.actor, in_role(view.reader, "sending", f"{about} to {each.target}: {became}"), SENDING)
         return SendingAnswer(_list(view, said))
 
     return _asked(source, search, carried_out)
@@ -161,12 +163,12 @@ def _require(view: View) -> None:
     try:
         view.reader.require(PLANNER)
     except NotAllowedError:
-        audit(view.reader.name, in_role(view.reader, "refused sending", "a report"), REFUSED)
+        audit(view.reader.actor, in_role(view.reader, "refused sending", "a report"), REFUSED)
         raise
 
 
 def _order(view: View, targets: Sequence[str]) -> Order:
-    return Order(chosen_week(view).label, view.report.scope, view.language, tuple(targets), view.reader.name)
+    return Order(chosen_week(view).label, view.report.scope, view.language, tuple(targets), view.reader.actor)
 
 
 def _maker(view: View) -> Callable[[Week], Report]:

@@ -129,7 +129,7 @@ class LakeSource:
         try:
             generation = self._current()
             self._remember(query, reader)
-            made = self._wait_for(generation.begin(query, reader, self._makers, by=reader.name))
+            made = self._wait_for(generation.begin(query, reader, self._makers, by=reader.actor.log_words))
             return replace(made, query=seen_by(query, reader), reader=reader)
         except (TimeoutError, FallowError) as error:
             return self.problem(error, reader)

@@ -6,7 +6,6 @@ import argparse
 import json
 
 from analytics.commands.actor import add_actor_argument
-from analytics.decide.actions import actor_name
 from analytics.decide.annotations import (
     ALL,
     POOL,
@@ -19,9 +18,9 @@ from analytics.decide.annotations import (
 from analytics.language.plain_text import moment, plain
 from analytics.names import given_name
 from fallow import config
+from fallow.actors import command_actor
 from fallow.clock import SystemClock, parse_window
 from fallow.lake import Lake
-from fallow.os_user import os_user
 from fallow.output import show
 
 _VERBS = {
@@ -66,10 +65,10 @@ def run(args: argparse.Namespace) -> int:
     now_ms = SystemClock().now_ms()
     if args.verb == "list":
         return _list(load_annotations(lake), as_json=args.json)
-    actor = actor_name(args.actor)
+    actor = command_actor(args.actor)
     if args.verb == "remove":
         for each in args.ids:
-            show(f"removed {_line(remove_annotation(lake, each, actor, now_ms=now_ms, os_user=os_user()))}")
+            show(f"removed {_line(remove_annotation(lake, each, actor, now_ms=now_ms))}")
         return 0
     at_ms = now_ms if args.at is None else parse_window(args.at, None).since_ms
     scope, name = (POOL, args.pool) if args.pool else (TEAM, args.team) if args.team else (ALL, None)
@@ -81,7 +80,6 @@ def run(args: argparse.Namespace) -> int:
         now_ms=now_ms,
         scope=scope,
         name=name,
-        os_user=os_user(),
     )
     show(f"added {_line(added)}")
     return 0

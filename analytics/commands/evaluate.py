@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from analytics.commands.actor import add_actor_argument
-from analytics.decide.actions import actor_name
 from analytics.decide.records import RuleRecord, save_records
 from analytics.evaluation.evaluate import Evaluation, evaluate
 from analytics.evaluation.labels import COLUMNS, gpu_names, read_labels
@@ -23,10 +22,10 @@ from analytics.render.report.text import for_text, section_text
 from analytics.sections.evaluation import evaluation_sections
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from analytics.workloads.confidence import JUDGED_MIN
+from fallow.actors import Actor, command_actor
 from fallow.clock import HOUR_MS, SystemClock, format_ms, parse_duration_ms
 from fallow.csv_text import csv_text
 from fallow.lake import Lake
-from fallow.os_user import os_user
 from fallow.output import say, show
 
 _CSV = ("of", "name", "figure", "unit", "right", "judged", "ratio", "low", "high")
@@ -60,14 +59,14 @@ def run(args: argparse.Namespace) -> int:
     """Prints how the window's conclusions fare."""
     zone = check_zone(args.zone, "--time-zone")
     every_ms = None if args.every is None else parse_duration_ms(args.every)
-    actor = actor_name(args.actor) if args.save else ""
+    actor = command_actor(args.actor) if args.save else None
     inputs = open_inputs(args)
     ledger = load_window_ledger(inputs)
     inventory = ledger.whole.inventory or load_inventory(inputs.lake)
     gpus = ledger.whole.lifetimes["gpu"].unique()
     labels = read_labels(args.labels, zone, gpu_names(gpus, inventory), InputLimits.of(inputs.settings))
     found = evaluate(inputs, ledger, labels, inventory=inventory, every_ms=every_ms, now_ms=SystemClock().now_ms())
-    if args.save:
+    if actor is not None:
         say(_save(inputs.lake, found, args.labels, actor))
     said = simulated_text(
         inventory.count_simulated(ledger.inside.stretches["gpu"].unique()), ledger.summary.totals.gpus
@@ -84,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _save(lake: Lake, found: Evaluation, path: str, actor: str) -> str:
+def _save(lake: Lake, found: Evaluation, path: str, actor: Actor) -> str:
     """Keeps the rules' counts, and says so in one sentence."""
     records = [
         RuleRecord(each.rule, grade, findings, precision.judged, precision.right)
@@ -96,7 +95,7 @@ def _save(lake: Lake, found: Evaluation, path: str, actor: str) -> str:
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     save_records(
         lake, records, since_ms=found.since_ms, until_ms=found.until_ms, labels_sha256=digest, actor=actor,
-        now_ms=SystemClock().now_ms(), os_user=os_user(),
+        now_ms=SystemClock().now_ms(),
     )  # fmt: skip
     if not records:
         return "nothing was saved: no label speaks of any finding"

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from analytics.commands.actor import add_actor_argument
-from analytics.decide.actions import Action, actor_name, actor_words, after_what_is_known, load_actions, record
+from analytics.decide.actions import Action, actor_words, after_what_is_known, load_actions, record
 from analytics.decide.lifecycle import action_sentence, status_of
 from analytics.decide.review import review
 from analytics.language.plain_text import moment, plain
 from analytics.window import Inputs, load_window_ledger, open_inputs
+from fallow.actors import command_actor
 from fallow.clock import SystemClock, parse_duration_ms, parse_window
 from fallow.errors import FallowError, UsageError
-from fallow.os_user import os_user
 from fallow.output import show
 
 VERBS = {
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if args.verb == "history":
         return _history(inputs, args)
     now_ms = SystemClock().now_ms()
-    actor, reason, expires_ms = actor_name(args.actor), _reason(args), _expires_ms(args, now_ms)
+    actor, reason, expires_ms = command_actor(args.actor), _reason(args), _expires_ms(args, now_ms)
     before = load_actions(inputs.lake.require())
     if not args.force:
         require_ids(inputs, args.ids, before)
@@ -88,9 +88,7 @@ def run(args: argparse.Namespace) -> int:
     done: dict[str, Action] = {}
     if ids:
         at_ms = after_what_is_known(now_ms, ids, before)
-        made = record(
-            inputs.lake, args.verb, ids, actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms, os_user=os_user()
-        )
+        made = record(inputs.lake, args.verb, ids, actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms)
         done = {each.finding_id: each for each in made}
     # once more: somebody may have acted in the meantime, and what this ends or does not end is to be said
     known = load_actions(inputs.lake) if ids else before
@@ -99,9 +97,7 @@ def run(args: argparse.Namespace) -> int:
             show(f"nothing to reopen: {_nothing(each, before.get(each, ()))}")
         else:
             beside = "" if args.verb == "note" else beside_others(known[each], done[each], now_ms)
-            show(
-                f"{_DONE[args.verb]} {plain(each)} as {actor_words(actor, os_user())}{_until(args.verb, expires_ms)}{beside}"
-            )
+            show(f"{_DONE[args.verb]} {plain(each)} as {actor_words(actor)}{_until(args.verb, expires_ms)}{beside}")
     return 0
 
 

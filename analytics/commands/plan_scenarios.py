@@ -8,7 +8,6 @@ from pathlib import Path
 from analytics.commands.actor import add_actor_argument
 from analytics.commands.plan_inputs import PlanInputs, add_plan_arguments, open_plan, show_plan, show_plan_json
 from analytics.commands.plan_replay import outcome_json
-from analytics.decide.actions import actor_name
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from analytics.plan.replay.changed_fleet import changed_fleet
@@ -17,10 +16,10 @@ from analytics.plan.scenarios import SavedScenario, load_scenarios, remove_scena
 from analytics.scope import Scope
 from analytics.sections.plan_scenarios import scenario_table
 from analytics.sections.section import Section
+from fallow.actors import Actor, command_actor
 from fallow.clock import format_ms
 from fallow.errors import UsageError
 from fallow.given_file import SETTINGS_BYTES, given_text
-from fallow.os_user import os_user
 from fallow.output import say
 
 
@@ -43,14 +42,12 @@ def run(args: argparse.Namespace) -> int:
     plan = open_plan(args)
     if plan.scope.is_personal:
         raise UsageError("a scenario is of everybody's jobs", "leave out --team and --holder, or name a --pool")
-    lake, actor = plan.whole.inputs.lake, actor_name(args.actor)
+    lake, actor = plan.whole.inputs.lake, command_actor(args.actor)
     if args.save is not None:
         saved = _from_file(plan, args.save, args.name, actor)
-        say(
-            f"saved {plain(save_scenario(lake, saved.name, saved.policy, actor, now_ms=plan.now_ms, os_user=os_user()).name)}"
-        )
+        say(f"saved {plain(save_scenario(lake, saved.name, saved.policy, actor, now_ms=plan.now_ms).name)}")
     if args.remove is not None:
-        say(f"removed {plain(remove_scenario(lake, args.remove, actor, now_ms=plan.now_ms, os_user=os_user()).name)}")
+        say(f"removed {plain(remove_scenario(lake, args.remove, actor, now_ms=plan.now_ms).name)}")
     compared = plan.whole.plan.scenarios_of(plan.scope, load_scenarios(lake))
     if args.json:
         show_plan_json(plan, {"scenarios": [_as_json(each) for each in compared]})
@@ -59,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _from_file(plan: PlanInputs, path: str, name: str | None, actor: str) -> SavedScenario:
+def _from_file(plan: PlanInputs, path: str, name: str | None, actor: Actor) -> SavedScenario:
     """What is in a file, which is understood before it is kept."""
     text = given_text("the scenario", path, SETTINGS_BYTES, UsageError)
     saved = SavedScenario(Path(path).stem if name is None else name, text, actor, plan.now_ms)

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from analytics.commands.actor import add_actor_argument
-from analytics.decide.actions import actor_name, load_actions, record
+from analytics.decide.actions import load_actions, record
 from analytics.decide.asks import Ask, Asks, Basis, asks_of
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.opportunities import OPERATORS, decide, opportunities_in
@@ -31,9 +31,9 @@ from analytics.ledger.data_end import data_end_ms
 from analytics.names import JOINER, asked_name
 from analytics.window import Inputs, WindowLedger, load_window_ledger, open_inputs
 from analytics.workloads.window_end import last_rows
+from fallow.actors import command_actor
 from fallow.clock import DAY_MS, WEEK_MS, AskedWindow, Clock, SystemClock
 from fallow.errors import EmptyLakeError, FallowError, UsageError
-from fallow.os_user import os_user
 from fallow.output import show
 
 REPORT_SPAN = "7d"
@@ -78,7 +78,7 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
     contacts = _contacts(inputs)
     cool_down_ms = inputs.settings.integer("report.cool_down")
     since_ms = now_ms - max(cool_down_ms, WEEK_MS)
-    journal = Journal(inputs.lake.require(), clock, actor_name(args.actor), since_ms, os_user())
+    journal = Journal(inputs.lake.require(), clock, command_actor(args.actor), since_ms)
     if args.send:
         _mend(inputs, journal)
     day = day_of(now_ms, speaks.zone)
@@ -192,10 +192,7 @@ def _mend(inputs: Inputs, journal: Journal) -> None:
         ]
         if lacking:
             target = entry.delivery.target
-            record(
-                inputs.lake, "notify", lacking, journal.actor, now_ms=entry.time_ms, channel=target,
-                os_user=journal.os_user,
-            )  # fmt: skip
+            record(inputs.lake, "notify", lacking, journal.actor, now_ms=entry.time_ms, channel=target)
 
 
 def _send(work: _Work, nudge: Nudge, channel: Channel, *, again: bool) -> int:
@@ -206,10 +203,7 @@ def _send(work: _Work, nudge: Nudge, channel: Channel, *, again: bool) -> int:
     result = deliver(work.journal, delivery, message, channel, work.clock, again=again)
     if result.step == SENT:
         now_ms, ids = work.clock.now_ms(), message.finding_ids
-        record(
-            work.inputs.lake, "notify", ids, work.journal.actor, now_ms=now_ms, channel=delivery.target,
-            os_user=work.journal.os_user,
-        )  # fmt: skip
+        record(work.inputs.lake, "notify", ids, work.journal.actor, now_ms=now_ms, channel=delivery.target)
     return tell(result)
 
 

@@ -20,10 +20,10 @@ from analytics.render.report import FORMATS, Format
 from analytics.report.weeks import Week
 from analytics.scope import Scope
 from fallow import config
+from fallow.actors import command_actor
 from fallow.clock import Clock, SystemClock
 from fallow.errors import FallowError, MissingExtraError, UsageError
 from fallow.lake import Lake
-from fallow.os_user import os_user
 from fallow.output import say, show
 
 SEND_EXAMPLE = "fallow report send --week last --to mailto:lead@example.org --to /srv/reports --lake /srv/lake"
@@ -95,9 +95,8 @@ def _open(args: argparse.Namespace, clock: Clock, sleep: Callable[[float], None]
     speaks = language(args.lang or settings.text("report.language"), zone_name)
     newest = due.asked_week(args.week or "last", time_zone(zone_name), clock.now_ms())
     edition = edition_name(Scope.of(args), speaks.code)
-    sender = EditionSender.open(
-        lake, settings, targets, edition, args.actor, newest=newest, clock=clock, sleep=sleep, os_user=os_user()
-    )
+    actor = command_actor(args.actor)
+    sender = EditionSender.open(lake, settings, targets, edition, actor, newest=newest, clock=clock, sleep=sleep)
     return _Sending(sender, _formats(args.formats), newest)
 
 

@@ -15,10 +15,10 @@ from analytics.frames import read_frame
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from fallow import schema
+from fallow.actors import ANONYMOUS, LINK, PERSON, TOKEN, Actor, actor_of, shown_name
 from fallow.clock import format_ms
 from fallow.errors import UsageError
 from fallow.lake import Lake
-from fallow.os_user import login_name
 
 KINDS = ("ack", "suppress", "reopen", "notify", "note")
 
@@ -26,7 +26,7 @@ KINDS = ("ack", "suppress", "reopen", "notify", "note")
 LONGEST_REASON = 2000
 """Characters of a reason or a note: others read it beside a finding."""
 
-_LONGEST_NAME = 300
+_KINDS = {TOKEN: tr("a program's token"), LINK: tr("by a link"), ANONYMOUS: tr("without a sign-in")}
 
 
 @dataclass(frozen=True, order=True)
@@ -37,16 +37,15 @@ class Action:
     action_id: str
     finding_id: str
     kind: str
-    actor: str
+    actor: Actor
     reason: str | None = None
     expires_ms: int | None = None
     channel: str | None = None
-    os_user: str | None = None
 
     @property
     def by(self) -> str:
         """Who it was."""
-        return actor_words(self.actor, self.os_user)
+        return actor_words(self.actor)
 
     def as_json(self) -> dict[str, object]:
         """As JSON values, with the columns of the `action` table."""
@@ -55,11 +54,10 @@ class Action:
             "action_id": self.action_id,
             "finding_id": self.finding_id,
             "kind": self.kind,
-            "actor": self.actor,
+            **self.actor.columns(),
             "reason": self.reason,
             "expires": None if self.expires_ms is None else format_ms(self.expires_ms),
             "channel": self.channel,
-            "os_user": self.os_user,
         }
 
 
@@ -67,28 +65,26 @@ def record(
     lake: Lake,
     kind: str,
     finding_ids: Iterable[str],
-    actor: str,
+    actor: Actor,
     *,
     now_ms: int,
     reason: str | None = None,
     expires_ms: int | None = None,
     channel: str | None = None,
     once: str = "",
-    os_user: str | None = None,
 ) -> tuple[Action, ...]:
     """Adds one action on each of the findings, all of them or none, and returns them.
 
     Raises UsageError for a reason that is too long, and LakeError.
 
-    Whoever records the same `once` at the same moment, on this host or another, has recorded one thing. Commands give the
-    `os_user` that they run as: anybody can write any actor behind --as.
+    Whoever records the same `once` at the same moment, on this host or another, has recorded one thing.
     """
     if reason is not None and len(reason) > LONGEST_REASON:
         raise UsageError("the text is too long", f"stay below {LONGEST_REASON:,} characters")
     number = file_number(now_ms, once)
     key = hashlib.sha256(once.encode()).hexdigest()[:16] if once else f"{number:x}"
     actions = tuple(
-        Action(now_ms, f"A-{key}-{place}", finding_id, kind, actor, reason, expires_ms, channel, os_user)
+        Action(now_ms, f"A-{key}-{place}", finding_id, kind, actor, reason, expires_ms, channel)
         for place, finding_id in enumerate(dict.fromkeys(finding_ids))
     )
     rows: list[dict[str, object]] = [
@@ -97,11 +93,10 @@ def record(
             "action_id": each.action_id,
             "finding_id": each.finding_id,
             "kind": each.kind,
-            "actor": each.actor,
+            **each.actor.columns(),
             "reason": each.reason,
             "expires": each.expires_ms,
             "channel": each.channel,
-            "os_user": each.os_user,
         }
         for each in actions
     ]
@@ -120,7 +115,7 @@ def load_actions(lake: Lake, *, strict: bool = False) -> Mapping[str, tuple[Acti
     frame = rows.sort("time", "actor").unique("action_id", keep="first", maintain_order=True)
     found: dict[str, list[Action]] = {}
     for row in frame.rename({"time": "time_ms", "expires": "expires_ms"}).iter_rows(named=True):
-        found.setdefault(row["finding_id"], []).append(Action(**row))
+        found.setdefault(row["finding_id"], []).append(Action(actor=actor_of(row), **row))
     order = {each: sorted(own, key=lambda action: (action.time_ms, action.action_id)) for each, own in found.items()}
     return {finding_id: tuple(own) for finding_id, own in order.items()}
 
@@ -130,18 +125,11 @@ def after_what_is_known(now_ms: int, ids: Iterable[str], actions: Mapping[str, S
     return max([now_ms, *(each.time_ms + 1 for finding_id in ids for each in actions.get(finding_id, ()))])
 
 
-def actor_words(actor: str, os_user: str | None) -> str:
-    """`alice`, or `alice (as OS user root)` where a command ran as somebody else than it said."""
-    if os_user is None or os_user == actor:
-        return plain(actor)
-    return tr("{actor} (as OS user {os_user})", actor=plain(actor), os_user=plain(os_user))
-
-
-def actor_name(given: str | None) -> str:
-    """The name that an action is recorded under: the given one, else the login name; UsageError where there is none."""
-    name = " ".join((given if given is not None else login_name() or "").split())
-    if not name:
-        raise UsageError("your user name is not known", "give --as NAME")
-    if len(name) > _LONGEST_NAME:
-        raise UsageError("the name is too long", f"stay below {_LONGEST_NAME} characters")
-    return name
+def actor_words(actor: Actor) -> str:
+    """`alice`, `alice (as OS user root)` where a command ran as somebody else than it said, or `everybody (anonymous)`."""
+    name = shown_name(actor.name)
+    if actor.kind != PERSON:
+        return tr("{actor} ({kind})", actor=name, kind=_KINDS.get(actor.kind, actor.kind))
+    if actor.os_user in (None, actor.name):
+        return name
+    return tr("{actor} (as OS user {os_user})", actor=name, os_user=plain(str(actor.os_user)))

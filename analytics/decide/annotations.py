@@ -11,6 +11,7 @@ from analytics.decide.actions import actor_words
 from analytics.decide.added_rows import add_rows, file_number
 from analytics.frames import read_frame
 from fallow import schema
+from fallow.actors import Actor, actor_of
 from fallow.clock import format_ms
 from fallow.errors import FallowError, UsageError
 from fallow.lake import Lake
@@ -31,14 +32,13 @@ class Annotation:
     scope: str
     name: str | None
     text: str
-    actor: str
+    actor: Actor
     time_ms: int
-    os_user: str | None = None
 
     @property
     def by(self) -> str:
         """Who wrote it."""
-        return actor_words(self.actor, self.os_user)
+        return actor_words(self.actor)
 
     def as_json(self) -> dict[str, object]:
         """As JSON values, with the columns of the `annotation` table."""
@@ -49,21 +49,19 @@ class Annotation:
             "scope": self.scope,
             "name": self.name,
             "text": self.text,
-            "actor": self.actor,
-            "os_user": self.os_user,
+            **self.actor.columns(),
         }
 
 
 def add_annotation(
     lake: Lake,
     text: str,
-    actor: str,
+    actor: Actor,
     *,
     at_ms: int,
     now_ms: int,
     scope: str = ALL,
     name: str | None = None,
-    os_user: str | None = None,
 ) -> Annotation:
     """Writes one; raises UsageError for a text that is none, and LakeError."""
     words = " ".join(text.split())
@@ -74,23 +72,21 @@ def add_annotation(
     if scope not in SCOPES or (name is None) != (scope == ALL):
         raise UsageError("it is not said what this is about", "everything, one pool or one team")
     number = file_number(now_ms)
-    added = Annotation(at_ms, f"N-{number:x}", scope, name, words, actor, now_ms, os_user)
-    row = {
+    added = Annotation(at_ms, f"N-{number:x}", scope, name, words, actor, now_ms)
+    row: dict[str, object] = {
         "time": now_ms, "annotation_id": added.annotation_id, "kind": _ADD, "at": at_ms, "scope": scope, "name": name,
-        "text": words, "actor": actor, "os_user": os_user,
+        "text": words, **actor.columns(),
     }  # fmt: skip
     add_rows(lake, schema.ANNOTATION, [row], now_ms, number)
     return added
 
 
-def remove_annotation(
-    lake: Lake, annotation_id: str, actor: str, *, now_ms: int, os_user: str | None = None
-) -> Annotation:
+def remove_annotation(lake: Lake, annotation_id: str, actor: Actor, *, now_ms: int) -> Annotation:
     """Takes one out of sight and returns it; raises FallowError where there is none of that id, and LakeError."""
     found = next((each for each in load_annotations(lake) if each.annotation_id == annotation_id), None)
     if found is None:
         raise FallowError(f"there is no annotation {annotation_id}", "`fallow annotations list` has the ids")
-    row = {"time": now_ms, "annotation_id": annotation_id, "kind": _REMOVE, "actor": actor, "os_user": os_user}
+    row: dict[str, object] = {"time": now_ms, "annotation_id": annotation_id, "kind": _REMOVE, **actor.columns()}
     add_rows(lake, schema.ANNOTATION, [row], now_ms, file_number(now_ms))
     return found
 
@@ -103,6 +99,7 @@ def load_annotations(lake: Lake, *, strict: bool = False) -> tuple[Annotation, .
     frame = read_frame(
         lake.files(schema.ANNOTATION.name), schema.ANNOTATION, None, None if strict else lake.left_out.leave_out
     )
-    rows = frame.select("at", "annotation_id", "scope", "name", "text", "actor", "time", "os_user", "kind").rows()
-    removed = {row[1] for row in rows if row[-1] == _REMOVE}
-    return tuple(sorted(Annotation(*row[:-1]) for row in rows if row[-1] == _ADD and row[1] not in removed))
+    rows = frame.drop("host").rename({"at": "at_ms", "time": "time_ms"}).rows(named=True)
+    removed = {row["annotation_id"] for row in rows if row["kind"] == _REMOVE}
+    own = [row for row in rows if row.pop("kind") == _ADD and row["annotation_id"] not in removed]
+    return tuple(sorted(Annotation(actor=actor_of(row), **row) for row in own))

@@ -13,6 +13,7 @@ from analytics.decide.lifecycle import RELEASED
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date
 from analytics.language.sentences import tr
+from fallow.actors import LINK, Actor
 from fallow.clock import from_ms, to_ms
 from fallow.errors import UsageError
 from fallow.lake import Lake
@@ -44,6 +45,11 @@ class Answer:
     expires_ms: int
 
     @property
+    def actor(self) -> Actor:
+        """Whoever holds the link: a link can be passed on."""
+        return Actor(self.addressee, LINK)
+
+    @property
     def channel(self) -> str:
         """What its record names as the way it came: the same for this very link, and for no other."""
         said = (self.verb, *sorted(self.finding_ids), self.addressee, str(self.expires_ms))
@@ -53,7 +59,7 @@ class Answer:
 def recorded(answer: Answer, actions: Mapping[str, Sequence[Action]]) -> Action | None:
     """What this link has said before; None where it was not used yet."""
     own = (each for finding_id in answer.finding_ids for each in actions.get(finding_id, ()))
-    return next((each for each in own if (each.channel, each.actor) == (answer.channel, answer.addressee)), None)
+    return next((each for each in own if (each.channel, each.actor) == (answer.channel, answer.actor)), None)
 
 
 def keep_until_ms(text: str, now_ms: int, zone: tzinfo) -> int:
@@ -86,7 +92,7 @@ def record_answer(lake: Lake, answer: Answer, *, now_ms: int, until_ms: int | No
     else:
         kind, said, until_ms = "ack", RELEASED if answer.action == RELEASE else _CHANGED, None
     done = record(
-        lake, kind, answer.finding_ids, answer.addressee, now_ms=at_ms, reason=said, expires_ms=until_ms,
+        lake, kind, answer.finding_ids, answer.actor, now_ms=at_ms, reason=said, expires_ms=until_ms,
         channel=answer.channel, once=answer.channel,
     )  # fmt: skip
     return done[0]

@@ -14,6 +14,7 @@ from analytics.frames import read_frame
 from analytics.workloads.confidence import good_record
 from analytics.workloads.model import Context, Finding
 from fallow import parquet, schema
+from fallow.actors import Actor
 from fallow.clock import utc_day
 from fallow.lake import Lake, LakeFile
 
@@ -38,9 +39,8 @@ def save_records(
     since_ms: int,
     until_ms: int,
     labels_sha256: str,
-    actor: str,
+    actor: Actor,
     now_ms: int,
-    os_user: str | None = None,
 ) -> None:
     """Adds the records of one evaluation, all or none; raises LakeError."""
     number = now_ms * _RANDOM + secrets.randbelow(_RANDOM)
@@ -48,7 +48,7 @@ def save_records(
         {
             "time": now_ms, "evaluation_id": f"E-{number:x}", "rule": each.rule, "confidence": each.grade, "since": since_ms, "until": until_ms,
             "findings": each.findings, "judged": each.judged, "right": each.right, "labels_sha256": labels_sha256,
-            "actor": actor, "os_user": os_user,
+            **actor.columns(),
         }
         for each in records
     ]  # fmt: skip

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analytics.decide.actions import actor_name
 from analytics.delivery import due
 from analytics.delivery.channels import open_channels
 from analytics.delivery.content import edition_name, pack
@@ -23,6 +22,7 @@ from analytics.report.model import Report
 from analytics.report.weeks import Week
 from analytics.scope import Scope
 from analytics.window import Inputs
+from fallow.actors import Actor
 from fallow.clock import WEEK_MS, Clock, SystemClock
 from fallow.config import Config
 from fallow.errors import MissingExtraError, UsageError
@@ -52,17 +52,16 @@ class EditionSender:
         settings: Config,
         targets: Iterable[Target],
         edition: str,
-        actor: str | None,
+        actor: Actor,
         *,
         newest: Week,
         clock: Clock,
         sleep: Callable[[float], None],
-        os_user: str | None = None,
     ) -> EditionSender:
         """Contacts nobody. Raises UsageError and ConfigError for settings that cannot be used."""
         channels = open_channels(targets, settings, sleep)
         since_ms = min(newest.since_ms, clock.now_ms() - _LOOK_BACK_MS)
-        return cls(Journal(lake, clock, actor_name(actor), since_ms, os_user), channels, edition, clock, sleep)
+        return cls(Journal(lake, clock, actor, since_ms), channels, edition, clock, sleep)
 
     def delivery(self, week: Week, target: Target) -> Delivery:
         return due.of(week, self.edition, target.shown)
@@ -105,7 +104,7 @@ class Order:
     scope: Scope
     language: Language
     targets: tuple[str, ...]
-    actor: str
+    actor: Actor
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, DeliveryOutcome, Message
 from analytics.frames import read_frame
 from fallow import parquet, schema
+from fallow.actors import Actor
 from fallow.clock import DAY_MS, MINUTE_MS, Clock, utc_day
 from fallow.lake import Lake, LakeFile
 
@@ -50,17 +51,16 @@ class Standing:
 class Journal:
     """The rows that were read and those that this process adds. Files never change, so each is read once."""
 
-    def __init__(self, lake: Lake, clock: Clock, actor: str, since_ms: int, os_user: str | None = None) -> None:
-        """`since_ms` is the oldest day that is read; `os_user` is who a command runs as."""
+    def __init__(self, lake: Lake, clock: Clock, actor: Actor, since_ms: int) -> None:
+        """`since_ms` is the oldest day that is read."""
         self._lake, self._clock, self._actor = lake, clock, actor
-        self.os_user = os_user
         self._since_day = utc_day(since_ms)
         self._read: set[str] = set()
         self._entries: dict[str, list[Entry]] = defaultdict(list)
         self._refresh(None)
 
     @property
-    def actor(self) -> str:
+    def actor(self) -> Actor:
         return self._actor
 
     @property
@@ -116,7 +116,7 @@ class Journal:
     ) -> None:
         """Writes one row, known to be in the lake when this returns; raises LakeError."""
         now_ms = self._clock.now_ms()
-        row = {
+        row: dict[str, object] = {
             "time": now_ms,
             "delivery_id": delivery.delivery_id,
             "try_id": try_id,
@@ -126,8 +126,7 @@ class Journal:
             "edition": delivery.edition,
             "round": delivery.round,
             "target": delivery.target,
-            "actor": self._actor,
-            "os_user": self.os_user,
+            **self._actor.columns(),
             "content_sha256": message.sha256 if message else None,
             "content_bytes": message.size_bytes if message else None,
             "tries": outcome.tries if outcome else None,

@@ -14,6 +14,7 @@ from analytics.decide.actions import actor_words
 from analytics.decide.added_rows import add_rows, file_number
 from analytics.frames import read_frame
 from fallow import schema
+from fallow.actors import Actor, actor_of
 from fallow.errors import FallowError, UsageError
 from fallow.lake import Lake
 
@@ -31,19 +32,16 @@ class SavedScenario:
 
     name: str
     policy: str
-    actor: str
+    actor: Actor
     time_ms: int
-    os_user: str | None = None
 
     @property
     def by(self) -> str:
         """Who saved it."""
-        return actor_words(self.actor, self.os_user)
+        return actor_words(self.actor)
 
 
-def save_scenario(
-    lake: Lake, name: str, policy: str, actor: str, *, now_ms: int, os_user: str | None = None
-) -> SavedScenario:
+def save_scenario(lake: Lake, name: str, policy: str, actor: Actor, *, now_ms: int) -> SavedScenario:
     """Saves one, in the place of one with the same name; raises UsageError for a name that is none, and LakeError.
 
     `policy` is TOML that `analytics.plan.replay.policy` has understood.
@@ -56,24 +54,24 @@ def save_scenario(
     others = {each.name for each in load_scenarios(lake)} - {words}
     if len(others) >= MOST:
         raise UsageError("there are as many scenarios as can be kept", "remove one first")
-    saved = SavedScenario(words, policy, actor, now_ms, os_user)
+    saved = SavedScenario(words, policy, actor, now_ms)
     _add(lake, _SAVE, saved, now_ms)
     return saved
 
 
-def remove_scenario(lake: Lake, name: str, actor: str, *, now_ms: int, os_user: str | None = None) -> SavedScenario:
+def remove_scenario(lake: Lake, name: str, actor: Actor, *, now_ms: int) -> SavedScenario:
     """Takes one out of sight and returns it; raises FallowError where there is none of that name, and LakeError."""
     found = next((each for each in load_scenarios(lake) if each.name == name), None)
     if found is None:
         raise FallowError(f"there is no scenario '{name}'", "`fallow plan scenarios` lists them")
-    _add(lake, _REMOVE, SavedScenario(name, "", actor, now_ms, os_user), now_ms)
+    _add(lake, _REMOVE, SavedScenario(name, "", actor, now_ms), now_ms)
     return found
 
 
 def _add(lake: Lake, kind: str, scenario: SavedScenario, now_ms: int) -> None:
-    row = {
-        "time": now_ms, "name": scenario.name, "kind": kind, "policy": scenario.policy or None, "actor": scenario.actor,
-        "os_user": scenario.os_user,
+    row: dict[str, object] = {
+        "time": now_ms, "name": scenario.name, "kind": kind, "policy": scenario.policy or None,
+        **scenario.actor.columns(),
     }  # fmt: skip
     add_rows(lake, schema.SCENARIO, [row], now_ms, file_number(now_ms))
 
@@ -85,7 +83,7 @@ def load_scenarios(lake: Lake) -> tuple[SavedScenario, ...]:
     newest = {
         row["name"]: (
             row["kind"],
-            SavedScenario(row["name"], row["policy"] or "", row["actor"], row["time"], row["os_user"]),
+            SavedScenario(row["name"], row["policy"] or "", actor_of(row), row["time"]),
         )
         for row in frame.iter_rows(named=True)
     }

@@ -19,6 +19,7 @@ from analytics.sections.finding_heading import at_most, heading
 from analytics.sections.names import NAME_MOST
 from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn
 from analytics.workloads.model import Finding
+from fallow.actors import LINK, PERSON
 from fallow.clock import HOUR_MS
 
 _LISTED = 4
@@ -66,7 +67,8 @@ def notes(report: Report, finding: Finding) -> tuple[str, ...]:
 
 def _may_name(report: Report, action: Action) -> bool:
     """Whether the report may tell who did something: everybody to the fleet's lead, to people only themselves."""
-    return not report.scope.is_personal or action.actor in {person.name for person in report.holders}
+    is_own = action.actor.kind in (PERSON, LINK) and action.actor.name in {each.name for each in report.holders}
+    return is_own or not report.scope.is_personal
 
 
 def _unnamed(action: Action) -> Sentence:

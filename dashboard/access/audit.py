@@ -17,6 +17,7 @@ from analytics.language.plain_text import plain
 from dashboard.access.allowances import RefusalRation
 from dashboard.access.audit_trail import NO_TRAIL, AuditError, Trail
 from dashboard.access.people import Reader
+from fallow.actors import ANONYMOUS, LONGEST_NAME, Actor
 from fallow.clock import SystemClock, format_ms
 from fallow.outside_text import revealed
 
@@ -37,16 +38,15 @@ ACTION, ANNOTATION, SCENARIO, EXPORT, SENDING, ANSWER = (
 )
 
 _LONGEST = 4000
-_LONGEST_NAME = 300
 
 _MOST_REFUSALS = 600
 _OF_STRANGERS, _OF_NAMED = (RefusalRation(_MOST_REFUSALS, SystemClock()) for _ in range(2))
 """Of this process: 600 lines a minute are some 200 MB a day. Strangers, of whom anybody can be many, take no line from people."""
 
 
-def audit(who: str, did: str, event: str) -> None:
-    """Writes down that somebody did something, such as `ann: signed in as planner`; that it fails is logged."""
-    said = f"{_named(who)}: {did}"
+def audit(who: Actor, did: str, event: str) -> None:
+    """Writes down what an actor did, such as `person ann: signed in as planner`; that it fails is logged."""
+    said = f"{who.log_words}: {did}"
     with contextlib.suppress(OSError):
         if event == REFUSED:
             _write_refusal(_OF_NAMED, who, did, said)
@@ -55,9 +55,9 @@ def audit(who: str, did: str, event: str) -> None:
             _write(audit_line(event, who, did))
 
 
-def audit_first(who: str, did: str, event: str) -> None:
+def audit_first(who: Actor, did: str, event: str) -> None:
     """The same before it is done; raises AuditError where it cannot be written, and then it must not be done."""
-    AUDIT.info("%s: %s", _named(who), did)
+    AUDIT.info("%s: %s", who.log_words, did)
     try:
         _write(audit_line(event, who, did), sync=True)
     except OSError as error:
@@ -69,7 +69,7 @@ def audit_first(who: str, did: str, event: str) -> None:
 def audit_export(reader: Reader, path: str, search: str) -> None:
     """Before somebody takes a file along; raises AuditError where that cannot be written, and then they get none."""
     asked = plain(f"{path}?{search}" if search else path, 500)
-    audit_first(reader.name, in_role(reader, f"takes {asked}"), EXPORT)
+    audit_first(reader.actor, in_role(reader, f"takes {asked}"), EXPORT)
 
 
 def in_role(reader: Reader, what: str, about: str = "") -> str:
@@ -78,13 +78,13 @@ def in_role(reader: Reader, what: str, about: str = "") -> str:
 
 
 def audit_stranger(address: str | None, did: str) -> None:
-    """The same of somebody of whom only the address is known, such as `somebody at 10.0.3.7: was refused /`."""
-    said = f"somebody at {plain(address or 'an unknown address')}: {did}"
+    """The same of a reader of whom only the address is known, such as `anonymous at 10.0.3.7: was refused /`."""
+    said = f"{ANONYMOUS} at {plain(address or 'an unknown address')}: {did}"
     with contextlib.suppress(OSError):
         _write_refusal(_OF_STRANGERS, None, did, said)
 
 
-def _write_refusal(ration: RefusalRation, who: str | None, did: str, said: str) -> None:
+def _write_refusal(ration: RefusalRation, who: Actor | None, did: str, said: str) -> None:
     missing = ration.take()
     if missing is None:
         return
@@ -104,13 +104,14 @@ def _write(line: str, *, sync: bool = False) -> None:
         raise
 
 
-def audit_line(event: str, who: str | None, did: str) -> str:
+def audit_line(event: str, who: Actor | None, did: str) -> str:
     """One line of JSON in ASCII: no name can end it, and none can hide in it."""
     return json.dumps(
         {
             "time": format_ms(SystemClock().now_ms()),
             "event": event,
-            "who": None if who is None else who[:_LONGEST_NAME],
+            "who": None if who is None else who.name[:LONGEST_NAME],
+            "kind": ANONYMOUS if who is None else who.kind,
             "address": request.remote_addr if has_request_context() else None,
             # what a proxy or whoever asks says of where it came from: nobody checks it
             "forwarded_for": _forwarded_for() if has_request_context() else None,
@@ -121,19 +122,13 @@ def audit_line(event: str, who: str | None, did: str) -> str:
 
 def _forwarded_for() -> str | None:
     said = request.headers.get("X-Forwarded-For")
-    return None if said is None else said[:_LONGEST_NAME]
+    return None if said is None else said[:LONGEST_NAME]
 
 
 def trail() -> Trail:
     """That of the app that answers."""
     found: Trail = current_app.config.get(TRAIL, NO_TRAIL) if has_app_context() else NO_TRAIL
     return found
-
-
-def _named(who: str) -> str:
-    """A name that says more than a name stands in quotes: it could pass for what somebody else did."""
-    name = plain(who).replace('"', "?")
-    return f'"{name}"' if not name or " " in name or ":" in name else name
 
 
 def show_log() -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from analytics.money.csv_tables import CsvLine, read_lines
 from dashboard.access.people import ROLES, VIEWER, Reader
+from fallow.actors import TOKEN, name_fault, shown_name
 from fallow.errors import ConfigError
 
 _LOG = logging.getLogger(__name__)
 COLUMNS = ("kind", "name", "role", "team", "sha256")
-KINDS = ("user", "group", "default", "token")
-_TOKEN = KINDS[-1]
+KINDS = ("user", "group", "default", TOKEN)
 NONE = "none"
 """The role of people who are refused."""
 
@@ -79,11 +79,11 @@ def _read(path: str) -> _Named:
         if key in lines:
             raise line.error(f"{' '.join(key).strip()} is named in line {lines[key]} already", "leave one of them")
         lines[key] = line.number
-        if key[0] == _TOKEN:
+        if key[0] == TOKEN:
             digest = _digest(line)
             if digest in found.programs:
                 raise line.error("another line has the same token", "give each program a token of its own")
-            found.programs[digest] = Reader(f"token {key[1]}", *row)
+            found.programs[digest] = Reader(key[1], *row, kind=TOKEN)
         else:
             found.people[key] = row
     return found
@@ -114,10 +114,14 @@ def _row(line: CsvLine) -> tuple[tuple[str, str], tuple[str, str | None]]:
         raise line.error(f"role '{role}' is none of {', '.join((*ROLES, NONE))}")
     if kind == "default" and name:
         raise line.error(f"the default names '{name}'", "leave the name of that line empty: it is about all others")
-    if kind == _TOKEN and role != VIEWER:
+    if kind == TOKEN and role != VIEWER:
         raise line.error(f"the token {name} has the role '{role}'", f"a token reads: give it the role {VIEWER}")
-    if kind != _TOKEN and line.text("sha256"):
+    if kind != TOKEN and line.text("sha256"):
         raise line.error("only a token has a sha256", "leave the cell empty")
     if kind != "default" and not name:
         raise line.error("name is empty", "every line names who it is about")
+    if kind in (KINDS[0], TOKEN) and (fault := name_fault(name)) is not None:
+        raise line.error(
+            f"the name {shown_name(name)} {fault}", "write it as the sign-in says it, which takes no other form"
+        )
     return (kind, name), (role, line.text("team"))

@@ -9,6 +9,7 @@ from flask import Request
 from dashboard.access.hosts import AllowedHosts, is_loopback
 from dashboard.access.people import ADMIN, Reader
 from dashboard.access.refusal import Visitor, refuse
+from fallow.actors import ANONYMOUS
 from fallow.os_user import login_name
 
 
@@ -16,7 +17,7 @@ class Insecure:
     way_out = ""
 
     def __init__(self, role: str, hosts: AllowedHosts) -> None:
-        self._everybody = Reader("everybody", role)
+        self._everybody = Reader("everybody", role, kind=ANONYMOUS)
         self._hosts = hosts
 
     def admit(self, request: Request) -> Reader | Visitor:
@@ -34,10 +35,14 @@ class Local:
 
     way_out = ""
 
+    def __init__(self) -> None:
+        name = login_name()
+        self._reader = Reader("local", ADMIN, kind=ANONYMOUS) if name is None else Reader(name, ADMIN)
+
     def admit(self, request: Request) -> Reader | Visitor:
         """Who runs the pages, or 403."""
         # a foreign site can point its own name at 127.0.0.1 and read the answers: its name gives it away
         if is_loopback(request.host):
-            return Reader(login_name() or "local", ADMIN)
+            return self._reader
         said = "these pages answer to localhost only; a reverse proxy has to send the header Host: localhost"
         return Visitor(partial(refuse, request, said))

@@ -23,6 +23,7 @@ from dashboard.access.provider import Provider, ProviderError
 from dashboard.access.refusal import Visitor, answer, refuse
 from dashboard.access.session_store import Session, SessionStore, SessionStoreError
 from dashboard.access.sessions import Sessions
+from fallow.actors import Actor, name_fault, shown_name
 from fallow.clock import MINUTE_MS, Clock
 
 _LOG = logging.getLogger(__name__)
@@ -30,7 +31,6 @@ _LOG = logging.getLogger(__name__)
 OUT = "/sign-out"
 
 _ON_THE_WAY_MS = 10 * MINUTE_MS
-_LONGEST = 300
 _MOST_GROUPS, _LONGEST_GROUP = 2000, 1000
 _AS_IT_IS = "!$%&'()*+,/:;=?@"
 """Characters of a query that stay unquoted, besides letters, digits and `_.-~`."""
@@ -62,6 +62,7 @@ class SignIn:
         context = f"{provider.issuer} {provider.client_id}"
         self._provider, self._hosts, self._people = provider, hosts, people
         self._user_claim, self._groups_claim = claims
+        self._has_odd_groups = False
         self._sessions = Sessions(store, key, context, lasts_ms=lasts_ms, idle_ms=idle_ms, clock=clock)
         self._way = Cookie("sign-in", key, context, _ON_THE_WAY_MS, clock)
 
@@ -78,7 +79,7 @@ class SignIn:
         if request.path == OUT:
             # a flood of strangers keeps nobody from signing out
             out = partial(_where_sessions_are_kept, request, self._out)
-            return Visitor(out, "" if session is None else session.user)
+            return Visitor(out, None if session is None else Actor(session.user))
         if session is None:
             return Visitor(partial(self._send if _is_page(request) else _sign_in_first, request))
         return self._person(request, session)
@@ -87,7 +88,7 @@ class SignIn:
         """Who it is by the people's file as it is now: a role that is taken away counts at once."""
         user = session.user
         found = self._people.person(user, session.groups)
-        return found or Visitor(partial(refuse, request, _no_role(user), who=user, why="no role"), user)
+        return found or Visitor(partial(refuse, request, _no_role(user), who=Actor(user), why="no role"), Actor(user))
 
     def _send(self, request: Request) -> AnyResponse:
         """Redirects to the provider; state, nonce and verifier stay in a cookie until the return."""
@@ -125,23 +126,39 @@ class SignIn:
 
     def _begin(self, request: Request, claims: dict[str, Any], wanted: dict[str, str], state: str) -> AnyResponse:
         user = claims.get(self._user_claim)
-        if not isinstance(user, str) or not user.strip() or len(user) > _LONGEST:
+        if not isinstance(user, str) or not user:
             return refuse(request, "the sign-in service did not say who you are", why=f"no claim {self._user_claim}")
+        if (fault := name_fault(user)) is not None:
+            why = f"the name {shown_name(user)} in the claim {self._user_claim} {fault}"
+            remedy = "have it changed at the sign-in service to a name in ordinary letters of one script"
+            return refuse(request, f"{why}; {remedy}", why=why)
         # some providers send it as text; without it, anybody could write any address into their profile
         if self._user_claim == "email" and str(claims.get("email_verified")).lower() != "true":
-            return refuse(request, "your address is not verified", who=user, why="email_verified is not true")
-        groups = claims.get(self._groups_claim) or []
-        groups = [groups] if isinstance(groups, str) else groups
-        known = tuple(each for each in groups if isinstance(each, str) and len(each) <= _LONGEST_GROUP)[:_MOST_GROUPS]
+            return refuse(request, "your address is not verified", who=Actor(user), why="email_verified is not true")
+        known = self._groups(claims.get(self._groups_claim))
         person = self._people.person(user, known)
         if person is None:
-            return refuse(request, _no_role(user), who=user, why="no role")
+            return refuse(request, _no_role(user), who=Actor(user), why="no role")
         response = redirect(wanted["back"], 302)
         self._sessions.begin(request, response, user, known)
-        audit(user, f"signed in as {person.described}", SIGN_IN)
+        audit(Actor(user), f"signed in as {person.described}", SIGN_IN)
         self._way.drop(response, request, state[:8])
         response.headers["Cache-Control"] = "no-store"
         return response
+
+    def _groups(self, claim: object) -> tuple[str, ...]:
+        """The groups of a claim that is one text or a list of texts; what is neither grants nothing, and is logged once."""
+        listed = [claim] if isinstance(claim, str) else claim if isinstance(claim, list) else []
+        texts = [each for each in listed if isinstance(each, str)]
+        is_odd = len(texts) < len(listed) or not (claim is None or isinstance(claim, str | list))
+        if is_odd and not self._has_odd_groups:
+            self._has_odd_groups = True
+            _LOG.warning(
+                "the claim %s is no list of texts: what it holds beside texts grants nothing; "
+                "have the sign-in service send the names of groups as a list",
+                self._groups_claim,
+            )
+        return tuple(each for each in texts if len(each) <= _LONGEST_GROUP)[:_MOST_GROUPS]
 
     def _out(self, request: Request) -> AnyResponse:
         if request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site"):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from flask import g, has_request_context
 
+from fallow.actors import PERSON, Actor
 from fallow.errors import FallowError
 
 VIEWER, PLANNER, ADMIN = "viewer", "planner", "admin"
@@ -19,11 +20,17 @@ class NotAllowedError(FallowError):
 
 @dataclass(frozen=True)
 class Reader:
-    """Somebody who is known: by name, with a role, and with the one team that they may see (None: all)."""
+    """A reader: name, role, the one team that they may see (None: all), and the kind of actor that has the name."""
 
     name: str
     role: str
     team: str | None = None
+    kind: str = PERSON
+
+    @property
+    def actor(self) -> Actor:
+        """The reader as records name who acted."""
+        return Actor(self.name, self.kind)
 
     @property
     def described(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from functools import partial
 
@@ -16,10 +15,9 @@ from dashboard.access.local import NOT_THIS_NAME
 from dashboard.access.people import Reader
 from dashboard.access.refusal import Visitor, refuse
 from dashboard.access.tokens import is_for_programs
+from fallow.actors import Actor, name_fault, shown_name
 from fallow.errors import ConfigError
-from fallow.outside_text import plain
 
-_LONGEST = 300
 _MOST_SEEN = 10_000
 
 
@@ -50,32 +48,24 @@ class Proxy:
             return Visitor(partial(refuse, request, said, why="not one of dashboard.proxies"))
         if not self._hosts.allow(request.host):
             return Visitor(partial(refuse, request, NOT_THIS_NAME))
-        name = self._name(request)
-        if name is None:
-            said = f"the reverse proxy did not say in {self._header} who you are"
-            return Visitor(partial(refuse, request, said))
+        said = f"the reverse proxy did not say in {self._header} who you are"
+        try:
+            name = request.headers.get(self._header, "").encode("latin-1").decode()
+        except UnicodeError:
+            return Visitor(partial(refuse, request, said, why=f"{self._header} is not UTF-8"))
+        # a comma means that the proxy also passed on a header that the client sent
+        fault = "is more than one" if "," in name else name_fault(name)
+        if fault is not None:
+            return Visitor(partial(refuse, request, said, why=f"the name {shown_name(name)} in {self._header} {fault}"))
         found = self._people.person(name)
         if found is None:
             said = "you have no role here; ask who runs these pages"
-            return Visitor(partial(refuse, request, said, who=name, why="no role"), name)
+            return Visitor(partial(refuse, request, said, who=Actor(name), why="no role"), Actor(name))
         self._note(found)
         return found
-
-    def _name(self, request: Request) -> str | None:
-        """One name: a comma means that the proxy also passed on a header that the client sent.
-
-        Of names that look alike only one is taken: none with a hidden mark, another space than the ordinary one, or letters
-        put together in another way than the usual one (NFC).
-        """
-        try:
-            name = request.headers.get(self._header, "").encode("latin-1").decode().strip(" \t")
-        except UnicodeError:
-            return None
-        is_one = 0 < len(name) <= _LONGEST and "," not in name
-        return name if is_one and plain(name, _LONGEST) == name == unicodedata.normalize("NFC", name) else None
 
     def _note(self, found: Reader) -> None:
         """Logs the first visit since the start, and the first with another role."""
         if found not in self._seen and len(self._seen) < _MOST_SEEN:
             self._seen.add(found)
-            audit(found.name, f"came through the proxy as {found.described}", SIGN_IN)
+            audit(found.actor, f"came through the proxy as {found.described}", SIGN_IN)

@@ -13,6 +13,7 @@ from flask import Request, Response
 from dashboard.access.allowances import Allowance
 from dashboard.access.audit import REFUSED, audit, audit_stranger
 from dashboard.access.refusal import answer
+from fallow.actors import Actor
 from fallow.clock import MINUTE_MS, Clock, SystemClock
 from fallow.config import Config
 
@@ -44,10 +45,10 @@ class Gate:
         self._strangers = Allowance(rates.sign_ins_per_minute, self._clock)
         self._logged = Allowance(1, self._clock)
 
-    def stop_reader(self, name: str, request: Request) -> Response | None:
+    def stop_reader(self, who: Actor, request: Request) -> Response | None:
         """429 where this person has asked too often from this address."""
-        who = f"{name} at {request.remote_addr}"
-        return None if self._readers.take(who) else self._wait(who, partial(audit, name, _TOO_OFTEN, REFUSED))
+        asks = f"{who.log_words} at {request.remote_addr}"
+        return None if self._readers.take(asks) else self._wait(asks, partial(audit, who, _TOO_OFTEN, REFUSED))
 
     def stop_stranger(self, request: Request) -> Response | None:
         """429 where too much has come from this address that nobody has signed in for."""

@@ -10,23 +10,24 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from analytics.delivery.links import PATH
 from dashboard.access.audit import REFUSED, audit, audit_stranger
+from fallow.actors import Actor
 
 
 @dataclass(frozen=True)
 class Visitor:
-    """Whoever asks and does not get the pages, or not yet: by name where they are known.
+    """A reader who does not get the pages, or not yet; `who` is None where only the address is known.
 
     `answer` makes what they get, a refusal or the way to sign in. It takes time and lines of the log, so that it waits for its turn.
     """
 
     answer: Callable[[], AnyResponse]
-    name: str = ""
+    who: Actor | None = None
 
 
-def refuse(request: Request, sentence: str, *, who: str = "", why: str = "", status: int = 403) -> Response:
+def refuse(request: Request, sentence: str, *, who: Actor | None = None, why: str = "", status: int = 403) -> Response:
     """A plain-text answer; the log names the user, or else their address, and the reason."""
     did = f"was refused {_shown(request.path)}: {why or sentence}"
-    if who:
+    if who is not None:
         audit(who, did, REFUSED)
     else:
         audit_stranger(request.remote_addr, did)

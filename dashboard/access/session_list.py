@@ -11,6 +11,7 @@ from dashboard.access.audit import REVOCATION, audit_line
 from dashboard.access.audit_trail import trail_of
 from dashboard.access.session_store import FILE, Session, SessionStore
 from fallow import config
+from fallow.actors import Actor
 from fallow.clock import SystemClock, format_ms
 from fallow.config import Config
 from fallow.errors import FallowError, UsageError
@@ -66,7 +67,7 @@ def _revoke(settings: Config, store: SessionStore, user: str, now_ms: int) -> in
         return 0
     did = f"ended {count(ended, 'sign-in')} of {user} by command"
     try:
-        trail_of(settings.text("dashboard.audit")).write(audit_line(REVOCATION, os_user(), did), sync=True)
+        trail_of(settings.text("dashboard.audit")).write(audit_line(REVOCATION, Actor(os_user()), did), sync=True)
     except (OSError, FallowError) as error:
         # a thief is not kept in for want of a line
         say(f"the sign-ins are over, but the audit log does not say so: {error}")

@@ -11,6 +11,7 @@ from werkzeug.wrappers import Response
 from dashboard.access.audit import REVOCATION, SIGN_OUT, audit
 from dashboard.access.cookies import Cookie, CookieContent
 from dashboard.access.session_store import Session, SessionStore, SessionStoreError, digest_of
+from fallow.actors import Actor
 from fallow.clock import MINUTE_MS, Clock
 
 _LOG = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class Sessions:
         elif serial < found.serial and not self._was_under_way(found, serial, now_ms):
             self._store.end(found.digest)
             what = f"a cookie of the session {found.label} came again after it was replaced: ended"
-            audit(found.user, what, REVOCATION)
+            audit(Actor(found.user), what, REVOCATION)
             return None
         if serial >= found.serial and held.age_ms >= self._renewed_after_ms:
             self._renew(request, identity, found, serial, now_ms)
@@ -108,7 +109,7 @@ class Sessions:
         """Signs out, also with a cookie that has become too old. Raises SessionStoreError."""
         if (found := self.held(request)) is not None:
             self._store.end(found.digest)
-            audit(found.user, "signed out", SIGN_OUT)
+            audit(Actor(found.user), "signed out", SIGN_OUT)
         self.forget(request, response)
 
     def forget(self, request: Request, response: Response) -> None:

@@ -15,7 +15,10 @@ from dashboard.access.refusal import Visitor, refuse
 
 API, MCP, METRICS = "/api/", "/mcp", "/metrics"
 
-_NOBODYS = "nobody has this token; compare its SHA-256 with dashboard.people"
+_UNKNOWN = (
+    "this token is unknown: compare its SHA-256 with dashboard.people; "
+    "a proxy in front must not pass its own Authorization header on"
+)
 
 
 def is_for_programs(path: str) -> bool:
@@ -24,9 +27,10 @@ def is_for_programs(path: str) -> bool:
 
 
 class WithTokens:
-    """Lets programs in by their token, wherever they ask from, and everybody else as `people_access` does.
+    """Lets programs in by their token, wherever they ask from, and all others as `people_access` does.
 
-    A token that nobody has counts as none: proxies pass tokens of their own along.
+    A token that no line of dashboard.people has is refused, whatever else the request carries and wherever it asks: a program
+    with a mistyped token does not read as the person whom a proxy names.
     """
 
     def __init__(self, people_access: Access, people: Directory, hosts: AllowedHosts) -> None:
@@ -35,12 +39,12 @@ class WithTokens:
 
     def admit(self, request: Request) -> Reader | Visitor:
         """The program that a token names, else what the other way in says."""
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if not is_for_programs(request.path) or scheme.lower() != "bearer":
+        scheme, *token = request.headers.get("Authorization", "").split(maxsplit=1) or [""]
+        if scheme.lower() != "bearer":
             return self.people_access.admit(request)
-        found = self._people.program(token.strip())
+        found = self._people.program("".join(token).strip())
         if found is None:
-            other = self.people_access.admit(request)
-            is_known = isinstance(other, Reader) or other.name
-            return other if is_known else Visitor(partial(refuse, request, _NOBODYS, status=401))
+            return Visitor(partial(refuse, request, _UNKNOWN, status=401))
+        if not is_for_programs(request.path):
+            return self.people_access.admit(request)
         return found if self._hosts.allow(request.host) else Visitor(partial(refuse, request, NOT_THIS_NAME))

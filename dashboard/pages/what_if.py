@@ -201,7 +201,7 @@ def answer(source: LakeSource, view: View, colours: Palette, choices: WhatIfChoi
     """What came of the choices, or how far their replay is, and whether it is there."""
     replays = Replays.of(view)
     try:
-        outcome = replays.begin(source, choices, view.reader.name).result(_PATIENCE_S)
+        outcome = replays.begin(source, choices, view.reader.actor.log_words).result(_PATIENCE_S)
     except NotYetError:
         return [_progress(view, *replays.progress(choices))], False
     except FallowError as error:
@@ -215,7 +215,7 @@ def compared(source: LakeSource, view: View, colours: Palette) -> tuple[list[Any
     """The table of saved scenarios, or that it is being made, and whether it is there."""
     try:
         saved = load_scenarios(view.whole.inputs.lake)
-        found = Replays.of(view).compare(source, saved, view.reader.name).result(_PATIENCE_S)
+        found = Replays.of(view).compare(source, saved, view.reader.actor.log_words).result(_PATIENCE_S)
     except NotYetError:
         return [html.P(view.translate(tr("Saved scenarios are replayed…")), className="waiting", role="status")], False
     except FallowError as error:

@@ -372,14 +372,28 @@ REQUEST = Table(
     ),
 )  # fmt: skip
 
-_OS_USER = Column(
-    "os_user",
-    Type.STRING,
-    "user of the operating system that the command ran as; null where the pages or a link said who it is, "
-    "and in older files",
-    "user id of the command",
-    dictionary=True,
-)
+
+def _actor(did: str) -> tuple[Column, ...]:
+    """The columns that say who acted."""
+    return (
+        Column("actor", Type.STRING, f"who {did}", "sign-in, login name, or --as", dictionary=True),
+        Column(
+            "actor_kind",
+            Type.STRING,
+            "person, token (a program), link (the holder of a link in a nudge, by its address) or anonymous (pages "
+            "without a sign-in)",
+            "how the name is known",
+            dictionary=True,
+        ),
+        Column(
+            "os_user",
+            Type.STRING,
+            "user of the operating system that the command ran as; null on the pages and for links",
+            "user id of the command",
+            dictionary=True,
+        ),
+    )
+
 
 ACTION = Table(
     "action",
@@ -390,11 +404,10 @@ ACTION = Table(
         Column("action_id", Type.STRING, "tells two actions of one moment apart", "`fallow findings`", key=True),
         Column("finding_id", Type.STRING, "the finding; of a nudge about a decision that no finding leads, that decision", "`fallow findings`", key=True),
         Column("kind", Type.STRING, "ack, suppress, reopen, notify or note", "`fallow findings`", dictionary=True),
-        Column("actor", Type.STRING, "who did it", "login name, or --as", dictionary=True),
+        *_actor("did it"),
         Column("reason", Type.STRING, "why, in the actor's own words", "`fallow findings`"),
         Column("expires", Type.TIMESTAMP, "end of the suppression; null: until reopened", "`fallow findings`", "UTC", "1 ms"),
         Column("channel", Type.STRING, "where a notification went, such as an address, or the link that an answer came by", "`fallow report nudge`", dictionary=True),
-        _OS_USER,
     ),
 )  # fmt: skip
 
@@ -412,8 +425,7 @@ ANNOTATION = Table(
         Column("scope", Type.STRING, "what it is about: all, pool or team", _ANNOTATOR, dictionary=True),
         Column("name", Type.STRING, "of the pool or the team; null for all", _ANNOTATOR, dictionary=True),
         Column("text", Type.STRING, "what happened, in the actor's own words", _ANNOTATOR),
-        Column("actor", Type.STRING, "who wrote or removed it", "login name, or --as", dictionary=True),
-        _OS_USER,
+        *_actor("wrote or removed it"),
     ),
 )  # fmt: skip
 
@@ -428,8 +440,7 @@ SCENARIO = Table(
         Column("name", Type.STRING, "its name; what is saved later by the same name takes its place", _PLANNER, key=True),
         Column("kind", Type.STRING, "save or remove", _PLANNER, key=True, dictionary=True),
         Column("policy", Type.STRING, "the policy as TOML, as docs/planning.md describes it; null where it is removed", _PLANNER),
-        Column("actor", Type.STRING, "who saved or removed it", "login name, or --as", dictionary=True),
-        _OS_USER,
+        *_actor("saved or removed it"),
     ),
 )  # fmt: skip
 
@@ -453,13 +464,12 @@ DELIVERY = Table(
         Column("round", Type.INT32, "0, and one more for each time that it was sent again on purpose", _SENDER, "1", "1"),
         Column("target", Type.STRING, "where to: a mail address, a folder, or a webhook's host with a digest in place of its secret",
                "--to, report.to or the contacts file", dictionary=True),
-        Column("actor", Type.STRING, "who sent it", "login name, or --as", dictionary=True),
+        *_actor("sent it"),
         Column("content_sha256", Type.STRING, "SHA-256 of what was sent, in hexadecimal digits", _SENDER),
         Column("content_bytes", Type.INT64, "size of what was sent, before it was coded for the way", _SENDER, "bytes", "1 byte"),
         Column("tries", Type.INT32, "how many times this sender asked the receiver's server", _SENDER, "1", "1"),
         Column("reason", Type.STRING, "why it failed or is unknown; of what was sent the server's own word", "server's answer"),
         Column("finding_ids", Type.STRING_LIST, "the findings that it names", "analytics.workloads"),
-        _OS_USER,
     ),
 )  # fmt: skip
 
@@ -480,7 +490,6 @@ JUDGEMENT = Table(
         Column("judged", Type.INT64, "those of them that a label speaks of", _JUDGE, "1", "1"),
         Column("right", Type.INT64, "those of them that no label contradicts", _JUDGE, "1", "1"),
         Column("labels_sha256", Type.STRING, "SHA-256 of the file of labels, in hexadecimal digits", _JUDGE),
-        Column("actor", Type.STRING, "who saved it", "login name, or --as", dictionary=True),
-        _OS_USER,
+        *_actor("saved it"),
     ),
 )  # fmt: skip
