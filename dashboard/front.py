@@ -18,6 +18,7 @@ from typing import Any
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 from waitress.utilities import Error, RequestEntityTooLarge
@@ -102,11 +103,24 @@ class Front:
         wasyncore.close_all(self._server._map, ignore_all=True)  # noqa: SLF001
 
 
-class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
+class _Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
+    """Refuses a request of two lengths with 400, after which waitress closes the connection."""
+
+    def parse_header(self, header_plus: bytes) -> None:
+        super().parse_header(header_plus)
+        names = {line.partition(b":")[0].lower() for line in header_plus.split(b"\r\n")[1:]}
+        # RFC 9112, section 6.1: a proxy in front may have taken the rest of the body for the next reader's request
+        if b"transfer-encoding" in names and (b"content-length" in names or self.version != "1.1"):
+            raise ParsingError("Transfer-Encoding beside Content-Length, or not in HTTP/1.1")
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]
     """A connection that knows since when it waits for its client.
 
     `since` is when the client's turn began, `moved` when its answer began or last lost bytes.
     """
+
+    parser_class = _Parser
 
     def __init__(self, server: _Server, *args: Any, **kwargs: Any) -> None:
         self._untaken = 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from analytics.decide.annotations import POOL, add_annotation
 from analytics.window import Inputs, open_inputs
+from fallow.actors import Actor
 from tests.findings.scenarios.builder import H100, L4, Fleet
 from tests.findings.scenarios.grid import T_END
 from tests.lakes import made_lake
@@ -48,7 +49,7 @@ def make_site(folder: Path) -> HostileSite:
     fleet = _fleet()
     fleet.write(lake)
     add_annotation(
-        lake, hostile("note"), hostile("actor"), at_ms=T_END - 86_400_000, now_ms=NOW_MS - 1000, scope=POOL, name=hostile("pool")
+        lake, hostile("note"), Actor(hostile("actor")), at_ms=T_END - 86_400_000, now_ms=NOW_MS - 1000, scope=POOL, name=hostile("pool")
     )  # fmt: skip
     tables = {
         "owners": [("kind", "name", "team", "organisation"), ("user", hostile("user"), hostile("team"), hostile("organisation")),

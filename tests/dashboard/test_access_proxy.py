@@ -82,14 +82,14 @@ def test_a_proxy_that_names_nobody_gets_nothing(proxied: FlaskClient, headers: d
 def test_names_beyond_ascii(proxied: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         assert ask(proxied, "10.1.2.3", {HEADER: "zoë".encode().decode("latin-1")}).status_code == 200
-    assert "zoë: came through the proxy as planner" in caplog.messages
+    assert "person zoë: came through the proxy as planner" in caplog.messages
 
 
 def test_who_has_no_role_is_refused(proxied: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         assert ask(proxied, "10.1.2.3", {HEADER: "mallory"}).status_code == 403
         assert ask(proxied, "10.1.2.3", {HEADER: "somebody"}).status_code == 200  # dashboard.default_role
-    assert "mallory: was refused /: no role" in caplog.messages
+    assert "person mallory: was refused /: no role" in caplog.messages
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_real_connection_is_judged_by_its_own_address(fleet_lake: Lake) -> Non
     with serving(*flags, **variables, FALLOW_DASHBOARD_PROXIES="10.1.0.0/16") as (server, address):
         assert requests.get(address, headers=headers, timeout=30).status_code == 403
         server.terminate()
-        assert "audit: somebody at 127.0.0.1: was refused /: not one of dashboard.proxies" in server.communicate()[1]
+        assert "audit: anonymous at 127.0.0.1: was refused /: not one of dashboard.proxies" in server.communicate()[1]
     with serving(*flags, **variables, FALLOW_DASHBOARD_PROXIES="127.0.0.0/8") as (server, address):
         assert requests.get(address, headers=headers, timeout=30).status_code == 200
         # a proxy that adds its header to the reader's own, in place of replacing it
@@ -164,4 +164,4 @@ def test_a_real_connection_is_judged_by_its_own_address(fleet_lake: Lake) -> Non
             connection.endheaders()
             assert connection.getresponse().status == 403
         server.terminate()
-        assert "audit: ann: came through the proxy as viewer" in server.communicate()[1]
+        assert "audit: person ann: came through the proxy as viewer" in server.communicate()[1]

@@ -14,6 +14,7 @@ from analytics.decide.actions import load_actions, record
 from dashboard.access.audit import AUDIT
 from dashboard.access.people import ADMIN, VIEWER, NotAllowedError, Reader
 from dashboard.actions import Wish, act, last_of
+from fallow.actors import Actor
 from fallow.cli import main
 from fallow.clock import DAY_MS, SystemClock, format_ms
 from fallow.errors import UsageError
@@ -77,7 +78,7 @@ def test_several_at_once_are_one_file(held: Held) -> None:
     assert answer["acts-said"]["children"] == "Acknowledged 3 findings"
     assert [rows(answer)[each]["status"] for each in ids] == ["acknowledged"] * 3
     assert len(held.lake.files("action")) == 1
-    assert {each for each, own in load_actions(held.lake).items() if own[0].actor == "pia"} == set(ids)
+    assert {each for each, own in load_actions(held.lake).items() if own[0].actor.name == "pia"} == set(ids)
 
 
 def test_suppressed_is_hidden_until_its_day_is_over(held: Held) -> None:
@@ -140,7 +141,7 @@ def test_who_acted_meanwhile_is_told_and_it_is_asked_again(held: Held) -> None:
     finding_id, pages = held.finding("a").finding_id, held.pages()
     view = pages.view()
     seen = last_of(view.report.review.actions, [finding_id])
-    record(held.lake, "ack", [finding_id], "zoe", now_ms=now_ms())
+    record(held.lake, "ack", [finding_id], Actor("zoe"), now_ms=now_ms())
     answer = pages.press("suppress", finding_id, text="warm standby", seen=seen)
     said = answer["acts-said"]["children"]
     assert "zoe: acknowledged" in said
@@ -151,18 +152,18 @@ def test_who_acted_meanwhile_is_told_and_it_is_asked_again(held: Held) -> None:
     again = pages.press("suppress", finding_id, text="warm standby", seen=answer["findings-seen"]["data"])
     assert again["acts-said"]["children"] == "Suppressed 1 finding"
     assert rows(again)[finding_id]["standing"] == "suppressed"
-    assert [each.actor for each in load_actions(held.lake)[finding_id]] == ["zoe", "pia"]
+    assert [each.actor.name for each in load_actions(held.lake)[finding_id]] == ["zoe", "pia"]
 
 
 def test_a_note_changes_nothing_for_anybody(held: Held) -> None:
     finding_id = held.finding("a").finding_id
-    record(held.lake, "ack", [finding_id], "zoe", now_ms=now_ms())
-    record(held.lake, "note", [finding_id], "zoe", now_ms=now_ms(), reason="hm")
+    record(held.lake, "ack", [finding_id], Actor("zoe"), now_ms=now_ms())
+    record(held.lake, "note", [finding_id], Actor("zoe"), now_ms=now_ms(), reason="hm")
     noted = held.pages().press("note", finding_id, text="me too")
     assert noted["acts-said"]["children"] == "Noted on 1 finding"
     assert rows(noted)[finding_id]["status"] == "acknowledged"
     seen = noted["findings-seen"]["data"]
-    record(held.lake, "note", [finding_id], "zoe", now_ms=now_ms(), reason="hm")
+    record(held.lake, "note", [finding_id], Actor("zoe"), now_ms=now_ms(), reason="hm")
     assert held.pages().press("reopen", finding_id, seen=seen)["acts-said"]["children"] == "Reopened 1 finding"
 
 
@@ -185,7 +186,7 @@ def test_all_who_act_at_once_are_recorded_and_the_later_decides(held: Held) -> N
     with ThreadPoolExecutor(6) as pool:
         done = list(pool.map(one, range(6)))
     actions = load_actions(held.lake)[finding_id]
-    assert sorted(each.actor for each in actions) == [f"p{number}" for number in range(6) if done[number]]
+    assert sorted(each.actor.name for each in actions) == [f"p{number}" for number in range(6) if done[number]]
     assert actions
     last = {"ack": "acknowledged", "suppress": "suppressed"}[actions[-1].kind]
     assert held.finding("a").status == last
@@ -214,12 +215,12 @@ def test_what_is_recorded_is_told_though_the_lake_does_not_answer_any_more(
 
 def test_the_audit_has_a_line_for_each(held: Held, audited: list[str]) -> None:
     ids = [held.finding(gpu).finding_id for gpu in ("a", "b")]
-    eve = Reader("eve\nroot (admin)", ADMIN)
+    eve = Reader("eve root (admin)", ADMIN)
     held.pages(eve).press("ack", *ids)
     actions = load_actions(held.lake)
     assert audited == [
-        f'"eve root (admin)": asks to ack as {eve.described}: {", ".join(ids)}',
-        *(f'"eve root (admin)": ack as {eve.described}: {each} ({actions[each][0].action_id})' for each in ids),
+        f'person "eve root (admin)": asks to ack as {eve.described}: {", ".join(ids)}',
+        *(f'person "eve root (admin)": ack as {eve.described}: {each} ({actions[each][0].action_id})' for each in ids),
     ]
 
 

@@ -16,6 +16,7 @@ from dashboard.annotations import abouts, annotate, annotations_about, annotatio
 from dashboard.pages.film import FilmPage
 from dashboard.pages.film_strip import GRAPH
 from dashboard.render.lines import lines_figure
+from fallow.actors import Actor
 from fallow.cli import main
 from fallow.clock import HOUR_MS
 from fallow.errors import FallowError, UsageError
@@ -33,7 +34,7 @@ __all__ = ["audited"]
 def marked(held: Held, text: str, scope: str = "all", name: str | None = None, hours: float = 1.0) -> str:
     since_ms = held.pages().view().report.summary.since_ms
     at_ms = since_ms + int(hours * HOUR_MS)
-    added = add_annotation(held.lake, text, "ann", at_ms=at_ms, now_ms=at_ms, scope=scope, name=name)
+    added = add_annotation(held.lake, text, Actor("ann"), at_ms=at_ms, now_ms=at_ms, scope=scope, name=name)
     return added.annotation_id
 
 
@@ -106,7 +107,7 @@ def test_planners_write_and_remove_and_it_is_audited(held: Held, audited: list[s
     view = held.pages().view("?span=all&zone=Asia/Kolkata")
     added = annotate(view, "driver 580", "2026-11-20 09:00", ("all", None), 1)
     assert load_annotations(held.lake)[0].as_json()["at"] == "2026-11-20T03:30:00Z"
-    assert load_annotations(held.lake)[0].actor == PLAN.name
+    assert load_annotations(held.lake)[0].actor == PLAN.actor
     mark = marked(held, "here")
     withdraw(held.pages().view(), mark, 2)
     assert [each.text for each in load_annotations(held.lake)] == ["driver 580"]
@@ -153,6 +154,6 @@ def test_a_planner_of_one_team_writes_and_removes_only_its_own(held: Held) -> No
 def test_what_is_removed_already_is_said(held: Held) -> None:
     mark: Any = marked(held, "once")
     view = held.pages(Reader("pat", PLANNER)).view()
-    remove_annotation(held.lake, mark, "bob", now_ms=1)
+    remove_annotation(held.lake, mark, Actor("bob"), now_ms=1)
     with pytest.raises(FallowError, match="there is no annotation"):
         withdraw(view, mark, 2)

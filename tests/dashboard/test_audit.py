@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dashboard.access.audit import ACTION, audit
+from dashboard.access.audit import ACTION, audit, audit_stranger
 from dashboard.sending import send_tried
+from fallow.actors import ANONYMOUS, LINK, TOKEN, Actor
 from tests.conftest import run_python
 from tests.dashboard.acting import PLAN, VIEW_ALPHA, held_lake
 from tests.dashboard.conftest import page, words
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 SAYS = """
 import logging
 from dashboard.access.audit import audit, show_log
+from fallow.actors import Actor
 from tests.lakes import made_lake
 show_log(); show_log()
-audit("ann\\n2026-01-01T00:00:00Z audit: eve", "did\\x1b[31m this\\u202e", "action")
+audit(Actor("ann\\n2026-01-01T00:00:00Z audit: eve"), "did\\x1b[31m this\\u202e", "action")
 logging.getLogger("dashboard.pages").warning("odd")
 logging.getLogger("dashboard.pages").info("not shown")
 logging.getLogger("others").info("not shown")
@@ -40,7 +42,7 @@ except ZeroDivisionError:
 def test_a_line_each_and_no_name_makes_two_of_one() -> None:
     audit, warning, error, *traceback = run_python("-c", SAYS).stderr.splitlines()
     moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
-    assert re.fullmatch(rf'{moment} audit: "ann 2026-01-01T00:00:00Z audit: eve": did\?\[31m this\?', audit)
+    assert re.fullmatch(rf'{moment} audit: person "ann 2026-01-01T00:00:00Z audit: eve": did\?\[31m this\?', audit)
     assert re.fullmatch(rf"{moment} warning: odd", warning)
     assert re.fullmatch(rf"{moment} error: a callback failed", error)
     assert traceback[0].startswith("    Traceback")
@@ -48,26 +50,32 @@ def test_a_line_each_and_no_name_makes_two_of_one() -> None:
 
 
 @pytest.mark.parametrize(("who", "said"), [
-    ("ann", "ann: did it"),
-    ("ann@example.org", "ann@example.org: did it"),
-    ("EXAMPLE\\ann", "EXAMPLE\\ann: did it"),
-    ("boss: signed in as admin", '"boss: signed in as admin": did it'),
-    ("somebody at 10.0.0.1", '"somebody at 10.0.0.1": did it'),
-    ('"boss": signed in', '"?boss?: signed in": did it'),
-    ("", '"": did it'),
+    (Actor("ann"), "person ann: did it"),
+    (Actor("ann@example.org"), "person ann@example.org: did it"),
+    (Actor("EXAMPLE\\ann"), "person EXAMPLE\\ann: did it"),
+    (Actor("boss: signed in as admin"), 'person "boss: signed in as admin": did it'),
+    (Actor("anonymous at 10.0.0.1"), "person anonymous at 10.0.0.1: did it"),
+    (Actor("token prometheus"), "person token prometheus: did it"),
+    (Actor("prometheus", TOKEN), "token prometheus: did it"),
+    (Actor("everybody"), "person everybody: did it"),
+    (Actor("everybody", ANONYMOUS), "anonymous everybody: did it"),
+    (Actor("ann@example.org", LINK), "link ann@example.org: did it"),
+    (Actor('"boss": signed in'), 'person "\\"boss\\": signed in": did it'),
+    (Actor(""), 'person "": did it'),
 ])  # fmt: skip
-def test_a_name_does_not_pass_for_what_somebody_did(who: str, said: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_does_not_pass_for_what_an_actor_did(who: Actor, said: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         audit(who, "did it", ACTION)
-    assert caplog.messages == [said]
+        audit_stranger("10.0.0.1", "did it")
+    assert caplog.messages == [said, "anonymous at 10.0.0.1: did it"]
 
 
 @pytest.mark.parametrize(("who", "target", "lines"), [
-    (VIEW_ALPHA, "{folder}", ["vic: refused sending as viewer of team alpha: a report"]),
-    (PLAN, "/etc", ["pia: asks to send as planner: the report of 2025-W46 to /etc",
-                    "pia: did not send as planner: the report of 2025-W46: report.to does not name /etc"]),
-    (PLAN, "{folder}", ["pia: asks to send as planner: the report of 2025-W46 to {folder}",
-                        "pia: sending as planner: the report of 2025-W46 to {folder}: sent"]),
+    (VIEW_ALPHA, "{folder}", ["person vic: refused sending as viewer of team alpha: a report"]),
+    (PLAN, "/etc", ["person pia: asks to send as planner: the report of 2025-W46 to /etc",
+                    "person pia: did not send as planner: the report of 2025-W46: report.to does not name /etc"]),
+    (PLAN, "{folder}", ["person pia: asks to send as planner: the report of 2025-W46 to {folder}",
+                        "person pia: sending as planner: the report of 2025-W46 to {folder}: sent"]),
 ])  # fmt: skip
 def test_a_line_says_who_sent_a_report_and_what_became_of_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, who: Reader, target: str, lines: list[str]
@@ -90,7 +98,7 @@ def test_a_page_that_is_not_for_a_reader_is_written_down(
     client = held_lake(lake, tmp_path).pages(PLAN).client
     with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         assert "not for you" in words(page(client, "/settings", "?span=all"))
-    assert caplog.messages == ["pia: refused the page /settings as planner: it takes the role admin"]
+    assert caplog.messages == ["person pia: refused the page /settings as planner: it takes the role admin"]
 
 
 def test_what_an_error_repeats_does_not_pass_for_a_line_of_the_log() -> None:

@@ -18,6 +18,7 @@ from dashboard.access.audit import REFUSED, audit, audit_line, audit_stranger
 from dashboard.access.audit_trail import AuditError, FileTrail, trail_of
 from dashboard.access.people import ADMIN, Reader
 from dashboard.annotations import annotate
+from fallow.actors import Actor
 from fallow.errors import ConfigError
 from tests.conftest import run_python
 from tests.dashboard.acting import PLAN, VIEW_ALPHA
@@ -143,10 +144,10 @@ def test_syslog_gets_the_lines_and_one_that_is_away_refuses(tmp_path: Path) -> N
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as syslog:
         syslog.bind(address)
         trail = trail_of(f"syslog:{address}")
-        trail.write(audit_line("action", "ann", "ack"))
+        trail.write(audit_line("action", Actor("ann"), "ack"))
         kind, _, said = syslog.recv(10_000).decode().partition(": ")
         assert kind == "<85>fallow"  # authpriv.notice
-        assert json.loads(said)["who"] == "ann"
+        assert (json.loads(said)["kind"], json.loads(said)["who"]) == ("person", "ann")
     with pytest.raises(ConnectionRefusedError):
         trail.write("nobody listens")
 
@@ -179,8 +180,8 @@ def test_strangers_take_no_line_from_people_and_standard_error_has_an_end_too(
     with caplog.at_level("INFO", logger="dashboard"):
         for number in range(3):
             audit_stranger(f"10.0.0.{number}", "was refused /")
-        audit("pia", "refused ack as viewer", REFUSED)
-    assert caplog.messages == ["somebody at 10.0.0.0: was refused /", "pia: refused ack as viewer"]
+        audit(Actor("pia"), "refused ack as viewer", REFUSED)
+    assert caplog.messages == ["anonymous at 10.0.0.0: was refused /", "person pia: refused ack as viewer"]
 
 
 @pytest.mark.parametrize(("name", "words"), [

@@ -11,6 +11,7 @@ from analytics.decide.actions import record
 from analytics.language.languages import language
 from dashboard.access.people import VIEWER, Reader
 from dashboard.grid import _WORDS, GridColumn, Row, grid, grid_words
+from fallow.actors import Actor
 from fallow.cli import main
 from fallow.clock import format_ms
 from tests.dashboard.acting import FORMULA, MARKUP, PLAN, VIEW_ALPHA, Held
@@ -75,7 +76,7 @@ def test_every_column_can_be_sorted_and_filtered_and_has_its_values(held: Held) 
 
 def test_names_are_text_wherever_they_stand(held: Held) -> None:
     finding_id = held.finding("c").finding_id
-    record(held.lake, "note", [finding_id], MARKUP, now_ms=NOW_MS, reason=MARKUP)
+    record(held.lake, "note", [finding_id], Actor(MARKUP), now_ms=NOW_MS, reason=MARKUP)
     tree = shown(held, search=f"{ALL}&finding={finding_id}")
     grid = table(tree)
     assert not grid.get("dangerously_allow_code")
@@ -104,8 +105,8 @@ def test_what_the_browser_is_asked_for_is_a_name_and_no_code(held: Held) -> None
 
 def test_the_chosen_finding_in_full(held: Held) -> None:
     finding = held.finding("a")
-    record(held.lake, "notify", [finding.finding_id], "fallow", now_ms=NOW_MS, channel="mail")
-    record(held.lake, "note", [finding.finding_id], "zoe", now_ms=NOW_MS + 1, reason="asked ann")
+    record(held.lake, "notify", [finding.finding_id], Actor("fallow"), now_ms=NOW_MS, channel="mail")
+    record(held.lake, "note", [finding.finding_id], Actor("zoe"), now_ms=NOW_MS + 1, reason="asked ann")
     tree = held.pages().look_at(finding.finding_id)
     text = words(tree).replace("\N{NO-BREAK SPACE}", " ")
     for each in (
@@ -129,7 +130,7 @@ def test_several_chosen_count_each_gpu_once(held: Held) -> None:
 
 def test_suppressed_ones_are_marked_for_the_switch(held: Held) -> None:
     finding_id = held.finding("a").finding_id
-    record(held.lake, "suppress", [finding_id], "zoe", now_ms=NOW_MS, reason="warm standby")
+    record(held.lake, "suppress", [finding_id], Actor("zoe"), now_ms=NOW_MS, reason="warm standby")
     tree = shown(held, search=f"{ALL}&lang=fr")
     standing = {row["id"]: row["standing"] for row in table(tree)["rowData"]}
     assert {each for each, status in standing.items() if status == "suppressed"} == {finding_id}
@@ -141,7 +142,7 @@ def test_suppressed_ones_are_marked_for_the_switch(held: Held) -> None:
 
 def test_an_address_leads_to_one_finding_even_a_suppressed_one(held: Held) -> None:
     finding_id = held.finding("a").finding_id
-    record(held.lake, "suppress", [finding_id], "zoe", now_ms=NOW_MS, reason="warm standby")
+    record(held.lake, "suppress", [finding_id], Actor("zoe"), now_ms=NOW_MS, reason="warm standby")
     tree = shown(held, search=f"{ALL}&finding={finding_id}")
     assert [row["id"] for row in table(tree)["selectedRows"]] == [finding_id]
     assert "warm standby" in words(by_id(tree, "finding-detail")["children"])

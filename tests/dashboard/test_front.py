@@ -372,3 +372,17 @@ def test_an_end_answers_those_who_are_waiting() -> None:
         running.drain(PATIENCE_S, let_go.set)
         assert waiting.recv(4096).endswith(b"a page")
         assert idle.recv(100) == b""
+
+
+@pytest.mark.parametrize("sent", [
+    b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\r\nContent-Length: 0\r\n\r\n",
+    b"POST / HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+])  # fmt: skip
+def test_a_request_of_two_lengths_is_refused_and_its_connection_closed(sent: bytes) -> None:
+    hidden = b"GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n"
+    with front() as address, connected(address, sent + hidden) as connection, connection.makefile("rb") as found:
+        got = found.read()  # to the end: the connection is closed
+    assert got.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
+    assert b" 200 OK" not in got

@@ -17,6 +17,7 @@ from dashboard.error_panels import stale_data_notice
 from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import Problem, View
+from fallow.actors import Actor
 from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.lake import Lake, LakeFile
 from tests.dashboard.conftest import UNTIL_MS, inputs_of
@@ -149,7 +150,7 @@ def test_an_action_shows_at_once_to_whoever_took_it_and_soon_to_others(own_lake:
     clock = Hands()
     mine, theirs = LakeSource(lambda: inputs_of(own_lake), clock), LakeSource(lambda: inputs_of(own_lake), clock)
     finding, version = viewed(mine).report.findings[0], viewed(theirs).version
-    record(own_lake, "ack", [finding.finding_id], "ada", now_ms=UNTIL_MS)
+    record(own_lake, "ack", [finding.finding_id], Actor("ada"), now_ms=UNTIL_MS)
     mine.forget()
     assert status(mine, finding.finding_id) == "acknowledged"
     assert status(theirs, finding.finding_id) == "new"  # not listed for every click
@@ -216,7 +217,7 @@ def test_an_action_that_cannot_be_read_leaves_what_was_read_and_says_so(own_lake
     clock = Hands()
     source = LakeSource(lambda: inputs_of(own_lake), clock)
     first = viewed(source)
-    record(own_lake, "ack", [first.report.findings[0].finding_id], "ada", now_ms=UNTIL_MS)
+    record(own_lake, "ack", [first.report.findings[0].finding_id], Actor("ada"), now_ms=UNTIL_MS)
     (file,) = own_lake.files("action")
     content = Path(file.url).read_bytes()
     Path(file.url).write_bytes(content[:50])

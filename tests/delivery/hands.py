@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from analytics.delivery.journal import Journal
 from analytics.delivery.model import Brief, BriefLine, Delivery, Message, MessagePart
+from fallow.actors import Actor
 from fallow.clock import DAY_MS
 from tests.lakes import made_lake
 from tests.ledger.rows import T0
@@ -62,7 +63,7 @@ def example_message(**changes: Any) -> Message:
 
 def journal(lake: Lake, clock: Hands, actor: str = "zoe") -> Journal:
     """A journal over all that the lake has of late, as another process would read it."""
-    return Journal(made_lake(lake.root), clock, actor, clock.now_ms() - 70 * DAY_MS)
+    return Journal(made_lake(lake.root), clock, Actor(actor), clock.now_ms() - 70 * DAY_MS)
 
 
 def forget_what_was_done(lake: Lake) -> None:

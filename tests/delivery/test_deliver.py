@@ -75,7 +75,7 @@ def test_what_is_recorded(lake: Lake, hands: Hands) -> None:
     assert failed.pop("try_id")
     assert failed == {
         "time": hands.now_ms(), "delivery_id": DELIVERY.delivery_id, "step": "failed", "purpose": "report",
-        "week": "2026-W46", "edition": "all/en", "round": 0, "target": "mailto:lead@example.org", "actor": "zoe",
+        "week": "2026-W46", "edition": "all/en", "round": 0, "target": "mailto:lead@example.org", "actor": "zoe", "actor_kind": "person",
         "content_sha256": example_message().sha256, "content_bytes": example_message().size_bytes, "tries": 1, "reason": "it failed",
         "finding_ids": ["F-0000000001"], "os_user": None,
     }  # fmt: skip

@@ -17,6 +17,7 @@ from analytics.decide.review import review
 from analytics.delivery.links import AnswerLinks
 from analytics.window import Inputs, load_window_ledger
 from fallow import config
+from fallow.actors import Actor
 from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS, Window
 from fallow.errors import EmptyLakeError, FallowError, UsageError
 from tests.delivery.hands import Hands, forget_what_was_done
@@ -178,7 +179,7 @@ def test_the_cool_down_is_a_setting(nudge: Nudger) -> None:
 
 
 def test_what_somebody_else_told_them_counts_too(nudge: Nudger) -> None:
-    record(nudge.lake, "notify", nudge.ids("ann"), "zoe", now_ms=NOON - DAY_MS, channel="by telephone")
+    record(nudge.lake, "notify", nudge.ids("ann"), Actor("zoe"), now_ms=NOON - DAY_MS, channel="by telephone")
     assert "told lately" in nudge().out
     nudge("--send")
     assert nudge.ids("ann") & {word for _, data in nudge.mailbox.mails for word in data.decode().split()} == set()
@@ -186,7 +187,7 @@ def test_what_somebody_else_told_them_counts_too(nudge: Nudger) -> None:
 
 @pytest.mark.parametrize("kind", ["ack", "suppress"])
 def test_what_somebody_has_taken_on_is_left_alone(nudge: Nudger, kind: str) -> None:
-    record(nudge.lake, kind, nudge.ids("ann"), "ann", now_ms=NOON - DAY_MS, reason="needed")
+    record(nudge.lake, kind, nudge.ids("ann"), Actor("ann"), now_ms=NOON - DAY_MS, reason="needed")
     nudge("--send")
     text = "".join(data.decode() for _, data in nudge.mailbox.mails)
     assert not any(each in text for each in nudge.ids("ann"))

@@ -20,6 +20,7 @@ from analytics.delivery.targets import parse_targets
 from analytics.language.languages import language
 from analytics.money.owners import Owner, Owners
 from analytics.workloads.model import Confidence, Evidence, Finding
+from fallow.actors import Actor
 from fallow.clock import DAY_MS, WEEK_MS
 from tests.delivery.asking import asked, found, opportunity
 from tests.delivery.hands import Hands, journal
@@ -42,7 +43,7 @@ def chosen(lake: Lake, folder: Path, *findings: Finding | Opportunity, operators
 
 
 def told(lake: Lake, channel: str | None) -> None:
-    record(lake, "notify", [TOGETHER.finding_id], "zoe", now_ms=Hands().now_ms() - DAY_MS, channel=channel)
+    record(lake, "notify", [TOGETHER.finding_id], Actor("zoe"), now_ms=Hands().now_ms() - DAY_MS, channel=channel)
 
 
 TOGETHER = found("held", holder="ann+proj")

@@ -9,6 +9,7 @@ import pytest
 
 from analytics.decide.records import RuleRecord, load_records, save_records
 from analytics.workloads.confidence import good_record
+from fallow.actors import Actor
 from tests.evaluation.conftest import at
 from tests.findings.conftest import BUSY, DAY, HELD, only
 from tests.ledger.rows import fill, ms, processes, samples, snapshot
@@ -23,7 +24,7 @@ def save(
 ) -> None:
     record = RuleRecord(rule, grade, 50, 40, right)
     save_records(
-        lake, [record], since_ms=ms(-86_400), until_ms=ms(until_s), labels_sha256="0", actor="ann", now_ms=ms(0) + later_ms
+        lake, [record], since_ms=ms(-86_400), until_ms=ms(until_s), labels_sha256="0", actor=Actor("ann"), now_ms=ms(0) + later_ms
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from analytics.commands.finding_actions import beside_others
 from analytics.decide.actions import KINDS, Action, load_actions, record
-from fallow import parquet, schema
+from fallow.actors import Actor
 from fallow.cli import main
 from fallow.clock import DAY_MS, SystemClock
 from fallow.os_user import os_user
@@ -75,10 +75,10 @@ def test_whoever_acts_as_somebody_else_is_recorded_and_said_wherever_the_actor_i
     finding_id = the_id(held)
     run("suppress", finding_id, "--as", "boss", "--reason", "warm standby")
     [action] = load_actions(held)[finding_id]
-    assert (action.actor, action.os_user) == ("boss", os_user())
+    assert action.actor == Actor("boss", os_user=os_user())
     assert f"boss {BY_US}: suppressed: warm standby" in run("history", finding_id)[1]
     [told] = json.loads(run("history", finding_id, "--json")[1])["actions"]
-    assert (told["actor"], told["os_user"]) == ("boss", os_user())
+    assert (told["actor"], told["actor_kind"], told["os_user"]) == ("boss", "person", os_user())
     [finding] = listed(run, "--all")
     assert f"boss {BY_US}: suppressed" in finding["notes"][0]
     assert f"this ends the suppression by boss {BY_US}" in run("ack", finding_id)[1]
@@ -91,17 +91,7 @@ def test_no_variable_says_who_one_is(held: Lake) -> None:
     done = subprocess.run(command, cwd=REPOSITORY, env=posing, capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == f"acknowledged {finding_id} as {os_user()}\n"
     [action] = load_actions(held)[finding_id]
-    assert (action.actor, action.os_user) == (os_user(), os_user())
-
-
-def test_actions_of_an_older_version_have_no_such_user(held: Lake) -> None:
-    [made] = record(held, "ack", ["F-1"], "zoe", now_ms=ms(0), os_user="root")
-    [file] = held.files(ACTION.name)
-    older = schema.Table(ACTION.name, ACTION.row, derived=False, columns=ACTION.columns[:-1])
-    row = {key: value for key, value in made.as_json().items() if key not in ("os_user", "time")} | {"time": ms(0)}
-    Path(file.url).write_bytes(parquet.encode(older, parquet.table_from_rows(older, [row])))
-    [read] = load_actions(held)["F-1"]
-    assert (read.actor, read.os_user, read.by) == ("zoe", None, "zoe")
+    assert action.actor == Actor(os_user(), os_user=os_user())
 
 
 def test_an_id_is_taken_in_small_and_in_capital_letters(held: Lake, run: Callable[..., Run]) -> None:
@@ -166,7 +156,7 @@ def test_history_shows_everything_in_order(held: Lake, run: Callable[..., Run]) 
             held,
             kind,
             [finding_id],
-            f"p{number}",
+            Actor(f"p{number}"),
             now_ms=ms(number),
             reason="r",
             channel="x@y" if kind == "notify" else None,
@@ -251,9 +241,9 @@ def test_actions_of_one_moment_are_all_kept_and_none_hides_another(lake: Lake) -
     """Sixteen threads, one clock that stands still."""
     with ThreadPoolExecutor(16) as pool:
         for number in range(200):
-            pool.submit(record, lake, "ack", ["F-1"], f"p{number}", now_ms=ms(0))
+            pool.submit(record, lake, "ack", ["F-1"], Actor(f"p{number}"), now_ms=ms(0))
     kept = load_actions(lake)["F-1"]
-    assert sorted(each.actor for each in kept) == sorted(f"p{number}" for number in range(200))
+    assert sorted(each.actor.name for each in kept) == sorted(f"p{number}" for number in range(200))
     assert len({each.action_id for each in kept}) == 200
     assert list(kept) == sorted(kept)
     assert len(lake.files("action")) == len(lake.all_files("action")) == 200
@@ -272,14 +262,14 @@ def test_two_people_at_once_are_both_recorded_and_the_later_decides(held: Lake, 
     assert [each.communicate(timeout=120)[1] for each in started] == [b"", b""]
     assert [each.returncode for each in started] == [0, 0]
     actions = load_actions(held)[finding_id]
-    assert {each.actor for each in actions} == {"zoe", "yan"}
+    assert {each.actor.name for each in actions} == {"zoe", "yan"}
     decided = {"ack": "acknowledged", "suppress": "suppressed"}[actions[-1].kind]
     assert [each["status"] for each in listed(run, "--all")] == [decided]
     assert len(run("history", finding_id)[1].splitlines()) == 2
 
 
 def test_one_call_on_several_findings_is_one_file(lake: Lake) -> None:
-    done = record(lake, "ack", ["F-1", "F-2", "F-1"], "zoe", now_ms=ms(0))
+    done = record(lake, "ack", ["F-1", "F-2", "F-1"], Actor("zoe"), now_ms=ms(0))
     assert [each.finding_id for each in done] == ["F-1", "F-2"]
     assert len(lake.files("action")) == 1
     assert {key: list(value) for key, value in load_actions(lake).items()} == {"F-1": [done[0]], "F-2": [done[1]]}
@@ -289,8 +279,8 @@ def test_one_call_on_several_findings_is_one_file(lake: Lake) -> None:
 def test_what_is_said_once_by_two_workers_at_the_same_moment_is_one_row(lake: Lake, later_ms: int, files: int) -> None:
     """Also where midnight is between them, or a host: then there are two files, and the first counts."""
     for now_ms in (ms(0), ms(0) + later_ms):
-        record(lake, "ack", ["F-1", "F-2"], "ann", now_ms=now_ms, channel="link a", once="link a")
-    record(lake, "ack", ["F-1"], "ann", now_ms=ms(0), channel="link b", once="link b")
+        record(lake, "ack", ["F-1", "F-2"], Actor("ann"), now_ms=now_ms, channel="link a", once="link a")
+    record(lake, "ack", ["F-1"], Actor("ann"), now_ms=ms(0), channel="link b", once="link b")
     assert len(snapshot(lake, "action")) == files + 1
     found = load_actions(lake)
     assert [(each.channel, each.time_ms) for each in found["F-2"]] == [("link a", ms(0) + later_ms * (files == 1))]
@@ -303,24 +293,24 @@ def test_what_is_done_after_anothers_action_comes_after_it_whatever_the_clocks_s
     """Ann's machine is an hour ahead: what bob does once he has seen her suppression still ends it."""
     finding_id = the_id(held)
     ahead_ms = SystemClock().now_ms() + 3_600_000
-    record(held, "suppress", [finding_id], "ann", now_ms=ahead_ms, reason="standby")
+    record(held, "suppress", [finding_id], Actor("ann"), now_ms=ahead_ms, reason="standby")
     out = run("reopen", finding_id, "--as", "bob")[1]
     assert out.startswith(f"reopened {finding_id} as bob {BY_US}; this ends the suppression by ann")
     assert [each["status"] for each in listed(run)] == ["new"]
-    assert [each.actor for each in load_actions(held)[finding_id]] == ["ann", "bob"]
+    assert [each.actor.name for each in load_actions(held)[finding_id]] == ["ann", "bob"]
 
 
 def test_who_acted_at_the_same_time_is_told() -> None:
     """Read after one's own action is recorded: what came between reading and writing is said too."""
-    ann = Action(5, "A-1-0", "F-1", "suppress", "ann", reason="standby")
-    bob = Action(6, "A-2-0", "F-1", "ack", "bob")
+    ann = Action(5, "A-1-0", "F-1", "suppress", Actor("ann"), reason="standby")
+    bob = Action(6, "A-2-0", "F-1", "ack", Actor("bob"))
     assert beside_others([ann, bob], bob, 7) == (
         "; this ends the suppression by ann until it is reopened (reason: standby)"
     )
     assert beside_others([ann, bob], ann, 7) == (
         "; bob acknowledged it at the same time, and the later one decides: see `history`"
     )
-    note = Action(8, "A-3-0", "F-1", "note", "cy", reason="hm")
+    note = Action(8, "A-3-0", "F-1", "note", Actor("cy"), reason="hm")
     assert beside_others([ann, note], ann, 9) == ""
 
 
@@ -338,7 +328,7 @@ def test_eight_people_on_one_finding_at_once(held: Lake, run: Callable[..., Run]
     ]  # fmt: skip
     assert [each.communicate(timeout=240)[1] for each in started] == [b""] * 8
     actions = load_actions(held)[finding_id]
-    assert {each.actor for each in actions} == {f"p{number}" for number in range(8)}
+    assert {each.actor.name for each in actions} == {f"p{number}" for number in range(8)}
     decided = next(each.kind for each in reversed(actions) if each.kind != "note")
     assert [each["status"] for each in listed(run, "--all")] == [
         {"ack": "acknowledged", "suppress": "suppressed"}[decided]

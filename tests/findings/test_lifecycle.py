@@ -9,6 +9,7 @@ import pytest
 from analytics.decide.actions import Action, record
 from analytics.decide.lifecycle import RELEASED, status_of
 from analytics.glossary import STATUSES
+from fallow.actors import Actor
 from fallow.clock import DAY_MS, MINUTE_MS
 from fallow.schema import FINDING
 from tests.conftest import REPOSITORY
@@ -23,7 +24,7 @@ WEEK = 7 * DAY
 
 
 def action(kind: str, at_ms: int, expires_ms: int | None = None) -> Action:
-    return Action(at_ms, f"A-{at_ms}", "F-1", kind, "ann", expires_ms=expires_ms)
+    return Action(at_ms, f"A-{at_ms}", "F-1", kind, Actor("ann"), expires_ms=expires_ms)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,15 @@ def test_a_suppressed_finding_is_hidden_until_it_expires(two_weeks: Lake) -> Non
     now_ms = ms(2 * WEEK)
     first = reviewed(two_weeks)
     ann = next(each for each in first.shown if each.holder == "ann")
-    record(two_weeks, "suppress", [ann.finding_id], "zoe", now_ms=now_ms, reason="standby", expires_ms=now_ms + DAY_MS)
+    record(
+        two_weeks,
+        "suppress",
+        [ann.finding_id],
+        Actor("zoe"),
+        now_ms=now_ms,
+        reason="standby",
+        expires_ms=now_ms + DAY_MS,
+    )
     hidden = reviewed(two_weeks)
     assert [each.holder for each in hidden.suppressed] == ["ann"]
     assert ann.finding_id not in {each.finding_id for each in hidden.shown}
@@ -117,7 +126,7 @@ def test_a_past_window_looks_the_same_whenever_it_is_asked_for(two_weeks: Lake) 
     """A suppression holds for windows that end before it expires, and no command ends what may be gone."""
     window = {"since": "2026-11-20", "until": "2026-11-26"}
     ann = next(each for each in reviewed(two_weeks, **window).shown if each.holder == "ann")
-    record(two_weeks, "suppress", [ann.finding_id], "zoe", now_ms=ms(2 * WEEK), expires_ms=ms(3 * WEEK))
+    record(two_weeks, "suppress", [ann.finding_id], Actor("zoe"), now_ms=ms(2 * WEEK), expires_ms=ms(3 * WEEK))
     at_once, years_later = (reviewed(two_weeks, **window, later_ms=later) for later in (0, 1000 * DAY_MS))
     assert at_once.findings == years_later.findings
     assert [each.holder for each in at_once.suppressed] == ["ann"]
@@ -193,7 +202,9 @@ def test_who_said_that_gpus_are_released_is_taken_at_their_word_until_they_are_s
     """What is held at the end was seen in the hour before it: a claim that is younger is not refuted."""
     ann = next(each for each in reviewed(two_weeks).shown if each.holder == "ann")
     said_ms = ms(2 * WEEK + said_h * HOUR)
-    record(two_weeks, "ack", [ann.finding_id], "ann@example.org", now_ms=said_ms, reason=RELEASED, channel="link 1")
+    record(
+        two_weeks, "ack", [ann.finding_id], Actor("ann@example.org"), now_ms=said_ms, reason=RELEASED, channel="link 1"
+    )
     after = next(each for each in reviewed(two_weeks).findings if each.finding_id == ann.finding_id)
     assert after.status == (ann.status if status == "standing" else status)
     said = [note for note in after.notes if note.startswith("said released on ")]
@@ -202,6 +213,6 @@ def test_who_said_that_gpus_are_released_is_taken_at_their_word_until_they_are_s
 
 def test_an_acknowledgement_for_another_reason_is_no_claim(two_weeks: Lake) -> None:
     ann = next(each for each in reviewed(two_weeks).shown if each.holder == "ann")
-    record(two_weeks, "ack", [ann.finding_id], "zoe", now_ms=ms(2 * WEEK - DAY), reason="asked ann")
+    record(two_weeks, "ack", [ann.finding_id], Actor("zoe"), now_ms=ms(2 * WEEK - DAY), reason="asked ann")
     after = next(each for each in reviewed(two_weeks).findings if each.finding_id == ann.finding_id)
     assert (after.status, [note for note in after.notes if "still held" in note]) == ("acknowledged", [])

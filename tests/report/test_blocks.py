@@ -20,6 +20,7 @@ from analytics.report.figures import BackTest, SurplusInterval, UserFigures
 from analytics.scope import Scope
 from analytics.sections.off_peak import off_peak
 from analytics.sections.surplus import surplus
+from fallow.actors import Actor
 from fallow.clock import HOUR_MS
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, fill, processes, samples
@@ -152,7 +153,9 @@ def test_gone_and_suppressed_findings_have_their_reasons(tmp_path: Path) -> None
     first_s, last_s = 14 * DAY - BACK_S, 21 * DAY - BACK_S
     fill(lake, samples("GPU-0", first_s, last_s, **BUSY) + samples("GPU-1", first_s, last_s, **FREE), host="train-01")
     ids = [finding.finding_id for finding in report_of(lake, "2026-W41").findings]
-    record(lake, "suppress", ids, "ops", now_ms=T0 - BACK_S * 1000, reason="a reserve", expires_ms=T0 + DAY * 1000)
+    record(
+        lake, "suppress", ids, Actor("ops"), now_ms=T0 - BACK_S * 1000, reason="a reserve", expires_ms=T0 + DAY * 1000
+    )
     text = text_of(report_of(lake, "2026-W41"))
     assert any(line.endswith(": a reserve (ops, until 2026-11-20)") for line in one_line(part(text, "SUPPRESSED")))
     gone = one_line(part(text, "CLOSED AND REVERSED"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.decide.actions import record
+from fallow.actors import Actor
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, claim, device, fill, processes, samples
 
@@ -98,7 +99,7 @@ def test_what_others_did_and_wrote_has_neither_their_name_nor_their_words(
     found = json.loads(report(lake, "--config", str(config), "--format", "json").out)["findings"]
     anns = [each["finding_id"] for each in found if each["holder"] == "ann"]
     last_ms = int(datetime(2026, 12, 31, tzinfo=UTC).timestamp() + DAY_S) * 1000 if kind == "suppress" else None
-    record(lake, kind, anns, "zelda", now_ms=T0 + DAY_S * 1000, reason=WORDS, expires_ms=last_ms)
+    record(lake, kind, anns, Actor("zelda"), now_ms=T0 + DAY_S * 1000, reason=WORDS, expires_ms=last_ms)
     whole, own = (one_line(report(lake, *flags, *scope).out) for scope in ((), ANN))
     assert WORDS in whole and "zelda" in whole  # noqa: PT018  # the lead is told
     assert anns[0] in own
@@ -115,7 +116,7 @@ def test_what_somebody_wrote_about_their_own_stays_in_their_edition(
 ) -> None:
     found = json.loads(report(lake, "--config", str(config), "--format", "json").out)["findings"]
     anns = [each["finding_id"] for each in found if each["holder"] == "ann"]
-    record(lake, "suppress", anns, "ann", now_ms=T0 + DAY_S * 1000, reason="a demo in January")
+    record(lake, "suppress", anns, Actor("ann"), now_ms=T0 + DAY_S * 1000, reason="a demo in January")
     shown = one_line(report(lake, "--config", str(config), *ANN, "--format", form).out)
     assert "a demo in January (" in shown.replace("</bdi>", "")
 

@@ -9,6 +9,7 @@ import pytest
 from analytics.decide.actions import record
 from analytics.language.languages import language
 from analytics.render.report.markdown import MarkdownFormat
+from fallow.actors import Actor
 from fallow.outside_text import markdown_text as escape
 from tests.lakes import made_lake
 from tests.ledger.rows import T0
@@ -27,7 +28,7 @@ NOTE = "asked greta on the phone | twice"
 def week(tmp_path: Path) -> Report:
     lake = everything(made_lake(tmp_path / "lake"))
     ids = [finding.finding_id for finding in report_of(lake, "2026-W40").findings]
-    record(lake, "ack", ids, "ops", now_ms=T0 - BACK_S * 1000 + 1, reason=NOTE)
+    record(lake, "ack", ids, Actor("ops"), now_ms=T0 - BACK_S * 1000 + 1, reason=NOTE)
     return report_of(lake, "2026-W40")
 
 

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from analytics.decide.actions import record
 from analytics.render.report.json_format import report_schema
+from fallow.actors import Actor
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, fill, samples
 from tests.report.conftest import BACK_S, BUSY, DAY, FREE, HOUR, everything
@@ -76,7 +77,9 @@ def test_suppressed_and_gone_findings_are_as_the_schema_says(tmp_path: Path, rep
     fill(lake, samples("GPU-0", **later, **BUSY) + samples("GPU-1", **later, **FREE), host="train-01")
     week = ("--format", "json", "--week", "2026-W41")
     found = told(report(lake, *week))["findings"]
-    record(lake, "suppress", [each["finding_id"] for each in found], "ops", now_ms=T0 - BACK_S, reason="a reserve")
+    record(
+        lake, "suppress", [each["finding_id"] for each in found], Actor("ops"), now_ms=T0 - BACK_S, reason="a reserve"
+    )
     content = told(report(lake, *week))
     assert content["suppressed"]
     assert content["ended"]

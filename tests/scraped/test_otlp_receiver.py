@@ -182,6 +182,9 @@ def test_a_sender_that_trickles_is_cut_off(headers: dict[str, str]) -> None:
         ({"Transfer-Encoding": "chunked"}, b"-5\r\nabcde\r\n0\r\n\r\n", 400),
         ({"Transfer-Encoding": "chunked"}, b"0x5\r\nabcde\r\n0\r\n\r\n", 400),
         ({"Transfer-Encoding": "chunked"}, b"5" * 2000, 400),
+        ({"Transfer-Encoding": "chunked", "Content-Length": "5"}, b"0\r\n\r\n", 400),
+        ({"Transfer-Encoding": "gzip, chunked"}, b"0\r\n\r\n", 400),
+        ({"Transfer-Encoding": "identity", "Content-Length": "5"}, b"hello", 400),
     ],
 )
 def test_a_length_that_is_none_is_refused(headers: dict[str, str], body: bytes, status: int) -> None:

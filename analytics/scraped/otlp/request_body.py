@@ -7,7 +7,7 @@ import time
 import zlib
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Protocol
+from typing import Protocol, overload
 
 _GZIP = 16 + zlib.MAX_WBITS
 _LONGEST_LINE = 1024
@@ -18,6 +18,9 @@ _MOST_TRAILERS = 16
 
 
 class Headers(Protocol):
+    @overload
+    def get(self, name: str, /) -> str | None: ...
+    @overload
     def get(self, name: str, default: str, /) -> str: ...
 
 
@@ -38,7 +41,11 @@ def read_body(
 ) -> bytes:
     """The body, unpacked. Raises RefusedRequestError, and OSError where the sender is gone."""
     body = _Body(stream, most_bytes, monotonic_s)
-    if headers.get("Transfer-Encoding", "").lower() == "chunked":
+    if (coding := headers.get("Transfer-Encoding")) is not None:
+        if coding.lower() != "chunked" or headers.get("Content-Length") is not None:
+            # RFC 9112, section 6.1: a proxy in front may see another end of the body
+            why = "Transfer-Encoding has to be chunked, without a Content-Length beside it"
+            raise RefusedRequestError(HTTPStatus.BAD_REQUEST, why)
         found = body.of_chunks()
     else:
         found = body.of_length(headers.get("Content-Length", ""))

@@ -14,6 +14,7 @@ from analytics.language.languages import language
 from analytics.language.plain_text import plain
 from analytics.render.html import mail_body, page
 from analytics.workloads.model import Confidence
+from fallow.actors import Actor
 from fallow.clock import DAY_MS
 from tests.lakes import made_lake
 from tests.ledger.rows import device, fill, ms, processes, samples
@@ -59,7 +60,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Report:
                 lake,
                 "suppress",
                 [each.finding_id],
-                reason,
+                Actor(reason),
                 now_ms=ms(3 * HOUR),
                 reason=reason,
                 expires_ms=ms(0) + 30 * DAY_MS,
