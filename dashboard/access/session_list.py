@@ -11,7 +11,7 @@ from dashboard.access.audit import REVOCATION, audit_line
 from dashboard.access.audit_trail import trail_of
 from dashboard.access.session_store import FILE, Session, SessionStore
 from fallow import config
-from fallow.actors import Actor
+from fallow.actors import Actor, name_fault, shown_name
 from fallow.clock import SystemClock, format_ms
 from fallow.config import Config
 from fallow.errors import FallowError, UsageError
@@ -39,6 +39,8 @@ def run_sessions(args: argparse.Namespace) -> int:
     settings = config.load({}, args.config)
     store, now_ms = _store(settings), SystemClock().now_ms()
     if args.revoke is not None:
+        if (fault := name_fault(args.revoke)) is not None:
+            raise UsageError(f"the name {shown_name(args.revoke)} {fault}", "write it as the list of sign-ins shows it")
         return _revoke(settings, store, args.revoke, now_ms)
     found = store.sessions(now_ms)
     if args.json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from flask import Request
+from flask import Request, Response
 
 from dashboard.access import Access
 from dashboard.access.directory import Directory
@@ -16,8 +16,7 @@ from dashboard.access.refusal import Visitor, refuse
 API, MCP, METRICS = "/api/", "/mcp", "/metrics"
 
 _UNKNOWN = (
-    "this token is unknown: compare its SHA-256 with dashboard.people; "
-    "a proxy in front must not pass its own Authorization header on"
+    "this token is unknown; compare its SHA-256 with dashboard.people, and let no proxy pass an Authorization header on"
 )
 
 
@@ -44,7 +43,13 @@ class WithTokens:
             return self.people_access.admit(request)
         found = self._people.program("".join(token).strip())
         if found is None:
-            return Visitor(partial(refuse, request, _UNKNOWN, status=401))
+            return Visitor(partial(_refuse_token, request))
         if not is_for_programs(request.path):
             return self.people_access.admit(request)
         return found if self._hosts.allow(request.host) else Visitor(partial(refuse, request, NOT_THIS_NAME))
+
+
+def _refuse_token(request: Request) -> Response:
+    refusal = refuse(request, _UNKNOWN, status=401)
+    refusal.headers["WWW-Authenticate"] = "Bearer"
+    return refusal

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 
 import pytest
 
@@ -80,9 +79,7 @@ def test_a_bell_rung_before_during_and_from_a_signal_handler_is_heard() -> None:
     before = signal.signal(signal.SIGALRM, lambda *_: bell.ring())
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
-        begun = time.monotonic()
         assert bell.wait(20)
-        assert time.monotonic() - begun < 20
     finally:
         signal.signal(signal.SIGALRM, before)
     ringer.join()

@@ -13,6 +13,7 @@ from dashboard.access.people import VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.source import LakeSource
 from fallow import config
+from fallow.actors import TOKEN as TOKEN_KIND
 from fallow.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -89,14 +90,25 @@ def test_a_token_that_nobody_has_is_none(client: FlaskClient, token: str) -> Non
     assert (found.status_code, found.content_type) == (401, "application/problem+json")
     assert "dashboard.people" in found.get_json()["hint"]
     assert found.headers["WWW-Authenticate"] == "Bearer"
-    # a proxy that passes a token of its own along still says who asks
-    assert ask(client, "/api/v1/ledger?span=all", token, "10.1.2.3", X_Forwarded_User="ann").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/ledger?span=all", "/api/v1/openapi.json", "/mcp", "/metrics", "/", "/export/gpus.csv"]
+)
+@pytest.mark.parametrize("shown", ["Bearer wrong", "bearer  wrong", f"Bearer {TOKEN}, Bearer wrong", f"Bearer wrong, Bearer {TOKEN}",
+                                   "Bearer", "Bearer\twrong"])  # fmt: skip
+def test_a_wrong_token_is_401_whatever_the_proxy_says(client: FlaskClient, path: str, shown: str) -> None:
+    for peer in ("10.1.2.3", "192.0.2.7"):
+        found = ask(client, path, peer=peer, X_Forwarded_User="ann", Authorization=shown)
+        assert (found.status_code, found.headers["WWW-Authenticate"]) == (401, "Bearer")
+    assert ask(client, "/api/v1/ledger?span=all", TOKEN, "10.1.2.3", X_Forwarded_User="ann").status_code == 200
+    assert ask(client, "/?span=all", TOKEN, "10.1.2.3", X_Forwarded_User="ann").status_code == 200
 
 
 def test_what_a_program_takes_along_is_in_the_audit_log(client: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "dashboard.access.audit"):
         ask(client, "/api/v1/scopes?span=all", OF_ALPHA)
-    assert '"token script": takes /api/v1/scopes?span=all as viewer of team alpha' in caplog.messages
+    assert "token script: takes /api/v1/scopes?span=all as viewer of team alpha" in caplog.messages
     assert OF_ALPHA not in caplog.text
 
 
@@ -113,7 +125,7 @@ def test_a_token_that_is_taken_away_is_gone_with_the_next_request(held: Held, pe
 
 def test_who_a_token_names_is_no_person(people: Path) -> None:
     directory = Directory(str(people), "none")
-    assert directory.program(OF_ALPHA) == Reader("token script", VIEWER, "alpha")
+    assert directory.program(OF_ALPHA) == Reader("script", VIEWER, "alpha", kind=TOKEN_KIND)
     assert directory.person("script") is None
     assert directory.person("token script") is None
     assert directory.program("") is None

@@ -122,7 +122,7 @@ def test_a_viewer_may_not(held: Held, kind: str, audited: list[str]) -> None:
     answer = held.pages(VIEW_ALPHA).press(kind, finding_id, text="x")
     assert "vic may not do this" in answer["acts-said"]["children"]
     assert snapshot(held.lake, "action") == before
-    assert audited == [f"vic: refused {kind} as {VIEW_ALPHA.described}: {finding_id}"]
+    assert audited == [f"person vic: refused {kind} as {VIEW_ALPHA.described}: {finding_id}"]
 
 
 def test_a_finding_of_another_team_is_not_acted_on_nor_are_those_beside_it(held: Held) -> None:

@@ -112,10 +112,10 @@ def test_planners_write_and_remove_and_it_is_audited(held: Held, audited: list[s
     withdraw(held.pages().view(), mark, 2)
     assert [each.text for each in load_annotations(held.lake)] == ["driver 580"]
     assert audited == [
-        "pia: asks to annotate as planner",
-        f"pia: annotate as planner: {added.annotation_id}",
-        f"pia: asks to remove annotation as planner: {mark}",
-        f"pia: remove annotation as planner: {mark}",
+        "person pia: asks to annotate as planner",
+        f"person pia: annotate as planner: {added.annotation_id}",
+        f"person pia: asks to remove annotation as planner: {mark}",
+        f"person pia: remove annotation as planner: {mark}",
     ]
     for when in ("", "yesterday", "2026-13-01"):
         with pytest.raises(UsageError):

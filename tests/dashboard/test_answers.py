@@ -139,8 +139,8 @@ def test_still_needed_until_a_day(site: Site, caplog: pytest.LogCaptureFixture) 
     assert action.expires_ms == (NOW_MS // DAY_MS + 4) * DAY_MS
     assert action.channel == site.answer().channel
     asked, line = caplog.messages
-    assert asked == f"ann@example.org: asks to keep by a link: {', '.join(site.answer().finding_ids)}"
-    assert line == f"ann@example.org: suppress by a link: {action.finding_id} ({action.action_id})"
+    assert asked == f"link ann@example.org: asks to keep by a link: {', '.join(site.answer().finding_ids)}"
+    assert line == f"link ann@example.org: suppress by a link: {action.finding_id} ({action.action_id})"
 
 
 def test_released(site: Site) -> None:

@@ -16,6 +16,7 @@ from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, DeliveryOu
 from analytics.delivery.targets import parse_targets
 from analytics.frames import read_frame
 from fallow import schema
+from fallow.actors import Actor
 from fallow.errors import LakeError
 from tests.delivery.hands import DELIVERY, Hands, example_message, journal
 from tests.ledger.rows import snapshot
@@ -181,7 +182,7 @@ def test_a_sender_that_slept_through_its_lease_sends_nothing(lake: Lake, hands: 
             super().add(*arguments, **named)  # type: ignore[arg-type]
             hands.at_ms += LEASE_MS // 2
 
-    own, channel = Slow(lake, hands, "zoe", 0), Counting()
+    own, channel = Slow(lake, hands, Actor("zoe"), 0), Counting()
     result = deliver(own, DELIVERY, example_message(), channel, hands, sleep=hands.sleep)
     assert (result.step, channel.sent) == (FAILED, [])
 

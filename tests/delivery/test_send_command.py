@@ -218,7 +218,7 @@ WRONG: list[tuple[list[str], dict[str, str], type[FallowError], str]] = [
     (["--to", "./x", "--format", "docx"], {}, UsageError, "--format: 'docx' is not one of"),
     (["--to", "./x", "--week", "tomorrow"], {}, UsageError, "'tomorrow' is not a week"),
     (["--to", "./x"], {"REPORT_TIMEZONE": "Mars/Base"}, UsageError, "'Mars/Base' is not a time zone"),
-    (["--to", "./x", "--as", " "], {}, UsageError, "your user name is not known"),
+    (["--to", "./x", "--as", " "], {}, UsageError, "has a blank at its start"),
 ]
 
 
