@@ -279,6 +279,49 @@ def test_a_wrong_token_signs_nobody_in(
     assert client.get("/", headers=LOCAL).status_code == 302
 
 
+@pytest.mark.parametrize(("name", "why"), [
+    ("ann\u00a0", "the name ann in the claim preferred_username holds U+00A0 (NO-BREAK SPACE), which readers cannot see"),
+    ("ann\n", "the name ann in the claim preferred_username holds U+000A, which readers cannot see"),
+    ("ann ", "the name ann in the claim preferred_username has a blank at its start or end, or two in a row"),
+    (" ann", "has a blank at its start or end"),
+    ("an\u200dn", "holds U+200D (ZERO WIDTH JOINER), which readers cannot see"),
+    ("\u202eann", "holds U+202E (RIGHT-TO-LEFT OVERRIDE), which readers cannot see"),
+    ("\u0430nn", "mixes letters of different scripts: U+0430 (CYRILLIC SMALL LETTER A) and U+006E (LATIN SMALL LETTER N)"),
+    ("\uff41nn", "is not in Unicode's normal form NFKC, which is ann"),
+    ("a" * 301, "is longer than 300 characters"),
+])  # fmt: skip
+def test_a_name_that_could_pass_for_anothers_is_refused_and_not_repaired(
+    client_of: Callable[..., FlaskClient], idp: Provider, name: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    idp.user["preferred_username"] = name
+    client = client_of(default_role="planner")
+    with caplog.at_level(logging.INFO, "dashboard.access.audit"):
+        answer = sign_in(client)
+    assert (answer.status_code, why in answer.text) == (403, True)
+    assert "have it changed at the sign-in service" in answer.text
+    assert client.get("/", headers=LOCAL).status_code == 302
+    [line] = caplog.messages
+    assert line.startswith("anonymous at 127.0.0.1: was refused /sign-in/return: the name ")
+
+
+@pytest.mark.parametrize("name", ["Müller", "jean-luc", "DOMAIN\\ann", "ann@example.org", "O'Brien", "山田 たろう"])
+def test_a_real_name_signs_in(
+    client_of: Callable[..., FlaskClient], idp: Provider, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    idp.user["preferred_username"] = name
+    with caplog.at_level(logging.INFO, "dashboard.access.audit"):
+        assert sign_in(client_of(default_role="planner")).status_code == 302
+    assert caplog.messages == [f"person {name}: signed in as planner"]
+
+
+def test_a_wrong_token_is_401_beside_a_session(client_of: Callable[..., FlaskClient]) -> None:
+    client = client_of()
+    sign_in(client)
+    for path in ("/api/v1/openapi.json", "/metrics", "/", "/export/findings.csv"):
+        assert client.get(path, headers=LOCAL | {"Authorization": "Bearer wrong"}).status_code == 401
+    assert client.get("/api/v1/openapi.json", headers=LOCAL).status_code == 200
+
+
 def test_a_token_that_others_signed_signs_nobody_in(client_of: Callable[..., FlaskClient], idp: Provider) -> None:
     idp.key = RSAKey.generate_key(2048, {"kid": "first", "use": "sig"})
     assert sign_in(client_of()).status_code == 403
@@ -309,7 +352,7 @@ def test_who_is_in_no_line_of_the_file_is_refused_by_name(
         answer = sign_in(client_of())
     assert answer.status_code == 403
     assert "you are signed in as eve, who has no role here" in answer.text
-    assert f"eve: was refused {RETURN}: no role" in caplog.messages
+    assert f"person eve: was refused {RETURN}: no role" in caplog.messages
 
 
 def test_a_group_gives_a_role(
@@ -318,7 +361,30 @@ def test_a_group_gives_a_role(
     idp.user |= {"preferred_username": "bob", "groups": ["others", "gpu-admins"]}
     with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         assert sign_in(client_of()).status_code == 302
-    assert "bob: signed in as admin" in caplog.messages
+    assert "person bob: signed in as admin" in caplog.messages
+
+
+@pytest.mark.parametrize("claim", [
+    {"gpu-admins": False}, {"gpu-admins": True}, 5, True, ["others", ["gpu-admins"]], [{"gpu-admins": True}],
+    [{"name": "gpu-admins"}, 3, None],
+])  # fmt: skip
+def test_groups_that_are_no_texts_grant_nothing_and_are_logged_once(
+    client_of: Callable[..., FlaskClient], idp: Provider, claim: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    idp.user |= {"preferred_username": "bob", "groups": claim}
+    client = client_of()
+    for _ in range(2):
+        assert sign_in(client_again(client)).status_code == 403
+    [warning] = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert warning.startswith("the claim groups is no list of texts")
+
+
+@pytest.mark.parametrize("claim", ["gpu-admins", ["gpu-admins"], ["others", 3, "gpu-admins"]])
+def test_one_text_or_a_list_of_texts_names_groups(
+    client_of: Callable[..., FlaskClient], idp: Provider, claim: object
+) -> None:
+    idp.user |= {"preferred_username": "bob", "groups": claim}
+    assert sign_in(client_of()).status_code == 302
 
 
 def test_names_and_groups_of_userinfo_count_where_the_token_has_none(

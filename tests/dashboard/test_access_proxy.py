@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import logging
+import re
 from contextlib import closing
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -73,10 +74,18 @@ def test_a_program_without_its_token_is_told_to_send_one(proxied: FlaskClient) -
 
 @pytest.mark.parametrize("headers", [{}, {HEADER: ""}, {HEADER: " "}, {HEADER: "eve, ann"}, {HEADER: "a" * 301},
                                      {HEADER: "\xff"}, *({HEADER: each.encode().decode("latin-1")} for each in (
-                                         "\xa0ann", "ann\xa0", "a\xa0nn", "ann\u200b", "ann\u3164", "zoe\u0308", "a  b"))])  # fmt: skip
-def test_a_proxy_that_names_nobody_gets_nothing(proxied: FlaskClient, headers: dict[str, str]) -> None:
-    answer = ask(proxied, "10.1.2.3", headers)
+                                         "\u0430nn", "\uff41nn", "an\u200dn", "\xa0ann", "ann\xa0", "a\xa0nn", "ann\u200b", "ann\u3164", "zoe\u0308", "a  b"))])  # fmt: skip
+def test_a_proxy_that_names_nobody_gets_nothing(
+    proxied: FlaskClient, headers: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "dashboard.access.audit"):
+        answer = ask(proxied, "10.1.2.3", headers)
     assert (answer.status_code, "did not say" in answer.text) == (403, True)
+    [line] = caplog.messages
+    assert re.match(
+        r"anonymous at 10\.1\.2\.3: was refused /: (the name .* in X-Forwarded-User |X-Forwarded-User is not UTF-8)",
+        line,
+    )
 
 
 def test_names_beyond_ascii(proxied: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
