@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.decide.annotations import add_annotation, load_annotations, remove_annotation
+from analytics.sections.annotations import annotation_lines
 from analytics.sections.days import days
 from analytics.sections.palette import LIGHT
 from analytics.sections.weeks import quarter
@@ -16,9 +17,9 @@ from dashboard.annotations import abouts, annotate, annotations_about, annotatio
 from dashboard.pages.film import FilmPage
 from dashboard.pages.film_strip import GRAPH
 from dashboard.render.lines import lines_figure
-from fallow.actors import Actor
+from fallow.actors import ANONYMOUS, PERSON, Actor
 from fallow.cli import main
-from fallow.clock import HOUR_MS
+from fallow.clock import HOUR_MS, from_ms
 from fallow.errors import FallowError, UsageError
 from fallow.schema import ANNOTATION
 from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA, Held
@@ -122,6 +123,26 @@ def test_planners_write_and_remove_and_it_is_audited(held: Held, audited: list[s
             annotate(view, "text", when, ("all", None), 1)
     with pytest.raises(UsageError):
         annotate(view, "text", "2026-11-20", ("pool", "of nobody"), 1)
+
+
+def test_a_person_who_is_called_as_the_pages_call_strangers_is_recorded_and_shown_as_a_person(
+    held: Held, audited: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {PERSON: "everybody", ANONYMOUS: "everybody (without a sign-in)"}
+    for kind in names:
+        view = held.pages(Reader("everybody", PLANNER, kind=kind)).view()
+        annotate(view, f"by {kind}", from_ms(view.report.summary.since_ms + HOUR_MS).isoformat(), ("all", None), 1)
+    assert {each.text: each.by for each in load_annotations(held.lake)} == {
+        f"by {kind}": name for kind, name in names.items()
+    }
+    shown = annotation_lines(annotations_in_sight(held.pages().view()))
+    assert {line.partition(": by ")[2] for line in shown} == {f"{kind} ({name})" for kind, name in names.items()}
+    assert main(["annotations", "list", "--json", "--lake", held.lake.root]) == 0
+    listed = json.loads(capsys.readouterr().out)["annotations"]
+    assert {each["text"]: (each["actor"], each["actor_kind"]) for each in listed} == {
+        f"by {kind}": ("everybody", kind) for kind in names
+    }
+    assert [each.partition(":")[0] for each in audited] == ["person everybody"] * 2 + ["anonymous everybody"] * 2
 
 
 @pytest.mark.parametrize("who", [VIEW_ALPHA, Reader("val", VIEWER)], ids=lambda each: each.name)

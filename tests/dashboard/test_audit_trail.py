@@ -56,7 +56,7 @@ def test_a_line_says_who_did_what_when_and_from_where(held: Held, tmp_path: Path
         ("export", "pia", "takes /export/gpus.csv?span=all as planner"),
         ("refused", "pia", "refused the page /settings as planner: it takes the role admin"),
     ]
-    assert {each["address"] for each in lines(file)} == {"127.0.0.1"}
+    assert {(each["kind"], each["address"]) for each in lines(file)} == {("person", "127.0.0.1")}
     assert [each["forwarded_for"] for each in lines(file)] == [None, None, None, "10.9.8.7", None]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
