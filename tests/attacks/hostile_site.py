@@ -30,6 +30,11 @@ def hostile(tag: str) -> str:
     return f"=H({tag})<a href='//e.vil'>x</a><img src=x onerror=a()>%{{x}}[l](https://e.vil) <!here> @all |`{HIDDEN}z"
 
 
+def hostile_actor() -> str:
+    """The same as far as a person may be called so: without what is hidden."""
+    return hostile("actor").replace(HIDDEN, "")
+
+
 @dataclass(frozen=True)
 class HostileSite:
     """The lake, its config file and labels."""
@@ -49,7 +54,7 @@ def make_site(folder: Path) -> HostileSite:
     fleet = _fleet()
     fleet.write(lake)
     add_annotation(
-        lake, hostile("note"), Actor(hostile("actor")), at_ms=T_END - 86_400_000, now_ms=NOW_MS - 1000, scope=POOL, name=hostile("pool")
+        lake, hostile("note"), Actor(hostile_actor()), at_ms=T_END - 86_400_000, now_ms=NOW_MS - 1000, scope=POOL, name=hostile("pool")
     )  # fmt: skip
     tables = {
         "owners": [("kind", "name", "team", "organisation"), ("user", hostile("user"), hostile("team"), hostile("organisation")),

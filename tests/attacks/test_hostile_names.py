@@ -31,7 +31,7 @@ from dashboard.pages import PAGES
 from dashboard.source import LakeSource
 from fallow.cli import COMMANDS, load
 from fallow.clock import SystemClock
-from tests.attacks.hostile_site import NOW_MS, HostileSite, hostile, make_site
+from tests.attacks.hostile_site import NOW_MS, HostileSite, hostile, hostile_actor, make_site
 from tests.core.test_outside_text import HIDDEN
 from tests.dashboard.conftest import filled
 from tests.in_process import run_in_process
@@ -63,10 +63,10 @@ ARGUMENTS: dict[tuple[str, ...], list[list[str]]] = {
     ("prices",): [[]],
     ("findings",): [["--all"], ["--all", "--details", "--gone"]],
     ("findings", "show"): [["{finding}"]],
-    ("findings", "ack"): [["{finding}", "--as", hostile("actor"), "--reason", hostile("reason")]],
-    ("findings", "suppress"): [["{finding}", "--as", hostile("actor"), "--reason", hostile("reason")]],
-    ("findings", "reopen"): [["{finding}", "--as", hostile("actor"), "--reason", hostile("reason")]],
-    ("findings", "note"): [["{finding}", "--as", hostile("actor"), "--text", hostile("reason")]],
+    ("findings", "ack"): [["{finding}", "--as", hostile_actor(), "--reason", hostile("reason")]],
+    ("findings", "suppress"): [["{finding}", "--as", hostile_actor(), "--reason", hostile("reason")]],
+    ("findings", "reopen"): [["{finding}", "--as", hostile_actor(), "--reason", hostile("reason")]],
+    ("findings", "note"): [["{finding}", "--as", hostile_actor(), "--text", hostile("reason")]],
     ("findings", "history"): [["{finding}"]],
     ("opportunities",): [[], ["--lang", "fr"], ["--owner", hostile("nobody")]],
     ("plan", "waits"): [[], ["--lang", "fr"], ["--pool", hostile("pool")]],
@@ -78,7 +78,7 @@ ARGUMENTS: dict[tuple[str, ...], list[list[str]]] = {
     ("plan", "fit"): [[], ["--params", "7B"], ["--seen", hostile("user")]],
     ("plan", "scenarios"): [[]],
     ("plan", "replay"): [[], ["--idle-timeout", "2h"], ["--merge", hostile("pool") + "," + hostile("other")]],
-    ("annotations", "add"): [[hostile("note"), "--as", hostile("actor"), "--pool", hostile("pool")]],
+    ("annotations", "add"): [[hostile("note"), "--as", hostile_actor(), "--pool", hostile("pool")]],
     ("annotations", "list"): [[]],
     ("annotations", "remove"): [[hostile("id")]],
     ("evaluate",): [["--labels", "{labels}"]],
