@@ -191,4 +191,4 @@ def test_there_is_no_stream_and_no_other_site_may_ask(reading: Pages) -> None:
 def test_what_an_assistant_takes_along_is_in_the_audit_log(held: Held, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "dashboard.access.audit"):
         called(held.pages(PLAN), "findings", span="all", team="beta")
-    assert "pia: takes /mcp/findings?span=all&team=beta as planner" in caplog.messages
+    assert "person pia: takes /mcp/findings?span=all&team=beta as planner" in caplog.messages

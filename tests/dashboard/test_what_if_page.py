@@ -105,7 +105,10 @@ def test_planners_save_what_all_compare(held: Held, audited: list[str]) -> None:
     pages = held.pages(PLAN)
     save(pages.view(), "half", 'gpus = {"gone" = 1}\n', 1)
     save(pages.view(), "shared", "share = 2\n", 2)
-    assert audited[:2] == ["pia: asks to save scenario as planner: half", "pia: save scenario as planner: half"]
+    assert audited[:2] == [
+        "person pia: asks to save scenario as planner: half",
+        "person pia: save scenario as planner: half",
+    ]
     parts, is_done = compared(pages.source, pages.view(), LIGHT)
     assert is_done
     said = text_of(parts)
@@ -123,6 +126,6 @@ def test_others_save_nothing(held: Held, who: Any, audited: list[str]) -> None:
             act(held.pages(who).view())
     assert load_scenarios(held.lake) == ()
     assert [line.split(" as ")[0] for line in audited] == [
-        f"{who.name}: refused save scenario",
-        f"{who.name}: refused remove scenario",
+        f"person {who.name}: refused save scenario",
+        f"person {who.name}: refused remove scenario",
     ]
