@@ -19,11 +19,6 @@ def test_no_process_and_no_claim_is_free(lake: Lake) -> None:
     assert states(fill(lake, samples("a", 0, 600))) == [("free", 0, 600)]
 
 
-def test_a_gap_of_three_intervals_is_bridged_and_a_longer_one_is_unknown_after_three(lake: Lake) -> None:
-    rows = samples("a", 0, 60) + samples("a", 80, 100) + samples("a", 121, 141)
-    assert states(fill(lake, rows)) == [("free", 0, 120), ("unknown", 120, 121), ("free", 121, 141)]
-
-
 def test_the_last_sample_stands_for_one_interval(lake: Lake) -> None:
     assert states(fill(lake, samples("a", 0, 10))) == [("free", 0, 10)]
     assert states(fill(lake, samples("b", 0, 60, every_s=60)), "b") == [("free", 0, 60)]
@@ -68,20 +63,6 @@ def test_a_claim_without_a_user_reserves_for_nobody_known(lake: Lake) -> None:
     assert held_by(lake) == [("reserved", 0, 30, None, "claim")]
 
 
-@pytest.mark.parametrize(("idle_s", "state"), [(290, "active"), (300, "held"), (310, "held")])
-def test_a_spell_is_held_from_exactly_idle_after(lake: Lake, idle_s: int, state: str) -> None:
-    end = 600 + idle_s
-    rows = samples("a", 0, 600, **BUSY) + samples("a", 600, end, **LOADED) + samples("a", end, end + 600, **BUSY)
-    found = {at: name for name, start, stop in states(fill(lake, rows)) for at in range(int(start), int(stop), 10)}
-    assert found[600] == state
-    assert set(found.values()) == {"active", state}
-
-
-@pytest.mark.parametrize(("util", "state"), [(9.75, "low"), (10.0, "active"), (0.25, "low")])
-def test_low_is_a_mean_below_the_threshold(lake: Lake, util: float, state: str) -> None:
-    assert states(fill(lake, samples("a", 0, 600, gpu_util_pct=util, process_count=1))) == [(state, 0, 600)]
-
-
 def test_low_looks_at_the_time_weighted_mean_of_the_stretch_between_two_held_ones(lake: Lake) -> None:
     # 20 s at 35 and 50 s at 0: 10.0; with 60 s at 0 it is 8.75
     idle, busy = samples("a", 0, 300, **LOADED), samples("a", 300, 320, gpu_util_pct=35.0, process_count=1)
@@ -93,12 +74,6 @@ def test_low_looks_at_the_time_weighted_mean_of_the_stretch_between_two_held_one
 
 def test_a_short_idle_spell_of_a_holder_is_low(lake: Lake) -> None:
     assert states(fill(lake, samples("a", 0, 290, **LOADED))) == [("low", 0, 290)]
-
-
-def test_a_peak_within_the_interval_is_a_kernel(lake: Lake) -> None:
-    rows = samples("a", 0, 600, gpu_util_max_pct=3.0, **LOADED)
-    assert states(fill(lake, rows)) == [("low", 0, 600)]
-    assert load(lake).spells.is_empty()
 
 
 def test_without_a_process_list_memory_stands_for_a_holder(lake: Lake) -> None:
@@ -196,14 +171,6 @@ def test_two_users_are_one_holder_in_a_fixed_order(lake: Lake) -> None:
     lists = processes("a", *range(0, 300, 30), user="zoe", pid=1) + processes("a", *range(0, 300, 30), pid=2)
     fill(lake, samples("a", 0, 300, **LOADED), [*lists, *processes("a", 0, user="zoe", pid=3)])
     assert held_by(lake) == [("held", 0, 300, "ann+zoe", "process")]
-
-
-def test_a_change_of_holder_begins_a_new_stretch_and_a_new_wait(lake: Lake) -> None:
-    lists = processes("a", *range(0, 300, 30)) + processes("a", *range(300, 590, 30), user="bob")
-    fill(lake, samples("a", 0, 590, **LOADED), lists)
-    assert held_by(lake) == [("held", 0, 300, "ann", "process"), ("low", 300, 590, "bob", "process")]
-    # whoever holds it, it was at zero all the time
-    assert load(lake).spells.select("spell_start", "spell_end").rows() == [(ms(0), ms(590))]
 
 
 def test_a_row_goes_by_the_lists_of_its_own_day(lake: Lake) -> None:
