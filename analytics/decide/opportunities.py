@@ -374,7 +374,9 @@ class _Book:
         self.claims: list[TimeClaim] = []
         self._taken: set[str] = set()
         self._is_unseen = context.fell_silent
-        self._last = dict(last_rows(context).select("gpu", "state").iter_rows())
+        last = last_rows(context).select("gpu", "state", "holder")
+        self._last = {gpu: state for gpu, state, _ in last.iter_rows()}
+        self._users = {gpu: frozenset(user.split(JOINER)) for gpu, _, user in last.iter_rows() if user is not None}
 
     @property
     def taken(self) -> frozenset[str]:
@@ -397,12 +399,19 @@ class _Book:
 
     def add_finding(self, finding: Finding, kind: WasteKind, now: Sequence[str] | None = None) -> None:
         """The lead of a finding; what somebody put off takes its GPUs, so that no weaker finding asks for them."""
-        wanted = self.with_state(finding.reclaimable_gpus, kind.states) if now is None else tuple(now)
+        wanted = self.with_state(finding.reclaimable_gpus, kind.states) if now is None else self._still_of(finding, now)
         if finding.status == "suppressed":
             self._taken.update(wanted)
             wanted = ()
         lead = Lead(opportunity_id(finding), kind, finding, finding.gpus, wanted, finding.confidence)
         self.add(lead, holders_of(finding, kind))
+
+    def _still_of(self, finding: Finding, gpus: Sequence[str]) -> tuple[str, ...]:
+        """Those that no other user has at the end of the window; of a fault all, for it is the card's and not the user's."""
+        if finding.holder is None or finding.rule in _FAULTS:
+            return tuple(gpus)
+        theirs = frozenset(finding.holder.split(JOINER))
+        return tuple(gpu for gpu in gpus if not theirs.isdisjoint(self._users.get(gpu, theirs)))
 
     def add_returnable(self, finding: Finding, kind: WasteKind) -> None:
         """The lead of a finding about GPUs that nobody has: of those alone that can go, for the others are the reserve."""

@@ -66,7 +66,7 @@ def _latest(window: Window, ledger: WindowLedger, seen: SeenUntil, now_ms: int) 
     right = ledger.whole.stretches.filter(~pl.col("host").is_in(list(seen.ahead)))
     newest_ms = whole_number(right, pl.col("end").max())
     still_open = window.until_ms is None or window.until_ms > now_ms
-    return still_open and newest_ms <= seen.until_ms and abs(now_ms - newest_ms) <= SILENT_AFTER_MS
+    return still_open and newest_ms <= seen.until_ms and abs(now_ms - newest_ms) < SILENT_AFTER_MS
 
 
 def week_before(context: Context) -> Context | None:

@@ -17,7 +17,6 @@ from analytics.workloads.confidence import (
     other_work,
     watched_enough,
 )
-from analytics.workloads.model import Outlook
 from fallow.clock import DAY_MS, HOUR_MS
 from tests.conftest import REPOSITORY
 from tests.findings.conftest import BUSY, DAY, HELD, HOUR, idle_findings
@@ -121,25 +120,6 @@ def test_a_metric_has_to_be_there(known: float, total: float, failed: list[str])
 )
 def test_who_holds_it(source: str | None, holder: str | None, failed: list[str]) -> None:
     assert known_holder(source, holder) == failed
-
-
-@pytest.mark.parametrize(
-    ("probability", "failures", "expected"),
-    [
-        (0.95, 0, "high"), (0.95, 1, "medium"), (0.95, 2, "low"),
-        # a promise that is not worth `high` is one failure, one that is not worth `medium` two
-        (0.9499, 0, "medium"), (0.80, 0, "medium"), (0.80, 1, "low"), (0.7999, 0, "low"), (None, 0, "low"),
-    ],
-)  # fmt: skip
-def test_a_promise_is_graded_by_what_it_is_worth(probability: float | None, failures: int, expected: str) -> None:
-    confidence = grade(["x"] * failures, outlook=Outlook(probability, probability and DAY_MS, 7 * DAY_MS))
-    assert confidence.grade == expected
-    assert len(confidence.failed) == failures + (probability is None or probability < 0.95)
-
-
-@pytest.mark.parametrize(("count", "expected"), [(0, "high"), (1, "medium"), (2, "low"), (5, "low")])
-def test_the_grade_counts_the_failures(count: int, expected: str) -> None:
-    assert grade(["x"] * count).grade == expected
 
 
 def fleet(lake: Lake, days: float, *, gap_s: int = 0, **changes: object) -> Lake:

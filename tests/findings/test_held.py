@@ -10,7 +10,7 @@ import pytest
 
 from analytics.workloads.commands import quote
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, idle_findings, only
-from tests.ledger.rows import GB, claim, device, fill, ms, processes, samples
+from tests.ledger.rows import claim, device, fill, ms, processes, samples
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
@@ -42,20 +42,6 @@ def test_one_finding_per_host_and_holder(lake: Lake) -> None:
     ]
     assert len({each.finding_id for each in found}) == len(found) == 4
     assert [each.gpu_hours for each in found] == [5.0, 5.0, 3.0, 3.0]
-
-
-def test_unknown_holders_are_not_one_person(lake: Lake) -> None:
-    rows = [row | {"process_count": None, "mem_used_bytes": 9 * GB} for gpu in "ab" for row in held(gpu, 0, 2 * HOUR)]
-    found = idle_findings(fill(lake, rows))
-    assert {(each.holder, each.gpus) for each in found} == {(None, ("a",)), (None, ("b",))}
-    assert all(each.next_command == LOOK for each in found)
-    assert all("no process list: memory in use stands in for a user" in each.confidence.failed for each in found)
-
-
-@pytest.mark.parametrize(("minutes", "count"), [(59, 0), (60, 1), (61, 1)])
-def test_a_stretch_counts_from_exactly_the_shortest_length(lake: Lake, minutes: int, count: int) -> None:
-    fill(lake, held("a", 0, minutes * 60) + busy("a", minutes * 60, 2 * HOUR), lists("a", 0, 2 * HOUR))
-    assert len(idle_findings(lake)) == count
 
 
 def test_the_shortest_length_is_a_setting(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,11 +80,6 @@ def test_who_still_holds_it_at_the_end_can_give_it_back_and_who_has_ended_cannot
     assert now.next_command == "ssh h1 kill 4711"
     assert (ended.holder, ended.reclaimable, ended.evidence.numbers["gpus_held_now"]) == ("bob", False, 0)
     assert ended.next_command == ""
-
-
-def test_a_gpu_that_fell_silent_is_not_held_now(lake: Lake) -> None:
-    fill(lake, held("a", 0, 2 * HOUR) + busy("b", 0, 4 * HOUR), lists("a", 0, 2 * HOUR))
-    assert not only(lake).reclaimable
 
 
 def test_only_the_gpus_held_now_are_named_in_the_command(lake: Lake) -> None:
@@ -152,40 +133,10 @@ def test_several_jobs_of_one_holder_are_one_line(lake: Lake) -> None:
     assert shlex.split(found.next_command) == ["scancel", "10", "9"]
 
 
-@pytest.mark.parametrize("owner", [{"slurm_job_id": "5"}, {"pod": "p"}, {}])
-def test_work_that_also_runs_elsewhere_is_not_ended(lake: Lake, owner: dict[str, str]) -> None:
-    """One GPU of a running job is idle: ending the job would end the work on the other."""
-    rows = held("a", 0, 2 * HOUR) + busy("b", 0, 2 * HOUR)
-    users = lists("a", 0, 2 * HOUR, pid=1, **owner) + lists("b", 0, 2 * HOUR, pid=2 if owner else 1, **owner)
-    found = only(fill(lake, rows, users))
-    assert (found.gpus, found.reclaimable, found.next_command) == (("a",), False, LOOK)
-    assert "the same processes are also at work on 1 GPU" in found.confidence.failed
-
-
 def test_a_job_that_idles_on_two_hosts_can_be_ended(lake: Lake) -> None:
     for host in ("h1", "h2"):
         fill(lake, held(host, 0, 2 * HOUR), lists(host, 0, 2 * HOUR, slurm_job_id="5"), host=host)
     assert [each.next_command for each in idle_findings(lake)] == ["scancel 5", "scancel 5"]
-
-
-def test_a_window_in_the_past_never_says_kill(lake: Lake) -> None:
-    """Its processes are gone by now, and their numbers may be somebody else's."""
-    rows = held("a", 0, 3 * HOUR) + held("a", DAY, DAY + 3 * HOUR)
-    users = lists("a", 0, 3 * HOUR, pid=1, user="ann") + lists(
-        "a", DAY, DAY + 3 * HOUR, pid=2, user="bob", command="vllm"
-    )
-    fill(lake, rows, users)
-    past = only(lake, until="2026-11-20T03:00Z")
-    assert (past.holder, past.next_command, past.evidence.numbers["commands"]) == ("ann", LOOK, "python3")
-    assert only(lake, since="2026-11-21").next_command == "ssh h1 kill 2"
-
-
-def test_a_past_window_knows_nothing_of_what_came_after(lake: Lake) -> None:
-    fill(lake, held("a", 0, 3 * HOUR), lists("a", 0, 3 * HOUR))
-    alone = only(lake, until="2026-11-20T03:00Z")
-    fill(lake, busy("a", 3 * HOUR, 20 * DAY))
-    later = only(lake, until="2026-11-20T03:00Z")
-    assert (later.confidence, later.evidence, later.gpu_ms) == (alone.confidence, alone.evidence, alone.gpu_ms)
 
 
 def test_processes_of_nobody_known_are_shown_not_ended_blindly(lake: Lake) -> None:

@@ -10,7 +10,7 @@ from analytics.decide.actions import Action, record
 from analytics.decide.lifecycle import RELEASED, status_of
 from analytics.glossary import STATUSES
 from fallow.actors import Actor
-from fallow.clock import DAY_MS, MINUTE_MS
+from fallow.clock import DAY_MS
 from fallow.schema import FINDING
 from tests.conftest import REPOSITORY
 from tests.findings.conftest import BUSY, DAY, HELD, HOUR, reviewed
@@ -131,22 +131,6 @@ def test_a_past_window_looks_the_same_whenever_it_is_asked_for(two_weeks: Lake) 
     assert at_once.findings == years_later.findings
     assert [each.holder for each in at_once.suppressed] == ["ann"]
     assert not any(" kill " in each.next_command for each in at_once.findings)
-
-
-@pytest.mark.parametrize(
-    ("later_min", "command"),
-    [
-        (0, "ssh h1 kill 1"),
-        (60, "ssh h1 kill 1"),
-        (61, "ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv"),
-    ],
-)
-def test_a_lake_that_nothing_was_added_to_for_an_hour_says_nothing_of_ending_processes(
-    lake: Lake, later_min: int, command: str
-) -> None:
-    fill(lake, held("a", 0, 2 * HOUR), users("a", 0, 2 * HOUR))
-    (found,) = reviewed(lake, later_ms=later_min * MINUTE_MS).findings
-    assert found.next_command == command
 
 
 def test_a_window_that_was_as_yet_open_knows_no_longer_spells_than_it_had_seen(lake: Lake) -> None:
