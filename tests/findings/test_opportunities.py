@@ -361,33 +361,6 @@ def test_free_time_in_off_peak_hours_is_cut_exactly() -> None:
     assert found[SHARE].to_list() == pytest.approx([4 / 5.5, 1.0, 0.0])
 
 
-def test_the_first_of_the_precedence_has_the_time_and_the_others_are_its_evidence(
-    simulated: tuple[Lake, object],
-) -> None:
-    whole = whole_of(simulated[0].root, *WINDOWS[0])
-    rows = whole.ledger.inside.stretches
-    long = (
-        (pl.col("state") == "held") & pl.col("holder").is_not_null() & ~pl.col("holder").str.contains("+", literal=True)
-    )
-    gpu, holder = rows.filter(long).group_by("gpu", "holder").agg(pl.len()).sort("len", "gpu").row(-1)[:2]
-    stronger, weaker = (_finding(rule, (gpu,), holder, 0, whole) for rule in ("zombie_holder", "held"))
-    stranger = _finding("loaded_no_traffic", (gpu,), "somebody else", 0, whole)
-
-    def found(*findings: Finding) -> Opportunities:
-        return opportunities_in(decide(replace(whole.review, findings=findings), whole.decisions.deadlines), rows)
-
-    both = {each.evidence[0].rule: each for each in found(weaker, stranger, stronger).listed if each.evidence}
-    alone = {each.evidence[0].rule: each for each in found(weaker).listed if each.evidence}
-    assert both["zombie_holder"].gpu_ms == alone["held"].gpu_ms > 0
-    assert [each.rule for each in both["zombie_holder"].evidence] == ["zombie_holder", "held"]
-    assert "held" not in both
-    assert both["loaded_no_traffic"].gpu_ms == 0
-    put_off = replace(stronger, status="suppressed")
-    kept = {each.evidence[0].rule: each for each in found(weaker, put_off).listed if each.evidence}
-    assert not kept["zombie_holder"].ranked
-    assert kept["zombie_holder"].gpus_now == (), "whoever still needs it is not asked for it by a weaker finding"
-
-
 @pytest.fixture(scope="module")
 def with_surplus(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     """Two weeks of a pool of three hosts: one at work, one never used, and of the third a day's work of two GPUs."""
@@ -399,36 +372,6 @@ def with_surplus(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     train(fleet, second[2:], "ben", fleet.between(0, 0.5), job="1003")
     fleet.write(made_lake(root))
     return whole_of(str(root), "2026-01-01", None)
-
-
-def test_what_is_put_off_nobody_else_offers(with_surplus: Whole) -> None:
-    """Whichever finding stands behind a GPU that can go: once it is put off, no other decision acts on that GPU, and its waste stays told."""
-    review, rows = with_surplus.review, with_surplus.ledger.inside.stretches
-
-    def found(*ids: str) -> Opportunities:
-        findings = tuple(
-            replace(each, status="suppressed") if each.finding_id in ids else each for each in review.findings
-        )
-        return opportunities_in(decide(replace(review, findings=findings), with_surplus.decisions.deadlines), rows)
-
-    before = found()
-    returned = [
-        each for each in before.listed if each.action == "return" and each.gpus_now and each.leading is not None
-    ]
-    assert {each.kind for each in returned} == {"never_used", "surplus"}
-    for each in returned:
-        assert each.leading is not None
-        after = found(each.leading.finding_id)
-        (same,) = (one for one in after.listed if one.opportunity_id == each.opportunity_id)
-        assert (same.gpus_now, same.cents, same.gpu_ms) == ((), each.cents, each.gpu_ms)
-        assert after.reclaimable is not None
-        for gpus in ({gpu for one in after.listed for gpu in one.gpus_now}, after.reclaimable.safe_gpus):
-            assert gpus.isdisjoint(each.gpus_now)
-        ranked = {gpu for one in after.ranked if one.action == "return" for gpu in one.gpus_now}
-        assert ranked <= after.reclaimable.safe_gpus
-        for pool in after.reclaimable.pools:
-            assert pool.default is not None
-            assert pool.default.safe_gpus == pool.safe_gpus, "the slider starts at the one number"
 
 
 def test_gpus_that_can_go_are_those_that_the_finding_of_their_pool_names(with_surplus: Whole) -> None:
