@@ -40,22 +40,6 @@ def test_publishing_moves_rows_to_one_file_a_day(spool: Spool, lake: Lake) -> No
     assert Publisher(spool, lake, "h").publish() == 0
 
 
-def test_a_publisher_that_died_before_forgetting_doubles_nothing(
-    spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spool.append({"gpu": ticks(0, 3)})
-    with monkeypatch.context() as patch:
-        patch.setattr(Spool, "publish_until", lambda *_: sys.exit("killed"))
-        with pytest.raises(SystemExit):
-            Publisher(spool, lake, "h").publish()
-    assert spool.count() == 3
-    spool.append({"gpu": ticks(3, 2)})
-    Publisher(spool, lake, "h").publish()
-    assert times(lake) == [MIDNIGHT_MS + number * 10_000 for number in range(5)]
-    assert lake.all_files("gpu") == lake.files("gpu"), "the same file was made again, and then another for the new rows"
-    assert len(lake.files("gpu")) == 2
-
-
 def test_a_publisher_that_died_between_two_files_loses_nothing(
     spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,19 +179,6 @@ class Hands:
 
     def monotonic_s(self) -> float:
         return self.ms / 1000
-
-
-def test_rows_count_as_published_only_when_the_store_holds_them(
-    spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spool.append({"gpu": ticks(0, 3)})
-    with monkeypatch.context() as patch:
-        patch.setattr(type(lake.store), "put", lambda *_: None)  # a store that says yes and keeps nothing
-        with pytest.raises(LakeError, match="and does not hold it"):
-            Publisher(spool, lake, "h").publish()
-    assert spool.count() == 3
-    Publisher(spool, lake, "h").publish()
-    assert len(times(lake)) == 3
 
 
 def test_a_long_backlog_leaves_no_large_file_behind(spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
