@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pynvml
 
 from agent.nvml.collector import Clocks, CollectedSpan, GpuCollector
-from agent.nvml.ring import PERIOD_US, RING_US, Timeline
+from agent.nvml.ring import PERIOD_US, RING_US, Timeline, Utilization
 from agent.nvml.util_source import is_whole_gpm, rounded_up
 
 if TYPE_CHECKING:
@@ -108,13 +108,13 @@ class UtilizationMeter(GpuCollector):
         busy, memory = self.gpu_time.take(start_us, end_us), self.mem_time.take(start_us, end_us)
         return {
             "util_source": self.source,
-            "gpu_util_pct": None if busy.mean_pct is None else rounded_up(busy.mean_pct, 2),
+            "gpu_util_pct": _mean(busy),
             "gpu_util_max_pct": busy.max_pct,
             "gpu_util_p98_pct": busy.p98_pct,
             "gpu_util_zero_ratio": None if busy.zero_ratio is None else _share_at_zero(busy.zero_ratio),
-            "gpu_util_coverage_ratio": _rounded(busy.coverage_ratio, 4),
-            "gpu_util_unsampled_ratio": _rounded(busy.unsampled_ratio, 4),
-            "mem_util_pct": _rounded(memory.mean_pct, 2),
+            "gpu_util_coverage_ratio": round(busy.coverage_ratio, 4),
+            "gpu_util_unsampled_ratio": round(busy.unsampled_ratio, 4),
+            "mem_util_pct": _mean(memory),
         }
 
 
@@ -132,5 +132,5 @@ def _share_at_zero(ratio: float) -> float:
     return min(round(ratio, 4), 0.9999) if ratio < 1 else 1.0
 
 
-def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
+def _mean(found: Utilization) -> float | None:
+    return None if found.mean_pct is None else rounded_up(found.mean_pct, 2)
