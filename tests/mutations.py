@@ -72,10 +72,10 @@ MUTATIONS = (
     Mutation("analytics/ledger/moved_gpus.py", "descending=[False, True, False, False]", "descending=[False, False, False, False]", "tests/ledger/test_hosts.py"),
     Mutation("analytics/states.py", 'OCCUPIED = ("held", *IN_USE)', "OCCUPIED = IN_USE", "tests/ledger/test_state_sets.py tests/capacity"),
     # agent
-    Mutation("agent/supervise/supervisor.py", "            return start_ms + late * interval_ms", "            return start_ms", "tests/agent/test_supervisor.py"),
+    Mutation("agent/supervise/supervisor.py", "            return start_ms + late * self._settings.interval_ms", "            return start_ms", "tests/agent/test_supervisor.py"),
     Mutation("agent/supervise/supervisor.py", "            if self._clock.now_ms() < start_ms:  #", "            if False:  #", "tests/agent/test_supervisor.py"),
     Mutation("agent/supervise/orders.py", "self._until_ms = None if for_ms is None else self._clock.now_ms() + for_ms", "self._until_ms = None", "tests/agent/test_supervisor.py"),
-    Mutation("agent/supervise/workers.py", "_CRASHES = 2  #", "_CRASHES = 3  #", "tests/agent/test_faults.py"),
+    Mutation("agent/supervise/restarts.py", "_CRASHES = 2  #", "_CRASHES = 3  #", "tests/agent/test_faults.py"),
     Mutation("agent/supervise/fleet.py", "            self._retry_in -= 1\n", "            pass\n", "tests/agent/test_faults.py"),
     Mutation("agent/nvml/ring.py", "* 10 <= min(self._slow_steps) * 11", "* 10 < min(self._slow_steps) * 11", "tests/promises/test_agent.py"),
     Mutation("agent/nvml/ring.py", "* 10 <= min(self._slow_steps) * 11", "* 10 <= min(self._slow_steps) * 12", "tests/promises/test_agent.py"),
@@ -86,7 +86,7 @@ MUTATIONS = (
     Mutation("fallow/leases.py", "if others and others[0].key < mine.key:", "if others and others[0].key > mine.key:", "tests/promises/test_lake.py"),
     Mutation("fallow/leases.py", "self._stored_s < self._times.sure_s", "self._stored_s <= self._times.sure_s", "tests/promises/test_lake.py"),
     Mutation("agent/supervise/counter_epochs.py", "if value < before:", "if value > before:", "tests/agent/test_epochs.py"),
-    Mutation("agent/spool/spool.py", "WHERE seq > (SELECT coalesce(max(batch), 0) FROM stretch) AND", "WHERE seq >= (SELECT coalesce(max(batch), 0) FROM stretch) AND", "tests/agent/test_spool.py tests/agent/test_publisher.py"),
+    Mutation("agent/spool/spool.py", "WHERE seq > :mark AND seq <= :until GROUP", "WHERE seq >= :mark AND seq <= :until GROUP", "tests/agent/test_spool.py tests/agent/test_publisher.py"),
     Mutation("agent/attribution/masking.py", '_LAST_PART = frozenset({"key", "keys"})', '_LAST_PART = frozenset({"keys"})', "tests/agent/test_attribution_masking.py"),
     Mutation("agent/attribution/placement.py", 'r"step_([0-9A-Za-z_+]+)"', 'r"step_([0-9]+)"', "tests/agent/test_attribution_cgroup.py"),
 )  # fmt: skip

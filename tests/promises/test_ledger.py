@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.ledger.summary import clip_ledger, summarise
-from fallow.clock import DAY_MS, Window, parse_window
+from fallow.clock import Window
 from tests.in_process import run_in_process
 from tests.ledger.rows import T0, claim, device, fill, held_by, load, ms, processes, samples, states
 
@@ -138,9 +138,3 @@ def test_a_window_cuts_time_and_never_states(lake: Lake, cut_s: float) -> None:
     sums = [summarise(each).totals.state_ms for each in (whole, before, after)]
     assert sums[0] == {state: sums[1][state] + sums[2][state] for state in sums[0]}
     assert summarise(before).totals.total_ms == round(cut_s * 1000)
-
-
-def test_a_day_given_as_the_end_of_a_window_is_in_it_and_the_next_midnight_is_not() -> None:
-    """docs/report.md, Checking it: "a day given as `--until` is in the window"; days of a time zone begin at its midnight."""
-    window = parse_window("2026-11-20", "2026-11-20")
-    assert (window.since_ms, window.until_ms) == (T0, T0 + DAY_MS)

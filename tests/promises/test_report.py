@@ -1,23 +1,28 @@
-"""The report's numbers are those of `fallow ledger`, to the digit: of the whole, of a week, of a pool, a team and a holder."""
+"""What fallow promises of the report: its numbers are the ledger's, and a week is one of its reader's time zone."""
 
 from __future__ import annotations
 
 import json
+from datetime import UTC
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from analytics.report.weeks import parse_week, week_of
+from fallow.clock import DAY_MS, HOUR_MS, format_ms, parse_window
+from tests.in_process import run_in_process
 from tests.lakes import made_lake
-from tests.ledger.rows import claim, device, fill, processes, samples
+from tests.ledger.rows import T0, claim, device, fill, processes, samples
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import RunFallow
 
 BUSY = {"gpu_util_pct": 71.3, "process_count": 2, "power_w": 303.0}
 IDLE = {"gpu_util_pct": 0.0, "process_count": 1, "power_w": 61.7}
 HOUR_S = 3600
+PARIS = ZoneInfo("Europe/Paris")
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +61,12 @@ CASES = [*((scope, ((), ())) for scope in SCOPES), *((scope, WEEK) for scope in 
 
 
 @pytest.mark.parametrize(("scope", "window"), CASES)
-def test_numbers_of_the_ledger(
-    config: Path, run_fallow: RunFallow, scope: tuple[str, ...], window: tuple[tuple[str, ...], tuple[str, ...]]
+def test_the_reports_numbers_are_those_of_fallow_ledger_to_the_digit_and_its_states_cents_add_up_to_what_was_paid(
+    config: Path, scope: tuple[str, ...], window: tuple[tuple[str, ...], tuple[str, ...]]
 ) -> None:
-    ledger = run_fallow("ledger", "--config", str(config), *window[0], *scope, "--json")
-    report = run_fallow("report", "--config", str(config), *window[1], *scope, "--format", "json")
+    """docs/report.md: "its numbers are those of `fallow ledger --json`, to the digit"; Checking it."""
+    ledger = run_in_process("ledger", "--config", str(config), *window[0], *scope, "--json")
+    report = run_in_process("report", "--config", str(config), *window[1], *scope, "--format", "json")
     assert (ledger.returncode, report.returncode) == (0, 0), ledger.stderr + report.stderr
     printed = json.loads(report.stdout)
     told = json.loads(ledger.stdout)
@@ -73,3 +79,40 @@ def test_numbers_of_the_ledger(
         state: value for state, value in hours.items() if state != "total"
     }
     assert round(sum(step["amount"] for step in printed["waterfall"]), 2) == printed["ledger"]["money"]["paid"] > 0
+
+
+@pytest.mark.parametrize(
+    ("zone", "label", "since", "hours"),
+    [
+        (UTC, "2026-W46", "2026-11-09T00:00:00Z", 168),
+        (PARIS, "2026-W46", "2026-11-08T23:00:00Z", 168),
+        (PARIS, "2026-W13", "2026-03-22T23:00:00Z", 167),
+        (PARIS, "2026-W43", "2026-10-18T22:00:00Z", 169),
+    ],
+)
+def test_a_week_is_monday_00_00_to_monday_00_00_in_the_reports_time_zone(
+    zone: ZoneInfo, label: str, since: str, hours: int
+) -> None:
+    """docs/report.md, Editions: "that ISO week, Monday 00:00 to Monday 00:00 in the report's time zone"."""
+    week = parse_week(label, zone, T0)
+    assert (week.label, format_ms(week.since_ms), week.until_ms - week.since_ms) == (label, since, hours * HOUR_MS)
+    assert week.before().until_ms == week.since_ms
+
+
+def test_the_last_week_is_the_newest_that_is_over() -> None:
+    """docs/report.md, Editions: "`last` is the newest that is over", from the very moment of its end on."""
+    monday_ms = week_of(T0, UTC).since_ms
+    assert parse_week("last", UTC, T0).label == parse_week("last", UTC, monday_ms).label == "2026-W46"
+    assert parse_week("last", UTC, monday_ms - 1).label == "2026-W45"
+    assert parse_week("last", PARIS, monday_ms - 1).label == "2026-W46", "in Paris, Monday has begun"
+
+
+def test_a_day_that_ends_a_window_is_in_it_to_its_midnight_in_utc_and_7d_are_seven_days_of_the_time_zone() -> None:
+    """docs/report.md, Checking it: "Days here are UTC"; docs/how-a-number-is-made.md, The window: between changes of the clock 168 h."""
+    window = parse_window("2026-11-20", "2026-11-20", zone=PARIS)
+    assert (window.since_ms, window.until_ms) == (T0, T0 + DAY_MS)
+    for end, hours in (("2026-10-28T12:00:00Z", 169), ("2026-11-20T12:00:00Z", 168)):
+        until_ms = parse_window(None, end).until_ms
+        assert until_ms is not None
+        assert until_ms - (parse_window("7d", None, until_ms, PARIS).since_ms or 0) == hours * HOUR_MS
+        assert until_ms - (parse_window("168h", None, until_ms, PARIS).since_ms or 0) == 168 * HOUR_MS
