@@ -58,7 +58,7 @@ MUTATIONS = (
     # money and parts
     Mutation("analytics/money/cents.py", "(2 * amount + MICROCENTS) //", "(2 * amount + MICROCENTS - 1) //", "tests/promises/test_recommendations.py"),
     Mutation("analytics/money/cents.py", "-(amounts[key] % MICROCENTS), key", "amounts[key] % MICROCENTS, key", "tests/promises/test_recommendations.py"),
-    Mutation("analytics/scope.py", 'pl.col("is_beside") | doubtful)).then("job")', 'doubtful)).then("job")', "tests/promises/test_access.py"),
+    Mutation("analytics/scope.py", 'gpu_share=pl.col("gpu_share") * part', 'gpu_share=pl.col("gpu_share")', "tests/promises/test_access.py"),
     Mutation("analytics/decide/filters.py", "return others or strangers or", "return others or", "tests/promises/test_access.py"),
     Mutation("analytics/workloads/reclaimable.py", "if not is_broken and len(gone) >= spare:", "if not is_broken and spare < 0:", "tests/findings/test_opportunities.py"),
     # ledger

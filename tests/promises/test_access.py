@@ -88,6 +88,7 @@ def test_of_a_shared_gpu_each_user_has_the_share_of_their_process_time_and_no_wo
         ("ann", "vision", False, Scope(team="vision"), False),
         ("ann+cy", "vision", False, Scope(team="vision"), False),
         ("ann+bob", "speech+vision", False, Scope(team="vision"), True),
+        ("ann+zoe", "vision", False, Scope(team="vision"), True),
         ("bob", "speech", False, Scope(team="vision"), True),
         ("ann", "vision", True, Scope(team="vision"), True),
         ("ann", "vision", False, Scope(holder="ann"), False),
