@@ -121,7 +121,7 @@ def _answer(source: LakeSource, access: Access, scheme: str, path: str, search: 
     if isinstance(look, View):
         try:
             shown = _page(source, look, "dark" if scheme == "dark" else "light", path)
-        except (TimeoutError, FallowError) as error:
+        except FallowError as error:
             shown = [problem_panel(look.language, source.problem(error, look.reader))]
         return [
             [*stale_data_notice(source, look), *shown],

@@ -1,4 +1,4 @@
-"""The threads that make views and pages: a few at once, as memory allows, in turns by reader, and nothing abandoned."""
+"""The threads that make views: a few at once, as memory allows, in turns by reader, and nothing abandoned."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Budget:
 
     @contextmanager
     def making(self) -> Iterator[None]:
-        """Measures by how much memory grows while a view is made; those made at once share the growth."""
+        """Measures by how much memory grows while a view or a page is made; those made at once share the growth."""
         with self._turn:
             own = _Making(self._used(), self._most())
             self._making.append(own)
@@ -78,7 +78,7 @@ class Budget:
         """
         if self._need_bytes is None:
             return not making
-        need_bytes = self._need_bytes * (making + 1)
+        need_bytes = self._need_bytes * (max(making, len(self._making)) + 1)  # pages are made beside
         if self.used_bytes + need_bytes <= self.bytes:
             return True
         if making:
@@ -109,8 +109,8 @@ class Budget:
             if self.used_bytes > self.bytes and not self._has_warned:
                 self._has_warned = True
                 _LOG.warning(
-                    "%s are resident, more than the %s of dashboard.memory, while %d views were being made: beside the "
-                    "ledger and one window, a view takes up to %s while it is made; give it more, or fewer --workers",
+                    "%s are resident, more than the %s of dashboard.memory, while %d views and pages were being made: beside the "
+                    "ledger and one window, one of them takes up to %s while it is made; give it more, or fewer --workers",
                     format_bytes(self.used_bytes), format_bytes(self.bytes), len(self._making),
                     format_bytes(self._need_bytes or 0),
                 )  # fmt: skip
@@ -118,7 +118,7 @@ class Budget:
 
 @dataclass(eq=False)
 class _Making:
-    """A view that is being made: what was resident before, the most that ever had been, and how many are made at once."""
+    """A view or a page that is being made: what was resident before, the most that ever had been, and how many are made at once."""
 
     used_bytes: int
     most_bytes: int

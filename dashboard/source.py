@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -131,15 +132,21 @@ class LakeSource:
             self._remember(query, reader)
             made = self._wait_for(generation.begin(query, reader, self._makers, by=reader.actor.log_words))
             return replace(made, query=seen_by(query, reader), reader=reader)
-        except (TimeoutError, FallowError) as error:
+        except TimeoutError:
+            return LATE
+        except FallowError as error:
             return self.problem(error, reader)
 
     def made_of(self, view: View, key: Hashable, make: Callable[[], V]) -> V:
-        """What a page shows of a view, kept with it, else made in its reader's turn; raises TimeoutError and FallowError."""
-        found: V | None = view.made.find(key)
-        return self._wait_for(self._makers.begin(view.made, key, make, view.reader.name)) if found is None else found
+        """What a page shows of a view, kept with it, else made in this thread: who had a turn for the view waits for no other."""
 
-    def _wait_for(self, view: Future[V]) -> V:
+        def measured() -> V:
+            with nullcontext() if self._budget is None else self._budget.making():
+                return make()
+
+        return view.made.of(key, measured)  # type: ignore[no-any-return]  # pages of one view are of many kinds
+
+    def _wait_for(self, view: Future[View]) -> View:
         """What comes of it; raises TimeoutError where that takes too long, or too many wait already."""
         if self._patience_s is None or view.done():
             return view.result()
@@ -162,10 +169,8 @@ class LakeSource:
         generation = self._generation
         return generation is not None and generation.let_go()
 
-    def problem(self, error: FallowError | TimeoutError, reader: Reader) -> Problem:
+    def problem(self, error: FallowError, reader: Reader) -> Problem:
         """What to tell of an error; after a file that is gone the lake is read again at once."""
-        if isinstance(error, TimeoutError):
-            return LATE
         if isinstance(error, TooManyError):
             return Problem(error.message, error.hint, is_passing=True)
         if not isinstance(error, VanishedFileError):
