@@ -78,17 +78,10 @@ def command_actor(given: str | None) -> Actor:
     return Actor(name, PERSON, os_user())
 
 
-def person_name(text: str) -> str | None:
-    """The text where it can be a person's name; None for a text that looks like another name, or like none.
-
-    Nothing is repaired: whoever could choose `ann` with a blank behind it would act as `ann`.
-    """
-    return text if name_fault(text) is None else None
-
-
 def name_fault(text: str) -> str | None:
-    """Why a text cannot be a person's name, as the end of a sentence that begins with the name; None where it can be.
+    """Return why a text cannot be a person's name, as the end of a sentence that begins with the name; None where it can be.
 
+    Nothing is repaired: a person who could choose `ann` with a blank behind it would act as `ann`.
     The form is NFKC, as RFC 8265 asks of user names (it refuses all that has a compatibility form): NFC would take a
     full-width `ann` for another name than `ann`.
     """
