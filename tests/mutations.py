@@ -88,7 +88,7 @@ MUTATIONS = (
     Mutation("agent/supervise/counter_epochs.py", "if value < before:", "if value > before:", "tests/agent/test_epochs.py"),
     Mutation("agent/spool/spool.py", "WHERE seq > :mark AND seq <= :until GROUP", "WHERE seq >= :mark AND seq <= :until GROUP", "tests/agent/test_spool.py tests/agent/test_publisher.py"),
     Mutation("agent/attribution/masking.py", '_LAST_PART = frozenset({"key", "keys"})', '_LAST_PART = frozenset({"keys"})', "tests/agent/test_attribution_masking.py"),
-    Mutation("agent/attribution/placement.py", 'r"step_([0-9A-Za-z_+]+)"', 'r"step_([0-9]+)"', "tests/agent/test_attribution_cgroup.py"),
+    Mutation("agent/attribution/placement.py", 'r"(?:/step_(?P<step>[0-9A-Za-z_+]+))?(?![^/])"', 'r"(?:/step_(?P<step>[0-9]+))?(?![^/])"', "tests/agent/test_attribution_cgroup.py"),
 )  # fmt: skip
 
 
