@@ -120,7 +120,7 @@ def test_only_planners_act_and_only_on_findings_of_their_part_with_their_name_in
             done = act(pages.view(), Wish("note", ids, "x"), ms(0)).done
         except NotAllowedError:
             return False
-        assert [(each.finding_id, each.actor) for each in done] == [(each, reader.name) for each in ids]
+        assert [(each.finding_id, each.actor) for each in done] == [(each, reader.actor) for each in ids]
         return True
 
     assert not may(VIEW_ALPHA, own)
