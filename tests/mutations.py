@@ -69,6 +69,8 @@ MUTATIONS = (
     Mutation("analytics/ledger/day_owners.py", "NO_CONTEXT_BYTES = 64 * 2**20", "NO_CONTEXT_BYTES = 2**30", "tests/ledger/test_states.py"),
     Mutation("analytics/ledger/day_segments.py", "label[in_use & alike.zero & long] = HELD", "label[in_use & long] = HELD", "tests/ledger/test_states.py"),
     Mutation("analytics/ledger/day_segments.py", "(idle.length >= settings.idle_after_ms)", "(idle.length > settings.idle_after_ms)", "tests/promises/test_ledger.py"),
+    Mutation("analytics/ledger/day_processes.py", "(np.abs(time - self.time[at]) <= self.reach[at])", "(np.abs(time - self.time[at]) < self.reach[at])", "tests/promises/test_ledger.py"),
+    Mutation("analytics/ledger/day_rows.py", "(step <= GAP_INTERVALS * interval[:-1])", "(step < GAP_INTERVALS * interval[:-1])", "tests/promises/test_ledger.py"),
     Mutation("analytics/ledger/stitch.py", 'long = pl.col("spell_ms") >= settings.idle_after_ms', 'long = pl.col("spell_ms") < settings.idle_after_ms', "tests/ledger/test_states.py"),
     Mutation("analytics/ledger/stitch.py", 'pl.col("spell_ms") >= settings.idle_after_ms', 'pl.col("spell_ms") > settings.idle_after_ms', "tests/promises/test_ledger.py"),
     Mutation("analytics/ledger/moved_gpus.py", "descending=[False, True, False, False]", "descending=[False, False, False, False]", "tests/ledger/test_hosts.py"),

@@ -138,3 +138,24 @@ def test_a_window_cuts_time_and_never_states(lake: Lake, cut_s: float) -> None:
     sums = [summarise(each).totals.state_ms for each in (whole, before, after)]
     assert sums[0] == {state: sums[1][state] + sums[2][state] for state in sums[0]}
     assert summarise(before).totals.total_ms == round(cut_s * 1000)
+
+
+def test_a_process_list_names_the_user_for_exactly_three_of_its_intervals(lake: Lake) -> None:
+    """docs/how-a-number-is-made.md, Users: "each list is valid for three of its own intervals", also the first one after a row."""
+    fill(lake, samples("a", 0, 210, **BUSY), processes("a", 100, every_s=30, user="ann"))
+    assert held_by(lake) == [
+        ("active", 0, 10, None, "process"),
+        ("active", 10, 200, "ann", "process"),
+        ("active", 200, 210, None, "process"),
+    ]
+
+
+@pytest.mark.parametrize(("gap_s", "energy_mj"), [(20, 900_000), (30, 900_000), (30.001, None)])
+def test_the_energy_between_two_rows_is_known_up_to_a_gap_of_three_intervals(
+    lake: Lake, gap_s: float, energy_mj: int | None
+) -> None:
+    """docs/how-a-number-is-made.md, Energy: a row "after a gap" has none, and a sample covers three intervals at most."""
+    rows = samples("a", 0, 10, **BUSY) + samples("a", gap_s, gap_s + 10, **BUSY)
+    for row, read in zip(rows, (10**9, 10**9 + 900_000), strict=True):
+        row |= {"energy_mj": read, "counters_since": T0}
+    assert load(fill(lake, rows)).stretches["energy_mj"].drop_nulls().to_list() == ([energy_mj] if energy_mj else [])
