@@ -65,7 +65,6 @@ class Makers:
         self._now_s = now_s
         self._budget, self._let_go = budget, let_go
         self._lock = threading.Lock()
-        self._ended = threading.Condition(self._lock)
         self._gate = threading.Lock()
         self._open: OrderedDict[Future[Any], _Work] = OrderedDict()
         self._turns = 0
@@ -100,37 +99,22 @@ class Makers:
             self._threads.submit(self._do)
 
     def _do(self) -> None:
-        with self._gate:
-            self._wait_for_room()
+        with self._gate:  # whose turn it is shows once there is room
+            place = None if self._budget is None else self._budget.admit(self._let_go)
             future, work = self._next()
         try:
             if work.reader is not None and self._now_s() - work.asked_s > _ABANDONED_AFTER_S:
                 work.give_up(_AbandonedError("nobody asked for this page any more", "ask for it again"))
             else:
-                limit = nullcontext() if work.reader is None else time_limit(_MOST_S, self._now_s)
-                with nullcontext() if self._budget is None else self._budget.making(), limit:
+                with nullcontext() if work.reader is None else time_limit(_MOST_S, self._now_s):
                     work.run()
         finally:
+            if self._budget is not None and place is not None:
+                self._budget.release(place)
             with self._lock:
                 del self._open[future]
                 if all(each.reader != work.reader for each in self._open.values()):
                     del self._turn_of[work.reader]
-                self._ended.notify_all()
-
-    def _wait_for_room(self) -> None:
-        """Returns once there is room for one more, and where nothing is being made in any case: no view waits for ever."""
-        while True:
-            with self._lock:
-                begun = self._begun
-            if self._budget is None or self._budget.has_room(begun, self._let_go) or not begun:
-                return
-            with self._lock:
-                while self._begun >= begun:
-                    self._ended.wait()
-
-    @property
-    def _begun(self) -> int:
-        return sum(each.is_begun for each in self._open.values())
 
     def _next(self) -> tuple[Future[Any], _Work]:
         """The first work of the reader for whom the least is being made; of several, of the one whose last turn is longest ago.

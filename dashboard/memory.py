@@ -26,6 +26,9 @@ _KEPT_SHARE = 3 / 4
 _MOST_SHARE, _WORTH_WHILE = 7 / 8, 1.1
 """Of the budget, and times what was left when there was nothing more to let go of: less than both is left as it is."""
 
+_IN_A_ROW = 8
+"""Pages that go before a view that waits: as many as threads answer."""
+
 
 class Budget:
     """Keeps a process within `bytes_` by letting go of what was used the longest ago. Safe to ask from many threads."""
@@ -36,10 +39,13 @@ class Budget:
         """`used` is what is resident, `most` the most that ever was."""
         self.bytes = bytes_
         self._used, self._most = used or _resident_bytes, most or used or _most_resident_bytes
-        self._turn = threading.Lock()
+        self._changed = threading.Condition()
+        self._pages: list[object] = []
+        self._views: list[object] = []
+        self._in_a_row = 0
         self._stays_bytes = 0
         self._has_warned = False
-        self._making: list[_Making] = []
+        self._making: list[Making] = []
         self._need_bytes: int | None = None
 
     @property
@@ -53,42 +59,66 @@ class Budget:
         return self._used()
 
     @contextmanager
-    def making(self) -> Iterator[None]:
-        """Measures by how much memory grows while a view or a page is made; those made at once share the growth."""
-        with self._turn:
-            own = _Making(self._used(), self._most())
-            self._making.append(own)
-            for each in self._making:
-                each.at_once = max(each.at_once, len(self._making))
+    def making(self, let_go: Callable[[], bool], patience_s: float | None = None) -> Iterator[None]:
+        """Wait for room to make a page of a view that is there, and measure its need; raises TimeoutError after `patience_s`."""
+        own = self._admit(self._pages, let_go, patience_s)
         try:
             yield
         finally:
-            with self._turn:
-                self._making.remove(own)
-                most_bytes = self._most()
-                reached_bytes = most_bytes if most_bytes > own.most_bytes else self._used()
-                need_bytes = (reached_bytes - own.used_bytes) // own.at_once
-                self._need_bytes = max(self._need_bytes or 0, need_bytes)
+            self.release(own)
 
-    def has_room(self, making: int, let_go: Callable[[], bool]) -> bool:
-        """Whether one more view fits beside those being made, each with the largest need so far.
+    def admit(self, let_go: Callable[[], bool], patience_s: float | None = None) -> Making:
+        """Return once the next view has room; raises TimeoutError after `patience_s`."""
+        return self._admit(self._views, let_go, patience_s)
 
-        The first view has room made for it by `let_go`. Another one waits instead: two at once are no sooner there than one
-        after the other, and what is let go of has to be made again. While no need was measured, one is made at a time.
+    def _admit(self, line: list[object], let_go: Callable[[], bool], patience_s: float | None) -> Making:
+        own = object()
+        with self._changed:
+            line.append(own)
+            try:
+                if not self._changed.wait_for(lambda: self._next is own and self._has_room(let_go), patience_s):
+                    raise TimeoutError
+                self._in_a_row = self._in_a_row + 1 if line is self._pages else 0
+                made = Making(self._used(), self._most())
+                self._making.append(made)
+                for each in self._making:
+                    each.at_once = max(each.at_once, len(self._making))
+                return made
+            finally:
+                line.remove(own)
+                self._changed.notify_all()
+
+    @property
+    def _next(self) -> object:
+        """Pages come first, or room for the next view would take away theirs; a view waits for a few of them at most."""
+        pages_wait = self._pages and (self._in_a_row < _IN_A_ROW or not self._views)
+        return (self._pages if pages_wait else self._views)[0]
+
+    def release(self, made: Making) -> None:
+        """Note by how much memory grew; several that were made at once share the growth."""
+        with self._changed:
+            self._making.remove(made)
+            most_bytes = self._most()
+            reached_bytes = most_bytes if most_bytes > made.most_bytes else self._used()
+            need_bytes = (reached_bytes - made.used_bytes) // made.at_once
+            self._need_bytes = max(self._need_bytes or 0, need_bytes)
+            self._changed.notify_all()
+
+    def _has_room(self, let_go: Callable[[], bool]) -> bool:
+        """Whether one more fits beside those being made, each with the largest need so far.
+
+        The first has room made for it by `let_go` and begins in any case. Another one waits instead: two at once are no
+        sooner there than one after the other, and what is let go of has to be made again. While no need was measured, one
+        is made at a time.
         """
-        if self._need_bytes is None:
-            return not making
-        need_bytes = self._need_bytes * (max(making, len(self._making)) + 1)  # pages are made beside
-        if self.used_bytes + need_bytes <= self.bytes:
-            return True
-        if making:
+        if self._making and self._need_bytes is None:
             return False
-        with self._turn:
+        need_bytes = (self._need_bytes or 0) * (len(self._making) + 1)
+        if self._making or self.used_bytes + need_bytes <= self.bytes:
+            return self.used_bytes + need_bytes <= self.bytes
+        give_back()
+        while self.used_bytes + need_bytes > self.bytes and let_go():
             give_back()
-            while self.used_bytes + need_bytes > self.bytes:
-                if not let_go():
-                    return False
-                give_back()
         return True
 
     def keep(self, let_go: Callable[[], bool]) -> None:
@@ -98,7 +128,7 @@ class Budget:
             self.bytes * _KEPT_SHARE, min(self.bytes * _MOST_SHARE, self._stays_bytes * _WORTH_WHILE)
         ):
             return
-        with self._turn:
+        with self._changed:
             if self.is_exceeded:  # another thread may have done enough
                 give_back()
             while self.is_exceeded:
@@ -117,7 +147,7 @@ class Budget:
 
 
 @dataclass(eq=False)
-class _Making:
+class Making:
     """A view or a page that is being made: what was resident before, the most that ever had been, and how many are made at once."""
 
     used_bytes: int

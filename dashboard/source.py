@@ -138,13 +138,16 @@ class LakeSource:
             return self.problem(error, reader)
 
     def made_of(self, view: View, key: Hashable, make: Callable[[], V]) -> V:
-        """What a page shows of a view, kept with it, else made in this thread: who had a turn for the view waits for no other."""
+        """What a page shows of a view, kept with it, else made in this thread as memory allows; raises TooManyError."""
 
-        def measured() -> V:
-            with nullcontext() if self._budget is None else self._budget.making():
+        def admitted() -> V:
+            with nullcontext() if self._budget is None else self._budget.making(self._let_go, self._patience_s):
                 return make()
 
-        return view.made.of(key, measured)  # type: ignore[no-any-return]  # pages of one view are of many kinds
+        try:
+            return view.made.of(key, admitted)  # type: ignore[no-any-return]  # pages of one view are of many kinds
+        except TimeoutError:
+            raise TooManyError(LATE.message, LATE.hint) from None
 
     def _wait_for(self, view: Future[View]) -> View:
         """What comes of it; raises TimeoutError where that takes too long, or too many wait already."""

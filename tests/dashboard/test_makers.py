@@ -124,49 +124,26 @@ def test_a_reader_who_comes_back_waits_for_those_who_had_no_turn_since(slow: Slo
     assert slow.made == ["ada 0", "bob 0", "ada 1", "cid 0"]
 
 
-class Growing:
-    """Views of which each takes 25 bytes while it is made, beside 40 that stay; the test ends them."""
+@pytest.mark.parametrize(("bytes_", "at_once"), [(64, 1), (89, 1), (90, 2), (1000, 4)])
+def test_no_more_views_are_made_at_once_than_there_is_room_for(bytes_: int, at_once: int) -> None:
+    """Of 25 bytes each beside 40 that stay: with 64 bytes not even one fits, and none waits for ever."""
+    making: list[int] = []
+    most: list[int] = []
+    budget = Budget(bytes_, used=lambda: 40 + 25 * len(making), most=lambda: 40 + 25 * max(most, default=0))
+    makers, cache, lock = Makers(budget=budget), Cache[int](100), threading.Lock()
 
-    def __init__(self, bytes_: int, wanted: int) -> None:
-        self.at_once = self.most = 0
-        self.lock, self.gate = threading.Lock(), threading.Event()
-        self.budget = Budget(bytes_, used=lambda: 40 + 25 * self.at_once)
-        self.cache: Cache[int] = Cache(100, after=self.ended)
-        self.makers, self.wanted = Makers(budget=self.budget), wanted
-
-    def make(self, place: int) -> int:
-        with self.lock:
-            self.at_once += 1
-            self.most = max(self.most, self.at_once)
-            if self.at_once == self.wanted:
-                self.gate.set()
-        self.gate.wait(60)
+    def make(place: int) -> int:
+        with lock:
+            making.append(place)
+            most.append(len(making))
+        threading.Event().wait(0.05)  # long enough for whatever is begun beside it
         return place
 
-    def ended(self) -> None:
-        with self.lock:
-            self.at_once -= 1
+    def made(place: int) -> Future[int]:
+        future = makers.begin(cache, place, lambda: make(place), "ada")
+        future.add_done_callback(lambda _: making.remove(place))
+        return future
 
-    def ask(self, place: int) -> Future[int]:
-        return self.makers.begin(self.cache, place, lambda: self.make(place), "ada")
-
-
-@pytest.mark.parametrize(("bytes_", "at_once"), [(64, (1, 1)), (89, (1, 1)), (139, (2, 3)), (1000, (4, 4))])
-def test_a_view_is_begun_only_where_the_largest_need_so_far_fits_for_all(bytes_: int, at_once: tuple[int, int]) -> None:
-    """With 64 bytes not even one fits, and none waits for ever. What has grown already is counted twice, never left out."""
-    least, most = at_once
-    views = Growing(bytes_, least)
-    with views.budget.making():  # the need is known from here on
-        views.at_once = 1
-    views.at_once = 0
-    futures = [views.ask(place) for place in range(6)]
-    assert [each.result(60) for each in futures] == list(range(6))
-    assert least <= views.most <= most
-
-
-def test_one_view_is_made_at_a_time_until_the_need_is_known() -> None:
-    views = Growing(1000, 1)
-    assert [views.budget.has_room(making, lambda: False) for making in range(3)] == [True, False, False]
-    with views.budget.making():
-        views.at_once = 1
-    assert views.budget.has_room(2, lambda: False)
+    made(0).result(60)  # the need is known from here on
+    assert [each.result(60) for each in [made(place) for place in range(1, 8)]] == list(range(1, 8))
+    assert max(most) <= at_once

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -11,7 +13,7 @@ import pytest
 from dashboard.access.people import VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.cache import Cache
-from dashboard.memory import Budget, budget_bytes, limit_bytes
+from dashboard.memory import Budget, Making, budget_bytes, limit_bytes
 from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import View
@@ -20,6 +22,7 @@ from tests.dashboard.conftest import UNTIL_MS, filled, inputs_of
 from tests.dashboard.test_source import wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from fallow.lake import Lake
@@ -86,41 +89,121 @@ def test_it_lets_go_until_the_rest_fits_and_says_when_it_cannot(caplog: pytest.L
     assert "dashboard.memory" in warning
 
 
+def admitted(budget: Budget, let_go: Callable[[], bool] = lambda: False) -> Making | None:
+    """What may begin at once, None where it has to wait."""
+    try:
+        return budget.admit(let_go, patience_s=0)
+    except TimeoutError:
+        return None
+
+
+def measured(budget: Budget, growth: list[int], bytes_: int) -> None:
+    """Has the budget know what one takes."""
+    with budget.making(lambda: False):
+        growth[0] = bytes_
+    growth[0] = 0
+
+
 @pytest.mark.usefixtures("quick")
-def test_room_is_made_for_one_view_and_never_for_a_second_beside_it() -> None:
+@pytest.mark.parametrize(("bytes_", "at_once"), [(64, 1), (114, 1), (115, 2), (164, 2), (165, 3)])
+def test_another_one_is_begun_only_where_the_largest_need_so_far_fits_for_all(bytes_: int, at_once: int) -> None:
+    """What has grown already counts twice: with 64 bytes not even one fits, and none waits for ever."""
+    growth, begun = [0], [0]
+    budget = Budget(bytes_, used=lambda: 40 + growth[0] + 25 * begun[0])
+    measured(budget, growth, 25)
+    while admitted(budget):
+        begun[0] += 1
+    assert begun == [at_once]
+
+
+def test_one_at_a_time_is_made_until_the_need_is_known() -> None:
+    budget = Budget(1000, used=lambda: 40)
+    first = admitted(budget)
+    assert first
+    assert not admitted(budget)
+    budget.release(first)
+    assert [bool(admitted(budget)) for _ in range(3)] == [True] * 3
+
+
+@pytest.mark.usefixtures("quick")
+def test_room_is_made_for_the_first_and_never_for_a_second_beside_it() -> None:
     kept: Cache[str] = Cache(10)
     for name in "abcd":
         kept.of(name, str)
     growth = [0]
     budget = Budget(100, used=lambda: 60 + 10 * len(kept.items()) + growth[0])
-    with budget.making():
-        growth[0] = 20
-    growth[0] = 0
-    assert not budget.has_room(1, kept.let_go)
-    assert list(kept.items()) == ["a", "b", "c", "d"]
-    assert budget.has_room(0, kept.let_go)
+    measured(budget, growth, 20)
+    assert admitted(budget, kept.let_go)
+    assert list(kept.items()) == ["c", "d"]
+    assert not admitted(budget, kept.let_go)
     assert list(kept.items()) == ["c", "d"]
 
 
 @pytest.mark.usefixtures("quick")
 def test_the_need_is_the_growth_up_to_the_peak_shared_by_those_at_once() -> None:
     used, most = [50], [60]
-    budget = Budget(100, used=lambda: used[0], most=lambda: most[0])
-    with budget.making(), budget.making():
-        used[0] = most[0] = 90
+    budget = Budget(169, used=lambda: used[0], most=lambda: most[0])
+    measured(budget, [0], 0)
+    with budget.making(lambda: False), budget.making(lambda: False):
+        most[0] = 90
         used[0] = 50  # of a peak that is over when it ends
-    assert budget.has_room(1, lambda: False)  # 50 and twice (90 - 50) / 2
-    assert not budget.has_room(2, lambda: False)
+    used[0] = 130
+    assert admitted(budget)
+    assert not admitted(budget)  # beside 130 there is no room for twice (90 - 50) / 2
+    used[0] = 129
+    assert admitted(budget)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("before", "first"), [(0, "page"), (7, "page"), (8, "view")])
+def test_a_page_is_begun_before_a_view_and_a_view_after_eight_pages(before: int, first: str) -> None:
+    growth, begun = [0], list[str]()
+    budget = Budget(100, used=lambda: growth[0])
+    measured(budget, growth, 60)
+
+    @contextmanager
+    def making_a_view() -> Iterator[None]:
+        own = budget.admit(lambda: False)
+        yield
+        budget.release(own)
+
+    def wait_as(name: str) -> None:
+        with budget.making(lambda: False) if name == "page" else making_a_view():
+            begun.append(name)
+
+    view = admitted(budget)
+    assert view
+    budget._in_a_row = before  # noqa: SLF001  # what was made before it
+    with ThreadPoolExecutor(2) as waiting:
+        both = [waiting.submit(wait_as, name) for name in ("view", "page")]
+        wait_for(lambda: bool(budget._views and budget._pages))  # noqa: SLF001  # nothing else tells
+        budget.release(view)
+        for each in both:
+            each.result(60)
+    assert begun[0] == first
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_page_waits_for_room_as_a_view_does_and_comes_then(fleet_lake: Lake) -> None:
+    budget = Budget(100, used=lambda: 60)
+    source = LakeSource(lambda: inputs_of(fleet_lake), budget=budget, patience_s=0.01)
+    wait_for(lambda: isinstance(source.look(Query(), Reader("", VIEWER)), View))
+    client = build_app(source).server.test_client()
+    other = admitted(budget)
+    assert other
+    budget._need_bytes = 30  # noqa: SLF001  # what the largest took
+    assert "Still being made" in str(filled(client, "/"))
+    budget.release(other)
+    assert "Still being made" not in str(filled(client, "/"))
 
 
 @pytest.mark.usefixtures("quick")
 def test_the_warning_says_how_many_views_were_being_made_and_what_one_takes(caplog: pytest.LogCaptureFixture) -> None:
     used = [2**20]
-    budget = Budget(10 * 2**20, used=lambda: used[0])
-    with budget.making(), budget.making(), budget.making():
+    no, budget = (lambda: False), Budget(10 * 2**20, used=lambda: used[0])
+    measured(budget, [0], 0)
+    with budget.making(no), budget.making(no), budget.making(no):
         used[0] = 13 * 2**20
-        with budget.making():
-            pass
         budget.keep(lambda: False)
     [warning] = caplog.messages
     assert "13.0 MiB are resident" in warning
