@@ -109,6 +109,8 @@ def _read(path: str | Path, most_bytes: int) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         _must_be(descriptor, stat.S_ISREG)
         content = file.read(most_bytes + 1)
+    if content is None:  # the kernel has nothing to say just now, as in /proc/kmsg
+        raise NotAFileError("it has no content that ends", "write the content into a file, and name that")
     if len(content) > most_bytes:
         raise NotAFileError(f"it is larger than {format_bytes(most_bytes)}", "check that it is the file that was meant")
     return content

@@ -21,11 +21,15 @@ _THOUSANDS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")
 
 @dataclass(frozen=True)
 class CsvLine:
-    """One line of a table: its cells by column, stripped, and where it stands."""
+    """One line of a table: its cells by column, stripped, and where it stands.
+
+    `as_written` are the same cells without the blanks and tabs that align them; other white space is still in them.
+    """
 
     path: str
     number: int
     cells: Mapping[str, str]
+    as_written: Mapping[str, str]
     decimal_comma: bool
 
     def text(self, column: str) -> str | None:
@@ -87,8 +91,15 @@ def read_lines(path: str, columns: Sequence[str], required: Collection[str]) -> 
                     f"{path}, line {reader.line_num}: {len(fields)} cells where the header names {len(names)} columns",
                     "put text that holds a separator in double quotes",
                 )
-            cells = dict(zip(names, (from_csv_cell(field.strip()) for field in fields), strict=False))
-            yield CsvLine(path, reader.line_num, cells, decimal_comma=separator != ",")
+            written = [from_csv_cell(field.strip(" \t")) for field in fields]
+            cells = [from_csv_cell(field.strip()) for field in fields]
+            yield CsvLine(
+                path,
+                reader.line_num,
+                dict(zip(names, cells, strict=False)),
+                dict(zip(names, written, strict=False)),
+                decimal_comma=separator != ",",
+            )
     except csv.Error as error:
         raise ConfigError(f"{path}, line {reader.line_num}: not CSV: {error}", "correct that line") from error
     if not names:

@@ -14,6 +14,7 @@ from analytics.money.csv_tables import CsvLine, read_lines
 from dashboard.access.people import ROLES, VIEWER, Reader
 from fallow.actors import TOKEN, name_fault, shown_name
 from fallow.errors import ConfigError
+from fallow.outside_text import has_hidden
 
 _LOG = logging.getLogger(__name__)
 COLUMNS = ("kind", "name", "role", "team", "sha256")
@@ -107,7 +108,8 @@ def _whole_lines(path: str) -> list[CsvLine]:
 
 def _row(line: CsvLine) -> tuple[tuple[str, str], tuple[str, str | None]]:
     kind = (line.text("kind") or KINDS[0]).lower()
-    name, role = line.text("name") or "", (line.text("role") or "").lower()
+    # as it stands: a name that the reader repaired would give another person the role
+    name, role = line.as_written.get("name", ""), (line.text("role") or "").lower()
     if kind not in KINDS:
         raise line.error(f"kind '{kind}' is none of {', '.join(KINDS)}")
     if role not in (*ROLES, NONE):
@@ -120,6 +122,8 @@ def _row(line: CsvLine) -> tuple[tuple[str, str], tuple[str, str | None]]:
         raise line.error("only a token has a sha256", "leave the cell empty")
     if kind != "default" and not name:
         raise line.error("name is empty", "every line names who it is about")
+    if kind == "group" and has_hidden(name):
+        raise line.error(f"the group {shown_name(name)} holds what readers cannot see", "write its name as it looks")
     if kind in (KINDS[0], TOKEN) and (fault := name_fault(name)) is not None:
         raise line.error(
             f"the name {shown_name(name)} {fault}", "write it as the sign-in says it, which takes no other form"

@@ -110,12 +110,22 @@ def test_a_link_that_is_set_to_another_file_counts(file: Path, tmp_path: Path) -
     assert people.person("ann") == Reader("ann", VIEWER)
 
 
-@pytest.mark.parametrize("name", ["an\u200dn", "\u0430nn", "\uff41nn", "Mu\u0308ller"])
+@pytest.mark.parametrize(
+    "name", ["an\u200dn", "\u0430nn", "\uff41nn", "Mu\u0308ller", "ann\u00a0", "\u3000ann", '"ann\n"', "ann\\u{a}"]
+)
 @pytest.mark.parametrize("kind", ["user", "token"])
 def test_a_name_that_no_person_can_have_is_named_with_its_line(tmp_path: Path, kind: str, name: str) -> None:
     file = tmp_path / "people.csv"
     file.write_text(
         f"kind,name,role,sha256\n{kind},{name},viewer,{'0' * 64 if kind == 'token' else ''}\n", encoding="utf-8"
     )
-    with pytest.raises(ConfigError, match=r"people\.csv, line 2: the name .* (holds|mixes|is not in)"):
+    with pytest.raises(ConfigError, match=r"people\.csv, line [23]: the name .* (holds|mixes|is not in)"):
+        Directory(str(file), "none")
+
+
+@pytest.mark.parametrize("name", ["planners\u00a0", '"planners\n"', "plan\u200bners"])
+def test_a_group_is_not_named_with_marks_that_nobody_sees(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text(f"kind,name,role\ngroup,{name},planner\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"people\.csv, line [23]: the group plan.*ners.* holds what readers"):
         Directory(str(file), "none")
