@@ -34,8 +34,12 @@ import re
 _VALUE_LONGEST = 200
 _MESSAGE_LONGEST = 1000
 
-_LONG_VALUE = re.compile(rf"(?<!\w)'[^']{{{_VALUE_LONGEST},}}'(?!\w)|\S{{{_VALUE_LONGEST + 1},}}")
-"""A value that a message repeats: a text in quotes, or without a blank."""
+_LONG_VALUE = re.compile(
+    rf"(?<!\w)'(?:[^']|(?<=\w)'(?=\w)){{{_VALUE_LONGEST},}}'(?!\w)"
+    rf'|(?<!\w)"[^"]{{{_VALUE_LONGEST},}}"(?!\w)'
+    rf"|\S{{{_VALUE_LONGEST + 1},}}"
+)
+"""A value that a message repeats: a text in quotes, whose apostrophes stand between letters, or a text without a blank."""
 
 
 class FallowError(Exception):
@@ -53,9 +57,13 @@ class FallowError(Exception):
 
 
 def _shortened(text: str) -> str:
-    """Return the text with at most 200 characters of a value and 1,000 in all; `…` stands for what is left out."""
+    """Return the text with at most 200 characters of a value; `…` stands for what is left out.
+
+    Of more than 1,000 characters only the first and the last 200 stay: a value with blanks and without quotes makes a
+    message so long, and its end says what is wrong.
+    """
     short = _LONG_VALUE.sub(lambda value: f"{value[0][:_VALUE_LONGEST]}…", text)
-    return short if len(short) <= _MESSAGE_LONGEST else f"{short[: _MESSAGE_LONGEST - 1]}…"
+    return short if len(short) <= _MESSAGE_LONGEST else f"{short[:_VALUE_LONGEST]}…{short[-_VALUE_LONGEST:]}"
 
 
 class UsageError(FallowError):

@@ -250,8 +250,23 @@ def test_an_import_reads_what_a_shell_pipes_to_it(places: dict[str, str]) -> Non
 
 
 def test_a_message_repeats_no_more_than_200_characters_of_a_value() -> None:
-    for value in ("x" * 4000, "x y " * 1000):
+    for value in ("x" * 4000, "x y " * 1000, "x's x " * 700, "x ' x " * 700):
         for arguments in (("ledger", "--since", value), (value,), ("ledger", "--config", value), ("agent", value)):
             done = run_in_process(*arguments)
             assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-            assert max(done.stderr.count("x"), 1) <= 600, arguments[0][:20]
+            assert len(done.stderr) <= 600, arguments[0][:20]
+            assert done.stderr.count("; ") == 1, "the remedy, and what is wrong before it, stay"
+
+
+def test_a_file_of_the_kernel_that_has_nothing_to_say_is_no_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    end, other = os.pipe()  # a descriptor without content, as /proc/kmsg is when all is read
+    os.set_blocking(end, False)
+    monkeypatch.setattr(given_file, "_open", lambda _path: end)
+    monkeypatch.setattr(given_file, "_must_be", lambda *_: None)
+    try:
+        with pytest.raises(ConfigError, match=r"cannot read the table x: it has no content that ends; write"):
+            given_bytes("the table", "x", TABLE_BYTES)
+    finally:
+        os.close(other)
