@@ -44,7 +44,7 @@ class NotAFileError(OSError):
 
 
 def given_bytes(what: str, path: str | Path, most_bytes: int, error: type[FallowError] = ConfigError) -> bytes:
-    """Return the content of a regular file, or of what a link leads to.
+    """Return the content of a regular file, or of what a link leads to; nothing for `/dev/null`.
 
     `what` names the file in errors: a setting, or `the config file`. Raises `error` for a pipe, a device, a folder, more than
     `most_bytes`, and a file that cannot be read; its cause is the OSError.
@@ -107,7 +107,8 @@ def remedy(error: OSError) -> str:
 def _read(path: str | Path, most_bytes: int) -> bytes:
     descriptor = _open(path)
     with os.fdopen(descriptor, "rb") as file:
-        _must_be(descriptor, stat.S_ISREG)
+        if os.fstat(descriptor).st_rdev != os.stat(os.devnull).st_rdev:  # noqa: PTH116  # /dev/null is how people name an empty file
+            _must_be(descriptor, stat.S_ISREG)
         content = file.read(most_bytes + 1)
     if content is None:  # the kernel has nothing to say just now, as in /proc/kmsg
         raise NotAFileError("it has no content that ends", "write the content into a file, and name that")

@@ -270,3 +270,8 @@ def test_a_file_of_the_kernel_that_has_nothing_to_say_is_no_file(
             given_bytes("the table", "x", TABLE_BYTES)
     finally:
         os.close(other)
+
+
+def test_the_null_device_is_an_empty_config_file(places: dict[str, str]) -> None:
+    done = run_in_process("ledger", "--lake", places["lake"], FALLOW_CONFIG=os.devnull)
+    assert (done.returncode, done.stderr) == (0, "")
