@@ -83,3 +83,25 @@ def test_on_a_host_that_the_command_installed_the_package_names_the_command(root
     assert preinst(root, "upgrade").returncode == 0
     uninstall(Host(str(root)), PREFIX, "fallow", None, purge=False, packaged=False)
     assert preinst(root, argument).returncode == 0
+
+
+def postrm(root: Path, argument: str) -> None:
+    """The Debian package's script after removal, with the paths of an image and without its users."""
+    script = (REPOSITORY / "deploy/packages/deb/postrm").read_text(encoding="utf-8")
+    for folder in ("/etc/", "/opt/", "/var/", "/run/"):
+        script = script.replace(folder, f"{root}{folder}")
+    programs = "getent() { false; }\n"
+    subprocess.run(["sh", "-c", programs + script, "postrm", argument], check=True)
+
+
+def test_a_purge_of_the_removed_package_spares_the_agent_that_the_command_installed_since(root: Path) -> None:
+    put_in(root, make_version(root, 1))
+    spool = root / "var/lib/fallow/spool.sqlite"
+    spool.parent.mkdir(parents=True, exist_ok=True)
+    spool.touch()
+    for argument in ("remove", "purge"):
+        postrm(root, argument)
+        assert spool.exists()
+    uninstall(Host(str(root)), PREFIX, "fallow", None, purge=False, packaged=False)
+    postrm(root, "purge")
+    assert not spool.parent.exists()
