@@ -63,7 +63,9 @@ def _shortened(text: str) -> str:
     message so long, and its end says what is wrong.
     """
     short = _LONG_VALUE.sub(lambda value: f"{value[0][:_VALUE_LONGEST]}…", text)
-    return short if len(short) <= _MESSAGE_LONGEST else f"{short[:_VALUE_LONGEST]}…{short[-_VALUE_LONGEST:]}"
+    if len(short) > _MESSAGE_LONGEST:
+        return f"{short[:_VALUE_LONGEST]}…{short[-_VALUE_LONGEST:]}"
+    return text if short == text else short  # a sentence that can be translated stays one
 
 
 class UsageError(FallowError):

@@ -201,7 +201,7 @@ def test_what_a_config_lacks_is_said_and_the_rest_answered(
         (("--context", "100"), "--context needs a model"),
         (("--seen", "light", "--bits", "4"), "--bits needs a model"),
         (("--params", "8B", "--requests", "0"), "--requests 0 is out of range"),
-        (("--config-json", "nowhere.json"), "cannot read nowhere.json"),
+        (("--config-json", "nowhere.json"), "config.json nowhere.json: No such file"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(

@@ -101,7 +101,7 @@ def test_what_no_policy_says_is_told_with_its_key(table: dict[str, object], said
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"order =", "is not TOML"), (b"\xff", "is not TOML"), (None, "cannot read")]
+    ("content", "said"), [(b"order =", "is not TOML"), (b"\xff", "is not UTF-8 text"), (None, "cannot read")]
 )
 def test_a_file_that_cannot_be_read_is_said(tmp_path: Path, content: bytes | None, said: str) -> None:
     file = tmp_path / "night.toml"
