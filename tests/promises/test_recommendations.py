@@ -16,6 +16,7 @@ from analytics.money.cents import MICROCENTS, nested, rounded, share_out
 from analytics.scope import Scope
 from analytics.states import WASTED
 from analytics.workloads.model import Confidence
+from fallow.actors import Actor
 from tests.delivery.asking import found as finding_by_hand
 from tests.delivery.asking import opportunity
 from tests.money.fleet import accounts, stretch
@@ -130,7 +131,7 @@ def test_no_weaker_finding_asks_for_the_gpus_of_a_snoozed_one(waste: Site) -> No
 @pytest.mark.parametrize(("as_of_ms", "status"), [(9, "suppressed"), (10, "standing"), (11, "standing")])
 def test_a_snoozed_finding_is_back_at_the_moment_at_which_the_snooze_ends(as_of_ms: int, status: str) -> None:
     """docs/findings.md, Status: "A suppression applies to windows that end before it expires"."""
-    assert status_of([Action(1, "A-1", "F-1", "suppress", "ann", expires_ms=10)], "standing", as_of_ms) == status
+    assert status_of([Action(1, "A-1", "F-1", "suppress", Actor("ann"), expires_ms=10)], "standing", as_of_ms) == status
 
 
 @pytest.mark.parametrize(
