@@ -89,8 +89,9 @@ class VideoCollector(GpuCollector):
     name = "video"
 
     def collect(self, driver: Driver, gpu: DriverGpu, _: CollectedSpan) -> GpuRow:
-        encoder = driver.ask(gpu, pynvml.nvmlDeviceGetEncoderUtilization)
-        decoder = driver.ask(gpu, pynvml.nvmlDeviceGetDecoderUtilization)
+        with driver.quietly():  # cards for data centers have no encoder, and some no decoder
+            encoder = driver.ask(gpu, pynvml.nvmlDeviceGetEncoderUtilization)
+            decoder = driver.ask(gpu, pynvml.nvmlDeviceGetDecoderUtilization)
         return {
             "encoder_util_pct": None if encoder is None else encoder[0],
             "decoder_util_pct": None if decoder is None else decoder[0],
