@@ -85,7 +85,7 @@ def open_input(path: str | Path) -> tuple[bytes, BinaryIO]:
     """Return the first byte of a pipe, nothing of a file, and the file or pipe, open for reading what follows.
 
     A pipe is what a shell makes of `/dev/stdin` and `<(command)`. Raises OSError, and NotAFileError for a device, a socket, a
-    folder, and a pipe into which nobody has begun to write after `WRITER_S`.
+    folder, and a pipe without a writer after `WRITER_S`.
     """
     descriptor = _open(path)
     try:
@@ -138,7 +138,7 @@ def _must_be(descriptor: int, *kinds: Callable[[int], bool]) -> int:
 
 
 def _first_byte(pipe: int) -> bytes:
-    """The first byte once somebody writes; nothing where the writer wrote nothing, or has not written yet."""
+    """Return the first byte; nothing where the writer wrote nothing, or has not written yet."""
     until_s = time.monotonic() + WRITER_S
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
@@ -151,4 +151,4 @@ def _first_byte(pipe: int) -> bytes:
         if first or events:  # events without a byte: a writer came and went
             return first
         if time.monotonic() >= until_s:
-            raise NotAFileError("it is a named pipe that nobody writes to", "start its writer, or name a file")
+            raise NotAFileError("it is a named pipe without a writer", "start its writer, or name a file")
