@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -108,18 +107,6 @@ def test_a_lake_is_made_although_another_maker_removes_the_folder_for_tickets(
     """Before the ticket is opened, before its folder is made, and before the name of the folder is made durable."""
     made = run_python("-c", BETWEEN, event, name, str(tmp_path / "lake"))
     assert (made.returncode, made.stdout, made.stderr) == (0, "True 1\n", "")
-
-
-@pytest.mark.long
-def test_pairs_of_first_imports_both_succeed(tmp_path: Path) -> None:
-    (tmp_path / "gpu.csv").write_text(GPU_LOG)
-    for pair in range(20):
-        lake = str(tmp_path / str(pair))
-        command = ["fallow", "import", "nvidia-smi", str(tmp_path / "gpu.csv"), "--lake", lake, "--host"]
-        with ThreadPoolExecutor(2) as pool:
-            imports = pool.map(lambda host, of=command: run_python("-m", *of, host), ("gn1", "gn2"))
-        assert [(each.returncode, each.stderr) for each in imports if each.returncode] == []
-        assert {file.host for file in Lake.at(lake).files("gpu")} == {"gn1", "gn2"}
 
 
 def test_whoever_may_enter_the_folder_may_read_the_marker(tmp_path: Path) -> None:
