@@ -114,7 +114,7 @@ class Server:
         return max(_most_resident_bytes(each.pid) for each in self._processes())
 
     def forget_largest(self) -> None:
-        """Has the kernel count anew from what is resident now."""
+        """Restart the kernel's count from what is resident now."""
         for each in self._processes():
             Path(f"/proc/{each.pid}/clear_refs").write_text("5")
 

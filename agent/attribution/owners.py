@@ -111,7 +111,7 @@ class ProcessOwners(Collector):
         )
 
     def _note_untold(self, present: Sequence[AttributedProcess]) -> None:
-        """Reports schedulers whose jobs cannot be told apart; a host without such processes hears nothing."""
+        """Report schedulers whose jobs cannot be distinguished; a host without such processes gets no event."""
         untold = {each.slurm.sluid for each in present if each.slurm.sluid is not None}
         if any(self._controller.is_silent(sluid) for sluid in untold):
             self._failures.failed("sluid", f"{SLUIDS_ALONE}; {SLUID_REMEDY}")

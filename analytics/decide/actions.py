@@ -77,7 +77,7 @@ def record(
 
     Raises UsageError for a reason that is too long, and LakeError.
 
-    Whoever records the same `once` at the same moment, on this host or another, has recorded one thing.
+    Two records of the same `once` at the same moment, on this host or another, are one.
     """
     if reason is not None and len(reason) > LONGEST_REASON:
         raise UsageError("the text is too long", f"stay below {LONGEST_REASON:,} characters")
@@ -126,7 +126,7 @@ def after_what_is_known(now_ms: int, ids: Iterable[str], actions: Mapping[str, S
 
 
 def actor_words(actor: Actor) -> str:
-    """`alice`, `alice (as OS user root)` where a command ran as somebody else than it said, or `everybody (anonymous)`."""
+    """`alice`, `alice (as OS user root)` where the OS user has another name, or `everybody (anonymous)`."""
     name = shown_name(actor.name)
     if actor.kind != PERSON:
         return tr("{actor} ({kind})", actor=name, kind=_KINDS.get(actor.kind, actor.kind))

@@ -46,7 +46,7 @@ class Answer:
 
     @property
     def actor(self) -> Actor:
-        """Whoever holds the link: a link can be passed on."""
+        """Return the holder of the link: a link can be passed on."""
         return Actor(self.addressee, LINK)
 
     @property
