@@ -78,7 +78,7 @@ def test_what_a_reader_has_found_stays_when_the_page_is_made_again(surf: Callabl
     page = opened(surf, f"?{ALL}&filter=gpus.least:1&sort=holder")
     rows = state(page)["ids"]
     choose_here = rows[-2:]
-    assert len(rows) > 10
+    assert len(rows) > 5
     for each in choose_here:
         place(page, each)
         page.locator(f"#findings-grid [row-id='{each}'] input[type=checkbox]").check()
@@ -180,7 +180,7 @@ def test_what_the_table_cannot_do_is_a_sentence_beside_all_of_it(
     page = opened(surf, f"?{ALL}&{search}")
     assert said in page.inner_text("#findings-wrong")
     assert state(page)["filters"] == {}
-    assert len(state(page)["ids"]) > 10
+    assert len(state(page)["ids"]) > 5
     page.locator("#findings-grid [role=columnheader][col-id=holder]").click()
     page.wait_for_url("**sort=holder*")
     page.wait_for_selector("#findings-wrong", state="hidden")
@@ -222,7 +222,7 @@ def test_the_files_have_all_rows_however_the_table_is_filtered(
     rows = list(csv.DictReader(io.StringIO(content["CSV"].decode())))
     frame = pl.read_parquet(io.BytesIO(content["Parquet"]))
     ids = [each["finding_id"] for each in known]
-    assert len(ids) > 10
+    assert len(ids) > 5
     assert [each["finding_id"] for each in rows] == frame["finding_id"].to_list() == ids
     assert frame["cost"].to_list() == [each["cost"] for each in known]
 
