@@ -1,6 +1,6 @@
 """Loads one real GPU with work whose busy time is known: `python benchmarks/hardware_load.py PHASES.jsonl --phase-seconds 30`.
 
-It needs PyTorch and nothing of fallow. Each line of the file is one phase: what ran, when it began and ended (seconds since
+It needs PyTorch and CuPy and nothing of fallow. Each line of the file is one phase: what ran, when it began and ended (seconds since
 the epoch) and `busy_ms`, the time in which a kernel ran, by CUDA events around each burst.
 """
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import cupy
 import torch
 
 if TYPE_CHECKING:
@@ -45,6 +46,23 @@ PHASES = (
     Phase("bf16 matrix products, always", "matmul", _BURST_MS, 0),
     Phase("copies in device memory, always", "copy", _BURST_MS, 0),
 )
+DOUBTFUL_PHASES = (
+    Phase("24 blocks that poll a flag, as a waiting collective does", "poll", _BURST_MS, 0),
+    Phase("bf16 matrix times vector, always", "vector", _BURST_MS, 0),
+    Phase("fp64 matrix products, always", "fp64", _BURST_MS, 0),
+    Phase("kernels of one element, always", "tiny", _BURST_MS, 0),
+    Phase("copies from the host, always", "host copy", _BURST_MS, 0),
+    Phase("bf16 matrix products, 25 ms every 500 ms", "matmul", 25, 500),
+    Phase("bf16 matrix products, 300 ms every 5 s", "matmul", 300, 5000),
+    Phase("bf16 matrix products of 512, always", "small matmul", _BURST_MS, 0),
+)
+"""Work that looks like none, and none that looks like work."""
+_POLL = """
+extern "C" __global__ void poll(volatile int *flag, long long cycles) {
+    long long begin = clock64();
+    while (*flag == 0 && clock64() - begin < cycles) {}
+}
+"""
 
 
 class Load:
@@ -54,19 +72,37 @@ class Load:
         self.held = torch.empty(HELD_BYTES, dtype=torch.uint8, device="cuda")
         self._matrix = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
         self._product = torch.empty_like(self._matrix)
+        self._small = self._matrix[:512, :512].contiguous()
+        self._wide = torch.randn(2048, 2048, device="cuda", dtype=torch.float64)
+        self._one = torch.zeros(1, device="cuda")
+        self._pinned = torch.empty(2**28, dtype=torch.uint8, pin_memory=True)
+        self._poll = cupy.RawKernel(_POLL, "poll")
+        self._flag = cupy.zeros(1, dtype=cupy.int32)
         half = HELD_BYTES // 2
         self._calls: dict[str, Callable[[int], Any]] = {
             "spin": torch.cuda._sleep,  # noqa: SLF001  # one thread that counts cycles: the kernel with the least in it
             "matmul": lambda times: [torch.mm(self._matrix, self._matrix, out=self._product) for _ in range(times)],
             "copy": lambda times: [self.held[:half].copy_(self.held[half:]) for _ in range(times)],
+            "poll": self._run_poll,
+            "vector": lambda times: [torch.mv(self._matrix, self._matrix[0]) for _ in range(times)],
+            "fp64": lambda times: [torch.mm(self._wide, self._wide) for _ in range(times)],
+            "tiny": lambda times: [self._one.add_(1) for _ in range(times)],
+            "host copy": lambda times: [
+                self.held[: self._pinned.numel()].copy_(self._pinned, non_blocking=True) for _ in range(times)
+            ],
+            "small matmul": lambda times: [torch.mm(self._small, self._small) for _ in range(times)],
         }
-        self._per_ms = {
-            kernel: self._rate(kernel, tries) for kernel, tries in (("spin", 10**8), ("matmul", 50), ("copy", 50))
-        }
+        tries = {"spin": 10**8, "poll": 10**8, "tiny": 2000, "vector": 500, "small matmul": 2000}
+        self._per_ms = {kernel: self._rate(kernel, tries.get(kernel, 50)) for kernel in self._calls}
 
     def burst(self, kernel: str, busy_ms: float) -> float:
         """Runs for about that long; returns how long it was."""
         return self._timed(kernel, max(1, round(busy_ms * self._per_ms[kernel])))
+
+    def _run_poll(self, cycles: int) -> None:
+        """Runs on PyTorch's stream, so that its events time it."""
+        with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+            self._poll((24,), (512,), (self._flag, cupy.int64(cycles)))
 
     def _rate(self, kernel: str, times: int) -> float:
         self._timed(kernel, times)  # the first one also raises the clocks
@@ -100,12 +136,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("phases")
     parser.add_argument("--phase-seconds", type=int, default=30)
+    parser.add_argument(
+        "--doubtful", action="store_true", help="work that looks like none, and none that looks like work"
+    )
     arguments = parser.parse_args()
     load = Load()
     with Path(arguments.phases).open("w", encoding="utf-8", buffering=1) as out:
         begin_s = (int(time.time()) // GRID_S + 1) * GRID_S
         time.sleep(begin_s - time.time())
-        for phase in PHASES:
+        for phase in DOUBTFUL_PHASES if arguments.doubtful else PHASES:
             end_s = begin_s + arguments.phase_seconds
             line = {"phase": phase.name, "begin_s": begin_s, "end_s": end_s, "busy_ms": run(load, phase, end_s)}
             out.write(json.dumps(line) + "\n")
