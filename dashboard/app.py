@@ -10,7 +10,7 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, Output, State, callback_context, no_update, set_props
 from flask import Response, request, send_from_directory
 
-from analytics.sections.palette import palette
+from analytics.tables.palette import palette
 from dashboard.access import LOCAL, Access
 from dashboard.access.audit import REFUSED, TRAIL, audit
 from dashboard.access.audit_trail import NO_TRAIL, Trail

@@ -20,8 +20,8 @@ from analytics.language.plain_text import PAGE_COLUMNS, wrap
 from analytics.language.quantities import Amount, GpuHours
 from analytics.render.report.text import for_text
 from analytics.report.model import Report, build_report
-from analytics.sections.opportunities import saving_headline
 from analytics.simulation import SimulatedFleet
+from analytics.tables.opportunities import saving_headline
 from analytics.window import Inputs, load_window_ledger
 from dashboard.demo_lake import DemoFolder
 from fallow import config

@@ -18,7 +18,7 @@ from analytics.render.opportunities_json import opportunity_row
 from analytics.render.table_files import as_csv, as_parquet
 from analytics.report import gpu_table as by_gpu
 from analytics.report.model import Report
-from analytics.sections.findings import notes
+from analytics.tables.findings import notes
 from analytics.workloads.model import Finding
 from dashboard.access.audit import audit_export
 from dashboard.access.audit_trail import AuditError

@@ -14,8 +14,8 @@ from analytics.intervals import clip
 from analytics.ledger.summary import totals_by
 from analytics.money.priced_segments import placed
 from analytics.report.film import longest_in_bins
-from analytics.sections.palette import ORDER
 from analytics.states import UNUSED
+from analytics.tables.palette import ORDER
 from dashboard.bins import edges, width_of
 from dashboard.view import View
 from dashboard.zoom import visible

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from analytics.intervals import clip
 from analytics.ledger.summary import Totals, totals_by
 from analytics.report.film import spent_in_bins
-from analytics.sections.palette import ORDER
+from analytics.tables.palette import ORDER
 from dashboard.bins import edges
 from dashboard.film import NOT_SEEN, bin_width_ms, kept, sort_of, spans_of
 from dashboard.view import View

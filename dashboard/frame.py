@@ -10,8 +10,8 @@ from analytics.decide.actions import actor_words
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
-from analytics.sections.facts import facts
-from analytics.sections.wording import scope_parts
+from analytics.tables.facts import facts
+from analytics.tables.wording import scope_parts
 from dashboard.access.people import ADMIN
 from dashboard.days import day_fields, shown_days
 from dashboard.pages import PAGES

@@ -19,7 +19,7 @@ from analytics.inventory import load_inventory, simulated_text
 from analytics.language.language import ENGLISH
 from analytics.language.plain_text import count, folded, page_columns
 from analytics.render.report.text import for_text, section_text
-from analytics.sections.evaluation import evaluation_sections
+from analytics.tables.evaluation import evaluation_sections
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs
 from analytics.workloads.confidence import JUDGED_MIN
 from fallow.actors import Actor, command_actor

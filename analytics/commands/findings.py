@@ -18,7 +18,7 @@ from analytics.render.findings_table import COLUMNS, row_of
 from analytics.render.report.text import for_text
 from analytics.render.review_text import BLOCKS, Form, review_text
 from analytics.rules import RULES
-from analytics.sections.data_age import data_age
+from analytics.tables.data_age import data_age
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out
 from analytics.workloads.model import CATEGORIES, Finding
 from fallow.clock import SystemClock, format_ms

@@ -21,7 +21,7 @@ from analytics.render.money_text import basis_lines, energy_lines, state_amounts
 from analytics.render.report.text import for_text
 from analytics.report.coverage import Watch
 from analytics.scope import Scope, add_scope_arguments, narrow, narrowed
-from analytics.sections.data_age import data_age
+from analytics.tables.data_age import data_age
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out
 from fallow.clock import SystemClock
 from fallow.csv_text import csv_of

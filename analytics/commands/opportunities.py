@@ -18,11 +18,11 @@ from analytics.render.report.text import for_text, section_text
 from analytics.report.model import Whole
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
-from analytics.sections.data_age import data_age
-from analytics.sections.facts import whose_prices
-from analytics.sections.give_back import give_back
-from analytics.sections.opportunities import opportunities, to_look_at, waste
-from analytics.sections.readiness import waiting
+from analytics.tables.data_age import data_age
+from analytics.tables.facts import whose_prices
+from analytics.tables.give_back import give_back
+from analytics.tables.opportunities import opportunities, to_look_at, waste
+from analytics.tables.readiness import waiting
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out
 from fallow.clock import SystemClock, format_ms
 from fallow.csv_text import csv_of

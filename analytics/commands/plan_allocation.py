@@ -12,11 +12,11 @@ from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import HORIZON_DAYS, Ending, Endings
 from analytics.plan.owner_tree import OwnerNode
 from analytics.plan.reallocation import Reallocation
-from analytics.sections.plan_allocation import owner_table, starving_table
-from analytics.sections.plan_endings import endings_table
-from analytics.sections.plan_reallocation import balance_table, left_table, proposal_table, unserved_table
-from analytics.sections.plan_uptake import uptake_table
-from analytics.sections.section import Section
+from analytics.tables.plan_allocation import owner_table, starving_table
+from analytics.tables.plan_endings import endings_table
+from analytics.tables.plan_reallocation import balance_table, left_table, proposal_table, unserved_table
+from analytics.tables.plan_uptake import uptake_table
+from analytics.tables.table import Table
 from fallow.clock import HOUR_MS
 from fallow.csv_text import csv_of
 from fallow.errors import ConfigError, UsageError
@@ -99,7 +99,7 @@ def _check_only(args: argparse.Namespace) -> None:
         raise UsageError(f"--csv has no {args.only}", "take --only endings, --only requests, or --json")
 
 
-def _sections(name: str, found: FleetAllocation, proposal: Reallocation | None) -> Sequence[Section | None]:
+def _sections(name: str, found: FleetAllocation, proposal: Reallocation | None) -> Sequence[Table | None]:
     """The sections of one of the parts."""
     match name:
         case "owners":

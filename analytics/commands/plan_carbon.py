@@ -10,7 +10,7 @@ from analytics.money.grid_intensity import open_intensity
 from analytics.plan.carbon import SHIFT_HOURS, AskedCarbon, Carbon, ParkingPower
 from analytics.plan.carbon_sum import CarbonSum
 from analytics.plan.deferral import Deferral
-from analytics.sections.plan_carbon import carbon_sections
+from analytics.tables.plan_carbon import carbon_sections
 from fallow.clock import HOUR_MS, parse_duration_ms
 from fallow.errors import UsageError
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from analytics.commands.plan_inputs import add_plan_arguments, open_plan, show_plan, show_plan_json
 from analytics.plan.room_for_jobs import PoolRoom, RoomFor, of_pools
-from analytics.sections.plan_defrag import fragmentation_table, moves_table, room_for_jobs
+from analytics.tables.plan_defrag import fragmentation_table, moves_table, room_for_jobs
 from fallow.clock import HOUR_MS
 from fallow.errors import UsageError
 

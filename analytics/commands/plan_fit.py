@@ -16,10 +16,10 @@ from analytics.plan.memory_need import METHODS, OPTIMIZERS, PRECISIONS, STORED_B
 from analytics.plan.model_shape import ModelShape, is_compressed, missing_keys, read_config, shape_of, typical_shape
 from analytics.plan.old_cards import OldCards, OldCardWork, old_cards
 from analytics.plan.seen_work import SeenWork, seen_works
-from analytics.sections.plan_fit import fleet_cards, market_cards, memory_table, missing_model
-from analytics.sections.plan_old_cards import old_card_queue, token_costs
-from analytics.sections.plan_seen import SEEN_MOST, seen_cards, seen_needs
-from analytics.sections.section import Section
+from analytics.tables.plan_fit import fleet_cards, market_cards, memory_table, missing_model
+from analytics.tables.plan_old_cards import old_card_queue, token_costs
+from analytics.tables.plan_seen import SEEN_MOST, seen_cards, seen_needs
+from analytics.tables.table import Table
 from fallow.clock import HOUR_MS
 from fallow.errors import UsageError
 
@@ -86,7 +86,7 @@ class _AskedModel:
     is_compressed: bool = False
 
     @property
-    def missing(self) -> Section | None:
+    def missing(self) -> Table | None:
         """Why nothing is said of it."""
         if not self.lacks and not self.is_compressed:
             return None
@@ -145,18 +145,18 @@ def _asked(works: Sequence[SeenWork], asked: str) -> list[SeenWork]:
     )
 
 
-def _fit_sections(plan: PlanInputs, found: ModelFit | None) -> tuple[Section, ...]:
+def _fit_sections(plan: PlanInputs, found: ModelFit | None) -> tuple[Table, ...]:
     currency = plan.whole.money.currency
     return () if found is None else (memory_table(found), fleet_cards(found, currency), market_cards(found, currency))
 
 
-def _seen_cards(plan: PlanInputs, found: Sequence[SeenFit]) -> tuple[Section, ...]:
+def _seen_cards(plan: PlanInputs, found: Sequence[SeenFit]) -> tuple[Table, ...]:
     """The cards of the first work whose need is known."""
     first = next((each for each in found if each.work.need is not None), None)
     return () if first is None else (seen_cards(first, plan.whole.money.currency),)
 
 
-def _fleet_sections(plan: PlanInputs) -> tuple[Section, ...]:
+def _fleet_sections(plan: PlanInputs) -> tuple[Table, ...]:
     tokens = _tokens(plan)
     return (old_card_queue(_old(plan)), *((token_costs(tokens, plan.whole.money.currency),) if tokens else ()))
 

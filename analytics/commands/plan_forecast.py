@@ -10,7 +10,7 @@ from analytics.commands.plan_inputs import PlanInputs, add_plan_arguments, open_
 from analytics.plan.demand_series import HISTORY_MS
 from analytics.plan.forecast import LEVELS, ForecastTest
 from analytics.plan.order_date import HORIZON_DAYS, Crossing, PoolOutlook, lead_days, of_scope, outlooks
-from analytics.sections.plan_forecast import order_dates
+from analytics.tables.plan_forecast import order_dates
 from fallow.clock import DAY_MS, parse_duration_ms
 from fallow.csv_text import csv_of
 from fallow.errors import UsageError

@@ -15,8 +15,8 @@ from analytics.render.report.text import for_text, section_text
 from analytics.report.model import Whole
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
-from analytics.sections.data_age import data_age
-from analytics.sections.section import Section
+from analytics.tables.data_age import data_age
+from analytics.tables.table import Table
 from analytics.window import (
     HISTORY_MS,
     WindowLedger,
@@ -72,7 +72,7 @@ def open_plan(args: argparse.Namespace, history_ms: int = HISTORY_MS) -> PlanInp
     return PlanInputs(whole, scope, whole.part(scope), speaks, now_ms)
 
 
-def show_plan(plan: PlanInputs, sections: Sequence[Section | None]) -> None:
+def show_plan(plan: PlanInputs, sections: Sequence[Table | None]) -> None:
     """Prints the sections as text, below the window, the age of the data and what is simulated."""
     say_left_out(plan.whole.inputs.lake, plan.whole.ledger)
     said = for_text(plan.speaks)

@@ -14,9 +14,9 @@ from analytics.plan.price_mix import Mix, Option
 from analytics.plan.replay.policy_file import policy_from
 from analytics.plan.replay.replay_base import ReplayBase
 from analytics.plan.replay.shifted_work import ShiftedWork, shifted_work
-from analytics.sections.plan_internal_prices import internal_price_table
-from analytics.sections.plan_prices import mix_parts, price_mix, price_offers
-from analytics.sections.plan_shifted_work import shifted_work_table
+from analytics.tables.plan_internal_prices import internal_price_table
+from analytics.tables.plan_prices import mix_parts, price_mix, price_offers
+from analytics.tables.plan_shifted_work import shifted_work_table
 from fallow.clock import HOUR_MS, from_ms
 from fallow.errors import UsageError
 

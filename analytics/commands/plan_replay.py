@@ -15,9 +15,9 @@ from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
 from analytics.plan.replay.replayed_waits import WaitFigures
 from analytics.plan.replay.sweep import Sweep, sweep
 from analytics.plan.replay.validation import ReplayCheck
-from analytics.sections.plan_replay_check import refusal, replay_check
-from analytics.sections.plan_replay_sweep import replay_sweep
-from analytics.sections.replay_sections import replay_sections
+from analytics.tables.plan_replay_check import refusal, replay_check
+from analytics.tables.plan_replay_sweep import replay_sweep
+from analytics.tables.replay_sections import replay_sections
 from fallow.clock import HOUR_MS, MINUTE_MS, parse_duration_ms
 from fallow.errors import UsageError
 

@@ -14,8 +14,8 @@ from analytics.plan.replay.changed_fleet import changed_fleet
 from analytics.plan.replay.compared_scenarios import ComparedScenario, saved_policy
 from analytics.plan.scenarios import SavedScenario, load_scenarios, remove_scenario, save_scenario
 from analytics.scope import Scope
-from analytics.sections.plan_scenarios import scenario_table
-from analytics.sections.section import Section
+from analytics.tables.plan_scenarios import scenario_table
+from analytics.tables.table import Table
 from fallow.actors import Actor, command_actor
 from fallow.clock import format_ms
 from fallow.errors import UsageError
@@ -65,8 +65,8 @@ def _from_file(plan: PlanInputs, path: str, name: str | None, actor: Actor) -> S
     return saved
 
 
-def _nothing() -> Section:
-    return Section(
+def _nothing() -> Table:
+    return Table(
         name="scenarios",
         title=tr("Scenarios side by side"),
         question=tr("What would each saved scenario have made of the same jobs?"),

@@ -8,7 +8,7 @@ from analytics.commands.plan_inputs import add_plan_arguments, open_plan, show_p
 from analytics.plan.goodput import goodput
 from analytics.plan.wait_groups import GROUPS, WaitGroup, halves, in_all, wait_groups
 from analytics.plan.waits import Waits
-from analytics.sections.plan_waits import goodput_table, idle_while_waiting, wait_causes, wait_table
+from analytics.tables.plan_waits import goodput_table, idle_while_waiting, wait_causes, wait_table
 from fallow.clock import HOUR_MS
 
 

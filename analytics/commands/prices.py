@@ -18,7 +18,7 @@ from analytics.money.prices import COLUMNS, Price, PriceBook, priced_as
 from analytics.money.unmatched import unmatched_prices
 from analytics.money.window_money import PriceBasis, newest_basis, open_prices
 from analytics.render.money_json import price_json
-from analytics.sections.money_basis import price_source
+from analytics.tables.money_basis import price_source
 from fallow import config
 from fallow.clock import SystemClock, from_ms
 from fallow.csv_text import csv_of

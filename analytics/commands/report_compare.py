@@ -17,8 +17,8 @@ from analytics.report.coverage import LOOKED_BACK_MS
 from analytics.report.model import Whole
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope
-from analytics.sections.compare import comparison, pool_comparison
-from analytics.sections.wording import scope_parts
+from analytics.tables.compare import comparison, pool_comparison
+from analytics.tables.wording import scope_parts
 from analytics.window import Inputs, load_window_ledger, open_inputs
 from fallow.clock import SystemClock, Window
 from fallow.errors import UsageError

@@ -14,9 +14,9 @@ from analytics.render.report.text import TextFormat
 from analytics.report.model import Report
 from analytics.report.weeks import Week
 from analytics.scope import Scope
-from analytics.sections.facts import facts
-from analytics.sections.opportunities import a_year, deadline_day, decision, saving_words, who_acts
-from analytics.sections.wording import TITLE, asked_for, headline, scope_parts
+from analytics.tables.facts import facts
+from analytics.tables.opportunities import a_year, deadline_day, decision, saving_words, who_acts
+from analytics.tables.wording import TITLE, asked_for, headline, scope_parts
 
 MailBody = Callable[[Report, Language], tuple[str, bytes | None]]
 

@@ -12,7 +12,7 @@ from analytics.language.language import Language
 from analytics.language.sentences import tr
 from analytics.render.html.letter import letter_html
 from analytics.render.letter_text import letter_text
-from analytics.sections.letter import Letter, Told, letter_to_operators, letter_to_user
+from analytics.tables.letter import Letter, Told, letter_to_operators, letter_to_user
 
 
 def pack_nudge(

@@ -11,8 +11,8 @@ from analytics.money.accounts import Account
 from analytics.money.efficiency_ranks import EfficiencyRank
 from analytics.money.window_money import Money
 from analytics.render.money_text import WIDTH, amount
-from analytics.sections.names import account_name, card_name
 from analytics.states import IN_USE
+from analytics.tables.names import account_name, card_name
 from fallow.clock import HOUR_MS
 
 _NAME_MOST = 28

@@ -12,8 +12,8 @@ from analytics.language.plain_text import plain, wrap
 from analytics.language.quantities import GpuHours, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.timestamps import Stamp
-from analytics.sections.evidence_text import evidence
-from analytics.sections.finding_heading import cost_of, heading, label_of_wanted
+from analytics.tables.evidence_text import evidence
+from analytics.tables.finding_heading import cost_of, heading, label_of_wanted
 from analytics.workloads.model import Finding
 
 ENDED = tr("nothing to take back: it has ended")

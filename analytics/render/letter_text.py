@@ -5,7 +5,7 @@ from __future__ import annotations
 from analytics.language.language import Language
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.sentences import tr
-from analytics.sections.letter import Letter, LetterAsk
+from analytics.tables.letter import Letter, LetterAsk
 
 _WIDTH = min(PAGE_COLUMNS, 78)
 _LONGEST = 2000

@@ -10,7 +10,7 @@ from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.quantities import GpuHours, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.money.window_money import Money, PriceBasis
-from analytics.sections.money_basis import energy_sentences, price_source
+from analytics.tables.money_basis import energy_sentences, price_source
 from fallow.schema import STATES
 
 WIDTH = PAGE_COLUMNS

@@ -19,8 +19,8 @@ from analytics.names import JOINER
 from analytics.quality.model import named
 from analytics.render.findings_text import Beside, findings_text, gone_lines
 from analytics.render.report.text import for_text
-from analytics.sections.findings import reversals_text
-from analytics.sections.readiness import waiting
+from analytics.tables.findings import reversals_text
+from analytics.tables.readiness import waiting
 from analytics.workloads.model import Context, Finding
 from analytics.workloads.wording import hours_by_threshold
 from fallow.clock import DAY_MS, HOUR_MS

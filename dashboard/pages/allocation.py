@@ -5,17 +5,17 @@ from __future__ import annotations
 from analytics.language.sentences import tr
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.reallocation import Reallocation
-from analytics.sections.plan_allocation import owner_table, starving_table
-from analytics.sections.plan_endings import endings_table
-from analytics.sections.plan_reallocation import (
+from analytics.tables.plan_allocation import owner_table, starving_table
+from analytics.tables.plan_endings import endings_table
+from analytics.tables.plan_reallocation import (
     balance_table,
     cannot_propose,
     left_table,
     proposal_table,
     unserved_table,
 )
-from analytics.sections.plan_uptake import uptake_table
-from analytics.sections.section import Section
+from analytics.tables.plan_uptake import uptake_table
+from analytics.tables.table import Table
 from dashboard.error_panels import in_a_line
 from dashboard.pages.page import Page, PlacedSection
 from dashboard.view import View, problem_of
@@ -36,7 +36,7 @@ def _proposal(view: View) -> Reallocation | None:
         return None
 
 
-def _wrong(view: View) -> Section | None:
+def _wrong(view: View) -> Table | None:
     """What is wrong with the requests file; the rest of the page stands without it."""
     try:
         view.whole.reallocation(view.report.scope)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dash import html
 
 from analytics.language.sentences import tr
-from analytics.sections.demand import demand_curve
-from analytics.sections.gangs import gang_staircase
-from analytics.sections.give_back import give_back
-from analytics.sections.goals import goals_now
-from analytics.sections.palette import Palette
-from analytics.sections.plan_defrag import fragments_on_page, moves_on_page, room_on_page
-from analytics.sections.plan_forecast import orders_ahead
-from analytics.sections.section import Section
+from analytics.tables.demand import demand_curve
+from analytics.tables.gangs import gang_staircase
+from analytics.tables.give_back import give_back
+from analytics.tables.goals import goals_now
+from analytics.tables.palette import Palette
+from analytics.tables.plan_defrag import fragments_on_page, moves_on_page, room_on_page
+from analytics.tables.plan_forecast import orders_ahead
+from analytics.tables.table import Table
 from dashboard.decisions import opportunities_of
 from dashboard.pages.page import Page, PlacedSection
 from dashboard.view import View
 
 
-def _give_back(view: View) -> Section | None:
+def _give_back(view: View) -> Table | None:
     """The one number of what can be given back; None for people, who have no pools."""
     given = opportunities_of(view).reclaimable
     return None if given is None else give_back(given)

@@ -6,8 +6,8 @@ from dash import dcc, html
 
 from analytics.language.sentences import tr
 from analytics.report.compare import compare, days_against, window_against
-from analytics.sections.compare import comparison, pool_comparison
-from analytics.sections.palette import Palette
+from analytics.tables.compare import comparison, pool_comparison
+from analytics.tables.palette import Palette
 from dashboard.days import day_fields, days_of
 from dashboard.pages.page import Page
 from dashboard.render.panel import section_panel

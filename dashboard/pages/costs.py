@@ -12,11 +12,11 @@ from analytics.money.grid_intensity import open_intensity
 from analytics.plan.carbon import AskedCarbon, Carbon
 from analytics.plan.internal_prices import internal_prices_of
 from analytics.plan.pool_prices import PoolPrices, of_scope
-from analytics.sections.palette import Palette
-from analytics.sections.plan_carbon import better_hours, cannot_rate, carbon_by_team, carbon_parts, parking_power
-from analytics.sections.plan_internal_prices import internal_price_table
-from analytics.sections.plan_prices import cannot_price, mix_parts, price_mix, price_offers
-from analytics.sections.section import Section
+from analytics.tables.palette import Palette
+from analytics.tables.plan_carbon import better_hours, cannot_rate, carbon_by_team, carbon_parts, parking_power
+from analytics.tables.plan_internal_prices import internal_price_table
+from analytics.tables.plan_prices import cannot_price, mix_parts, price_mix, price_offers
+from analytics.tables.table import Table
 from dashboard.error_panels import in_a_line
 from dashboard.pages.page import Page, PlacedSection
 from dashboard.view import View, problem_of
@@ -25,14 +25,14 @@ from fallow.errors import ConfigError
 
 _DRAWN = 6
 
-SectionOf: TypeAlias = Callable[[View], Section | None]
+SectionOf: TypeAlias = Callable[[View], Table | None]
 
 
 def _prices(view: View) -> Sequence[PoolPrices]:
     return of_scope(view.whole.plan.prices, view.report.scope)
 
 
-def _mix(view: View) -> Section:
+def _mix(view: View) -> Table:
     """Or what is wrong with the table of offers; the rest of the page stands without it."""
     try:
         return price_mix(_prices(view), view.whole.money.currency, _DRAWN)
@@ -41,22 +41,22 @@ def _mix(view: View) -> Section:
         return cannot_price(in_a_line(view.language, told.message, told.hint))
 
 
-def _parts(view: View) -> Section | None:
+def _parts(view: View) -> Table | None:
     return mix_parts(_prices(view), view.whole.money.currency)
 
 
-def _offers(view: View) -> Section | None:
+def _offers(view: View) -> Table | None:
     return price_offers(_prices(view), view.whole.money.currency, from_ms(view.whole.made_ms).date())
 
 
-def _internal(view: View) -> Section | None:
+def _internal(view: View) -> Table | None:
     return internal_price_table(internal_prices_of(_prices(view), view.zone), view.whole.money.currency)
 
 
 def _unless_wrong(made_by: SectionOf) -> SectionOf:
     """The section; None where a table cannot be used, which the first section that rests on it says."""
 
-    def section(view: View) -> Section | None:
+    def section(view: View) -> Table | None:
         try:
             return made_by(view)
         except ConfigError:
@@ -65,7 +65,7 @@ def _unless_wrong(made_by: SectionOf) -> SectionOf:
     return section
 
 
-def _of_carbon(made_by: Callable[[Carbon], Section | None]) -> SectionOf:
+def _of_carbon(made_by: Callable[[Carbon], Table | None]) -> SectionOf:
     """Of what is made once for a version of the lake, a window and a scope, for all sections and languages."""
     return lambda view: made_by(view.made.of(("carbon", *view.key_of_figures), lambda: _found(view)))
 
@@ -75,7 +75,7 @@ def _found(view: View) -> Carbon:
     return view.whole.plan.carbon(view.report.scope, view.part, asked)
 
 
-def _carbon(view: View) -> Section | None:
+def _carbon(view: View) -> Table | None:
     """Or what is wrong with the file of the grid's intensity."""
     try:
         return _of_carbon(carbon_parts)(view)

@@ -13,7 +13,7 @@ from dash import dcc, html
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount
 from analytics.language.sentences import tr
-from analytics.sections.history import (
+from analytics.tables.history import (
     Subject,
     events,
     findings_naming,
@@ -22,9 +22,9 @@ from analytics.sections.history import (
     where_it_went,
     who_had_it,
 )
-from analytics.sections.money_basis import price_source
-from analytics.sections.palette import ORDER, Palette
-from analytics.sections.section import Section
+from analytics.tables.money_basis import price_source
+from analytics.tables.palette import ORDER, Palette
+from analytics.tables.table import Table
 from dashboard.film import shoot
 from dashboard.pages.film_strip import connect_strip
 from dashboard.pages.page import ALL_FINDINGS, Page, PlacedSection
@@ -42,7 +42,7 @@ _FIRST = 10
 _LETTERS = 14
 _NO_NAME = 8
 """Letters: what is shorter begins too many names."""
-_HISTORY: tuple[Callable[..., Section | None], ...] = (who_had_it, processes, findings_naming, events)
+_HISTORY: tuple[Callable[..., Table | None], ...] = (who_had_it, processes, findings_naming, events)
 
 
 class Detail(Page, ABC):

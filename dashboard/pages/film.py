@@ -11,8 +11,8 @@ from analytics.decide.annotations import Annotation
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
 from analytics.report.part_tables import all_known
-from analytics.sections.hour_of_week import hour_of_week
-from analytics.sections.palette import Palette, palette
+from analytics.tables.hour_of_week import hour_of_week
+from analytics.tables.palette import Palette, palette
 from dashboard.access.people import PLANNER
 from dashboard.annotations import abouts, annotate, annotations_in_sight, can_withdraw, withdraw
 from dashboard.error_panels import in_a_line, language_of

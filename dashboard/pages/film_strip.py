@@ -13,12 +13,12 @@ from dash import ClientsideFunction, Input, Output, State, dcc, html
 
 from analytics.language.quantities import GpuHours, Moment, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
-from analytics.sections.breakdowns import totals_section
-from analytics.sections.give_back import give_back_sentence
-from analytics.sections.names import place_name
-from analytics.sections.palette import ORDER, Palette
-from analytics.sections.section import Kind, LinkedCell, Section, SectionColumn
-from analytics.sections.wording import asked_for
+from analytics.tables.breakdowns import totals_section
+from analytics.tables.give_back import give_back_sentence
+from analytics.tables.names import place_name
+from analytics.tables.palette import ORDER, Palette
+from analytics.tables.table import Column, Kind, LinkedCell, Table
+from analytics.tables.wording import asked_for
 from dashboard.annotations import annotations_in_sight
 from dashboard.decisions import opportunities_of
 from dashboard.film import SORTS, PageFilm, shoot, sort_of
@@ -307,7 +307,8 @@ def _totals(view: View, colours: Palette, film: GroupFilm) -> html.Details:
     section = totals_section(film.kind, list(zip(film.names, film.totals, strict=True)))
     kind: Kind = "pool" if film.kind == POOLS else "host"
     rows = [
-        (LinkedCell(place_name(name), kind, name), *row[1:]) for name, row in zip(film.names, section.rows, strict=True)
+        (LinkedCell(place_name(name), kind, name), *row[1:])
+        for name, row in zip(film.names, section.cells, strict=True)
     ]
     listed = replace(section, name="film")
     note = [html.P(view.translate(section.question), className="hint")]
@@ -332,11 +333,11 @@ def _list(view: View, colours: Palette, film: PageFilm) -> html.Details:
         for gpu, host, holder, unused_ms in islice(every, _MOST_LISTED)
     ]
     columns = (
-        SectionColumn("gpu", tr("GPU"), "gpu"),
-        SectionColumn("host", tr("host"), "host"),
-        SectionColumn("holder", tr("longest held by"), "holder"),
-        SectionColumn("unused", tr("unused GPU-hours"), "gpu_hours"),
+        Column("gpu", tr("GPU"), "gpu"),
+        Column("host", tr("host"), "host"),
+        Column("holder", tr("longest held by"), "holder"),
+        Column("unused", tr("unused GPU-hours"), "gpu_hours"),
     )
-    listed = Section("film", "", "", "", columns)
+    listed = Table("film", "", "", "", columns)
     summary = html.Summary(view.translate(tr("The GPUs as a list")))
     return html.Details([summary, *_first_listed(view, len(film.gpus)), table(view, colours, listed, rows, "linked")])

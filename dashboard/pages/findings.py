@@ -10,9 +10,9 @@ from dash import ClientsideFunction, Input, Output, State, callback_context, dcc
 from analytics.decide.totals import totals
 from analytics.language.language import SentenceList
 from analytics.language.sentences import tr, tr_many
-from analytics.sections.give_back import give_back_sentence
-from analytics.sections.palette import Palette
-from analytics.sections.wording import with_waiting
+from analytics.tables.give_back import give_back_sentence
+from analytics.tables.palette import Palette
+from analytics.tables.wording import with_waiting
 from dashboard.actions import KINDS, Wish, act
 from dashboard.decisions import opportunities_of
 from dashboard.error_panels import in_a_line, language_of

@@ -10,13 +10,13 @@ from dash import ClientsideFunction, Input, Output, State, callback_context, dcc
 from analytics.decide.opportunities import Opportunities
 from analytics.language.quantities import Share
 from analytics.language.sentences import tr
-from analytics.sections.give_back import give_back
-from analytics.sections.opportunities import opportunities, to_look_at, waste
-from analytics.sections.opportunity_groups import by_group
-from analytics.sections.palette import Palette, palette
-from analytics.sections.put_off import put_off
-from analytics.sections.section import Section
-from analytics.sections.what_if_reserve import reserve_by_pool, reserves_compared
+from analytics.tables.give_back import give_back
+from analytics.tables.opportunities import opportunities, to_look_at, waste
+from analytics.tables.opportunity_groups import by_group
+from analytics.tables.palette import Palette, palette
+from analytics.tables.put_off import put_off
+from analytics.tables.table import Table
+from analytics.tables.what_if_reserve import reserve_by_pool, reserves_compared
 from analytics.workloads.reclaimable import MARGINS, Reclaimable
 from analytics.workloads.surplus import MARGIN
 from dashboard.actions import KINDS, Wish, act
@@ -227,7 +227,7 @@ def what_if_panel(view: View, colours: Palette, given: Reclaimable, margin: floa
     )
 
 
-def _what_if(view: View, colours: Palette, given: Reclaimable, section: Section) -> list[Any]:
+def _what_if(view: View, colours: Palette, given: Reclaimable, section: Table) -> list[Any]:
     """One reserve by pool, and all of them beside one another."""
     compared = reserves_compared(given)
     return [
@@ -237,7 +237,7 @@ def _what_if(view: View, colours: Palette, given: Reclaimable, section: Section)
     ]
 
 
-def _notes(view: View, section: Section) -> list[html.P]:
+def _notes(view: View, section: Table) -> list[html.P]:
     return [html.P(view.translate(note), className="note") for note in section.notes]
 
 

@@ -14,9 +14,9 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number, Share, Span, from_cents
 from analytics.language.sentences import tr
 from analytics.names import JOINER
-from analytics.sections.finding_heading import heading
-from analytics.sections.names import place_name
-from analytics.sections.opportunities import (
+from analytics.tables.finding_heading import heading
+from analytics.tables.names import place_name
+from analytics.tables.opportunities import (
     ACTION_WORDS,
     cost_cell,
     deadline_day,

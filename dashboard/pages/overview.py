@@ -5,15 +5,15 @@ from __future__ import annotations
 from dash import dcc, html
 
 from analytics.language.sentences import tr, tr_many
-from analytics.sections.days import days
-from analytics.sections.goals import goals_now
-from analytics.sections.idle import idle
-from analytics.sections.opportunity_groups import first_opportunities
-from analytics.sections.palette import Palette
-from analytics.sections.remarks import first_remarks
-from analytics.sections.waterfall import waterfall
-from analytics.sections.weeks import quarter
-from analytics.sections.wording import headline
+from analytics.tables.days import days
+from analytics.tables.goals import goals_now
+from analytics.tables.idle import idle
+from analytics.tables.opportunity_groups import first_opportunities
+from analytics.tables.palette import Palette
+from analytics.tables.remarks import first_remarks
+from analytics.tables.waterfall import waterfall
+from analytics.tables.weeks import quarter
+from analytics.tables.wording import headline
 from dashboard.annotations import annotations_about, annotations_in_sight
 from dashboard.decisions import opportunities_of
 from dashboard.pages.page import Page

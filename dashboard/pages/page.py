@@ -10,9 +10,9 @@ from dash import dcc, html
 
 from analytics.language.sentences import tr
 from analytics.report.model import Report
-from analytics.sections.palette import Palette
-from analytics.sections.report_sections import ON_PAGES
-from analytics.sections.section import Section
+from analytics.tables.palette import Palette
+from analytics.tables.report_sections import ON_PAGES
+from analytics.tables.table import Table
 from dashboard.access.people import VIEWER
 from dashboard.exports import links
 from dashboard.render.panel import section_panel
@@ -29,7 +29,7 @@ class PlacedSection:
     `onward` are the words of a link to all findings; `wide` gives it the whole width, whatever the section needs.
     """
 
-    made_by: Callable[[View], Section | None]
+    made_by: Callable[[View], Table | None]
     table: str = "folded"
     first: int | None = None
     onward: str = ""
@@ -49,7 +49,7 @@ class PlacedSection:
         return section_panel(view, colours, section, table=self.table, first=self.first, after=links, wide=self.wide)
 
 
-def of_report(made_by: Callable[[Report], Section | None], **places: Any) -> PlacedSection:
+def of_report(made_by: Callable[[Report], Table | None], **places: Any) -> PlacedSection:
     """A section that the report has as well, or could have; `places` as in PlacedSection."""
     return PlacedSection(lambda view: made_by(view.report), **places)
 

@@ -6,16 +6,16 @@ from dash import html
 
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr
-from analytics.sections.coverage import (
+from analytics.tables.coverage import (
     coverage_by_day,
     coverage_by_host,
     coverage_by_model,
     coverage_by_pool,
     silent_hosts,
 )
-from analytics.sections.method import data_quality
-from analytics.sections.palette import Palette
-from analytics.sections.point_samples import point_samples
+from analytics.tables.method import data_quality
+from analytics.tables.palette import Palette
+from analytics.tables.point_samples import point_samples
 from dashboard.pages.page import Page, PlacedSection, of_report
 from dashboard.view import View
 

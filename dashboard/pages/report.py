@@ -9,8 +9,8 @@ from dash import dcc, html
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from analytics.report.weeks import Week
-from analytics.sections.palette import Palette
-from analytics.sections.wording import scope_parts
+from analytics.tables.palette import Palette
+from analytics.tables.wording import scope_parts
 from dashboard.access.people import PLANNER
 from dashboard.documents import chosen_week, serve_documents, weeks
 from dashboard.pages.page import Page

@@ -15,8 +15,8 @@ from analytics.language.language import Language
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
-from analytics.sections.palette import Palette
-from analytics.sections.site_tables import owners, prices_in_force
+from analytics.tables.palette import Palette
+from analytics.tables.site_tables import owners, prices_in_force
 from dashboard.access.people import ADMIN
 from dashboard.pages.page import Page
 from dashboard.render.panel import panel, section_panel

@@ -12,12 +12,12 @@ from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr
 from analytics.report.figures import UserFigures
 from analytics.scope import Scope
-from analytics.sections.jobs import findings_about_user, jobs_of_user
-from analytics.sections.names import card_name
-from analytics.sections.palette import Palette
-from analytics.sections.people import efficiency, teams, users
-from analytics.sections.quotas import quotas
-from analytics.sections.section import Section
+from analytics.tables.jobs import findings_about_user, jobs_of_user
+from analytics.tables.names import card_name
+from analytics.tables.palette import Palette
+from analytics.tables.people import efficiency, teams, users
+from analytics.tables.quotas import quotas
+from analytics.tables.table import Table
 from dashboard.pages.page import Page, PlacedSection, of_report
 from dashboard.render.panel import section_panel
 from dashboard.render.tables import address
@@ -26,7 +26,7 @@ from dashboard.view import View
 _FIRST = 20
 
 
-def _teams(view: View) -> Section | None:
+def _teams(view: View) -> Table | None:
     """None where one was chosen."""
     return teams(view.report) if view.report.scope.team is None else None
 

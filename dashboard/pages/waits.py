@@ -7,8 +7,8 @@ from functools import partial
 from analytics.language.sentences import tr
 from analytics.plan.wait_groups import GROUPS
 from analytics.plan.waits import Waits
-from analytics.sections.plan_waits import goodput_table, idle_while_waiting, wait_causes, wait_table
-from analytics.sections.section import Section
+from analytics.tables.plan_waits import goodput_table, idle_while_waiting, wait_causes, wait_table
+from analytics.tables.table import Table
 from dashboard.pages.page import Page, PlacedSection
 from dashboard.view import View
 
@@ -17,16 +17,16 @@ def _waits(view: View) -> Waits:
     return view.whole.plan.waits_of(view.report.scope)
 
 
-def _group(by: str, view: View) -> Section | None:
+def _group(by: str, view: View) -> Table | None:
     return wait_table(_waits(view), by)
 
 
-def _idle(view: View) -> Section | None:
+def _idle(view: View) -> Table | None:
     """None for people, who have no pools."""
     return None if view.report.scope.is_personal else idle_while_waiting(_waits(view), _open_ms(view))
 
 
-def _goodput(view: View) -> Section | None:
+def _goodput(view: View) -> Table | None:
     return goodput_table(_waits(view), view.whole.plan.used_share(view.report.scope, view.part), _open_ms(view))
 
 

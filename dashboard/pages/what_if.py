@@ -11,9 +11,9 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
 from analytics.plan.scenarios import LONGEST_NAME, as_toml, load_scenarios
-from analytics.sections.palette import Palette, palette
-from analytics.sections.plan_scenarios import scenario_table
-from analytics.sections.replay_sections import replay_sections
+from analytics.tables.palette import Palette, palette
+from analytics.tables.plan_scenarios import scenario_table
+from analytics.tables.replay_sections import replay_sections
 from dashboard.error_panels import in_a_line
 from dashboard.pages.page import Page
 from dashboard.pages.what_if_choices import IDLE_TIMEOUTS_H, OFF_PEAK_H, SHARES, SIZES_PCT, SLIDERS, WhatIfChoices

@@ -9,7 +9,7 @@ from dash import dcc, html
 
 from analytics.decide.annotations import LONGEST, Annotation
 from analytics.language.sentences import tr
-from analytics.sections.annotations import about_words, annotation_lines
+from analytics.tables.annotations import about_words, annotation_lines
 from dashboard.view import View
 
 TEXT, WHEN, ABOUT, ADD = "annotation-text", "annotation-when", "annotation-about", "annotation-add"

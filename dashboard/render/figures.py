@@ -8,8 +8,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from analytics.language.sentences import tr
-from analytics.sections.palette import FAINT, ORDER, Palette
-from analytics.sections.section import (
+from analytics.tables.palette import FAINT, ORDER, Palette
+from analytics.tables.table import (
     EstimateInterval,
     Intervals,
     RankedBars,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from analytics.sections.palette import Palette
+from analytics.tables.palette import Palette
 from dashboard.view import View
 from fallow.outside_text import chart_text
 

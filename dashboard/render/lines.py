@@ -8,8 +8,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from analytics.language.sentences import tr
-from analytics.sections.line_chart import Line, LineBand, LineChart, LinePanel
-from analytics.sections.palette import Palette
+from analytics.tables.line_chart import Line, LineBand, LineChart, LinePanel
+from analytics.tables.palette import Palette
 from dashboard.render.layout import escaped, layout, separators
 from dashboard.render.marks import draw_marks
 from dashboard.render.states import capital

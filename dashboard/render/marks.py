@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from analytics.sections.palette import Palette
+from analytics.tables.palette import Palette
 
 
 def draw_marks(figure: go.Figure, colours: Palette, places: Iterable[tuple[int, Any]]) -> None:

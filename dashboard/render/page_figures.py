@@ -11,9 +11,9 @@ from dash import html
 
 from analytics.language.language import SentenceList
 from analytics.language.sentences import tr
-from analytics.sections.line_chart import LineChart
-from analytics.sections.palette import Palette
-from analytics.sections.section import (
+from analytics.tables.line_chart import LineChart
+from analytics.tables.palette import Palette
+from analytics.tables.table import (
     CardFit,
     CardMark,
     Chart,
@@ -179,7 +179,7 @@ _MARKS = {
     "either": ("star", "held", "★"),
     "reserved": ("square", "unknown", "■"),
 }
-"""Of each kind of `analytics.sections.card_fit` its mark, whose colour it has, and the mark as a character."""
+"""Of each kind of `analytics.tables.card_fit` its mark, whose colour it has, and the mark as a character."""
 
 
 def card_fit_figure(view: View, colours: Palette, chart: CardFit) -> tuple[go.Figure, int]:

@@ -11,16 +11,16 @@ from dash import dcc, html
 from analytics.glossary import Term
 from analytics.language.language import SentenceList
 from analytics.language.sentences import tr
-from analytics.sections.line_chart import LineChart
-from analytics.sections.palette import Palette
-from analytics.sections.section import (
+from analytics.tables.line_chart import LineChart
+from analytics.tables.palette import Palette
+from analytics.tables.table import (
     CardFit,
     DurationCurves,
     GroupedShares,
     Intervals,
     RankedBars,
-    Section,
     StackedBars,
+    Table,
     Waterfall,
     WeekGrid,
     WeekShares,
@@ -51,7 +51,7 @@ GRAPH_CONFIG = {
 
 
 def section_panel(
-    view: View, colours: Palette, section: Section, *, table: str = "folded", first: int | None = None, after: Iterable[Any] = (), wide: bool = False
+    view: View, colours: Palette, section: Table, *, table: str = "folded", first: int | None = None, after: Iterable[Any] = (), wide: bool = False
 ) -> html.Section:  # fmt: skip
     """A section; its `table` stands `folded`, `below` or `beside` its chart, `after` at the end of the panel.
 
@@ -105,7 +105,7 @@ _FIGURES: Mapping[type, Callable[..., tuple[go.Figure, int]]] = {
 """Of each encoding its figure and the height in pixels; a film strip is more than a figure (dashboard.render.strip)."""
 
 
-def _legend(view: View, colours: Palette, section: Section) -> list[html.Ul]:
+def _legend(view: View, colours: Palette, section: Table) -> list[html.Ul]:
     return [legend(view, colours, section.states)] if section.states else []
 
 

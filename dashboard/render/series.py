@@ -12,8 +12,8 @@ from dash import html
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Moment, Number, Span
 from analytics.language.sentences import tr
-from analytics.sections.palette import Palette
-from analytics.sections.section import Cell, Section, SectionColumn
+from analytics.tables.palette import Palette
+from analytics.tables.table import Cell, Column, Table
 from dashboard.film import PageFilm
 from dashboard.render.layout import layout, separators
 from dashboard.render.panel import graph
@@ -172,8 +172,8 @@ def _numbers(view: View, colours: Palette, series: PageSeries) -> html.Details:
         low, middle, high = (Number(value / line.scale, line.digits) for value in (least, mean, most))
         return tr("{middle} ({low} \N{EN DASH} {high})", middle=middle, low=low, high=high)
 
-    heads = (SectionColumn(line.column, SentenceList([line.name, line.unit], ", "), "number") for line in series.lines)
-    listed = Section("states", "", "", "", (SectionColumn("from", tr("from"), "moment"), *heads))
+    heads = (Column(line.column, SentenceList([line.name, line.unit], ", "), "number") for line in series.lines)
+    listed = Table("states", "", "", "", (Column("from", tr("from"), "moment"), *heads))
     rows: list[tuple[Cell, ...]] = [
         (Moment(row["time"]), *(cell(row, line) for line in series.lines))
         for row in series.coarse.iter_rows(named=True)

@@ -9,7 +9,7 @@ from dash import html
 
 from analytics.glossary import STATES
 from analytics.language.sentences import tr
-from analytics.sections.palette import HATCHED, Palette
+from analytics.tables.palette import HATCHED, Palette
 from dashboard.view import View
 
 _SHAPES = {"unknown": "/", "unavailable": "x", "held": "\\", "reserved": "-"}

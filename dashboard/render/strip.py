@@ -15,8 +15,8 @@ from analytics.glossary import STATES
 from analytics.language.language import Language
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr, tr_many
-from analytics.sections.names import place_name
-from analytics.sections.palette import ORDER, Palette
+from analytics.tables.names import place_name
+from analytics.tables.palette import ORDER, Palette
 from dashboard.film import NOT_SEEN, PageFilm
 from dashboard.film_groups import HOSTS, GroupFilm
 from dashboard.query import Query

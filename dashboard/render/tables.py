@@ -13,8 +13,8 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
 from analytics.names import JOINER
-from analytics.sections.palette import Palette
-from analytics.sections.section import Cell, LinkedCell, Section, SectionColumn, StateBar
+from analytics.tables.palette import Palette
+from analytics.tables.table import Cell, Column, LinkedCell, StateBar, Table
 from dashboard.render.states import fill
 from dashboard.view import View
 
@@ -34,10 +34,10 @@ _WORDS = ("words", "sentence", "moment", "state")
 
 
 def section_tables(
-    view: View, colours: Palette, section: Section, look: str = "listed", first: int | None = None
+    view: View, colours: Palette, section: Table, look: str = "listed", first: int | None = None
 ) -> list[Any]:
     """All rows; those behind the `first` are folded away, so that a page on a phone has an end."""
-    rows = section.rows
+    rows = section.cells
     if not rows:
         return []
     shown: list[Any] = [table(view, colours, section, rows[:first], look)]
@@ -49,14 +49,14 @@ def section_tables(
 
 
 def table(
-    view: View, colours: Palette, section: Section, rows: Iterable[Sequence[Cell]], look: str = "listed"
+    view: View, colours: Palette, section: Table, rows: Iterable[Sequence[Cell]], look: str = "listed"
 ) -> html.Div:
     """Rows of a section, the first column naming the row. On narrow screens findings stand as blocks, with the heads beside."""
-    heads = [view.translate(column.title) for column in section.columns]
-    body = [_row(view, colours, section.columns, heads, row) for row in rows]
+    heads = [view.translate(column.title) for column in section.heads]
+    body = [_row(view, colours, section.heads, heads, row) for row in rows]
     header = [
         html.Th(head, scope="col", className="right" if number and column.is_figure else "")
-        for number, (head, column) in enumerate(zip(heads, section.columns, strict=True))
+        for number, (head, column) in enumerate(zip(heads, section.heads, strict=True))
     ]
     # roles: showing rows as blocks takes those of the elements away
     made = html.Table(
@@ -68,9 +68,7 @@ def table(
     return scrolling(made, f"{section.name}-title")
 
 
-def _row(
-    view: View, colours: Palette, columns: Sequence[SectionColumn], heads: Sequence[str], row: Sequence[Cell]
-) -> html.Tr:
+def _row(view: View, colours: Palette, columns: Sequence[Column], heads: Sequence[str], row: Sequence[Cell]) -> html.Tr:
     cells = []
     for number, (column, head, cell) in enumerate(zip(columns, heads, row, strict=True)):
         look = f"of-{column.key} is-{column.kind}{' right' if number and column.is_figure else ''}"
@@ -88,7 +86,7 @@ def scrolling(table: html.Table, labelled_by: str | None = None) -> html.Div:
     return html.Div(table, className="scroll", tabIndex="0", **named)
 
 
-def cell_component(view: View, colours: Palette, column: SectionColumn, cell: Cell) -> Any:
+def cell_component(view: View, colours: Palette, column: Column, cell: Cell) -> Any:
     """A cell as it stands in a table."""
     if isinstance(cell, StateBar):
         return state_bar(colours, cell)
@@ -102,7 +100,7 @@ def cell_component(view: View, colours: Palette, column: SectionColumn, cell: Ce
     return view.translate("unknown") if cell is None else cell.shown(view.language)
 
 
-def _text(view: View, column: SectionColumn, text: str) -> Any:
+def _text(view: View, column: Column, text: str) -> Any:
     if column.kind == "grade":
         meaning = view.translate(CONFIDENCE[text].meaning)
         return html.Span(view.translate(tr(text)), className=f"grade {text}", title=meaning)

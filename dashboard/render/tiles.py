@@ -12,8 +12,8 @@ from analytics.language.quantities import Moment, Number, Share
 from analytics.language.sentences import tr
 from analytics.report.changes import Change, Changes, changes
 from analytics.report.coverage import WHOLE_FROM
-from analytics.sections.palette import Palette
-from analytics.sections.point_samples import between, by_samples, is_sampled
+from analytics.tables.palette import Palette
+from analytics.tables.point_samples import between, by_samples, is_sampled
 from dashboard.view import View
 from fallow.clock import HOUR_MS
 

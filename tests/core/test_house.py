@@ -80,11 +80,11 @@ AROUND = {
     "analytics/report/model.py": "makes the parts, by `narrowed`",
     "analytics/report/part_tables.py": "the one way past a part, which narrows what it gives",
     "analytics/report/coverage.py": "narrows what it fills in, by the function that it is given",
-    "analytics/sections/card_fit.py": "the workloads of rows of the part, and the cards of the fleet, which everybody may know",
-    "analytics/sections/plan_defrag.py": "the room in pools, and nothing for people",
-    "analytics/sections/plan_forecast.py": "what pools need, and nothing for people",
-    "analytics/sections/plan_old_cards.py": "the works and servers of rows of the part, and the cards of the fleet, which everybody may know",
-    "analytics/sections/wording.py": "how long rules wait for data, which is the same for everybody",
+    "analytics/tables/card_fit.py": "the workloads of rows of the part, and the cards of the fleet, which everybody may know",
+    "analytics/tables/plan_defrag.py": "the room in pools, and nothing for people",
+    "analytics/tables/plan_forecast.py": "what pools need, and nothing for people",
+    "analytics/tables/plan_old_cards.py": "the works and servers of rows of the part, and the cards of the fleet, which everybody may know",
+    "analytics/tables/wording.py": "how long rules wait for data, which is the same for everybody",
     "dashboard/pages/costs.py": "the need of pools and what serves it, and nothing for people",
     "dashboard/decisions.py": "the window's span, and the decisions for admins, who see everything",
 }
@@ -144,7 +144,7 @@ def test_no_section_reads_around_what_its_reader_may_see() -> None:
     """A part is narrowed once, in `analytics.scope`: who reads the frame around it can show what is not its reader's."""
     found: dict[str, set[str]] = defaultdict(set)
     for file, tree in modules().items():
-        if str(file).startswith(("analytics/report", "analytics/sections", "dashboard")):
+        if str(file).startswith(("analytics/report", "analytics/tables", "dashboard")):
             found[str(file)] |= _read_around(tree)
     found = {file: names for file, names in found.items() if names}
     assert {file: names for file, names in found.items() if file not in AROUND} == {}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from plotly.utils import PlotlyJSONEncoder
 
-from analytics.sections.palette import palette
 from analytics.simulation import SimulatedFleet, write_fleet
+from analytics.tables.palette import palette
 from analytics.window import Inputs, open_inputs
 from dashboard.access.people import ADMIN, Reader
 from dashboard.app import build_app

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.decide.annotations import add_annotation, load_annotations, remove_annotation
-from analytics.sections.annotations import annotation_lines
-from analytics.sections.days import days
-from analytics.sections.palette import LIGHT
-from analytics.sections.weeks import quarter
+from analytics.tables.annotations import annotation_lines
+from analytics.tables.days import days
+from analytics.tables.palette import LIGHT
+from analytics.tables.weeks import quarter
 from dashboard.access.people import PLANNER, VIEWER, NotAllowedError, Reader
 from dashboard.annotations import abouts, annotate, annotations_about, annotations_in_sight, withdraw
 from dashboard.pages.film import FilmPage

@@ -11,11 +11,11 @@ from plotly.utils import PlotlyJSONEncoder
 
 from analytics.capacity.off_peak import OffPeak
 from analytics.report.figures import SurplusInterval
-from analytics.sections.demand import gpus_by_hour
-from analytics.sections.gangs import gangs_of
-from analytics.sections.off_peak import off_peak
-from analytics.sections.palette import LIGHT
-from analytics.sections.surplus import surplus
+from analytics.tables.demand import gpus_by_hour
+from analytics.tables.gangs import gangs_of
+from analytics.tables.off_peak import off_peak
+from analytics.tables.palette import LIGHT
+from analytics.tables.surplus import surplus
 from dashboard.app import build_app
 from dashboard.render.panel import section_panel
 from dashboard.source import LakeSource
@@ -25,7 +25,7 @@ from tests.dashboard.test_users_page import table
 from tests.ledger.rows import device, fill, processes, samples
 
 if TYPE_CHECKING:
-    from analytics.sections.section import Section
+    from analytics.tables.table import Table
     from dashboard.view import View
     from fallow.lake import Lake
 
@@ -40,7 +40,7 @@ def figure(shown: Any, name: str) -> dict[str, Any]:
     return dict(found["props"]["figure"])
 
 
-def drawn(view: View, section: Section | None, **places: Any) -> Any:
+def drawn(view: View, section: Table | None, **places: Any) -> Any:
     assert section is not None
     return json.loads(json.dumps(section_panel(view, LIGHT, section, **places), cls=PlotlyJSONEncoder))
 

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.sections.palette import LIGHT, ORDER
 from analytics.simulation import SimulatedFleet, write_fleet
+from analytics.tables.palette import LIGHT, ORDER
 from dashboard import film
 from dashboard.film import MOST_CELLS, MOST_COLUMNS, NOT_SEEN, bin_width_ms, shoot
 from dashboard.pages.film import FilmPage

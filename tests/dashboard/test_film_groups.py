@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analytics.ledger.summary import totals_by
-from analytics.sections.palette import LIGHT, ORDER
+from analytics.tables.palette import LIGHT, ORDER
 from dashboard import film_groups
 from dashboard.film import NOT_SEEN, shoot, spans_of
 from dashboard.film_groups import apportioned, kind_of, shoot_groups

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from analytics.sections.history import Subject, events_of, processes_of
-from analytics.sections.palette import LIGHT
+from analytics.tables.history import Subject, events_of, processes_of
+from analytics.tables.palette import LIGHT
 from dashboard.pages.detail import GpuPage
 from dashboard.render.series import round_step
 from dashboard.render.strip import WORDS

@@ -9,8 +9,8 @@ import pytest
 
 from analytics.ledger.occupancy import stays
 from analytics.report.model import Report
-from analytics.sections.history import findings_naming
-from analytics.sections.palette import LIGHT
+from analytics.tables.history import findings_naming
+from analytics.tables.palette import LIGHT
 from dashboard.pages.detail import HostPage, subject_named
 from dashboard.render.panel import section_panel
 from dashboard.render.strip import WORDS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.sections.demand import gpus_by_hour
+from analytics.tables.demand import gpus_by_hour
 from dashboard.access.people import ADMIN, Reader
 from dashboard.query import Query
 from dashboard.view import View

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.sections.opportunities import ACTION_WORDS
+from analytics.tables.opportunities import ACTION_WORDS
 from analytics.workloads.reclaimable import MARGINS
 from dashboard.actions import KINDS
 from fallow.cli import main

@@ -10,8 +10,8 @@ import pytest
 from markupsafe import escape
 
 from analytics.render.html.page import page
-from analytics.sections.palette import DARK, LIGHT
-from analytics.sections.waterfall import waterfall
+from analytics.tables.palette import DARK, LIGHT
+from analytics.tables.waterfall import waterfall
 from dashboard.access.people import VIEWER, Reader
 from dashboard.pages.overview import Overview
 from dashboard.render.panel import GRAPH_CONFIG

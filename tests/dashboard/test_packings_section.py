@@ -10,8 +10,8 @@ import pytest
 from analytics.language.languages import language
 from analytics.report.model import Asked, Whole, edition_of
 from analytics.scope import Scope
-from analytics.sections.packed_cards import packed_cards
-from analytics.sections.packings import packing_list
+from analytics.tables.packed_cards import packed_cards
+from analytics.tables.packings import packing_list
 from analytics.window import load_window_ledger, open_inputs
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.sections.breakdowns import pools
-from analytics.sections.palette import DARK, LIGHT, ORDER
-from analytics.sections.report_sections import ON_PAGES
+from analytics.tables.breakdowns import pools
+from analytics.tables.palette import DARK, LIGHT, ORDER
+from analytics.tables.report_sections import ON_PAGES
 from dashboard.app import build_app
 from dashboard.pages import PAGES
 from dashboard.source import LakeSource

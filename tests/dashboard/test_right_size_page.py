@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 
-from analytics.sections.card_fit import EITHER_DOES, KEEPS, LESS, card_fit, card_sizes, workload_sizes
-from analytics.sections.moves import moves
-from analytics.sections.palette import LIGHT
-from analytics.sections.plan_old_cards import old_cards_on_page
+from analytics.tables.card_fit import EITHER_DOES, KEEPS, LESS, card_fit, card_sizes, workload_sizes
+from analytics.tables.moves import moves
+from analytics.tables.palette import LIGHT
+from analytics.tables.plan_old_cards import old_cards_on_page
 from dashboard.access.people import VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.query import Query
@@ -91,7 +91,7 @@ def test_those_for_which_less_would_do_are_drawn_before_all_others(
     planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     less = sum(each in LESS for each in works_drawn(planned))
-    monkeypatch.setattr("analytics.sections.card_fit._DRAWN", less)
+    monkeypatch.setattr("analytics.tables.card_fit._DRAWN", less)
     view = planned.view(WEEK)
     tree = json.loads(json.dumps(section_panel(view, LIGHT, card_fit(view)), cls=PlotlyJSONEncoder))
     assert points(tree) == less > 0

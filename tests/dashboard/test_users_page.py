@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.sections.quotas import quota_headline, quota_uses
+from analytics.tables.quotas import quota_headline, quota_uses
 from dashboard.app import build_app
 from dashboard.source import LakeSource
 from tests.dashboard.conftest import components, inputs_of, page, words

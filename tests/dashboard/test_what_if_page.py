@@ -8,7 +8,7 @@ import pytest
 
 from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
 from analytics.plan.scenarios import load_scenarios
-from analytics.sections.palette import palette
+from analytics.tables.palette import palette
 from dashboard.access.people import NotAllowedError
 from dashboard.pages import what_if
 from dashboard.pages.what_if import answer, compared

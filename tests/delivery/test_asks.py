@@ -18,7 +18,7 @@ from analytics.decide.right_sizing import RightSizing
 from analytics.language.languages import language
 from analytics.language.sentences import tr
 from analytics.render.opportunities_json import opportunity_json
-from analytics.sections.opportunities import opportunities as section
+from analytics.tables.opportunities import opportunities as section
 from analytics.workloads.model import Confidence
 from fallow import config
 from fallow.clock import DAY_MS, HOUR_MS, format_ms

@@ -9,7 +9,7 @@ import pytest
 
 from analytics.money.cards import card, cards
 from analytics.rules.compute_oversized import COMPUTE_OVERSIZED
-from analytics.sections.evidence_text import evidence
+from analytics.tables.evidence_text import evidence
 from analytics.workloads.cards import job_kind, product_label, slurm_type
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import GB, H100, L40S, V100, Fleet, Gpu

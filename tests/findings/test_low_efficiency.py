@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.sections.evidence_text import evidence
+from analytics.tables.evidence_text import evidence
 from tests.findings.one_rule import of_rule, only_of
 from tests.findings.scenarios.builder import A100_80, H100, Fleet
 

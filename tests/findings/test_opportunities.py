@@ -27,9 +27,9 @@ from analytics.render.opportunities_json import opportunity_json
 from analytics.report.model import Whole
 from analytics.rules import RULES
 from analytics.scope import Scope
-from analytics.sections.opportunities import who_acts
-from analytics.sections.opportunity_groups import first_opportunities
 from analytics.states import WASTED
+from analytics.tables.opportunities import who_acts
+from analytics.tables.opportunity_groups import first_opportunities
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Confidence, Evidence, Finding
 from analytics.workloads.reclaimable import MARGIN, MARGINS, Reclaimable, reclaimable

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from analytics.rules import RULES
-from analytics.sections.evidence_text import LABELS
+from analytics.tables.evidence_text import LABELS
 from analytics.workloads.model import CATEGORIES, Rule
 from tests.core import pages
 from tests.golden.outputs import FIELD, kept

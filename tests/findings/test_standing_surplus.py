@@ -13,7 +13,7 @@ import pytest
 from analytics.capacity.concurrency import hourly_most
 from analytics.intervals import merge
 from analytics.rules.standing_surplus import STANDING_SURPLUS
-from analytics.sections.evidence_text import evidence
+from analytics.tables.evidence_text import evidence
 from analytics.workloads.surplus import errors, estimate, largest_errors
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from tests.findings.one_rule import found

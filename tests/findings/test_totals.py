@@ -9,7 +9,7 @@ import pytest
 
 from analytics.decide.totals import most_first, totals
 from analytics.rules import RULES
-from analytics.sections.evidence_text import evidence
+from analytics.tables.evidence_text import evidence
 from analytics.workloads.model import Confidence, Evidence, Finding
 from tests.findings.conftest import FREE, HELD, HOUR, reviewed
 from tests.ledger.rows import device, fill, processes, samples

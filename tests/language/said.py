@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from analytics.language.catalogue import catalogue
 from analytics.language.language import Sentence, SentenceList
-from analytics.sections.evidence_text import evidence
+from analytics.tables.evidence_text import evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

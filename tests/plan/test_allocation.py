@@ -13,7 +13,7 @@ import pytest
 from analytics.plan.allocation import FleetAllocation, poolless_ms
 from analytics.plan.endings import Endings
 from analytics.plan.uptake import arrivals
-from analytics.sections.plan_allocation import starving_table
+from analytics.tables.plan_allocation import starving_table
 from fallow.cli import main
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import H100, T_END, Fleet

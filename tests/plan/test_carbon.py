@@ -21,7 +21,7 @@ from analytics.plan.deferrable_work import with_deferrable
 from analytics.plan.deferral import GridHours, find_deferral
 from analytics.plan.hourly_energy import hourly_energy
 from analytics.plan.later_hours import least_rates, moved_work
-from analytics.sections.plan_carbon import carbon_sections
+from analytics.tables.plan_carbon import carbon_sections
 from fallow import schema
 from fallow.cli import main
 from fallow.clock import HOUR_MS

@@ -11,7 +11,7 @@ import pytest
 from analytics.plan.endings import Endings, find_endings
 from analytics.plan.jobs import load_jobs
 from analytics.scope import Scope
-from analytics.sections.names import has_several_models
+from analytics.tables.names import has_several_models
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import H100, T_END, Fleet
 from tests.findings.scenarios.situations import train

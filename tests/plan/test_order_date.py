@@ -12,7 +12,7 @@ import pytest
 from analytics.plan.forecast import LEVELS, Fan
 from analytics.plan.order_date import Crossing, crossing, of_scope, outlooks
 from analytics.scope import Scope
-from analytics.sections.plan_forecast import forecast_sentence, order_dates
+from analytics.tables.plan_forecast import forecast_sentence, order_dates
 from tests.plan.test_forecast import MONDAY, growing, series
 
 if TYPE_CHECKING:

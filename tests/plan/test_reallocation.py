@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from analytics.plan.endings import Chance
 from analytics.plan.reallocation import Reallocation, TeamBalance, propose
-from analytics.sections.plan_endings import chance_cell
-from analytics.sections.plan_reallocation import proposal_table
+from analytics.tables.plan_endings import chance_cell
+from analytics.tables.plan_reallocation import proposal_table
 from tests.plan.reallocations import A100, H100, answer_of, asks, best_score, broken, day, fleet, freed, host, score
 
 if TYPE_CHECKING:

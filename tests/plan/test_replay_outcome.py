@@ -14,7 +14,7 @@ from analytics.plan.replay.outcome import fleet_use
 from analytics.plan.replay.policy import Priorities
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
 from analytics.plan.replay.sweep import knee, sweep
-from analytics.sections.plan_replay import replay_answer
+from analytics.tables.plan_replay import replay_answer
 from fallow.clock import HOUR_MS
 from fallow.errors import UsageError
 from tests.plan.replays import base_of, gpu_rows, job_row, jobs_frame, simulated_base

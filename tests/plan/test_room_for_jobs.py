@@ -7,7 +7,7 @@ import pytest
 
 from analytics.plan.jobs import JOB_SCHEMA
 from analytics.plan.room_for_jobs import PoolRoom, RoomCheck, pool_rooms
-from analytics.sections.plan_defrag import room_sentence
+from analytics.tables.plan_defrag import room_sentence
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 SCHEMA = {

@@ -18,8 +18,8 @@ from analytics.render.report.markdown import MarkdownFormat
 from analytics.render.report.text import TextFormat, columns, for_text, section_text
 from analytics.report.figures import BackTest, SurplusInterval, UserFigures
 from analytics.scope import Scope
-from analytics.sections.off_peak import off_peak
-from analytics.sections.surplus import surplus
+from analytics.tables.off_peak import off_peak
+from analytics.tables.surplus import surplus
 from fallow.actors import Actor
 from fallow.clock import HOUR_MS
 from tests.lakes import made_lake
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from analytics.report.model import Report
-    from analytics.sections.section import Section
+    from analytics.tables.table import Table
     from fallow.lake import Lake
     from tests.report.conftest import Outcome
 
@@ -102,7 +102,7 @@ def test_the_steps_lead_from_paid_to_useful(week: Report) -> None:
     assert left[-1] == 13.0
 
 
-def section_lines(section: Section | None, code: str = "en", zone: str = "UTC") -> list[str]:
+def section_lines(section: Table | None, code: str = "en", zone: str = "UTC") -> list[str]:
     assert section is not None
     return [line.strip() for line in section_text(section, for_text(language(code, zone))).splitlines()]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.sections.finding_heading import heading
+from analytics.tables.finding_heading import heading
 from tests.report.html.reports import report_of
 
 if TYPE_CHECKING:

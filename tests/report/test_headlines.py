@@ -10,9 +10,9 @@ import pytest
 
 from analytics.language.language import ENGLISH
 from analytics.ledger.summary import Totals
-from analytics.sections.breakdowns import pools
-from analytics.sections.coverage import coverage_by_day, coverage_by_pool
-from analytics.sections.days import days
+from analytics.tables.breakdowns import pools
+from analytics.tables.coverage import coverage_by_day, coverage_by_pool
+from analytics.tables.days import days
 from fallow.clock import HOUR_MS
 from fallow.schema import STATES
 

@@ -14,9 +14,9 @@ from analytics.render.html import page
 from analytics.render.report.markdown import MarkdownFormat
 from analytics.render.report.text import TextFormat
 from analytics.report.figures import SurplusInterval
-from analytics.sections.off_peak import off_peak
-from analytics.sections.section import Intervals, WeekGrid
-from analytics.sections.surplus import surplus
+from analytics.tables.off_peak import off_peak
+from analytics.tables.surplus import surplus
+from analytics.tables.table import Intervals, WeekGrid
 from analytics.workloads.model import Confidence
 from tests.report.html.reports import report_of
 

@@ -10,8 +10,8 @@ import pytest
 from analytics.language.language import ENGLISH
 from analytics.render.html.drawings import drawing
 from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE
-from analytics.sections.line_chart import Line, LinePanel
-from analytics.sections.weeks import WeekBasis, week_series
+from analytics.tables.line_chart import Line, LinePanel
+from analytics.tables.weeks import WeekBasis, week_series
 from tests.money.fleet import Row, stretch
 from tests.report.test_trends import MONDAY_S, WEEK_S, looked_back
 

@@ -1,4 +1,4 @@
-"""Charts as SVG: each encoding of `analytics.sections.section` has one drawing."""
+"""Charts as SVG: each encoding of `analytics.tables.table` has one drawing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from analytics.language.sentences import tr
 from analytics.render.html import svg
 from analytics.render.html.film import film_strip
 from analytics.render.html.lines import line_panels, lines_height
-from analytics.sections.line_chart import LineChart
-from analytics.sections.palette import LIGHT, ORDER
-from analytics.sections.section import Cell, FilmStrip, Intervals, RankedBars, Section, StackedBars, Waterfall, WeekGrid
+from analytics.tables.line_chart import LineChart
+from analytics.tables.palette import LIGHT, ORDER
+from analytics.tables.table import Cell, FilmStrip, Intervals, RankedBars, StackedBars, Table, Waterfall, WeekGrid
 
 
-def drawing(section: Section, language: Language) -> Markup:
+def drawing(section: Table, language: Language) -> Markup:
     """The section's chart with its title and headline as its name; nothing where it has none."""
     chart, key = section.chart, section.name
     name = language.translate(tr("{label}: {value}", label=section.title, value=section.headline))

@@ -14,7 +14,7 @@ from analytics.language.language import Language
 from analytics.language.quantities import Number, Span
 from analytics.language.sentences import tr
 from analytics.report.figures import Film
-from analytics.sections.palette import LIGHT
+from analytics.tables.palette import LIGHT
 from fallow.clock import DAY_MS
 from fallow.schema import STATES
 

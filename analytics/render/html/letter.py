@@ -6,7 +6,7 @@ from analytics.language.language import Language
 from analytics.language.sentences import tr
 from analytics.render.html.marked import marked
 from analytics.render.html.page import environment
-from analytics.sections.letter import Letter
+from analytics.tables.letter import Letter
 
 
 def letter_html(letter: Letter, language: Language) -> str:

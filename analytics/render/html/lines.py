@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from analytics.language.language import Language
 from analytics.render.html import svg
-from analytics.sections.line_chart import GoalLine, Line, LineBand, LineChart, LinePanel
-from analytics.sections.palette import LIGHT
+from analytics.tables.line_chart import GoalLine, Line, LineBand, LineChart, LinePanel
+from analytics.tables.palette import LIGHT
 
 _LEFT, _RIGHT, _HEAD, _HIGH, _APART, _FOOT = 50.0, 14.0, 24.0, 78.0, 14.0, 22.0
 _MOST_LABELS = 7

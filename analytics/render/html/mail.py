@@ -19,11 +19,11 @@ from analytics.ledger.summary import ratio
 from analytics.render.html.marked import marked
 from analytics.render.html.page import environment, head
 from analytics.report.model import Report
-from analytics.sections.days import bins_of
-from analytics.sections.opportunities import deadline_day, decision, saving_words, who_acts
-from analytics.sections.palette import HATCHED, LIGHT, ORDER
-from analytics.sections.section import Cell
-from analytics.sections.trends import unfinished
+from analytics.tables.days import bins_of
+from analytics.tables.opportunities import deadline_day, decision, saving_words, who_acts
+from analytics.tables.palette import HATCHED, LIGHT, ORDER
+from analytics.tables.table import Cell
+from analytics.tables.trends import unfinished
 
 IMAGE_ID = "states@fallow"
 """The Content-ID under which the body names its image."""

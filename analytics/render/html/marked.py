@@ -7,7 +7,7 @@ from markupsafe import Markup, escape
 from analytics.language.language import Language, Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.render.html import svg
-from analytics.sections.section import Cell, LinkedCell, StateBar
+from analytics.tables.table import Cell, LinkedCell, StateBar
 
 NAME_MOST = 200
 

@@ -17,11 +17,11 @@ from analytics.language.sentences import tr
 from analytics.render.html.drawings import drawing
 from analytics.render.html.marked import marked
 from analytics.report.model import Report
-from analytics.sections.facts import facts
-from analytics.sections.key_figures import key_figures
-from analytics.sections.palette import DARK, HATCHED, LIGHT, Palette
-from analytics.sections.report_sections import chapters
-from analytics.sections.wording import asked_for, headline, page_title
+from analytics.tables.facts import facts
+from analytics.tables.key_figures import key_figures
+from analytics.tables.palette import DARK, HATCHED, LIGHT, Palette
+from analytics.tables.report_sections import chapters
+from analytics.tables.wording import asked_for, headline, page_title
 
 TEMPLATES = Path(__file__).parent / "templates"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from markupsafe import Markup
 
 from analytics.language.plain_text import plain
-from analytics.sections.palette import FAINT, HATCHED, LIGHT
+from analytics.tables.palette import FAINT, HATCHED, LIGHT
 
 WIDTH = 380
 """Of every drawing, in its own units: with text of 12 it can be read on a page of 320 pixels and on half of a wide one."""

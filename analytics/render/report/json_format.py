@@ -17,7 +17,7 @@ from analytics.report.figures import UserFigures
 from analytics.report.goals import GoalProgress
 from analytics.report.model import Report
 from analytics.report.trends import WeekFigures
-from analytics.sections.findings import notes
+from analytics.tables.findings import notes
 from analytics.workloads.model import Finding
 from fallow.clock import HOUR_MS, format_ms
 from fallow.outside_text import json_text

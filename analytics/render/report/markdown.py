@@ -8,10 +8,10 @@ from analytics.language.language import Language
 from analytics.language.sentences import tr
 from analytics.render.report.text import for_text, written
 from analytics.report.model import Report
-from analytics.sections.facts import facts
-from analytics.sections.report_sections import chapters
-from analytics.sections.section import Fold, Section
-from analytics.sections.wording import asked_for, headline, title
+from analytics.tables.facts import facts
+from analytics.tables.report_sections import chapters
+from analytics.tables.table import Fold, Table
+from analytics.tables.wording import asked_for, headline, title
 from fallow.outside_text import markdown_code, markdown_text
 
 _WHOLE = 100_000
@@ -45,7 +45,7 @@ def _lead(asked: str, headline: str) -> str:
     return f"**{asked}** {headline}" if asked else f"**{headline}**"
 
 
-def section_parts(section: Section, language: Language) -> Iterator[str]:
+def section_parts(section: Table, language: Language) -> Iterator[str]:
     """The heading, the headline, a table, a list, findings, and what to know beside."""
     said = language.translate
     yield f"### {markdown_text(said(section.title))}"
@@ -58,12 +58,12 @@ def section_parts(section: Section, language: Language) -> Iterator[str]:
     yield _listed(said(each) for each in terms)
 
 
-def _table(section: Section, language: Language) -> str:
+def _table(section: Table, language: Language) -> str:
     if not section.rows:
         return ""
-    shown = [place for place, column in enumerate(section.columns) if column.kind != "bar"]
-    head = [language.translate(section.columns[place].title) for place in shown]
-    rule = "|".join("---:" if section.columns[place].is_figure else "---" for place in shown)
+    shown = [place for place, column in enumerate(section.heads) if column.kind != "bar"]
+    head = [language.translate(section.heads[place].title) for place in shown]
+    rule = "|".join("---:" if section.heads[place].is_figure else "---" for place in shown)
     rows = ([written(row[place], language) for place in shown] for row in section.listed)
     first, *others = (f"| {' | '.join(map(markdown_text, row))} |" for row in (head, *rows))
     return "\n".join([first, f"|{rule}|", *others])

@@ -10,10 +10,10 @@ from analytics.language.language import Language, SentenceList
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.sentences import tr
 from analytics.report.model import Report
-from analytics.sections.facts import facts
-from analytics.sections.report_sections import chapters
-from analytics.sections.section import Cell, Fold, Section, SectionColumn, StateBar
-from analytics.sections.wording import asked_for, headline, title
+from analytics.tables.facts import facts
+from analytics.tables.report_sections import chapters
+from analytics.tables.table import Cell, Column, Fold, StateBar, Table
+from analytics.tables.wording import asked_for, headline, title
 from fallow.clock import from_ms
 from fallow.outside_text import visible_lines
 
@@ -76,11 +76,11 @@ def _head(report: Report, language: Language) -> str:
     return "\n".join(lines)
 
 
-def section_text(section: Section, language: Language) -> str:
+def section_text(section: Table, language: Language) -> str:
     """The title, the headline, a table or a list, and what to know beside."""
     lines = [*wrap(language.translate(section.title).upper(), _WIDTH), *_wrapped(section.headline, language)]
-    if any(column.kind == "sentence" for column in section.columns):
-        lines += [line for row in section.listed for line in _record(section.columns, row, language)]
+    if any(column.kind == "sentence" for column in section.heads):
+        lines += [line for row in section.listed for line in _record(section.heads, row, language)]
     elif section.rows:
         lines += _table(section, language)
     for each in section.lines:
@@ -110,7 +110,7 @@ def _fold(fold: Fold, language: Language) -> list[str]:
     return [*lines, f"    {language.translate(tr('next'))}  {fold.command}"] if fold.command else lines
 
 
-def _record(heads: Sequence[SectionColumn], row: Sequence[Cell], language: Language) -> list[str]:
+def _record(heads: Sequence[Column], row: Sequence[Cell], language: Language) -> list[str]:
     """A row too long for a table: its name, then what is known of it."""
     first, *others = (written(cell, language) for cell in row)
     about = [
@@ -124,11 +124,11 @@ def _record(heads: Sequence[SectionColumn], row: Sequence[Cell], language: Langu
     ]
 
 
-def _table(section: Section, language: Language) -> list[str]:
-    shown = [place for place, column in enumerate(section.columns) if column.kind != "bar"]
-    head = [language.translate(section.columns[place].title) for place in shown]
+def _table(section: Table, language: Language) -> list[str]:
+    shown = [place for place, column in enumerate(section.heads) if column.kind != "bar"]
+    head = [language.translate(section.heads[place].title) for place in shown]
     rows = [[written(row[place], language) for place in shown] for row in section.listed]
-    words = {number for number, place in enumerate(shown) if not section.columns[place].is_figure}
+    words = {number for number, place in enumerate(shown) if not section.heads[place].is_figure}
     return columns(head, rows, words, _WIDTH)
 
 

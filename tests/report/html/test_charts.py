@@ -17,14 +17,14 @@ from analytics.ledger.summary import Totals
 from analytics.render.html.drawings import drawing
 from analytics.render.html.film import MOST_BYTES, MOST_ROWS, png
 from analytics.report.figures import NOT_THERE, BackTest, Film, SurplusInterval
-from analytics.sections.days import days
-from analytics.sections.film import film
-from analytics.sections.idle import idle
-from analytics.sections.off_peak import off_peak
-from analytics.sections.palette import DARK, HATCHED, LIGHT, ORDER
-from analytics.sections.people import users
-from analytics.sections.surplus import surplus
-from analytics.sections.waterfall import waterfall
+from analytics.tables.days import days
+from analytics.tables.film import film
+from analytics.tables.idle import idle
+from analytics.tables.off_peak import off_peak
+from analytics.tables.palette import DARK, HATCHED, LIGHT, ORDER
+from analytics.tables.people import users
+from analytics.tables.surplus import surplus
+from analytics.tables.waterfall import waterfall
 from fallow.clock import HOUR_MS
 from fallow.schema import STATES
 from tests.report.html.reports import report_of
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from analytics.report.model import Report
-    from analytics.sections.palette import Palette
-    from analytics.sections.section import Section
+    from analytics.tables.palette import Palette
+    from analytics.tables.table import Table
     from fallow.lake import Lake
 
 ENGLISH = language("en")
@@ -45,14 +45,14 @@ def week(full: Lake) -> Report:
     return report_of(full, "2026-W40")
 
 
-def bars(section: Section | None) -> list[dict[str, str]]:
+def bars(section: Table | None) -> list[dict[str, str]]:
     """The rectangles that are drawn, without those of patterns."""
     assert section is not None
     drawn = re.sub(r"<defs>.*?</defs>", "", str(drawing(section, ENGLISH)), flags=re.DOTALL)
     return [dict(re.findall(r'([\w-]+)="([^"]*)"', each)) for each in re.findall(r"<rect [^>]*>", drawn)]
 
 
-def said(section: Section) -> list[list[str]]:
+def said(section: Table) -> list[list[str]]:
     """The cells of the table as text."""
     return [["-" if cell is None else ENGLISH.shown(cell) for cell in row] for row in section.rows]
 
@@ -168,7 +168,7 @@ def test_users_go_by_the_time_that_they_were_given(week: Report) -> None:
     assert len(section.rows) == len(week.holders)
 
 
-def strip(codes: NDArray[np.uint8], report: Report) -> Section:
+def strip(codes: NDArray[np.uint8], report: Report) -> Table:
     names = tuple(f"GPU-{row}" for row in range(len(codes)))
     return film(
         replace(

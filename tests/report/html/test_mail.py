@@ -15,9 +15,9 @@ from PIL import Image
 from analytics.language.languages import language
 from analytics.language.sentences import tr
 from analytics.render.html import IMAGE_ID, mail_body
-from analytics.sections.facts import facts
-from analytics.sections.palette import LIGHT
-from analytics.sections.trends import unfinished
+from analytics.tables.facts import facts
+from analytics.tables.palette import LIGHT
+from analytics.tables.trends import unfinished
 from fallow import __version__
 from tests.ledger.rows import fill, samples
 from tests.report.conftest import HOUR

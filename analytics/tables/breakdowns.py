@@ -1,0 +1,78 @@
+"""Where the time went by pool or host: how much was observed, and in which states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import GpuHours, Number, Share
+from analytics.language.sentences import tr
+from analytics.ledger.summary import Totals, ratio
+from analytics.report.model import Report
+from analytics.states import OBSERVED
+from analytics.tables.names import place_name
+from analytics.tables.point_samples import sampled_note
+from analytics.tables.table import Column, Kind, Table
+
+_SHORT = {"unavailable": tr("unavail.")}
+_LISTED = {"pool": 40, "host": 200}
+_TITLES = {"pool": tr("By pool"), "host": tr("By host")}
+_NAMES = {"pool": tr("pool"), "host": tr("host")}
+_KINDS: dict[str, Kind] = {"pool": "pool", "host": "host"}
+
+
+def pools(report: Report) -> Table | None:
+    """A row for each pool, the most GPU time first; None where there is none."""
+    groups = sorted(report.groups["pool"].items(), key=lambda item: -item[1].total_ms)
+    return totals_section("pool", groups) if groups else None
+
+
+def totals_section(by: str, groups: Sequence[tuple[str, Totals]]) -> Table:
+    """A row for each of some pools or hosts, in the order in which they come."""
+    # what would be written as 0.0 GPU-hours is only counted
+    shown = min(_LISTED[by], sum(str(GpuHours(totals.total_ms)) != "0.0" for _, totals in groups) or len(groups))
+    rest_ms = sum(totals.total_ms for _, totals in groups[shown:])
+    return Table(
+        name=f"by-{by}",
+        title=_TITLES[by],
+        question=tr("Where did the time go? Shares are of the observed time."),
+        headline=_headline(groups),
+        columns=(
+            Column(by, _NAMES[by], _KINDS[by]),
+            Column("gpus", tr("GPUs"), "count"),
+            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            Column("observed", tr("known"), "share"),
+            *(Column(f"{state}_share", _SHORT.get(state, tr(state)), "share") for state in OBSERVED),
+        ),
+        rows=tuple(
+            (
+                _name(each), Number(totals.gpus), GpuHours(totals.total_ms), Share(totals.coverage),
+                *(Share(totals.share(state)) for state in OBSERVED),
+            )
+            for each, totals in groups
+        ),
+        shown=shown,
+        notes=sampled_note(totals for _, totals in groups),
+        rest=tr("and {number} more with {hours} GPU-hours", number=Number(len(groups) - shown), hours=GpuHours(rest_ms)),
+        wide=True,
+    )  # fmt: skip
+
+
+def _headline(groups: Sequence[tuple[str, Totals]]) -> str:
+    name, worst = max(groups, key=lambda item: item[1].wasted_ms)
+    if not any(totals.observed_ms for _, totals in groups):
+        return tr("Nothing was observed.")
+    if not worst.wasted_ms:
+        return (
+            tr("None of the observed time is known to have gone unused.")
+            if worst.leaves_open
+            else tr("None of the observed time went unused.")
+        )
+    return tr(
+        "The most unused GPU-hours: {hours}, by {name}, {share} of what was observed there.",
+        hours=GpuHours(worst.wasted_ms), name=_name(name), share=Share(ratio(worst.wasted_ms, worst.observed_ms)),
+    )  # fmt: skip
+
+
+def _name(name: str) -> str:
+    return place_name(plain(name, 200))

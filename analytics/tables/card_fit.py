@@ -1,0 +1,168 @@
+"""What each workload takes of its card: peak memory beside activity, against what the cards have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Bytes, GpuHours, Number, Share
+from analytics.language.sentences import tr, tr_many
+from analytics.tables.basis import PageBasis
+from analytics.tables.moves import target_card
+from analytics.tables.table import CardFit, CardMark, Cell, Column, Table
+from analytics.workloads.cards import shelf
+from analytics.workloads.workloads import RESERVED, SMALLER, SPLIT, findings_about, workload_footprints
+
+_GIB = 2**30
+_DRAWN, _LISTED = 400, 25
+_NEAR = 0.04
+"""Capacities that differ by less are one line: 79.6 and 80 GiB."""
+
+KEEPS, SMALLER_DOES, PART_DOES, EITHER_DOES, PREALLOCATED = "keeps", "smaller", "mig", "either", "reserved"
+LESS = (SMALLER_DOES, PART_DOES, EITHER_DOES)
+"""Kinds that are larger than their work needs."""
+_WORDS = {
+    KEEPS: tr("no smaller card is named"),
+    SMALLER_DOES: tr("a smaller or older card would do"),
+    PART_DOES: tr("a MIG instance would do"),
+    EITHER_DOES: tr("another card or a MIG instance would do"),
+    PREALLOCATED: tr("memory reserved in advance: its need is not known"),
+}
+
+
+def workload_sizes(basis: PageBasis) -> pl.DataFrame:
+    """The workloads of the scope: `workload_footprints` with `kind` (one of those above) and `instead`, the cards and parts of cards that would do.
+
+    `busy_pct` is SM activity, which says how much of a card is busy; where it is missing (`by_sm` is false) the time with any
+    kernel, which is never less.
+    """
+    found = workload_footprints(basis.whole.review.context, basis.part.inside.stretches)
+    about = findings_about(found, basis.report.findings)
+    instead = [", ".join(target_card(each) for each in own if each.rule != RESERVED) for own in about]
+    return found.with_columns(
+        kind=pl.Series([_kind({each.rule for each in own}) for own in about], dtype=pl.String),
+        instead=pl.Series(instead, dtype=pl.String),
+        busy_pct=pl.coalesce("sm_pct", "util_pct"),
+        by_sm=pl.col("sm_pct").is_not_null(),
+    )
+
+
+def _kind(rules: set[str]) -> str:
+    part, smaller = SPLIT in rules, not rules.isdisjoint(SMALLER)
+    if part or smaller:
+        return EITHER_DOES if part and smaller else PART_DOES if part else SMALLER_DOES
+    return PREALLOCATED if RESERVED in rules else KEEPS
+
+
+def card_fit(basis: PageBasis) -> Table:
+    """A mark per workload: those for which less would do, then those with the most GPU-hours."""
+    found = workload_sizes(basis)
+    known = found.filter(pl.col("peak_bytes").is_not_null() & pl.col("busy_pct").is_not_null())
+    # those that the page is about are never left out for others
+    ordered = known.sort(pl.col("kind").is_in(LESS), descending=True, maintain_order=True)
+    return Table(
+        name="sizes",
+        title=tr("Memory and activity against the cards"),
+        question=tr("Which work sits on a card that is larger than it needs? One mark per job (of bare processes: per GPU)."),
+        headline=_headline(known),
+        columns=(
+            Column("holder", tr("user"), "name"),
+            Column("job", tr("job"), "name"),
+            Column("model", tr("model"), "name"),
+            Column("gpus", tr("GPUs"), "count"),
+            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            Column("peak_memory", tr("peak memory"), "number"),
+            Column("util_p95", tr("utilization, 95th percentile"), "share"),
+            Column("sm_p95", tr("SM activity, 95th percentile"), "share"),
+            Column("coverage", tr("coverage"), "share"),
+            Column("verdict", tr("verdict"), "words"),
+            Column("instead", tr("would do instead"), "words"),
+        ),
+        rows=tuple(_row(row) for row in ordered.head(_LISTED).iter_rows(named=True)),
+        chart=CardFit(_WORDS, tuple(_mark(row) for row in ordered.head(_DRAWN).iter_rows(named=True)), card_sizes(basis)),
+        notes=tuple(_notes(found, known)),
+        wide=True,
+    )  # fmt: skip
+
+
+def _headline(known: pl.DataFrame) -> str:
+    if known.is_empty():
+        return tr("No work is known by its memory and its activity.")
+    candidates = known.filter(pl.col("kind").is_in(LESS))
+    return tr_many(
+        "Another card or a part of one would do for {number} workload of {all}: {hours} of {total} GPU-hours.",
+        "Another card or a part of one would do for {number} workloads of {all}: {hours} of {total} GPU-hours.",
+        candidates.height,
+        all=Number(known.height),
+        hours=GpuHours(float(candidates["gpu_ms"].sum())),
+        total=GpuHours(float(known["gpu_ms"].sum())),
+    )
+
+
+def _notes(found: pl.DataFrame, known: pl.DataFrame) -> Iterator[str]:
+    """What the chart does not show, and what its marks rest on."""
+    no_memory = found.filter(pl.col("peak_bytes").is_null()).height
+    idle = found.filter(pl.col("peak_bytes").is_not_null() & pl.col("busy_pct").is_null()).height
+    if no_memory:
+        yield tr_many("{number} workload without a known memory is not drawn.", "{number} workloads without a known memory are not drawn.", no_memory)  # fmt: skip
+    if idle:
+        yield tr_many(
+            "{number} workload is not drawn since no whole hour of its activity is known by more than means.",
+            "{number} workloads are not drawn since no whole hour of their activity is known by more than means.", idle,
+        )  # fmt: skip
+    if known.height > _DRAWN:
+        yield tr("Drawn are {number}: those for which less would do, then those with the most GPU-hours.", number=Number(_DRAWN))  # fmt: skip
+    if known.height > _LISTED:
+        yield tr("The table has the first {number} of {all}.", number=Number(_LISTED), all=Number(known.height))
+    yield tr("The activity is what 95 % of the time stays within. Hollow marks: SM activity was not measured, and the time with any kernel stands for it, which is never less.")  # fmt: skip
+    yield tr("The larger a mark, the more GPU-hours.")
+
+
+def _mark(row: dict[str, Any]) -> CardMark:
+    instead = (f"→ {plain(row['instead'])}",) if row["instead"] else ()
+    hours = tr("{hours} GPU-hours", hours=GpuHours(row["gpu_ms"]))
+    return CardMark(
+        kind=row["kind"],
+        activity_pct=row["busy_pct"],
+        memory_gib=row["peak_bytes"] / _GIB,
+        weight=row["gpu_ms"],
+        lines=(*_names(row, 60), hours, *instead),
+        is_hollow=not row["by_sm"],
+    )
+
+
+def _row(row: dict[str, Any]) -> tuple[Cell, ...]:
+    return (
+        *_names(row, 80),
+        Number(len(row["gpus"])),
+        GpuHours(row["gpu_ms"]),
+        Bytes(row["peak_bytes"]),
+        *(None if row[name] is None else Share(row[name] / 100, 0) for name in ("util_pct", "sm_pct")),
+        Share(row["coverage"]),
+        _WORDS[row["kind"]],
+        plain(row["instead"]) or "-",
+    )
+
+
+def _names(row: dict[str, Any], most: int) -> tuple[str, str, str]:
+    """Whose it is, its job and its model."""
+    return (
+        tr("(user not known)") if row["holder"] is None else plain(row["holder"], most),
+        tr("no job") if row["job"] is None else plain(row["job"], most),
+        plain(row["model"], most) if row["model"] else tr("unknown model"),
+    )
+
+
+def card_sizes(basis: PageBasis) -> tuple[tuple[float, str], ...]:
+    """The cards of the fleet by memory in GiB, with their names; those of about the same memory together."""
+    found: list[tuple[float, str]] = []
+    offers = shelf(basis.whole.review.context).fleet.values()
+    for size, name in sorted({(each.card.memory_bytes / _GIB, each.card.name) for each in offers}):
+        if found and size <= found[-1][0] * (1 + _NEAR):
+            found[-1] = (found[-1][0], f"{found[-1][1]}, {name}")
+        else:
+            found.append((size, name))
+    return tuple(found)

@@ -1,0 +1,118 @@
+"""Where the time went, day by day or, in a short window, hour by hour: GPU-hours by state, stacked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from analytics.decide.annotations import Annotation
+from analytics.language.quantities import Date, GpuHours, Moment, Quantity, Share, ShortDay, ShortHour
+from analytics.language.sentences import tr
+from analytics.ledger.summary import Totals, ratio
+from analytics.report.model import Report
+from analytics.tables.annotations import annotation_lines
+from analytics.tables.palette import ORDER
+from analytics.tables.point_samples import sampled_note
+from analytics.tables.table import Cell, Column, StackedBars, Table
+from analytics.workloads.confidence import COVERAGE_MIN
+from fallow.clock import HOUR_MS, from_ms
+
+MOST_BARS = 72
+"""Of days about ten weeks."""
+_SHOWS_MS = HOUR_MS / 20
+"""Less is written as 0.0 GPU-hours, such as the 20 ms by which a last interval reaches into a day."""
+
+
+@dataclass(frozen=True)
+class Bin:
+    """A day or an hour: its whole name, which no other has, a short one for an axis, and its time by state."""
+
+    name: Quantity
+    short: Quantity
+    totals: Totals
+
+
+def days(report: Report, annotations: Sequence[Annotation] = ()) -> Table:
+    """A bar for each day, the last ones where there are many; for each hour where the window is short."""
+    bins = bins_of(report)
+    hourly = bool(report.hours)
+    return Table(
+        name="days",
+        title=tr("Every hour by state") if hourly else tr("Every day by state"),
+        question=tr("Is it getting better? GPU-hours; the first and the last may be cut by the window."),
+        headline=_headline(bins),
+        columns=(
+            Column("hour" if hourly else "day", tr("hour") if hourly else tr("day"), "moment"),
+            Column("gpu_hours", tr("total"), "gpu_hours"),
+            *(Column(state, tr(state), "gpu_hours") for state in ORDER),
+            Column("unused_share", tr("unused"), "share"),
+        ),
+        rows=tuple(_row(each) for each in bins),
+        chart=StackedBars(
+            unit=tr("GPU-hours"),
+            names=tuple(each.name for each in bins),
+            short=tuple(each.short for each in bins),
+            values={state: tuple(each.totals.state_ms[state] / HOUR_MS for each in bins) for state in ORDER},
+            marks=tuple(_bin_of(report, bins, each) for each in annotations),
+        ),
+        lines=tuple(annotation_lines(annotations)),
+        notes=(
+            tr(
+                "GPU-hours; days are those of {zone}. Unused is free, reserved and held, of the observed time.",
+                zone=str(report.zone),
+            ),
+            *sampled_note(each.totals for each in bins),
+        ),
+        states=tuple(state for state in ORDER if any(each.totals.state_ms[state] for each in bins)),
+    )
+
+
+def _bin_of(report: Report, bins: Sequence[Bin], annotation: Annotation) -> int | None:
+    """The place of the bar in whose time an annotation is."""
+    at_ms = annotation.at_ms
+    day = Date(from_ms(at_ms).astimezone(report.zone).date())
+    hours = [Moment(start_ms) for start_ms in report.hours if start_ms <= at_ms < start_ms + HOUR_MS]
+    wanted = hours if report.hours else [day]
+    return next((place for place, each in enumerate(bins) if each.name in wanted), None)
+
+
+def bins_of(report: Report) -> list[Bin]:
+    """The last days, or hours of a short window; without one into which only the end of a last interval reaches."""
+    if report.hours:
+        found = [Bin(Moment(start_ms), ShortHour(start_ms), totals) for start_ms, totals in report.hours.items()]
+    else:
+        named = ((date.fromisoformat(name), totals) for name, totals in report.groups["day"].items())
+        found = [Bin(Date(day), ShortDay(day), totals) for day, totals in named]
+    return ([each for each in found if each.totals.total_ms >= _SHOWS_MS] or found)[-MOST_BARS:]
+
+
+def unused_share(totals: Totals) -> float | None:
+    """Free, reserved and held, as far as it is confirmed, of the observed time; None where nothing was observed."""
+    return ratio(totals.wasted_ms, totals.observed_ms)
+
+
+def _headline(bins: Sequence[Bin]) -> str:
+    """The best and the worst of those well observed; a first or last one may be short: shares, not hours."""
+    known = [
+        (share, each.name)
+        for each in bins
+        if (share := unused_share(each.totals)) is not None and (each.totals.coverage or 0) >= COVERAGE_MIN
+    ]
+    if not known:
+        return tr("None was observed for {least} of its time.", least=Share(COVERAGE_MIN, 0))
+    (least, best), (most, worst) = min(known, key=lambda each: each[0]), max(known, key=lambda each: each[0])
+    if len(known) == 1:
+        return tr("{share} went unused on {day}.", share=Share(least), day=best)
+    if str(Share(least)) == str(Share(most)):
+        return tr("{share} went unused in each of them.", share=Share(least))
+    return tr(
+        "Between {least} (on {best}) and {most} (on {worst}) went unused.",
+        least=Share(least), best=best, most=Share(most), worst=worst,
+    )  # fmt: skip
+
+
+def _row(each: Bin) -> tuple[Cell, ...]:
+    totals = each.totals
+    states = (GpuHours(totals.state_ms[state]) for state in ORDER)
+    return each.name, GpuHours(totals.total_ms), *states, Share(unused_share(totals))

@@ -1,0 +1,100 @@
+"""The demand duration curve: how many GPUs were wanted at once, and for how many hours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from analytics.capacity.demand import demand, duration
+from analytics.language.quantities import Number
+from analytics.language.sentences import tr, tr_many
+from analytics.tables.basis import PageBasis
+from analytics.tables.point_samples import sampled_note
+from analytics.tables.table import Cell, Column, Curve, DurationCurves, Table
+
+_POINTS, _LISTED = 300, 120
+_STATES = {"allocated": "held", "working": "active"}
+_NAMES = {"allocated": tr("held, reserved or used"), "working": tr("really working")}
+_NO_HOUR = tr("The window has no whole hour that was seen.")
+
+
+def gpus_by_hour(basis: PageBasis) -> pl.DataFrame:
+    """GPUs of the scope in each whole hour of the window: the columns of `analytics.capacity.demand.demand`."""
+    summary = basis.report.summary
+    return demand(basis.part.inside.stretches, summary.since_ms, summary.until_ms)
+
+
+def demand_curve(basis: PageBasis) -> Table:
+    """Allocated and working GPUs, the busiest hour first."""
+    hours = gpus_by_hour(basis)
+    there = max(hours["there"].to_list(), default=0.0)
+    levels = {name: max(hours[name].to_list(), default=0.0) for name in _NAMES}
+    return Table(
+        name="demand",
+        title=tr("Demand duration curve"),
+        question=tr("How many GPUs are needed at once, and for how long? The most in each whole hour, the busiest hour first."),
+        headline=tr(
+            "At most {allocated} of {there} GPUs were held, reserved or used at once, and at most {working} were really working.",
+            allocated=Number(levels["allocated"]), there=Number(there), working=Number(levels["working"]),
+        ) if hours.height else _NO_HOUR,
+        columns=(
+            Column("gpus", tr("GPUs at once"), "number"),
+            Column("allocated_hours", tr("hours with at least so many held, reserved or used"), "count"),
+            Column("working_hours", tr("hours with at least so many working"), "count"),
+        ),
+        rows=tuple(_levels(hours)),
+        chart=DurationCurves(
+            unit=tr("GPUs at once"), across=tr("share of the hours with at least so many"),
+            whole=there, whole_label=tr("{number} GPUs there", number=Number(there)),
+            curves=tuple(_curve(hours, name) for name in _NAMES),
+        ) if hours.height else None,
+        notes=tuple(_notes(basis, hours)) if hours.height else (),
+    )  # fmt: skip
+
+
+def _notes(basis: PageBasis, hours: pl.DataFrame) -> Iterator[str]:
+    unseen = hours.filter(hours["unknown"] > 0).height
+    yield tr_many("{number} whole hour of the window.", "{number} whole hours of the window.", hours.height)
+    if unseen:
+        yield tr_many(
+            "In {number} of them some GPU was not seen: the band reaches up to where it would count as wanted.",
+            "In {number} of them some GPUs were not seen: the band reaches up to where they would count as wanted.", unseen,
+        )  # fmt: skip
+    else:
+        yield tr("Every GPU was seen in all of them.")
+    pool = basis.whole.inventory.pool
+    if basis.report.scope.pool is None and len({pool(gpu) for gpu in basis.part.inside.stretches["gpu"].unique()}) > 1:
+        yield tr("All pools are added up: choose a pool for one of them.")
+    yield from sampled_note([basis.report.summary.totals])
+
+
+def _curve(hours: pl.DataFrame, name: str) -> Curve:
+    is_bounded = bool((hours[f"{name}_or_unknown"] > hours[name]).any())
+    return Curve(
+        name=_NAMES[name],
+        state=_STATES[name],
+        points=_steps(hours[name]),
+        most=_steps(hours[f"{name}_or_unknown"]) if is_bounded else (),
+        dashed=name == "working",
+    )
+
+
+def _steps(levels: pl.Series) -> tuple[tuple[float, float], ...]:
+    """Shares of the hours in percent and the level up to there, for a line that goes down first and then right."""
+    curve = duration(levels)
+    total = curve["hours"][-1]
+    thin = curve.gather_every(max(1, curve.height // _POINTS))
+    if thin["hours"][-1] != total:
+        thin = thin.vstack(curve.tail(1))
+    gpus = thin["gpus"].to_list()
+    shares = [0.0, *(round(100 * each / total, 2) for each in thin["hours"].to_list())]
+    return tuple(zip(shares, [gpus[0], *gpus], strict=True))
+
+
+def _levels(hours: pl.DataFrame) -> Iterator[tuple[Cell, ...]]:
+    """The curves at the same levels, the highest first."""
+    levels = sorted({each for name in _NAMES for each in hours[name].to_list()}, reverse=True)
+    for level in levels[:: max(1, -(-len(levels) // _LISTED))]:
+        digits = 0 if level == int(level) else 1
+        yield Number(level, digits), *(Number(hours.filter(hours[name] >= level).height) for name in _NAMES)

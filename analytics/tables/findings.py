@@ -1,0 +1,222 @@
+"""Findings in lists: those to act on, what became of last week's, and those that somebody has hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from analytics.decide.actions import Action
+from analytics.decide.lifecycle import action_sentence
+from analytics.decide.reversals import Rate, Reversals
+from analytics.glossary import STATUSES, Term
+from analytics.language.language import Sentence, SentenceList
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Day, GpuHours, Number, Share, Span
+from analytics.language.sentences import tr, tr_many
+from analytics.quality.timestamps import Stamp
+from analytics.report.model import Report
+from analytics.tables.finding_heading import at_most, heading
+from analytics.tables.names import NAME_MOST
+from analytics.tables.table import Cell, Column, LinkedCell, Table
+from analytics.workloads.model import Finding
+from fallow.actors import LINK, PERSON
+from fallow.clock import HOUR_MS
+
+_LISTED = 4
+_REASON_MOST = 200
+
+
+def by_cost(findings: Iterable[Finding]) -> list[Finding]:
+    """The costliest first; those without a price last, by GPU time."""
+    return sorted(findings, key=lambda each: (each.cost is None, -(each.cost or 0.0), -each.gpu_ms, each.finding_id))
+
+
+def ended(report: Report) -> list[Finding]:
+    """What became of last week's findings: the wrong ones first, each kind by cost."""
+    return sorted(by_cost(report.review.ended), key=lambda each: each.status != "reversed")
+
+
+def _became(report: Report, finding: Finding) -> str:
+    """`reversed: last week's was wrong: used again from ...`."""
+    if finding.status != "reversed" or not finding.notes:
+        return tr(finding.status)
+    why = tr("{status}: {why}", status=tr(finding.status), why=finding.notes[-1])
+    again = any(each.finding_id == finding.finding_id for each in report.review.findings)
+    return tr("{what}; found again this week", what=why) if again else why
+
+
+def notified(report: Report, finding: Finding) -> str:
+    """How often the user was notified, and when last."""
+    sent = [each for each in report.review.actions.get(finding.finding_id, ()) if each.kind == "notify"]
+    if not sent:
+        return tr("never")
+    return tr_many(
+        "{number} time, last on {day}", "{number} times, last on {day}", len(sent), day=Day(sent[-1].time_ms)
+    )
+
+
+def notes(report: Report, finding: Finding) -> tuple[str, ...]:
+    """The finding's notes; an edition for people has what others did, and neither who they are nor their words."""
+    unnamed = {
+        str(action_sentence(action)): action
+        for action in report.review.actions.get(finding.finding_id, ())
+        if not _may_name(report, action)
+    }
+    return tuple(_unnamed(unnamed[each]) if each in unnamed else each for each in finding.notes)
+
+
+def _may_name(report: Report, action: Action) -> bool:
+    """Whether the report may tell who did something: everybody to the fleet's lead, to people only themselves."""
+    is_own = action.actor.kind in (PERSON, LINK) and action.actor.name in {each.name for each in report.holders}
+    return is_own or not report.scope.is_personal
+
+
+def _unnamed(action: Action) -> Sentence:
+    """When and what; not by whom, why, or to which address."""
+    did = action_sentence(replace(action, reason="", channel=""))
+    return tr("{label}: {value}", label=did.values["moment"], value=did.values["what"])
+
+
+def gone(report: Report) -> Table:
+    """What became of last week's findings, the wrong ones first."""
+    own = ended(report)
+    return _apart(
+        report, "gone", tr("Closed and reversed since last week"), own,
+        ("what became of it", [_became(report, each) for each in own]),
+        question=tr("How often were last week's findings wrong?"), headline=_reversals(report),
+        terms=tuple(STATUSES[name] for name in ("closed", "unseen", "reversed")) if own else (),
+    )  # fmt: skip
+
+
+def suppressed(report: Report) -> Table:
+    """What somebody has hidden, who, until when and why."""
+    own = report.review.suppressed
+    hidden = tr_many("{number} finding suppressed.", "{number} findings suppressed.", len(own))
+    return _apart(
+        report, "suppressed", tr("Suppressed"), own, ("reason", [_hidden(report, each) for each in own]),
+        question=tr("What did somebody hide, until when and why?"),
+        headline=hidden if own else tr("Nothing is suppressed."),
+    )  # fmt: skip
+
+
+def _counted(own: Sequence[Finding], none: str) -> str:
+    if not own:
+        return none
+    hours = GpuHours(HOUR_MS * sum(each.gpu_hours for each in own))
+    return tr_many(
+        "{number} finding, {hours} GPU-hours.", "{number} findings, {hours} GPU-hours.", len(own), hours=hours
+    )
+
+
+def _apart(
+    report: Report,
+    name: str,
+    title: str,
+    own: Sequence[Finding],
+    about: tuple[str, Sequence[str]],
+    *,
+    question: str,
+    headline: str,
+    notes: tuple[str, ...] = (),
+    terms: tuple[Term, ...] = (),
+    shown: int = _LISTED,
+) -> Table:
+    """A row for each; `about` is the last column's heading and what it tells of each finding."""
+    label, texts = about
+    with_cost = any(each.cost is not None for each in own)
+    currency = next((each.currency for each in own if each.currency), "")
+    rest = len(own) - shown
+    return Table(
+        name=name,
+        title=title,
+        columns=(
+            Column("finding", tr("finding"), "finding"),
+            Column("holder", tr("user"), "holder"),
+            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            *((Column("cost", tr("cost, {currency}", currency=plain(currency)), "money"),) if with_cost else ()),
+            Column("about", tr(label), "sentence"),
+        ),
+        rows=tuple(_row(report, each, text, with_cost=with_cost) for each, text in zip(own, texts, strict=True)),
+        shown=shown,
+        rest=tr_many("and {number} more finding", "and {number} more findings", rest),
+        wide=True,
+        question=question,
+        headline=headline,
+        notes=notes,
+        terms=terms,
+    )  # fmt: skip
+
+
+def _row(report: Report, finding: Finding, text: str, *, with_cost: bool) -> tuple[Cell, ...]:
+    cost = (
+        (None if finding.cost is None else at_most(finding.unconfirmed, Number(finding.cost, 2)),) if with_cost else ()
+    )
+    name = tr("{id}: {sentence}", id=finding.finding_id, sentence=heading(finding, report))
+    return LinkedCell(name, "finding", finding.finding_id), whose(finding), Number(finding.gpu_hours, 1), *cost, text
+
+
+def whose(finding: Finding) -> str:
+    """The user, with the team where it is known."""
+    name: str = plain(finding.holder, NAME_MOST) if finding.holder else tr(finding.without_holder)
+    return tr("{holder} (team {team})", holder=name, team=plain(finding.team)) if finding.team else name
+
+
+def _hidden(report: Report, finding: Finding) -> str:
+    """Why, by whom and until which day; a person's edition does not name others, nor quote them."""
+    last = next(each for each in reversed(report.review.actions[finding.finding_id]) if each.kind == "suppress")
+    until = None if last.expires_ms is None else Day(last.expires_ms - 1)  # an end is the first moment after
+    if not _may_name(report, last):
+        return tr("no end given") if until is None else tr("until {day}", day=until)
+    reason = plain(last.reason, _REASON_MOST) if last.reason else tr("no reason given")
+    if until is None:
+        return tr("{reason} ({actor})", reason=reason, actor=last.by)
+    return tr("{reason} ({actor}, until {day})", reason=reason, actor=last.by, day=until)
+
+
+def _reversals(report: Report) -> str:
+    """How often last week's findings were wrong; of an edition for people too it is the rate of all of them."""
+    found = report.review.reversals
+    if found is None:
+        return tr("There was no week before to compare with.")
+    rate = reversals_text(found)
+    return tr("{rate}.", rate=rate if report.scope.is_all else tr("whole fleet, {rate}", rate=rate))
+
+
+def reversals_text(found: Reversals) -> Sentence:
+    """How often last week's findings were wrong, in one sentence."""
+    until, unseen = Stamp(found.until_ms), found.not_judged
+    if not found.n:
+        none = tr("reversals: no finding up to {until} named GPUs to take back and can be judged", until=until)
+        return tr("{said} ({number} not observed since)", said=none, number=Number(unseen)) if unseen else none
+    low, high = found.total.interval
+    judged = tr_many(
+        "reversals: of {number} finding up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
+        "reversals: of {number} findings up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
+        found.n,
+        until=until,
+        wrong=_wrong(found),
+        rate=Share(found.rate, 0),
+        low=Share(low, 0),
+        high=Share(high, 0),
+        grades=_grades(found),
+    )
+    if not unseen:
+        return judged
+    return tr("{said}; {number} not judged, not observed since", said=judged, number=Number(unseen))
+
+
+def _wrong(found: Reversals) -> Sentence:
+    return tr_many(
+        "{number} was wrong within {horizon}",
+        "{number} were wrong within {horizon}",
+        found.total.wrong,
+        horizon=Span(found.horizon_ms - found.horizon_ms % HOUR_MS),
+    )
+
+
+def _grades(found: Reversals) -> SentenceList:
+    def shown(grade: str, rate: Rate) -> Sentence:
+        wrong, judged = Number(rate.wrong), Number(rate.judged)
+        return tr("{grade} {wrong} of {judged}", grade=tr(grade), wrong=wrong, judged=judged)
+
+    return SentenceList([shown(grade, rate) for grade, rate in found.by_grade.items()], ", ")

@@ -1,0 +1,85 @@
+"""The gang staircase: free GPUs that lie apart start no job that wants them together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analytics.capacity.gangs import Gang
+from analytics.language.quantities import Number, Share
+from analytics.language.sentences import tr, tr_many
+from analytics.tables.basis import PageBasis
+from analytics.tables.names import least_to_most
+from analytics.tables.point_samples import sampled_note
+from analytics.tables.table import Cell, Column, GroupedShares, ShareBars, Table
+
+_SCATTERED_FROM = 0.01
+"""Below this share of the time free GPUs could nearly always be had together."""
+
+
+def gang_staircase(basis: PageBasis) -> Table:
+    """Per size of a job: how often so many GPUs were free, and how often it could have started."""
+    found = gangs_of(basis)
+    return Table(
+        name="gangs",
+        title=tr("Which jobs could start?"),
+        question=tr("Free GPUs may be scattered: how often were there enough, and how often could a job have had them together?"),
+        headline=_headline(found),
+        columns=(
+            Column("gpus", tr("GPUs per job"), "count"),
+            Column("now", tr("jobs that could start now"), "count"),
+            Column("free_share", tr("time with so many free"), "share"),
+            Column("start_share", tr("time in which one could start"), "share"),
+        ),
+        rows=tuple(_row(each) for each in found),
+        chart=GroupedShares(
+            unit=tr("share of the time"), across=tr("GPUs per job"), names=tuple(str(each.size) for each in found),
+            series=(
+                ShareBars(tr("enough free"), tr("so many free in one pool and model"), "free", tuple(each.free_share for each in found)),
+                ShareBars(tr("could start"), tr("such a job could start"), "active",
+                          tuple(each.start_share for each in found), tuple(each.start_share_most for each in found)),
+            ),
+        ),
+        notes=(
+            tr("Now is the end of the window. A job wants GPUs of one model in one pool: as many as a host has lie on one host, "
+                "more of them on whole free hosts. MIG instances do not count."),
+            *sampled_note([basis.report.summary.totals]),
+        ),
+        wide=True,
+    )  # fmt: skip
+
+
+def gangs_of(basis: PageBasis) -> tuple[Gang, ...]:
+    """The gangs of the scope's GPUs in its window."""
+    return basis.whole.gangs(basis.report.scope, basis.part)
+
+
+def _headline(found: Sequence[Gang]) -> str:
+    startable = [each for each in found if each.now]
+    if not startable:
+        return tr("No job could start at the end of the window: no GPU was free.")
+    now = tr_many(
+        "The largest job that could start now takes {number} GPU",
+        "The largest job that could start now takes {number} GPUs",
+        startable[-1].size,
+    )
+    gaps = [
+        (each.free_share - each.start_share, each)
+        for each in found
+        if each.free_share is not None and each.start_share is not None
+    ]
+    apart, gang = max(gaps, key=lambda each: each[0], default=(0.0, startable[-1]))
+    if apart < _SCATTERED_FROM:
+        return tr("{now}; GPUs that were free could nearly always be had together.", now=now)
+    return tr(
+        "{now}. For {size}, enough were free for {free} of the time, and could be had together for {start}.",
+        now=now, size=Number(gang.size), free=Share(gang.free_share), start=Share(gang.start_share),
+    )  # fmt: skip
+
+
+def _row(each: Gang) -> tuple[Cell, ...]:
+    return (
+        Number(each.size),
+        least_to_most(Number(each.now), Number(each.now_most)),
+        Share(each.free_share),
+        least_to_most(Share(each.start_share), Share(each.start_share_most)),
+    )

@@ -1,0 +1,140 @@
+"""One number for what can be given back, and how it comes about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analytics.glossary import term
+from analytics.language.language import SentenceList
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Moment, Number
+from analytics.language.sentences import tr, tr_many
+from analytics.tables.names import place_name
+from analytics.tables.table import Cell, Column, Table, Waterfall, WaterfallStep
+from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable
+
+
+def give_back(found: Reclaimable) -> Table:
+    """From idle now to safe to give back, in all and by pool and model."""
+    return Table(
+        name="give_back",
+        title=tr("What can be given back"),
+        question=tr("How many GPUs can go, which, and what is kept back why?"),
+        headline=give_back_sentence(found),
+        columns=(
+            Column("pool", tr("pool"), "pool"),
+            Column("model", tr("model"), "name"),
+            Column("gpus", tr("GPUs"), "count"),
+            Column("idle_now", tr("idle now"), "count"),
+            Column("reserve", tr("reserve"), "count"),
+            Column("broken_blocks", tr("for blocks"), "count"),
+            *((Column("put_off", tr("on request"), "count"),) if found.put_off else ()),
+            Column("safe", tr("safe"), "count"),
+            Column("whole_nodes", tr("whole hosts"), "count"),
+            Column("wrong", tr("short"), "words"),
+        ),
+        rows=tuple(_row(each, with_put_off=bool(found.put_off)) for each in found.pools),
+        lines=(*(_which(each) for each in found.pools if each.safe), *(_missing(each) for each in found.pools if each.missing)),
+        chart=Waterfall(tr("GPUs"), tuple(_steps(found))) if found.idle_now and found.is_known else None,
+        notes=(
+            tr("Reserve: what the pool needed at once, with a margin of 15 %, stays. Whole hosts: as many stay as jobs had wholly at work at once."),
+            tr("Short: in how many hours of the last week more GPUs were needed than the estimate of a week earlier would have kept."),
+        ),
+        terms=(term("reclaimable"), term("reserve")),
+    )  # fmt: skip
+
+
+def give_back_sentence(found: Reclaimable) -> str:
+    """`21 idle, 4 kept as reserve: 17 safe to give back, 9 of them as whole hosts`."""
+    if found.unseen_since_ms is not None:
+        return tr(
+            "Whether a GPU can be given back is not known: nothing was seen after {moment}.",
+            moment=Moment(found.unseen_since_ms),
+        )
+    idle = tr_many("{number} GPU idle now", "{number} GPUs idle now", found.idle_now)
+    if found.unconfirmed:
+        more = tr("{number} more not confirmed to be idle", number=Number(found.unconfirmed))
+        idle = tr("{idle} ({more})", idle=idle, more=more)
+    if not found.idle_now and not found.unconfirmed:
+        return tr("No GPU is idle now.")
+    kept = [
+        *([tr("{number} kept as reserve", number=Number(found.reserve))] if found.reserve else []),
+        *([tr("{number} kept for whole hosts", number=Number(found.broken_blocks))] if found.broken_blocks else []),
+        *([tr("{number} kept on request", number=Number(found.put_off))] if found.put_off else []),
+        *([_unknown(found)] if found.need_unknown else []),
+    ]
+    if not found.is_known:
+        return tr("{parts}.", parts=SentenceList([idle, *kept], ", "))
+    safe = tr("{number} safe to give back", number=Number(found.safe))
+    parts = SentenceList([idle, *kept], ", ")
+    if found.whole_nodes:
+        return tr(
+            "{parts}: {safe}, {whole} of them as whole hosts.", parts=parts, safe=safe, whole=Number(found.whole_nodes)
+        )
+    return tr("{parts}: {safe}.", parts=parts, safe=safe)
+
+
+def _unknown(found: Reclaimable) -> str:
+    known = [each.known_from_ms for each in found.pools if each.known_from_ms is not None and each.idle_now]
+    number = Number(found.need_unknown)
+    return tr("{number} in pools whose need is known from {moment} on", number=number, moment=Moment(min(known)))
+
+
+def _row(each: PoolReclaimable, *, with_put_off: bool) -> tuple[Cell, ...]:
+    reserve = each.default
+    if reserve is None or reserve.hours is None:
+        wrong = tr("not known")
+    else:
+        wrong = tr("{short} of {hours} h", short=Number(reserve.short_hours), hours=Number(reserve.hours))
+    return (
+        place_name(each.pool),
+        place_name(each.model),
+        *(
+            Number(value)
+            for value in (
+                each.gpus,
+                each.idle_now,
+                each.reserve,
+                each.broken_blocks,
+                *((each.put_off,) if with_put_off else ()),
+                each.safe,
+                each.whole_nodes,
+            )
+        ),
+        wrong,
+    )
+
+
+def _which(each: PoolReclaimable) -> str:
+    """On which hosts the safe ones of a pool are, and what next week leaves of them."""
+    hosts = SentenceList(
+        [
+            tr("{host} (whole)", host=plain(host)) if host in each.whole_hosts else tr("{host} ({number})", host=plain(host), number=Number(number))
+            for host, number in each.safe_by_host.items()
+        ],
+        ", ",
+    )  # fmt: skip
+    return tr("{pool}, {model}: {hosts}", pool=place_name(each.pool), model=place_name(each.model), hosts=hosts)
+
+
+def _missing(each: PoolReclaimable) -> str:
+    return tr_many(
+        "{pool}, {model}: {number} GPU is out of order, silent or gone; what it was needed for counts.",
+        "{pool}, {model}: {number} GPUs are out of order, silent or gone; what they were needed for counts.",
+        each.missing, pool=place_name(each.pool), model=place_name(each.model),
+    )  # fmt: skip
+
+
+def _steps(found: Reclaimable) -> Iterator[WaterfallStep]:
+    left = found.idle_now
+    yield WaterfallStep(tr("idle now"), "", 0.0, float(left), Number(left))
+    for label, number, state in (
+        (tr("need not known"), found.need_unknown, "unknown"),
+        (tr("kept as reserve"), found.reserve, "reserved"),
+        (tr("kept for whole hosts"), found.broken_blocks, "held"),
+        (tr("kept on request"), found.put_off, "low"),
+    ):
+        left -= number
+        if number:
+            yield WaterfallStep(label, state, float(left), float(number), Number(number))
+    yield WaterfallStep(tr("safe"), "free", 0.0, float(left), Number(left), remark=tr("to give back"))

@@ -1,0 +1,119 @@
+"""Goals: where each stands, where it stood 4 and 13 weeks before, and whether it is on course."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from analytics.language.language import SentenceList
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount, Date, Number, Quantity, Share
+from analytics.language.sentences import tr, tr_many
+from analytics.report.goal_table import Goal
+from analytics.report.goals import WEEKS_MIN, Course, GoalProgress
+from analytics.report.model import Report
+from analytics.report.weeks import week_of
+from analytics.tables.basis import PageBasis
+from analytics.tables.table import Cell, Column, Table
+
+_COURSES: dict[Course, str] = {
+    "reached": tr("reached"),
+    "missed": tr("missed"),
+    "on_course": tr("on course"),
+    "off_course": tr("not on course"),
+    "open": tr("open: the weeks differ too much to tell"),
+    "too_early": tr("too early to tell: it takes {weeks} whole weeks", weeks=Number(WEEKS_MIN)),
+    "too_far": tr("too far ahead to tell"),
+    "unknown": tr("not known: no whole week was observed"),
+}
+_SHORT: tuple[Course, ...] = ("reached", "on_course", "off_course", "missed")
+
+
+def goals(report: Report) -> Table | None:
+    """A row for each goal of the edition; None without one."""
+    return _section(report.goals, report.money.currency)
+
+
+def goals_now(basis: PageBasis) -> Table | None:
+    """The same as of the week in which the window ends."""
+    report = basis.report
+    last = week_of(max(report.seen.until_ms - 1, 0), report.zone)
+    return _section(basis.whole.progress(report.scope, last), report.money.currency)
+
+
+def _section(found: Sequence[GoalProgress], currency: str) -> Table | None:
+    if not found:
+        return None
+    return Table(
+        name="goals",
+        title=tr("Goals"),
+        question=tr("Are we where we wanted to be?"),
+        headline=_headline(found),
+        columns=(
+            Column("goal", tr("goal"), "words"),
+            Column("course", tr("course"), "sentence"),
+            Column("now", tr("now"), "number"),
+            Column("level", tr("at most"), "number"),
+            Column("by", tr("by"), "moment"),
+            Column("four_weeks_before", tr("4 weeks before"), "number"),
+            Column("thirteen_weeks_before", tr("13 weeks before"), "number"),
+            Column("pace", tr("change a week"), "number"),
+            Column("needed_pace", tr("needed a week"), "number"),
+        ),
+        rows=tuple(_row(each, currency) for each in found),
+        notes=(
+            tr(
+                "Now is the newest week that is over and was observed as a whole. On course: the middle half of the changes between any two of the last 13 such weeks leads to the goal in time. Nothing is said of a day that is further ahead than those weeks look back."
+            ),
+        ),
+        wide=True,
+    )
+
+
+def _headline(found: Sequence[GoalProgress]) -> str:
+    counted = Counter(each.course for each in found)
+    many = tr_many("{number} goal", "{number} goals", len(found))
+    said = [tr("{number} {course}", number=Number(counted[each]), course=_COURSES[each]) for each in _SHORT if counted[each]]  # fmt: skip
+    if rest := len(found) - sum(counted[each] for each in _SHORT):
+        said.append(tr("{number} that cannot be told yet", number=Number(rest)))
+    return tr("{goals}: {courses}.", goals=many, courses=SentenceList(said, ", "))
+
+
+def _row(each: GoalProgress, currency: str) -> tuple[Cell, ...]:
+    goal = each.goal
+    return (
+        goal_name(goal),
+        _COURSES[each.course],
+        _written(goal, each.now, currency),
+        _written(goal, goal.level, currency),
+        Date(goal.by),
+        _written(goal, each.four_weeks_before, currency),
+        _written(goal, each.thirteen_weeks_before, currency),
+        _change(goal, each.pace, currency),
+        "" if each.course in ("reached", "missed") else _change(goal, each.needed_pace, currency),
+    )
+
+
+def goal_name(goal: Goal) -> str:
+    """What it is about: `pool train, unused share`."""
+    what = tr("unused share") if goal.measure == "unused_share" else tr("waste a week")
+    if goal.scope.pool is not None:
+        return tr("pool {name}: {measure}", name=plain(goal.scope.pool), measure=what)
+    if goal.scope.team is not None:
+        return tr("team {name}: {measure}", name=plain(goal.scope.team), measure=what)
+    return tr("all: {measure}", measure=what)
+
+
+def _written(goal: Goal, value: float | None, currency: str) -> Quantity | None:
+    if value is None:
+        return None
+    return Share(value) if goal.measure == "unused_share" else Amount(value, currency)
+
+
+def _change(goal: Goal, value: float | None, currency: str) -> Cell:
+    if value is None:
+        return None
+    sign = "+" if value > 0 else "\N{MINUS SIGN}" if value < 0 else "±"
+    if goal.measure == "unused_share":
+        return tr("{sign}{points} points", sign=sign, points=Number(100 * abs(value), 1))
+    return tr("{sign}{share}", sign=sign, share=Amount(abs(value), currency))

@@ -1,0 +1,68 @@
+"""When in the week GPUs go unused: the hours of the week as seven rows of twenty-four."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analytics.capacity.hour_of_week import HoursOfWeek
+from analytics.capacity.off_peak import WEEKS_MIN
+from analytics.language.language import Language, SentenceList
+from analytics.language.quantities import Number, Quantity, Share, WeekHour
+from analytics.language.sentences import tr, tr_many
+from analytics.report.model import Report
+from analytics.tables.point_samples import counted_note
+from analytics.tables.table import Column, Table, WeekShares
+
+
+@dataclass(frozen=True)
+class Weekday(Quantity):
+    """A day of the week, 0 being Monday."""
+
+    number: int
+
+    def shown(self, language: Language) -> str:
+        """`Mon`."""
+        return language.weekday(self.number)
+
+
+def hour_of_week(found: HoursOfWeek | None, report: Report) -> Table:
+    """The unused share of each hour of the week; None where there is no time at all."""
+    known = found is not None and any(share is not None for share in found.shares)
+    totals = report.summary.totals
+    return Table(
+        name="hours",
+        title=tr("The hours of the week"),
+        question=tr(
+            "When could other work run? Share of the observed GPU time that was free, reserved or held, by hour of the "
+            "week; local time, {zone}.",
+            zone=str(report.zone),
+        ),
+        headline=_headline(found) if found is not None and known else tr("Nothing was observed."),
+        columns=(Column("day", tr("day"), "words"), *(Column(f"hour_{hour}", f"{hour:02}", "share") for hour in range(24))),
+        rows=tuple(
+            (Weekday(day), *("-" if share is None else Share(share, 0) for share in found.shares[24 * day : 24 * day + 24]))
+            for day in range(7)
+        ) if found is not None and known else (),
+        chart=WeekShares(found.shares) if found is not None and known else None,
+        notes=counted_note(totals.open_ms if totals.leaves_open else 0),
+        wide=True,
+    )  # fmt: skip
+
+
+def _headline(found: HoursOfWeek) -> str:
+    ranked = sorted((share, hour) for hour, share in enumerate(found.shares) if share is not None)
+    (least, used), (most, unused) = ranked[0], ranked[-1]
+    parts = [
+        tr(
+            "Most goes unused on {unused}: {most}; least on {used}: {least}.",
+            unused=WeekHour(0, unused), most=Share(most), used=WeekHour(0, used), least=Share(least),
+        ),
+        tr_many(
+            "Over {weeks} week, {share} of the time observed.",
+            "Over {weeks} weeks, {share} of the time observed.",
+            1 if found.weeks == 1 else 2, weeks=Number(found.weeks, 0 if found.weeks >= 1 else 1), share=Share(found.coverage),
+        ),
+    ]  # fmt: skip
+    if found.weeks < WEEKS_MIN:
+        parts.append(tr("Fewer than {weeks} weeks are known: one odd week shows.", weeks=Number(WEEKS_MIN)))
+    return SentenceList(parts, " ")

@@ -1,0 +1,104 @@
+"""One holder's jobs: what they were given and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analytics.capacity.jobs import JobUse, jobs
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share
+from analytics.language.sentences import tr, tr_many
+from analytics.ledger.summary import ratio
+from analytics.names import JOINER
+from analytics.report.model import Report
+from analytics.scope import Scope
+from analytics.states import IN_USE
+from analytics.tables.basis import PageBasis
+from analytics.tables.findings_about import findings_about
+from analytics.tables.palette import GIVEN
+from analytics.tables.table import Cell, Column, LinkedCell, StateBar, Table
+
+_SHOWN = 100
+
+
+def jobs_of_user(basis: PageBasis, holder: str) -> Table:
+    """The most GPU time first."""
+    own = basis.whole.narrowed(basis.part.inside, Scope(holder=holder)).stretches
+    found = jobs(own, basis.whole.money.costs)
+    rest = found[_SHOWN:]
+    longest_ms = max((each.allocated_ms for each in found), default=0.0)
+    currency = basis.report.money.currency
+    return Table(
+        name="jobs",
+        title=tr("Jobs"),
+        question=tr("What were the GPUs given for, and which jobs left them idle? First and last seen in this window."),
+        headline=_headline(found),
+        columns=(
+            Column("job", tr("job"), "name"),
+            Column("bar", tr("used, held, reserved"), "bar"),
+            Column("gpus", tr("GPUs"), "count"),
+            Column("allocated", tr("GPU-hours given"), "gpu_hours"),
+            Column("used", tr("used"), "gpu_hours"),
+            Column("held", tr("held"), "gpu_hours"),
+            Column("reserved", tr("reserved"), "gpu_hours"),
+            Column("first_seen", tr("first seen"), "moment"),
+            Column("last_seen", tr("last seen"), "moment"),
+            Column("cost", tr("cost"), "money"),
+        ),
+        rows=tuple(_row(each, longest_ms, currency) for each in found[:_SHOWN]),
+        notes=(tr("and {number} more with {hours} GPU-hours", number=Number(len(rest)), hours=GpuHours(sum(each.allocated_ms for each in rest))),) if rest else (),
+        states=GIVEN,
+        wide=True,
+    )  # fmt: skip
+
+
+def _headline(found: Sequence[JobUse]) -> str:
+    idle = max(found, key=_unused_ms)
+    if not _unused_ms(idle):
+        return tr_many(
+            "{number} job, and it used all that it was given.",
+            "{number} jobs, and they used all that they were given.",
+            len(found),
+        )
+    return tr(
+        "{share} of what {name} was given, {hours} GPU-hours, was held or reserved without use: the most of all jobs.",
+        share=Share(ratio(_unused_ms(idle), idle.allocated_ms)), hours=GpuHours(_unused_ms(idle)), name=_name(idle),
+    )  # fmt: skip
+
+
+def _unused_ms(job: JobUse) -> float:
+    return job.state_ms["held"] + job.state_ms["reserved"]
+
+
+def _name(job: JobUse) -> str:
+    """The job's own name, else what stands for it."""
+    if job.name is not None:
+        return plain(job.name)
+    return tr("a GPU that others hold as well") if job.shared else tr("no job")
+
+
+def _row(job: JobUse, longest_ms: float, currency: str | None) -> tuple[Cell, ...]:
+    gpus = Number(len(job.gpus))
+    return (
+        _name(job),
+        StateBar({state: job.state_ms[state] / longest_ms for state in GIVEN} if longest_ms else {}),
+        LinkedCell(gpus, "gpu", job.gpus[0]) if len(job.gpus) == 1 else gpus,
+        GpuHours(job.allocated_ms),
+        GpuHours(sum(job.state_ms[state] for state in IN_USE)),
+        GpuHours(job.state_ms["held"]),
+        GpuHours(job.state_ms["reserved"]),
+        Moment(job.first_ms),
+        Moment(job.last_ms),
+        Amount(job.cost, currency),
+    )
+
+
+def findings_about_user(report: Report, holder: str) -> Table:
+    found = [each for each in report.findings if holder in (each.holder or "").split(JOINER)]
+    return findings_about(
+        found,
+        report.money.currency,
+        name="about",
+        title=tr("Findings about this user"),
+        question=tr("What can be done about it?"),
+    )

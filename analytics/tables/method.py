@@ -1,0 +1,49 @@
+"""What the figures rest on: remarks on the data, and how each figure is made."""
+
+from __future__ import annotations
+
+from analytics.language.quantities import Number, Span
+from analytics.language.sentences import tr, tr_many
+from analytics.report.model import Report
+from analytics.tables.table import Table
+
+
+def data_quality(report: Report) -> Table | None:
+    """Remarks on the data; None in an edition for people, as they name others."""
+    if report.scope.is_personal:
+        return None
+    remarks = tuple(remark.sentence for remark in report.quality)
+    return Table(
+        name="data-quality",
+        title=tr("Data quality"),
+        question=tr("What is wrong with the data that the figures are made of?"),
+        headline=tr_many("{number} remark.", "{number} remarks.", len(remarks))
+        if remarks
+        else tr("Nothing to remark."),
+        lines=remarks,
+        wide=True,
+    )
+
+
+def how_made(report: Report) -> Table:
+    """How each figure is made, with the thresholds in force."""
+    settings = report.settings
+    return Table(
+        name="how-made",
+        title=tr("How each figure is made"),
+        question=tr("From what, and with which thresholds?"),
+        headline=tr("Shares are of the observed time. States add up to the total to the millisecond."),
+        lines=(
+            tr("A sample stands for the time to the next one, at most three intervals; the rest is unknown."),
+            tr(
+                "Held: a user, and no kernel for at least {held}. Low: a mean below {low} % over the interval.",
+                held=Span(settings.idle_after_ms), low=Number.as_given(settings.low_below_pct),
+            ),
+            tr("A held finding counts intervals of at least {least}.", least=Span(report.held_min_ms)),
+            tr(
+                "Without a process list, more than {least} GB in use stands for a user.",
+                least=Number.as_given(settings.held_min_bytes / 1e9),
+            ),
+        ),
+        wide=True,
+    )  # fmt: skip

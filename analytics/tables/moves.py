@@ -1,0 +1,127 @@
+"""The right-size findings: who could move to which card, and what that would save."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analytics.decide.claims import opportunity_id
+from analytics.decide.right_sizing import Proposal, RightSizing
+from analytics.decide.totals import saving_of
+from analytics.language.language import SentenceList
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount, GpuHours, Number
+from analytics.language.sentences import tr, tr_many
+from analytics.report.model import Report
+from analytics.tables.finding_heading import at_most
+from analytics.tables.findings import by_cost
+from analytics.tables.names import place_name
+from analytics.tables.table import Cell, Column, LinkedCell, Table
+from analytics.workloads.model import Finding
+from analytics.workloads.workloads import SHARED, SPLIT
+
+_SHOWN = 25
+
+
+def moves(report: Report) -> Table:
+    """What saves most comes first, then what costs most."""
+    found = by_cost(each for each in report.findings if each.category == "right_size")
+    found.sort(key=lambda each: -(saving_of(each) or 0.0))  # unknown savings go last, by their cost
+    rest = found[_SHOWN:]
+    currency, sizing = report.money.currency, report.right_sizing
+    ranked = {each.opportunity_id for each in report.opportunities.ranked}
+    counted = [each for each in sizing.moves if opportunity_id(each) in ranked]
+    others = _counted_elsewhere(sizing, found)
+    return Table(
+        name="moves",
+        title=tr("What could do with less"),
+        question=tr("Who would need to change what, and what would it save in this window?"),
+        headline=_headline(found, counted, currency),
+        columns=(
+            Column("finding", tr("finding"), "finding"),
+            Column("holder", tr("user"), "holder"),
+            Column("gpus", tr("GPUs"), "count"),
+            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            Column("card", tr("card"), "name"),
+            Column("target", tr("card to move to"), "words"),
+            Column("saving", tr("would save"), "money"),
+            Column("instead", tr("instead of it"), "words"),
+            Column("cost", tr("cost"), "money"),
+            Column("confidence", tr("confidence"), "grade"),
+        ),
+        rows=tuple(_row(each, others.get(each.finding_id), currency) for each in found[:_SHOWN]),
+        notes=(tr("and {number} more with {hours} GPU-hours", number=Number(len(rest)), hours=GpuHours(sum(each.gpu_ms for each in rest))),) if rest else (),
+        wide=True,
+    )  # fmt: skip
+
+
+def _headline(found: Sequence[Finding], counted: Sequence[Finding], currency: str | None) -> str:
+    if not found:
+        return tr("No finding about the size of cards.")
+    count = tr_many("{number} finding.", "{number} findings.", len(found))
+    if not counted:
+        return SentenceList([count, tr("None of them has a saving that counts.")], " ")
+    together = tr_many(
+        "{number} of them has a saving that counts: {amount}.",
+        "{number} of them have savings that count: {amount} together, each work once.",
+        len(counted),
+        amount=Amount(sum(saving_of(each) or 0.0 for each in counted), currency),
+    )
+    return SentenceList([count, together], " ")
+
+
+def _counted_elsewhere(sizing: RightSizing, found: Sequence[Finding]) -> dict[str, Proposal]:
+    """By finding that was not chosen what was chosen for its work; a part of a card is chosen with its packing."""
+    chosen: dict[str, Proposal] = {each.packing_id: each for each in sizing.packings}
+    chosen |= {each.finding_id: each for each in sizing.moves}
+    parts = {
+        each.finding_id: packing
+        for packing in sizing.packings
+        for each in found
+        if each.rule in (SPLIT, SHARED) and set(each.gpus) <= set(packing.gpus)
+    }
+    return parts | {
+        other.finding_id: chosen[name]
+        for name, others in sizing.instead.items()
+        for other in others
+        if isinstance(other, Finding)
+    }
+
+
+def _row(finding: Finding, instead: Proposal | None, currency: str | None) -> tuple[Cell, ...]:
+    return (
+        LinkedCell(finding.sentence, "finding", finding.finding_id),
+        finding.holder or finding.without_holder,
+        Number(len(finding.gpus)),
+        GpuHours(finding.gpu_ms),
+        plain(str(finding.evidence.numbers.get("model") or "")),
+        target_card(finding),
+        Amount(saving_of(finding), currency),
+        _proposed(instead),
+        at_most(finding.unconfirmed, Amount(finding.cost, currency)),
+        tr(finding.confidence.grade),
+    )
+
+
+def _proposed(chosen: Proposal | None) -> str:
+    """What is proposed for the same work, in words; nothing where it is this."""
+    if chosen is None:
+        return ""
+    if isinstance(chosen, Finding):
+        return target_card(chosen)
+    return tr("packing in {pool}", pool=place_name(chosen.pool))
+
+
+def target_card(finding: Finding) -> str:
+    """The card, the part of one or the one that is shared; where it is none of the fleet's that is said."""
+    numbers = finding.evidence.numbers
+    if finding.rule == SHARED:
+        return tr("one card for both")
+    profile, card = numbers.get("mig_profile"), numbers.get("recommended_card")
+    if profile:
+        return tr("MIG instance {profile}", profile=str(profile))
+    if not card:
+        return "-"
+    name = plain(str(card))
+    if "recommended_in_fleet" in numbers and not numbers["recommended_in_fleet"]:
+        return tr("{card} (not in this fleet)", card=name)
+    return name

@@ -1,0 +1,47 @@
+"""Names in cells and sentences: pools and models that have none are said in the reader's language."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from analytics.inventory import NO_POOL, UNKNOWN_MODEL
+from analytics.language.language import Language
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Quantity
+from analytics.language.sentences import tr
+from analytics.money.cards import card
+from analytics.money.priced_segments import NOT_KNOWN
+from analytics.tables.table import Cell
+
+NAME_MOST = 200
+
+
+def place_name(name: str, most: int = NAME_MOST) -> str:
+    """The name of a pool or a model on one line; where there is none, the words for that."""
+    return tr(name) if name in (NO_POOL, UNKNOWN_MODEL) else plain(name, most)
+
+
+def card_name(model: str) -> str:
+    """The short name of a model that is known, else its own."""
+    known = card(model)
+    return plain(model, NAME_MOST) if known is None else known.name
+
+
+def account_name(label: str) -> str:
+    """The label of what has no name, as people read it: data say `holder` where the words are `user`."""
+    return tr("(user not known)") if label == NOT_KNOWN else tr(label)
+
+
+def placed(name: str, language: Language) -> str:
+    """The same in the reader's language."""
+    return language.shown(place_name(name))
+
+
+def least_to_most(least: Quantity, most: Quantity) -> Cell:
+    """One figure where both are the same, else `2 to 5`."""
+    return least if str(least) == str(most) else tr("{least} to {most}", least=least, most=most)
+
+
+def has_several_models(places: Collection[tuple[str, str]]) -> bool:
+    """Whether any pool of these pairs of pool and model has cards of several models, which a table then has to tell apart."""
+    return len(set(places)) > len({pool for pool, _ in places})

@@ -1,0 +1,359 @@
+"""What to do: the decisions, what each saves in a year, who acts, and how they add up to the waste."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from analytics.decide.opportunities import OPERATORS, Opportunities, Opportunity, Saving, Waste
+from analytics.glossary import term
+from analytics.language.language import SentenceList
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount, Day, GpuHours, Number, from_cents
+from analytics.language.sentences import tr, tr_many
+from analytics.names import JOINER
+from analytics.tables.finding_heading import at_most
+from analytics.tables.names import place_name
+from analytics.tables.table import Cell, Column, LinkedCell, Table
+from analytics.workloads.commands import acts
+from fallow.clock import HOUR_MS
+
+_RANKED_FIRST = 12
+_LOOKED_AT_FIRST = 8
+"""Of the things to look at; those that wasted less than a GPU-hour are never listed."""
+
+ACTION_WORDS: Mapping[str, str] = {
+    "return": tr("give back"),
+    "release": tr("release"),
+    "reclaim": tr("take back"),
+    "right-size": tr("right-size"),
+    "repair": tr("repair"),
+    "schedule off-peak": tr("use off-peak hours"),
+    "ask": tr("ask"),
+}
+"""The actions as people read them."""
+
+
+def opportunities(found: Opportunities, first: int | None = _RANKED_FIRST, *, in_brief: bool = False) -> Table:
+    """Those that are known to save something, the most first; `first` shortens the list and says so.
+
+    `in_brief` leaves out the columns that stand behind each decision in a report.
+    """
+    shown = [place for place, column in enumerate(_COLUMNS) if not (in_brief and column.key in _BEHIND)]
+    listed = found.ranked
+    return Table(
+        name="opportunities",
+        title=tr("What to do"),
+        question=tr("What to give back, take back or change, what that saves in a year, and who has to act?"),
+        headline=saving_headline(found),
+        columns=tuple(_COLUMNS[place] for place in shown),
+        rows=tuple(tuple(row[place] for place in shown) for row in map(_row, listed)),
+        shown=first,
+        rest=_left_out(len(listed), first),
+        notes=(_BASIS,) if listed else (),
+        terms=(term("opportunity"), term("reclaimable")),
+        wide=in_brief,
+    )
+
+
+_COLUMNS = (
+    Column("opportunity", tr("decision"), "sentence"),
+    Column("owner", tr("who acts"), "words"),
+    Column("saving", tr("worth a year"), "words"),
+    Column("confidence", tr("confidence"), "grade"),
+    Column("gpus", tr("GPUs"), "count"),
+    Column("pool", tr("pool"), "pool"),
+    Column("cost", tr("wasted in this window"), "money"),
+    Column("deadline", tr("deadline"), "moment"),
+    Column("next", tr("next"), "words"),
+)
+_BEHIND = frozenset({"gpus", "pool", "cost", "next"})
+
+
+_BASIS = tr(
+    "Each GPU is in one decision. What is given back is worth its whole price; anything else frees time for others, priced as the waste on those GPUs "
+    "in the last four weeks. In brackets the least and the most of these weeks: no forecast. Ranked by that."
+)
+
+
+def _left_out(number: int, first: int | None) -> str:
+    rest = 0 if first is None else max(0, number - first)
+    return tr_many("and {number} more in the list of all", "and {number} more in the list of all", rest) if rest else ""
+
+
+def to_look_at(found: Opportunities) -> Table | None:
+    """Those without a known saving, or too unsure of it; None where there are none."""
+    listed = sorted(found.to_look_at, key=lambda each: (-(each.cents or 0), -each.gpu_ms, each.opportunity_id))
+    if not listed:
+        return None
+    shown = min(_LOOKED_AT_FIRST, max(1, sum(each.gpu_ms >= HOUR_MS for each in listed)))
+    return Table(
+        name="to_look_at",
+        title=tr("To look at"),
+        question=tr("What wastes GPU time, without a saving that is known and sure enough?"),
+        headline=tr_many(
+            "{number} thing to look at or to ask about; no saving is claimed for it.",
+            "{number} things to look at or to ask about; no saving is claimed for them.",
+            len(listed),
+        ),
+        columns=(
+            Column("opportunity", tr("what"), "sentence"),
+            Column("owner", tr("whom to ask"), "words"),
+            Column("confidence", tr("confidence"), "grade"),
+            Column("cost", tr("wasted in this window"), "money"),
+            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+        ),
+        rows=tuple(
+            (_linked(each), who_acts(each), tr(each.confidence.grade), cost_cell(each), GpuHours(each.gpu_ms))
+            for each in listed
+        ),
+        shown=shown,
+        rest=tr_many("and {number} more that wasted less", "and {number} more that wasted less", len(listed) - shown),
+        wide=True,
+    )
+
+
+def waste(found: Opportunities) -> Table:
+    """How the decisions and what none can act on add up to the waste."""
+    all_of_it = found.waste
+    return Table(
+        name="waste",
+        title=tr("How the waste adds up"),
+        question=tr("Which part of the waste does each kind of decision act on, and which none?"),
+        headline=_waste_headline(found),
+        columns=(
+            Column("action", tr("action"), "words"),
+            Column("decisions", tr("decisions"), "count"),
+            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            Column("cost", tr("cost, {currency}", currency=all_of_it.currency), "money"),
+        ),
+        rows=tuple(_by_action(found)),
+        notes=(
+            *_unconfirmed(all_of_it),
+            tr("Waste is unavailable, free, reserved and held time, and the unused part of low time: {low} GPU-hours of it.",
+               low=GpuHours(all_of_it.state_ms["low"])),
+            tr("Not actionable is what no decision can act on: short pauses, the reserve, fragments, pools whose need is not known yet."),
+        ),
+        terms=(term("waste"),),
+    )  # fmt: skip
+
+
+def _by_action(found: Opportunities) -> Iterator[tuple[Cell, ...]]:
+    actions: dict[str, list[Opportunity]] = {}
+    for each in found.listed:
+        actions.setdefault(ACTION_WORDS[each.action] if each.is_standing else tr("put off on request"), []).append(each)
+    for words, own in actions.items():
+        known = sum(each.cents or 0 for each in own)
+        is_unknown = not known and any(each.cents is None for each in own)
+        gpu_ms = sum(each.gpu_ms for each in own)
+        yield (
+            words,
+            Number(len(own)),
+            GpuHours(gpu_ms),
+            Number(from_cents(None if is_unknown else known), 2),
+        )
+    rest = found.waste
+    yield tr("not actionable"), "", GpuHours(rest.not_actionable_ms), Number(from_cents(rest.not_actionable_cents), 2)
+    yield tr("waste"), Number(len(found.listed)), GpuHours(rest.gpu_ms), Number(from_cents(rest.cents), 2)
+
+
+def _waste_headline(found: Opportunities) -> str:
+    said = _wasted(found.waste)
+    if found.waste.cents is None or not found.waste.unpriced_ms:
+        return said
+    unpriced = tr("{hours} of these GPU-hours have no price.", hours=GpuHours(found.waste.unpriced_ms))
+    return SentenceList([said, unpriced], " ")
+
+
+def _wasted(spent: Waste) -> str:
+    if spent.cents is None:
+        hours = GpuHours(spent.gpu_ms)
+        if spent.open_ms:
+            return tr("Up to {hours} GPU-hours were wasted; no price is known.", hours=hours)
+        return tr("{hours} GPU-hours were wasted; no price is known.", hours=hours)
+    if spent.open_cents:
+        return tr(
+            "Between {least} and {amount} were wasted (up to {hours} GPU-hours); decisions act on all but {rest} of it.",
+            least=Amount(from_cents(spent.cents - spent.open_cents), spent.currency),
+            amount=Amount(from_cents(spent.cents), spent.currency),
+            hours=GpuHours(spent.gpu_ms),
+            rest=Amount(from_cents(spent.not_actionable_cents), spent.currency),
+        )
+    if spent.cents == spent.not_actionable_cents:
+        return tr(
+            "{amount} were wasted ({hours} GPU-hours); no decision acts on it.",
+            amount=Amount(from_cents(spent.cents), spent.currency),
+            hours=GpuHours(spent.gpu_ms),
+        )
+    return tr(
+        "{amount} were wasted ({hours} GPU-hours); decisions act on all but {rest} of it.",
+        amount=Amount(from_cents(spent.cents), spent.currency),
+        hours=GpuHours(spent.gpu_ms),
+        rest=Amount(from_cents(spent.not_actionable_cents), spent.currency),
+    )
+
+
+def _unconfirmed(spent: Waste) -> Iterator[str]:
+    """A finance director asks what of the sum nobody measured."""
+    if spent.open_ms and spent.open_cents is not None:
+        yield tr(
+            "{amount} of it ({hours} GPU-hours) are not confirmed: point samples alone call that time idle.",
+            amount=Amount(from_cents(spent.open_cents), spent.currency),
+            hours=GpuHours(spent.open_ms),
+        )
+    elif spent.open_ms:
+        yield tr(
+            "{hours} GPU-hours of it are not confirmed: point samples alone call that time idle.",
+            hours=GpuHours(spent.open_ms),
+        )
+
+
+def saving_headline(found: Opportunities) -> str:
+    """What the ranked decisions are worth together, and whether nobody but a list says so."""
+    if (saved := found.saving) is None:
+        if found.waste.cents is None and found.listed:
+            return tr("No price is known: no decision is ranked by what it is worth.")
+        return tr("No decision is known to save something in this window.")
+    said = _worth(found, saved)
+    return (
+        SentenceList([said, tr("Public list prices count in that sum, not what you pay.")], " ")
+        if found.at_list_price
+        else said
+    )
+
+
+def _worth(found: Opportunities, saved: Saving) -> str:
+    number, currency = len(found.ranked), found.waste.currency
+    total = saving_words(saved, currency)
+    if found.given_back is None:
+        return tr_many(
+            "{number} decision would free GPU time worth {saving} a year for others.",
+            "{number} decisions would free GPU time worth {saving} a year for others.",
+            number, saving=total,
+        )  # fmt: skip
+    if found.freed is None:
+        return tr_many(
+            "{number} decision would give back GPUs that cost {saving} a year.",
+            "{number} decisions would give back GPUs that cost {saving} a year.",
+            number, saving=total,
+        )  # fmt: skip
+    return tr(
+        "{number} decisions are worth {saving} a year: {paid} is what the GPUs to give back cost, {freed} is GPU time freed for others.",
+        number=Number(number),
+        saving=total,
+        paid=a_year(found.given_back.point, currency),
+        freed=a_year(found.freed.point, currency),
+    )
+
+
+def a_year(amount: float, currency: str) -> str:
+    """`12,300 USD`: an estimate has no cents."""
+    return tr("{amount} {currency}", amount=Number(round(amount)), currency=currency)
+
+
+def saving_words(saving: Saving, currency: str) -> str:
+    """`12,300 USD (8,000 to 14,000)`."""
+    low, point, high = (Number(round(each)) for each in (saving.low, saving.point, saving.high))
+    if round(saving.low) == round(saving.high):
+        return a_year(saving.point, currency)
+    return tr("{amount} {currency} ({low} to {high})", amount=point, currency=currency, low=low, high=high)
+
+
+def _row(each: Opportunity) -> tuple[Cell, ...]:
+    saving = each.saving
+    return (
+        _linked(each),
+        who_acts(each),
+        "" if saving is None else saving_words(saving, each.currency),
+        tr(each.confidence.grade),
+        Number(len(each.gpus_now)),
+        place_name(each.pool),
+        cost_cell(each),
+        deadline_day(each.deadline_ms),
+        _next(each),
+    )
+
+
+def _next(each: Opportunity) -> str:
+    """Its command, with a word where it only looks and changes nothing."""
+    command = plain(each.next_command, 1000)
+    if not command or acts(each.next_command):
+        return command
+    return tr("{label}: {value}", label=tr("to look first"), value=command)
+
+
+def _linked(each: Opportunity) -> Cell:
+    return LinkedCell(decision(each), "opportunity", each.opportunity_id, aside=each.opportunity_id)
+
+
+def deadline_day(deadline_ms: int) -> Day:
+    """The last day to act: a deadline is the end of a day."""
+    return Day(deadline_ms - 1)
+
+
+def cost_cell(each: Opportunity) -> Cell:
+    """What its wasted time cost, empty where none was wasted."""
+    return at_most(each.unconfirmed, Amount(from_cents(each.cents), each.currency)) if each.gpu_ms else ""
+
+
+def owner_words(owner: str) -> str:
+    return tr("operators") if owner == OPERATORS else plain(owner)
+
+
+def who_acts(each: Opportunity) -> str:
+    """Who has to act; operators, where nobody's name is known, with the team or job that has the GPUs."""
+    words = owner_words(each.owner)
+    return words if each.given_to is None else tr("{operators}, with {who}", operators=words, who=plain(each.given_to))
+
+
+def decision(each: Opportunity) -> str:
+    """What to do, in a few words: `give back 4 GPUs of train, never used`."""
+    number, place = len(each.gpus_now or each.gpus), _place(each)
+    kept = each.action == "return" and not each.gpus_now
+    named = each.kind if each.action in ("return", "repair") and each.kind in _DECISIONS else each.action
+    words = _DECISIONS.get("kept" if kept else named)
+    if words is not None and (each.action != "right-size" or each.packing is not None):
+        return words(number, place)
+    what = each.evidence[0].sentence if each.evidence else tr("with wasted time")
+    return tr_many("{number} GPU on {place} {what}", "{number} GPUs on {place} {what}", number, place=place, what=what)
+
+
+def _place(each: Opportunity) -> str:
+    return plain(each.host) if each.host and JOINER not in each.host else place_name(each.pool)
+
+
+_DECISIONS: Mapping[str, Callable[[int, str], str]] = {
+    "kept": lambda number, place: tr_many(
+        "{number} GPU of {place} without use is kept: the pool may need it",
+        "{number} GPUs of {place} without use are kept: the pool may need them",
+        number, place=place,
+    ),
+    "never_used": lambda number, place: tr_many(
+        "give back {number} GPU of {place}, never used", "give back {number} GPUs of {place}, never used", number, place=place
+    ),
+    "surplus": lambda number, place: tr_many(
+        "give back {number} GPU of {place} that is not needed",
+        "give back {number} GPUs of {place} that are not needed",
+        number, place=place,
+    ),
+    "faulty": lambda number, place: tr_many(
+        "repair {number} GPU on {place} that was out of order",
+        "repair {number} GPUs on {place} that were out of order",
+        number, place=place,
+    ),
+    "release": lambda number, place: tr_many(
+        "release {number} allocated GPU on {place} without a process",
+        "release {number} allocated GPUs on {place} without a process",
+        number, place=place,
+    ),
+    "reclaim": lambda number, place: tr_many(
+        "take back {number} GPU on {place} held without a kernel",
+        "take back {number} GPUs on {place} held without a kernel",
+        number, place=place,
+    ),
+    "schedule off-peak": lambda _, place: tr("use the off-peak hours of {place}", place=place),
+    "right-size": lambda number, place: tr_many(
+        "pack the work of {number} GPU of {place} on fewer cards",
+        "pack the work of {number} GPUs of {place} on fewer cards",
+        number, place=place,
+    ),
+}  # fmt: skip

@@ -1,0 +1,262 @@
+"""Which card for this model: what it needs, which cards hold it, and what they can give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount, Bytes, Number, Share
+from analytics.language.sentences import tr, tr_many
+from analytics.plan.card_options import CardOption
+from analytics.plan.fit import FittedOption, ModelFit
+from analytics.plan.memory_need import ERROR, MemoryNeed, Serving, Training
+from analytics.tables.names import NAME_MOST
+from analytics.tables.table import Cell, Column, Table
+
+_UNPRICED = 8
+"""Cards without a known price that a document lists after all that have one."""
+_PARTS = {
+    "weights": tr("weights"),
+    "kv_cache": tr("keys and values"),
+    "working": tr("working memory"),
+    "gradients": tr("gradients"),
+    "optimizer": tr("optimizer"),
+    "adapters": tr("adapters"),
+    "activations": tr("activations"),
+    "logits": tr("scores of words"),
+    "runtime": tr("runtime"),
+}
+_METHOD_WORDS = {"full": tr("full training"), "lora": "LoRA", "qlora": "QLoRA"}
+
+
+def memory_table(found: ModelFit) -> Table:
+    """What the model needs of one card, by what takes it, in the form that is asked for and in its others."""
+    names = [name for name in _PARTS if any(name in dict(need.parts) for _, need in found.forms)]
+    return Table(
+        name="memory",
+        title=tr("What the model needs"),
+        question=tr("How much memory does this model take?"),
+        headline=_need_sentence(found),
+        columns=(
+            Column("part", tr("taken by"), "words"),
+            *(Column(_form_key(form), _form_words(form), "number") for form, _ in found.forms),
+        ),
+        rows=(
+            *((_PARTS[name], *(_part(need, name) for _, need in found.forms)) for name in names),
+            (tr("together"), *(Bytes(need.total) for _, need in found.forms)),
+            (tr("for sure"), *(Bytes(need.high) for _, need in found.forms)),
+        ),
+        notes=tuple(_memory_notes(found)),
+        wide=True,
+    )
+
+
+def missing_model(name: str, lacks: Sequence[str], *, is_compressed: bool) -> Table:
+    """Why nothing is said of a model."""
+    if is_compressed:
+        why = tr("{name} keeps its keys and values compressed (kv_lora_rank), which fallow does not estimate: give --params for its weights with a common layout.", name=plain(name, NAME_MOST))  # fmt: skip
+    else:
+        why = tr("{name} does not say {keys}: its memory is not known. Give --params, and a common layout of that size is taken.", name=plain(name, NAME_MOST), keys=", ".join(lacks))  # fmt: skip
+    return Table(
+        name="memory",
+        title=tr("What the model needs"),
+        question=tr("How much memory does this model take?"),
+        headline=why,
+    )
+
+
+def fleet_cards(found: ModelFit, currency: str | None) -> Table:
+    """The fleet's cards that hold it."""
+    return Table(
+        name="fit_fleet",
+        title=tr("Cards of this fleet that hold it"),
+        question=tr("Which of our cards would do, and which is the cheapest?"),
+        headline=_cheapest(found.fleet, currency, tr("No card of this fleet holds it.")),
+        columns=(
+            *_option_columns(found),
+            Column("measured", tr("measured"), "money"),
+        ),
+        rows=tuple((*_option_row(found, each, currency), _measured_cost(each, currency)) for each in found.fleet),
+        lines=tuple(_card_facts(each) for each in _one_per_card(found.fleet)),
+        notes=(*_unknown_notes(found), _bounds_note(found), *_measured_notes(found.fleet)),
+        wide=True,
+    )
+
+
+def market_cards(found: ModelFit, currency: str | None) -> Table:
+    """Cards that the fleet does not have."""
+    shown = sum(each.option.hourly is not None for each in found.market) + _UNPRICED
+    return Table(
+        name="fit_market",
+        title=tr("Other cards that hold it"),
+        question=tr("Which cards that we do not have would do, and which is the cheapest?"),
+        headline=_cheapest(found.market, currency, tr("No other card that is known holds it, not even eight of them.")),
+        columns=(*_option_columns(found), Column("format", tr("in"), "words")),
+        rows=tuple((*_option_row(found, each, currency), each.bounds.number_format) for each in found.market),
+        shown=shown,
+        rest=tr_many("and {number} more without a known price", "and {number} more without a known price", len(found.market) - shown),
+        notes=(
+            tr("Prices are those of the site's table, else public list prices on demand, of the dates that `fallow prices` shows. GeForce cards are here for whoever may run them."),
+        ),
+        wide=True,
+    )  # fmt: skip
+
+
+def option_words(option: CardOption) -> str:
+    """`2 x L40S, PCIe`, or the part of a card."""
+    if option.part is not None:
+        return tr("{card}, MIG {profile}", card=option.card.name, profile=option.part.profile.name)
+    if option.link is None:
+        return option.card.name
+    return tr("{count} x {card}, {link}", count=Number(option.count), card=option.card.name, link=option.link)
+
+
+def verdict_words(option: CardOption) -> str:
+    return tr("perhaps") if option.is_tight else tr("yes")
+
+
+def _need_sentence(found: ModelFit) -> str:
+    share = Share(ERROR, 0)
+    if isinstance(found.work, Serving):
+        return tr(
+            "{model} in {bits} bits takes about {size} (within {share}: {low} to {high}) to serve {requests} requests of {tokens} tokens at once.",
+            model=_model_words(found), bits=Number(found.work.bits), size=Bytes(found.need.total), share=share,
+            low=Bytes(found.need.total * (1 - ERROR)), high=Bytes(found.need.high),
+            requests=Number(found.work.requests), tokens=Number(found.work.context),
+        )  # fmt: skip
+    return tr(
+        "{model} takes about {size} on one card (within {share}: {low} to {high}) for {method} on {batch} x {tokens} tokens.",
+        model=_model_words(found), size=Bytes(found.need.total), share=share, low=Bytes(found.need.total * (1 - ERROR)),
+        high=Bytes(found.need.high), method=_METHOD_WORDS[found.work.method], batch=Number(found.work.batch),
+        tokens=Number(found.work.sequence),
+    )  # fmt: skip
+
+
+def _model_words(found: ModelFit) -> str:
+    size = found.shape.parameters
+    billions = Number(size / 1e9, 1 if size >= 1e10 else 2 if size >= 1e8 else 3)
+    if found.shape.is_typical:
+        return tr("A model of {billions} billion parameters", billions=billions)
+    return tr("{name} ({billions} billion parameters)", name=plain(found.shape.name, NAME_MOST), billions=billions)
+
+
+def _memory_notes(found: ModelFit) -> list[str]:
+    shape = found.shape
+    notes: list[str] = []
+    if shape.is_typical:
+        notes.append(
+            tr("Only its size was given: layers, heads and vocabulary are those of {name} ({layers} layers, {kv} of {heads} heads keep keys and values). Give --config-json for its own.",
+               name=shape.name, layers=Number(shape.layers), kv=Number(shape.kv_heads), heads=Number(shape.heads))
+        )  # fmt: skip
+    if shape.experts > 1:
+        notes.append(
+            tr("Of {experts} experts {active} work on each token: {billions} billion parameters. All of them are in memory.",
+               experts=Number(shape.experts), active=Number(shape.active_experts), billions=Number(shape.active / 1e9, 1))
+        )  # fmt: skip
+    if shape.is_encoder:
+        notes.append(tr("It reads a text at once: it keeps no keys and values and generates no tokens."))
+    notes.append(
+        tr(
+            "Estimated by the formulas of docs/fit.md; their check against published measurements, misses too, is there."
+        )
+    )
+    return notes
+
+
+def _part(need: MemoryNeed, name: str) -> Cell:
+    size = dict(need.parts).get(name)
+    return "" if size is None else Bytes(size)
+
+
+def _form_key(form: Serving | Training) -> str:
+    return f"bits_{form.bits}" if isinstance(form, Serving) else form.method
+
+
+def _form_words(form: Serving | Training) -> str:
+    return tr("{bits} bits", bits=Number(form.bits)) if isinstance(form, Serving) else _METHOD_WORDS[form.method]
+
+
+def _cheapest(options: Sequence[FittedOption], currency: str | None, nothing: str) -> str:
+    if not options:
+        return nothing
+    first = options[0].option
+    words, need = option_words(first), Bytes(first.need.total)
+    if first.is_tight:
+        return tr("None holds it for sure; {card} perhaps does ({need} on each card).", card=words, need=need)
+    if first.hourly is None:
+        return tr("{card} holds it ({need} on each card); no price of any that does is known.", card=words, need=need)
+    return tr("The cheapest that holds it is {card}, for {price} an hour ({need} on each card).", card=words, price=Amount(first.hourly, currency), need=need)  # fmt: skip
+
+
+def _option_columns(found: ModelFit) -> tuple[Column, ...]:
+    prompts = () if isinstance(found.work, Training) else (Column("prompt_tokens", tr("prompt/s"), "number"),)
+    return (
+        Column("card", tr("cards"), "name"),
+        Column("fits", tr("fits"), "words"),
+        Column("tokens", tr("tokens/s"), "number"),
+        *prompts,
+        Column("kwh", tr("energy, kWh"), "number"),
+        Column("hourly", tr("an hour"), "money"),
+        Column("cost", tr("a million"), "money"),
+    )
+
+
+def _option_row(found: ModelFit, each: FittedOption, currency: str | None) -> tuple[Cell, ...]:
+    bounds, hourly = each.bounds, each.option.hourly
+    prompts = () if isinstance(found.work, Training) else (_rate(bounds.prompt_per_s),)
+    return (
+        option_words(each.option),
+        verdict_words(each.option),
+        _rate(bounds.per_s),
+        *prompts,
+        None if bounds.kwh_per_million is None else Number(bounds.kwh_per_million, 2),
+        None if hourly is None else Amount(hourly, currency),
+        None if (cost := bounds.cost_per_million(hourly)) is None else Amount(cost, currency),
+    )
+
+
+def _rate(per_s: float | None) -> Cell:
+    return None if per_s is None else Number(per_s)
+
+
+def _measured_cost(each: FittedOption, currency: str | None) -> Cell:
+    if each.measured is None or each.option.count > 1 or each.option.part is not None:
+        return ""
+    cost = each.measured.cost_per_million
+    return None if cost is None else Amount(cost, currency)
+
+
+def _measured_notes(options: Sequence[FittedOption]) -> tuple[str, ...]:
+    served = list(
+        dict.fromkeys(plain(each.measured.served, NAME_MOST) for each in options if each.measured is not None)
+    )
+    if not served:
+        return (tr("No server of a model of this size was measured here: what a million tokens cost is a bound only."),)
+    return (tr("Measured: what a million tokens of {models} cost here on one such card, idle hours included; requests may be more and shorter there than those asked about.", models=", ".join(served)),)  # fmt: skip
+
+
+def _unknown_notes(found: ModelFit) -> tuple[str, ...]:
+    if not found.unknown:
+        return ()
+    names = ", ".join(plain(each, NAME_MOST) for each in found.unknown)
+    return (tr("Not in the table of cards, and left out: {models}.", models=names),)
+
+
+def _bounds_note(found: ModelFit) -> str:
+    if isinstance(found.work, Training):
+        return tr("Tokens/s are the most that the peak rate of the format allows; real steps reach a third to a half of it. kWh and cost are of a million tokens at that rate, energy at the power limit.")  # fmt: skip
+    return tr("Tokens/s are the most that memory bandwidth and the peak rate of the format allow for all requests together at their full length, prompt/s by that rate alone; real servers stay below, and what cards tell each other "
+              "is not in it. kWh and cost are of a million generated tokens at that rate and at the power limit: bounds, not measurements.")  # fmt: skip
+
+
+def _one_per_card(options: Sequence[FittedOption]) -> list[CardOption]:
+    return list({each.option.card.name: each.option for each in options}.values())
+
+
+def _card_facts(option: CardOption) -> str:
+    card = option.card
+    link = tr("NVLink {rate} GB/s", rate=Number(card.nvlink_gb_per_s)) if card.nvlink_gb_per_s else tr("no NVLink")
+    return tr(
+        "{card}: {there} in the fleet, {generation}, {formats}, {link}",
+        card=card.name, there=Number(option.there), generation=card.generation, formats=", ".join(card.formats), link=link,
+    )  # fmt: skip

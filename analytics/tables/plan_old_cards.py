@@ -1,0 +1,176 @@
+"""What the fleet's old cards could take over, and what serving a million tokens costs here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount, Bytes, GpuHours, Number
+from analytics.language.sentences import tr, tr_many
+from analytics.plan.measured_tokens import MeasuredTokens, measured_tokens
+from analytics.plan.old_cards import PATIENT_TIMES, OldCards, OldCardWork, old_cards
+from analytics.plan.seen_work import seen_works
+from analytics.tables.basis import PageBasis
+from analytics.tables.names import NAME_MOST, card_name
+from analytics.tables.plan_seen import job_words
+from analytics.tables.table import Cell, Column, Table
+from analytics.workloads.wording import joined_by_and
+from analytics.workloads.work_kinds import BATCH, INTERACTIVE, POD, PROCESS, SERVES
+
+_SHOWN = 15
+_KIND_WORDS = {
+    SERVES: tr("server"),
+    INTERACTIVE: tr("notebook"),
+    BATCH: tr("batch job"),
+    POD: tr("pod"),
+    PROCESS: tr("process"),
+}
+
+
+def old_cards_on_page(basis: PageBasis) -> Table | None:
+    """The queue for old cards of a scope; None where the fleet has no old cards."""
+    context, stretches = basis.whole.context, basis.part.inside.stretches
+    found = old_cards(context, seen_works(context, stretches), stretches, with_idle=basis.report.scope.is_all)
+    return old_card_queue(found) if found.offers else None
+
+
+def tokens_on_page(basis: PageBasis) -> Table | None:
+    """What tokens cost; None for people, and where no server counts tokens."""
+    gpus = basis.part.inside.stretches["gpu"].unique()
+    found = () if basis.report.scope.is_personal else measured_tokens(basis.whole.context, gpus)
+    return token_costs(found, basis.whole.money.currency) if found else None
+
+
+def old_card_queue(found: OldCards) -> Table:
+    """A row for each user, kind of work, card and older card that would do."""
+    groups: dict[tuple[Cell, ...], list[OldCardWork]] = defaultdict(list)
+    for each in found.queue:
+        holder = None if each.work.holder is None else plain(each.work.holder, NAME_MOST)
+        groups[holder, _KIND_WORDS[each.work.kind], card_name(each.work.model), each.option.card.name].append(each)
+    ordered = sorted(groups.items(), key=lambda group: -sum(each.work.gpu_ms for each in group[1]))
+    return Table(
+        name="old_cards",
+        title=tr("What old cards could take"),
+        question=tr("Which work ran on newer cards although an older one of ours would do?"),
+        headline=_queue_sentence(found),
+        columns=(
+            Column("holder", tr("user"), "holder"),
+            Column("kind", tr("kind"), "words"),
+            Column("job", tr("largest"), "name"),
+            Column("works", tr("works"), "count"),
+            Column("card", tr("card"), "name"),
+            Column("old_card", tr("older card"), "name"),
+            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            Column("peak", tr("peak"), "number"),
+            Column("times", tr("times"), "number"),
+        ),
+        rows=tuple(_queue_row(group, works) for group, works in ordered),
+        shown=_SHOWN,
+        rest=tr("and {number} more", number=Number(len(ordered) - _SHOWN)),
+        notes=tuple(_queue_notes(found)),
+        wide=True,
+    )
+
+
+def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Table:
+    """A row for each served model and card."""
+    known = [each for each in found if each.cost_per_million is not None]
+    return Table(
+        name="tokens",
+        title=tr("What a million tokens cost here"),
+        question=tr("What does serving cost us, as measured?"),
+        headline=_tokens_sentence(known, currency),
+        columns=(
+            Column("model", tr("model"), "name"),
+            Column("card", tr("card"), "name"),
+            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            Column("tokens", tr("million tokens"), "number"),
+            Column("rate", tr("tokens/s"), "number"),
+            Column("requests", tr("requests"), "count"),
+            Column("cost", tr("a million"), "money"),
+            Column("kwh", tr("energy, kWh"), "number"),
+        ),
+        rows=tuple(_tokens_row(each, currency) for each in found),
+        notes=(
+            tr("Generated tokens as the servers count them; cost and kWh are of a million of them, hours in which nobody asked included. Tokens/s are of one GPU, requests the most at once of any server."),
+        ),
+        wide=True,
+    )  # fmt: skip
+
+
+def _queue_sentence(found: OldCards) -> str:
+    if not found.offers:
+        return tr("No card of this fleet is older and slower than another one.")
+    names = joined_by_and([offer.card.name for offer in found.offers])
+    if not found.queue:
+        return tr("No work is known that ran on newer cards and could have run on {cards}.", cards=names)
+    hours = GpuHours(found.gpu_ms)
+    if found.idle_ms is None:
+        return tr("{hours} GPU-hours of work on newer cards could have run on {cards}.", hours=hours, cards=names)
+    return tr(
+        "{hours} GPU-hours of work on newer cards could have run on {cards}, which stood unused for {idle} GPU-hours.",
+        hours=hours, cards=names, idle=GpuHours(found.idle_ms),
+    )  # fmt: skip
+
+
+def _queue_row(group: tuple[Cell, ...], works: Sequence[OldCardWork]) -> tuple[Cell, ...]:
+    holder, kind, card, older = group
+    return (
+        holder,
+        kind,
+        job_words(works[0].work),
+        Number(len(works)),
+        card,
+        older,
+        GpuHours(sum(each.work.gpu_ms for each in works)),
+        Bytes(max(each.work.peak_bytes or 0 for each in works)),
+        Number(max(each.times for each in works), 1),
+    )
+
+
+def _queue_notes(found: OldCards) -> Iterator[str]:
+    yield tr("Work on one host of an hour or more, without NVLink traffic, whose measured peak fills at most 80 % of the old card. Times: as long at most, by peak rates; batch jobs may take up to {times} times as long, "
+             "whatever somebody waits for no longer than now. It was not tried: run it there once, and compare.", times=Number(PATIENT_TIMES))  # fmt: skip
+    if found.tests:
+        yield tr_many(
+            "Besides, {number} run of less than an hour on newer cards ({hours} GPU-hours) would fit by its memory; how fast it would be is not known.",
+            "Besides, {number} runs of less than an hour on newer cards ({hours} GPU-hours) would fit by their memory; how fast they would be is not known.",
+            found.tests, hours=GpuHours(found.tests_ms),
+        )  # fmt: skip
+    without = [offer.card.name for offer in found.offers if "BF16" not in offer.card.formats]
+    if without:
+        yield tr(
+            "Without BF16: {cards}. Work that trains in it has to change to FP16 there.", cards=joined_by_and(without)
+        )
+    if found.unmeasured:
+        yield tr_many(
+            "{number} work on newer cards is left out: its memory was reserved in advance or its use not measured.",
+            "{number} works on newer cards are left out: their memory was reserved in advance or their use not measured.",
+            found.unmeasured,
+        )  # fmt: skip
+
+
+def _tokens_sentence(known: Sequence[MeasuredTokens], currency: str | None) -> str:
+    if not known:
+        return tr("What a million tokens cost is not known: no price, or no tokens.")
+    best = min(known, key=lambda each: each.cost_per_million or 0.0)
+    return tr(
+        "Generated tokens are cheapest of {model} on {card}: {cost} a million.",
+        cost=Amount(best.cost_per_million, currency), model=plain(best.served, NAME_MOST), card=card_name(best.card),
+    )  # fmt: skip
+
+
+def _tokens_row(each: MeasuredTokens, currency: str | None) -> tuple[Cell, ...]:
+    cost, kwh = each.cost_per_million, each.kwh_per_million
+    rate = each.tokens_per_gpu_s
+    return (
+        plain(each.served, NAME_MOST),
+        card_name(each.card),
+        GpuHours(each.gpu_ms),
+        Number(each.tokens / 1e6, 1),
+        None if rate is None else Number(rate),
+        None if each.most_running is None else Number(each.most_running),
+        None if cost is None else Amount(cost, currency),
+        None if kwh is None else Number(kwh, 3),
+    )

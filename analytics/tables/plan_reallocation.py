@@ -1,0 +1,254 @@
+"""The proposed reallocation: who gets which GPUs, who gets none and why, who gains and loses, and what is left over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Date, Number
+from analytics.language.sentences import tr, tr_many
+from analytics.money.requests_file import GpuRequest
+from analytics.plan.reallocation import Reallocation, Reason, ServedRequest, TeamBalance, UnservedRequest
+from analytics.plan.supply import Supply
+from analytics.tables.names import NAME_MOST, place_name
+from analytics.tables.plan_endings import SOURCE_NAMES, chance_cell
+from analytics.tables.table import Cell, Column, Table
+
+_LISTED = 20
+
+
+def proposal_table(found: Reallocation | None) -> Table | None:
+    """A row for each request, host and source; None where nobody asks."""
+    if found is None:
+        return None
+    rows = tuple(_grant_row(each, grant, found) for each in found.served for grant in each.grants)
+    return Table(
+        name="reallocation",
+        title=tr("Who should get which GPUs"),
+        question=tr("Which requests can be served by GPUs that come free, from when, and whose are they?"),
+        headline=_headline(found),
+        columns=(
+            Column("request", tr("request"), "name"),
+            Column("team", tr("team"), "team"),
+            Column("start", tr("start"), "number"),
+            Column("late", tr("late"), "count"),
+            *_supply_columns(found),
+        ),
+        rows=rows,
+        shown=_LISTED,
+        rest=tr("{number} more are in `fallow plan allocation --json`.", number=Number(len(rows) - _LISTED)),
+        notes=tuple(_notes(found)),
+        wide=True,
+    )
+
+
+def cannot_propose(why: str) -> Table:
+    """In place of the proposal, why there is none."""
+    return Table(
+        name="reallocation-wrong",
+        title=tr("Who should get which GPUs"),
+        question=tr("Which requests can be served by GPUs that come free, from when, and whose are they?"),
+        headline=why,
+    )
+
+
+def _headline(found: Reallocation) -> str:
+    if found.of_part:
+        return tr_many(
+            "{number} request is given GPUs of this part of the fleet.", "{number} requests are given GPUs of this part of the fleet.",
+            len(found.served),
+        )  # fmt: skip
+    requests = [*(each.request for each in found.served), *(each.request for each in found.unserved)]
+    if not requests:
+        return tr("Nobody asks for GPUs.")
+    late = sum(each.start > each.request.first for each in found.served)
+    said = tr(
+        "{served} of {asked} requests can be served, with {gpus} of the {wanted} GPUs asked for.",
+        served=Number(len(found.served)), asked=Number(len(requests)),
+        gpus=Number(sum(each.request.gpus for each in found.served)),
+        wanted=Number(sum(each.gpus for each in requests)),
+    )  # fmt: skip
+    if not late:
+        return said
+    later = tr_many("{number} begins later than asked for.", "{number} begin later than asked for.", late)
+    return tr("{said} {later}", said=said, later=later)
+
+
+def _request_name(request: GpuRequest) -> str:
+    return plain(request.name, NAME_MOST) if request.name else tr("line {number}", number=Number(request.line))
+
+
+def _grant_row(each: ServedRequest, grant: Supply, found: Reallocation) -> tuple[Cell, ...]:
+    late = (each.start - each.request.first).days
+    return (
+        _request_name(each.request),
+        plain(each.request.team, NAME_MOST),
+        Date(each.start),
+        Number(late) if late > 0 else "",
+        *_supply_cells(grant, found),
+    )
+
+
+def _supply_columns(found: Reallocation) -> tuple[Column, ...]:
+    """What is said of GPUs that come free; one team is not told whose they are."""
+    return (
+        Column("gpus", tr("GPUs"), "count"),
+        Column("pool", tr("pool"), "pool"),
+        Column("host", tr("host"), "name" if found.of_one_team else "host"),
+        *(() if found.of_one_team else (Column("giver", tr("from whom"), "name"),)),
+        Column("source", tr("source"), "words"),
+        Column("chance", tr("chance"), "number"),
+    )
+
+
+def _supply_cells(each: Supply, found: Reallocation) -> tuple[Cell, ...]:
+    names = ", ".join(plain(name, NAME_MOST) for name in (each.team, each.name) if name)
+    return (
+        Number(len(each.gpus)),
+        place_name(each.pool),
+        plain(each.host, NAME_MOST),
+        *(() if found.of_one_team else (names or tr("no team"),)),
+        SOURCE_NAMES[each.source],
+        "" if each.source == "idle" else chance_cell(each.chance),
+    )
+
+
+def _notes(found: Reallocation) -> Iterator[str]:
+    yield tr(
+        "What can be given is idle and safe to give back now, or comes free by {day}. A GPU goes to one request; parts of cards and shared GPUs go to none. "
+        "A request is served whole or not at all, from one day to its last: on one NVLink island or host, a larger one by whole hosts of one pool. "
+        "The most urgent are served first; then those proposals come first that make them wait the fewest GPU-days, that use the GPUs likeliest to come free (by the point of the chance, of which the table shows the lower end; an unknown one counts as none), "
+        "and that leave the fewest GPUs over in blocks that are broken. No team has more than its quota when it is given GPUs. Work may go on after its end: then its GPUs are missing.",
+        day=Date(found.last_day),
+    )  # fmt: skip
+    if found.without_quota:
+        yield tr(
+            "No quota is known for {teams}: nothing limits what they are given.",
+            teams=plain(", ".join(found.without_quota), NAME_MOST),
+        )
+    if not found.serves_most:
+        yield tr("The search was stopped by its time limit: it may be that more can be served.")
+    elif not found.is_proven:
+        yield tr(
+            "That no more can be served is proven. The search for less waiting, surer GPUs and fewer leftovers was stopped by its time limit: there may be a better answer."
+        )
+
+
+def unserved_table(found: Reallocation | None) -> Table | None:
+    """A row for each request that is given nothing; None where there is none."""
+    if found is None or not found.unserved:
+        return None
+    return Table(
+        name="unserved",
+        title=tr("Requests that get nothing"),
+        question=tr("Which requests cannot be served, and what stands in the way?"),
+        headline=tr_many("{number} request gets nothing.", "{number} requests get nothing.", len(found.unserved)),
+        columns=(
+            Column("request", tr("request"), "name"),
+            Column("team", tr("team"), "team"),
+            Column("gpus", tr("GPUs"), "count"),
+            Column("priority", tr("priority"), "count"),
+            Column("reason", tr("why"), "sentence"),
+        ),
+        rows=tuple(
+            (
+                _request_name(each.request),
+                plain(each.request.team, NAME_MOST),
+                Number(each.request.gpus),
+                Number(each.request.priority),
+                reason_sentence(each),
+            )
+            for each in found.unserved
+        ),
+        shown=_LISTED,
+        rest=tr("{number} more are in `fallow plan allocation --json`.", number=Number(len(found.unserved) - _LISTED)),
+        wide=True,
+    )
+
+
+def reason_sentence(each: UnservedRequest) -> str:
+    """What stands in the way of a request."""
+    return _REASONS[each.reason](each)
+
+
+_REASONS: dict[Reason, Callable[[UnservedRequest], str]] = {
+    "over": lambda each: tr("Its last day, {day}, is over.", day=Date(each.request.last)),
+    "no_card": lambda each: tr("No GPU of the fleet is what it asks for: {card}.", card=_asked(each.request)),
+    "too_few": lambda each: tr_many(
+        "Only {number} GPU of that kind can be given by {day}.", "Only {number} GPUs of that kind can be given by {day}.",
+        each.free, day=Date(each.by),
+    ) if each.free else tr("No GPU of that kind can be given by {day}.", day=Date(each.by)),
+    "no_block": lambda each: tr(
+        "{number} GPUs of that kind can be given by {day}, but they lie apart: there is no block of {gpus}.",
+        number=Number(each.free), day=Date(each.by), gpus=Number(each.request.gpus),
+    ),
+    "quota": lambda each: tr("The quota of {team} does not allow it.", team=plain(each.request.team, NAME_MOST)),
+    "others": lambda _: tr("Requests of the same or a higher priority take what it would need."),
+}  # fmt: skip
+
+
+def _asked(request: GpuRequest) -> str:
+    if request.memory_gib is None:
+        return plain(request.card or "", NAME_MOST)
+    memory = tr("{number} GiB each", number=Number(request.memory_gib))
+    return (
+        memory if request.card is None else tr("{card}, {memory}", card=plain(request.card, NAME_MOST), memory=memory)
+    )
+
+
+def balance_table(found: Reallocation | None) -> Table | None:
+    """A row for each team that gains or loses; None for a reader of one team, and where nothing is given."""
+    if found is None or found.of_one_team or not found.served:
+        return None
+    balances = found.balances
+    return Table(
+        name="balance",
+        title=tr("Who gains and who loses"),
+        question=tr("How many GPUs does each team gain and lose by the proposal?"),
+        headline=_balance_sentence(balances),
+        columns=(
+            Column("team", tr("team"), "team"),
+            Column("gains", tr("gains"), "count"),
+            Column("loses", tr("loses"), "count"),
+            Column("keeps", tr("keeps its own"), "count"),
+        ),
+        rows=tuple(
+            (plain(each.team, NAME_MOST), Number(each.gains), Number(each.loses), Number(each.keeps))
+            for each in balances
+        ),
+        shown=_LISTED,
+        rest=tr("{number} more are in `fallow plan allocation --json`.", number=Number(len(balances) - _LISTED)),
+        notes=(tr("A team loses what it would have let go of anyway, by an end or because it is idle. What no known team had is no team's loss."),),
+    )  # fmt: skip
+
+
+def _balance_sentence(balances: tuple[TeamBalance, ...]) -> str:
+    gained, lost = sum(each.gains for each in balances), sum(each.loses for each in balances)
+    return tr_many(
+        "{number} GPU changes hands; teams give {lost}, no known team had {free}.",
+        "{number} GPUs change hands; teams give {lost}, no known team had {free}.",
+        gained, lost=Number(lost), free=Number(gained - lost),
+    )  # fmt: skip
+
+
+def left_table(found: Reallocation | None) -> Table | None:
+    """What nobody is given; None for a reader of one team, and where nothing is left."""
+    if found is None or not found.left:
+        return None
+    return Table(
+        name="left_over",
+        title=tr("What is left over"),
+        question=tr("Which GPUs come free that nobody is given?"),
+        headline=tr_many(
+            "{number} GPU comes free and is given to nobody.", "{number} GPUs come free and are given to nobody.",
+            sum(len(each.gpus) for each in found.left),
+        ),
+        columns=(
+            Column("free_from", tr("free from"), "number"),
+            *_supply_columns(found),
+        ),
+        rows=tuple((Date(each.free_from), *_supply_cells(each, found)) for each in found.left),
+        shown=_LISTED,
+        rest=tr("{number} more are in `fallow plan allocation --json`.", number=Number(len(found.left) - _LISTED)),
+        wide=True,
+    )  # fmt: skip

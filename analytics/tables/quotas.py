@@ -1,0 +1,114 @@
+"""Each team's quota against what it had at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analytics.capacity.quotas import QuotaUse, against_quota
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Number, Share
+from analytics.language.sentences import tr
+from analytics.report.coverage import WHOLE_FROM, WHOLLY_OBSERVED, Seen
+from analytics.scope import Scope
+from analytics.tables.basis import PageBasis
+from analytics.tables.table import Cell, Column, LinkedCell, StateBar, Table
+
+
+def quotas(basis: PageBasis) -> Table | None:
+    """The widest gap first and unknown ones last; None where no team of the scope has a quota, and for a part of the GPUs."""
+    uses = sorted(quota_uses(basis), key=_by_gap)
+    if not uses:
+        return None
+    longest = max(max(use.quota_gpus, use.most or 0.0) for _, use in uses)
+    seen = basis.report.seen
+    may_be_higher = tr(
+        "{share} of the GPU time was observed: the averages and the most may have been higher.", share=Share(seen.share)
+    )
+    return Table(
+        name="quotas",
+        title=tr("Quotas"),
+        question=tr("Do teams need what they may have? GPUs at once, over the whole window."),
+        headline=quota_headline(seen, uses),
+        columns=(
+            Column("team", tr("team"), "team"),
+            Column("bar", tr("used and given of the quota"), "bar"),
+            Column("quota_gpus", tr("quota"), "number"),
+            Column("allocated_mean", tr("given on average"), "number"),
+            Column("working_mean", tr("used on average"), "number"),
+            Column("most", tr("most at once"), "number"),
+            Column("hours_above", tr("hours above the quota"), "count"),
+        ),
+        rows=tuple(_row(name, use, longest) for name, use in uses),
+        notes=(
+            tr(
+                "The bar ends at the quota; in it the GPUs used on average, then those given and not used. The line is the most at once."
+            ),
+            *(() if seen.share is not None and seen.share >= WHOLLY_OBSERVED else (may_be_higher,)),
+        ),
+        wide=True,
+    )
+
+
+def quota_uses(basis: PageBasis) -> list[tuple[str, QuotaUse]]:
+    """The teams of the scope with a quota, by name; none for a part of the GPUs: a quota is for all of them."""
+    report, whole = basis.report, basis.whole
+    if not report.scope.of_gpus.is_all:
+        return []
+    since_ms, until_ms = report.summary.since_ms, report.summary.until_ms
+    return [
+        (team.name, against_quota(whole.narrowed(basis.part.inside, Scope(team=team.name)).stretches, team.quota_gpus, since_ms, until_ms))
+        for team in whole.money.owners.teams().values()
+        if team.quota_gpus is not None and report.scope.team in (None, team.name)
+    ]  # fmt: skip
+
+
+def quota_headline(seen: Seen, uses: Sequence[tuple[str, QuotaUse]]) -> str:
+    """The widest gap; none where too little was observed: hours that nobody saw would pass for hours without use."""
+    if not seen.is_whole:
+        return tr(
+            "Only {share} of the GPU time was observed, {least} are wanted: whether a quota is too wide is not known.",
+            share=Share(seen.share), least=Share(WHOLE_FROM, 0),
+        )  # fmt: skip
+    known = [(gap, name, use) for name, use in uses if (gap := _unused_gpus(use)) is not None]
+    if not known:
+        return tr("The window has no time.")
+    _, name, use = max(known, key=lambda each: each[0])
+    return tr(
+        "The widest gap: {team} may have {quota} GPUs at once and used {used} on average.",
+        team=plain(name), quota=Number(use.quota_gpus), used=Number(use.working_mean, 1),
+    )  # fmt: skip
+
+
+def _by_gap(named: tuple[str, QuotaUse]) -> tuple[bool, float, str]:
+    name, use = named
+    gap = _unused_gpus(use)
+    return gap is None, 0.0 if gap is None else -gap, name
+
+
+def _unused_gpus(use: QuotaUse) -> float | None:
+    """GPUs of the quota that were not used on average; None where that is not known."""
+    return None if use.working_mean is None else use.quota_gpus - use.working_mean
+
+
+def _row(name: str, use: QuotaUse, longest: float) -> tuple[Cell, ...]:
+    hours = tr("{number} of {hours}", number=Number(use.hours_above), hours=Number(use.hours))
+    return (
+        LinkedCell(name, "team", name),
+        _bar(use, longest),
+        Number(use.quota_gpus),
+        Number(use.allocated_mean, 1),
+        Number(use.working_mean, 1),
+        Number(use.most, 1),
+        hours if use.hours else None,
+    )
+
+
+def _bar(use: QuotaUse, longest: float) -> StateBar:
+    """As long as the quota beside the largest; in it what was used and given, and a mark at the most."""
+
+    def length(gpus: float) -> float:
+        return gpus / longest if longest else 0.0
+
+    used, given = use.working_mean, use.allocated_mean
+    known = {} if used is None or given is None else {"active": length(used), "held": length(given - used)}
+    return StateBar(known, track=length(use.quota_gpus), mark=None if use.most is None else length(use.most))

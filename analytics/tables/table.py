@@ -1,0 +1,459 @@
+"""A table: a question, its answer in one sentence, columns over rows, a chart as data, and notes.
+
+A column says once what it is called, what kind of value it has and how the value is read from a row. The cells that people see
+and the values that programs get follow from it; renderers format them and compute nothing. In every text here a plain `str` is
+a name, which is shown as it is; sentences (`analytics.language.sentences`) are translated, quantities written by the language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, Literal, TypeAlias
+
+from analytics.glossary import Term
+from analytics.language.language import Language
+from analytics.language.quantities import (
+    Amount,
+    Bytes,
+    Date,
+    Day,
+    GpuHours,
+    Minutes,
+    Moment,
+    Number,
+    Quantity,
+    Share,
+    Span,
+)
+from analytics.report.figures import Film
+from analytics.tables.line_chart import LineChart
+from fallow.clock import HOUR_MS, SECOND_MS, format_ms
+
+JsonType = Literal["string", "number", "integer", "boolean", "array", "object"]
+Kind = Literal[
+    "name", "pool", "gpu", "host", "holder", "team", "finding", "opportunity",  # names, which pages may link
+    "state", "grade", "words", "sentence", "moment",
+    "bar",
+    "gpu_hours", "money", "share", "share_bar", "count", "number", "duration",
+]  # fmt: skip
+"""What the cells of a column are. `sentence` may be long, `bar` is a StateBar, and the last row of kinds are figures; pages draw a `share_bar` beside it."""
+
+FIGURES: frozenset[Kind] = frozenset({"gpu_hours", "money", "share", "share_bar", "count", "number", "duration"})
+"""Kinds that are set to the right."""
+
+
+@dataclass(frozen=True)
+class StateBar:
+    """A bar in a cell: the states' shares of the cell's width, from the left.
+
+    The bar has a ground `track` of the cell's width long, and a line at `mark`.
+    """
+
+    shares: Mapping[str, float]
+    track: float = 1.0
+    mark: float | None = None
+
+
+@dataclass(frozen=True)
+class LinkedCell(Quantity):
+    """A text that pages link to what it is about: a `to` of gpu, host, holder, team, finding or opportunity, and its `key`.
+
+    `aside` is said behind it, smaller.
+    """
+
+    text: str | Quantity
+    to: Kind
+    key: str
+    aside: str = ""
+
+    def shown(self, language: Language) -> str:
+        """Its text alone."""
+        return language.shown(self.text)
+
+
+Cell: TypeAlias = str | Quantity | StateBar | None
+"""None is unknown; an empty string says that there is nothing to say."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    Attributes:
+        key: the name for programs, with its unit: `gpu_hours`, `median_s`, `share`.
+        title: the heading for people.
+        kind: what the values are.
+        read: the value of a row: a number in the unit of the kind (`UNITS`), a name, a sentence or a cell that is ready.
+            None is unknown.
+        machine: what programs read where the cell is not it, such as a list of names or a number behind a sentence.
+        json_type: the JSON type of what `machine` returns; without it the kind decides.
+        audience: `people` leaves the column out of JSON, CSV and Parquet, `programs` out of what people see.
+    """
+
+    key: str
+    title: str
+    kind: Kind
+    read: Callable[[Any], object] | None = None
+    machine: Callable[[Any], object] | None = None
+    json_type: JsonType | None = None
+    audience: Literal["all", "people", "programs"] = "all"
+
+    @property
+    def is_figure(self) -> bool:
+        """True if the column is set to the right."""
+        return self.kind in FIGURES
+
+    @property
+    def value_type(self) -> JsonType:
+        """The JSON type of the column's values, null beside it."""
+        if self.json_type is not None:
+            return self.json_type
+        if self.kind == "bar":
+            return "object"
+        return "integer" if self.kind == "count" else "number" if self.is_figure else "string"
+
+    def cell(self, row: object) -> Cell:
+        """Return what people see of a row. A number becomes the quantity of the column's kind."""
+        value = self.read(row)  # type: ignore[misc]
+        if isinstance(value, float | int | Decimal):
+            return UNITS[self.kind](value)
+        return value  # type: ignore[return-value]  # a cell that is ready
+
+    def value(self, row: object) -> object:
+        """Return what programs read of a row: in hours, seconds, ratios, amounts; None is unknown."""
+        return plain_value(self.cell(row)) if self.machine is None else self.machine(row)
+
+
+UNITS: Mapping[Kind, Callable[[Any], Quantity]] = {
+    "gpu_hours": GpuHours,  # milliseconds
+    "share": Share,  # a ratio
+    "share_bar": Share,
+    "count": Number,
+    "number": Number,
+    "duration": Span,  # milliseconds
+    "moment": Moment,  # milliseconds since the epoch
+}
+"""The quantity that a number of a column becomes. Money has a currency: its columns read an `Amount`."""
+
+
+_PLAIN: Mapping[type, Callable[[Any], object]] = {
+    GpuHours: lambda cell: cell.milliseconds / HOUR_MS,
+    Share: lambda cell: cell.ratio,
+    Span: lambda cell: cell.milliseconds / SECOND_MS,
+    Minutes: lambda cell: cell.milliseconds / SECOND_MS,
+    Moment: lambda cell: format_ms(cell.moment_ms),
+    Day: lambda cell: format_ms(cell.moment_ms),
+    Date: lambda cell: cell.date.isoformat(),
+    Bytes: lambda cell: cell.size,
+    Number: lambda cell: _number(cell.value),
+    Amount: lambda cell: _number(cell.value),
+    LinkedCell: lambda cell: cell.key,
+    StateBar: lambda cell: dict(cell.shares),
+}
+
+
+def _number(value: float | Decimal | None) -> float | None:
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def plain_value(cell: object) -> object:
+    """Return a cell as programs read it.
+
+    GPU time is in hours, other time in seconds, a share is a ratio, a moment RFC 3339, a sentence its English text.
+    """
+    if cell is None or isinstance(cell, bool | int | float):
+        return cell
+    return _PLAIN.get(type(cell), str)(cell)
+
+
+def column(  # one name for each attribute
+    key: str,
+    title: str,
+    kind: Kind,
+    read: str | Callable[[Any], object] | None = None,
+    machine: str | Callable[[Any], object] | None = None,
+    *,
+    json_type: JsonType | None = None,
+    audience: Literal["all", "people", "programs"] = "all",
+) -> Column:
+    """Return a column that reads the attribute `key` of a row, the attribute `read` (`today.jobs`), or what `read` returns."""
+    return Column(
+        key,
+        title,
+        kind,
+        attrgetter(key if read is None else read) if read is None or isinstance(read, str) else read,
+        attrgetter(machine) if isinstance(machine, str) else machine,
+        json_type,
+        audience,
+    )
+
+
+@dataclass(frozen=True)
+class WaterfallStep:
+    """One bar between `start` and `start + length`, in GPU-hours; `state` is empty for the whole.
+
+    `figure` and `detail` stand beside it; `remark` below its label.
+    """
+
+    label: str
+    state: str
+    start: float
+    length: float
+    figure: Cell
+    detail: Cell = ""
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """Bars below one another, each beginning where the one above it ends."""
+
+    unit: str
+    steps: tuple[WaterfallStep, ...]
+
+
+@dataclass(frozen=True)
+class StackedBars:
+    """Upright bars side by side, each of several states; `values` has a number per bar for each state, in palette.ORDER.
+
+    `names` are whole and differ, `short` fit below a bar. `marks` has for each annotation below the chart the bar in whose time it
+    is; None where that is none of them.
+    """
+
+    unit: str
+    names: tuple[Cell, ...]
+    short: tuple[Cell, ...]
+    values: Mapping[str, tuple[float, ...]]
+    marks: tuple[int | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar: its share of the longest possible one, None where it is unknown, and its figure."""
+
+    label: str
+    length: float | None
+    figure: Cell
+
+
+@dataclass(frozen=True)
+class RankedBars:
+    """Bars below one another, in groups that have a title and the colour of a state each."""
+
+    groups: tuple[tuple[str, str, tuple[Bar, ...]], ...]
+
+
+@dataclass(frozen=True)
+class EstimateInterval:
+    """A whole, and in it an estimate between a low and a high one, if these are known; `figure` and `detail` say it in words."""
+
+    name: str
+    whole: float
+    low: float | None
+    point: float
+    high: float | None
+    figure: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """One interval below the other, on one scale."""
+
+    unit: str
+    rows: tuple[EstimateInterval, ...]
+
+
+@dataclass(frozen=True)
+class WeekSpan:
+    """Hours of one day of the week, 0 being Monday, with a number."""
+
+    weekday: int
+    from_hour: int
+    until_hour: int
+    value: int
+
+
+@dataclass(frozen=True)
+class WeekGrid:
+    """Days of the week by hours of the day, one grid per name."""
+
+    grids: tuple[tuple[str, tuple[WeekSpan, ...]], ...]
+
+
+@dataclass(frozen=True)
+class FilmStrip:
+    """Every GPU over time, coloured by state."""
+
+    film: Film
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line that falls: (percent of the time, level), each level reached from there on to the left; `most` where unknown time counts."""
+
+    name: str
+    state: str
+    points: tuple[tuple[float, float], ...]
+    most: tuple[tuple[float, float], ...] = ()
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class DurationCurves:
+    """For how much of the time at least so many were needed; `whole` is how many there are."""
+
+    unit: str
+    across: str
+    whole: float
+    whole_label: str
+    curves: tuple[Curve, ...]
+
+
+@dataclass(frozen=True)
+class ShareBars:
+    """Bars of shares of one: `name` in a tooltip, `label` in the legend; `most` is how high each may be where that is unknown."""
+
+    name: str
+    label: str
+    state: str
+    shares: tuple[float | None, ...]
+    most: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class GroupedShares:
+    """Shares side by side for each of `names`."""
+
+    unit: str
+    across: str
+    names: tuple[str, ...]
+    series: tuple[ShareBars, ...]
+
+
+@dataclass(frozen=True)
+class WeekShares:
+    """A share for each hour of the week from Monday 0:00 on, None where it is unknown."""
+
+    shares: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class CardMark:
+    """One workload: its activity in percent, its peak memory in GiB and its weight; `lines` are said of it.
+
+    `is_hollow` where the activity is an upper bound.
+    """
+
+    kind: str
+    activity_pct: float
+    memory_gib: float
+    weight: float
+    lines: tuple[str | Quantity, ...]
+    is_hollow: bool
+
+
+@dataclass(frozen=True)
+class CardFit:
+    """Workloads against the memory of the cards: `kinds` has the words of each kind, `cards` (GiB, name)."""
+
+    kinds: Mapping[str, str]
+    marks: tuple[CardMark, ...]
+    cards: tuple[tuple[float, str], ...]
+
+
+PageChart: TypeAlias = DurationCurves | GroupedShares | WeekShares | CardFit
+"""Charts that only pages have."""
+
+Chart: TypeAlias = Waterfall | StackedBars | RankedBars | Intervals | WeekGrid | FilmStrip | LineChart | PageChart
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What a document keeps behind its title until somebody opens it; `facts` have a label each, `command` is to type."""
+
+    key: str
+    title: str
+    facts: tuple[tuple[str, Cell], ...]
+    lines: tuple[str, ...]
+    command: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table, with its question and its answer.
+
+    Attributes:
+        name: the key; what addresses, ids, files and JSON are named by.
+        question: what a reader wants to know.
+        headline: the answer in one sentence.
+        rows: what the columns read.
+        shown: how many rows a document lists; None for all. Pages and programs get all.
+        rest: what a document says of the others.
+        lines: sentences as a list, where the table has some.
+        folds: what is behind a title each, until somebody opens it; paper leaves it out.
+        chart_note: what the chart leaves out; said where it is drawn.
+        notes: what to know of the figures.
+        terms: words of the table that a reader may not know.
+        states: states that are drawn, for the legend.
+        wide: whether it needs the whole width of a page.
+        audience: `programs` keeps figures for JSON, CSV and Parquet that people read in another table's sentences.
+    """
+
+    name: str
+    title: str
+    question: str
+    headline: str
+    columns: tuple[Column, ...] = ()
+    rows: tuple[Any, ...] = ()
+    shown: int | None = None
+    rest: str = ""
+    lines: tuple[str, ...] = ()
+    folds: tuple[Fold, ...] = ()
+    chart: Chart | None = None
+    chart_note: str = ""
+    notes: tuple[str, ...] = ()
+    terms: tuple[Term, ...] = ()
+    states: tuple[str, ...] = ()
+    wide: bool = False
+    audience: Literal["all", "programs"] = "all"
+
+    @property
+    def heads(self) -> tuple[Column, ...]:
+        """The columns that people see."""
+        return tuple(each for each in self.columns if each.audience != "programs")
+
+    @cached_property
+    def cells(self) -> tuple[tuple[Cell, ...], ...]:
+        """All rows as people see them, a cell for each of `heads`."""
+        if any(each.read is None for each in self.heads):
+            return self.rows
+        return tuple(tuple(each.cell(row) for each in self.heads) for row in self.rows)
+
+    @property
+    def listed(self) -> tuple[tuple[Cell, ...], ...]:
+        """The rows that a document lists."""
+        return self.cells[: self.shown]
+
+    @property
+    def left_out(self) -> str:
+        """What a document says of what it does not list; empty where it lists all."""
+        return self.rest if len(self.listed) < len(self.rows) else ""
+
+    def records(self) -> list[dict[str, object]]:
+        """All rows as programs read them, by the keys of the columns."""
+        if any(each.read is None for each in self.columns):
+            return [
+                {each.key: plain_value(cell) for each, cell in zip(self.columns, row, strict=True)} for row in self.rows
+            ]
+        columns = [each for each in self.columns if each.audience != "people"]
+        return [{each.key: each.value(row) for each in columns} for row in self.rows]
+
+
+def single(name: str, columns: tuple[Column, ...], row: object) -> Table:
+    """Return figures for programs: a table of one row that people read in the sentences of other tables."""
+    return Table(name, "", "", "", columns, (row,), audience="programs")

@@ -1,0 +1,117 @@
+"""The week beside last week and the median of the four weeks before."""
+
+from __future__ import annotations
+
+from analytics.language.language import SentenceList
+from analytics.language.quantities import Number, Share
+from analytics.language.sentences import tr
+from analytics.report.changes import Change
+from analytics.report.coverage import WHOLE_FROM
+from analytics.report.figures import Trend
+from analytics.report.model import Report
+from analytics.report.trends import LATE_MS
+from analytics.states import USED_FIRST
+from analytics.tables.table import Cell, Column, Table
+from fallow.clock import DAY_MS
+
+_NAMES = {
+    "unused_share": tr("unused share"),
+    "waste_money": tr("waste"),
+    "unused": tr("unused GPU-hours"),
+    "unconfirmed": tr("not confirmed, GPU-hours"),
+    "unconfirmed_money": tr("paid for what is not confirmed"),
+    "total": tr("all GPU-hours"),
+    "paid_money": tr("paid"),
+    "useful_money": tr("paid for active time and the used part of low"),
+    "gpus": tr("GPUs"),
+    "observed": tr("observed share"),
+}
+_ROWS = ("unused_share", "waste_money", "unused", "unconfirmed_money", "unconfirmed", *USED_FIRST, "total", "paid_money", "useful_money", "gpus", "observed")  # fmt: skip
+_ONLY_WHERE_ANY = ("unconfirmed_money", "unconfirmed")
+
+
+def trends(report: Report) -> Table | None:
+    """A row for each figure; None where the window is no week."""
+    if report.week is None:
+        return None
+    known = {trend.name: trend for trend in report.trends}
+    return Table(
+        name="trends",
+        title=tr("Against last week and the four weeks before"),
+        question=tr("What has changed?"),
+        headline=_headline(report, known["unused_share"]),
+        columns=(
+            Column("figure", tr("figure"), "words"),
+            Column("now", tr("this week"), "number"),
+            Column("last_week", tr("last week"), "number"),
+            Column("change", tr("change"), "number"),
+            Column("median", tr("4-week median"), "number"),
+        ),
+        rows=tuple(_row(report, known[name]) for name in _ROWS if name in known and _is_shown(known[name])),
+        notes=tuple(unfinished(report)),
+        wide=True,
+    )
+
+
+def _headline(report: Report, unused: Trend) -> str:
+    changed = change(report, unused)
+    now = Share(unused.now)
+    if not changed:
+        return tr("Unused: {share} of the observed time; last week is not known.", share=now)
+    return tr("Unused: {share} of the observed time, {change} against last week.", share=now, change=changed)
+
+
+def _is_shown(trend: Trend) -> bool:
+    return trend.name not in _ONLY_WHERE_ANY or bool(trend.now or trend.last_week or trend.median_4_weeks)
+
+
+def _row(report: Report, trend: Trend) -> tuple[Cell, ...]:
+    name = _NAMES.get(trend.name) or tr("{state}, GPU-hours", state=tr(trend.name))
+    if trend.unit == "money":
+        name = tr("{name} ({currency})", name=name, currency=report.money.currency)
+    now, last, middle = (figure(trend.unit, value) for value in (trend.now, trend.last_week, trend.median_4_weeks))
+    return name, now, last, change(report, trend) or None, middle
+
+
+def figure(unit: str, value: float | None) -> Cell:
+    """A figure of that unit; money without its currency."""
+    if value is None:
+        return None
+    return Share(value) if unit == "share" else Number(value, {"gpu_hours": 1, "money": 2}.get(unit, 0))
+
+
+def change(report: Report, trend: Trend) -> str:
+    """From last week to this; empty where that is not known or would mislead.
+
+    A sum grows with the time that was observed: it has a change only where both weeks were observed as a whole.
+    """
+    weeks = (report.seen, *report.seen_before[:1])
+    comparable = trend.unit == "share" or (_is_over(report) and all(each.is_whole for each in weeks))
+    return Change(trend.unit, trend.now, trend.last_week if comparable else None).sentence
+
+
+def unfinished(report: Report) -> list[str]:
+    """Why sums have no change: this week is not over, or so much of it or of a week before was not observed; else nothing."""
+    if report.week is None:
+        return []
+    notes: list[str] = []
+    if not _is_over(report):
+        days = Number((report.seen.until_ms - report.week.since_ms) / DAY_MS, 1)
+        notes.append(tr("{days} of this week's 7 days have passed: sums of hours and money have no change.", days=days))
+    weeks = [
+        tr("{share} of {week}", share=Share(seen.share), week=report.week.before(number).label)
+        for number, seen in enumerate((report.seen, *report.seen_before))
+        if seen.share is not None and not seen.is_whole
+    ]
+    if weeks:
+        notes.append(
+            tr(
+                "Observed of the GPU time: {weeks}. Below {least} sums have no change, and there is no median.",
+                weeks=SentenceList(weeks, ", "), least=Share(WHOLE_FROM, 0),
+            )
+        )  # fmt: skip
+    return notes
+
+
+def _is_over(report: Report) -> bool:
+    return report.week is not None and report.seen.until_ms >= report.week.until_ms - LATE_MS

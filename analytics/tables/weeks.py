@@ -1,0 +1,224 @@
+"""Week by week: what was wasted and paid, which share was useful, how many GPUs went unused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+
+from analytics.decide.annotations import Annotation
+from analytics.language.language import SentenceList
+from analytics.language.quantities import Amount, Date, Number, Quantity, Share
+from analytics.language.sentences import tr
+from analytics.report.changes import Change
+from analytics.report.coverage import WHOLE_FROM
+from analytics.report.goal_table import Goal, Measure
+from analytics.report.model import Report
+from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, WeekFigures
+from analytics.report.weeks import week_of
+from analytics.tables.annotations import annotation_lines
+from analytics.tables.basis import PageBasis
+from analytics.tables.line_chart import GoalLine, Line, LineChart, LinePanel
+from analytics.tables.table import Cell, Column, Table
+
+_TITLES = {WEEKS_BEFORE: tr("The last four weeks"), QUARTER_WEEKS: tr("The last 13 weeks")}
+_SPANS = {WEEKS_BEFORE: tr("4 weeks before"), QUARTER_WEEKS: tr("13 weeks before")}
+
+
+@dataclass(frozen=True)
+class WeekBasis:
+    """What the figures are in."""
+
+    currency: str
+    zone: tzinfo
+    is_personal: bool
+    goals: tuple[Goal, ...] = ()
+
+
+def last_weeks(report: Report) -> Table | None:
+    """The week and the four before it; None where the window is no week."""
+    if report.week is None:
+        return None
+    return week_series(report.weeks, WEEKS_BEFORE, _basis(report, [each.goal for each in report.goals]))
+
+
+def quarter(basis: PageBasis, annotations: Sequence[Annotation] = ()) -> Table:
+    """The week in which the window ends and the 13 before it, whatever the window's own length, with the annotations in them."""
+    report = basis.report
+    last = week_of(max(report.seen.until_ms - 1, 0), report.zone)
+    return week_series(
+        basis.whole.weeks(report.scope, last),
+        QUARTER_WEEKS,
+        _basis(report, basis.whole.goals(report.scope)),
+        annotations,
+    )
+
+
+def _basis(report: Report, goals: Sequence[Goal]) -> WeekBasis:
+    own = tuple(each for each in goals if each.scope == report.scope)
+    return WeekBasis(report.money.currency, report.zone, report.scope.is_personal, own)
+
+
+def week_series(
+    weeks: Sequence[WeekFigures], before: int, basis: WeekBasis, annotations: Sequence[Annotation] = ()
+) -> Table:
+    """A row for each week, the newest last; `weeks` are the newest first."""
+    shown = weeks[before::-1]
+    placed = {each: place for each in annotations if (place := _week_of(each, shown)) is not None}
+    return Table(
+        name="weeks",
+        title=_TITLES[before],
+        question=tr("Is it getting better, week by week?"),
+        headline=_headline(weeks, basis),
+        columns=(
+            Column("week", tr("week"), "words"),
+            Column("waste", tr("waste, {currency}", currency=basis.currency), "money"),
+            Column("paid", tr("paid, {currency}", currency=basis.currency), "money"),
+            Column("useful_share", tr("useful"), "share"),
+            Column("unused_share", tr("unused"), "share"),
+            Column("idle_gpus", tr("GPUs unused"), "number"),
+            Column("observed", tr("observed"), "share"),
+            Column("remark", tr("remark"), "words"),
+        ),
+        rows=tuple(_row(each) for each in shown),
+        chart=_chart(shown, basis, tuple(placed.values())) if any(each.figures for each in shown) else None,
+        lines=tuple(annotation_lines(tuple(placed))),
+        chart_note=_marks(shown),
+        notes=(_explained(basis),),
+    )
+
+
+def _week_of(annotation: Annotation, shown: Sequence[WeekFigures]) -> int | None:
+    """The place of the week that an annotation is in."""
+    at_ms = annotation.at_ms
+    return next((place for place, each in enumerate(shown) if each.week.since_ms <= at_ms < each.week.until_ms), None)
+
+
+def _headline(weeks: Sequence[WeekFigures], basis: WeekBasis) -> str:
+    """The newest whole week beside those four and 13 weeks before it."""
+    at = next((number for number, each in enumerate(weeks) if each.is_whole), None)
+    if at is None:
+        return tr(
+            "No week was over and observed for {least} of its time: there is no trend yet.", least=Share(WHOLE_FROM, 0)
+        )
+    newest = weeks[at]
+    against = [_against(weeks, at, before) for before in _SPANS]
+    label, said = newest.week.label, SentenceList(against, "; ")
+    amount = newest.waste
+    if amount is None:
+        return tr("{share} of the observed time went unused in {week}: {against}.", share=Share(newest.unused_share), week=label, against=said)  # fmt: skip
+    return tr(
+        "Waste cost {amount} in {week}, {share} of the observed time went unused: {against}.",
+        amount=Amount(amount, basis.currency), week=label, share=Share(newest.unused_share), against=said,
+    )  # fmt: skip
+
+
+def _against(weeks: Sequence[WeekFigures], at: int, before: int) -> str:
+    """The change since so many weeks before, or why there is none."""
+    earlier = weeks[at + before] if at + before < len(weeks) else None
+    if earlier is None or not earlier.is_whole:
+        return tr("{weeks} is not known", weeks=_SPANS[before])
+    points = Change("share", weeks[at].unused_share, earlier.unused_share).sentence
+    cost = Change("money", weeks[at].waste, earlier.waste).sentence
+    if not cost:
+        return tr("{change} against {weeks}", change=points, weeks=_SPANS[before])
+    return tr("{cost} and {change} against {weeks}", cost=cost, change=points, weeks=_SPANS[before])
+
+
+def _row(each: WeekFigures) -> tuple[Cell, ...]:
+    money = (None if amount is None else Number(amount, 2) for amount in (each.waste, each.paid))
+    shares = (None if share is None else Share(share) for share in (each.useful_share, each.unused_share))
+    idle = None if each.idle_gpus is None else Number(each.idle_gpus, 1)
+    return each.week.label, *money, *shares, idle, Share(each.seen.share), _remark(each)
+
+
+def _remark(each: WeekFigures) -> str:
+    if each.figures is None:
+        return tr("not observed")
+    if not each.is_over:
+        return tr("not over")
+    return "" if each.is_whole else tr("observed in part")
+
+
+def _marks(shown: Sequence[WeekFigures]) -> str:
+    """What hollow marks and gaps stand for, where there are some."""
+    said = []
+    if any(each.figures is not None and not each.is_whole for each in shown):
+        said.append(tr("Hollow: a week that is not over, or of which less than {least} was observed; its sums are of what was seen.", least=Share(WHOLE_FROM, 0)))  # fmt: skip
+    if any(each.figures is None for each in shown):
+        said.append(tr("A gap is a week that was not observed."))
+    return SentenceList(said, " ") if said else ""
+
+
+def _explained(basis: WeekBasis) -> str:
+    if basis.is_personal:
+        return tr(
+            "Waste is reserved and held time and the unused part of low time at its price. Weeks begin on Monday in {zone}.",
+            zone=str(basis.zone),
+        )  # fmt: skip
+    return tr(
+        "Waste is unavailable, free, reserved and held time and the unused part of low time at its price. Weeks begin on Monday in {zone}.",
+        zone=str(basis.zone),
+    )  # fmt: skip
+
+
+def _chart(shown: Sequence[WeekFigures], basis: WeekBasis, marks: tuple[int, ...]) -> LineChart:
+    currency = basis.currency
+
+    def money(value: float) -> Quantity:
+        return Amount(value, currency)
+
+    def gpus(value: float) -> Quantity:
+        return Number(value, 1)
+
+    panels = (
+        LinePanel(
+            tr("cost a week, {currency}", currency=currency),
+            "money",
+            (
+                _line(tr("waste"), "held", [each.waste for each in shown], money),
+                _line(tr("paid"), "", [each.paid for each in shown], money),
+            ),
+            _goals(basis, "waste", [each.waste for each in shown]),
+        ),
+        LinePanel(
+            tr("share of the observed time"),
+            "share",
+            (
+                _line(tr("useful"), "active", [each.useful_share for each in shown], Share),
+                _line(tr("unused"), "held", [each.unused_share for each in shown], Share),
+            ),
+            _goals(basis, "unused_share", [each.unused_share for each in shown]),
+        ),
+        LinePanel(
+            tr("GPUs unused, mean of the week"),
+            "count",
+            (_line(tr("GPUs unused"), "held", [each.idle_gpus for each in shown], gpus),),
+        ),
+    )
+    return LineChart(
+        names=tuple(tr("{week}, from {day}", week=each.week.label, day=Date(each.week.monday)) for each in shown),
+        short=tuple(each.week.label[5:] for each in shown),
+        whole=tuple(each.is_whole for each in shown),
+        panels=tuple(panel for panel in panels if panel.ticks),
+        marks=marks,
+    )
+
+
+def _goals(basis: WeekBasis, measure: Measure, values: Sequence[float | None]) -> tuple[GoalLine, ...]:
+    newest = next((value for value in reversed(values) if value is not None), 0.0)
+    return tuple(
+        GoalLine(
+            tr(
+                "goal: {level} by {day}", day=Date(each.by),
+                level=Share(each.level, 0) if measure == "unused_share" else Amount(each.level, basis.currency),
+            ),
+            "held", each.level, newest <= each.level,
+        )
+        for each in basis.goals
+        if each.measure == measure
+    )  # fmt: skip
+
+
+def _line(name: str, state: str, values: Sequence[float | None], written: Callable[[float], Quantity]) -> Line:
+    return Line(name, state, tuple(values), tuple("" if value is None else written(value) for value in values))

@@ -1,0 +1,112 @@
+"""The reserve as a question: with more or less of it, how many GPUs can go, and how short the pools would have been."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analytics.decide.what_if_reserve import WhatIfReserve, reserve_steps, what_if_reserve
+from analytics.glossary import term
+from analytics.language.language import SentenceList
+from analytics.language.quantities import Number, Share
+from analytics.language.sentences import tr, tr_many
+from analytics.tables.names import place_name
+from analytics.tables.table import Cell, Column, Table
+from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable, Reserve
+
+
+def reserve_by_pool(found: Reclaimable, margin: float) -> Table:
+    """One reserve, by pool and model."""
+    asked = what_if_reserve(found, margin)
+    return Table(
+        name="what_if",
+        title=tr("What if the reserve were another?"),
+        question=tr("How many GPUs could go with more or less in reserve, and for how long would a pool have been short last week?"),
+        headline=reserve_sentence(asked),
+        columns=(
+            Column("pool", tr("pool"), "pool"),
+            Column("model", tr("model"), "name"),
+            Column("idle_now", tr("idle now"), "count"),
+            Column("kept", tr("pool keeps"), "count"),
+            Column("safe", tr("safe to give back"), "count"),
+            Column("short", tr("short"), "words"),
+            Column("short_gpus", tr("GPUs short at most"), "count"),
+        ),
+        rows=tuple(_pool(pool, reserve) for pool, reserve in asked.pools),
+        notes=(
+            tr("Short: in how many hours of the last week more GPUs were needed than the estimate of a week earlier would have kept."),
+            tr("Pools whose need is not known, and those without an idle GPU, are left out."),
+        ),
+        terms=(term("reserve"),),
+    )  # fmt: skip
+
+
+def reserves_compared(found: Reclaimable) -> Table:
+    """All reserves that are compared, over all pools."""
+    return Table(
+        name="reserves",
+        title=tr("All reserves beside one another"),
+        question=tr("What does each reserve leave, and what would it have risked?"),
+        headline="",
+        columns=(
+            Column("reserve", tr("reserve"), "share"),
+            Column("safe", tr("safe to give back"), "count"),
+            Column("short", tr("short"), "words"),
+            Column("short_gpus", tr("GPUs short at most"), "count"),
+            Column("worst", tr("pool that was short longest"), "words"),
+        ),
+        rows=tuple(_steps(found)),
+    )
+
+
+def reserve_sentence(asked: WhatIfReserve) -> str:
+    """`With 15 % in reserve 17 GPUs can go. Last week train would have been short in 3 of 168 h, by 2 GPUs at most`."""
+    if asked.safe is None:
+        return tr("How many GPUs are safe to give back is not known.")
+    first = tr_many(
+        "With {share} in reserve {number} GPU is safe to give back.",
+        "With {share} in reserve {number} GPUs are safe to give back.",
+        asked.safe, share=Share(asked.margin, 0),
+    )  # fmt: skip
+    worst = asked.worst
+    if worst is None:
+        return SentenceList([first, tr("What it would have been worth last week is not known.")], " ")
+    pool, reserve = worst
+    hours = {"short": Number(reserve.short_hours), "hours": Number(reserve.hours)}
+    if not reserve.short_hours:
+        return SentenceList([first, tr("Last week no pool would have been short in any of {hours} h.", **hours)], " ")
+    second = tr_many(
+        "Last week {pool} would have been short in {short} of {hours} h, by {number} GPU at most.",
+        "Last week {pool} would have been short in {short} of {hours} h, by {number} GPUs at most.",
+        reserve.short_gpus or 0, pool=place_name(pool.pool), **hours,
+    )  # fmt: skip
+    return SentenceList([first, second], " ")
+
+
+def _pool(pool: PoolReclaimable, reserve: Reserve) -> tuple[Cell, ...]:
+    return (
+        place_name(pool.pool),
+        place_name(pool.model),
+        Number(pool.idle_now),
+        Number(reserve.kept),
+        Number(reserve.safe),
+        _short(reserve),
+        Number(reserve.short_gpus),
+    )
+
+
+def _steps(found: Reclaimable) -> Iterator[tuple[Cell, ...]]:
+    for step in reserve_steps(found):
+        pool, reserve = step.worst or (None, None)
+        yield (
+            Share(step.margin, 0),
+            Number(step.safe),
+            _short(reserve),
+            Number(None if reserve is None else reserve.short_gpus),
+            place_name(pool.pool) if pool is not None and reserve is not None and reserve.short_hours else "",
+        )
+
+
+def _short(reserve: Reserve | None) -> str:
+    if reserve is None or reserve.hours is None:
+        return tr("not known")
+    return tr("{short} of {hours} h", short=Number(reserve.short_hours), hours=Number(reserve.hours))
