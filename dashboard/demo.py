@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from analytics.commands.report import write_whole
 from analytics.commands.report_edition import format_named
+from analytics.commands.written_file import write_whole
 from analytics.language.language import ENGLISH, Language
 from analytics.language.plain_text import PAGE_COLUMNS, wrap
 from analytics.language.quantities import Amount, GpuHours

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
-from analytics.commands.report import write_whole
+from analytics.commands.written_file import write_whole
 from analytics.progress import bar
 from analytics.simulation import (
     SCHEDULER,

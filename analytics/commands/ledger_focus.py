@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from analytics.commands.report import write_whole
+from analytics.commands.written_file import write_whole
 from analytics.inventory import Inventory
 from analytics.language.plain_text import count, plain
 from analytics.money.focus import FOCUS_VERSION, Biller, focus_rows

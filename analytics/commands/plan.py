@@ -33,11 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
     for verb in VERBS:
         module = load(verb)
+        runner = getattr(module, "VERB", module)
         verb_parser = verbs.add_parser(
             verb.name, help=verb.summary, epilog=f"example: {verb.example}", allow_abbrev=False
         )
-        module.add_arguments(verb_parser)
-        verb_parser.set_defaults(run_verb=module.run)
+        runner.add_arguments(verb_parser)
+        verb_parser.set_defaults(run_verb=runner.run)
 
 
 def run(args: argparse.Namespace) -> int:

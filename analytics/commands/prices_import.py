@@ -6,7 +6,7 @@ import argparse
 from datetime import date
 from pathlib import Path
 
-from analytics.commands.report import write_whole
+from analytics.commands.written_file import write_whole
 from analytics.language.plain_text import plain
 from analytics.money.offers import COLUMNS, offer_lines
 from analytics.money.skypilot import ImportedCatalog, import_catalog, merged

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
-import stat
-import sys
-from pathlib import Path
 
 from analytics.commands.report_edition import add_edition_arguments, format_named, open_edition
+from analytics.commands.written_file import out_file, write_out
 from analytics.render.report import FORMATS
 from analytics.window import add_common_arguments
 from fallow.clock import SystemClock
-from fallow.errors import FallowError, UsageError
-from fallow.output import show
+from fallow.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_edition_arguments(parser)
     names = [each.name for each in FORMATS]
     parser.add_argument("--format", choices=names, help=f"one of {', '.join(names)} (default {names[0]})")
-    parser.add_argument("--out", metavar="FILE", type=_file, help="where to write it (default: -, standard output)")
+    parser.add_argument("--out", metavar="FILE", type=out_file, help="where to write it (default: -, standard output)")
     parser.add_argument(
         "--compare",
         metavar="WITH",
@@ -68,30 +63,13 @@ def run(args: argparse.Namespace) -> int:
     if args.compare is not None:
         from analytics.commands.report_compare import run_compare
 
-        _put(args.out, run_compare(args).encode())
+        write_out(args.out, run_compare(args).encode())
         return 0
     form = format_named(args.format or FORMATS[0].name)
     edition = open_edition(args, SystemClock().now_ms())
     content = form.render(edition.report, edition.language)
-    if args.out is None and form.name == "pdf" and sys.stdout.isatty():
-        raise UsageError("a PDF is nothing for a terminal", "name a file with --out, or redirect the output")
-    if args.out is None and form.name == "pdf":
-        sys.stdout.buffer.write(content)
-    else:
-        _put(args.out, content)
+    write_out(args.out, content, is_text=form.name != "pdf")
     return 0
-
-
-def _file(text: str) -> str | None:
-    return None if text == "-" else text
-
-
-def _put(out: str | None, content: bytes) -> None:
-    """To a file, or as text to standard output."""
-    if out is not None:
-        write_whole(Path(out), content)
-    else:
-        show(content.decode(), end="")
 
 
 _UNUSED = {
@@ -108,25 +86,3 @@ def _refuse_unused(args: argparse.Namespace) -> None:
             f"`fallow report {args.verb}` has no use for {' and '.join(given)} before the verb",
             f"leave it out, or see `fallow report {args.verb} --help` for what can be chosen",
         )
-
-
-def write_whole(target: Path, content: bytes) -> None:
-    """Writes the file in one step, so that a fault leaves the old one, and keeps its permissions; raises FallowError.
-
-    What is there and is no file, such as /dev/stdout or a pipe, is written to and never replaced.
-    """
-    partial = target.parent / f".fallow-report.{os.getpid()}.{os.urandom(4).hex()}.part"
-    try:
-        if target.exists() and not target.is_file():
-            target.write_bytes(content)
-            return
-        partial.write_bytes(content)
-        if target.exists():
-            partial.chmod(stat.S_IMODE(target.stat().st_mode))
-        partial.replace(target)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise FallowError(
-            f"cannot write {target}: {error.strerror}", "check that the folder exists and is writable"
-        ) from error

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
 import polars as pl
 
 from analytics.language.plain_text import plain
@@ -14,7 +17,7 @@ from analytics.plan.waits import Waits
 from analytics.report.model import Report
 from analytics.tables.names import NAME_MOST, least_to_most, place_name
 from analytics.tables.point_samples import counted_note
-from analytics.tables.table import Bar, Cell, Column, Kind, RankedBars, Table
+from analytics.tables.table import Bar, Kind, RankedBars, Table, column, single
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 
 _CAUSES = {
@@ -57,20 +60,20 @@ def waits_in_report(report: Report) -> Table | None:
 def wait_causes(waits: Waits, *, in_brief: bool = False) -> Table:
     """Hours waited by cause, and what they rest on."""
     whole = in_all(waits)
-    means = () if in_brief else (Column("means", tr("while it waited"), "sentence"),)
+    means = () if in_brief else (column("means", tr("while it waited"), "sentence", lambda cause: _CAUSES[cause][1]),)
     return Table(
         name="waits",
         title=tr("Who waited, and would more GPUs have helped?"),
         question=tr("Did jobs wait because GPUs were short, or while enough of them stood idle?"),
         headline=_headline(waits, whole),
         columns=(
-            Column("cause", tr("cause"), "words"),
+            column("cause", tr("cause"), "words", lambda cause: _CAUSES[cause][0], str),
             *means,
-            Column("hours", tr("hours waited"), "gpu_hours"),
-            Column("share", tr("share"), "share"),
-            Column("gpu_hours", tr("GPU-hours waited"), "gpu_hours"),
+            column("hours", tr("hours waited"), "gpu_hours", whole.cause_ms.get),
+            column("share", tr("share"), "share", whole.share),
+            column("gpu_hours", tr("GPU-hours waited"), "gpu_hours", whole.cause_gpu_ms.get),
         ),
-        rows=tuple(_cause_row(each, whole, in_brief=in_brief) for each in CAUSES if whole.wait_ms),
+        rows=CAUSES if whole.wait_ms else (),
         chart=_chart(whole) if whole.wait_ms and not in_brief else None,
         notes=(*_method(waits, in_brief=in_brief), _counted(waits), tr("Demand that nobody submitted cannot be seen.")),
         wide=not in_brief,
@@ -95,12 +98,6 @@ def _headline(waits: Waits, whole: WaitGroup) -> str:
         "Jobs waited {hours} hours: {share} of that for want of GPUs, the rest while enough of them could have been had.",
         hours=GpuHours(whole.wait_ms), share=Share(least),
     )  # fmt: skip
-
-
-def _cause_row(cause: str, whole: WaitGroup, *, in_brief: bool) -> tuple[Cell, ...]:
-    name, means = _CAUSES[cause]
-    figures = (GpuHours(whole.cause_ms[cause]), Share(whole.share(cause)), GpuHours(whole.cause_gpu_ms[cause]))
-    return (name, *(() if in_brief else (means,)), *figures)
 
 
 def _chart(whole: WaitGroup) -> RankedBars:
@@ -145,6 +142,34 @@ def _counted(waits: Waits) -> str:
     )  # fmt: skip
 
 
+def _span(value: float | None) -> Span | None:
+    return None if value is None else wait_span(value)
+
+
+def _hours(spent: Mapping[str, int]) -> dict[str, float]:
+    return {cause: milliseconds / HOUR_MS for cause, milliseconds in spent.items()}
+
+
+_GROUP_COLUMNS = (
+    column("jobs", tr("jobs"), "count"),
+    column("jobs_still_waiting", "", "count", "open_jobs", audience="programs"),
+    column("median_s", tr("median wait"), "duration", lambda group: _span(group.median_ms)),
+    column("p90_s", tr("9 of 10 within"), "duration", lambda group: _span(group.p90_ms)),
+    column("hours", tr("hours waited"), "gpu_hours", "wait_ms"),
+    column("gpu_hours", tr("GPU-hours waited"), "gpu_hours", "gpu_ms"),
+    column(
+        "shortage_share", tr("of it shortage"), "share",
+        lambda group: least_to_most(*map(Share, group.shortage)) if group.wait_ms else "",
+        "shortage", json_type="array",
+    ),
+    column("hours_by_cause", "", "words", lambda group: _hours(group.cause_ms), json_type="object", audience="programs"),
+    column(
+        "gpu_hours_by_cause", "", "words", lambda group: _hours(group.cause_gpu_ms),
+        json_type="object", audience="programs",
+    ),
+)  # fmt: skip
+
+
 def wait_table(waits: Waits, by: str) -> Table | None:
     """Waits by a column of GROUPS; None where nobody is known to have asked."""
     found = wait_groups(waits, by)
@@ -157,15 +182,10 @@ def wait_table(waits: Waits, by: str) -> Table | None:
         question=tr("Whose jobs wait, and for what?"),
         headline=_longest(found, kind),
         columns=(
-            Column(by, word, kind),
-            Column("jobs", tr("jobs"), "count"),
-            Column("median", tr("median wait"), "number"),
-            Column("p90", tr("9 of 10 within"), "number"),
-            Column("hours", tr("hours waited"), "gpu_hours"),
-            Column("gpu_hours", tr("GPU-hours waited"), "gpu_hours"),
-            Column("shortage", tr("of it shortage"), "share"),
+            column(by, word, kind, lambda each: _name(None, kind) if each.name is None else each.name, "name"),
+            *_GROUP_COLUMNS,
         ),
-        rows=tuple(_group_row(each, kind) for each in found),
+        rows=tuple(found),
         shown=12,
         rest=tr("{number} more are on the page Waits.", number=Number(len(found) - 12)),
     )
@@ -189,18 +209,6 @@ def _name(name: str | None, kind: Kind) -> str:
     return place_name(name) if kind == "pool" else plain(name, NAME_MOST)
 
 
-def _group_row(each: WaitGroup, kind: Kind) -> tuple[Cell, ...]:
-    spans = (None if value is None else wait_span(value) for value in (each.median_ms, each.p90_ms))
-    return (
-        _name(each.name, kind) if each.name is None else each.name,
-        Number(each.jobs),
-        *spans,
-        GpuHours(each.wait_ms),
-        GpuHours(each.gpu_ms),
-        least_to_most(*map(Share, each.shortage)) if each.wait_ms else "",
-    )
-
-
 def wait_span(wait_ms: float) -> Span:
     """To the second, and from an hour on to the minute."""
     unit_ms = MINUTE_MS if wait_ms >= HOUR_MS else SECOND_MS
@@ -212,28 +220,27 @@ def idle_while_waiting(waits: Waits, open_ms: float) -> Table:
     sums = waits.idle.group_by("pool", "kind").agg(pl.col("gpu_ms", "waited_ms").sum())
     idle = {(pool, kind): (spent, waited) for pool, kind, spent, waited in sums.iter_rows()}
     pools = sorted({pool for pool, _ in idle})
-    free, unused = (sum(idle.get((pool, kind), (0, 0))[0] for pool in pools) for kind in ("free", "unused"))
-    kinds = ("free", "unused", "unknown")
+
+    def spent_in(kind: str) -> Callable[[str], int]:
+        return lambda pool: idle.get((pool, kind), (0, 0))[0]
+
+    def while_waiting(pool: str) -> int | None:
+        return None if waits.rows.is_empty() else sum(idle.get((pool, kind), (0, 0))[1] for kind in ("free", "unused"))
+
+    free, unused = (sum(map(spent_in(kind), pools)) for kind in ("free", "unused"))
     return Table(
         name="idle-while-waiting",
         title=tr("What stood idle meanwhile"),
         question=tr("How much GPU time was free or held without use, and how much of it while jobs waited?"),
         headline=tr("{free} GPU-hours were free, {unused} held or reserved without use.", free=GpuHours(free), unused=GpuHours(unused)),
         columns=(
-            Column("pool", tr("pool"), "pool"),
-            Column("free", tr("free"), "gpu_hours"),
-            Column("unused", tr("held without use"), "gpu_hours"),
-            Column("unknown", tr("not observed"), "gpu_hours"),
-            Column("waited", tr("free or unused while a job waited"), "gpu_hours"),
+            column("pool", tr("pool"), "pool", str),
+            column("free_gpu_hours", tr("free"), "gpu_hours", spent_in("free")),
+            column("unused_gpu_hours", tr("held without use"), "gpu_hours", spent_in("unused")),
+            column("unknown_gpu_hours", tr("not observed"), "gpu_hours", spent_in("unknown")),
+            column("waited_gpu_hours", tr("free or unused while a job waited"), "gpu_hours", while_waiting),
         ),
-        rows=tuple(
-            (
-                pool,
-                *(GpuHours(idle.get((pool, kind), (0, 0))[0]) for kind in kinds),
-                None if waits.rows.is_empty() else GpuHours(sum(idle.get((pool, kind), (0, 0))[1] for kind in kinds[:2])),
-            )
-            for pool in pools
-        ),
+        rows=tuple(pools),
         notes=counted_note(open_ms),
     )  # fmt: skip
 
@@ -252,14 +259,39 @@ def goodput_table(waits: Waits, used: float | None, open_ms: float) -> Table | N
         headline=tr("No job of this window has an end that is known.") if share is None
         else tr("{share} of the GPU time of jobs whose end is known led to completed jobs.", share=Share(share)),
         columns=(
-            Column("end", tr("the job"), "words"),
-            Column("jobs", tr("jobs"), "count"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            Column("share", tr("share"), "share"),
+            column("end", tr("the job"), "words", _ENDS.get, str),
+            column("jobs", tr("jobs"), "count", found.jobs.get),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", found.gpu_ms.get),
+            column("share", tr("share"), "share", lambda end: found.gpu_ms[end] / total),
         ),
-        rows=tuple((_ENDS[each], Number(found.jobs[each]), GpuHours(found.gpu_ms[each]), Share(found.gpu_ms[each] / total)) for each in END_STATES),
+        rows=END_STATES,
         notes=(
             tr("GPU time is that of the window, of all jobs that had any."),
             *(() if used is None else (tr("Of the GPU time that was given out, {used} was used: that says that GPUs worked, not that the work came to anything.", used=Share(used)), *counted_note(open_ms))),
         ),
     )  # fmt: skip
+
+
+def counted_jobs(waits: Waits) -> Table:
+    """Return for programs how many jobs are counted, and how many are left out and why."""
+    rows, unasked = waits.rows, int(waits.left_out["is_unasked"].sum())
+    return single(
+        "waits-counted",
+        (
+            column("jobs", "", "count", lambda _: rows.height),
+            column("jobs_without_time_of_asking", "", "count", lambda _: unasked),
+            column("jobs_without_gpus", "", "count", lambda _: waits.left_out.height - unasked),
+            column("jobs_with_ambiguous_pool", "", "count", lambda _: int(rows["is_ambiguous"].sum())),
+            column("jobs_with_unknown_pool", "", "count", lambda _: rows["pool"].null_count()),
+        ),
+        waits,
+    )
+
+
+def back_test(waits: Waits) -> Table:
+    """Return for programs all waits, and those of each half of the window."""
+    named = zip(("all", "first_half", "second_half"), (in_all(waits), *halves(waits)), strict=True)
+    rows = tuple(replace(group, name=name) for name, group in named)
+    return Table(
+        "waits-halves", "", "", "", (column("part", "", "words", "name"), *_GROUP_COLUMNS), rows, audience="programs"
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -13,6 +12,7 @@ from analytics.plan.wait_groups import halves, in_all, wait_groups
 from analytics.plan.waits import Waits, find_waits
 from fallow.cli import main
 from fallow.clock import HOUR_MS
+from tests.answers import rows_of
 from tests.lakes import made_lake
 from tests.ledger.rows import device, fill, samples
 
@@ -260,10 +260,9 @@ def test_without_jobs_the_command_says_what_is_missing_and_what_stood_idle(
 ) -> None:
     lake = fill(made_lake(tmp_path / "lake"), samples("G0", 0, 3600), devices=[device("G0")])
     assert main(["plan", "waits", "--lake", lake.root, "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["all"]["jobs"] == 0
-    assert answer["all"]["shortage_share"] == [None, None]
-    assert [(each["kind"], each["gpu_hours"]) for each in answer["idle"]] == [("free", 1.0)]
+    answer = rows_of(capsys.readouterr().out)
+    assert [(each["jobs"], each["shortage_share"]) for each in answer["waits-halves"]] == [(0, [None, None])] * 3
+    assert [(each["free_gpu_hours"], each["unused_gpu_hours"]) for each in answer["idle-while-waiting"]] == [(1.0, 0)]
     assert main(["plan", "waits", "--lake", lake.root]) == 0
     text = capsys.readouterr().out
     assert "fallow allocations import slurm" in text.replace("\n  ", " ")
@@ -274,5 +273,5 @@ def test_of_one_pool_only_its_own_gpus_stood_idle(tmp_path: Path, capsys: pytest
     for gpu, pool in (("G0", "train"), ("G1", "serving")):
         fill(lake, samples(gpu, 0, 3600), devices=[device(gpu, pool=pool)])
     assert main(["plan", "waits", "--lake", lake.root, "--json", "--pool", "serving"]) == 0
-    idle = json.loads(capsys.readouterr().out)["idle"]
-    assert [(each["pool"], each["gpu_hours"]) for each in idle] == [("serving", 1.0)]
+    idle = rows_of(capsys.readouterr().out)["idle-while-waiting"]
+    assert [(each["pool"], each["free_gpu_hours"]) for each in idle] == [("serving", 1.0)]

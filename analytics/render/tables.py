@@ -1,0 +1,135 @@
+"""Tables as a document: text, Markdown, HTML, JSON, CSV and Parquet. Every verb that shows tables prints them here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from analytics.language.language import Language
+from analytics.render.html.drawings import drawing
+from analytics.render.html.marked import marked
+from analytics.render.html.page import environment, style_hash, style_sheet
+from analytics.render.report.markdown import section_parts
+from analytics.render.report.text import for_text, section_text
+from analytics.render.table_files import as_csv, as_parquet
+from analytics.tables.table import JsonType, Table
+from fallow import __version__
+from fallow.errors import UsageError
+from fallow.outside_text import json_text, markdown_text, visible_lines
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a verb answers.
+
+    Attributes:
+        title: what was asked.
+        about: what people read above the tables: the window, the age of the data.
+        warning: what is simulated; empty where nothing is.
+        facts: what programs read beside the tables, such as the window, as JSON values.
+        tables: in the order in which they are shown.
+    """
+
+    title: str
+    about: tuple[str, ...]
+    warning: str
+    facts: Mapping[str, object]
+    tables: tuple[Table, ...]
+
+    @property
+    def for_people(self) -> tuple[Table, ...]:
+        """The tables that are not for programs alone."""
+        return tuple(each for each in self.tables if each.audience != "programs")
+
+    def table(self, name: str | None) -> Table:
+        """Return the table of that name, by default the first; raises UsageError where there is none."""
+        names = [each.name for each in self.tables if each.columns]
+        if not names:
+            raise UsageError("the answer has no table", "take --format text or json")
+        for each in self.tables:
+            if each.name == (name or names[0]):
+                return each
+        raise UsageError(f"there is no table '{name}' in this answer", f"it has {', '.join(names)}")
+
+
+def text(answer: Answer, language: Language) -> bytes:
+    """Return plain text, 100 columns wide."""
+    spoken = for_text(language)
+    blocks = ["\n".join(spoken.translate(each) for each in answer.about), spoken.translate(answer.warning)]
+    blocks += [section_text(each, spoken) for each in answer.for_people]
+    return (visible_lines("\n\n".join(each for each in blocks if each)) + "\n").encode()
+
+
+def markdown(answer: Answer, language: Language) -> bytes:
+    """Return Markdown."""
+    spoken = for_text(language)
+    parts = [f"# {markdown_text(spoken.translate(answer.title))}"]
+    parts += [markdown_text(spoken.translate(each)) for each in (*answer.about, answer.warning) if each]
+    parts += [part for each in answer.for_people for part in section_parts(each, spoken)]
+    return ("\n\n".join(each for each in parts if each) + "\n").encode()
+
+
+def html(answer: Answer, language: Language) -> bytes:
+    """Return one page without scripts that needs nothing beside itself."""
+    style = style_sheet()
+    page = environment().get_template("tables.html").render(
+        translate=language.translate,
+        mark=lambda cell: marked(cell, language),
+        draw=lambda table: drawing(table, language),
+        language=language,
+        title=language.translate(answer.title),
+        about=answer.about,
+        warning=answer.warning,
+        tables=answer.for_people,
+        style=style,
+        style_hash=style_hash(style),
+        version=__version__,
+    )  # fmt: skip
+    return page.encode()
+
+
+def json(answer: Answer) -> bytes:
+    """Return JSON: the facts, and by name each table with its answer in English and its rows."""
+    tables = {each.name: _table_json(each) for each in answer.tables}
+    return (json_text({**answer.facts, "tables": tables}) + "\n").encode()
+
+
+def _table_json(table: Table) -> dict[str, object]:
+    return ({"headline": str(table.headline)} if table.headline else {}) | {"rows": table.records()}
+
+
+_TYPES: Mapping[JsonType, pl.DataType | type[pl.DataType]] = {
+    "string": pl.String,
+    "number": pl.Float64,
+    "integer": pl.Int64,
+    "boolean": pl.Boolean,
+    "array": pl.String,
+    "object": pl.String,
+}
+
+
+def frame(table: Table) -> pl.DataFrame:
+    """Return the rows as programs read them, in the order of the columns; lists and objects are JSON text."""
+    columns = [each for each in table.columns if each.audience != "people"]
+    nested = {each.key for each in columns if each.value_type in ("array", "object")}
+    rows = [
+        {key: json_text(value) if key in nested and value is not None else value for key, value in row.items()}
+        for row in table.records()
+    ]
+    return pl.DataFrame(rows, schema={each.key: _TYPES[each.value_type] for each in columns})
+
+
+PAGES: Mapping[str, Callable[[Answer, Language], bytes]] = {"text": text, "md": markdown, "html": html}
+FILES: Mapping[str, Callable[[pl.DataFrame], bytes]] = {"csv": as_csv, "parquet": as_parquet}
+FORMATS = ("text", "json", "csv", "md", "html", "parquet")
+
+
+def document(answer: Answer, form: str, language: Language, table: str | None = None) -> bytes:
+    """Return the answer in one of FORMATS; `table` chooses what CSV and Parquet hold, which is one table."""
+    if form == "json":
+        return json(answer)
+    if form in FILES:
+        return FILES[form](frame(answer.table(table)))
+    return PAGES[form](answer, language)
