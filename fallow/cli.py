@@ -69,6 +69,9 @@ COMMANDS: tuple[Command, ...] = (
             "fallow opportunities --lake /srv/lake --since 7d", "analytics.commands.opportunities", "analytics"),
     Command("plan", "say who waits and why, who gets what, and when to order",
             "fallow plan waits --lake /srv/lake", "analytics.commands.plan", "analytics"),
+    Command("sql", "ask lake, ledger, findings and prices in SQL",
+            "fallow sql 'select state, sum(cost) from ledger group by state' --lake /srv/lake", "analytics.commands.sql",
+            "analytics"),
     Command("annotations", "note what happened when, for the charts",
             "fallow annotations add 'driver 580' --at 2026-11-20T09:00Z --lake /srv/lake", "analytics.commands.annotations",
             "analytics"),
@@ -189,11 +192,12 @@ def load(command: Command) -> CommandModule:
             "run it on a host with a newer Python; only the agent, `top` and `doctor` run on 3.10",
         )
     try:
-        return cast("CommandModule", importlib.import_module(command.module))
+        module = importlib.import_module(command.module)
     except ModuleNotFoundError as error:
         if (told := missing_extra(error, command.name, command.extra)) is None:
             raise
         raise told from error
+    return cast("CommandModule", getattr(module, "VERB", module))
 
 
 def missing_extra(error: ModuleNotFoundError, command: str, extra: str) -> MissingExtraError | None:

@@ -32,8 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds every verb with its own flags."""
     verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
     for verb in VERBS:
-        module = load(verb)
-        runner = getattr(module, "VERB", module)
+        runner = load(verb)
         verb_parser = verbs.add_parser(
             verb.name, help=verb.summary, epilog=f"example: {verb.example}", allow_abbrev=False
         )

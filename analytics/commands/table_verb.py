@@ -16,7 +16,7 @@ from analytics.language.language import Language
 from analytics.language.languages import CODES, language
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
-from analytics.render.tables import FORMATS, Answer, document
+from analytics.render.tables import FORMATS, VerbAnswer, document
 from analytics.report.model import Whole
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
@@ -131,7 +131,7 @@ def open_verb(args: argparse.Namespace, *, since: str = FOUR_WEEKS, history_ms: 
     return VerbInputs(whole, scope, whole.part(scope), speaks, now_ms)
 
 
-def _answer(title: str, given: VerbInputs, tables: tuple[Table, ...]) -> Answer:
+def _answer(title: str, given: VerbInputs, tables: tuple[Table, ...]) -> VerbAnswer:
     summary = given.part.summary
     gpus = given.part.inside.stretches["gpu"].unique()
     simulated = given.whole.inventory.count_simulated(gpus)
@@ -142,4 +142,4 @@ def _answer(title: str, given: VerbInputs, tables: tuple[Table, ...]) -> Answer:
     warning = simulated_text(simulated, summary.totals.gpus)
     window = {"since": format_ms(summary.since_ms), "until": format_ms(summary.until_ms)}
     facts = {"window": window, "simulated_gpus": simulated}
-    return Answer(title, tuple(each for each in about if each), warning, facts, tables)
+    return VerbAnswer(title, tuple(each for each in about if each), warning, facts, tables)

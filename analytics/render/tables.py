@@ -21,7 +21,7 @@ from fallow.outside_text import json_text, markdown_text, visible_lines
 
 
 @dataclass(frozen=True)
-class Answer:
+class VerbAnswer:
     """What a verb answers.
 
     Attributes:
@@ -54,7 +54,7 @@ class Answer:
         raise UsageError(f"there is no table '{name}' in this answer", f"it has {', '.join(names)}")
 
 
-def text(answer: Answer, language: Language) -> bytes:
+def text(answer: VerbAnswer, language: Language) -> bytes:
     """Return plain text, 100 columns wide."""
     spoken = for_text(language)
     blocks = ["\n".join(spoken.translate(each) for each in answer.about), spoken.translate(answer.warning)]
@@ -62,7 +62,7 @@ def text(answer: Answer, language: Language) -> bytes:
     return (visible_lines("\n\n".join(each for each in blocks if each)) + "\n").encode()
 
 
-def markdown(answer: Answer, language: Language) -> bytes:
+def markdown(answer: VerbAnswer, language: Language) -> bytes:
     """Return Markdown."""
     spoken = for_text(language)
     parts = [f"# {markdown_text(spoken.translate(answer.title))}"]
@@ -71,7 +71,7 @@ def markdown(answer: Answer, language: Language) -> bytes:
     return ("\n\n".join(each for each in parts if each) + "\n").encode()
 
 
-def html(answer: Answer, language: Language) -> bytes:
+def html(answer: VerbAnswer, language: Language) -> bytes:
     """Return one page without scripts that needs nothing beside itself."""
     style = style_sheet()
     page = environment().get_template("tables.html").render(
@@ -90,7 +90,7 @@ def html(answer: Answer, language: Language) -> bytes:
     return page.encode()
 
 
-def json(answer: Answer) -> bytes:
+def json(answer: VerbAnswer) -> bytes:
     """Return JSON: the facts, and by name each table with its answer in English and its rows."""
     tables = {each.name: _table_json(each) for each in answer.tables}
     return (json_text({**answer.facts, "tables": tables}) + "\n").encode()
@@ -121,12 +121,12 @@ def frame(table: Table) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={each.key: _TYPES[each.value_type] for each in columns})
 
 
-PAGES: Mapping[str, Callable[[Answer, Language], bytes]] = {"text": text, "md": markdown, "html": html}
+PAGES: Mapping[str, Callable[[VerbAnswer, Language], bytes]] = {"text": text, "md": markdown, "html": html}
 FILES: Mapping[str, Callable[[pl.DataFrame], bytes]] = {"csv": as_csv, "parquet": as_parquet}
 FORMATS = ("text", "json", "csv", "md", "html", "parquet")
 
 
-def document(answer: Answer, form: str, language: Language, table: str | None = None) -> bytes:
+def document(answer: VerbAnswer, form: str, language: Language, table: str | None = None) -> bytes:
     """Return the answer in one of FORMATS; `table` chooses what CSV and Parquet hold, which is one table."""
     if form == "json":
         return json(answer)

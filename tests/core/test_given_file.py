@@ -120,11 +120,11 @@ BESIDE = {"password_file": ("--user", "a"), "key": ("--certificate", "{log}")}
 
 LEFT_OUT = {
     ("ledger", "--focus"),
-    ("report", "--out"),
+    ("sql", "--attach"),
     ("pseudonym new-key", "file"),
     ("allocations import slurm", "--scontrol"),
 }
-"""Files that are written, and one that is read as the files beside it are."""
+"""Files that are written, as that of `--out` is, and one that is read as the files beside it are."""
 
 
 def options() -> Iterator[tuple[str, argparse.Action]]:
@@ -135,8 +135,9 @@ def options() -> Iterator[tuple[str, argparse.Action]]:
             if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
                 for verb, each in action.choices.items():
                     yield from below(each, f"{name} {verb}")
-            elif "FILE" in str(action.metavar) and (name, (action.option_strings or [action.dest])[0]) not in LEFT_OUT:
-                yield name, action
+            elif "FILE" in str(action.metavar) and (flag := (action.option_strings or [action.dest])[0]) != "--out":
+                if (name, flag) not in LEFT_OUT:
+                    yield name, action
 
     for command in COMMANDS:
         parser = argparse.ArgumentParser()

@@ -1,0 +1,124 @@
+"""`fallow sql`: questions to the lake, the ledger, findings, recommendations and prices in DuckDB's SQL."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
+from analytics.language.quantities import Number
+from analytics.language.sentences import tr
+from analytics.sql.session import answer, check_statement, described, names, write_views
+from analytics.sql.views import SqlBasis
+from analytics.tables.table import Column, Kind, Table, column
+from fallow.clock import format_ms, to_ms
+from fallow.errors import UsageError
+from fallow.output import say
+
+_MOST_ROWS = 200
+
+
+def _flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "statement", nargs="?", metavar="SQL", help="one SELECT; without it the tables and their columns"
+    )
+    parser.add_argument(
+        "--attach", metavar="FILE", help="write a DuckDB file with these tables for other tools instead"
+    )
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.attach is not None and args.statement is not None:
+        raise UsageError("--attach writes all tables", "leave out the SQL, or --attach")
+    if args.statement is not None:
+        check_statement(args.statement)
+
+
+def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
+    """The rows of the statement; without one the tables that it could name."""
+    basis = SqlBasis(given.whole, given.scope, given.part)
+    if args.statement is not None:
+        yield _result(basis, args.statement)
+        return
+    if args.attach is not None:
+        write_views(basis, Path(args.attach))
+        say(f"wrote {args.attach}")
+    yield from _catalogue(basis)
+
+
+def _result(basis: SqlBasis, statement: str) -> Table:
+    found = answer(basis, statement)
+    kinds = [_kind(str(each)) for each in found.types]
+    columns = tuple(
+        _column(place, name, kind) for place, (name, kind) in enumerate(zip(found.columns, kinds, strict=True))
+    )
+    rows = tuple(found.fetchall())
+    return Table(
+        "result",
+        tr("Result"),
+        "",
+        tr("Rows: {number}.", number=Number(len(rows))),
+        columns,
+        rows,
+        shown=_MOST_ROWS,
+        rest=tr("{number} more rows are in --format csv, json and parquet.", number=Number(len(rows) - _MOST_ROWS)),
+    )
+
+
+def _kind(name: str) -> Kind:
+    if name.endswith("INT") or name in ("INTEGER", "UINTEGER"):
+        return "count"
+    return "number" if name in ("DOUBLE", "FLOAT") or name.startswith("DECIMAL") else "words"
+
+
+def _column(place: int, name: str, kind: Kind) -> Column:
+    def machine(row: tuple[object, ...]) -> object:
+        value = row[place]
+        if isinstance(value, datetime):
+            return format_ms(to_ms(value))
+        if isinstance(value, Decimal):
+            return float(value)
+        return value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value)
+
+    def cell(row: tuple[object, ...]) -> object:
+        value = machine(row)
+        if isinstance(value, float):
+            return Number.as_given(value)
+        return value if value is None or (isinstance(value, int) and kind == "count") else str(value)
+
+    return Column(name, name, kind, cell, machine)
+
+
+def _catalogue(basis: SqlBasis) -> Tables:
+    """The tables for people; for programs also every column with its meaning."""
+    found = {name: described(name) for name in names(basis)}
+    yield Table(
+        "tables",
+        tr("Tables for SQL"),
+        "",
+        tr("Name any of these {number} tables in a SELECT.", number=Number(len(found))),
+        (
+            column("table", tr("table"), "name", lambda each: each[0]),
+            column("row", tr("a row"), "words", lambda each: each[1][0]),
+            column("columns", tr("columns"), "sentence", lambda each: ", ".join(each[1][1])),
+        ),
+        tuple(found.items()),
+    )
+    yield Table(
+        "columns",
+        "",
+        "",
+        "",
+        (
+            column("table", "", "name", lambda each: each[0]),
+            column("column", "", "name", lambda each: each[1]),
+            column("meaning", "", "words", lambda each: each[2]),
+        ),
+        tuple((name, key, meaning) for name, (_, columns) in found.items() for key, meaning in columns.items()),
+        audience="programs",
+    )
+
+
+VERB = TableVerb(tr("Questions in SQL"), _tables, _flags, _check, since="all")

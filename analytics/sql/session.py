@@ -1,0 +1,146 @@
+"""One DuckDB connection with the views that a statement names: it reads, and cannot write or open anything else."""
+
+# ruff: noqa: S608  # names are those of tables and columns, and every text is quoted by _literal
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import duckdb
+import polars as pl
+
+from analytics.frames import empty, read_frame
+from analytics.sql.views import DERIVED, SqlBasis
+from fallow import schema
+from fallow.clock import DAY_MS, floor_ms, from_ms, utc_day
+from fallow.errors import FallowError, UsageError
+
+LAKE = tuple(each for each in schema.TABLES if not each.derived)
+"""The lake's own tables, as agents, imports and people wrote them."""
+_ALLOWED = ("SELECT", "EXPLAIN")
+
+
+def names(basis: SqlBasis) -> tuple[str, ...]:
+    """Return the views that a scope has: of a team or a user only those whose rows can be told apart."""
+    derived = [name for name, view in DERIVED.items() if view.is_personal or not basis.scope.is_personal]
+    return (*derived, *(each.name for each in LAKE if not basis.scope.is_personal and each.name not in DERIVED))
+
+
+def answer(basis: SqlBasis, statement: str) -> duckdb.DuckDBPyRelation:
+    """Return what one SELECT gives, see `check_statement`; raises UsageError for what DuckDB refuses."""
+    connection = duckdb.connect()
+    named, known = _named(connection, statement), names(basis)
+    make_views(connection, basis, [each for each in known if each in named] or known)
+    root = Path(basis.whole.inputs.lake.root)
+    if root.is_dir():
+        connection.execute(f"SET allowed_directories = [{_literal(str(root.resolve()))}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    try:
+        return connection.sql(statement)
+    except duckdb.Error as error:
+        raise _refused(error, known) from error
+
+
+def write_views(basis: SqlBasis, file: Path) -> None:
+    """Write a DuckDB file: derived views as tables of this moment, the lake's tables as views of its files."""
+    if file.exists():
+        raise FallowError(f"{file} exists", "name a new file, or remove it first")
+    try:
+        with duckdb.connect(str(file)) as connection:
+            make_views(connection, basis, names(basis))
+    except duckdb.Error as error:
+        file.unlink(missing_ok=True)
+        raise FallowError(
+            f"cannot write {file}: {_first_line(error)}", "check that the folder exists and is writable"
+        ) from error
+
+
+def check_statement(statement: str) -> None:
+    """Raise UsageError for what is no SQL, and for anything but one SELECT."""
+    try:
+        found = duckdb.extract_statements(statement)
+    except duckdb.Error as error:
+        raise UsageError(f"this is no SQL: {_first_line(error)}", "see docs/sql.md for examples") from error
+    if len(found) != 1 or found[0].type.name not in _ALLOWED:
+        raise UsageError(
+            "fallow sql runs one SELECT", "leave everything else out, or use --attach FILE with your own tools"
+        )
+
+
+def _named(connection: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
+    """The tables that a statement names; DESCRIBE and SUMMARIZE name theirs too."""
+    try:
+        return {each.lower() for each in connection.get_table_names(statement)}
+    except duckdb.Error:
+        return set()
+
+
+def _refused(error: duckdb.Error, known: Sequence[str]) -> UsageError:
+    return UsageError(f"DuckDB refuses this: {_first_line(error)}", f"the tables are {', '.join(known)}")
+
+
+def _first_line(error: duckdb.Error) -> str:
+    return str(error).partition("\n")[0]
+
+
+def described(name: str) -> tuple[str, dict[str, str]]:
+    """Return what a row of a view is, and the meaning of each column."""
+    if name in DERIVED:
+        return DERIVED[name].row, {key: meaning for key, (_, meaning) in DERIVED[name].columns.items()}
+    table = schema.table(name)
+    return table.row, {each.name: each.meaning for each in table.columns} | {"host": "the host of the row"}
+
+
+def make_views(connection: duckdb.DuckDBPyConnection, basis: SqlBasis, wanted: Iterable[str]) -> None:
+    """Make tables of derived rows and views of the lake's files, with a comment on each column."""
+    for name in wanted:
+        if name in DERIVED:
+            connection.from_arrow(DERIVED[name].frame(basis).to_arrow()).create(f'"{name}"')
+        else:
+            _lake_view(connection, basis, schema.table(name))
+        row, columns = described(name)
+        connection.execute(f'COMMENT ON {"TABLE" if name in DERIVED else "VIEW"} "{name}" IS {_literal(row)}')
+        for column, meaning in columns.items():
+            connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS {_literal(meaning)}')
+
+
+def _lake_view(connection: duckdb.DuckDBPyConnection, basis: SqlBasis, table: schema.Table) -> None:
+    """The rows of the window and of the scope's GPUs, as they are in the files."""
+    lake, summary = basis.whole.inputs.lake, basis.part.summary
+    days = [utc_day(day) for day in range(floor_ms(summary.since_ms, DAY_MS), summary.until_ms, DAY_MS)]
+    files, root = lake.files(table.name, dates=days), Path(lake.root).resolve()
+    # every column is there, whatever the files have
+    rows = _with_moments(empty(table), table).with_columns(host=pl.lit("")).clear()
+    if files and not root.is_dir():  # an object store, which fallow's own client reads
+        rows = _with_moments(read_frame(files, table), table)
+    connection.from_arrow(rows.to_arrow()).create(f'"{table.name} rows"')
+    source = f'SELECT * FROM "{table.name} rows"'
+    if files and root.is_dir():
+        paths = ", ".join(_literal(str(root / file.key)) for file in files)
+        options = "union_by_name = true, hive_partitioning = true, hive_types_autocast = false"
+        source += f" UNION ALL BY NAME SELECT * EXCLUDE (date) FROM read_parquet([{paths}], {options})"
+    within = [f"time >= {_moment(summary.since_ms)}", f"time < {_moment(summary.until_ms)}"]
+    if not basis.scope.is_all:
+        column = "gpu" if "gpu" in table.names else "host"
+        own = [_literal(each) for each in basis.part.inside.stretches[column].unique().sort()]
+        within.append(f"{column} IN ({', '.join(own) or 'NULL'})")
+    connection.execute(f'CREATE VIEW "{table.name}" AS SELECT * FROM ({source}) WHERE {" AND ".join(within)}')
+
+
+def _with_moments(frame: pl.DataFrame, table: schema.Table) -> pl.DataFrame:
+    return frame.with_columns(
+        pl.from_epoch(each.name, "ms").cast(pl.Datetime("ms")).dt.replace_time_zone("UTC")
+        for each in table.columns
+        if each.type is schema.Type.TIMESTAMP
+    )
+
+
+def _moment(moment_ms: int) -> str:
+    return f"{_literal(from_ms(moment_ms).isoformat())}::TIMESTAMPTZ"
+
+
+def _literal(text: str) -> str:
+    """A text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,285 @@
+"""The derived views: what a row is, the meaning of each column, and how the rows are made.
+
+The views of the lake's own tables are in `session`; their columns are those of `fallow.schema`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from analytics.decide.filters import is_in_scope, names_others
+from analytics.money.cents import MICROCENTS
+from analytics.money.in_force import gpus_at, in_force
+from analytics.money.priced_segments import UNNAMED, unused_amount
+from analytics.money.window_money import newest_basis, open_prices
+from analytics.report.model import Whole
+from analytics.scope import Scope
+from analytics.states import WASTED
+from analytics.window import WindowLedger
+from fallow import schema
+from fallow.clock import DAY_MS, HOUR_MS
+
+
+@dataclass(frozen=True)
+class SqlBasis:
+    """The whole window, the part of it that is asked for, and that part's ledger."""
+
+    whole: Whole
+    scope: Scope
+    part: WindowLedger
+
+
+@dataclass(frozen=True)
+class DerivedView:
+    """One view.
+
+    Attributes:
+        row: what a row is.
+        columns: type and meaning of each column, in the order of the columns.
+        make: returns the rows; a column that they lack is null.
+        is_personal: False where the rows of a team or a user cannot be told from the others.
+    """
+
+    row: str
+    columns: Mapping[str, tuple[pl.DataType | type[pl.DataType], str]]
+    make: Callable[[SqlBasis], pl.DataFrame]
+    is_personal: bool = True
+
+    def frame(self, basis: SqlBasis) -> pl.DataFrame:
+        """Return the rows with exactly the view's columns; times of integer milliseconds become timestamps."""
+        rows = self.make(basis)
+        return rows.select(
+            (_moment(name) if kind == MOMENT else pl.col(name).cast(kind, strict=False))
+            if name in rows.columns
+            else pl.lit(None, kind).alias(name)
+            for name, (kind, _) in self.columns.items()
+        )
+
+
+MOMENT = pl.Datetime("ms", "UTC")
+MONEY = pl.Decimal(38, 8)
+"""Whole microcents: sums are exact, and round to the ledger's cents."""
+TEXTS = pl.List(pl.String)
+
+
+def _moment(name: str) -> pl.Expr:
+    return pl.from_epoch(pl.col(name).cast(pl.Int64), "ms").dt.replace_time_zone("UTC").alias(name)
+
+
+def _money(microcents: pl.Expr) -> pl.Expr:
+    # Python's own numbers, for a cast of 128 bits divides in 64
+    return microcents.cast(pl.Decimal(38, 0)).cast(MONEY) / (100 * MICROCENTS)
+
+
+def _ledger(basis: SqlBasis) -> pl.DataFrame:
+    whole = basis.whole
+    money = whole.money if basis.scope.is_all else whole.money.of(basis.part.inside, whole.inventory)
+    pieces = money.accounts.pieces
+    named = {
+        name
+        for name, kind in pieces.schema.items()
+        if kind == pl.String and name not in ("day", "state", "gpu", "host")
+    }
+    waste = pl.when(pl.col("state") == "low").then(unused_amount()).when(pl.col("state").is_in(WASTED)).then("amount")
+    return pieces.with_columns(
+        pl.when(~pl.col(name).is_in(UNNAMED)).then(name).alias(name) for name in sorted(named)
+    ).with_columns(
+        user="holder",
+        start="time",
+        gpu_hours=pl.col("gpu_ms") / HOUR_MS,
+        cost=_money(pl.col("amount")),
+        wasted_cost=_money(waste.otherwise(pl.col("amount") * 0)),
+        currency=pl.when(pl.col("amount").is_not_null()).then(pl.lit(money.currency)),
+        sampled_ratio="open_share",
+    )
+
+
+def _hourly(basis: SqlBasis) -> pl.DataFrame:
+    gpus = basis.part.inside.stretches["gpu"].unique()
+    return basis.part.inside.rollups.hourly().filter(pl.col("gpu").is_in(gpus.implode()))
+
+
+def _findings(basis: SqlBasis) -> pl.DataFrame:
+    whole, scope = basis.whole, basis.scope
+    found = [
+        each
+        for each in whole.review.findings
+        if is_in_scope(each, scope, whole.inventory)
+        and not (scope.is_personal and names_others(each, scope, whole.money.owners))
+    ]
+    rows = [
+        {
+            **each.as_json(), "id": each.finding_id, "user": each.holder, "start": each.since_ms, "evidence": None,
+            "confidence": each.confidence.grade, "sentence": str(each.sentence),
+            "failed_conditions": [str(failed) for failed in each.confidence.failed],
+        }
+        for each in found
+    ]  # fmt: skip
+    return _frame(rows, FINDINGS)
+
+
+def _recommendations(basis: SqlBasis) -> pl.DataFrame:
+    rows = [
+        {
+            "id": each.opportunity_id, "kind": each.kind, "action": each.action, "owner": each.owner,
+            "user": each.holder, "team": each.team, "pool": each.pool, "host": each.host, "gpus": list(each.gpus),
+            "gpus_now": list(each.gpus_now), "gpu_hours": each.gpu_ms / HOUR_MS,
+            "cost": None if each.cents is None else each.cents / 100, "currency": each.currency,
+            "saving_low": None if each.saving is None else each.saving.low,
+            "saving": None if each.saving is None else each.saving.point,
+            "saving_high": None if each.saving is None else each.saving.high,
+            "ranked": each.ranked, "confidence": each.confidence.grade, "deadline": each.deadline_ms,
+            "horizon_days": each.horizon_ms / DAY_MS, "status": each.status,
+            "findings": [found.finding_id for found in each.evidence], "next": each.next_command,
+        }
+        for each in basis.whole.opportunities(basis.scope, basis.part).listed
+    ]  # fmt: skip
+    return _frame(rows, RECOMMENDATIONS)
+
+
+def _allocations(basis: SqlBasis) -> pl.DataFrame:
+    claims, gpus = basis.part.inside.rollups.claims, basis.part.inside.stretches["gpu"].unique()
+    claims = claims.with_columns(start="time")
+    if basis.scope.is_all:
+        return claims
+    return claims.filter(pl.col("gpu").is_in(gpus.implode()))
+
+
+def _prices(basis: SqlBasis) -> pl.DataFrame:
+    whole = basis.whole
+    book = open_prices(whole.inputs.settings)
+    used = newest_basis(whole.inventory, whole.money.costs)
+    rows = [
+        {
+            "model": each.model, "pool": each.pool, "hourly": each.hourly, "currency": each.currency,
+            "origin": each.origin, "source": each.source, "date": None if each.date is None else each.date.isoformat(),
+            "gpus": gpus_at(each, used),
+        }
+        for each in in_force(book)
+    ]  # fmt: skip
+    return _frame(rows, PRICES)
+
+
+Columns = Mapping[str, tuple[pl.DataType | type[pl.DataType], str]]
+
+
+def _frame(rows: Iterable[Mapping[str, object]], columns: Columns) -> pl.DataFrame:
+    kinds = {name: pl.Int64 if kind == MOMENT else kind for name, (kind, _) in columns.items()}
+    return pl.DataFrame([{name: row.get(name) for name in columns} for row in rows], schema=kinds)
+
+
+_WHERE: Columns = {
+    "host": (pl.String, "the host"),
+    "pool": (pl.String, "the pool at that time"),
+    "model": (pl.String, "the model of the card"),
+}
+LEDGER: Columns = {
+    "gpu": (pl.String, "UUID of the GPU or MIG instance"),
+    **_WHERE,
+    "state": (pl.String, f"one of {', '.join(schema.STATES)}"),
+    "user": (pl.String, "who had the GPU; null where no user had it, or the user is not known"),
+    "team": (pl.String, "the user's team, by the owners file"),
+    "organisation": (pl.String, "the team's organisation"),
+    "project": (pl.String, "the project of the allocation"),
+    "account": (pl.String, "the account or namespace of the allocation"),
+    "job": (pl.String, "the job of the allocation"),
+    "start": (MOMENT, "start of the segment"),
+    "end": (MOMENT, "end of the segment"),
+    "gpu_hours": (pl.Float64, "length of the segment times the user's share of the GPU, hours"),
+    "cost": (MONEY, "what the segment costs; null without a price"),
+    "wasted_cost": (MONEY, "the part of it that is waste"),
+    "currency": (pl.String, "currency of both"),
+    "sampled_ratio": (pl.Float64, "share of the segment that only readings at single moments call idle"),
+}
+FINDINGS: Columns = {
+    "id": (pl.String, "the finding's id, the same from week to week"),
+    "rule": (pl.String, "the rule that found it"),
+    "sentence": (pl.String, "what was found"),
+    "status": (pl.String, "new, notified, acknowledged, standing or suppressed"),
+    "gpus": (TEXTS, "UUIDs of the GPUs"),
+    "host": (pl.String, "their hosts, joined by +"),
+    "user": (pl.String, "who holds them, joined by +"),
+    "team": (pl.String, "the users' team"),
+    "start": (MOMENT, "since when"),
+    "gpu_hours": (pl.Float64, "GPU time inside the window, hours"),
+    "energy_kwh": (pl.Float64, "energy of that time"),
+    "cost": (pl.Float64, "cost of that time; null without a price"),
+    "currency": (pl.String, "its currency"),
+    "confidence": (pl.String, "high, medium or low"),
+    "failed_conditions": (TEXTS, "why it is not higher"),
+    "reclaimable": (pl.Boolean, "whether any of the GPUs can be reclaimed at the end of the window"),
+    "reclaimable_gpus": (TEXTS, "which ones"),
+    "next_command": (pl.String, "what to type next"),
+}
+RECOMMENDATIONS: Columns = {
+    "id": (pl.String, "the recommendation's id, the same from week to week"),
+    "kind": (pl.String, "the kind of waste"),
+    "action": (pl.String, "what to do"),
+    "owner": (pl.String, "who must act"),
+    "user": (pl.String, "who has the GPUs"),
+    "team": (pl.String, "the user's team"),
+    "pool": (pl.String, "their pools, joined by +"),
+    "host": (pl.String, "their hosts, joined by +"),
+    "gpus": (TEXTS, "UUIDs of the GPUs"),
+    "gpus_now": (TEXTS, "those to act on at the end of the window"),
+    "gpu_hours": (pl.Float64, "waste inside the window, hours; each hour belongs to one recommendation"),
+    "cost": (pl.Float64, "cost of the waste; the rows add up to the ledger's waste"),
+    "currency": (pl.String, "its currency"),
+    "saving_low": (pl.Float64, "least saving a year"),
+    "saving": (pl.Float64, "expected saving a year; null where it is not known"),
+    "saving_high": (pl.Float64, "largest saving a year"),
+    "ranked": (pl.Boolean, "whether it counts in sums of savings"),
+    "confidence": (pl.String, "high, medium or low"),
+    "deadline": (MOMENT, "when to have acted"),
+    "horizon_days": (pl.Float64, "how long it has to last"),
+    "status": (pl.String, "standing, or as the finding's"),
+    "findings": (TEXTS, "ids of the findings that are its evidence"),
+    "next": (pl.String, "what to type next"),
+}
+PRICES: Columns = {
+    "model": (pl.String, "the model of the line; null for all"),
+    "pool": (pl.String, "the pool of the line; null for all"),
+    "hourly": (pl.Decimal(38, 10), "what a GPU-hour costs"),
+    "currency": (pl.String, "its currency"),
+    "origin": (pl.String, "site, or catalog: a public list price"),
+    "source": (pl.String, "where the figure is from"),
+    "date": (pl.String, "its date"),
+    "gpus": (pl.Int64, "GPUs of the lake that have this price"),
+}
+_POLARS: Mapping[schema.Type, pl.DataType | type[pl.DataType]] = {
+    schema.Type.TIMESTAMP: MOMENT,
+    schema.Type.INT16: pl.Int16,
+    schema.Type.INT32: pl.Int32,
+    schema.Type.INT64: pl.Int64,
+    schema.Type.FLOAT: pl.Float32,
+    schema.Type.DOUBLE: pl.Float64,
+    schema.Type.STRING: pl.String,
+}
+
+
+def _of_schema(table: schema.Table) -> Columns:
+    """The columns of a table of the lake that hold one value each."""
+    return {each.name: (_POLARS[each.type], each.meaning) for each in table.columns if each.type in _POLARS}
+
+
+DERIVED: Mapping[str, DerivedView] = {
+    "ledger": DerivedView("one segment of one GPU in one state under one user", LEDGER, _ledger),
+    "hourly": DerivedView(
+        "one GPU in one hour: utilization, memory, power", _of_schema(schema.HOURLY), _hourly, is_personal=False
+    ),
+    "findings": DerivedView("one finding", FINDINGS, _findings),
+    "recommendations": DerivedView("one recommendation", RECOMMENDATIONS, _recommendations),
+    "allocations": DerivedView(
+        "one GPU, or some GPUs of a host, allocated for a time",
+        {"start": (MOMENT, "start of the allocation"), "host": (pl.String, "the host"), **{
+            name: kind for name, kind in _of_schema(schema.CLAIM).items()
+            if name in ("gpu", "end", "claim_id", "scheduler", "user", "account", "host_gpu_count", "planned_end")
+        }},
+        _allocations,
+        is_personal=False,
+    ),
+    "prices": DerivedView("one price in force", PRICES, _prices),
+}  # fmt: skip

@@ -1,0 +1,169 @@
+"""`fallow sql`: its sums are those of the ledger, it reads and never writes, and it keeps to the scope."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from analytics.simulation import SimulatedFleet, owners_csv, prices_csv, write_fleet
+from fallow.cli import main
+from tests.answers import rows_of
+from tests.lakes import made_lake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DAY_MS = 86_400_000
+UNTIL_MS = 1_763_596_800_000
+"""2025-11-20T00:00Z."""
+PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
+QUESTIONS = re.findall(r"\*\*(.+?)\*\*\n\n```sql\n(.+?)\n```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The config file of ten simulated GPUs over two days, with owners and prices."""
+    folder = tmp_path_factory.mktemp("sql")
+    fleet = SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=2, seed=3)
+    lake = made_lake(folder / "lake")
+    write_fleet(lake, fleet)
+    (folder / "owners.csv").write_text(owners_csv(fleet))
+    (folder / "prices.csv").write_text(prices_csv(fleet))
+    settings = {"lake.path": lake.root, "money.owners": folder / "owners.csv", "money.prices": folder / "prices.csv"}
+    config = folder / "fallow.toml"
+    config.write_text("".join(f"{name} = {json.dumps(str(value))}\n" for name, value in settings.items()))
+    return config
+
+
+@pytest.fixture
+def asked(site: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What a command prints over the site."""
+
+    def ask(*arguments: str) -> str:
+        assert main([*arguments, "--config", str(site)]) == 0
+        return capsys.readouterr().out
+
+    return ask
+
+
+@pytest.fixture
+def query(asked: Callable[..., str]) -> Callable[..., Rows]:
+    return lambda statement, *flags: rows_of(asked("sql", statement, "--json", *flags))["result"]
+
+
+def cents(amount: float) -> float:
+    return round(amount + 1e-9, 2)
+
+
+def test_the_cost_of_each_state_is_the_ledgers_to_the_cent(
+    asked: Callable[..., str], query: Callable[..., Rows]
+) -> None:
+    money = json.loads(asked("ledger", "--json"))["money"]
+    rows = query(dict(QUESTIONS)["What does each state cost?"])
+    cost = {row["state"]: row["cost"] for row in rows}
+    assert cents(sum(cost.values())) == money["paid"]
+    cost["used"] = cost.pop("low", 0) + cost.pop("active")
+    # the ledger shares out what rounding leaves, so that its cents add up
+    assert {state: amount for state, amount in cost.items() if amount} == pytest.approx(
+        {state: amount for state, amount in money["cost"].items() if amount}, abs=0.01
+    )
+
+
+def test_what_teams_pay_is_what_accounts_say(asked: Callable[..., str], query: Callable[..., Rows]) -> None:
+    accounts = json.loads(asked("ledger", "--by", "team", "--json"))["groups"]["rows"]
+    rows = query(dict(QUESTIONS)["What does each team pay, and how much of it is waste?"])
+    assert {row["team"]: row["paid"] for row in rows} == pytest.approx(
+        {each["name"]: each["paid"] for each in accounts if each["name"] is not None}, abs=0.02
+    )
+
+
+def test_held_hours_and_observed_time_are_the_ledgers(asked: Callable[..., str], query: Callable[..., Rows]) -> None:
+    ledger = json.loads(asked("ledger", "--json"))
+    held = query("select sum(gpu_hours) as hours from ledger where state = 'held'")[0]["hours"]
+    assert held == pytest.approx(ledger["gpu_hours"]["held"])
+    whole = query("select sum(gpu_hours) filter (state != 'unknown') / sum(gpu_hours) as share from ledger")[0]["share"]
+    assert whole == pytest.approx(ledger["coverage"])
+
+
+def test_recommendations_and_findings_are_those_of_the_commands(
+    asked: Callable[..., str], query: Callable[..., Rows]
+) -> None:
+    found = json.loads(asked("opportunities", "--json"))["opportunities"]
+    rows = query("select id, cost, saving, gpus from recommendations")
+    assert [(row["id"], row["cost"], row["gpus"]) for row in rows] == [
+        (each["id"], each["cost"], each["gpus"]) for each in found
+    ]
+    findings = json.loads(asked("findings", "--json", "--all"))["findings"]
+    known = {row["id"]: row["gpu_hours"] for row in query("select id, gpu_hours from findings")}
+    assert known == {each["finding_id"]: each["gpu_hours"] for each in findings}
+
+
+@pytest.mark.parametrize(("question", "statement"), QUESTIONS, ids=[question for question, _ in QUESTIONS])
+def test_every_question_of_the_page_has_an_answer(query: Callable[..., Rows], question: str, statement: str) -> None:
+    assert query(statement) or "errors" in question
+
+
+def test_the_page_has_ten_questions() -> None:
+    assert len(QUESTIONS) == 10
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "copy ledger to 'out.csv'", "create table mine as select 1", "attach 'other.duckdb'", "select 1; select 2",
+        "set memory_limit = '1GB'", "insert into ledger select * from ledger", "selec 1", "install httpfs",
+        "select * from read_csv('/etc/passwd')", "select * from nothing", "select * from glob('/*')",
+    ],
+)  # fmt: skip
+def test_nothing_but_a_select_of_the_tables_is_run(
+    site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, statement: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["sql", statement, "--config", str(site)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert len(printed.err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scope_narrows_every_table(query: Callable[..., Rows]) -> None:
+    pools = [row["pool"] for row in query("select distinct pool from ledger order by pool")]
+    assert len(pools) > 1
+    for statement in ("select distinct pool from ledger", "select distinct pool from recommendations"):
+        assert {row["pool"] for row in query(statement, "--pool", pools[0])} <= {pools[0]}
+    whole = query("select count(distinct gpu) as gpus from gpu")[0]["gpus"]
+    part = sum(query("select count(distinct gpu) as gpus from gpu", "--pool", pool)[0]["gpus"] for pool in pools)
+    assert part == whole == 10
+
+
+def test_a_team_gets_no_table_whose_rows_cannot_be_told_apart(
+    site: Path, query: Callable[..., Rows], capsys: pytest.CaptureFixture[str]
+) -> None:
+    team = query("select team from ledger where team is not null limit 1")[0]["team"]
+    assert {row["team"] for row in query("select distinct team from ledger", "--team", team)} == {team}
+    for table in ("gpu", "process", "hourly", "allocations"):
+        assert main(["sql", f"select * from {table}", "--team", team, "--config", str(site)]) == 2  # noqa: S608
+        assert "the tables are ledger" in capsys.readouterr().err
+
+
+def test_an_attached_file_has_the_tables_with_their_comments(
+    site: Path, query: Callable[..., Rows], asked: Callable[..., str], tmp_path: Path
+) -> None:
+    file = tmp_path / "fallow.duckdb"
+    asked("sql", "--attach", str(file))
+    statement = "select state, sum(cost) as cost from ledger group by state order by state"
+    with duckdb.connect(str(file), read_only=True) as connection:
+        assert [(row["state"], row["cost"]) for row in query(statement)] == [
+            (state, float(cost)) for state, cost in connection.execute(statement).fetchall()
+        ]
+        assert connection.execute("select count(*) from gpu").fetchall()[0][0] > 1000
+        bare = "select table_name from duckdb_columns() where comment is null and not internal"
+        assert [name for (name,) in connection.execute(bare).fetchall() if not name.endswith(" rows")] == []
+    assert main(["sql", "--attach", str(file), "--config", str(site)]) == 1
