@@ -119,12 +119,17 @@ BESIDE = {"password_file": ("--user", "a"), "key": ("--certificate", "{log}")}
 """What some arguments for a metrics server need beside them."""
 
 LEFT_OUT = {
+    ("", "--out"),
     ("ledger", "--focus"),
     ("sql", "--attach"),
     ("pseudonym new-key", "file"),
     ("allocations import slurm", "--scontrol"),
 }
-"""Files that are written, as that of `--out` is, and one that is read as the files beside it are."""
+"""By command (empty: of any), files that are written, and one that is read as the files beside it are."""
+
+
+def _flag(action: argparse.Action) -> str:
+    return (action.option_strings or [action.dest])[0]
 
 
 def options() -> Iterator[tuple[str, argparse.Action]]:
@@ -135,9 +140,8 @@ def options() -> Iterator[tuple[str, argparse.Action]]:
             if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
                 for verb, each in action.choices.items():
                     yield from below(each, f"{name} {verb}")
-            elif "FILE" in str(action.metavar) and (flag := (action.option_strings or [action.dest])[0]) != "--out":
-                if (name, flag) not in LEFT_OUT:
-                    yield name, action
+            elif "FILE" in str(action.metavar) and not {("", flag := _flag(action)), (name, flag)} & LEFT_OUT:
+                yield name, action
 
     for command in COMMANDS:
         parser = argparse.ArgumentParser()
