@@ -19,7 +19,7 @@ from analytics.plan.card_options import (
 from analytics.plan.measured_tokens import MeasuredTokens
 from analytics.plan.memory_need import METHODS, STORED_BITS, MemoryNeed, Serving, Training, serving_need, training_need
 from analytics.plan.model_shape import ModelShape
-from analytics.plan.seen_work import SeenWork
+from analytics.plan.seen_work import PlacedWork, SeenWork
 from analytics.plan.token_bounds import TokenBounds, serving_bounds, training_bounds
 from analytics.rules.preallocated import parameters_of
 from analytics.workloads.cards import Offer
@@ -57,11 +57,11 @@ class ModelFit:
 
 @dataclass(frozen=True)
 class SeenFit:
-    """A work that was seen, and the cards that hold it, with how many times as long it takes there (None: not known)."""
+    """A work that was seen, on each of the fleet's cards and of the market's that hold it."""
 
     work: SeenWork
-    fleet: tuple[tuple[CardOption, float | None], ...]
-    market: tuple[tuple[CardOption, float | None], ...]
+    fleet: tuple[PlacedWork, ...]
+    market: tuple[PlacedWork, ...]
 
 
 def fit_model(
@@ -114,10 +114,11 @@ def fit_seen(context: Context, prices: PriceBook, work: SeenWork) -> SeenFit:
         fits = offer.model is None or widths.get(offer.model, 1) >= work.gpus
         return (work.gpus,) if fits else ()
 
-    def timed(offers: Sequence[Offer]) -> tuple[tuple[CardOption, float | None], ...]:
-        return tuple((each, _times(work, each)) for each in card_options(offers, lambda _: need, counts))
+    def placed(offers: Sequence[Offer]) -> tuple[PlacedWork, ...]:
+        options = card_options(offers, lambda _: need, counts)
+        return tuple(PlacedWork(work, each, _times(work, each)) for each in options)
 
-    return SeenFit(work, timed(fleet_offers(context)), timed(market_offers(context, prices)))
+    return SeenFit(work, placed(fleet_offers(context)), placed(market_offers(context, prices)))
 
 
 def _times(work: SeenWork, option: CardOption) -> float | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.plan.card_options import CardOption, card_options, fleet_offers, host_widths, times_as_long
-from analytics.plan.seen_work import SeenWork, short_works
+from analytics.plan.card_options import card_options, fleet_offers, host_widths, times_as_long
+from analytics.plan.seen_work import PlacedWork, SeenWork, short_works
 from analytics.states import UNUSED
 from analytics.workloads.cards import Offer
 from analytics.workloads.ledger_rows import gpu_ms_of
@@ -21,24 +21,15 @@ PATIENT_TIMES = 2.0
 
 
 @dataclass(frozen=True)
-class OldCardWork:
-    """A work and the card of the fleet that would take it; `times` as long at most, by peak rates."""
-
-    work: SeenWork
-    option: CardOption
-    times: float
-
-
-@dataclass(frozen=True)
 class OldCards:
-    """The queue, the most GPU time first; `offers` are older, slower and no dearer than some other card of the fleet.
+    """The queue, the most GPU time first, each work with the card that would take it; `offers` are older, slower and no dearer than some other card of the fleet.
 
     `unmeasured` works on newer cards are left out: their need, or what they make use of, is not known. `idle_ms` is the GPU time
     that these cards stood free, reserved or held without use in the window, None where that is not asked for. `tests` are the short
     runs on newer cards whose peak an old one holds, `tests_ms` their GPU time; how fast they would be is not known.
     """
 
-    queue: tuple[OldCardWork, ...]
+    queue: tuple[PlacedWork, ...]
     offers: tuple[Offer, ...]
     unmeasured: int
     tests: int = 0
@@ -94,7 +85,7 @@ def _is_older(offer: Offer, other: Offer) -> bool:
     return offer.hourly is None or other.hourly is None or offer.hourly <= other.hourly
 
 
-def _placed(context: Context, work: SeenWork, older: Sequence[Offer]) -> OldCardWork | None:
+def _placed(context: Context, work: SeenWork, older: Sequence[Offer]) -> PlacedWork | None:
     need, demand, present = work.need, work.demand, work.present
     if need is None or demand is None or present is None or work.is_linked or work.hosts > 1:
         return None
@@ -103,5 +94,5 @@ def _placed(context: Context, work: SeenWork, older: Sequence[Offer]) -> OldCard
     for option in card_options(wide, lambda _: need, lambda _: (work.gpus,)):
         times = times_as_long(demand, present, option)
         if option.part is None and not option.is_tight and times is not None and times <= most:
-            return OldCardWork(work, option, times)
+            return PlacedWork(work, option, times)
     return None

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from analytics.money.cards import Card, card
+from analytics.plan.card_options import CardOption
 from analytics.plan.memory_need import MemoryNeed
 from analytics.rules.preallocated import cache_use
 from analytics.workloads.cards import Demand
@@ -52,6 +53,15 @@ class SeenWork:
         if self.peak_bytes is None or self.is_reserved:
             return None
         return MemoryNeed((("measured", float(self.peak_bytes)),), self.peak_bytes / PEAK_MAX_SHARE)
+
+
+@dataclass(frozen=True)
+class PlacedWork:
+    """A work and cards that hold it; `times` as long at most by peak rates, None where that is not known."""
+
+    work: SeenWork
+    option: CardOption
+    times: float | None
 
 
 def seen_works(context: Context, stretches: pl.DataFrame) -> tuple[SeenWork, ...]:

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any
 
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Number, Share
+from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.money.energy import MJ_PER_KWH
 from analytics.money.priced_segments import UNNAMED
-from analytics.plan.carbon import Carbon, ParkingPower
+from analytics.plan.carbon import Carbon, TeamCarbon
 from analytics.plan.carbon_sum import CarbonSum
-from analytics.plan.deferral import Deferral
-from analytics.plan.hourly_energy import FREE, HELD, REST, USED
+from analytics.plan.deferral import Deferral, HourOfDay
+from analytics.plan.hourly_energy import FREE, HELD, PARTS, REST, USED
+from analytics.tables.line_chart import Line, LineChart, LinePanel
 from analytics.tables.names import NAME_MOST, account_name, card_name
-from analytics.tables.plan_carbon_chart import hours_chart
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.table import Column, Table, column, single
 
 _TITLE = tr("Energy and CO2 of use and of parking")
 _QUESTION = tr("How much energy and CO2 do GPUs take while they work, and while nobody uses them?")
 
 
-def carbon_sections(found: Carbon) -> tuple[Table | None, ...]:
-    """All sections, in order; None for what the reader has no business with."""
-    return carbon_parts(found), carbon_by_team(found), parking_power(found), better_hours(found)
+_ALL = "all"
+_ALL_TEAMS = "(all)"
+"""The sum over all teams, in brackets as other labels that are no team's name."""
+_PARTS = {USED: tr("used"), HELD: tr("held without use"), FREE: tr("free"), REST: tr("neither"), _ALL: tr("all")}
+
+
+def carbon_tables(found: Carbon) -> Iterator[Table | None]:
+    """Yield the tables of a scope; None for those that a team or a user does not see."""
+    yield carbon_parts(found)
+    yield carbon_by_team(found)
+    yield parking_power(found)
+    yield better_hours(found)
+    yield _team_parts(found)
+    yield _basis(found)
+    if found.deferral is not None:
+        yield _deferral(found.deferral)
 
 
 def cannot_rate(wrong: str) -> Table:
@@ -38,26 +54,27 @@ def cannot_rate(wrong: str) -> Table:
 
 def carbon_parts(found: Carbon) -> Table:
     """A row for each part of the GPU time, and their sum."""
-    names = {
-        USED: tr("used"), HELD: tr("held without use"), FREE: tr("free"), REST: tr("neither"),
-    }  # fmt: skip
-    rows = [(names[part], each) for part, each in found.parts.items() if each.energy.total_ms]
+    sums = {**found.parts, _ALL: found.total}
     return Table(
         name="carbon",
         title=_TITLE,
         question=_QUESTION,
         headline=carbon_sentence(found),
-        columns=(
-            Column("part", tr("GPU time"), "words"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            Column("kwh", tr("energy, kWh"), "number"),
-            Column("known", tr("known of its time"), "share"),
-            Column("co2", tr("CO2, kg"), "number"),
-            Column("rated", tr("rated of its kWh"), "share"),
-        ),
-        rows=tuple((name, GpuHours(each.energy.total_ms), *_figures(each)) for name, each in [*rows, (tr("all"), found.total)]),
+        columns=(column("part", tr("GPU time"), "words", _PARTS.get, str), *_sum_columns(sums.__getitem__)),
+        rows=tuple(part for part, each in sums.items() if part == _ALL or each.energy.total_ms),
         notes=tuple(_notes(found)),
-    )  # fmt: skip
+    )
+
+
+def _sum_columns(of: Callable[[Any], CarbonSum]) -> tuple[Column, ...]:
+    """Columns over the energy and the CO2 that `of` returns for a row."""
+    return (
+        column("gpu_hours", tr("GPU-hours"), "gpu_hours", lambda row: of(row).energy.total_ms),
+        column("kwh", tr("energy, kWh"), "number", lambda row: Number(of(row).kwh, 1)),
+        column("known_share", tr("known of its time"), "share", lambda row: Share(of(row).energy.known_share)),
+        column("co2_kg", tr("CO2, kg"), "number", lambda row: Number(of(row).co2_kg, 1)),
+        column("rated_share", tr("rated of its kWh"), "share", lambda row: Share(of(row).rated_share)),
+    )
 
 
 def carbon_sentence(found: Carbon) -> str:
@@ -79,11 +96,6 @@ def carbon_sentence(found: Carbon) -> str:
         kwh=drawn, co2=Number(total.co2_kg, 1), parked=Number(parked.co2_kg, 1),
         held=Number(parts[HELD].co2_kg, 1), free=Number(parts[FREE].co2_kg, 1),
     )  # fmt: skip
-
-
-def _figures(each: CarbonSum) -> tuple[Cell, ...]:
-    share = each.energy.known_share
-    return Number(each.kwh, 1), Share(share), Number(each.co2_kg, 1), Share(each.rated_share)
 
 
 def _notes(found: Carbon) -> Iterator[str]:
@@ -114,32 +126,47 @@ def _notes(found: Carbon) -> Iterator[str]:
 
 def carbon_by_team(found: Carbon) -> Table:
     """A row for each team, one for what is nobody's, and their sum."""
-    rows = [(_team_name(each.label), each.parts[HELD], each.total) for each in found.teams]
+    gpu_hours, _, known_share, _, rated_share = _sum_columns(attrgetter("total"))
     return Table(
         name="carbon_teams",
         title=tr("Energy and CO2 by team"),
         question=tr("Whose energy and CO2 was it?"),
         headline=_team_sentence(found),
         columns=(
-            Column("team", tr("team"), "team"),
-            Column("held_kwh", tr("held, kWh"), "number"),
-            Column("kwh", tr("all, kWh"), "number"),
-            Column("known", tr("known of its time"), "share"),
-            Column("held_co2", tr("held, kg CO2"), "number"),
-            Column("co2", tr("CO2, kg"), "number"),
-            Column("rated", tr("rated of its kWh"), "share"),
+            column("team", tr("team"), "team", lambda each: _team_name(each.label), "label"),
+            replace(gpu_hours, audience="programs"),
+            column("held_kwh", tr("held, kWh"), "number", lambda each: Number(each.parts[HELD].kwh, 1)),
+            column("kwh", tr("all, kWh"), "number", lambda each: Number(each.total.kwh, 1)),
+            known_share,
+            column("held_co2_kg", tr("held, kg CO2"), "number", lambda each: Number(each.parts[HELD].co2_kg, 1)),
+            column("co2_kg", tr("CO2, kg"), "number", lambda each: Number(each.total.co2_kg, 1)),
+            rated_share,
         ),
-        rows=tuple(_team_row(*row) for row in [*rows, (tr("all"), found.parts[HELD], found.total)]),
+        rows=(*found.teams, TeamCarbon(_ALL_TEAMS, found.parts)),
     )
 
 
 def _team_name(label: str) -> str:
+    if label == _ALL_TEAMS:
+        return tr("all")
     return account_name(label) if label in UNNAMED else plain(label, NAME_MOST)
 
 
-def _team_row(name: str, held: CarbonSum, total: CarbonSum) -> tuple[Cell, ...]:
-    kwh, known, co2, rated = _figures(total)
-    return name, Number(held.kwh, 1), kwh, known, Number(held.co2_kg, 1), co2, rated
+def _team_parts(found: Carbon) -> Table:
+    """Return for programs the parts of each team's GPU time."""
+    return Table(
+        "carbon_team_parts",
+        "",
+        "",
+        "",
+        (
+            column("team", "", "team", lambda row: row[0].label),
+            column("part", "", "words", lambda row: row[1]),
+            *_sum_columns(lambda row: row[0].parts[row[1]]),
+        ),
+        tuple((team, part) for team in found.teams for part in PARTS),
+        audience="programs",
+    )
 
 
 def _team_sentence(found: Carbon) -> str:
@@ -157,23 +184,30 @@ def parking_power(found: Carbon) -> Table | None:
     """A row for each model of which both powers were observed; None for people."""
     if found.parking is None:
         return None
-    cost = found.grid.price_per_kwh is not None
     return Table(
         name="parking_power",
         title=tr("What holding a card costs"),
         question=tr("How much more does a card draw that somebody holds without use than a free one?"),
         headline=_parking_sentence(found),
         columns=(
-            Column("model", tr("model"), "name"),
-            Column("free_w", tr("free, W"), "number"),
-            Column("held_w", tr("held, W"), "number"),
-            Column("extra_kwh", tr("more, kWh"), "number"),
-            Column("extra_co2", tr("more, kg CO2"), "number"),
-            Column("year_kwh", tr("a year, kWh"), "number"),
-            Column("year_co2", tr("a year, kg CO2"), "number"),
-            *([Column("year_cost", tr("a year, {currency}", currency=found.currency), "number")] if cost else []),
+            column("model", tr("model"), "name", lambda each: card_name(each.model), "model"),
+            column("free_gpu_hours", "", "gpu_hours", "free_ms", audience="programs"),
+            column("held_gpu_hours", "", "gpu_hours", "held_ms", audience="programs"),
+            column("free_w", tr("free, W"), "number", lambda each: Number(each.free_w, 1)),
+            column("held_w", tr("held, W"), "number", lambda each: Number(each.held_w, 1)),
+            column("extra_kwh", tr("more, kWh"), "number", lambda each: Number(each.extra.kwh, 1)),
+            column("extra_co2_kg", tr("more, kg CO2"), "number", lambda each: Number(each.extra.co2_kg, 1)),
+            column("year_kwh", tr("a year, kWh"), "number", lambda each: Number(found.year_kwh(each.extra_w))),
+            column("year_co2_kg", tr("a year, kg CO2"), "number", lambda each: Number(found.year_co2_kg(each.extra_w))),
+            column(
+                "year_cost",
+                tr("a year, {currency}", currency=found.currency),
+                "number",
+                lambda each: Number(found.year_cost(each.extra_w)),
+                audience="programs" if found.grid.price_per_kwh is None else "all",
+            ),
         ),
-        rows=tuple(_parking_row(found, each) for each in found.parking),
+        rows=found.parking,
         notes=(
             tr(
                 "W are means over all cards of the model, by the ledger's energy. More: what the held ones took beyond the free ones' power, in this window. A year: one card held all year instead of free, as the site draws it with PUE, at the window's mean intensity."
@@ -182,16 +216,6 @@ def parking_power(found: Carbon) -> Table | None:
         if found.parking
         else (),
     )
-
-
-def _parking_row(found: Carbon, each: ParkingPower) -> tuple[Cell, ...]:
-    extra, watts = each.extra, each.extra_w
-    cost = found.year_cost(watts)
-    return (
-        card_name(each.model), Number(each.free_w, 1), Number(each.held_w, 1),
-        Number(extra.kwh, 1), Number(extra.co2_kg, 1), Number(found.year_kwh(watts), 0), Number(found.year_co2_kg(watts), 0),
-        *(() if cost is None else (Number(cost, 0),)),
-    )  # fmt: skip
 
 
 def _parking_sentence(found: Carbon) -> str:
@@ -220,20 +244,40 @@ def better_hours(found: Carbon) -> Table | None:
         title=tr("What other hours would save"),
         question=tr("How much CO2 would work that can wait save in hours of a cleaner grid?"),
         headline=_deferral_sentence(found),
-        columns=() if deferral is None else (
-            Column("hour", tr("hour of the day"), "words"),
-            Column("g_per_kwh", tr("grid, g CO2 per kWh"), "number"),
-            Column("free_gpus", tr("free GPUs"), "number"),
-            Column("kwh", tr("can wait, kWh"), "number"),
-            Column("best_kwh", tr("at best, kWh"), "number"),
+        columns=(
+            column(
+                "hour", tr("hour of the day"), "words", lambda each: f"{each.hour:02d}:00", "hour", json_type="integer"
+            ),
+            column("g_per_kwh", tr("grid, g CO2 per kWh"), "number", lambda each: Number(each.g_per_kwh)),
+            column("free_gpus", tr("free GPUs"), "number", lambda each: Number(each.free_gpus, 1)),
+            column("kwh", tr("can wait, kWh"), "number", lambda each: Number(each.mj / MJ_PER_KWH, 1)),
+            column("best_kwh", tr("at best, kWh"), "number", lambda each: Number(each.best_mj / MJ_PER_KWH, 1)),
         ),
-        rows=() if deferral is None else tuple(
-            (f"{each.hour:02d}:00", Number(each.g_per_kwh, 0), Number(each.free_gpus, 1), Number(each.mj / MJ_PER_KWH, 1), Number(each.best_mj / MJ_PER_KWH, 1))
-            for each in deferral.hours
-        ),
-        chart=None if deferral is None else hours_chart(deferral),
+        rows=() if deferral is None else deferral.hours,
+        chart=None if deferral is None else _hours_chart(deferral.hours),
         notes=() if deferral is None else tuple(_deferral_notes(deferral)),
-    )  # fmt: skip
+    )
+
+
+def _hours_chart(hours: tuple[HourOfDay, ...]) -> LineChart:
+    """Return a panel for the grid's intensity, and one for the energy of work that can wait: as it was, and at best."""
+    names = tuple(f"{each.hour:02d}:00" for each in hours)
+    intensity = _line(tr("the grid"), "held", [each.g_per_kwh for each in hours])
+    before = _line(tr("as it was"), "low", [each.mj / MJ_PER_KWH for each in hours])
+    best = _line(tr("at best"), "active", [each.best_mj / MJ_PER_KWH for each in hours])
+    return LineChart(
+        names=names,
+        short=names,
+        whole=(True,) * len(hours),
+        panels=(
+            LinePanel(tr("grid, g CO2 per kWh"), "count", (intensity,)),
+            LinePanel(tr("can wait, kWh"), "count", (before, best)),
+        ),
+    )
+
+
+def _line(name: str, state: str, values: list[float | None]) -> Line:
+    return Line(name, state, tuple(values), tuple(map(Number, values)))
 
 
 def _deferral_sentence(found: Carbon) -> str:
@@ -272,3 +316,48 @@ def _deferral_notes(deferral: Deferral) -> Iterator[str]:
             "Of these models nobody knows what a free card draws, and all of their energy counts: {models}.",
             models=", ".join(map(card_name, deferral.without_floor)),
         )  # fmt: skip
+
+
+def _basis(found: Carbon) -> Table:
+    """Return for programs what the CO2 rests on."""
+    return single(
+        "carbon_basis",
+        (
+            column("pue", "", "number", "grid.pue"),
+            column("intensity_source", "", "name", "intensity.source"),
+            column(
+                "intensity_is_hourly",
+                "",
+                "words",
+                machine=lambda each: each.intensity.flat is None,
+                json_type="boolean",
+            ),
+            column("mean_g_per_kwh", "", "number"),
+            column("hours", "", "count"),
+            column("known_hours", "", "count"),
+            column("counter_share", "", "share"),
+        ),
+        found,
+    )
+
+
+def _deferral(deferral: Deferral) -> Table:
+    """Return for programs what moving work by hours saves over all pools, and the work itself."""
+    return single(
+        "deferral",
+        (
+            column("most_hours", "", "count"),
+            *(replace(each, key=f"work_{each.key}") for each in _sum_columns(attrgetter("work"))),
+            column("moved_kwh", "", "number", lambda each: each.moved_mj / MJ_PER_KWH),
+            column("saved_kg", "", "number", lambda each: each.saved_g / 1000),
+            column("saved_kg_at_most", "", "number", lambda each: each.most_saved_g / 1000),
+            column(
+                "models_without_free_power",
+                "",
+                "words",
+                machine=lambda each: list(each.without_floor),
+                json_type="array",
+            ),
+        ),
+        deferral,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes, Number, Share
@@ -11,7 +12,7 @@ from analytics.plan.card_options import CardOption
 from analytics.plan.fit import FittedOption, ModelFit
 from analytics.plan.memory_need import ERROR, MemoryNeed, Serving, Training
 from analytics.tables.names import NAME_MOST
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.table import Column, Table, column, single
 
 _UNPRICED = 8
 """Cards without a known price that a document lists after all that have one."""
@@ -25,44 +26,121 @@ _PARTS = {
     "activations": tr("activations"),
     "logits": tr("scores of words"),
     "runtime": tr("runtime"),
+    "together": tr("together"),
+    "for_sure": tr("for sure"),
 }
 _METHOD_WORDS = {"full": tr("full training"), "lora": "LoRA", "qlora": "QLoRA"}
 
 
+CARD = column("card", tr("cards"), "name", lambda row: option_words(row.option), "option.card.name")
+FITS = column("fits", tr("fits"), "words", lambda row: tr("perhaps") if row.option.is_tight else tr("yes"))
+IN_FLEET = column("in_fleet", tr("in the fleet"), "count", "option.there")
+OPTION_FACTS = (
+    column("count", "", "count", "option.count", audience="programs"),
+    column(
+        "mig_profile",
+        "",
+        "name",
+        lambda row: None if row.option.part is None else row.option.part.profile.name,
+        audience="programs",
+    ),
+    column("link", "", "name", "option.link", audience="programs"),
+    column("need_bytes", "", "number", "option.need.total", audience="programs"),
+    column(
+        "formats",
+        "",
+        "words",
+        machine=lambda row: list(row.option.card.formats),
+        json_type="array",
+        audience="programs",
+    ),
+    column("price_origin", "", "words", "option.origin", audience="programs"),
+)
+"""Columns over rows that have an `option`, some cards that hold the work."""
+
+
+def hourly(currency: str | None) -> Column:
+    """Return the price of an hour of all cards of an option."""
+    return column("hourly", tr("an hour"), "money", lambda row: amount(row.option.hourly, currency))
+
+
+def amount(value: float | None, currency: str | None) -> Amount | None:
+    """Return money; None is unknown."""
+    return None if value is None else Amount(value, currency)
+
+
+def decimals(value: float | None, digits: int) -> Number | None:
+    """Return a number with so many decimals; None is unknown."""
+    return None if value is None else Number(value, digits)
+
+
 def memory_table(found: ModelFit) -> Table:
     """What the model needs of one card, by what takes it, in the form that is asked for and in its others."""
-    names = [name for name in _PARTS if any(name in dict(need.parts) for _, need in found.forms)]
+    columns = [_memory_column(form, need) for form, need in found.forms]
     return Table(
         name="memory",
         title=tr("What the model needs"),
         question=tr("How much memory does this model take?"),
         headline=_need_sentence(found),
-        columns=(
-            Column("part", tr("taken by"), "words"),
-            *(Column(_form_key(form), _form_words(form), "number") for form, _ in found.forms),
-        ),
-        rows=(
-            *((_PARTS[name], *(_part(need, name) for _, need in found.forms)) for name in names),
-            (tr("together"), *(Bytes(need.total) for _, need in found.forms)),
-            (tr("for sure"), *(Bytes(need.high) for _, need in found.forms)),
-        ),
+        columns=(column("part", tr("taken by"), "words", _PARTS.get, str), *columns),
+        rows=tuple(part for part in _PARTS if any(each.value(part) is not None for each in columns)),
         notes=tuple(_memory_notes(found)),
         wide=True,
     )
 
 
-def missing_model(name: str, lacks: Sequence[str], *, is_compressed: bool) -> Table:
-    """Why nothing is said of a model."""
+def _memory_column(form: Serving | Training, need: MemoryNeed) -> Column:
+    sizes = {**dict(need.parts), "together": need.total, "for_sure": need.high}
+    key, title = (
+        (f"bits_{form.bits}_bytes", tr("{bits} bits", bits=Number(form.bits)))
+        if isinstance(form, Serving)
+        else (f"{form.method}_bytes", _METHOD_WORDS[form.method])
+    )
+    return column(key, title, "number", lambda part: Bytes(sizes[part]) if part in sizes else "", sizes.get)
+
+
+def fitted_model(found: ModelFit) -> Table:
+    """Return for programs the model, the work that is asked about, and its need of one card."""
+    return single(
+        "fit_model",
+        (
+            column("name", "", "name", "shape.name"),
+            column("is_typical_layout", "", "words", machine="shape.is_typical", json_type="boolean"),
+            column("parameters", "", "count", "shape.parameters"),
+            column("active_parameters", "", "count", "shape.active"),
+            column("need_bytes", "", "number", "need.total"),
+            column("sure_bytes", "", "number", "need.high"),
+            column("work", "", "words", machine=lambda each: asdict(each.work), json_type="object"),
+        ),
+        found,
+    )
+
+
+def missing_model(name: str, lacks: Sequence[str], *, is_compressed: bool) -> tuple[Table, Table]:
+    """Return why a model is not estimated, in words and for programs."""
     if is_compressed:
-        why = tr("{name} keeps its keys and values compressed (kv_lora_rank), which fallow does not estimate: give --params for its weights with a common layout.", name=plain(name, NAME_MOST))  # fmt: skip
+        why = tr(
+            "{name} keeps its keys and values compressed (kv_lora_rank), which fallow does not estimate: give --params for its weights with a common layout.",
+            name=plain(name, NAME_MOST),
+        )
     else:
-        why = tr("{name} does not say {keys}: its memory is not known. Give --params, and a common layout of that size is taken.", name=plain(name, NAME_MOST), keys=", ".join(lacks))  # fmt: skip
-    return Table(
+        why = tr(
+            "{name} does not say {keys}: its memory is not known. Give --params, and a common layout of that size is taken.",
+            name=plain(name, NAME_MOST),
+            keys=", ".join(lacks),
+        )
+    words = Table(
         name="memory",
         title=tr("What the model needs"),
         question=tr("How much memory does this model take?"),
         headline=why,
     )
+    columns = (
+        column("name", "", "name", str),
+        column("missing_keys", "", "words", machine=lambda _: list(lacks), json_type="array"),
+        column("is_compressed", "", "words", machine=lambda _: is_compressed, json_type="boolean"),
+    )
+    return words, single("missing_model", columns, name)
 
 
 def fleet_cards(found: ModelFit, currency: str | None) -> Table:
@@ -73,14 +151,33 @@ def fleet_cards(found: ModelFit, currency: str | None) -> Table:
         question=tr("Which of our cards would do, and which is the cheapest?"),
         headline=_cheapest(found.fleet, currency, tr("No card of this fleet holds it.")),
         columns=(
-            *_option_columns(found),
-            Column("measured", tr("measured"), "money"),
+            *_fit_columns(found, currency),
+            replace(_FORMAT, audience="programs"),
+            column(
+                "measured_cost_per_million",
+                tr("measured"),
+                "money",
+                lambda each: "" if _has_no_measure(each) else amount(each.measured.cost_per_million, currency),
+                lambda each: None if each.measured is None else each.measured.cost_per_million,
+            ),
+            column(
+                "measured_model",
+                "",
+                "name",
+                lambda each: None if each.measured is None else each.measured.served,
+                audience="programs",
+            ),
         ),
-        rows=tuple((*_option_row(found, each, currency), _measured_cost(each, currency)) for each in found.fleet),
+        rows=found.fleet,
         lines=tuple(_card_facts(each) for each in _one_per_card(found.fleet)),
         notes=(*_unknown_notes(found), _bounds_note(found), *_measured_notes(found.fleet)),
         wide=True,
     )
+
+
+def _has_no_measure(each: FittedOption) -> bool:
+    """True where nothing was measured, or not on such cards: a part of one, or several."""
+    return each.measured is None or each.option.count > 1 or each.option.part is not None
 
 
 def market_cards(found: ModelFit, currency: str | None) -> Table:
@@ -91,15 +188,55 @@ def market_cards(found: ModelFit, currency: str | None) -> Table:
         title=tr("Other cards that hold it"),
         question=tr("Which cards that we do not have would do, and which is the cheapest?"),
         headline=_cheapest(found.market, currency, tr("No other card that is known holds it, not even eight of them.")),
-        columns=(*_option_columns(found), Column("format", tr("in"), "words")),
-        rows=tuple((*_option_row(found, each, currency), each.bounds.number_format) for each in found.market),
+        columns=(*_fit_columns(found, currency), _FORMAT),
+        rows=found.market,
         shown=shown,
-        rest=tr_many("and {number} more without a known price", "and {number} more without a known price", len(found.market) - shown),
+        rest=tr_many(
+            "and {number} more without a known price",
+            "and {number} more without a known price",
+            len(found.market) - shown,
+        ),
         notes=(
-            tr("Prices are those of the site's table, else public list prices on demand, of the dates that `fallow prices` shows. GeForce cards are here for whoever may run them."),
+            tr(
+                "Prices are those of the site's table, else public list prices on demand, of the dates that `fallow prices` shows. GeForce cards are here for whoever may run them."
+            ),
         ),
         wide=True,
-    )  # fmt: skip
+    )
+
+
+_FORMAT = column("number_format", tr("in"), "words", "bounds.number_format")
+
+
+def _fit_columns(found: ModelFit, currency: str | None) -> tuple[Column, ...]:
+    """Columns over FittedOption: the cards, and what they can give at most."""
+    return (
+        CARD,
+        FITS,
+        column("tokens_per_s_at_most", tr("tokens/s"), "number", "bounds.per_s"),
+        column(
+            "prompt_tokens_per_s_at_most",
+            tr("prompt/s"),
+            "number",
+            "bounds.prompt_per_s",
+            audience="programs" if isinstance(found.work, Training) else "all",
+        ),
+        column(
+            "kwh_per_million_at_power_limit",
+            tr("energy, kWh"),
+            "number",
+            lambda each: decimals(each.bounds.kwh_per_million, 2),
+        ),
+        hourly(currency),
+        column(
+            "cost_per_million_at_least",
+            tr("a million"),
+            "money",
+            lambda each: amount(each.bounds.cost_per_million(each.option.hourly), currency),
+        ),
+        *OPTION_FACTS,
+        replace(IN_FLEET, audience="programs"),
+    )
 
 
 def option_words(option: CardOption) -> str:
@@ -109,10 +246,6 @@ def option_words(option: CardOption) -> str:
     if option.link is None:
         return option.card.name
     return tr("{count} x {card}, {link}", count=Number(option.count), card=option.card.name, link=option.link)
-
-
-def verdict_words(option: CardOption) -> str:
-    return tr("perhaps") if option.is_tight else tr("yes")
 
 
 def _need_sentence(found: ModelFit) -> str:
@@ -163,19 +296,6 @@ def _memory_notes(found: ModelFit) -> list[str]:
     return notes
 
 
-def _part(need: MemoryNeed, name: str) -> Cell:
-    size = dict(need.parts).get(name)
-    return "" if size is None else Bytes(size)
-
-
-def _form_key(form: Serving | Training) -> str:
-    return f"bits_{form.bits}" if isinstance(form, Serving) else form.method
-
-
-def _form_words(form: Serving | Training) -> str:
-    return tr("{bits} bits", bits=Number(form.bits)) if isinstance(form, Serving) else _METHOD_WORDS[form.method]
-
-
 def _cheapest(options: Sequence[FittedOption], currency: str | None, nothing: str) -> str:
     if not options:
         return nothing
@@ -186,44 +306,6 @@ def _cheapest(options: Sequence[FittedOption], currency: str | None, nothing: st
     if first.hourly is None:
         return tr("{card} holds it ({need} on each card); no price of any that does is known.", card=words, need=need)
     return tr("The cheapest that holds it is {card}, for {price} an hour ({need} on each card).", card=words, price=Amount(first.hourly, currency), need=need)  # fmt: skip
-
-
-def _option_columns(found: ModelFit) -> tuple[Column, ...]:
-    prompts = () if isinstance(found.work, Training) else (Column("prompt_tokens", tr("prompt/s"), "number"),)
-    return (
-        Column("card", tr("cards"), "name"),
-        Column("fits", tr("fits"), "words"),
-        Column("tokens", tr("tokens/s"), "number"),
-        *prompts,
-        Column("kwh", tr("energy, kWh"), "number"),
-        Column("hourly", tr("an hour"), "money"),
-        Column("cost", tr("a million"), "money"),
-    )
-
-
-def _option_row(found: ModelFit, each: FittedOption, currency: str | None) -> tuple[Cell, ...]:
-    bounds, hourly = each.bounds, each.option.hourly
-    prompts = () if isinstance(found.work, Training) else (_rate(bounds.prompt_per_s),)
-    return (
-        option_words(each.option),
-        verdict_words(each.option),
-        _rate(bounds.per_s),
-        *prompts,
-        None if bounds.kwh_per_million is None else Number(bounds.kwh_per_million, 2),
-        None if hourly is None else Amount(hourly, currency),
-        None if (cost := bounds.cost_per_million(hourly)) is None else Amount(cost, currency),
-    )
-
-
-def _rate(per_s: float | None) -> Cell:
-    return None if per_s is None else Number(per_s)
-
-
-def _measured_cost(each: FittedOption, currency: str | None) -> Cell:
-    if each.measured is None or each.option.count > 1 or each.option.part is not None:
-        return ""
-    cost = each.measured.cost_per_million
-    return None if cost is None else Amount(cost, currency)
 
 
 def _measured_notes(options: Sequence[FittedOption]) -> tuple[str, ...]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes, GpuHours, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.measured_tokens import MeasuredTokens, measured_tokens
-from analytics.plan.old_cards import PATIENT_TIMES, OldCards, OldCardWork, old_cards
-from analytics.plan.seen_work import seen_works
+from analytics.plan.old_cards import PATIENT_TIMES, OldCards, old_cards
+from analytics.plan.seen_work import PlacedWork, seen_works
 from analytics.tables.basis import PageBasis
 from analytics.tables.names import NAME_MOST, card_name
-from analytics.tables.plan_seen import job_words
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.plan_fit import amount, decimals
+from analytics.tables.plan_seen import job_words, work_columns
+from analytics.tables.table import Table, column, single
 from analytics.workloads.wording import joined_by_and
 from analytics.workloads.work_kinds import BATCH, INTERACTIVE, POD, PROCESS, SERVES
 
@@ -43,33 +45,92 @@ def tokens_on_page(basis: PageBasis) -> Table | None:
 
 
 def old_card_queue(found: OldCards) -> Table:
-    """A row for each user, kind of work, card and older card that would do."""
-    groups: dict[tuple[Cell, ...], list[OldCardWork]] = defaultdict(list)
+    """A row for each user, kind of work, card and older card that would do: their works, the most GPU time first."""
+    groups: dict[tuple[str | None, ...], list[PlacedWork]] = defaultdict(list)
     for each in found.queue:
-        holder = None if each.work.holder is None else plain(each.work.holder, NAME_MOST)
-        groups[holder, _KIND_WORDS[each.work.kind], card_name(each.work.model), each.option.card.name].append(each)
-    ordered = sorted(groups.items(), key=lambda group: -sum(each.work.gpu_ms for each in group[1]))
+        work = each.work
+        groups[work.holder, work.kind, card_name(work.model), each.option.card.name].append(each)
+
+    def of_largest(path: str) -> Callable[[Sequence[PlacedWork]], object]:
+        read = attrgetter(path)
+        return lambda works: read(works[0])
+
     return Table(
         name="old_cards",
         title=tr("What old cards could take"),
         question=tr("Which work ran on newer cards although an older one of ours would do?"),
         headline=_queue_sentence(found),
         columns=(
-            Column("holder", tr("user"), "holder"),
-            Column("kind", tr("kind"), "words"),
-            Column("job", tr("largest"), "name"),
-            Column("works", tr("works"), "count"),
-            Column("card", tr("card"), "name"),
-            Column("old_card", tr("older card"), "name"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            Column("peak", tr("peak"), "number"),
-            Column("times", tr("times"), "number"),
+            column("user", tr("user"), "holder", _user_name, of_largest("work.holder")),
+            column("kind", tr("kind"), "words", lambda works: _KIND_WORDS[works[0].work.kind], of_largest("work.kind")),
+            column(
+                "largest_job", tr("largest"), "name", lambda works: job_words(works[0].work), of_largest("work.job")
+            ),
+            column("workloads", tr("works"), "count", len),
+            column("model", tr("card"), "name", lambda works: card_name(works[0].work.model), of_largest("work.model")),
+            column("older_model", tr("older card"), "name", of_largest("option.card.name"), of_largest("option.model")),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", _gpu_ms),
+            column(
+                "peak_bytes",
+                tr("peak"),
+                "number",
+                lambda works: Bytes(max(each.work.peak_bytes or 0 for each in works)),
+            ),
+            column(
+                "times_as_long_at_most",
+                tr("times"),
+                "number",
+                lambda works: Number(max(each.times for each in works), 1),
+            ),
         ),
-        rows=tuple(_queue_row(group, works) for group, works in ordered),
+        rows=tuple(sorted(groups.values(), key=_gpu_ms, reverse=True)),
         shown=_SHOWN,
-        rest=tr("and {number} more", number=Number(len(ordered) - _SHOWN)),
+        rest=tr("and {number} more", number=Number(len(groups) - _SHOWN)),
         notes=tuple(_queue_notes(found)),
         wide=True,
+    )
+
+
+def _user_name(works: Sequence[PlacedWork]) -> str | None:
+    holder = works[0].work.holder
+    return None if holder is None else plain(holder, NAME_MOST)
+
+
+def _gpu_ms(works: Sequence[PlacedWork]) -> int:
+    return sum(each.work.gpu_ms for each in works)
+
+
+def old_card_works(found: OldCards) -> Table:
+    """Return for programs each work of the queue, and the older card that would take it."""
+    return Table(
+        "old_card_works",
+        "",
+        "",
+        "",
+        (
+            *work_columns(attrgetter("work")),
+            column("older_model", "", "name", "option.model"),
+            column("times_as_long_at_most", "", "number", "times"),
+        ),
+        found.queue,
+        audience="programs",
+    )
+
+
+def old_cards_counted(found: OldCards) -> Table:
+    """Return for programs the old cards, how long they stood unused, and what the queue leaves out."""
+    return single(
+        "old_cards_counted",
+        (
+            column(
+                "models", "", "words", machine=lambda each: [offer.model for offer in each.offers], json_type="array"
+            ),
+            column("unused_gpu_hours", "", "gpu_hours", "idle_ms"),
+            column("unmeasured_workloads", "", "count", "unmeasured"),
+            column("short_runs", "", "count", "tests"),
+            column("short_run_gpu_hours", "", "gpu_hours", "tests_ms"),
+        ),
+        found,
     )
 
 
@@ -82,21 +143,25 @@ def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Table:
         question=tr("What does serving cost us, as measured?"),
         headline=_tokens_sentence(known, currency),
         columns=(
-            Column("model", tr("model"), "name"),
-            Column("card", tr("card"), "name"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            Column("tokens", tr("million tokens"), "number"),
-            Column("rate", tr("tokens/s"), "number"),
-            Column("requests", tr("requests"), "count"),
-            Column("cost", tr("a million"), "money"),
-            Column("kwh", tr("energy, kWh"), "number"),
+            column("model", tr("model"), "name", lambda each: plain(each.served, NAME_MOST), "served"),
+            column("card", tr("card"), "name", lambda each: card_name(each.card), "card"),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            column("tokens", tr("million tokens"), "number", lambda each: Number(each.tokens / 1e6, 1), "tokens"),
+            column("tokens_per_gpu_s", tr("tokens/s"), "number"),
+            column("most_requests", tr("requests"), "count", "most_running", json_type="number"),
+            column("cost_per_million", tr("a million"), "money", lambda each: amount(each.cost_per_million, currency)),
+            column("kwh_per_million", tr("energy, kWh"), "number", lambda each: decimals(each.kwh_per_million, 3)),
+            column("cost", "", "money", lambda each: amount(each.cost, currency), audience="programs"),
+            column("kwh", "", "number", audience="programs"),
         ),
-        rows=tuple(_tokens_row(each, currency) for each in found),
+        rows=tuple(found),
         notes=(
-            tr("Generated tokens as the servers count them; cost and kWh are of a million of them, hours in which nobody asked included. Tokens/s are of one GPU, requests the most at once of any server."),
+            tr(
+                "Generated tokens as the servers count them; cost and kWh are of a million of them, hours in which nobody asked included. Tokens/s are of one GPU, requests the most at once of any server."
+            ),
         ),
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def _queue_sentence(found: OldCards) -> str:
@@ -112,21 +177,6 @@ def _queue_sentence(found: OldCards) -> str:
         "{hours} GPU-hours of work on newer cards could have run on {cards}, which stood unused for {idle} GPU-hours.",
         hours=hours, cards=names, idle=GpuHours(found.idle_ms),
     )  # fmt: skip
-
-
-def _queue_row(group: tuple[Cell, ...], works: Sequence[OldCardWork]) -> tuple[Cell, ...]:
-    holder, kind, card, older = group
-    return (
-        holder,
-        kind,
-        job_words(works[0].work),
-        Number(len(works)),
-        card,
-        older,
-        GpuHours(sum(each.work.gpu_ms for each in works)),
-        Bytes(max(each.work.peak_bytes or 0 for each in works)),
-        Number(max(each.times for each in works), 1),
-    )
 
 
 def _queue_notes(found: OldCards) -> Iterator[str]:
@@ -159,18 +209,3 @@ def _tokens_sentence(known: Sequence[MeasuredTokens], currency: str | None) -> s
         "Generated tokens are cheapest of {model} on {card}: {cost} a million.",
         cost=Amount(best.cost_per_million, currency), model=plain(best.served, NAME_MOST), card=card_name(best.card),
     )  # fmt: skip
-
-
-def _tokens_row(each: MeasuredTokens, currency: str | None) -> tuple[Cell, ...]:
-    cost, kwh = each.cost_per_million, each.kwh_per_million
-    rate = each.tokens_per_gpu_s
-    return (
-        plain(each.served, NAME_MOST),
-        card_name(each.card),
-        GpuHours(each.gpu_ms),
-        Number(each.tokens / 1e6, 1),
-        None if rate is None else Number(rate),
-        None if each.most_running is None else Number(each.most_running),
-        None if cost is None else Amount(cost, currency),
-        None if kwh is None else Number(kwh, 3),
-    )

@@ -2,22 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Bytes, GpuHours, Number
+from analytics.language.quantities import Amount, Bytes, Number
 from analytics.language.sentences import tr, tr_many
-from analytics.plan.card_options import CardOption
 from analytics.plan.fit import SeenFit
 from analytics.plan.seen_work import SeenWork
 from analytics.tables.names import NAME_MOST, card_name
-from analytics.tables.plan_fit import option_words, verdict_words
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.plan_fit import CARD, FITS, IN_FLEET, OPTION_FACTS, decimals, hourly, option_words
+from analytics.tables.table import Column, Table, column
 
 SEEN_MOST = 10
 """Works of which more is said than their number."""
 _FLEET_MOST, _MARKET_MOST = 6, 8
 """Cards listed of a work, of the fleet and of others."""
+
+
+def work_columns(of: Callable[[Any], SeenWork]) -> tuple[Column, ...]:
+    """Columns over the work that `of` returns for a row."""
+    return (
+        column("job", tr("job"), "name", lambda row: job_words(of(row)), lambda row: of(row).job),
+        column("model", tr("card"), "name", lambda row: card_name(of(row).model), lambda row: of(row).model),
+        column("gpus", tr("GPUs"), "count", lambda row: of(row).gpus),
+        column("gpu_hours", tr("GPU-hours"), "gpu_hours", lambda row: of(row).gpu_ms),
+        column("usual_bytes", tr("98 % of hours"), "number", lambda row: _size(of(row).usual_bytes)),
+        column("peak_bytes", tr("peak"), "number", lambda row: _size(of(row).peak_bytes)),
+        column(
+            "sure_bytes",
+            tr("card for sure"),
+            "number",
+            lambda row: _size(need.high if (need := of(row).need) else None),
+        ),
+        column("verdict", tr("verdict"), "words", lambda row: _verdict(of(row)), audience="people"),
+        column("user", "", "holder", lambda row: of(row).holder, audience="programs"),
+        column("kind", "", "words", lambda row: of(row).kind, audience="programs"),
+        column("hosts", "", "count", lambda row: of(row).hosts, audience="programs"),
+        column("days", "", "count", lambda row: of(row).days, audience="programs"),
+        column(
+            "is_reserved",
+            "",
+            "words",
+            machine=lambda row: of(row).is_reserved,
+            json_type="boolean",
+            audience="programs",
+        ),
+        column(
+            "need_bytes",
+            "",
+            "number",
+            lambda row: _size(need.total if (need := of(row).need) else None),
+            audience="programs",
+        ),
+    )
+
+
+def _size(size: float | None) -> Bytes | None:
+    return None if size is None else Bytes(size)
 
 
 def seen_needs(works: Sequence[SeenWork], asked: str) -> Table:
@@ -27,46 +69,54 @@ def seen_needs(works: Sequence[SeenWork], asked: str) -> Table:
         title=tr("What this work needed"),
         question=tr("How much memory did this work take, as measured?"),
         headline=_seen_sentence(works, asked),
-        columns=(
-            Column("job", tr("job"), "name"),
-            Column("card", tr("card"), "name"),
-            Column("gpus", tr("GPUs"), "count"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            Column("usual", tr("98 % of hours"), "number"),
-            Column("peak", tr("peak"), "number"),
-            Column("wanted", tr("card for sure"), "number"),
-            Column("verdict", tr("verdict"), "words"),
-        ),
-        rows=tuple(_seen_row(each) for each in works),
+        columns=work_columns(lambda work: work),
+        rows=tuple(works),
         shown=SEEN_MOST,
         rest=tr("and {number} more", number=Number(len(works) - SEEN_MOST)),
-        notes=(tr("For sure: the peak fills at most 80 % of the card, as right-sizing wants it. From 98 % of hours to that is what it may need. Of a server that reserves its memory, weights and the most that it used of its cache count instead."),),
+        notes=(
+            tr(
+                "For sure: the peak fills at most 80 % of the card, as right-sizing wants it. From 98 % of hours to that is what it may need. Of a server that reserves its memory, weights and the most that it used of its cache count instead."
+            ),
+        ),
         wide=True,
-    )  # fmt: skip
+    )
 
 
-def seen_cards(found: SeenFit, currency: str | None) -> Table:
-    """The cards that hold one work."""
-    options = (*found.fleet[:_FLEET_MOST], *found.market[:_MARKET_MOST])
+def seen_cards(seen: Sequence[SeenFit], currency: str | None) -> Table | None:
+    """The cards that hold the first work whose need is known, and for programs those of all; None where no need is known."""
+    found = next((each for each in seen if each.work.need is not None), None)
+    if found is None:
+        return None
+    listed = (*found.fleet[:_FLEET_MOST], *found.market[:_MARKET_MOST])
+    others = [option for each in seen if each is not found for option in (*each.fleet, *each.market)]
     return Table(
         name="seen_cards",
         title=tr("Cards that hold {job}", job=job_words(found.work)),
         question=tr("Which cards would do for this work, and how long would it take there?"),
         headline=_cards_sentence(found, currency),
         columns=(
-            Column("card", tr("cards"), "name"),
-            Column("fleet", tr("in the fleet"), "count"),
-            Column("fits", tr("fits"), "words"),
-            Column("times", tr("times as long"), "number"),
-            Column("hourly", tr("an hour"), "money"),
+            CARD,
+            IN_FLEET,
+            FITS,
+            column("times_as_long_at_most", tr("times as long"), "number", lambda each: decimals(each.times, 1)),
+            hourly(currency),
+            *OPTION_FACTS,
+            column("user", "", "holder", "work.holder", audience="programs"),
+            column("job", "", "name", "work.job", audience="programs"),
+            column("model", "", "name", "work.model", audience="programs"),
         ),
-        rows=tuple(_card_row(option, times, currency) for option, times in options),
+        rows=(*listed, *found.fleet[_FLEET_MOST:], *found.market[_MARKET_MOST:], *others),
+        shown=len(listed),
         notes=(
-            tr("Times as long: at most, by peak rates of computing and of memory, for what 95 % of its time stayed within. It was not tried: run it there once. "
-               "At most {fleet} cards of the fleet and {others} others are listed; --json has all.", fleet=Number(_FLEET_MOST), others=Number(_MARKET_MOST)),
+            tr(
+                "Times as long: at most, by peak rates of computing and of memory, for what 95 % of its time stayed within. It was not tried: run it there once. "
+                "At most {fleet} cards of the fleet and {others} others are listed; --json has all.",
+                fleet=Number(_FLEET_MOST),
+                others=Number(_MARKET_MOST),
+            ),
         ),
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def job_words(work: SeenWork) -> str:
@@ -89,21 +139,7 @@ def _seen_sentence(works: Sequence[SeenWork], asked: str) -> str:
     )  # fmt: skip
 
 
-def _seen_row(work: SeenWork) -> tuple[Cell, ...]:
-    need = work.need
-    return (
-        job_words(work),
-        card_name(work.model),
-        Number(work.gpus),
-        GpuHours(work.gpu_ms),
-        None if work.usual_bytes is None else Bytes(work.usual_bytes),
-        None if work.peak_bytes is None else Bytes(work.peak_bytes),
-        None if need is None else Bytes(need.high),
-        _seen_verdict(work),
-    )
-
-
-def _seen_verdict(work: SeenWork) -> str:
+def _verdict(work: SeenWork) -> str:
     if work.served_bytes is not None:
         return tr("reserved; need by its cache")
     return tr("reserved: need not known") if work.is_reserved else ""
@@ -112,19 +148,9 @@ def _seen_verdict(work: SeenWork) -> str:
 def _cards_sentence(found: SeenFit, currency: str | None) -> str:
     if found.work.hosts > 1:
         return tr("It ran on {hosts} hosts: which other cards would do depends on their network, which is not known.", hosts=Number(found.work.hosts))  # fmt: skip
-    sure = [(option, times) for option, times in (*found.fleet, *found.market) if not option.is_tight]
-    quick = [option for option, times in sure if times == 1.0 and option.hourly is not None]
+    sure = [each for each in (*found.fleet, *found.market) if not each.option.is_tight]
+    quick = [each.option for each in sure if each.times == 1.0 and each.option.hourly is not None]
     if not quick:
         return tr("No card with a known price holds it for sure and is as fast for it as its own.")
     cheapest = min(quick, key=lambda option: option.hourly or 0.0)
     return tr("The cheapest that holds it for sure and takes no longer is {card}, for {price} an hour.", card=option_words(cheapest), price=Amount(cheapest.hourly, currency))  # fmt: skip
-
-
-def _card_row(option: CardOption, times: float | None, currency: str | None) -> tuple[Cell, ...]:
-    return (
-        option_words(option),
-        Number(option.there),
-        verdict_words(option),
-        None if times is None else Number(times, 1),
-        None if option.hourly is None else Amount(option.hourly, currency),
-    )

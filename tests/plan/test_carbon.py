@@ -21,10 +21,11 @@ from analytics.plan.deferrable_work import with_deferrable
 from analytics.plan.deferral import GridHours, find_deferral
 from analytics.plan.hourly_energy import hourly_energy
 from analytics.plan.later_hours import least_rates, moved_work
-from analytics.tables.plan_carbon import carbon_sections
+from analytics.tables.plan_carbon import carbon_tables
 from fallow import schema
 from fallow.cli import main
 from fallow.clock import HOUR_MS
+from tests.answers import rows_of
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, device, fill, processes, samples
 from tests.money.fleet import accounts, owners, stretch
@@ -75,23 +76,26 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def answer(lake: Lake, capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, Any]:
+def answer(lake: Lake, capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, list[dict[str, Any]]]:
     capsys.readouterr()
     assert main(["plan", "carbon", "--lake", lake.root, "--json", *flags]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    return rows_of(capsys.readouterr().out)
+
+
+def parts_of(found: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """The figures of each part of the GPU time, and of `all`."""
+    return {each["part"]: each for each in found["carbon"]}
 
 
 def test_sums_by_hand(lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))
-    parts = found["parts"]
-    joules = {name: each["kwh"] * 3.6e6 for name, each in parts.items()}
+    parts = parts_of(found)
+    joules = {name: each["kwh"] * 3.6e6 for name, each in parts.items() if name != "all"}
     hour = 3600
     assert joules == {
         "used": pytest.approx(3 * 400 * hour, abs=0.5),
         "held": pytest.approx(2 * 126 * hour, abs=0.5),
         "free": pytest.approx((4 + 7 + 8) * 80 * hour, abs=0.5),
-        "rest": 0,
     }
     # g/kWh by the hour: 100 200 300 ? 500 600 50 50, of which the fourth is in no file
     every = 100 + 200 + 300 + 500 + 600 + 50 + 50
@@ -103,13 +107,16 @@ def test_sums_by_hand(lake: Lake, tables: Path, capsys: pytest.CaptureFixture[st
     for part, expected in grams.items():
         assert parts[part]["co2_kg"] == pytest.approx(expected * 1.5 / 1000)
     assert parts["held"]["rated_share"] == pytest.approx(0.5)
-    assert found["all"]["known_share"] == 1
-    assert found["intensity"] | {"source": ""} == {
-        "source": "", "is_hourly": True, "mean_g_per_kwh": pytest.approx(every / 7), "hours": 8, "known_hours": 7,
-    }  # fmt: skip
-    assert {each["name"]: each["parts"]["used"]["kwh"] for each in found["teams"]} == {
-        "vision": pytest.approx(0.8), "(no team)": pytest.approx(0.4), "(nobody)": 0,
-    }  # fmt: skip
+    assert parts["all"]["known_share"] == 1
+    (basis,) = found["carbon_basis"]
+    assert (basis["intensity_source"], basis["intensity_is_hourly"]) == ("grid.csv (intensity)", True)
+    assert (basis["mean_g_per_kwh"], basis["hours"], basis["known_hours"]) == (pytest.approx(every / 7), 8, 7)
+    assert (basis["pue"], basis["counter_share"]) == (1.5, 0)
+    assert {each["team"]: each["kwh"] for each in found["carbon_team_parts"] if each["part"] == "used"} == {
+        "vision": pytest.approx(0.8),
+        "(no team)": pytest.approx(0.4),
+        "(nobody)": 0,
+    }
 
 
 def test_parts_and_teams_add_up_to_the_ledgers_own_energy(
@@ -118,11 +125,13 @@ def test_parts_and_teams_add_up_to_the_ledgers_own_energy(
     found = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))
     main(["ledger", "--lake", lake.root, "--json"])
     ledger = json.loads(capsys.readouterr().out)["energy"]
+    *parts, whole = found["carbon"]
+    *teams, all_teams = found["carbon_teams"]
+    assert (whole["part"], all_teams["team"]) == ("all", "(all)")
     for figure in ("kwh", "co2_kg", "gpu_hours"):
-        whole = found["all"][figure]
-        assert sum(each[figure] for each in found["parts"].values()) == pytest.approx(whole, rel=1e-12)
-        assert sum(each[figure] for each in found["teams"]) == pytest.approx(whole, rel=1e-12)
-    assert found["all"]["kwh"] * 3.6e6 == pytest.approx(ledger["kwh"] * 3.6e6, abs=0.01)
+        for rows in (parts, teams, found["carbon_team_parts"], [all_teams]):
+            assert sum(each[figure] for each in rows) == pytest.approx(whole[figure], rel=1e-12)
+    assert whole["kwh"] * 3.6e6 == pytest.approx(ledger["kwh"] * 3.6e6, abs=0.01)
 
 
 def test_a_night_that_draws_less_is_rated_as_it_was(
@@ -131,7 +140,7 @@ def test_a_night_that_draws_less_is_rated_as_it_was(
     """One stretch of work over three hours: 100, 300 and 200 W, as the rows of each hour say."""
     rows = [row for hour, watts in enumerate((100.0, 300.0, 200.0)) for row in samples("a", hour * HOUR_S, (hour + 1) * HOUR_S, every_s=60, power_w=watts, gpu_util_pct=90.0, process_count=1)]  # fmt: skip
     lake = fill(made_lake(tmp_path / "night"), rows, listed("a", 0, 3), devices=[device("a")])
-    found = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))["parts"]["used"]
+    found = parts_of(answer(lake, capsys, "--intensity", str(tables / "grid.csv")))["used"]
     assert found["co2_kg"] == pytest.approx((0.1 * 100 + 0.3 * 200 + 0.2 * 300) * 1.5 / 1000)
     assert found["kwh"] * 3.6e6 == pytest.approx(600 * 3600, abs=0.5)
 
@@ -139,7 +148,7 @@ def test_a_night_that_draws_less_is_rated_as_it_was(
 def test_holding_a_card_costs_what_it_draws_beyond_a_free_one(
     lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [one] = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))["parking"]
+    [one] = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))["parking_power"]
     assert (one["free_w"], one["held_w"]) == (pytest.approx(80), pytest.approx(126))
     assert one["extra_kwh"] == pytest.approx(2 * 46 / 1000)
     assert one["extra_co2_kg"] == pytest.approx(0.046 * 300 * 1.5 / 1000)  # of the other hour nothing is known
@@ -152,31 +161,35 @@ def test_what_can_wait_moves_to_the_cleanest_hour_within_reach(
 ) -> None:
     """Bob's job ran in the dirtiest hour: one hour later the grid is twelve times cleaner, and GPUs are free."""
     flags = ("--intensity", str(tables / "grid.csv"))
-    one = answer(lake, capsys, *flags, "--shift", "1h")["deferral"]
-    assert one["work"]["kwh"] == pytest.approx(0.4)
+    found = answer(lake, capsys, *flags, "--shift", "1h")
+    (one,), hours = found["deferral"], found["better_hours"]
+    assert (one["most_hours"], one["work_kwh"]) == (1, pytest.approx(0.4))
     assert one["moved_kwh"] == pytest.approx(0.4)
     expected = pytest.approx((0.4 - 0.08) * (600 - 50) * 1.5 / 1000, rel=1e-4)
     assert (one["saved_kg"], one["saved_kg_at_most"]) == (expected, expected)
-    before, after = (sum(each[name] for each in one["hours"]) for name in ("kwh", "best_kwh"))
+    before, after = (sum(each[name] for each in hours) for name in ("kwh", "best_kwh"))
     assert before * 3.6e6 == pytest.approx(after * 3.6e6, abs=0.01)
-    assert one["hours"][5] == {"hour": 5, "g_per_kwh": 600, "free_gpus": pytest.approx(2), "kwh": pytest.approx(0.4), "best_kwh": pytest.approx(0)}  # fmt: skip
+    assert hours[5] == {"hour": 5, "g_per_kwh": 600, "free_gpus": pytest.approx(2), "kwh": pytest.approx(0.4), "best_kwh": pytest.approx(0)}  # fmt: skip
 
 
 def test_without_hours_nothing_is_said_of_other_hours(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(lake, capsys)
-    assert found["deferral"] is None
-    assert found["intensity"]["mean_g_per_kwh"] == 445
-    assert found["all"]["co2_kg"] == pytest.approx(found["all"]["kwh"] * 1.54 * 0.445)
-    assert answer(lake, capsys, "--intensity", "50")["all"]["co2_kg"] == pytest.approx(found["all"]["kwh"] * 1.54 * 0.05)  # fmt: skip
+    assert "deferral" not in found
+    assert found["better_hours"] == []
+    assert found["carbon_basis"][0]["mean_g_per_kwh"] == 445
+    whole = parts_of(found)["all"]
+    assert whole["co2_kg"] == pytest.approx(whole["kwh"] * 1.54 * 0.445)
+    flat = parts_of(answer(lake, capsys, "--intensity", "50"))["all"]
+    assert flat["co2_kg"] == pytest.approx(whole["kwh"] * 1.54 * 0.05)
     main(["plan", "carbon", "--lake", lake.root])
     assert "name a file by --intensity" in capsys.readouterr().out
 
 
 def test_a_team_sees_its_own_alone(lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(lake, capsys, "--team", "vision", "--intensity", str(tables / "grid.csv"))
-    assert [each["name"] for each in found["teams"]] == ["vision"]
-    assert (found["parking"], found["deferral"]) == (None, None)
-    assert found["all"]["kwh"] == pytest.approx(0.8 + 2 * 0.126)
+    assert [each["team"] for each in found["carbon_teams"]] == ["vision", "(all)"]
+    assert not {"parking_power", "better_hours", "deferral"} & found.keys()
+    assert parts_of(found)["all"]["kwh"] == pytest.approx(0.8 + 2 * 0.126)
 
 
 @pytest.mark.parametrize(
@@ -196,9 +209,9 @@ def test_what_cannot_be_is_said_in_one_sentence(
 
 def test_a_file_of_other_days_leaves_the_energy(lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tables / "old.csv").write_text(GRID.replace("2026", "2020"), encoding="utf-8")
-    found = answer(lake, capsys, "--intensity", str(tables / "old.csv"))
-    assert (found["all"]["co2_kg"], found["all"]["rated_share"]) == (None, 0)
-    assert found["all"]["kwh"] == pytest.approx(1.2 + 0.252 + 1.52)
+    whole = parts_of(answer(lake, capsys, "--intensity", str(tables / "old.csv")))["all"]
+    assert (whole["co2_kg"], whole["rated_share"]) == (None, 0)
+    assert whole["kwh"] == pytest.approx(1.2 + 0.252 + 1.52)
     main(["plan", "carbon", "--lake", lake.root, "--intensity", str(tables / "old.csv")])
     out = capsys.readouterr().out
     assert "no hour of it has a known intensity" in out
@@ -253,7 +266,7 @@ def test_unknown_energy_is_no_zero() -> None:
     found = carbon([stretch("a1", 0, 3600, "active", holder="ann")], RISING)
     assert (found.total.kwh, found.total.co2_kg, found.total.energy.known_share) == (None, None, 0)
     assert found.parking == ()
-    texts = [str(section.headline) for section in carbon_sections(found) if section is not None]
+    texts = [str(table.headline) for table in carbon_tables(found) if table is not None]
     assert texts[0] == "No energy is known: neither energy counters nor power were read."
     assert texts[2] == "No model was seen both free and held without use for an hour of known energy."
 
@@ -330,8 +343,8 @@ def test_hours_of_the_day_are_those_of_the_clocks_on_the_wall(
     lake: Lake, tables: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FALLOW_REPORT_TIMEZONE", "Europe/Paris")
-    found = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))["deferral"]
-    assert {each["hour"]: each["kwh"] for each in found["hours"]}[6] == pytest.approx(0.4)
+    hours = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))["better_hours"]
+    assert {each["hour"]: each["kwh"] for each in hours}[6] == pytest.approx(0.4)
     first = 1_792_879_200_000  # 2026-10-24 22:00 UTC, midnight in Paris; the hour after two comes twice
     hours = pl.DataFrame({"hour": [first + place * HOUR_MS for place in range(25)], "g_per_kwh": map(float, range(25))})
     rows = hourly_energy(accounts([]).pieces, Rollups({}), RISING, 1.0).with_columns(is_deferrable=pl.lit(value=True))

@@ -12,6 +12,7 @@ from analytics.plan.measured_tokens import measured_tokens
 from analytics.plan.old_cards import OldCards, old_cards
 from analytics.plan.seen_work import seen_works
 from fallow.cli import main
+from tests.answers import rows_of
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, V100, Fleet
 from tests.findings.scenarios.situations import serve, train
@@ -45,10 +46,9 @@ def fleet_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return fleet.write(made_lake(tmp_path_factory.mktemp("fit") / "lake"))
 
 
-def answer(lake: Lake, capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, Any]:
+def answer(lake: Lake, capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, list[dict[str, Any]]]:
     assert main(["plan", "fit", "--lake", lake.root, "--json", *flags]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    return rows_of(capsys.readouterr().out)
 
 
 def queue(lake: Lake, **since: str) -> OldCards:
@@ -63,44 +63,52 @@ def test_a_config_gives_the_need_and_the_cheapest_cards_first(
     config = tmp_path / "Llama-3.1-8B" / "config.json"
     config.parent.mkdir()
     config.write_text(json.dumps(LLAMA))
-    model = answer(fleet_lake, capsys, "--config-json", str(config), "--requests", "1")["model"]
-    assert model["name"] == "Llama-3.1-8B"
+    found = answer(fleet_lake, capsys, "--config-json", str(config), "--requests", "1")
+    (model,), fleet = found["fit_model"], found["fit_fleet"]
+    assert (model["name"], model["is_typical_layout"], model["work"]["bits"]) == ("Llama-3.1-8B", False, 16)
     assert model["parameters"] == pytest.approx(8.03e9, rel=0.001)
-    assert model["need"]["bytes"] == pytest.approx(sum(model["need"]["parts"].values()))
-    assert [form["work"]["bits"] for form in model["forms"]] == [16, 8, 4]
-    sure = [each for each in model["fleet"] if each["fits"] == "yes" and each["hourly"] is not None]
-    assert [each["hourly"] for each in sure] == sorted(each["hourly"] for each in sure)
-    assert {each["card"] for each in model["fleet"]} == {"H100 SXM", "L40S", "V100 SXM2 32GB"}
-    assert {"GeForce RTX 4090"} <= {each["card"] for each in model["market"]}
-    assert all(each["mig_profile"] is None for each in model["market"])
-    served = next(each for each in model["fleet"] if each["card"] == "L40S")
+    *parts, together, sure = found["memory"]
+    assert together.keys() == {"part", "bits_16_bytes", "bits_8_bytes", "bits_4_bytes"}
+    assert (
+        model["need_bytes"] == together["bits_16_bytes"] == pytest.approx(sum(each["bits_16_bytes"] for each in parts))
+    )
+    assert model["sure_bytes"] == sure["bits_16_bytes"]
+    priced = [each for each in fleet if each["fits"] == "yes" and each["hourly"] is not None]
+    assert [each["hourly"] for each in priced] == sorted(each["hourly"] for each in priced)
+    assert {each["card"] for each in fleet} == {"H100 SXM", "L40S", "V100 SXM2 32GB"}
+    assert {"GeForce RTX 4090"} <= {each["card"] for each in found["fit_market"]}
+    assert all(each["mig_profile"] is None for each in found["fit_market"])
+    served = next(each for each in fleet if each["card"] == "L40S")
     assert (served["measured_model"], served["measured_cost_per_million"]) == (SERVED, pytest.approx(1.861 * 48 / 8.64))
-    assert next(each for each in model["fleet"] if each["card"] == "H100 SXM")["measured_model"] is None
+    assert next(each for each in fleet if each["card"] == "H100 SXM")["measured_model"] is None
 
 
 def test_a_model_too_large_for_one_card_is_split_within_a_host(
     fleet_lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = answer(fleet_lake, capsys, "--params", "70B")["model"]
-    assert model["is_typical_layout"]
-    assert [(each["card"], each["count"], each["link"], each["fits"]) for each in model["fleet"]] == [
+    found = answer(fleet_lake, capsys, "--params", "70B")
+    assert found["fit_model"][0]["is_typical_layout"]
+    assert [(each["card"], each["count"], each["link"], each["fits"]) for each in found["fit_fleet"]] == [
         ("H100 SXM", 2, "NVLink", "perhaps")
     ]
-    trained = answer(fleet_lake, capsys, "--params", "70B", "--train", "full")["model"]
-    assert trained["fleet"] == []
-    assert [form["work"]["method"] for form in trained["forms"]] == ["full", "lora", "qlora"]
+    trained = answer(fleet_lake, capsys, "--params", "70B", "--train", "full")
+    assert trained["fit_fleet"] == []
+    assert list(trained["memory"][0]) == ["part", "full_bytes", "lora_bytes", "qlora_bytes"]
 
 
 def test_what_was_seen_says_its_need_with_its_interval(fleet_lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    (light,) = answer(fleet_lake, capsys, "--seen", "light/1")["seen"]
+    found = answer(fleet_lake, capsys, "--seen", "light/1")
+    (light,) = found["seen"]
     assert (light["job"], light["kind"], light["peak_bytes"]) == ("slurm:1", "batch job", 8 * GB)
-    assert light["usual_bytes"] <= light["bytes_needed"] == 8 * GB < light["bytes_for_sure"] == 10 * GB
-    times = {each["card"]: each["times_as_long_at_most"] for each in light["fleet"] if each["mig_profile"] is None}
+    assert light["usual_bytes"] <= light["need_bytes"] == 8 * GB < light["sure_bytes"] == 10 * GB
+    cards = found["seen_cards"]
+    times = {each["card"]: each["times_as_long_at_most"] for each in cards if each["mig_profile"] is None}
     assert times["H100 SXM"] == 1.0
     assert times["V100 SXM2 32GB"] == pytest.approx(1.0)
+    assert sum(not each["in_fleet"] for each in cards) > 8, "people see eight"
     (server,) = answer(fleet_lake, capsys, "--seen", "serving")["seen"]
     assert server["is_reserved"]
-    assert 16e9 < server["bytes_needed"] < server["peak_bytes"], "weights of 8B and a quarter of the rest"
+    assert 16e9 < server["need_bytes"] < server["peak_bytes"], "weights of 8B and a quarter of the rest"
     assert answer(fleet_lake, capsys, "--seen", "nobody")["seen"] == []
     assert answer(fleet_lake, capsys, "--seen", "light/2")["seen"] == []
 
@@ -139,8 +147,8 @@ def test_beside_a_cheaper_new_card_none_is_old(lake: Lake, tmp_path: Path, capsy
     prices, config = tmp_path / "prices.csv", tmp_path / "fallow.toml"
     prices.write_text(f"model,hourly\n{A100_80.model},2\n{H100.model},1\n")
     config.write_text(f'[money]\nprices = "{prices}"\n')
-    assert answer(lake, capsys)["old_cards"]["cards"] == [A100_80.model]
-    assert answer(lake, capsys, "--config", str(config))["old_cards"]["cards"] == []
+    assert answer(lake, capsys)["old_cards_counted"][0]["models"] == [A100_80.model]
+    assert answer(lake, capsys, "--config", str(config))["old_cards_counted"][0]["models"] == []
 
 
 def test_tokens_cost_what_their_hours_cost_waiting_included(fleet_lake: Lake) -> None:
@@ -188,7 +196,8 @@ def test_what_a_config_lacks_is_said_and_the_rest_answered(
         said = " ".join(capsys.readouterr().out.split())
         assert says in said
         assert "WHAT OLD CARDS COULD TAKE" in said
-    assert answer(fleet_lake, capsys, "--config-json", str(config))["model"] is None
+    (missing,) = answer(fleet_lake, capsys, "--config-json", str(config))["missing_model"]
+    assert missing == {"name": "odd.json", "missing_keys": [], "is_compressed": True}
 
 
 @pytest.mark.parametrize(
@@ -212,10 +221,12 @@ def test_flags_that_do_not_go_together_are_refused(
 
 
 def test_a_reader_of_one_user_sees_no_work_of_others(fleet_lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(fleet_lake, capsys, "--holder", "light", "--params", "8B")
-    assert {each["holder"] for each in found["old_cards"]["queue"]} == {"light"}
-    assert (found["old_cards"]["unused_gpu_hours"], found["tokens"]) == (None, [])
-    assert {each["measured_model"] for each in found["model"]["fleet"]} == {None}
+    found = answer(fleet_lake, capsys, "--holder", "light")
+    assert {each["user"] for each in found["old_card_works"]} == {"light"}
+    assert found["old_cards_counted"][0]["unused_gpu_hours"] is None
+    assert "tokens" not in found
+    fitted = answer(fleet_lake, capsys, "--holder", "light", "--params", "8B")
+    assert {each["measured_model"] for each in fitted["fit_fleet"]} == {None}
 
 
 @pytest.mark.parametrize("size", ["1M", "30M"])
