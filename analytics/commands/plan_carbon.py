@@ -46,4 +46,4 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     yield from carbon_tables(given.whole.plan.carbon(given.scope, given.part, asked))
 
 
-VERB = TableVerb(tr("Energy and CO2"), _tables, _flags, _check)
+VERB = TableVerb(tr("Energy and CO2"), _tables, flags=_flags, check=_check)

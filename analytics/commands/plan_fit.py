@@ -145,4 +145,4 @@ def _of_fleet(given: VerbInputs) -> Tables:
     yield old_cards_counted(old)
 
 
-VERB = TableVerb(tr("Which card for which work"), _tables, _flags, _check)
+VERB = TableVerb(tr("Which card for which work"), _tables, flags=_flags, check=_check)

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from analytics.workloads.reclaimable import MARGINS, PoolReclaimable, Reclaimable, Reserve
+
+
+class PoolReserve(NamedTuple):
+    """A pool, and what a reserve means for it."""
+
+    pool: PoolReclaimable
+    reserve: Reserve
 
 
 @dataclass(frozen=True)
@@ -15,7 +23,7 @@ class WhatIfReserve:
     """
 
     margin: float
-    pools: tuple[tuple[PoolReclaimable, Reserve], ...]
+    pools: tuple[PoolReserve, ...]
     is_known: bool
 
     @property
@@ -26,15 +34,15 @@ class WhatIfReserve:
         return sum(reserve.safe for _, reserve in self.pools)
 
     @property
-    def worst(self) -> tuple[PoolReclaimable, Reserve] | None:
-        tested = [each for each in self.pools if each[1].short_hours is not None]
-        return max(tested, key=lambda each: (each[1].short_hours or 0, each[1].short_gpus or 0), default=None)
+    def worst(self) -> PoolReserve | None:
+        tested = [each for each in self.pools if each.reserve.short_hours is not None]
+        return max(tested, key=lambda each: (each.reserve.short_hours or 0, each.reserve.short_gpus or 0), default=None)
 
 
 def what_if_reserve(found: Reclaimable, margin: float) -> WhatIfReserve:
     """With one of `MARGINS` as the reserve."""
     pools = (
-        (pool, reserve)
+        PoolReserve(pool, reserve)
         for pool in found.pools
         for reserve in pool.reserves
         if pool.idle_now and reserve.margin == margin

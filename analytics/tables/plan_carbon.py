@@ -18,7 +18,7 @@ from analytics.plan.deferral import Deferral, HourOfDay
 from analytics.plan.hourly_energy import FREE, HELD, PARTS, REST, USED
 from analytics.tables.line_chart import Line, LineChart, LinePanel
 from analytics.tables.names import NAME_MOST, account_name, card_name
-from analytics.tables.table import Column, Table, column, single
+from analytics.tables.table import Column, Table, column, fact, single
 
 _TITLE = tr("Energy and CO2 of use and of parking")
 _QUESTION = tr("How much energy and CO2 do GPUs take while they work, and while nobody uses them?")
@@ -154,19 +154,13 @@ def _team_name(label: str) -> str:
 
 def _team_parts(found: Carbon) -> Table:
     """Return for programs the parts of each team's GPU time."""
-    return Table(
-        "carbon_team_parts",
-        "",
-        "",
-        "",
-        (
-            column("team", "", "team", lambda row: row[0].label),
-            column("part", "", "words", lambda row: row[1]),
-            *_sum_columns(lambda row: row[0].parts[row[1]]),
-        ),
-        tuple((team, part) for team in found.teams for part in PARTS),
-        audience="programs",
+    columns = (
+        fact("team", "team", lambda row: row[0].label),
+        fact("part", "words", lambda row: row[1]),
+        *_sum_columns(lambda row: row[0].parts[row[1]]),
     )
+    rows = tuple((team, part) for team in found.teams for part in PARTS)
+    return Table("carbon_team_parts", "", "", "", columns, rows, audience="programs")
 
 
 def _team_sentence(found: Carbon) -> str:
@@ -191,8 +185,8 @@ def parking_power(found: Carbon) -> Table | None:
         headline=_parking_sentence(found),
         columns=(
             column("model", tr("model"), "name", lambda each: card_name(each.model), "model"),
-            column("free_gpu_hours", "", "gpu_hours", "free_ms", audience="programs"),
-            column("held_gpu_hours", "", "gpu_hours", "held_ms", audience="programs"),
+            fact("free_gpu_hours", "gpu_hours", "free_ms"),
+            fact("held_gpu_hours", "gpu_hours", "held_ms"),
             column("free_w", tr("free, W"), "number", lambda each: Number(each.free_w, 1)),
             column("held_w", tr("held, W"), "number", lambda each: Number(each.held_w, 1)),
             column("extra_kwh", tr("more, kWh"), "number", lambda each: Number(each.extra.kwh, 1)),
@@ -323,19 +317,13 @@ def _basis(found: Carbon) -> Table:
     return single(
         "carbon_basis",
         (
-            column("pue", "", "number", "grid.pue"),
-            column("intensity_source", "", "name", "intensity.source"),
-            column(
-                "intensity_is_hourly",
-                "",
-                "words",
-                machine=lambda each: each.intensity.flat is None,
-                json_type="boolean",
-            ),
-            column("mean_g_per_kwh", "", "number"),
-            column("hours", "", "count"),
-            column("known_hours", "", "count"),
-            column("counter_share", "", "share"),
+            fact("pue", "number", "grid.pue"),
+            fact("intensity_source", "name", "intensity.source"),
+            fact("intensity_is_hourly", "words", lambda each: each.intensity.flat is None, "boolean"),
+            fact("mean_g_per_kwh", "number"),
+            fact("hours", "count"),
+            fact("known_hours", "count"),
+            fact("counter_share", "share"),
         ),
         found,
     )
@@ -346,18 +334,12 @@ def _deferral(deferral: Deferral) -> Table:
     return single(
         "deferral",
         (
-            column("most_hours", "", "count"),
+            fact("most_hours", "count"),
             *(replace(each, key=f"work_{each.key}") for each in _sum_columns(attrgetter("work"))),
-            column("moved_kwh", "", "number", lambda each: each.moved_mj / MJ_PER_KWH),
-            column("saved_kg", "", "number", lambda each: each.saved_g / 1000),
-            column("saved_kg_at_most", "", "number", lambda each: each.most_saved_g / 1000),
-            column(
-                "models_without_free_power",
-                "",
-                "words",
-                machine=lambda each: list(each.without_floor),
-                json_type="array",
-            ),
+            fact("moved_kwh", "number", lambda each: each.moved_mj / MJ_PER_KWH),
+            fact("saved_kg", "number", lambda each: each.saved_g / 1000),
+            fact("saved_kg_at_most", "number", lambda each: each.most_saved_g / 1000),
+            fact("models_without_free_power", "words", "without_floor", "array"),
         ),
         deferral,
     )

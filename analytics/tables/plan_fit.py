@@ -12,7 +12,7 @@ from analytics.plan.card_options import CardOption
 from analytics.plan.fit import FittedOption, ModelFit
 from analytics.plan.memory_need import ERROR, MemoryNeed, Serving, Training
 from analytics.tables.names import NAME_MOST
-from analytics.tables.table import Column, Table, column, single
+from analytics.tables.table import Column, Table, column, fact, single
 
 _UNPRICED = 8
 """Cards without a known price that a document lists after all that have one."""
@@ -31,30 +31,16 @@ _PARTS = {
 }
 _METHOD_WORDS = {"full": tr("full training"), "lora": "LoRA", "qlora": "QLoRA"}
 
-
 CARD = column("card", tr("cards"), "name", lambda row: option_words(row.option), "option.card.name")
 FITS = column("fits", tr("fits"), "words", lambda row: tr("perhaps") if row.option.is_tight else tr("yes"))
 IN_FLEET = column("in_fleet", tr("in the fleet"), "count", "option.there")
 OPTION_FACTS = (
-    column("count", "", "count", "option.count", audience="programs"),
-    column(
-        "mig_profile",
-        "",
-        "name",
-        lambda row: None if row.option.part is None else row.option.part.profile.name,
-        audience="programs",
-    ),
-    column("link", "", "name", "option.link", audience="programs"),
-    column("need_bytes", "", "number", "option.need.total", audience="programs"),
-    column(
-        "formats",
-        "",
-        "words",
-        machine=lambda row: list(row.option.card.formats),
-        json_type="array",
-        audience="programs",
-    ),
-    column("price_origin", "", "words", "option.origin", audience="programs"),
+    fact("count", "count", "option.count"),
+    fact("mig_profile", "name", "option.part.profile.name"),
+    fact("link", "name", "option.link"),
+    fact("need_bytes", "number", "option.need.total"),
+    fact("formats", "words", "option.card.formats", "array"),
+    fact("price_origin", "words", "option.origin"),
 )
 """Columns over rows that have an `option`, some cards that hold the work."""
 
@@ -104,13 +90,13 @@ def fitted_model(found: ModelFit) -> Table:
     return single(
         "fit_model",
         (
-            column("name", "", "name", "shape.name"),
-            column("is_typical_layout", "", "words", machine="shape.is_typical", json_type="boolean"),
-            column("parameters", "", "count", "shape.parameters"),
-            column("active_parameters", "", "count", "shape.active"),
-            column("need_bytes", "", "number", "need.total"),
-            column("sure_bytes", "", "number", "need.high"),
-            column("work", "", "words", machine=lambda each: asdict(each.work), json_type="object"),
+            fact("name", "name", "shape.name"),
+            fact("is_typical_layout", "words", "shape.is_typical", "boolean"),
+            fact("parameters", "count", "shape.parameters"),
+            fact("active_parameters", "count", "shape.active"),
+            fact("need_bytes", "number", "need.total"),
+            fact("sure_bytes", "number", "need.high"),
+            fact("work", "words", lambda each: asdict(each.work), "object"),
         ),
         found,
     )
@@ -136,9 +122,9 @@ def missing_model(name: str, lacks: Sequence[str], *, is_compressed: bool) -> tu
         headline=why,
     )
     columns = (
-        column("name", "", "name", str),
-        column("missing_keys", "", "words", machine=lambda _: list(lacks), json_type="array"),
-        column("is_compressed", "", "words", machine=lambda _: is_compressed, json_type="boolean"),
+        fact("name", "name", str),
+        fact("missing_keys", "words", lambda _: list(lacks), "array"),
+        fact("is_compressed", "words", lambda _: is_compressed, "boolean"),
     )
     return words, single("missing_model", columns, name)
 
@@ -157,16 +143,10 @@ def fleet_cards(found: ModelFit, currency: str | None) -> Table:
                 "measured_cost_per_million",
                 tr("measured"),
                 "money",
-                lambda each: "" if _has_no_measure(each) else amount(each.measured.cost_per_million, currency),
-                lambda each: None if each.measured is None else each.measured.cost_per_million,
+                lambda each: amount(each.measured.cost_per_million, currency) if _is_measured(each) else "",
+                "measured.cost_per_million",
             ),
-            column(
-                "measured_model",
-                "",
-                "name",
-                lambda each: None if each.measured is None else each.measured.served,
-                audience="programs",
-            ),
+            fact("measured_model", "name", "measured.served"),
         ),
         rows=found.fleet,
         lines=tuple(_card_facts(each) for each in _one_per_card(found.fleet)),
@@ -175,9 +155,9 @@ def fleet_cards(found: ModelFit, currency: str | None) -> Table:
     )
 
 
-def _has_no_measure(each: FittedOption) -> bool:
-    """True where nothing was measured, or not on such cards: a part of one, or several."""
-    return each.measured is None or each.option.count > 1 or each.option.part is not None
+def _is_measured(each: FittedOption) -> bool:
+    """True where such a card was measured: one, and whole."""
+    return each.measured is not None and each.option.count == 1 and each.option.part is None
 
 
 def market_cards(found: ModelFit, currency: str | None) -> Table:

@@ -16,7 +16,7 @@ from analytics.tables.basis import PageBasis
 from analytics.tables.names import NAME_MOST, card_name
 from analytics.tables.plan_fit import amount, decimals
 from analytics.tables.plan_seen import job_words, work_columns
-from analytics.tables.table import Table, column, single
+from analytics.tables.table import Table, column, fact, single
 from analytics.workloads.wording import joined_by_and
 from analytics.workloads.work_kinds import BATCH, INTERACTIVE, POD, PROCESS, SERVES
 
@@ -51,9 +51,8 @@ def old_card_queue(found: OldCards) -> Table:
         work = each.work
         groups[work.holder, work.kind, card_name(work.model), each.option.card.name].append(each)
 
-    def of_largest(path: str) -> Callable[[Sequence[PlacedWork]], object]:
-        read = attrgetter(path)
-        return lambda works: read(works[0])
+    def largest(path: str) -> Callable[[Sequence[PlacedWork]], object]:
+        return lambda works: attrgetter(path)(works[0])
 
     return Table(
         name="old_cards",
@@ -61,14 +60,12 @@ def old_card_queue(found: OldCards) -> Table:
         question=tr("Which work ran on newer cards although an older one of ours would do?"),
         headline=_queue_sentence(found),
         columns=(
-            column("user", tr("user"), "holder", _user_name, of_largest("work.holder")),
-            column("kind", tr("kind"), "words", lambda works: _KIND_WORDS[works[0].work.kind], of_largest("work.kind")),
-            column(
-                "largest_job", tr("largest"), "name", lambda works: job_words(works[0].work), of_largest("work.job")
-            ),
+            column("user", tr("user"), "holder", _user_name, largest("work.holder")),
+            column("kind", tr("kind"), "words", lambda works: _KIND_WORDS[works[0].work.kind], largest("work.kind")),
+            column("largest_job", tr("largest"), "name", lambda works: job_words(works[0].work), largest("work.job")),
             column("workloads", tr("works"), "count", len),
-            column("model", tr("card"), "name", lambda works: card_name(works[0].work.model), of_largest("work.model")),
-            column("older_model", tr("older card"), "name", of_largest("option.card.name"), of_largest("option.model")),
+            column("model", tr("card"), "name", lambda works: card_name(works[0].work.model), largest("work.model")),
+            column("older_model", tr("older card"), "name", largest("option.card.name"), largest("option.model")),
             column("gpu_hours", tr("GPU-hours"), "gpu_hours", _gpu_ms),
             column(
                 "peak_bytes",
@@ -102,19 +99,12 @@ def _gpu_ms(works: Sequence[PlacedWork]) -> int:
 
 def old_card_works(found: OldCards) -> Table:
     """Return for programs each work of the queue, and the older card that would take it."""
-    return Table(
-        "old_card_works",
-        "",
-        "",
-        "",
-        (
-            *work_columns(attrgetter("work")),
-            column("older_model", "", "name", "option.model"),
-            column("times_as_long_at_most", "", "number", "times"),
-        ),
-        found.queue,
-        audience="programs",
+    columns = (
+        *work_columns(attrgetter("work")),
+        fact("older_model", "name", "option.model"),
+        fact("times_as_long_at_most", "number", "times"),
     )
+    return Table("old_card_works", "", "", "", columns, found.queue, audience="programs")
 
 
 def old_cards_counted(found: OldCards) -> Table:
@@ -122,13 +112,11 @@ def old_cards_counted(found: OldCards) -> Table:
     return single(
         "old_cards_counted",
         (
-            column(
-                "models", "", "words", machine=lambda each: [offer.model for offer in each.offers], json_type="array"
-            ),
-            column("unused_gpu_hours", "", "gpu_hours", "idle_ms"),
-            column("unmeasured_workloads", "", "count", "unmeasured"),
-            column("short_runs", "", "count", "tests"),
-            column("short_run_gpu_hours", "", "gpu_hours", "tests_ms"),
+            fact("models", "words", lambda each: [offer.model for offer in each.offers], "array"),
+            fact("unused_gpu_hours", "gpu_hours", "idle_ms"),
+            fact("unmeasured_workloads", "count", "unmeasured"),
+            fact("short_runs", "count", "tests"),
+            fact("short_run_gpu_hours", "gpu_hours", "tests_ms"),
         ),
         found,
     )
@@ -151,8 +139,8 @@ def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Table:
             column("most_requests", tr("requests"), "count", "most_running", json_type="number"),
             column("cost_per_million", tr("a million"), "money", lambda each: amount(each.cost_per_million, currency)),
             column("kwh_per_million", tr("energy, kWh"), "number", lambda each: decimals(each.kwh_per_million, 3)),
-            column("cost", "", "money", lambda each: amount(each.cost, currency), audience="programs"),
-            column("kwh", "", "number", audience="programs"),
+            fact("cost", "money", lambda each: amount(each.cost, currency)),
+            fact("kwh", "number"),
         ),
         rows=tuple(found),
         notes=(

@@ -12,7 +12,7 @@ from analytics.plan.fit import SeenFit
 from analytics.plan.seen_work import SeenWork
 from analytics.tables.names import NAME_MOST, card_name
 from analytics.tables.plan_fit import CARD, FITS, IN_FLEET, OPTION_FACTS, decimals, hourly, option_words
-from analytics.tables.table import Column, Table, column
+from analytics.tables.table import Column, Table, column, fact
 
 SEEN_MOST = 10
 """Works of which more is said than their number."""
@@ -36,25 +36,12 @@ def work_columns(of: Callable[[Any], SeenWork]) -> tuple[Column, ...]:
             lambda row: _size(need.high if (need := of(row).need) else None),
         ),
         column("verdict", tr("verdict"), "words", lambda row: _verdict(of(row)), audience="people"),
-        column("user", "", "holder", lambda row: of(row).holder, audience="programs"),
-        column("kind", "", "words", lambda row: of(row).kind, audience="programs"),
-        column("hosts", "", "count", lambda row: of(row).hosts, audience="programs"),
-        column("days", "", "count", lambda row: of(row).days, audience="programs"),
-        column(
-            "is_reserved",
-            "",
-            "words",
-            machine=lambda row: of(row).is_reserved,
-            json_type="boolean",
-            audience="programs",
-        ),
-        column(
-            "need_bytes",
-            "",
-            "number",
-            lambda row: _size(need.total if (need := of(row).need) else None),
-            audience="programs",
-        ),
+        fact("user", "holder", lambda row: of(row).holder),
+        fact("kind", "words", lambda row: of(row).kind),
+        fact("hosts", "count", lambda row: of(row).hosts),
+        fact("days", "count", lambda row: of(row).days),
+        fact("is_reserved", "words", lambda row: of(row).is_reserved, "boolean"),
+        fact("need_bytes", "number", lambda row: need.total if (need := of(row).need) else None),
     )
 
 
@@ -101,9 +88,9 @@ def seen_cards(seen: Sequence[SeenFit], currency: str | None) -> Table | None:
             column("times_as_long_at_most", tr("times as long"), "number", lambda each: decimals(each.times, 1)),
             hourly(currency),
             *OPTION_FACTS,
-            column("user", "", "holder", "work.holder", audience="programs"),
-            column("job", "", "name", "work.job", audience="programs"),
-            column("model", "", "name", "work.model", audience="programs"),
+            fact("user", "holder", "work.holder"),
+            fact("job", "name", "work.job"),
+            fact("model", "name", "work.model"),
         ),
         rows=(*listed, *found.fleet[_FLEET_MOST:], *found.market[_MARKET_MOST:], *others),
         shown=len(listed),

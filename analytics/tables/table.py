@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from functools import cached_property
-from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 from analytics.glossary import Term
@@ -117,15 +117,18 @@ class Column:
         return "integer" if self.kind == "count" else "number" if self.is_figure else "string"
 
     def cell(self, row: object) -> Cell:
-        """Return what people see of a row. A number becomes the quantity of the column's kind."""
+        """Return what people see of a row. A number becomes the quantity of the column's kind, a date a `Date`."""
         value = self.read(row)  # type: ignore[misc]
-        if isinstance(value, float | int | Decimal):
+        if isinstance(value, date):
+            return Date(value)
+        if isinstance(value, float | int | Decimal) and not isinstance(value, bool):
             return UNITS[self.kind](value)
         return value  # type: ignore[return-value]  # a cell that is ready
 
     def value(self, row: object) -> object:
-        """Return what programs read of a row: in hours, seconds, ratios, amounts; None is unknown."""
-        return plain_value(self.cell(row)) if self.machine is None else self.machine(row)
+        """Return what programs read of a row: in hours, seconds, ratios, amounts; None is unknown, or nothing to say."""
+        value = self.cell(row) if self.machine is None else self.machine(row)
+        return None if value == "" else plain_value(value)
 
 
 UNITS: Mapping[Kind, Callable[[Any], Quantity]] = {
@@ -148,6 +151,7 @@ _PLAIN: Mapping[type, Callable[[Any], object]] = {
     Moment: lambda cell: format_ms(cell.moment_ms),
     Day: lambda cell: format_ms(cell.moment_ms),
     Date: lambda cell: cell.date.isoformat(),
+    date: date.isoformat,
     Bytes: lambda cell: cell.size,
     Number: lambda cell: _number(cell.value),
     Amount: lambda cell: _number(cell.value),
@@ -165,7 +169,7 @@ def plain_value(cell: object) -> object:
 
     GPU time is in hours, other time in seconds, a share is a ratio, a moment RFC 3339, a sentence its English text.
     """
-    if cell is None or isinstance(cell, bool | int | float):
+    if cell is None or isinstance(cell, bool | int | float | dict | list | tuple):
         return cell
     return _PLAIN.get(type(cell), str)(cell)
 
@@ -180,16 +184,30 @@ def column(  # one name for each attribute
     json_type: JsonType | None = None,
     audience: Literal["all", "people", "programs"] = "all",
 ) -> Column:
-    """Return a column that reads the attribute `key` of a row, the attribute `read` (`today.jobs`), or what `read` returns."""
-    return Column(
-        key,
-        title,
-        kind,
-        attrgetter(key if read is None else read) if read is None or isinstance(read, str) else read,
-        attrgetter(machine) if isinstance(machine, str) else machine,
-        json_type,
-        audience,
-    )
+    """Return a column that reads the attribute `key` of a row, the one at the path `read`, or what `read` returns.
+
+    A path such as `today.jobs` leads through attributes; where one of them is None, so is the value.
+    """
+    reader = _at(key if read is None else read) if read is None or isinstance(read, str) else read
+    return Column(key, title, kind, reader, _at(machine) if isinstance(machine, str) else machine, json_type, audience)
+
+
+def fact(
+    key: str, kind: Kind, read: str | Callable[[Any], object] | None = None, json_type: JsonType | None = None
+) -> Column:
+    """Return a column for programs alone, which reads as `column` does."""
+    return column(key, "", kind, read, json_type=json_type, audience="programs")
+
+
+def _at(path: str) -> Callable[[Any], object]:
+    names = path.split(".")
+
+    def read(row: Any) -> object:
+        for name in names:
+            row = None if row is None else getattr(row, name)
+        return row
+
+    return read
 
 
 @dataclass(frozen=True)

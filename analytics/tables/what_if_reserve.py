@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from analytics.decide.what_if_reserve import WhatIfReserve, reserve_steps, what_if_reserve
 from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.names import place_name
-from analytics.tables.table import Cell, Column, Table
-from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable, Reserve
+from analytics.tables.table import Column, Table, column, fact
+from analytics.workloads.reclaimable import Reclaimable, Reserve
 
 
 def reserve_by_pool(found: Reclaimable, margin: float) -> Table:
@@ -20,24 +18,28 @@ def reserve_by_pool(found: Reclaimable, margin: float) -> Table:
     return Table(
         name="what_if",
         title=tr("What if the reserve were another?"),
-        question=tr("How many GPUs could go with more or less in reserve, and for how long would a pool have been short last week?"),
+        question=tr(
+            "How many GPUs could go with more or less in reserve, and for how long would a pool have been short last week?"
+        ),
         headline=reserve_sentence(asked),
         columns=(
-            Column("pool", tr("pool"), "pool"),
-            Column("model", tr("model"), "name"),
-            Column("idle_now", tr("idle now"), "count"),
-            Column("kept", tr("pool keeps"), "count"),
-            Column("safe", tr("safe to give back"), "count"),
-            Column("short", tr("short"), "words"),
-            Column("short_gpus", tr("GPUs short at most"), "count"),
+            column("pool", tr("pool"), "pool", lambda each: place_name(each.pool.pool), "pool.pool"),
+            column("model", tr("model"), "name", lambda each: place_name(each.pool.model), "pool.model"),
+            column("idle_now", tr("idle now"), "count", "pool.idle_now"),
+            column("kept", tr("pool keeps"), "count", "reserve.kept"),
+            column("safe", tr("safe to give back"), "count", "reserve.safe"),
+            column("short", tr("short"), "words", lambda each: _short(each.reserve), audience="people"),
+            *_shortage("reserve"),
         ),
-        rows=tuple(_pool(pool, reserve) for pool, reserve in asked.pools),
+        rows=asked.pools,
         notes=(
-            tr("Short: in how many hours of the last week more GPUs were needed than the estimate of a week earlier would have kept."),
+            tr(
+                "Short: in how many hours of the last week more GPUs were needed than the estimate of a week earlier would have kept."
+            ),
             tr("Pools whose need is not known, and those without an idle GPU, are left out."),
         ),
         terms=(term("reserve"),),
-    )  # fmt: skip
+    )
 
 
 def reserves_compared(found: Reclaimable) -> Table:
@@ -48,13 +50,28 @@ def reserves_compared(found: Reclaimable) -> Table:
         question=tr("What does each reserve leave, and what would it have risked?"),
         headline="",
         columns=(
-            Column("reserve", tr("reserve"), "share"),
-            Column("safe", tr("safe to give back"), "count"),
-            Column("short", tr("short"), "words"),
-            Column("short_gpus", tr("GPUs short at most"), "count"),
-            Column("worst", tr("pool that was short longest"), "words"),
+            column("reserve", tr("reserve"), "share", lambda step: Share(step.margin, 0)),
+            column("safe", tr("safe to give back"), "count"),
+            column(
+                "short", tr("short"), "words", lambda step: _short(step.worst and step.worst.reserve), audience="people"
+            ),
+            *_shortage("worst.reserve"),
+            column("worst_pool", tr("pool that was short longest"), "words", _worst_pool),
         ),
-        rows=tuple(_steps(found)),
+        rows=reserve_steps(found),
+    )
+
+
+def _worst_pool(step: WhatIfReserve) -> str:
+    return place_name(step.worst.pool.pool) if step.worst is not None and step.worst.reserve.short_hours else ""
+
+
+def _shortage(path: str) -> tuple[Column, ...]:
+    """Return by how many GPUs the reserve at a path of the row would have been short, and for programs for how long."""
+    return (
+        column("short_gpus", tr("GPUs short at most"), "count", f"{path}.short_gpus"),
+        fact("short_hours", "count", f"{path}.short_hours"),
+        fact("observed_hours", "count", f"{path}.hours"),
     )
 
 
@@ -80,30 +97,6 @@ def reserve_sentence(asked: WhatIfReserve) -> str:
         reserve.short_gpus or 0, pool=place_name(pool.pool), **hours,
     )  # fmt: skip
     return SentenceList([first, second], " ")
-
-
-def _pool(pool: PoolReclaimable, reserve: Reserve) -> tuple[Cell, ...]:
-    return (
-        place_name(pool.pool),
-        place_name(pool.model),
-        Number(pool.idle_now),
-        Number(reserve.kept),
-        Number(reserve.safe),
-        _short(reserve),
-        Number(reserve.short_gpus),
-    )
-
-
-def _steps(found: Reclaimable) -> Iterator[tuple[Cell, ...]]:
-    for step in reserve_steps(found):
-        pool, reserve = step.worst or (None, None)
-        yield (
-            Share(step.margin, 0),
-            Number(step.safe),
-            _short(reserve),
-            Number(None if reserve is None else reserve.short_gpus),
-            place_name(pool.pool) if pool is not None and reserve is not None and reserve.short_hours else "",
-        )
 
 
 def _short(reserve: Reserve | None) -> str:
