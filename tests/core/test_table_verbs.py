@@ -1,0 +1,145 @@
+"""The contract of every verb of `fallow plan` that shows tables: the same flags, and each table whole in each format."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import html
+import io
+import json
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+from analytics.commands import table_verb
+from analytics.commands.plan import VERBS
+from analytics.commands.table_verb import TableVerb
+from analytics.render.tables import FORMATS, Answer, document
+from analytics.simulation import SimulatedFleet
+from analytics.simulation.write import write_fleet
+from fallow.cli import load, main
+from fallow.clock import DAY_MS, HOUR_MS
+from fallow.outside_text import markdown_text
+from tests.lakes import made_lake
+from tests.made_once import made_once
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from analytics.tables.table import Table
+
+FLEET = SimulatedFleet(gpus=4, days=3, seed=3, interval_ms=HOUR_MS, until_ms=20_777 * DAY_MS)
+SHOWN = {command.name: verb for command in VERBS if isinstance(verb := getattr(load(command), "VERB", None), TableVerb)}
+CASES = [*((name,) for name in SHOWN), ("fit", "--params", "8B")]
+"""Verbs with the flags that make other tables of theirs."""
+
+FLAGS = {
+    "--lake": "lake", "--config": "file", "--since": "7d", "--until": "1d", "--week": "last", "--pool": "p",
+    "--model": "m", "--team": "t", "--holder": "h", "--lang": "fr", "--table": "name", "--out": "file",
+}  # fmt: skip
+KEY = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
+Run = Callable[..., tuple[Answer, bytes]]
+
+
+@pytest.fixture(scope="session")
+def lake_root(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A lake of four simulated GPUs over three days."""
+    folder = made_once(
+        tmp_path_factory.getbasetemp(), "table-verbs", lambda each: write_fleet(made_lake(each / "lake"), FLEET)
+    )
+    return str(folder / "lake")
+
+
+@pytest.fixture(scope="session")
+def opened() -> dict[Any, Any]:
+    """The lake's windows, each read once for all verbs and formats."""
+    return {}
+
+
+@pytest.fixture
+def run(lake_root: str, opened: dict[Any, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Runs a verb; returns its answer and the file that it has written."""
+    answers: list[Answer] = []
+    open_lake = table_verb.open_verb
+
+    def opened_once(args: argparse.Namespace, **window: Any) -> Any:
+        key = tuple(sorted(window.items()))
+        if key not in opened:
+            opened[key] = open_lake(args, **window)
+        return opened[key]
+
+    def kept(answer: Answer, *how: Any) -> bytes:
+        answers.append(answer)
+        return document(answer, *how)
+
+    def verb(case: tuple[str, ...], form: str, *flags: str) -> tuple[Answer, bytes]:
+        file = tmp_path / "answer"
+        arguments = ["plan", *case, "--lake", lake_root, "--format", form, "--out", str(file), *flags]
+        assert main(arguments) == 0
+        return answers[-1], file.read_bytes()
+
+    monkeypatch.setattr(table_verb, "open_verb", opened_once)
+    monkeypatch.setattr(table_verb, "document", kept)
+    return verb
+
+
+def keys_of(table: Table) -> list[str]:
+    return [each.key for each in table.columns if each.audience != "people"]
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    assert len({key for key, _ in pairs}) == len(pairs), f"a key comes twice: {pairs}"
+    return dict(pairs)
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_every_verb_has_the_shared_flags(name: str) -> None:
+    parser = argparse.ArgumentParser()
+    SHOWN[name].add_arguments(parser)
+    given = [word for flag in FLAGS.items() for word in flag]
+    for form in (["--json"], ["--csv"], *(["--format", each] for each in FORMATS)):
+        parser.parse_args([*given, *form])
+
+
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_json_has_each_table_by_keys_with_units(case: tuple[str, ...], run: Run) -> None:
+    answer, content = run(case, "json")
+    found = json.loads(content, object_pairs_hook=unique)["tables"]
+    assert list(found) == [table.name for table in answer.tables]
+    for table in answer.tables:
+        keys = keys_of(table)
+        assert len(set(keys)) == len(keys)
+        assert [key for key in keys if not KEY.fullmatch(key)] == []
+        durations = [each.key for each in table.columns if each.kind == "duration" and each.audience != "people"]
+        assert [key for key in durations if not key.endswith("_s")] == []
+        assert len(found[table.name]["rows"]) == len(table.rows)
+        assert all(list(row) == keys for row in found[table.name]["rows"])
+
+
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_csv_and_parquet_have_the_rows_of_json(case: tuple[str, ...], run: Run, tmp_path: Path) -> None:
+    answer, _ = run(case, "text")
+    for table in answer.tables:
+        if not table.columns:
+            continue
+        (tmp_path / "table.parquet").write_bytes(run(case, "parquet", "--table", table.name)[1])
+        frame = pl.read_parquet(tmp_path / "table.parquet")
+        written = run(case, "csv", "--table", table.name)[1].decode()
+        head, *rows = csv.reader(io.StringIO(written, newline=""))
+        assert frame.columns == head == keys_of(table)
+        assert frame.height == len(rows) == len(table.rows)
+
+
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+@pytest.mark.parametrize("form", ["text", "md", "html"])
+def test_people_read_each_table_that_is_theirs(case: tuple[str, ...], form: str, run: Run) -> None:
+    answer, content = run(case, form)
+    shown = html.unescape(content.decode())
+    titles = [str(table.title) for table in answer.for_people]
+    written = {"text": str.upper, "md": markdown_text, "html": str}[form]
+    assert titles
+    assert [title for title in titles if written(title) not in shown] == []
