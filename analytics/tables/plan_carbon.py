@@ -23,7 +23,6 @@ from analytics.tables.table import Column, Table, column, fact, single
 _TITLE = tr("Energy and CO2 of use and of parking")
 _QUESTION = tr("How much energy and CO2 do GPUs take while they work, and while nobody uses them?")
 
-
 _ALL = "all"
 _ALL_TEAMS = "(all)"
 """The sum over all teams, in brackets as other labels that are no team's name."""
