@@ -20,13 +20,14 @@ from analytics.tables.plan_waits import (
 def _tables(given: VerbInputs, _: argparse.Namespace) -> Tables:
     """The causes, the groups, what stood idle, and what the jobs' time led to."""
     plan = given.whole.plan
+    used = plan.used_share(given.scope, given.part)
     waits, open_ms = plan.waits_of(given.scope), plan.open_ms(given.scope, given.part)
     yield wait_causes(waits)
     yield from (wait_table(waits, by) for by in GROUPS)
     if not given.scope.is_personal:
         yield idle_while_waiting(waits, open_ms)
-    yield goodput_table(waits, plan.used_share(given.scope, given.part), open_ms)
-    yield counted_jobs(waits)
+    yield goodput_table(waits, used, open_ms)
+    yield counted_jobs(waits, used)
     yield back_test(waits)
 
 

@@ -112,7 +112,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     form.add_argument("--json", action="store_const", const="json", dest="format", help="short for --format json")
     form.add_argument("--csv", action="store_const", const="csv", dest="format", help="short for --format csv")
-    parser.add_argument("--table", metavar="NAME", help="the table that csv and parquet hold (default: the first)")
+    parser.add_argument("--table", metavar="NAME", help="one table alone (default: all; csv and parquet: the first)")
     parser.add_argument("--out", metavar="FILE", type=out_file, help="file to write (default: -, standard output)")
 
 

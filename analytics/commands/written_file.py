@@ -22,7 +22,7 @@ def write_out(out: str | None, content: bytes, *, is_text: bool = True) -> None:
     if out is not None:
         write_whole(Path(out), content)
     elif is_text:
-        show(content.decode(), end="")
+        show(content.decode().replace("\r\n", "\n"), end="")  # CSV files end lines as in RFC 4180
     elif sys.stdout.isatty():
         raise UsageError("this format is no text for a terminal", "name a file with --out, or redirect the output")
     else:

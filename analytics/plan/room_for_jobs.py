@@ -22,11 +22,13 @@ AT_ONCE_MS = 5 * MINUTE_MS
 
 @dataclass(frozen=True)
 class RoomFor:
-    """Room for one job of `gang.size` GPUs in a pool; `moves` make some where there is none now, None where none do.
+    """Room for one job of `gang.size` GPUs of a model in a pool; `moves` make some where there is none now, None where none do.
 
-    `short` is how many GPUs there are too few of, those counted that are free or idle in somebody's hands.
+    `short` is how many GPUs are missing beside those that are free or idle in a user's hands.
     """
 
+    pool: str
+    model: str
     gang: Gang
     moves: Moves | None
     short: int
@@ -107,7 +109,7 @@ def pool_rooms(
             gpus=sum(host.width for host in there),
             free=sum(host.free for host in there),
             width=max(host.width for host in there),
-            sizes=_sizes(_of(placed, key), there, window, sizes),
+            sizes=_sizes(key, _of(placed, key), there, window, sizes),
             fragmentation=_fragmentation(_of(free, key), _of(pieces, key), window[1]),
             check=checks.get(key, RoomCheck()),
         )
@@ -121,19 +123,24 @@ def _of(rows: pl.DataFrame, key: tuple[object, ...]) -> pl.DataFrame:
 
 
 def _sizes(
-    rows: pl.DataFrame, hosts: Sequence[OccupiedHost], window: tuple[int, int], sizes: Sequence[int]
+    key: tuple[str, str],
+    rows: pl.DataFrame,
+    hosts: Sequence[OccupiedHost],
+    window: tuple[int, int],
+    sizes: Sequence[int],
 ) -> tuple[RoomFor, ...]:
     gpus = sum(host.width for host in hosts)
-    return tuple(_room_for(gang, hosts) for gang in gangs(rows, *window, [size for size in sizes if size <= gpus]))
+    wanted = [size for size in sizes if size <= gpus]
+    return tuple(_room_for(key, gang, hosts) for gang in gangs(rows, *window, wanted))
 
 
-def _room_for(gang: Gang, hosts: Sequence[OccupiedHost]) -> RoomFor:
+def _room_for(key: tuple[str, str], gang: Gang, hosts: Sequence[OccupiedHost]) -> RoomFor:
     at_hand = sum(host.free for host in hosts)
     at_hand += sum(each.gpus for host in hosts for each in host.occupants if each.is_idle and each.is_movable)
     width = max(host.width for host in hosts)
     taken = gang.size if gang.size <= width else -(-gang.size // width) * width  # whole hosts
     moves = None if gang.now or at_hand < taken else moves_for(hosts, gang.size)
-    return RoomFor(gang, moves, max(0, taken - at_hand))
+    return RoomFor(*key, gang, moves, max(0, taken - at_hand))
 
 
 def _pieces(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -115,7 +115,7 @@ def frame(table: Table) -> pl.DataFrame:
     columns = [each for each in table.columns if each.audience != "people"]
     nested = {each.key for each in columns if each.value_type in ("array", "object")}
     rows = [
-        {key: json_text(value) if key in nested and value is not None else value for key, value in row.items()}
+        {key: json_text(value, None) if key in nested and value is not None else value for key, value in row.items()}
         for row in table.records()
     ]
     return pl.DataFrame(rows, schema={each.key: _TYPES[each.value_type] for each in columns})
@@ -127,7 +127,9 @@ FORMATS = ("text", "json", "csv", "md", "html", "parquet")
 
 
 def document(answer: VerbAnswer, form: str, language: Language, table: str | None = None) -> bytes:
-    """Return the answer in one of FORMATS; `table` chooses what CSV and Parquet hold, which is one table."""
+    """Return the answer in one of FORMATS, or one `table` of it; without that, CSV and Parquet hold the first."""
+    if table is not None:
+        answer = replace(answer, tables=(answer.table(table),))
     if form == "json":
         return json(answer)
     if form in FILES:

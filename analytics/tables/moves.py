@@ -15,7 +15,7 @@ from analytics.report.model import Report
 from analytics.tables.finding_heading import at_most
 from analytics.tables.findings import by_cost
 from analytics.tables.names import place_name
-from analytics.tables.table import Cell, Column, LinkedCell, Table
+from analytics.tables.table import LinkedCell, Table, column
 from analytics.workloads.model import Finding
 from analytics.workloads.workloads import SHARED, SPLIT
 
@@ -37,21 +37,33 @@ def moves(report: Report) -> Table:
         question=tr("Who would need to change what, and what would it save in this window?"),
         headline=_headline(found, counted, currency),
         columns=(
-            Column("finding", tr("finding"), "finding"),
-            Column("holder", tr("user"), "holder"),
-            Column("gpus", tr("GPUs"), "count"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            Column("card", tr("card"), "name"),
-            Column("target", tr("card to move to"), "words"),
-            Column("saving", tr("would save"), "money"),
-            Column("instead", tr("instead of it"), "words"),
-            Column("cost", tr("cost"), "money"),
-            Column("confidence", tr("confidence"), "grade"),
+            column(
+                "finding", tr("finding"), "finding", lambda each: LinkedCell(each.sentence, "finding", each.finding_id)
+            ),
+            column("user", tr("user"), "holder", lambda each: each.holder or each.without_holder, "holder"),
+            column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus)),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            column("card", tr("card"), "name", lambda each: str(each.evidence.numbers.get("model") or "")),
+            column("target", tr("card to move to"), "words", target_card),
+            column("saving", tr("would save"), "money", lambda each: Amount(saving_of(each), currency)),
+            column("instead", tr("instead of it"), "words", lambda each: _proposed(others.get(each.finding_id))),
+            column(
+                "cost", tr("cost"), "money", lambda each: at_most(each.unconfirmed, Amount(each.cost, currency)), "cost"
+            ),
+            column("confidence", tr("confidence"), "grade", lambda each: tr(each.confidence.grade)),
         ),
-        rows=tuple(_row(each, others.get(each.finding_id), currency) for each in found[:_SHOWN]),
-        notes=(tr("and {number} more with {hours} GPU-hours", number=Number(len(rest)), hours=GpuHours(sum(each.gpu_ms for each in rest))),) if rest else (),
+        rows=tuple(found[:_SHOWN]),
+        notes=(
+            tr(
+                "and {number} more with {hours} GPU-hours",
+                number=Number(len(rest)),
+                hours=GpuHours(sum(each.gpu_ms for each in rest)),
+            ),
+        )
+        if rest
+        else (),
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def _headline(found: Sequence[Finding], counted: Sequence[Finding], currency: str | None) -> str:
@@ -85,21 +97,6 @@ def _counted_elsewhere(sizing: RightSizing, found: Sequence[Finding]) -> dict[st
         for other in others
         if isinstance(other, Finding)
     }
-
-
-def _row(finding: Finding, instead: Proposal | None, currency: str | None) -> tuple[Cell, ...]:
-    return (
-        LinkedCell(finding.sentence, "finding", finding.finding_id),
-        finding.holder or finding.without_holder,
-        Number(len(finding.gpus)),
-        GpuHours(finding.gpu_ms),
-        plain(str(finding.evidence.numbers.get("model") or "")),
-        target_card(finding),
-        Amount(saving_of(finding), currency),
-        _proposed(instead),
-        at_most(finding.unconfirmed, Amount(finding.cost, currency)),
-        tr(finding.confidence.grade),
-    )
 
 
 def _proposed(chosen: Proposal | None) -> str:

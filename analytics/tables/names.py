@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
 from analytics.language.language import Language
@@ -11,7 +14,7 @@ from analytics.language.quantities import Quantity
 from analytics.language.sentences import tr
 from analytics.money.cards import card
 from analytics.money.priced_segments import NOT_KNOWN
-from analytics.tables.table import Cell
+from analytics.tables.table import Cell, Column, column
 
 NAME_MOST = 200
 
@@ -25,6 +28,24 @@ def card_name(model: str) -> str:
     """The short name of a model that is known, else its own."""
     known = card(model)
     return plain(model, NAME_MOST) if known is None else known.name
+
+
+def pool_column(path: str = "pool") -> Column:
+    """Return the column of the pool that a row has at `path`."""
+    name = attrgetter(path)
+    return column("pool", tr("pool"), "pool", lambda row: place_name(name(row)), name)
+
+
+def model_column(path: str = "model") -> Column:
+    """Return the column of the GPU model that a row has at `path`; programs read its whole name."""
+    name = attrgetter(path)
+    return column("model", tr("model"), "name", lambda row: card_name(name(row)), name)
+
+
+def model_if_several(rows: Collection[Any]) -> Column:
+    """Return the column of the rows' GPU models, for programs alone unless a pool has cards of several models."""
+    several = has_several_models([(row.pool, row.model) for row in rows])
+    return model_column() if several else replace(model_column(), audience="programs")
 
 
 def account_name(label: str) -> str:

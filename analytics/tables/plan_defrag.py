@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, GpuHours, Number, Share
+from analytics.language.quantities import Amount, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.moves import Moves
 from analytics.plan.occupants import Occupant
 from analytics.plan.room_for_jobs import PoolRoom, RoomCheck, RoomFor, of_pools
 from analytics.tables.basis import PageBasis
-from analytics.tables.names import NAME_MOST, card_name, least_to_most, place_name
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.names import least_to_most, model_column, place_name, pool_column
+from analytics.tables.table import Cell, Table, column, fact
 
 _CHECKED_FROM = 10
 """Jobs below which their fate says nothing."""
@@ -20,24 +20,23 @@ _CHECKED_FROM = 10
 
 def room_on_page(basis: PageBasis) -> Table | None:
     """How to make room, on a page; None for people, who have no pools."""
-    scope = basis.report.scope
-    return None if scope.is_personal else room_for_jobs(of_pools(basis.whole.plan.rooms, scope))
+    return None if basis.report.scope.is_personal else room_for_jobs(_rooms(basis))
 
 
 def moves_on_page(basis: PageBasis) -> Table | None:
     """Who would be asked and what would move, on a page; None for people, and where there is no way or no need."""
-    scope = basis.report.scope
-    return (
-        None
-        if scope.is_personal
-        else moves_table(of_pools(basis.whole.plan.rooms, scope), basis.whole.money.costs.currency)
-    )
+    if basis.report.scope.is_personal:
+        return None
+    return moves_table(_rooms(basis), basis.whole.money.costs.currency)
 
 
 def fragments_on_page(basis: PageBasis) -> Table | None:
     """What lies apart, on a page; None for people, and where no GPU was free."""
-    scope = basis.report.scope
-    return None if scope.is_personal else fragmentation_table(of_pools(basis.whole.plan.rooms, scope))
+    return None if basis.report.scope.is_personal else fragmentation_table(_rooms(basis))
+
+
+def _rooms(basis: PageBasis) -> tuple[PoolRoom, ...]:
+    return of_pools(basis.whole.plan.rooms, basis.report.scope)
 
 
 def room_for_jobs(rooms: Sequence[PoolRoom]) -> Table:
@@ -48,43 +47,65 @@ def room_for_jobs(rooms: Sequence[PoolRoom]) -> Table:
         question=tr("Could a job on several GPUs start now, how often could it, and who would have to move?"),
         headline=room_sentence(rooms),
         columns=(
-            Column("pool", tr("pool"), "pool"),
-            Column("model", tr("model"), "name"),
-            Column("gpus", tr("GPUs"), "count"),
-            Column("now", tr("start now"), "count"),
-            Column("start_share", tr("could start"), "share"),
-            Column("room", tr("to make room"), "words"),
+            pool_column(),
+            model_column(),
+            column("gpus", tr("GPUs"), "count", "gang.size"),
+            column(
+                "could_start",
+                tr("start now"),
+                "count",
+                lambda room: least_to_most(Number(room.gang.now), Number(room.gang.now_most)),
+                "gang.now",
+            ),
+            fact("could_start_most", "count", "gang.now_most"),
+            column(
+                "start_share",
+                tr("could start"),
+                "share",
+                lambda room: least_to_most(Share(room.gang.start_share), Share(room.gang.start_share_most)),
+                "gang.start_share",
+            ),
+            fact("start_share_most", "share", "gang.start_share_most"),
+            column("to_make_room", tr("to make room"), "words", _room_words),
+            fact("missing_gpus", "count", lambda room: 0 if room.gang.now else room.short),
         ),
-        rows=tuple(_row(pool, each) for pool in rooms for each in pool.sizes),
+        rows=tuple(size for pool in rooms for size in pool.sizes),
         notes=(
-            tr("GPUs are those of one job; it could start for that share of the window. It wants GPUs of one model in one pool: as many as a host has lie on one host, more of them on whole hosts. What moves has to "
-               "fit on one other host, into GPUs that are free now. Work whose user is not known, jobs over several hosts and MIG instances do not move."),
+            tr(
+                "GPUs are those of one job; it could start for that share of the window. It wants GPUs of one model in one pool: as many as a host has lie on one host, more of them on whole hosts. What moves has to "
+                "fit on one other host, into GPUs that are free now. Work whose user is not known, jobs over several hosts and MIG instances do not move."
+            ),
             check_sentence(sum((each.check for each in rooms), RoomCheck())),
         ),
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def room_sentence(rooms: Sequence[PoolRoom]) -> str:
     """The largest job that could start, and the largest that could after moves."""
-    startable = [(each.gang.size, pool) for pool in rooms for each in pool.sizes if each.gang.now]
+    sizes = [each for pool in rooms for each in pool.sizes]
+    startable = [each for each in sizes if each.gang.now]
     if not startable:
         now = _none_startable(rooms)
     else:
-        size, pool = max(startable, key=lambda each: each[0])
+        largest = max(startable, key=lambda each: each.gang.size)
         now = tr_many(
             "The largest job that could start now takes {number} GPU, in {pool}.",
             "The largest job that could start now takes {number} GPUs, in {pool}.",
-            size, pool=place_name(pool.pool),
-        )  # fmt: skip
-    made = [(each.gang.size, pool, each.moves) for pool in rooms for each in pool.sizes if each.moves is not None]
+            largest.gang.size,
+            pool=place_name(largest.pool),
+        )
+    made = [(each, each.moves) for each in sizes if each.moves is not None]
     if not made:
         return now
-    size, pool, moves = max(made, key=lambda each: (each[0], -each[2].moved_gpus))
+    room, moves = max(made, key=lambda each: (each[0].gang.size, -each[1].moved_gpus))
     return tr(
         "{now} Room for one of {size} in {pool}: {moves}.",
-        now=now, size=Number(size), pool=place_name(pool.pool), moves=_moves_words(moves),
-    )  # fmt: skip
+        now=now,
+        size=Number(room.gang.size),
+        pool=place_name(room.pool),
+        moves=_moves_words(moves),
+    )
 
 
 def _none_startable(rooms: Sequence[PoolRoom]) -> str:
@@ -108,20 +129,11 @@ def check_sentence(check: RoomCheck) -> str:
     return tr(
         "Checked against the {jobs} jobs that came in the window and ran: where there was room for one, {right} of {room} began within 5 minutes; "
         "where there was none, {waited} of {none} waited longer. The others met a fence, a priority or a limit, or a queue before them.",
-        jobs=Number(check.jobs), right=Number(check.at_once_with_room),
-        room=Number(check.at_once_with_room + check.waited_with_room), waited=Number(check.waited_without),
+        jobs=Number(check.jobs),
+        right=Number(check.at_once_with_room),
+        room=Number(check.at_once_with_room + check.waited_with_room),
+        waited=Number(check.waited_without),
         none=Number(check.waited_without + check.at_once_without),
-    )  # fmt: skip
-
-
-def _row(pool: PoolRoom, each: RoomFor) -> tuple[Cell, ...]:
-    return (
-        place_name(pool.pool),
-        card_name(pool.model),
-        Number(each.gang.size),
-        least_to_most(Number(each.gang.now), Number(each.gang.now_most)),
-        least_to_most(Share(each.gang.start_share), Share(each.gang.start_share_most)),
-        _room_words(each),
     )
 
 
@@ -143,53 +155,66 @@ def _moves_words(moves: Moves) -> str:
     return tr("{ask}, {move}", ask=ask, move=move) if moves.asked_gpus else move
 
 
+@dataclass(frozen=True)
+class _Step:
+    """A user who is asked for GPUs, or, with a host as `target`, work that moves there; both make `room`."""
+
+    room: RoomFor
+    occupant: Occupant
+    target: str | None = None
+
+
+def _steps(room: RoomFor) -> tuple[_Step, ...]:
+    if room.moves is None:
+        return ()
+    moved = (_Step(room, occupant, target) for occupant, target in room.moves.moved)
+    return (*(_Step(room, occupant) for occupant in room.moves.asked), *moved)
+
+
 def moves_table(rooms: Sequence[PoolRoom], currency: str | None) -> Table | None:
     """Every step of every way to make room; None where there is no way, or no need."""
-    rows = [
-        row for pool in rooms for each in pool.sizes if each.moves is not None
-        for row in _steps(each.gang.size, each.moves, currency)
-    ]  # fmt: skip
-    if not rows:
+    made = [each for pool in rooms for each in pool.sizes if each.moves is not None]
+    if not made:
         return None
-    proven = all(each.moves.is_least for pool in rooms for each in pool.sizes if each.moves is not None)
+
+    def lost_cost(step: _Step) -> Cell:
+        cost = step.occupant.ran_cost
+        return "" if step.target is None else None if cost is None else Amount(cost, currency)
+
+    proven = all(each.moves.is_least for each in made if each.moves is not None)
     return Table(
         name="moves",
         title=tr("How to make room"),
         question=tr("Who is asked, what moves, and what does that cost?"),
         headline=tr("Whoever holds idle GPUs is asked first; then the fewest working GPUs move."),
         columns=(
-            Column("gpus", tr("GPUs"), "count"),
-            Column("step", tr("step"), "words"),
-            Column("host", tr("from"), "host"),
-            Column("target", tr("to"), "host"),
-            Column("holder", tr("user"), "holder"),
-            Column("job", tr("job"), "name"),
-            Column("taken", tr("of it"), "count"),
-            Column("ran", tr("GPU-hours"), "gpu_hours"),
-            Column("cost", tr("cost"), "money"),
+            replace(pool_column("room.pool"), audience="programs"),
+            replace(model_column("room.model"), audience="programs"),
+            column("gpus", tr("GPUs"), "count", "room.gang.size"),
+            column("step", tr("step"), "words", lambda step: tr("move") if step.target else tr("ask")),
+            column("host", tr("from"), "host", "occupant.host"),
+            column("to_host", tr("to"), "host", lambda step: step.target or ""),
+            column("user", tr("user"), "holder", "occupant.holder"),
+            column("job", tr("job"), "name", "occupant.job"),
+            column("step_gpus", tr("of it"), "count", "occupant.gpus"),
+            column(
+                "lost_gpu_hours_most",
+                tr("GPU-hours"),
+                "gpu_hours",
+                lambda step: step.occupant.ran_ms if step.target else "",
+            ),
+            column("lost_cost_most", tr("cost"), "money", lost_cost),
+            fact("hosts_with_room", "words", "room.moves.hosts", "array"),
+            fact("is_least", "words", "room.moves.is_least", "boolean"),
         ),
-        rows=tuple(rows),
+        rows=tuple(step for each in made for step in _steps(each)),
         notes=(
-            tr("GPU-hours and their cost are what a restart may lose: what was computed since the last checkpoint, which fallow does not see; at most what the job has run."),
+            tr(
+                "GPU-hours and their cost are what a restart may lose: what was computed since the last checkpoint, which fallow does not see; at most what the job has run."
+            ),
             *(() if proven else (tr("The search ended before it was sure that no way moves fewer GPUs."),)),
         ),
         wide=True,
-    )  # fmt: skip
-
-
-def _steps(size: int, moves: Moves, currency: str | None) -> Iterator[tuple[Cell, ...]]:
-    for each in moves.asked:
-        yield (Number(size), tr("ask"), each.host, "", *_who(each), "", "")
-    for each, target in moves.moved:
-        cost = None if each.ran_cost is None else Amount(each.ran_cost, currency)
-        yield (Number(size), tr("move"), each.host, target, *_who(each), GpuHours(each.ran_ms), cost)
-
-
-def _who(each: Occupant) -> tuple[Cell, ...]:
-    return (
-        None if each.holder is None else plain(each.holder, NAME_MOST),
-        None if each.job is None else plain(each.job, NAME_MOST),
-        Number(each.gpus),
     )
 
 
@@ -205,23 +230,41 @@ def fragmentation_table(rooms: Sequence[PoolRoom]) -> Table | None:
         question=tr("How much of what is free could the jobs that come here not use?"),
         headline=tr(
             "In the mean of the window, jobs could not use {share} of the free GPUs of {pool}.",
-            share=Share(worst.fragmentation.mean), pool=place_name(worst.pool),
+            share=Share(worst.fragmentation.mean),
+            pool=place_name(worst.pool),
         ),
         columns=(
-            Column("pool", tr("pool"), "pool"),
-            Column("model", tr("model"), "name"),
-            Column("free", tr("free now"), "count"),
-            Column("now", tr("of them no use now"), "share"),
-            Column("mean", tr("in the mean of the window"), "share"),
-            Column("pieces", tr("pieces of jobs"), "count"),
+            pool_column(),
+            model_column(),
+            column("free_gpus", tr("free now"), "count", "free"),
+            column("fragmentation_now", tr("of them no use now"), "share", lambda pool: Share(pool.fragmentation.now)),
+            column(
+                "fragmentation_mean",
+                tr("in the mean of the window"),
+                "share",
+                lambda pool: Share(pool.fragmentation.mean),
+            ),
+            column("job_pieces", tr("pieces of jobs"), "count", "fragmentation.pieces"),
         ),
-        rows=tuple(
-            (place_name(pool.pool), card_name(pool.model), Number(pool.free), Share(pool.fragmentation.now),
-             Share(pool.fragmentation.mean), Number(pool.fragmentation.pieces))
-            for pool in rooms
-        ),
+        rows=tuple(rooms),
         notes=(
-            tr("Measured as by Weng et al. (USENIX ATC 2023): the free GPUs of a host count for each job that does not fit on it, each job as often as it came. "
-               "Where no job is known, sizes of 1, 2, 4 and 8 count alike. What jobs want of CPUs is not known here."),
+            tr(
+                "Measured as by Weng et al. (USENIX ATC 2023): the free GPUs of a host count for each job that does not fit on it, each job as often as it came. "
+                "Where no job is known, sizes of 1, 2, 4 and 8 count alike. What jobs want of CPUs is not known here."
+            ),
         ),
-    )  # fmt: skip
+    )
+
+
+def room_checks(rooms: Sequence[PoolRoom]) -> Table:
+    """Return for programs the GPUs of each pool, and what became of the jobs that came."""
+    counts = ("at_once_with_room", "waited_with_room", "at_once_without", "waited_without")
+    columns = (
+        pool_column(),
+        model_column(),
+        fact("gpus", "count"),
+        fact("free_gpus", "count", "free"),
+        fact("host_gpus_most", "count", "width"),
+        *(fact(f"jobs_{count}", "count", f"check.{count}") for count in counts),
+    )
+    return Table("room-pools", "", "", "", columns, tuple(rooms), audience="programs")

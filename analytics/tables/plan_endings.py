@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from math import floor
+from typing import Any
 
-from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, Number, Share, ShortDate
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import SOURCES, WEEK_DAYS, Chance, Ending, EndingCheck, Endings
 from analytics.report.model import Report
 from analytics.tables.line_chart import Line, LineChart, LinePanel
-from analytics.tables.names import NAME_MOST, card_name, has_several_models, place_name
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.names import model_if_several, pool_column
+from analytics.tables.table import Cell, Column, Table, column, fact
 
 SOURCE_NAMES = {
     "idle": tr("idle now"),
@@ -24,7 +24,7 @@ SOURCE_NAMES = {
     "fading": tr("faded work"),
 }
 _LISTED, _ROWS_IN_REPORT = 20, 4
-_IN_REPORT = ("day", "name", "gpus", "pool", "chance")
+_IN_REPORT = ("day", "name", "gpu_count", "pool", "chance")
 
 
 def endings_in_report(report: Report) -> Table | None:
@@ -32,7 +32,16 @@ def endings_in_report(report: Report) -> Table | None:
     found = report.endings
     if found is None or not found.rows:
         return None
-    return _in_brief(_table(found.rows, found, for_all=True))
+    whole = _table(found.rows, found, for_all=True)
+    return replace(
+        whole,
+        columns=tuple(each for each in whole.columns if each.key in _IN_REPORT),
+        shown=_ROWS_IN_REPORT,
+        rest=tr("{number} more are on the page Allocation.", number=Number(len(whole.rows) - _ROWS_IN_REPORT)),
+        chart=None,
+        notes=(),
+        wide=False,
+    )
 
 
 def endings_table(found: FleetAllocation) -> Table:
@@ -41,24 +50,26 @@ def endings_table(found: FleetAllocation) -> Table:
 
 
 def _table(rows: Sequence[Ending], calendar: Endings, *, for_all: bool) -> Table:
-    with_model = has_several_models([(each.pool, each.model) for each in rows])
     return Table(
         name="endings",
         title=tr("Which GPUs come free"),
         question=tr("Which projects and jobs end, when, and how many GPUs does that free?"),
         headline=endings_sentence(rows, calendar),
         columns=(
-            Column("day", tr("last day"), "number"),
-            Column("source", tr("source"), "words"),
-            Column("name", tr("what ends"), "name"),
-            Column("team", tr("team"), "team"),
-            Column("gpus", tr("GPUs"), "count"),
-            Column("pool", tr("pool"), "pool"),
-            *((Column("model", tr("model"), "name"),) if with_model else ()),
-            Column("hosts", tr("hosts"), "name"),
-            Column("chance", tr("chance"), "number"),
+            column("day", tr("last day"), "number", json_type="string"),
+            column("source", tr("source"), "words", lambda each: SOURCE_NAMES[each.source], "source"),
+            column("name", tr("what ends"), "name"),
+            column("team", tr("team"), "team"),
+            fact("user", "words", "holder"),
+            column("gpu_count", tr("GPUs"), "count", lambda each: len(each.gpus)),
+            pool_column(),
+            model_if_several(rows),
+            column("hosts", tr("hosts"), "name", lambda each: ", ".join(each.hosts), "hosts", json_type="array"),
+            fact("nvlink_islands", "words", "islands", "array"),
+            fact("gpus", "words", json_type="array"),
+            *chance_columns(lambda each: chance_cell(each.chance)),
         ),
-        rows=tuple(_row(each, with_model=with_model) for each in rows),
+        rows=tuple(rows),
         shown=_LISTED,
         rest=tr("{number} more are on the page Allocation.", number=Number(len(rows) - _LISTED)),
         chart=_chart(rows, calendar) if rows else None,
@@ -67,19 +78,26 @@ def _table(rows: Sequence[Ending], calendar: Endings, *, for_all: bool) -> Table
     )
 
 
-def _in_brief(whole: Table) -> Table:
-    """The first rows with the columns that a report has room for."""
-    kept = [place for place, column in enumerate(whole.columns) if column.key in _IN_REPORT]
-    return replace(
-        whole,
-        columns=tuple(whole.columns[place] for place in kept),
-        rows=tuple(tuple(row[place] for place in kept) for row in whole.rows),
-        shown=_ROWS_IN_REPORT,
-        rest=tr("{number} more are on the page Allocation.", number=Number(len(whole.rows) - _ROWS_IN_REPORT)),
-        chart=None,
-        notes=(),
-        wide=False,
+def chance_columns(cell: Callable[[Any], Cell], at: str = "chance") -> tuple[Column, ...]:
+    """Return the columns of a chance: people read the cell, programs the point and its interval."""
+    return (
+        column("chance", tr("chance"), "number", cell, f"{at}.point"),
+        fact("chance_low", "number", f"{at}.low"),
+        fact("chance_high", "number", f"{at}.high"),
     )
+
+
+def endings_check(found: FleetAllocation) -> Table | None:
+    """Return for programs how many GPUs the same would have named a week before; None where that is not known."""
+    check = found.calendar.check
+    if check is None or found.pairs is None:
+        return None
+    columns = (
+        fact("source", "words", str),
+        fact("gpus_named", "count", lambda source: check.said.get(source, 0)),
+        fact("gpus_came_free", "count", lambda source: check.came_free.get(source, 0)),
+    )
+    return Table("endings-check", "", "", "", columns, SOURCES, audience="programs")
 
 
 def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
@@ -90,30 +108,20 @@ def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
     if not near:
         return tr("Nothing is known to end by {day}.", day=Date(last))
     parts = [
-        tr("{number} by {source}", number=Number(sum(len(each.gpus) for each in near if each.source == source)), source=SOURCE_NAMES[source])
+        tr(
+            "{number} by {source}",
+            number=Number(sum(len(each.gpus) for each in near if each.source == source)),
+            source=SOURCE_NAMES[source],
+        )
         for source in SOURCES
         if any(each.source == source for each in near)
-    ]  # fmt: skip
+    ]
     said = parts[0]
     for part in parts[1:]:
         said = tr("{said}, {part}", said=said, part=part)
     ends = tr_many("{number} ending frees", "{number} endings free", len(near))
     gpus = tr_many("{number} GPU", "{number} GPUs", sum(len(each.gpus) for each in near))
     return tr("{ends} {gpus} by {day}: {said}.", ends=ends, gpus=gpus, day=Date(last), said=said)
-
-
-def _row(each: Ending, *, with_model: bool) -> tuple[Cell, ...]:
-    return (
-        Date(each.day),
-        SOURCE_NAMES[each.source],
-        plain(each.name, NAME_MOST),
-        None if each.team is None else plain(each.team, NAME_MOST),
-        Number(len(each.gpus)),
-        place_name(each.pool),
-        *((card_name(each.model),) if with_model else ()),
-        plain(", ".join(each.hosts), NAME_MOST),
-        chance_cell(each.chance),
-    )
 
 
 def chance_cell(chance: Chance | None) -> Cell:
@@ -141,13 +149,15 @@ def _notes(calendar: Endings, *, for_all: bool) -> Iterator[str]:
     yield tr(
         "A GPU is in one row, that of the surest source. The chance of a time limit is how many past jobs that had run for as much of their limit ended by it, "
         "at the lower end of the 90 % interval; that of faded work is that the GPUs stay unused for `findings.horizon` more. What comes free may go to whatever waits next."
-    )  # fmt: skip
+    )
     if not for_all:
         return
     yield tr(
         "{limited} of {running} running jobs have a known limit; lines of the owners table with an end of their project: {projects}.",
-        limited=Number(calendar.with_limit), running=Number(calendar.running), projects=Number(calendar.projects),
-    )  # fmt: skip
+        limited=Number(calendar.with_limit),
+        running=Number(calendar.running),
+        projects=Number(calendar.projects),
+    )
     yield _check_sentence(calendar.check)
 
 
@@ -156,9 +166,14 @@ def _check_sentence(check: EndingCheck | None) -> str:
     if check is None or not known:
         return tr("What the same would have said a week before is not known, or was nothing.")
     parts = [
-        tr("{came} of {said} by {source}", came=Number(check.came_free[source]), said=Number(check.said[source]), source=SOURCE_NAMES[source])
+        tr(
+            "{came} of {said} by {source}",
+            came=Number(check.came_free[source]),
+            said=Number(check.said[source]),
+            source=SOURCE_NAMES[source],
+        )
         for source in known
-    ]  # fmt: skip
+    ]
     listed = parts[0]
     for part in parts[1:]:
         listed = tr("{said}, {part}", said=listed, part=part)

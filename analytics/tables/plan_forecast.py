@@ -1,20 +1,21 @@
-"""When each pool is full, when to order at the latest, and what that rests on."""
+"""When each pool is full, when to order at the latest, what that rests on, and the demand day by day with its forecast."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from datetime import date
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from functools import partial
 
-from analytics.language.quantities import Date, Number, Share
+from analytics.language.quantities import Date, Number, Share, ShortDate
 from analytics.language.sentences import tr, tr_many
-from analytics.plan.forecast import BAND, MODEL_MIN_DAYS, NAIVE_MIN_DAYS, ForecastTest
+from analytics.plan.forecast import BAND, LEVELS, MODEL_MIN_DAYS, NAIVE_MIN_DAYS, Fan, ForecastTest
 from analytics.plan.order_date import PoolOutlook, of_scope
 from analytics.report.model import Report
 from analytics.tables.basis import PageBasis
-from analytics.tables.names import card_name, place_name
-from analytics.tables.plan_forecast_chart import demand_chart
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.line_chart import GoalLine, Line, LineBand, LineChart, LinePanel
+from analytics.tables.names import card_name, model_column, place_name, pool_column
+from analytics.tables.table import Cell, Table, column, fact
 
 _ON_PAGE = 6
 
@@ -33,29 +34,21 @@ def orders_in_report(report: Report) -> Table | None:
 def order_dates(found: Sequence[PoolOutlook], drawn: int = 0) -> Table:
     """A row for each pool and model, who is full first before the others; so many of them are drawn."""
     chart = demand_chart(found, drawn)
+    not_all = tr(
+        "{shown} of {number} pools are drawn; the table lists all.", shown=Number(drawn), number=Number(len(found))
+    )
     return Table(
         name="forecast",
         title=tr("When new GPUs have to be ordered"),
         question=tr("When is each pool full, and until when can more be ordered in time?"),
         headline=forecast_sentence(found),
-        columns=(
-            Column("pool", tr("pool"), "pool"),
-            Column("model", tr("model"), "name"),
-            Column("gpus", tr("GPUs"), "number"),
-            Column("lately", tr("lately"), "number"),
-            Column("earliest", tr("full, earliest"), "words"),
-            Column("likely", tr("likely"), "words"),
-            Column("last", tr("latest"), "words"),
-            Column("order_by", tr("order by"), "words"),
-            Column("days_late", tr("days late"), "count"),
-        ),
-        rows=tuple(_row(each) for each in found),
+        columns=_COLUMNS,
+        rows=tuple(found),
         lines=tuple(_rests_on(each) for each in found),
         chart=chart,
-        chart_note=tr("{shown} of {number} pools are drawn; the table lists all.", shown=Number(drawn), number=Number(len(found)))
-        if chart is not None and len(found) > drawn else "",
+        chart_note=not_all if chart is not None and len(found) > drawn else "",
         notes=tuple(_notes(found)),
-    )  # fmt: skip
+    )
 
 
 def forecast_sentence(found: Sequence[PoolOutlook]) -> str:
@@ -68,7 +61,7 @@ def forecast_sentence(found: Sequence[PoolOutlook]) -> str:
         return tr(
             "Two weeks of observed days are wanted for a forecast: with every day observed, there is one from {day} on.",
             day=Date(soonest),
-        )  # fmt: skip
+        )
     first = known[0]
     if first.full is None or first.full.likely is None:
         return _none_likely(known)
@@ -82,16 +75,36 @@ def _full(pool: PoolOutlook, day: date) -> str:
     after, idle, name = pool.full_after_return, pool.series.idle_given, place_name(pool.series.pool)
     if after is None:
         if day == pool.series.next_day and pool.series.is_full_now:
-            return tr("All {gpus} GPUs of {pool} are given now, and none of them is known to be safe to give back.", gpus=_gpus(pool.series.capacity), pool=name)  # fmt: skip
-        return tr("All {gpus} GPUs of {pool} are likely to be given on {day}, and none of them is known to be safe to give back.", gpus=_gpus(pool.series.capacity), pool=name, day=Date(day))  # fmt: skip
+            return tr(
+                "All {gpus} GPUs of {pool} are given now, and none of them is known to be safe to give back.",
+                gpus=_gpus(pool.series.capacity),
+                pool=name,
+            )
+        return tr(
+            "All {gpus} GPUs of {pool} are likely to be given on {day}, and none of them is known to be safe to give back.",
+            gpus=_gpus(pool.series.capacity),
+            pool=name,
+            day=Date(day),
+        )
     waste = tr_many(
         "Waste before shortage: {number} GPU of {pool} that somebody has stands idle and is safe to give back.",
         "Waste before shortage: {number} GPUs of {pool} that somebody has stand idle and are safe to give back.",
-        idle or 0, pool=name,
-    )  # fmt: skip
+        idle or 0,
+        pool=name,
+    )
     if after.likely is None:
-        return tr("{waste} That puts off the day on which it is full, {day}, beyond {end}.", waste=waste, day=Date(day), end=Date(pool.horizon_end))  # fmt: skip
-    return tr("{waste} That puts off the day on which it is full from {day} to {after}.", waste=waste, day=Date(day), after=Date(after.likely))  # fmt: skip
+        return tr(
+            "{waste} That puts off the day on which it is full, {day}, beyond {end}.",
+            waste=waste,
+            day=Date(day),
+            end=Date(pool.horizon_end),
+        )
+    return tr(
+        "{waste} That puts off the day on which it is full from {day} to {after}.",
+        waste=waste,
+        day=Date(day),
+        after=Date(after.likely),
+    )
 
 
 def _order(pool: PoolOutlook, day: date) -> str:
@@ -101,8 +114,10 @@ def _order(pool: PoolOutlook, day: date) -> str:
         return tr_many(
             "With {lead} from order to use, the day to order more was {by}: {number} day ago.",
             "With {lead} from order to use, the day to order more was {by}: {number} days ago.",
-            late, lead=lead, by=Date(by),
-        )  # fmt: skip
+            late,
+            lead=lead,
+            by=Date(by),
+        )
     return tr("With {lead} from order to use, order more by {by}.", lead=lead, by=Date(by))
 
 
@@ -114,36 +129,22 @@ def _none_likely(known: Sequence[PoolOutlook]) -> str:
         return none
     return tr(
         "{none} {pool} may be from {day} on, at the upper edge of the {band} % band; to be sure, order by {by}.",
-        none=none, pool=place_name(first.series.pool), day=Date(day), band=Number(BAND), by=Date(first.order_by(day)),
-    )  # fmt: skip
-
-
-def _row(pool: PoolOutlook) -> tuple[Cell, ...]:
-    series, full = pool.series, pool.full
-    latest = None if series.latest is None else _gpus(series.latest)
-    days: tuple[Cell, ...] = (None,) * 5
-    if full is not None:
-        likely = full.likely
-        days = (
-            *(_day(pool, day) for day in (full.earliest, likely, full.latest)),
-            tr("later") if likely is None else Date(pool.order_by(likely)),
-            Number(0 if likely is None else pool.days_late(likely)),
-        )
-    return place_name(series.pool), card_name(series.model), _gpus(series.capacity), latest, *days
-
-
-def _day(pool: PoolOutlook, day: date | None) -> Cell:
-    if day is None:
-        return tr("later")
-    return tr("now") if day == pool.series.next_day and pool.series.is_full_now else Date(day)
+        none=none,
+        pool=place_name(first.series.pool),
+        day=Date(day),
+        band=Number(BAND),
+        by=Date(first.order_by(day)),
+    )
 
 
 def _rests_on(pool: PoolOutlook) -> str:
     """Which method, why, and how well it did."""
     return tr(
         "{pool}, {model}: {method}",
-        pool=place_name(pool.series.pool), model=card_name(pool.series.model), method=_method(pool),
-    )  # fmt: skip
+        pool=place_name(pool.series.pool),
+        model=card_name(pool.series.model),
+        method=_method(pool),
+    )
 
 
 def _method(pool: PoolOutlook) -> str:
@@ -156,23 +157,36 @@ def _method(pool: PoolOutlook) -> str:
     if found.more_from is not None:
         return tr(
             "last week again (seasonal naive), untested: {days} days are known, the model takes {least}, from {day} on if every day is observed.",
-            days=days, least=Number(MODEL_MIN_DAYS), day=Date(found.more_from),
-        )  # fmt: skip
+            days=days,
+            least=Number(MODEL_MIN_DAYS),
+            day=Date(found.more_from),
+        )
     return tr("last week again (seasonal naive): no earlier week could be tested.")
 
 
 def _chosen(test: ForecastTest) -> str:
     errors = {method: Number(error, 1) for method, error in test.errors.items()}
     if test.method == "ets":
-        return tr("exponential smoothing, off by {model} GPUs on average where last week again was off by {naive}.", model=errors["ets"], naive=errors["seasonal_naive"])  # fmt: skip
-    return tr("last week again (seasonal naive), off by {naive} GPUs on average, which exponential smoothing did not beat ({model}).", model=errors["ets"], naive=errors["seasonal_naive"])  # fmt: skip
+        return tr(
+            "exponential smoothing, off by {model} GPUs on average where last week again was off by {naive}.",
+            model=errors["ets"],
+            naive=errors["seasonal_naive"],
+        )
+    return tr(
+        "last week again (seasonal naive), off by {naive} GPUs on average, which exponential smoothing did not beat ({model}).",
+        model=errors["ets"],
+        naive=errors["seasonal_naive"],
+    )
 
 
 def _tested(test: ForecastTest) -> str:
     return tr(
         "Tested on {days} days after {origins} earlier weeks, none of which it had seen: {inside} of them within the {band} % band.",
-        days=Number(test.days), origins=Number(test.origins), inside=Share(test.inside[BAND], 0), band=Number(BAND),
-    )  # fmt: skip
+        days=Number(test.days),
+        origins=Number(test.origins),
+        inside=Share(test.inside[BAND], 0),
+        band=Number(BAND),
+    )
 
 
 def _notes(found: Sequence[PoolOutlook]) -> Iterator[str]:
@@ -183,16 +197,164 @@ def _notes(found: Sequence[PoolOutlook]) -> Iterator[str]:
     )
     yield tr(
         "Lately: the most of the last seven days. Full: less than half a GPU is left. Earliest and latest: the upper and the lower edge of the {band} % band; later: not by {end}.",
-        band=Number(BAND), end=Date(found[0].horizon_end),
-    )  # fmt: skip
+        band=Number(BAND),
+        end=Date(found[0].horizon_end),
+    )
     full = [each for each in found if each.series.full_days]
     if full:
         most = max(full, key=lambda each: each.series.full_days)
         yield tr(
             "{pool} was full on {days} of {known} days: what waited then, and what nobody asked for because it was full, is not in the series, so demand may be higher.",
-            pool=place_name(most.series.pool), days=Number(most.series.full_days), known=Number(most.series.known_days),
-        )  # fmt: skip
+            pool=place_name(most.series.pool),
+            days=Number(most.series.full_days),
+            known=Number(most.series.known_days),
+        )
 
 
 def _gpus(number: float) -> Number:
     return Number(number, 0 if float(number).is_integer() else 1)
+
+
+def _full_cell(edge: str, pool: PoolOutlook) -> Cell:
+    """Return the day on which the pool is full at an edge of the band; None without a forecast."""
+    if pool.full is None:
+        return None
+    day = getattr(pool.full, edge)
+    if day is None:
+        return tr("later")
+    return tr("now") if day == pool.series.next_day and pool.series.is_full_now else Date(day)
+
+
+def _order_by(pool: PoolOutlook) -> date | None:
+    return None if pool.full is None or pool.full.likely is None else pool.order_by(pool.full.likely)
+
+
+_EDGES = (("earliest", tr("full, earliest")), ("likely", tr("likely")), ("latest", tr("latest")))
+_COLUMNS = (
+    pool_column("series.pool"),
+    model_column("series.model"),
+    column("gpus", tr("GPUs"), "number", lambda pool: _gpus(pool.series.capacity)),
+    column(
+        "last_7_days_gpus",
+        tr("lately"),
+        "number",
+        lambda pool: None if pool.series.latest is None else _gpus(pool.series.latest),
+    ),
+    *(column(f"full_{edge}", title, "words", partial(_full_cell, edge), f"full.{edge}") for edge, title in _EDGES),
+    column("order_by", tr("order by"), "words", lambda pool: _order_by(pool) or (pool.full and tr("later")), _order_by),
+    column(
+        "days_late",
+        tr("days late"),
+        "count",
+        lambda pool: pool.full and (pool.days_late(pool.full.likely) if pool.full.likely else 0),
+    ),
+    fact("lead_days", "count"),
+    fact("horizon_days", "count"),
+    fact("reclaimable_gpus", "count", "series.idle_given"),
+    *(fact(f"full_after_reclaim_{edge}", "words", f"full_after_return.{edge}") for edge, _ in _EDGES),
+    fact("known_days", "count", "series.known_days"),
+    fact("full_days", "count", "series.full_days"),
+    fact("method", "words", "forecast.fan.method"),
+    fact("more_from", "words", "forecast.more_from"),
+    fact("test_weeks", "count", "forecast.test.origins"),
+    fact("test_days", "count", "forecast.test.days"),
+    fact("test_mean_absolute_error_gpus", "words", "forecast.test.errors", "object"),
+    fact("test_error_relative_to_seasonal_naive", "number", "forecast.test.relative_error"),
+    fact("test_share_inside_band", "words", "forecast.test.inside", "object"),
+)
+
+
+@dataclass(frozen=True)
+class _PoolDay:
+    """A day of a pool: GPUs that were observed, or the place of a day to come in the fan."""
+
+    pool: PoolOutlook
+    day: date
+    observed: float | None = None
+    fan: Fan | None = None
+    ahead: int = 0
+
+
+def _band_edge(edge: str, level: int, day: _PoolDay) -> float | None:
+    return None if day.fan is None else getattr(day.fan, edge)[level][day.ahead]
+
+
+def _days(pool: PoolOutlook) -> Iterator[_PoolDay]:
+    series, fan = pool.series, pool.forecast.fan
+    for place, observed in enumerate(series.gpus):
+        yield _PoolDay(pool, series.day(place), observed)
+    for ahead in range(0 if fan is None else len(fan.middle)):
+        yield _PoolDay(pool, series.day(len(series.gpus) + ahead), None, fan, ahead)
+
+
+def forecast_days(found: Sequence[PoolOutlook]) -> Table:
+    """Return for programs each day of each pool: GPUs observed, then forecast with the edges of each band."""
+    columns = (
+        pool_column("pool.series.pool"),
+        model_column("pool.series.model"),
+        fact("day", "words"),
+        fact("gpus", "number", "pool.series.capacity"),
+        fact("observed", "number"),
+        fact("method", "words", "fan.method"),
+        fact("forecast", "number", lambda day: day.fan and day.fan.middle[day.ahead]),
+        *(
+            fact(f"{edge}_{level}", "number", partial(_band_edge, edge, level))
+            for level in LEVELS
+            for edge in ("low", "high")
+        ),
+    )
+    rows = tuple(day for pool in found for day in _days(pool))
+    return Table("forecast-days", "", "", "", columns, rows, audience="programs")
+
+
+def demand_chart(found: Sequence[PoolOutlook], most: int) -> LineChart | None:
+    """A panel for each of the first pools that have a forecast, at most so many; None where none has."""
+    drawn = [each for each in found if each.forecast.fan is not None][:most]
+    if not drawn:
+        return None
+    first = min(each.series.first_day for each in drawn)
+    last = max(each.horizon_end for each in drawn)
+    days = [first + timedelta(number) for number in range((last - first).days + 1)]
+    return LineChart(
+        names=tuple(Date(day) for day in days),
+        short=tuple(ShortDate(day) for day in days),
+        whole=(True,) * len(days),
+        panels=tuple(_panel(each, each.forecast.fan, days) for each in drawn if each.forecast.fan is not None),
+    )
+
+
+def _panel(pool: PoolOutlook, fan: Fan, days: Sequence[date]) -> LinePanel:
+    series = pool.series
+    before = (None,) * (series.first_day - days[0]).days
+    ahead = (None,) * (len(before) + len(series.gpus))
+    rest = (None,) * len(fan.middle)
+    forecast = (
+        tr("{middle} ({low} to {high})", middle=Number(middle, 1), low=Number(low, 1), high=Number(high, 1))
+        for middle, low, high in zip(fan.middle, fan.low[BAND], fan.high[BAND], strict=True)
+    )
+    observed = ("" if each is None else Number(each, 1) for each in series.gpus)
+    return LinePanel(
+        tr(
+            "{pool}, {model}: {gpus} GPUs there",
+            pool=place_name(series.pool),
+            model=card_name(series.model),
+            gpus=Number(series.capacity),
+        ),
+        "count",
+        (
+            Line(
+                tr("allocated or in use"),
+                "held",
+                (*before, *series.gpus, *rest),
+                (*("" for _ in before), *observed, *("" for _ in rest)),
+            ),
+            Line(tr("forecast"), "", (*ahead, *fan.middle), (*("" for _ in ahead), *forecast)),
+        ),
+        (GoalLine("", "held", series.capacity, is_reached=True),),
+        tuple(
+            LineBand(
+                tr("{level} % band", level=Number(level)), "held", (*ahead, *fan.low[level]), (*ahead, *fan.high[level])
+            )
+            for level in reversed(LEVELS)
+        ),
+    )

@@ -3,41 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from analytics.language.quantities import Amount, Date, Number, Share
+from analytics.language.quantities import Amount, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.uptake import Arrival
-from analytics.tables.names import card_name, has_several_models, place_name
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.names import model_if_several, pool_column
+from analytics.tables.table import Table, column, fact
 
 
 def uptake_table(found: FleetAllocation) -> Table | None:
     """A row for the cards that came to a host on a day; None for people."""
     if found.arrivals is None:
         return None
-    with_model = has_several_models([(each.pool, each.model) for each in found.arrivals])
     return Table(
         name="uptake",
         title=tr("What new cards were used for"),
         question=tr("How long did new cards stand before their first use, and what did each idle day cost?"),
         headline=_headline(found.arrivals, found.currency),
         columns=(
-            Column("day", tr("first seen"), "number"),
-            Column("pool", tr("pool"), "pool"),
-            *((Column("model", tr("model"), "name"),) if with_model else ()),
-            Column("host", tr("host"), "host"),
-            Column("cards", tr("cards"), "count"),
-            Column("unused", tr("unused"), "count"),
-            Column("first_use", tr("first use"), "number"),
-            Column("earlier", tr("before"), "number"),
-            Column("ramp", tr("ramp"), "number"),
-            Column("active", tr("active"), "share"),
-            Column("fleet", tr("the others"), "share"),
-            Column("day_cost", tr("a day"), "money"),
-            Column("idle_cost", tr("cost"), "money"),
+            column("day", tr("first seen"), "number", json_type="string"),
+            pool_column(),
+            model_if_several(found.arrivals),
+            column("host", tr("host"), "host"),
+            column("gpu_count", tr("cards"), "count", lambda each: len(each.gpus)),
+            column("unused_gpus", tr("unused"), "count", "unused"),
+            *(
+                column(key, title, "number", partial(_rounded, key, 1))
+                for key, title in (
+                    ("first_use_days", tr("first use")),
+                    ("earlier_days", tr("before")),
+                    ("ramp_days", tr("ramp")),
+                )
+            ),
+            column("active_share", tr("active"), "share", lambda each: Share(each.active_share)),
+            column("fleet_share", tr("the others"), "share", lambda each: Share(each.fleet_share)),
+            column("day_cost", tr("a day"), "money", partial(_rounded, "day_cost", 0)),
+            column("idle_cost", tr("cost"), "money", partial(_rounded, "idle_cost", 0)),
+            fact("currency", "words", lambda _: found.currency),
+            fact("idle_days", "number"),
+            fact("earlier_gpus", "count", "earlier"),
+            fact("gpus", "words", json_type="array"),
         ),
-        rows=tuple(_row(each, with_model=with_model) for each in found.arrivals),
+        rows=found.arrivals,
         notes=(
             tr(
                 "New is what was first seen more than a day after the first row of the lake. First use is days, the median of the cards that were used; before is that of all cards that came earlier; "
@@ -46,7 +55,11 @@ def uptake_table(found: FleetAllocation) -> Table | None:
             ),
         ),
         wide=True,
-    )  # fmt: skip
+    )
+
+
+def _rounded(name: str, digits: int, row: Arrival) -> Number:
+    return Number(getattr(row, name), digits)
 
 
 def _headline(found: Sequence[Arrival], currency: str) -> str:
@@ -65,23 +78,8 @@ def _headline(found: Sequence[Arrival], currency: str) -> str:
         )
     return tr(
         "{cards}; {unused} never used so far, and {days} card-days until first use cost {cost}.",
-        cards=cards, unused=Number(unused), days=days, cost=Amount(sum(costs), currency),
-    )  # fmt: skip
-
-
-def _row(each: Arrival, *, with_model: bool) -> tuple[Cell, ...]:
-    return (
-        Date(each.day),
-        place_name(each.pool),
-        *((card_name(each.model),) if with_model else ()),
-        each.host,
-        Number(len(each.gpus)),
-        Number(each.unused),
-        Number(each.first_use_days, 1),
-        Number(each.earlier_days, 1),
-        Number(each.ramp_days, 1),
-        Share(each.active_share),
-        Share(each.fleet_share),
-        Number(each.day_cost, 0),
-        Number(each.idle_cost, 0),
+        cards=cards,
+        unused=Number(unused),
+        days=days,
+        cost=Amount(sum(costs), currency),
     )

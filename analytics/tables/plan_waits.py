@@ -17,7 +17,7 @@ from analytics.plan.waits import Waits
 from analytics.report.model import Report
 from analytics.tables.names import NAME_MOST, least_to_most, place_name
 from analytics.tables.point_samples import counted_note
-from analytics.tables.table import Bar, Kind, RankedBars, Table, column, single
+from analytics.tables.table import Bar, Kind, RankedBars, Table, column, fact, single
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 
 _CAUSES = {
@@ -272,8 +272,8 @@ def goodput_table(waits: Waits, used: float | None, open_ms: float) -> Table | N
     )  # fmt: skip
 
 
-def counted_jobs(waits: Waits) -> Table:
-    """Return for programs how many jobs are counted, and how many are left out and why."""
+def counted_jobs(waits: Waits, used: float | None) -> Table:
+    """Return for programs how many jobs are counted, how many are left out and why, and what share of GPU time was used."""
     rows, unasked = waits.rows, int(waits.left_out["is_unasked"].sum())
     return single(
         "waits-counted",
@@ -283,6 +283,7 @@ def counted_jobs(waits: Waits) -> Table:
             column("jobs_without_gpus", "", "count", lambda _: waits.left_out.height - unasked),
             column("jobs_with_ambiguous_pool", "", "count", lambda _: int(rows["is_ambiguous"].sum())),
             column("jobs_with_unknown_pool", "", "count", lambda _: rows["pool"].null_count()),
+            fact("used_share", "share", lambda _: used),
         ),
         waits,
     )

@@ -56,7 +56,7 @@ class AllocationPage(Page):
         PlacedSection(lambda view: unserved_table(_proposal(view)), table="below", first=10),
         PlacedSection(lambda view: balance_table(_proposal(view)), table="below", first=10),
         PlacedSection(lambda view: left_table(_proposal(view)), table="below", first=10),
-        PlacedSection(lambda view: starving_table(_allocation(view)), table="below", first=8),
+        PlacedSection(lambda view: starving_table(_allocation(view), on_page=True), table="below", first=8),
         PlacedSection(lambda view: owner_table(_allocation(view)), table="below", first=20),
         PlacedSection(lambda view: uptake_table(_allocation(view)), table="below"),
     )

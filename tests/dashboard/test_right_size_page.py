@@ -134,7 +134,7 @@ def test_cards_of_about_the_same_memory_are_one_line(planned: Planned) -> None:
 def test_savings_are_those_of_the_findings(planned: Planned) -> None:
     view = planned.view(WEEK)
     section = moves(view.report)
-    text = f"{section.headline} {' '.join(str(cell) for row in section.rows for cell in row)}"
+    text = f"{section.headline} {' '.join(str(cell) for row in section.cells for cell in row)}"
     found = [each for each in view.report.findings if each.category == "right_size"]
     assert f"{len(found)} finding" in text
     for each in found:

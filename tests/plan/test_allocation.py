@@ -15,6 +15,7 @@ from analytics.plan.endings import Endings
 from analytics.plan.uptake import arrivals
 from analytics.tables.plan_allocation import starving_table
 from fallow.cli import main
+from tests.answers import rows_of
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import H100, T_END, Fleet
 from tests.findings.scenarios.situations import train
@@ -48,11 +49,10 @@ def lake(tmp_path: Path) -> Lake:
     return fleet.write(made_lake(tmp_path / "lake"))
 
 
-def answer(lake: Lake, capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, Any]:
+def answer(lake: Lake, capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, list[dict[str, Any]]]:
     capsys.readouterr()
     assert main(["plan", "allocation", "--lake", lake.root, "--json", *flags]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    return rows_of(capsys.readouterr().out)
 
 
 def tables(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,21 +61,12 @@ def tables(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"FALLOW_MONEY_{name.upper()}", str(folder / f"{name}.csv"))
 
 
-def by_name(nodes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {node["name"]: node for node in nodes}
-
-
 SUMS = ("gpu_hours", "used_gpu_hours", "held_gpu_hours", "reserved_gpu_hours", "cost", "jobs", "waited_gpu_hours")
 
 
-def adds_up(node: dict[str, Any]) -> None:
-    if not node["children"]:
-        return
-    for figure in SUMS:
-        below = sum(each[figure] for each in node["children"])
-        assert round(below * 3_600_000) == round(node[figure] * 3_600_000), (node["name"], figure)
-    for each in node["children"]:
-        adds_up(each)
+def paths(rows: list[dict[str, Any]]) -> dict[tuple[str, ...], dict[str, Any]]:
+    """The rows of the tree by the names above each and its own."""
+    return {(*row["parents"], row["name"]): row for row in rows}
 
 
 def test_every_level_adds_up_and_says_who_is_who(
@@ -83,21 +74,31 @@ def test_every_level_adds_up_and_says_who_is_who(
 ) -> None:
     tables(tmp_path, monkeypatch)
     found = answer(lake, capsys)
-    tree = by_name(found["tree"])
-    assert list(tree) == ["research", "(no organisation)", "products"]
-    for node in found["tree"]:
-        adds_up(node)
-    teams = by_name(tree["research"]["children"])
-    assert {name: list(by_name(team["children"])) for name, team in teams.items()} == {
-        "vision": ["atlas"],
-        "speech": ["dubbing", "(no project)"],
-    }
-    assert (tree["research"]["quota_gpus"], tree["products"]["quota_gpus"], tree["products"]["gpu_hours"]) == (6, 3, 0)
-    assert (teams["speech"]["gpu_hours"], teams["speech"]["waited_gpu_hours"]) == (192, 48)
-    assert (teams["speech"]["gpus_most"], teams["speech"]["gpus_mean"]) == (2, 1)
-    assert teams["vision"]["reserved_gpu_hours"] == 144
+    tree = paths(found["allocation"])
+    assert [path for path, row in tree.items() if row["level"] == "organisation"] == [
+        ("research",),
+        ("(no organisation)",),
+        ("products",),
+    ]
+    for path, row in tree.items():
+        below = [each for other, each in tree.items() if other[:-1] == path]
+        for figure in SUMS if below else ():
+            together = sum(each[figure] for each in below)
+            assert round(together * 3_600_000) == round(row[figure] * 3_600_000), (path, figure)
+    assert [path[1:] for path in tree if path[0] == "research" and len(path) > 1] == [
+        ("vision",),
+        ("vision", "atlas"),
+        ("speech",),
+        ("speech", "dubbing"),
+        ("speech", "(no project)"),
+    ]
+    research, products, speech = tree["research",], tree["products",], tree["research", "speech"]
+    assert (research["quota_gpus"], products["quota_gpus"], products["gpu_hours"]) == (6, 3, 0)
+    assert (speech["gpu_hours"], speech["waited_gpu_hours"]) == (192, 48)
+    assert (speech["gpus_most"], speech["gpus_mean"]) == (2, 1)
+    assert tree["research", "vision"]["reserved_gpu_hours"] == 144
     # a window without a whole hour has no highest one
-    (research, *_) = answer(lake, capsys, "--since", "30m")["tree"]
+    (research, *_) = answer(lake, capsys, "--since", "30m")["allocation"]
     assert (research["gpus_mean"], research["gpus_most"]) == (5, None)
     (pair,) = [each for each in found["starving"] if each["kind"] == "idle"]
     assert (pair["waited"], pair["did_not_use"], pair["gpu_hours"]) == ("speech", "vision", 24)
@@ -105,10 +106,11 @@ def test_every_level_adds_up_and_says_who_is_who(
 
 
 def test_what_was_used_is_the_same_beside_goodput(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    tree = answer(lake, capsys)["tree"]
-    used, given = (sum(node[name] for node in tree) for name in ("used_gpu_hours", "gpu_hours"))
+    roots = [each for each in answer(lake, capsys)["allocation"] if each["level"] == "organisation"]
+    used, given = (sum(root[name] for root in roots) for name in ("used_gpu_hours", "gpu_hours"))
     assert main(["plan", "waits", "--lake", lake.root, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["used_share"] == pytest.approx(used / given)
+    [counted] = rows_of(capsys.readouterr().out)["waits-counted"]
+    assert counted["used_share"] == pytest.approx(used / given)
 
 
 def test_waits_in_a_pool_that_nobody_knows_are_not_denied() -> None:
@@ -133,37 +135,41 @@ def test_a_team_sees_nobody_else(
     found = answer(lake, capsys, "--team", "speech")
     text = json.dumps(found)
     assert not any(name in text for name in ("vision", "atlas", "ann", "mia", "sales", "products"))
-    assert (found["starving"], found["new_cards"], found["back_test"]) == (None, None, None)
+    assert found.keys().isdisjoint({"starving", "uptake", "endings-check"})
     assert [each["name"] for each in found["endings"]] == ["slurm:2"]
-    assert by_name(found["tree"])["research"]["quota_gpus"] == 2
+    assert paths(found["allocation"])["research",]["quota_gpus"] == 2
 
 
 def test_a_team_that_has_nothing_is_answered_and_nobody_else(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tables(tmp_path, monkeypatch)
-    (root,) = answer(lake, capsys, "--team", "sales")["tree"]
-    assert (root["name"], root["gpu_hours"], root["children"][0]["quota_gpus"]) == ("products", 0, 3)
+    tree = paths(answer(lake, capsys, "--team", "sales")["allocation"])
+    assert list(tree)[:2] == [("products",), ("products", "sales")]
+    assert (tree["products",]["gpu_hours"], tree["products", "sales"]["quota_gpus"]) == (0, 3)
     assert main(["plan", "allocation", "--lake", lake.root, "--team", "nobody"]) == 1
 
 
-def test_one_part_alone(lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["plan", "allocation", "--lake", lake.root]
-    assert main([*asked, "--only", "endings"]) == 0
+def test_one_table_alone(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["plan", "allocation", "--lake", lake.root, "--table"]
+    assert main([*asked, "endings"]) == 0
     shown = capsys.readouterr().out
     assert "WHICH GPUS COME FREE" in shown
     assert "WHO HAS THE GPUS" not in shown
-    for wrong in (["endings", "--json"], ["owners", "--csv"], ["requests"], ["requests", "--holder", "ann"]):
-        assert main([*asked, "--only", *wrong]) == 2
-    # a file that is only set does not keep the rest from being said
+    assert answer(lake, capsys, "--table", "endings").keys() == {"endings"}
+    assert main([*asked, "unserved"]) == 2
+    assert "there is no table 'unserved' in this answer" in capsys.readouterr().err
+
+
+def test_a_file_that_is_only_set_does_not_keep_the_rest_from_being_said(
+    lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config, table = tmp_path / "fallow.toml", tmp_path / "requests.csv"
     config.write_text(f"[plan]\nrequests = {json.dumps(str(table))}\n", encoding="utf-8")
-    capsys.readouterr()
-    assert main([*asked, "--config", str(config)]) == 0
+    assert main(["plan", "allocation", "--lake", lake.root, "--config", str(config)]) == 0
     found = capsys.readouterr()
     assert "WHO HAS THE GPUS" in found.out
     assert "requests.csv" in found.err
-    assert main([*asked, "--config", str(config), "--only", "requests"]) == 2
 
 
 def test_without_owners_accounts_and_users_stand_in(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,7 +201,8 @@ def test_the_check_of_a_week_before_is_in_the_json(
     fleet = Fleet(16, interval_s=1800)
     train(fleet, fleet.host("h1", H100, 2), "ann", slurm_account="maps")
     lake = fleet.write(made_lake(tmp_path / "lake"))
-    assert answer(lake, capsys)["back_test"] == {"said": {}, "came_free": {}}
+    check = answer(lake, capsys)["endings-check"]
+    assert [(each["gpus_named"], each["gpus_came_free"]) for each in check] == [(0, 0)] * 3
 
 
 def test_new_cards_are_beside_those_that_came_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,12 +242,17 @@ def test_requests_are_served_by_what_comes_free(
         "vision,2,,80,2026-11-26,2026-12-10,2,",
         "sales,9,H100,,2026-11-20,2026-12-10,3,all",
     )
-    found = answer(lake, capsys, "--requests", file)["proposal"]
-    said = [(each["name"], each["start"], [(own["gpu_count"], own["from_team"], own["ends"]) for own in each["grants"]]) for each in found["served"]]  # fmt: skip
-    assert said == [("demo", "2026-11-23", [(2, "speech", "slurm:2")]), (None, "2026-11-26", [(2, "vision", "atlas")])]
-    assert [(each["name"], each["reason"], each["gpus_free_in_time"]) for each in found["unserved"]] == [("all", "too_few", 5)]  # fmt: skip
-    assert (sum(each["gpu_count"] for each in found["left"]), found["proven_best"]) == (1, True)
-    assert main(["plan", "allocation", "--lake", lake.root, "--requests", file, "--csv"]) == 0
+    found = answer(lake, capsys, "--requests", file)
+    assert [
+        (each["name"], each["start"], each["gpu_count"], each["from_team"], each["ends"])
+        for each in found["reallocation"]
+    ] == [("demo", "2026-11-23", 2, "speech", "slurm:2"), (None, "2026-11-26", 2, "vision", "atlas")]
+    [unserved] = found["unserved"]
+    assert (unserved["name"], unserved["reason"], unserved["gpus_free_in_time"]) == ("all", "too_few", 5)
+    assert sum(each["gpu_count"] for each in found["left_over"]) == 1
+    assert found["reallocation-facts"][0]["proven_best"] is True
+    csv = ["--requests", file, "--csv", "--table", "reallocation"]
+    assert main(["plan", "allocation", "--lake", lake.root, *csv]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
     assert main(["plan", "allocation", "--lake", lake.root, "--requests", file]) == 0
     text = " ".join(capsys.readouterr().out.split())
@@ -249,6 +261,8 @@ def test_requests_are_served_by_what_comes_free(
     assert main(["plan", "allocation", "--lake", lake.root, "--requests", file, "--holder", "bob"]) == 2
     capsys.readouterr()
     monkeypatch.setenv("FALLOW_PLAN_REQUESTS", file)
-    own = answer(lake, capsys, "--team", "vision")["proposal"]
-    assert [each["team"] for each in (*own["served"], *own["unserved"])] == ["vision"]
-    assert (own["teams"], own["left"], "proposal" in answer(lake, capsys, "--holder", "bob")) == (None, None, False)
+    own = answer(lake, capsys, "--team", "vision")
+    assert [each["team"] for each in own["reallocation"]] == ["vision"]
+    assert "from_team" not in own["reallocation"][0]
+    assert own.keys().isdisjoint({"unserved", "balance", "left_over"})
+    assert "reallocation" not in answer(lake, capsys, "--holder", "bob")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from datetime import UTC, date, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -16,6 +15,7 @@ import pytest
 
 from analytics.plan.demand_series import DemandSeries, demand_series
 from fallow.clock import from_ms
+from tests.answers import rows_of
 from tests.findings.conftest import BUSY, FREE, context_of
 from tests.in_process import run_in_process as fallow
 from tests.lakes import made_lake
@@ -99,22 +99,23 @@ def test_it_says_waste_before_shortage_and_until_when_to_order(lake: Lake) -> No
 
 
 def test_json_has_every_day_with_its_bands_and_the_lead_time_of_the_pool(lake: Lake) -> None:
-    told = json.loads(run(lake, "--json", "--horizon", "2w", "--lead-time", "4w", "--lead-time", "train=3d").stdout)
-    [found] = told["pools"]
-    assert (told["horizon_days"], found["lead_days"], found["gpus"], found["known_days"]) == (14, 3, 6.0, 29)
-    assert found["idle_given_safe_to_give_back"] == 3
-    likely = date.fromisoformat(found["full"]["likely"])
+    answer = rows_of(run(lake, "--json", "--horizon", "2w", "--lead-time", "4w", "--lead-time", "train=3d").stdout)
+    [found], days = answer["forecast"], answer["forecast-days"]
+    assert (found["horizon_days"], found["lead_days"], found["gpus"], found["known_days"]) == (14, 3, 6.0, 29)
+    assert found["reclaimable_gpus"] == 3
+    likely = date.fromisoformat(found["full_likely"])
     assert found["order_by"] == str(likely - timedelta(3))
-    assert found["full_after_return"] == {"earliest": None, "likely": None, "latest": None}
-    assert found["test"]["origins"] > 0
-    assert [day["day"] for day in found["days"]] == [str(FIRST + timedelta(day)) for day in range(DAYS + 14)]
-    assert found["days"][DARK]["observed"] is None
-    ahead = found["days"][-1]
+    assert {found[f"full_after_reclaim_{edge}"] for edge in ("earliest", "likely", "latest")} == {None}
+    assert found["test_weeks"] > 0
+    assert [day["day"] for day in days] == [str(FIRST + timedelta(day)) for day in range(DAYS + 14)]
+    assert days[DARK]["observed"] is None
+    ahead = days[-1]
     assert ahead["low_95"] <= ahead["low_80"] <= ahead["forecast"] <= ahead["high_80"] <= ahead["high_95"]
 
 
 def test_csv_has_a_line_for_each_pool_and_day(lake: Lake) -> None:
-    lines = list(csv.DictReader(io.StringIO(run(lake, "--csv", "--horizon", "7d").stdout)))
+    printed = run(lake, "--csv", "--table", "forecast-days", "--horizon", "7d").stdout
+    lines = list(csv.DictReader(io.StringIO(printed)))
     assert len(lines) == DAYS + 7
     assert (lines[0]["observed"], lines[0]["forecast"]) != ("", "")
     assert lines[DARK]["observed"] == lines[DARK]["forecast"] == lines[-1]["observed"] == ""
@@ -124,8 +125,9 @@ def test_csv_has_a_line_for_each_pool_and_day(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--team", "vision"), "nothing in this window is of team vision"),
-        (("--holder", "bob"), "a forecast is of GPUs, whoever has them"),
+        (("--pool", "nowhere"), "nothing in this window is of pool nowhere"),
+        (("--team", "vision"), "a forecast is of a pool's GPUs, not of a team's or a user's"),
+        (("--holder", "bob"), "a forecast is of a pool's GPUs, not of a team's or a user's"),
         (("--lead-time", "nowhere=4w"), "--lead-time names the pool nowhere, which has no GPU here; there are train"),
         (("--lead-time", "soon"), "'soon' is not a duration"),
         (("--horizon", "3y"), "'3y' is not a duration"),

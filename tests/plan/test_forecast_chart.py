@@ -13,7 +13,7 @@ from analytics.plan.order_date import outlooks
 from analytics.render.html.lines import line_panels
 from analytics.tables.line_chart import LineBand, LineChart, LinePanel
 from analytics.tables.palette import LIGHT
-from analytics.tables.plan_forecast_chart import demand_chart
+from analytics.tables.plan_forecast import demand_chart
 from dashboard.render.lines import lines_figure
 from dashboard.render.page_figures import chart_legend
 from tests.plan.test_forecast import GAP, growing, series

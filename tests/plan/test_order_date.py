@@ -100,8 +100,7 @@ def test_who_has_to_order_first_stands_first_and_each_pool_may_have_its_own_lead
 def test_the_headline_says_how_it_stands(own: DemandSeries, said: str) -> None:
     section = order_dates(outlooks([own], 91, 84))
     assert said in str(section.headline)
-    assert len(section.rows) == len(section.lines) == 1
-    assert len(section.rows[0]) == len(section.columns)
+    assert len(section.cells) == len(section.lines) == len(section.records()) == 1
 
 
 def test_without_a_pool_it_says_so() -> None:
