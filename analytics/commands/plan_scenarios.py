@@ -6,26 +6,22 @@ import argparse
 from pathlib import Path
 
 from analytics.commands.actor import add_actor_argument
-from analytics.commands.plan_inputs import PlanInputs, add_plan_arguments, open_plan, show_plan, show_plan_json
-from analytics.commands.plan_replay import outcome_json
+from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from analytics.plan.replay.changed_fleet import changed_fleet
-from analytics.plan.replay.compared_scenarios import ComparedScenario, saved_policy
+from analytics.plan.replay.compared_scenarios import saved_policy
 from analytics.plan.scenarios import SavedScenario, load_scenarios, remove_scenario, save_scenario
 from analytics.scope import Scope
-from analytics.tables.plan_scenarios import scenario_table
+from analytics.tables.plan_scenarios import saved_scenarios, scenario_table
 from analytics.tables.table import Table
 from fallow.actors import Actor, command_actor
-from fallow.clock import format_ms
 from fallow.errors import UsageError
 from fallow.given_file import SETTINGS_BYTES, given_text
 from fallow.output import say
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the verb's own flags."""
-    add_plan_arguments(parser)
+def _flags(parser: argparse.ArgumentParser) -> None:
     change = parser.add_mutually_exclusive_group()
     change.add_argument(
         "--save", metavar="FILE", help="save the scenario in this TOML file under its --name, see docs/planning.md"
@@ -35,33 +31,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_actor_argument(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Saves or removes one where that is asked for, then prints all of them beside today."""
+def _check(args: argparse.Namespace) -> None:
     if args.name is not None and args.save is None:
         raise UsageError("--name says how a scenario is saved", "give --save FILE as well")
-    plan = open_plan(args)
-    if plan.scope.is_personal:
-        raise UsageError("a scenario is of everybody's jobs", "leave out --team and --holder, or name a --pool")
-    lake, actor = plan.whole.inputs.lake, command_actor(args.actor)
+
+
+def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
+    """All scenarios beside today, after the one that the flags name is saved or removed."""
+    lake, actor = given.whole.inputs.lake, command_actor(args.actor)
     if args.save is not None:
-        saved = _from_file(plan, args.save, args.name, actor)
-        say(f"saved {plain(save_scenario(lake, saved.name, saved.policy, actor, now_ms=plan.now_ms).name)}")
+        saved = _from_file(given, args.save, args.name, actor)
+        say(f"saved {plain(save_scenario(lake, saved.name, saved.policy, actor, now_ms=given.now_ms).name)}")
     if args.remove is not None:
-        say(f"removed {plain(remove_scenario(lake, args.remove, actor, now_ms=plan.now_ms).name)}")
-    compared = plan.whole.plan.scenarios_of(plan.scope, load_scenarios(lake))
-    if args.json:
-        show_plan_json(plan, {"scenarios": [_as_json(each) for each in compared]})
-    else:
-        show_plan(plan, [scenario_table(compared, plan.whole.money) or _nothing()])
-    return 0
+        say(f"removed {plain(remove_scenario(lake, args.remove, actor, now_ms=given.now_ms).name)}")
+    compared = given.whole.plan.scenarios_of(given.scope, load_scenarios(lake))
+    yield scenario_table(compared, given.whole.money) or _nothing()
+    yield saved_scenarios(compared, given.whole.money)
 
 
-def _from_file(plan: PlanInputs, path: str, name: str | None, actor: Actor) -> SavedScenario:
+def _from_file(given: VerbInputs, path: str, name: str | None, actor: Actor) -> SavedScenario:
     """What is in a file, which is understood before it is kept."""
     text = given_text("the scenario", path, SETTINGS_BYTES, UsageError)
-    saved = SavedScenario(Path(path).stem if name is None else name, text, actor, plan.now_ms)
-    base = plan.whole.plan.replay_base(Scope())
-    changed_fleet(base.fleet, saved_policy(base.policy, saved, plan.whole.inputs.settings.text("report.timezone")))
+    saved = SavedScenario(Path(path).stem if name is None else name, text, actor, given.now_ms)
+    base = given.whole.plan.replay_base(Scope())
+    changed_fleet(base.fleet, saved_policy(base.policy, saved, given.whole.inputs.settings.text("report.timezone")))
     return saved
 
 
@@ -74,15 +67,6 @@ def _nothing() -> Table:
     )
 
 
-def _as_json(each: ComparedScenario) -> dict[str, object]:
-    saved = {
-        "name": each.saved.name,
-        "policy": each.saved.policy,
-        "saved": format_ms(each.saved.time_ms),
-        "by": each.saved.by,
-    }
-    return {
-        **saved,
-        "why_not": each.why_not or None,
-        "outcome": None if each.outcome is None else outcome_json(each.outcome),
-    }
+VERB = TableVerb(
+    tr("Scenarios side by side"), _tables, flags=_flags, check=_check, not_personal="a scenario is of everybody's jobs"
+)

@@ -28,6 +28,11 @@ class Option:
     used: float
 
     @property
+    def hourly(self) -> float:
+        """An hour in which it is used."""
+        return self.fixed + self.used
+
+    @property
     def is_committed(self) -> bool:
         """Whether it is paid for also while nobody uses it."""
         return self.offer.kind in COMMITTED
@@ -40,12 +45,23 @@ class Option:
 
 @dataclass(frozen=True)
 class MixPart:
-    """What of a mix one option has: most GPUs at once, GPU-hours in use, and their cost."""
+    """What of a mix one option has: most GPUs at once, GPU-hours in use, and their cost in so many hours."""
 
     option: Option
     gpus: int
     gpu_hours: float
     cost: float
+    hours: int
+
+    @property
+    def used_share(self) -> float:
+        """The share of its GPUs' time that is used."""
+        return self.gpu_hours / (self.gpus * self.hours)
+
+    @property
+    def yearly_cost(self) -> float:
+        """The cost of a year that is like these hours."""
+        return self.cost * HOURS_PER_YEAR / self.hours
 
 
 @dataclass(frozen=True)
@@ -62,11 +78,7 @@ class Mix:
     @property
     def yearly_cost(self) -> float:
         """Of a year that is like these hours."""
-        return self.yearly(self.cost)
-
-    def yearly(self, cost: float) -> float:
-        """What a cost of these hours comes to in a year."""
-        return cost * HOURS_PER_YEAR / self.hours
+        return self.cost * HOURS_PER_YEAR / self.hours
 
     @property
     def committed_gpus(self) -> int:
@@ -140,7 +152,7 @@ class _Sum:
 
     def of(self, hours: int) -> MixPart:
         cost = self.option.fixed * self.gpus * hours if self.option.is_committed else 0.0
-        return MixPart(self.option, self.gpus, self.gpu_hours, cost + self.option.used * self.gpu_hours)
+        return MixPart(self.option, self.gpus, self.gpu_hours, cost + self.option.used * self.gpu_hours, hours)
 
 
 def _choices(options: Sequence[Option]) -> Iterator[_Choice]:

@@ -1,14 +1,24 @@
-"""What an hour of a pool should cost within the house, by hour of the day and priority."""
+"""What an hour of a pool should cost within the house, by hour of the day and priority, and what off-peak prices would have moved."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr
+from analytics.language.quantities import GpuHours, Number, Share
+from analytics.language.sentences import tr, tr_many
 from analytics.plan.internal_prices import WEIGHTS, InternalPrices, Priority
+from analytics.plan.replay.replay_base import ReplayBase
+from analytics.plan.replay.shifted_work import ShiftedWork
 from analytics.tables.names import card_name, place_name
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.plan_replay_check import P95_WAIT, refusal, span
+from analytics.tables.table import Column, Table, column, column_of, for_programs, single
+from fallow.clock import HOUR_MS
+
+
+def clock(minutes: int) -> str:
+    """Return a time of the day such as `08:30`."""
+    return f"{minutes // 60:02}:{minutes % 60:02}"
+
 
 _TITLES: dict[Priority, str] = {"urgent": tr("urgent"), "normal": tr("normal"), "deferrable": tr("deferrable")}
 
@@ -22,35 +32,46 @@ def internal_price_table(found: Sequence[InternalPrices], currency: str) -> Tabl
         name="internal-prices",
         title=tr("Internal prices by hour"),
         question=tr("What should an hour cost within the house, so that work that can wait runs when GPUs are idle?"),
-        headline=_headline(most),
+        headline=_swing(most),
         columns=(
-            Column("hour", tr("hour"), "words"),
-            Column("load", tr("GPUs needed"), "share_bar"),
-            *(Column(name, _TITLES[name], "number") for name in WEIGHTS),
+            column("hour", tr("hour"), "words", lambda hour: clock(60 * hour)),
+            column("load", tr("GPUs needed"), "share_bar", lambda hour: Share(most.load[hour], 0)),
+            *(_price_column(most, name) for name in WEIGHTS),
         ),
-        rows=tuple(_row(most, hour) for hour in range(len(most.load))),
+        rows=tuple(range(len(most.load))),
         notes=tuple(_notes(found, most, currency)),
-    )  # fmt: skip
+    )
 
 
-def _headline(prices: InternalPrices) -> str:
+def _price_column(prices: InternalPrices, name: Priority) -> Column:
+    """Over the flat price where that is not known."""
+    flat = 1.0 if prices.flat is None else prices.flat
+    costs = [None if each is None else Number(each * flat, 2) for each in prices.factors[name]]
+    return column(name, _TITLES[name], "number", costs.__getitem__)
+
+
+def price_factors(found: Sequence[InternalPrices]) -> Table:
+    """Return for programs the prices of all pools over the flat one, by the hour of the day."""
+    columns = (
+        column("pool", "", "pool"),
+        column("model", "", "name"),
+        column("flat", "", "number"),
+        column("load", "", "words", json_type="array"),
+        column("factors", "", "words", json_type="object"),
+    )
+    return for_programs("internal-price-factors", columns, found)
+
+
+def _swing(prices: InternalPrices) -> str:
     load = [each for each in prices.load if each is not None]
     costs = [each for each in prices.factors["normal"] if each is not None]
     return tr(
         "{pool}, {model}: {least} of the GPUs are needed in the emptiest hour of the day and {most} in the fullest; the same work would pay {saved} less in the emptiest.",
-        pool=place_name(prices.pool), model=card_name(prices.model), least=Share(min(load), 0), most=Share(max(load), 0),
+        pool=place_name(prices.pool),
+        model=card_name(prices.model),
+        least=Share(min(load), 0),
+        most=Share(max(load), 0),
         saved=Share(1 - min(costs) / max(costs), 0),
-    )  # fmt: skip
-
-
-def _row(prices: InternalPrices, hour: int) -> tuple[Cell, ...]:
-    load = prices.load[hour]
-    flat = 1.0 if prices.flat is None else prices.flat
-    costs = [prices.factors[name][hour] for name in WEIGHTS]
-    return (
-        f"{hour:02}:00",
-        Share(load, 0),
-        *(None if each is None else Number(each * flat, 2) for each in costs),
     )
 
 
@@ -64,7 +85,7 @@ def _notes(found: Sequence[InternalPrices], most: InternalPrices, currency: str)
     yield tr(
         "Price = flat x (1/2 + share of the GPUs needed in that hour) x {urgent} for urgent, {normal} for normal and {deferrable} for deferrable work, scaled so that the observed need would pay the same in all. The weights are a choice.",
         **{name: Number.as_given(weight) for name, weight in WEIGHTS.items()},
-    )  # fmt: skip
+    )
     yield tr(
         "The table says what would be asked; `fallow plan prices --off-peak 20:00-08:00` says what that could have moved."
     )
@@ -73,3 +94,81 @@ def _notes(found: Sequence[InternalPrices], most: InternalPrices, currency: str)
             "Of {number} pools, the one whose need swings most is shown: choose a pool for another one.",
             number=Number(len(found)),
         )
+
+
+def shifted_work_table(base: ReplayBase, found: ShiftedWork, currency: str) -> Table:
+    """The GPU-hours of deferrable work in each hour of the day, today and with these hours."""
+    return Table(
+        name="shifted-work",
+        title=tr("What off-peak prices would have moved"),
+        question=tr("When would work that can wait have run, had it begun in the cheap hours only?"),
+        headline=_moved(found),
+        columns=(
+            column("hour", tr("hour"), "words", lambda hour: clock(60 * hour)),
+            column("today_gpu_hours", tr("replay of today"), "gpu_hours", lambda hour: found.by_hour[hour][0]),
+            column("then_gpu_hours", tr("with the change"), "gpu_hours", lambda hour: found.by_hour[hour][1]),
+        ),
+        rows=tuple(range(len(found.by_hour))),
+        lines=tuple(_lines(base, found, currency)),
+        notes=(
+            tr(
+                "GPU-hours of jobs that can wait, by the hour of the day in which they had GPUs. Each of them begins in these hours and runs on into the day if it takes longer; everybody who can wait does, which is the most that prices could move. "
+                "Which jobs can wait is a rule (docs/planning.md), not what their owners said."
+            ),
+        ),
+    )
+
+
+def shifted_work_figures(found: ShiftedWork) -> Table:
+    """Return for programs the figures in the lines of `shifted_work_table`."""
+    waits, paid = found.waits or (None, None), found.paid or (None, None)
+    columns = (
+        column("jobs_that_can_wait", "", "count", "jobs"),
+        column("jobs_put_off", "", "count", "postponed"),
+        column("today_price_per_gpu_hour", "", "number", lambda _: paid[0]),
+        column("then_price_per_gpu_hour", "", "number", lambda _: paid[1]),
+        column_of(lambda _: waits[0], P95_WAIT, "today_p95_wait_s"),
+        column_of(lambda _: waits[1], P95_WAIT, "then_p95_wait_s"),
+    )
+    return single("shifted-work-figures", columns, found)
+
+
+def _moved(found: ShiftedWork) -> str:
+    if not found.jobs:
+        return tr("No job of this window is known to be one that can wait.")
+    today, then = found.peak_ms()
+    return tr(
+        "Outside {since} to {until}, jobs that can wait would have had {then} GPU-hours instead of {today}: {share} less.",
+        since=clock(found.off_peak.since_min),
+        until=clock(found.off_peak.until_min),
+        then=GpuHours(then),
+        today=GpuHours(today),
+        share=Share(1 - then / today if today else None),
+    )
+
+
+def _lines(base: ReplayBase, found: ShiftedWork, currency: str) -> Iterator[str]:
+    yield tr_many(
+        "{number} job of {jobs} that can wait would have begun later.",
+        "{number} jobs of {jobs} that can wait would have begun later.",
+        found.postponed,
+        jobs=Number(found.jobs),
+    )
+    late = sum(today - then for today, then in found.by_hour)
+    if late >= HOUR_MS:
+        yield tr("{hours} GPU-hours of them would have run after the end of the window.", hours=GpuHours(late))
+    if found.paid is not None:
+        today, then = (Number(each, 3) for each in found.paid)
+        yield tr(
+            "At the internal prices a GPU-hour of theirs would have cost {then} {currency} instead of {today}.",
+            then=then,
+            today=today,
+            currency=currency,
+        )
+    refused = refusal(base.check)
+    if found.waits is None:
+        yield refused or tr("How long they would have waited is not answered.")
+        return
+    waits = [span(each.p95_ms) for each in found.waits]
+    if waits[0] is not None and waits[1] is not None:
+        yield tr("19 of 20 of them would have begun within {then} instead of {today}.", then=waits[1], today=waits[0])

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import date
+from operator import itemgetter
 
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Date, Number, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.money.offers import is_old
+from analytics.money.offers import GpuOffer, is_old
 from analytics.plan.pool_prices import WEEKS_MIN, PoolPrices
-from analytics.plan.price_mix import Mix, MixPart, Option
+from analytics.plan.price_mix import Mix, Option
+from analytics.tables.line_chart import GoalLine, Line, LineChart, LinePanel
 from analytics.tables.names import card_name, has_several_models, least_to_most, place_name
-from analytics.tables.plan_prices_chart import KINDS, mix_chart
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.table import Cell, Column, Table, column, column_of, for_programs, rows_column
 
+_POINTS = 100
+KINDS = {
+    "own": tr("as now"),
+    "buy": tr("bought"),
+    "reserved": tr("reserved"),
+    "on_demand": tr("on demand"),
+    "spot": tr("spot"),
+}
+"""How GPUs are had, by kind of offer."""
+_COLOURS = {"own": "reserved", "buy": "active", "reserved": "held"}
+_DRAWN = 6
 _TITLE = tr("Rent, reserve or buy?")
 _QUESTION = tr(
     "Which GPUs should be bought, reserved and rented for the need that was observed, and what does that cost?"
 )
 
 
-def price_mix(found: Sequence[PoolPrices], currency: str, drawn: int = 0) -> Table:
-    """A row for each pool and model; so many of them are drawn."""
-    chart = mix_chart(found, drawn)
+def price_mix(found: Sequence[PoolPrices], currency: str) -> Table:
+    """A row for each pool and model; the first few are drawn."""
+    chart = mix_chart(found)
     return Table(
         name="prices",
         title=_TITLE,
@@ -31,20 +43,23 @@ def price_mix(found: Sequence[PoolPrices], currency: str, drawn: int = 0) -> Tab
         headline=mix_sentence(found, currency),
         columns=(
             *_place_columns(found),
-            Column("gpus", tr("GPUs"), "number"),
-            Column("most_need", tr("needed"), "words"),
-            Column("committed", tr("to have for good"), "words"),
-            Column("yearly_cost", tr("{currency} a year", currency=currency), "number"),
-            Column("weeks", tr("by its weeks"), "words"),
-            Column("now", tr("there now"), "number"),
+            column("gpus", tr("GPUs"), "number", "curve.gpus"),
+            column("needed", tr("needed"), "words", _needed, audience="people"),
+            column("committed", tr("to have for good"), "words", _committed, audience="people"),
+            *(column_of("mix", each) for each in _mix_columns(currency)),
+            column("weeks", tr("by its weeks"), "words", _weeks, audience="people"),
+            column("now_yearly_cost", tr("there now"), "number", "now_yearly"),
         ),
-        rows=tuple((*_place(found, each), *_row(each)) for each in found),
+        rows=tuple(found),
         chart=chart,
-        chart_note=tr("{shown} of {number} pools are drawn; the table lists all.", shown=Number(drawn), number=Number(len(found)))
-        if chart is not None and len(found) > drawn else "",
+        chart_note=tr(
+            "{shown} of {number} pools are drawn; the table lists all.", shown=Number(_DRAWN), number=Number(len(found))
+        )
+        if chart is not None and len(found) > _DRAWN
+        else "",
         notes=tuple(_notes(found, currency)),
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def mix_sentence(found: Sequence[PoolPrices], currency: str) -> str:
@@ -57,22 +72,29 @@ def mix_sentence(found: Sequence[PoolPrices], currency: str) -> str:
             "No price is known for any of these GPUs: only the need is shown. `fallow prices` says how to state prices and offers."
         )
     cost = _yearly(sum(each.yearly_cost for each in _mixes(mixed)))
-    said = tr("The observed need costs least, {cost} {currency} a year, with {parts}.", cost=cost, currency=currency, parts=_in_words(mixed))  # fmt: skip
+    said = tr(
+        "The observed need costs least, {cost} {currency} a year, with {parts}.",
+        cost=cost,
+        currency=currency,
+        parts=_in_words(mixed),
+    )
     now = [each.now_yearly for each in mixed if each.now_yearly is not None]
     if len(now) < len(mixed):
         return said
     if sum(now) < sum(each.yearly_cost for each in _mixes(mixed)):
         return tr(
             "{said} The GPUs that are there now cost {now}: less, for they leave jobs waiting that the need counts.",
-            said=said, now=_yearly(sum(now)),
-        )  # fmt: skip
+            said=said,
+            now=_yearly(sum(now)),
+        )
     return tr("{said} The GPUs that are there now cost {now}.", said=said, now=_yearly(sum(now)))
 
 
 def _in_words(mixed: Sequence[PoolPrices]) -> str:
     own, bought, reserved, rented, spot = (
-        sum(part.gpus for mix in _mixes(mixed) for part in mix.parts if part.option.offer.kind == kind) for kind in KINDS
-    )  # fmt: skip
+        sum(part.gpus for mix in _mixes(mixed) for part in mix.parts if part.option.offer.kind == kind)
+        for kind in KINDS
+    )
     said = [
         tr_many("{number} GPU as now", "{number} GPUs as now", own) if own else "",
         tr_many("{number} bought", "{number} bought", bought) if bought else "",
@@ -82,6 +104,49 @@ def _in_words(mixed: Sequence[PoolPrices]) -> str:
     if rented or spot:
         known.append(tr("the rest rented by the hour") if known else tr("all of it rented by the hour"))
     return SentenceList(known or [tr("no GPU at all")], ", ")
+
+
+def mix_chart(found: Sequence[PoolPrices]) -> LineChart | None:
+    """A panel for each of the first pools that have a mix and needed anything: the demand curve, and where parts end."""
+    drawn = [(each, each.mix) for each in found if each.mix is not None and each.mix.parts][:_DRAWN]
+    if not drawn:
+        return None
+    shares = [place / _POINTS for place in range(_POINTS + 1)]
+    return LineChart(
+        names=tuple(tr("in {share} of the hours", share=Share(each, 0)) for each in shares),
+        short=tuple(Share(each, 0) for each in shares),
+        whole=(True,) * len(shares),
+        panels=tuple(_panel(pool, mix, shares) for pool, mix in drawn),
+    )
+
+
+def _panel(pool: PoolPrices, mix: Mix, shares: Sequence[float]) -> LinePanel:
+    need = pool.curve.hours["need"].sort(descending=True)
+    values = tuple(float(need[min(int(share * need.len()), need.len() - 1)]) for share in shares)
+    return LinePanel(
+        tr(
+            "{pool}, {model}: {gpus} GPUs there",
+            pool=place_name(pool.curve.pool),
+            model=card_name(pool.curve.model),
+            gpus=Number(pool.curve.gpus),
+        ),
+        "count",
+        (Line(tr("GPUs needed at least"), "low", values, tuple(Number(each) for each in values)),),
+        tuple(_levels(mix)),
+    )
+
+
+def _levels(mix: Mix) -> Iterator[GoalLine]:
+    """A line where each part that is paid for in any case ends; what is above the last one is rented by the hour."""
+    gpus = 0
+    for part in mix.parts:
+        if part.option.is_committed:
+            gpus += part.gpus
+            kind = part.option.offer.kind
+            # its name stands below the line so: the curve begins above it
+            yield GoalLine(
+                tr("{how}: up to {gpus}", how=KINDS[kind], gpus=Number(gpus)), _COLOURS[kind], gpus, is_reached=False
+            )
 
 
 def cannot_price(wrong: str) -> Table:
@@ -96,12 +161,7 @@ def cannot_price(wrong: str) -> Table:
 
 def mix_parts(found: Sequence[PoolPrices], currency: str) -> Table | None:
     """A row for each part of each mix; None without any."""
-    rows = [
-        (*_place(found, each), *_part_row(part, each.mix))
-        for each in found
-        if each.mix is not None
-        for part in each.mix.parts
-    ]
+    rows = tuple((pool, part) for pool in found if pool.mix is not None for part in pool.mix.parts)
     if not rows:
         return None
     return Table(
@@ -112,44 +172,107 @@ def mix_parts(found: Sequence[PoolPrices], currency: str) -> Table | None:
         if any(each.mix is not None and each.mix.committed_gpus for each in found)
         else tr("No GPU is worth having for good at these prices, or none is offered so."),
         columns=(
-            *_place_columns(found),
-            Column("kind", tr("how"), "words"),
-            Column("source", tr("source"), "name"),
-            Column("gpus", tr("GPUs"), "number"),
-            Column("used_share", tr("in use"), "share"),
-            Column("yearly_cost", tr("{currency} a year", currency=currency), "number"),
+            *(column_of(_POOL, each) for each in _place_columns(found)),
+            *(column_of(_ITEM, each) for each in _part_columns(currency)),
         ),
-        rows=tuple(rows),
-    )  # fmt: skip
+        rows=rows,
+    )
+
+
+_POOL, _ITEM = itemgetter(0), itemgetter(1)
+"""Rows below a pool are pairs of its PoolPrices and a part of its mix, or an option that it has."""
+
+_OFFER = (
+    column("kind", tr("how"), "words", lambda option: KINDS[option.offer.kind], "offer.kind"),
+    column("source", tr("source"), "name", "offer.source"),
+    column("provider", "", "name", "offer.provider", audience="programs"),
+)
+
+
+def _part_columns(currency: str) -> tuple[Column, ...]:
+    return (
+        *(column_of("option", each) for each in _OFFER),
+        column("gpus", tr("GPUs"), "count"),
+        column("used_share", tr("in use"), "share"),
+        _yearly_cost(currency),
+        column("gpu_hours", "", "number", audience="programs"),
+        column("cost", "", "number", audience="programs"),
+    )
+
+
+def _mix_columns(currency: str) -> tuple[Column, ...]:
+    return (
+        _yearly_cost(currency),
+        column("committed_gpus", "", "count", audience="programs"),
+        column("cost", "", "number", audience="programs"),
+        column("hours", "", "count", audience="programs"),
+    )
+
+
+def _yearly_cost(currency: str) -> Column:
+    """In whole units for people: cents of an estimate say nothing."""
+    return column("yearly_cost", tr("{currency} a year", currency=currency), "number")
 
 
 def price_offers(found: Sequence[PoolPrices], currency: str, today: date) -> Table | None:
     """A row for each option of each pool and model; None where no option is known."""
-    rows = [(*_place(found, each), *_option_row(each, option, today)) for each in found for option in each.options]
+    rows = tuple((pool, option) for pool in found for option in pool.options)
     if not rows:
         return None
-    old = sum(is_old(option.offer, today) for each in found for option in each.options)
+    old = sum(is_old(option.offer, today) for _, option in rows)
+    offer = (
+        *_OFFER,
+        column("hourly", tr("{currency} an hour", currency=currency), "number", lambda each: Number(each.hourly, 3)),
+        column("fixed_hourly", "", "number", "fixed", audience="programs"),
+        column("used_hourly", "", "number", "used", audience="programs"),
+        column("years", "", "number", "offer.years", audience="programs"),
+        column(
+            "date",
+            tr("date"),
+            "words",
+            lambda each: _dated(each.offer, today),
+            lambda each: each.offer.date and str(each.offer.date),
+        ),
+        column("is_old", "", "words", lambda each: is_old(each.offer, today), json_type="boolean", audience="programs"),
+    )
     return Table(
         name="price-offers",
         title=tr("Offers and break-even"),
         question=tr("From which use on is a GPU worth having for good, and what would each offer cost alone?"),
         headline=tr_many(
             "{number} price is older than 90 days, or has no date: ask again before you sign.",
-            "{number} prices are older than 90 days, or have no date: ask again before you sign.", old,
-        ) if old else tr("No price is older than 90 days."),
+            "{number} prices are older than 90 days, or have no date: ask again before you sign.",
+            old,
+        )
+        if old
+        else tr("No price is older than 90 days."),
         columns=(
-            *_place_columns(found),
-            Column("kind", tr("how"), "words"),
-            Column("source", tr("source"), "name"),
-            Column("hourly", tr("{currency} an hour", currency=currency), "number"),
-            Column("date", tr("date"), "words"),
-            Column("pays_from", tr("pays from"), "words"),
-            Column("alone", tr("all of it so"), "number"),
+            *(column_of(_POOL, each) for each in _place_columns(found)),
+            *(column_of(_ITEM, each) for each in offer),
+            column("pays_from_share", tr("pays from"), "words", _pays_from, _pays_from_share, json_type="number"),
+            column("alone_yearly_cost", tr("all of it so"), "number", _alone, lambda row: row[0].alone_yearly(row[1])),
         ),
-        rows=tuple(rows),
+        rows=rows,
         notes=tuple(_offer_notes(found)),
         wide=True,
-    )  # fmt: skip
+    )
+
+
+def need_figures(found: Sequence[PoolPrices], currency: str) -> Table:
+    """Return for programs the demand curve of each pool, the mixes of each need and week, and the spot offers left out."""
+    curve = (column("gpus", "", "number", itemgetter(0)), column("hours", "", "count", itemgetter(1)))
+    mix = (*_mix_columns(currency), rows_column("parts", _part_columns(currency), "parts"))
+    columns = (
+        *_place_columns(found),
+        column("currency", "", "words", lambda _: currency),
+        column("hours", "", "count", "curve.hours.height"),
+        column("unseen_hours", "", "count", "curve.unseen"),
+        rows_column("curve", curve, lambda pool: pool.curve.duration.iter_rows()),
+        rows_column("mix_with_unused", mix, lambda pool: () if pool.with_taken is None else (pool.with_taken,)),
+        rows_column("weeks", mix, "weeks"),
+        rows_column("spot_left_out", (column("provider", "", "name"), column("source", "", "name")), "unrated"),
+    )
+    return for_programs("price-needs", columns, found)
 
 
 def _mixes(found: Sequence[PoolPrices]) -> list[Mix]:
@@ -157,18 +280,19 @@ def _mixes(found: Sequence[PoolPrices]) -> list[Mix]:
 
 
 def _place_columns(found: Sequence[PoolPrices]) -> tuple[Column, ...]:
-    """The model only where some pool has several: there is little room."""
-    pool = Column("pool", tr("pool"), "pool")
-    return (pool, Column("model", tr("model"), "name")) if _has_several(found) else (pool,)
-
-
-def _place(found: Sequence[PoolPrices], pool: PoolPrices) -> tuple[Cell, ...]:
-    name = place_name(pool.curve.pool)
-    return (name, card_name(pool.curve.model)) if _has_several(found) else (name,)
-
-
-def _has_several(found: Sequence[PoolPrices]) -> bool:
-    return has_several_models([(each.curve.pool, each.curve.model) for each in found])
+    """The columns of PoolPrices; people see the model only where some pool has several: there is little room."""
+    has_several = has_several_models([(each.curve.pool, each.curve.model) for each in found])
+    return (
+        column("pool", tr("pool"), "pool", lambda pool: place_name(pool.curve.pool), "curve.pool"),
+        column(
+            "model",
+            tr("model"),
+            "name",
+            lambda pool: card_name(pool.curve.model),
+            "curve.model",
+            audience="all" if has_several else "programs",
+        ),
+    )
 
 
 def _yearly(cost: float) -> Number:
@@ -176,54 +300,40 @@ def _yearly(cost: float) -> Number:
     return Number(round(cost))
 
 
-def _row(pool: PoolPrices) -> tuple[Cell, ...]:
-    need, mix = pool.curve.hours["need"].to_numpy(), pool.mix
+def _needed(pool: PoolPrices) -> Cell:
+    need = pool.curve.hours["need"].to_numpy()
+    if not len(need):
+        return None
+    return tr("{mean}, at most {most}", mean=Number(float(need.mean()), 1), most=Number(float(need.max())))
+
+
+def _weeks(pool: PoolPrices) -> Cell:
     costs = [each.yearly_cost for each in pool.weeks]
-    return (
-        Number(pool.curve.gpus),
-        tr("{mean}, at most {most}", mean=Number(float(need.mean()), 1), most=Number(float(need.max())))
-        if len(need)
-        else None,
-        None if mix is None else _committed(pool, mix),
-        None if mix is None else _yearly(mix.yearly_cost),
-        least_to_most(_yearly(min(costs)), _yearly(max(costs))) if len(costs) >= WEEKS_MIN else None,
-        None if pool.now_yearly is None else _yearly(pool.now_yearly),
-    )
+    return least_to_most(_yearly(min(costs)), _yearly(max(costs))) if len(costs) >= WEEKS_MIN else None
 
 
-def _committed(pool: PoolPrices, mix: Mix) -> Cell:
+def _committed(pool: PoolPrices) -> Cell:
     gpus = [each.committed_gpus for each in pool.weeks]
-    own = Number(mix.committed_gpus)
-    if len(gpus) < WEEKS_MIN:
+    own = None if pool.mix is None else Number(pool.mix.committed_gpus)
+    if own is None or len(gpus) < WEEKS_MIN:
         return own
     return tr("{gpus} ({least} to {most})", gpus=own, least=Number(min(gpus)), most=Number(max(gpus)))
 
 
-def _part_row(part: MixPart, mix: Mix) -> tuple[Cell, ...]:
-    offer = part.option.offer
-    return (
-        KINDS[offer.kind], offer.source, Number(part.gpus),
-        Share(part.gpu_hours / (part.gpus * mix.hours)), _yearly(mix.yearly(part.cost)),
-    )  # fmt: skip
+def _alone(row: tuple[PoolPrices, Option]) -> Cell:
+    alone = row[0].alone_yearly(row[1])
+    return "" if alone is None else Number(alone)
 
 
-def _option_row(pool: PoolPrices, option: Option, today: date) -> tuple[Cell, ...]:
-    offer, alone = option.offer, pool.alone_yearly(option)
-    return (
-        KINDS[offer.kind], offer.source,
-        Number(option.fixed + option.used, 3), _dated(option, today), _pays_from(pool, option), "" if alone is None else _yearly(alone),
-    )  # fmt: skip
+def _dated(offer: GpuOffer, today: date) -> Cell:
+    if offer.date is None:
+        return tr("not dated") if is_old(offer, today) else ""
+    return tr("{day}, old", day=Date(offer.date)) if is_old(offer, today) else Date(offer.date)
 
 
-def _dated(option: Option, today: date) -> Cell:
-    day = option.offer.date
-    if day is None:
-        return tr("not dated") if is_old(option.offer, today) else ""
-    return tr("{day}, old", day=Date(day)) if is_old(option.offer, today) else Date(day)
-
-
-def _pays_from(pool: PoolPrices, option: Option) -> Cell:
+def _pays_from(row: tuple[PoolPrices, Option]) -> Cell:
     """The use from which on it is cheaper than the cheapest by the hour."""
+    pool, option = row
     if not option.is_committed:
         return ""
     if pool.rented is None:
@@ -232,18 +342,24 @@ def _pays_from(pool: PoolPrices, option: Option) -> Cell:
     return tr("never") if share is None else Share(share, 0)
 
 
+def _pays_from_share(row: tuple[PoolPrices, Option]) -> object:
+    cell = _pays_from(row)
+    return cell.ratio if isinstance(cell, Share) else None
+
+
 def _notes(found: Sequence[PoolPrices], currency: str) -> Iterator[str]:
     if not found:
         return
     yield tr(
         "Need: GPUs in use, each hour at its most, and those that jobs waited for, on average over the hour. A year is taken to be like these {hours} hours: a few weeks say little of a year, and nothing of growth (`fallow plan forecast`).",
         hours=Number(max(each.curve.hours.height for each in found)),
-    )  # fmt: skip
+    )
     if unseen := sum(each.curve.unseen for each in found):
         yield tr_many(
             "{number} hour of a pool was left out: more than a tenth of its GPUs were not observed.",
-            "{number} hours of a pool were left out: more than a tenth of its GPUs were not observed.", unseen,
-        )  # fmt: skip
+            "{number} hours of a pool were left out: more than a tenth of its GPUs were not observed.",
+            unseen,
+        )
     if any(len(each.weeks) >= WEEKS_MIN for each in found):
         yield tr(
             "In brackets and by its weeks: the least and the most if one whole week of the window stood for the year."
@@ -253,8 +369,9 @@ def _notes(found: Sequence[PoolPrices], currency: str) -> Iterator[str]:
     if unpriced := sum(each.mix is None for each in found):
         yield tr_many(
             "Of {number} pool only the need is known: no price is, or none for work that must not be interrupted.",
-            "Of {number} pools only the need is known: no price is, or none for work that must not be interrupted.", unpriced,
-        )  # fmt: skip
+            "Of {number} pools only the need is known: no price is, or none for work that must not be interrupted.",
+            unpriced,
+        )
     if any(each.now_yearly is not None for each in found):
         yield tr(
             "As now: the site's price in force, with its write-off. GPUs that are paid already cost less than that to keep."
@@ -263,17 +380,24 @@ def _notes(found: Sequence[PoolPrices], currency: str) -> Iterator[str]:
     if (more := sum(after - before for before, after in both)) >= 1:
         yield tr(
             "What was held or reserved without use is no need here: with it, the cheapest mix would cost {more} {currency} a year more.",
-            more=_yearly(more), currency=currency,
-        )  # fmt: skip
+            more=_yearly(more),
+            currency=currency,
+        )
     if all((each.curve.hours["firm"] == each.curve.hours["need"]).all() for each in found):
-        yield tr("Nobody says whose work may be interrupted (a priority class such as best-effort in the owners table, or --spot-share): nothing is put on spot GPUs.")  # fmt: skip
+        yield tr(
+            "Nobody says whose work may be interrupted (a priority class such as best-effort in the owners table, or --spot-share): nothing is put on spot GPUs."
+        )
 
 
 def _offer_notes(found: Sequence[PoolPrices]) -> Iterator[str]:
-    yield tr("Pays from: the share of the hours in which a GPU has to be used so that it costs less than the cheapest one on demand. Spot: per hour of finished work, with what interruptions lose.")  # fmt: skip
+    yield tr(
+        "Pays from: the share of the hours in which a GPU has to be used so that it costs less than the cheapest one on demand. Spot: per hour of finished work, with what interruptions lose."
+    )
     powers = [each.power for each in found if any(option.offer.kind == "buy" for option in each.options)]
     if any(each is not None for each in powers):
-        yield tr("GPUs to buy carry the electricity that they draw; prices in force, reserved and rented ones are taken as they stand, with or without it.")  # fmt: skip
+        yield tr(
+            "GPUs to buy carry the electricity that they draw; prices in force, reserved and rented ones are taken as they stand, with or without it."
+        )
     if any(each is None for each in powers):
         yield tr("The power or its price is not known for some GPUs to buy: their cost has no energy in it.")
     if any(each is not None and not each.is_measured for each in powers):
@@ -283,5 +407,6 @@ def _offer_notes(found: Sequence[PoolPrices]) -> Iterator[str]:
     if unrated := sum(len(each.unrated) for each in found):
         yield tr_many(
             "{number} spot offer was left out: it does not say how often its GPUs are taken away, or no work would be finished on them.",
-            "{number} spot offers were left out: they do not say how often their GPUs are taken away, or no work would be finished on them.", unrated,
-        )  # fmt: skip
+            "{number} spot offers were left out: they do not say how often their GPUs are taken away, or no work would be finished on them.",
+            unrated,
+        )

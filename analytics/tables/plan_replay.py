@@ -1,16 +1,31 @@
-"""What a change would have made of the jobs of a window, against the replay of today."""
+"""What a change would have made of the jobs of a window, against the replay of today: figures, who gains, who is hit, what cannot run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from analytics.language.quantities import Amount, GpuHours, Number, Share
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount, GpuHours, Number, Quantity, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.money.energy import Grid
-from analytics.plan.replay.outcome import FleetUse, ReplayOutcome
+from analytics.money.priced_segments import NOT_KNOWN
+from analytics.money.window_money import Money
+from analytics.plan.replay.outcome import ComparedWaits, CutUser, FleetUse, ReplayOutcome, Unplaced
 from analytics.plan.replay.replay_base import ReplayBase
-from analytics.tables.plan_replay_check import refusal, span, words
-from analytics.tables.table import Cell, Column, Table
+from analytics.plan.replay.stations import NO_GPUS, TOO_LITTLE_MEMORY, TOO_MANY, TOO_WIDE
+from analytics.tables.names import NAME_MOST, account_name
+from analytics.tables.plan_replay_check import (
+    NOT_BEGUN,
+    WAITS,
+    amount,
+    compared_waits,
+    refusal,
+    replay_check,
+    span,
+    words,
+)
+from analytics.tables.table import Cell, Column, Kind, Table, column, column_of, rows_column, single
 from fallow.clock import HOUR_MS
 
 _ORDERS = {
@@ -20,29 +35,103 @@ _ORDERS = {
 }
 
 
+def replay_tables(base: ReplayBase, outcome: ReplayOutcome, money: Money) -> tuple[Table, ...]:
+    """Return what a replay answers, in the order in which the command and the page show it."""
+    return (replay_answer(base, outcome, money.grid, money.currency), replay_check(base.check), *_about(outcome, money))
+
+
+def _about(outcome: ReplayOutcome, money: Money) -> tuple[Table, ...]:
+    """Who gains, who is hit and what cannot run, where there is any."""
+    found = (
+        who_gains(outcome, "team"),
+        who_gains(outcome, "rank"),
+        whom_it_hits(outcome.cuts, money.currency),
+        what_cannot_run(outcome.unplaced),
+    )
+    return tuple(each for each in found if each is not None)
+
+
+def outcome_figures(outcome: ReplayOutcome, money: Money) -> Table:
+    """Return for programs the figures of both replays, in all and of each pool."""
+    use = _pool_use(money.currency)
+    pools = (column("pool", "", "pool"), *use)
+    return single(
+        "replay_outcome",
+        (
+            *(
+                each
+                for side in ("today", "then")
+                for each in (
+                    *(column_of(f"{side}.waits", each, f"{side}_{each.key}") for each in (JOBS, *WAITS)),
+                    *(column_of(f"{side}.total", each, f"{side}_{each.key}") for each in use),
+                    column(f"{side}_gpu_kwh", "", "number", f"{side}.kwh"),
+                    rows_column(f"{side}_pools", pools, f"{side}.pools"),
+                )
+            ),
+            column("freed_gpu_hours", "", "gpu_hours", "freed_ms"),
+            column("jobs_put_off", "", "count", "postponed"),
+            column("jobs_preempted", "", "count", "preempted"),
+        ),
+        outcome,
+    )
+
+
+def outcome_column(money: Money) -> Column:
+    """Return a column for programs: the rows of all tables of an outcome by their names, where it stands beside others."""
+
+    def rows(outcome: ReplayOutcome) -> dict[str, object]:
+        return {each.name: each.records() for each in (outcome_figures(outcome, money), *_about(outcome, money))}
+
+    return column_of("outcome", column("outcome", "", "words", rows, json_type="object"))
+
+
+def replay_basis(base: ReplayBase) -> Table:
+    """Return for programs which jobs are replayed, how the queue is taken to work, and what the check refuses."""
+    return single(
+        "replay_basis",
+        (
+            column("jobs", "", "count", "rebuilt.jobs.height"),
+            column("jobs_without_time_of_asking", "", "count", "rebuilt.unasked"),
+            column("use_without_a_job", "", "count", lambda base: base.rebuilt.jobs.height - base.rebuilt.queued),
+            column("jobs_that_never_ran", "", "count", "rebuilt.never_ran"),
+            column("jobs_without_gpus_or_pool", "", "count", "rebuilt.unplaced"),
+            column("jobs_that_fit_nowhere_today", "", "count", "homeless"),
+            column("order", "", "words", "policy.order"),
+            column_of("policy.priorities", column("by", "", "words"), "first_by"),
+            column("delayed_teams", "", "count", lambda base: len(base.delays)),
+            column("error_max", "", "share", "check.error_max"),
+            column("has_waits", "", "words", "check.has_waits", json_type="boolean"),
+            column("refused", "", "sentence", lambda base: refusal(base.check)),
+        ),
+        base,
+    )
+
+
 def replay_answer(base: ReplayBase, outcome: ReplayOutcome, grid: Grid, currency: str | None) -> Table:
     """The figures of both replays side by side, and what they rest on."""
     return Table(
         name="replay",
         title=tr("What the change would have made of the same jobs"),
-        question=tr("What would jobs have waited for, and what would the GPUs have been used for, had it been otherwise?"),
+        question=tr(
+            "What would jobs have waited for, and what would the GPUs have been used for, had it been otherwise?"
+        ),
         headline=_headline(base, outcome),
         columns=(
-            Column("figure", tr("figure"), "words"),
-            Column("today", tr("replay of today"), "number"),
-            Column("then", tr("with the change"), "number"),
+            column("figure", tr("figure"), "words", "title", "key"),
+            column("today", tr("replay of today"), "number", lambda figure: figure.cell(outcome.today)),
+            column("then", tr("with the change"), "number", lambda figure: figure.cell(outcome.then)),
         ),
-        rows=tuple(_rows(outcome, grid, currency)) if base.check.has_use else (),
+        rows=tuple(_figures(outcome, grid, currency)) if base.check.has_use else (),
         lines=tuple(_gains(outcome, currency)) if base.check.has_use else (),
         notes=(*_assumptions(base), _counted(base), *_homeless(base), *_emitted(outcome, grid)),
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def _headline(base: ReplayBase, outcome: ReplayOutcome) -> str:
     if outcome.waits is None:
         return refusal(base.check) or ""
-    if outcome.waits.today == outcome.waits.then and outcome.today == outcome.then:
+    if outcome.today == outcome.then:
         return tr("Nothing would have been otherwise than in the replay of today.")
     if outcome.waits.today == outcome.waits.then or _looks_same(outcome):
         return tr(
@@ -50,10 +139,18 @@ def _headline(base: ReplayBase, outcome: ReplayOutcome) -> str:
         )
     then, today, hours = outcome.waits.then, outcome.waits.today, GpuHours(abs(outcome.waits.saved_ms))
     if outcome.waits.saved_ms < 0:
-        return tr("19 of 20 jobs would have begun within {then} instead of {today}; all of them would have waited {hours} GPU-hours more.",
-                  then=words(then.p95_ms), today=words(today.p95_ms), hours=hours)  # fmt: skip
-    return tr("19 of 20 jobs would have begun within {then} instead of {today}; all of them would have waited {hours} GPU-hours less.",
-              then=words(then.p95_ms), today=words(today.p95_ms), hours=hours)  # fmt: skip
+        return tr(
+            "19 of 20 jobs would have begun within {then} instead of {today}; all of them would have waited {hours} GPU-hours more.",
+            then=words(then.p95_ms),
+            today=words(today.p95_ms),
+            hours=hours,
+        )
+    return tr(
+        "19 of 20 jobs would have begun within {then} instead of {today}; all of them would have waited {hours} GPU-hours less.",
+        then=words(then.p95_ms),
+        today=words(today.p95_ms),
+        hours=hours,
+    )
 
 
 def _looks_same(outcome: ReplayOutcome) -> bool:
@@ -63,26 +160,41 @@ def _looks_same(outcome: ReplayOutcome) -> bool:
     return span(today.p95_ms) == span(then.p95_ms) and abs(outcome.waits.saved_ms) < HOUR_MS / 20
 
 
-def _rows(outcome: ReplayOutcome, grid: Grid, currency: str | None) -> Iterator[tuple[Cell, ...]]:
-    both = (outcome.today, outcome.then)
-    totals = [each.total for each in both]
+JOBS = column("jobs", tr("jobs"), "count")
+_TITLES = (
+    tr("half of the jobs began within"),
+    tr("19 of 20 began within"),
+    tr("the last one within"),
+    tr("had not begun at the end"),
+    tr("GPU-hours waited"),
+)
+"""Of each of WAITS, where it names a row."""
+
+
+def _figures(outcome: ReplayOutcome, grid: Grid, currency: str | None) -> Iterator[Column]:
+    """The figures of a FleetUse."""
     if outcome.waits is not None:
-        waits = (outcome.waits.today, outcome.waits.then)
-        yield tr("half of the jobs began within"), *(span(each.p50_ms) for each in waits)
-        yield tr("19 of 20 began within"), *(span(each.p95_ms) for each in waits)
-        yield tr("the last one within"), *(span(each.most_ms) for each in waits)
-        yield tr("had not begun at the end"), *(Number(each.open_jobs) for each in waits)
-        yield tr("GPU-hours waited"), *(GpuHours(each.gpu_ms) for each in waits)
-    yield tr("GPUs"), *(Number(each.gpus) for each in totals)
-    yield tr("GPU-hours there"), *(GpuHours(each.there_ms) for each in totals)
-    yield tr("GPU-hours that jobs had"), *(GpuHours(each.held_ms) for each in totals)
-    yield tr("of the GPU time"), *(Share(each.utilization) for each in totals)
-    yield tr("GPUs that jobs had at the same moment, at most"), *(_decimal(each.most) for each in totals)
-    yield tr("cost of the GPUs"), *(None if each.cost is None else Amount(each.cost, currency) for each in totals)
-    yield tr("kWh drawn by the site"), *(_decimal(_drawn(each, grid)) for each in both)
-    yield (
-        tr("kg of CO2"),
-        *(_decimal(None if (drawn := _drawn(each, grid)) is None else drawn * grid.kg_per_kwh) for each in both),
+        both = zip(WAITS, _TITLES, strict=True)
+        yield from (column_of("waits", replace(each, title=title)) for each, title in both)
+    yield from (column_of("total", each) for each in _pool_use(currency))
+    yield column("site_kwh", tr("kWh drawn by the site"), "number", lambda use: _decimal(site_kwh(use, grid)))
+    yield column("co2_kg", tr("kg of CO2"), "number", lambda use: _decimal(_co2_kg(use, grid)))
+
+
+def _pool_use(currency: str | None) -> tuple[Column, ...]:
+    """The figures of a PoolUse."""
+    return (
+        column("gpus", tr("GPUs"), "count"),
+        column("gpu_hours", tr("GPU-hours there"), "gpu_hours", "there_ms"),
+        column("gpu_hours_held", tr("GPU-hours that jobs had"), "gpu_hours", "held_ms"),
+        column("utilization", tr("of the GPU time"), "share", lambda use: Share(use.utilization)),
+        column(
+            "max_gpus_at_once",
+            tr("GPUs that jobs had at the same moment, at most"),
+            "number",
+            lambda use: _decimal(use.most),
+        ),
+        column("cost", tr("cost of the GPUs"), "money", lambda use: amount(use.cost, currency)),
     )
 
 
@@ -90,8 +202,14 @@ def _decimal(value: float | None) -> Number | None:
     return None if value is None else Number(value, 0 if value == round(value) else 1)
 
 
-def _drawn(use: FleetUse, grid: Grid) -> float | None:
+def site_kwh(use: FleetUse, grid: Grid) -> float | None:
+    """Return what the site draws for the GPUs."""
     return None if use.kwh is None else use.kwh * grid.pue
+
+
+def _co2_kg(use: FleetUse, grid: Grid) -> float | None:
+    drawn = site_kwh(use, grid)
+    return None if drawn is None else drawn * grid.kg_per_kwh
 
 
 def _gains(outcome: ReplayOutcome, currency: str | None) -> Iterator[str]:
@@ -125,7 +243,11 @@ def _gains(outcome: ReplayOutcome, currency: str | None) -> Iterator[str]:
             outcome.postponed,
         )
     if outcome.preempted:
-        yield tr_many("{number} job would have lost its GPUs to another one.", "{number} jobs would have lost their GPUs to others.", outcome.preempted)  # fmt: skip
+        yield tr_many(
+            "{number} job would have lost its GPUs to another one.",
+            "{number} jobs would have lost their GPUs to others.",
+            outcome.preempted,
+        )
 
 
 def _spare(gpus: float, window_ms: float) -> str:
@@ -144,15 +266,17 @@ def _freed(outcome: ReplayOutcome, currency: str | None) -> str:
     costs = [each.cost for each in outcome.cuts]
     worth = None if None in costs else Amount(sum(each for each in costs if each is not None), currency)
     shown = {
-        "hours": GpuHours(outcome.freed_ms), "worked": GpuHours(sum(each.worked_ms for each in outcome.cuts)),
+        "hours": GpuHours(outcome.freed_ms),
+        "worked": GpuHours(sum(each.worked_ms for each in outcome.cuts)),
         "later": Number(sum(each.worked_later for each in outcome.cuts)),
-    }  # fmt: skip
+    }
     jobs = sum(each.jobs for each in outcome.cuts)
     freed = tr_many(
         "The time-out would have freed {hours} GPU-hours of {number} job, which would have worked in {worked} of them.",
         "The time-out would have freed {hours} GPU-hours of {number} jobs, {later} of which would have worked in {worked} of them.",
-        jobs, **shown,
-    )  # fmt: skip
+        jobs,
+        **shown,
+    )
     return freed if worth is None else tr("{freed} They cost {amount}.", freed=freed, amount=worth)
 
 
@@ -173,7 +297,9 @@ def _assumptions(base: ReplayBase) -> Iterator[str]:
         "On cards of another model jobs take as long as on their own, unless a scenario states by how much longer. What somebody would have asked for, had it been faster, nobody sees."
     )
     if base.delays:
-        yield tr("Something else than GPUs holds jobs here as well: those of each team come later, by what was left unexplained in the first half of the window.")  # fmt: skip
+        yield tr(
+            "Something else than GPUs holds jobs here as well: those of each team come later, by what was left unexplained in the first half of the window."
+        )
 
 
 def _counted(base: ReplayBase) -> str:
@@ -181,9 +307,12 @@ def _counted(base: ReplayBase) -> str:
     return tr(
         "Jobs replayed: {jobs}, of which {bare} are use of GPUs without a job. Nobody knows when {unasked} of the others were asked for; these, and use without a job, come when they began. "
         "Left out: {never} that never had GPUs, {unplaced} without a number of GPUs or a known pool, or on parts of cards.",
-        jobs=Number(jobs.jobs.height), bare=Number(jobs.jobs.height - jobs.queued), unasked=Number(jobs.unasked), never=Number(jobs.never_ran),
+        jobs=Number(jobs.jobs.height),
+        bare=Number(jobs.jobs.height - jobs.queued),
+        unasked=Number(jobs.unasked),
+        never=Number(jobs.never_ran),
         unplaced=Number(jobs.unplaced),
-    )  # fmt: skip
+    )
 
 
 def _homeless(base: ReplayBase) -> Iterator[str]:
@@ -193,7 +322,7 @@ def _homeless(base: ReplayBase) -> Iterator[str]:
             "{number} job asks for more than today's fleet has where it may run: it waits to the end in the replay of today, and does not count as one that could not run.",
             "{number} jobs ask for more than today's fleet has where they may run: they wait to the end in the replay of today, and do not count as ones that could not run.",
             jobs,
-        )  # fmt: skip
+        )
 
 
 def _emitted(outcome: ReplayOutcome, grid: Grid) -> Iterator[str]:
@@ -201,5 +330,129 @@ def _emitted(outcome: ReplayOutcome, grid: Grid) -> Iterator[str]:
     if outcome.today.kwh is not None or outcome.then.kwh is not None:
         yield tr(
             "Energy is by what the GPUs of each model drew on average, with PUE {pue}; CO2 by one number for all hours, {grams} g per kWh (`fallow plan carbon` knows the hours).",
-            pue=Number(grid.pue, 2), grams=Number(grid.kg_per_kwh * 1000),
-        )  # fmt: skip
+            pue=Number(grid.pue, 2),
+            grams=Number(grid.kg_per_kwh * 1000),
+        )
+
+
+_GROUPS: dict[str, tuple[str, str, Kind]] = {
+    "team": (tr("Who gains, team by team"), tr("team"), "team"),
+    "rank": (tr("Who gains, priority by priority"), tr("QoS or priority"), "name"),
+}
+
+
+def who_gains(outcome: ReplayOutcome, by: str) -> Table | None:
+    """The waits of each `team` or `rank`, those that gain most first; None where waits are not known."""
+    groups = outcome.teams if by == "team" else outcome.ranks
+    if not groups:
+        return None
+    title, name, kind = _GROUPS[by]
+    return Table(
+        name=f"replay_{by}",
+        title=title,
+        question=tr("Who would have waited less, and who longer?"),
+        headline=_gain_sentence(groups),
+        columns=(
+            column(by, name, kind, "name"),
+            column_of("today", JOBS),
+            *compared_waits("today", "then", _today_and_then, {*WAITS} - {NOT_BEGUN}),
+        ),
+        rows=groups,
+        wide=True,
+    )
+
+
+def _today_and_then(today: Cell, then: Cell) -> Cell:
+    """Both, or the one where both are the same."""
+    if not isinstance(today, Quantity) or not isinstance(then, Quantity) or today == then:
+        return today
+    return tr("{today}, then {then}", today=today, then=then)
+
+
+def _gain_sentence(groups: Sequence[ComparedWaits]) -> str:
+    first, last = groups[0], groups[-1]
+    if first.saved_ms <= 0 and last.saved_ms >= 0:
+        return tr("Nobody would have waited less or longer.")
+    name, hours = _name(first.name), GpuHours(first.saved_ms)
+    other, more = _name(last.name), GpuHours(-last.saved_ms)
+    if last.saved_ms >= 0:
+        return tr("{name} gains most, {hours} GPU-hours of waiting; nobody loses.", name=name, hours=hours)
+    if first.saved_ms <= 0:
+        return tr("{other} loses most, {more} GPU-hours of waiting; nobody gains.", other=other, more=more)
+    return tr(
+        "{name} gains most, {hours} GPU-hours of waiting; {other} loses most, {more}.",
+        name=name,
+        hours=hours,
+        other=other,
+        more=more,
+    )
+
+
+def _name(name: str | None) -> str:
+    return tr("(not known)") if name is None else plain(name, NAME_MOST)
+
+
+def whom_it_hits(cuts: Sequence[CutUser], currency: str | None) -> Table | None:
+    """Users whose jobs an idle time-out would have ended, the most GPU time first; None where it ended none."""
+    if not cuts:
+        return None
+    jobs, later = (sum(each) for each in zip(*((each.jobs, each.worked_later) for each in cuts), strict=True))
+    return Table(
+        name="replay_cuts",
+        title=tr("Whom the time-out would have hit"),
+        question=tr("Whose jobs would have been ended, and would they have missed their GPUs?"),
+        headline=tr_many(
+            "{number} job would have been ended, {later} of which worked again after it.",
+            "{number} jobs would have been ended, {later} of which worked again after it.",
+            jobs,
+            later=Number(later),
+        ),
+        columns=(
+            column("user", tr("user"), "holder", _user, "user"),
+            column("team", tr("team"), "team"),
+            JOBS,
+            column("worked_later", tr("worked again later"), "count"),
+            column("freed_gpu_hours", tr("GPU-hours freed"), "gpu_hours", "freed_ms"),
+            column("worked_gpu_hours", tr("of them at work"), "gpu_hours", "worked_ms"),
+            column("cost", tr("worth"), "money", lambda cut: amount(cut.cost, currency)),
+        ),
+        rows=tuple(cuts),
+        notes=(
+            tr(
+                "A job ends once none of its GPUs has worked for the time-out, and from then on all of its time is free; at work is the part of it in which any of its GPUs worked, or was not seen. "
+                "Idle is what the ledger saw of all of its GPUs; jobs that it did not see whole are not ended."
+            ),
+        ),
+    )
+
+
+def _user(cut: CutUser) -> str:
+    return account_name(NOT_KNOWN) if cut.user is None else cut.user
+
+
+_WHY_NOT = {
+    NO_GPUS: tr("its pool has no GPUs"),
+    TOO_LITTLE_MEMORY: tr("not enough memory"),
+    TOO_WIDE: tr("more GPUs than any host has"),
+    TOO_MANY: tr("more GPUs than the pool has"),
+}
+
+
+def what_cannot_run(unplaced: Sequence[Unplaced]) -> Table | None:
+    """Jobs that could not have run, by why; None where all could."""
+    if not unplaced:
+        return None
+    return Table(
+        name="replay_unplaced",
+        title=tr("Jobs that could not have run"),
+        question=tr("Which jobs would have found no room, however long they waited?"),
+        headline=tr_many(
+            "{number} job could not have run.", "{number} jobs could not have run.", sum(each.jobs for each in unplaced)
+        ),
+        columns=(
+            column("why", tr("why"), "words", lambda each: _WHY_NOT[each.why], "why"),
+            JOBS,
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+        ),
+        rows=tuple(unplaced),
+    )

@@ -1,68 +1,81 @@
-"""Saved scenarios side by side, above them today."""
+"""Several changes side by side, each against the replay of today: numbers of GPUs in a pool, and saved scenarios."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from operator import itemgetter
 
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, GpuHours, Number, Share
+from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.money.window_money import Money
 from analytics.plan.replay.compared_scenarios import ComparedScenario
-from analytics.plan.replay.outcome import FleetUse, PoolUse
-from analytics.plan.replay.replayed_waits import WaitFigures
+from analytics.plan.replay.outcome import FleetUse
+from analytics.plan.replay.sweep import Sweep
+from analytics.plan.replay.validation import ReplayCheck
 from analytics.report.model import Report
-from analytics.tables.plan_replay_check import span
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.line_chart import Line, LineChart, LinePanel
+from analytics.tables.names import place_name
+from analytics.tables.plan_replay import outcome_column, site_kwh
+from analytics.tables.plan_replay_check import MEDIAN_WAIT, NOT_BEGUN, P95_WAIT, WAITED, amount, refusal, span
+from analytics.tables.table import Column, Table, column, column_of, for_programs, rows_column, single
+from fallow.clock import HOUR_MS
+
+_GIVEN_OUT = column("utilization", tr("given out"), "share", lambda use: Share(use.total.utilization))
+"""It reads a FleetUse, as `_cost` does."""
+
+
+def _cost(currency: str | None) -> Column:
+    return column("cost", tr("cost"), "money", lambda use: amount(use.total.cost, currency))
 
 
 def scenario_table(compared: Sequence[ComparedScenario], money: Money) -> Table | None:
-    """None where nobody has saved any."""
+    """Saved scenarios side by side, above them today; None where there is none."""
     if not compared:
         return None
-    answered = [(each, each.outcome) for each in compared if each.outcome is not None]
-    rows: list[tuple[Cell, ...]] = []
-    if answered:
-        first = answered[0][1]
-        rows.append(
-            (
-                tr("as it is today"),
-                *_figures(first.today, first.waits.today if first.waits else None, money),
-                Number(0),
-            )
-        )
-    for each, outcome in answered:
-        lost = sum(gone.jobs for gone in outcome.unplaced)
-        rows.append(
-            (
-                plain(each.saved.name),
-                *_figures(outcome.then, outcome.waits.then if outcome.waits else None, money),
-                Number(lost),
-            )
-        )
+    answered = [(plain(each.saved.name), each.outcome) for each in compared if each.outcome is not None]
+    rows: list[tuple[str, FleetUse]] = [(tr("as it is today"), answered[0][1].today)] if answered else []
+    rows += [(name, outcome.then) for name, outcome in answered]
     return Table(
         name="scenarios",
         title=tr("Scenarios side by side"),
         question=tr("What would each saved scenario have made of the same jobs?"),
         headline=tr_many("{number} scenario is saved.", "{number} scenarios are saved.", len(compared)),
         columns=(
-            Column("scenario", tr("scenario"), "words"),
-            Column("gpus", tr("GPUs"), "count"),
-            Column("p95", tr("19 of 20 within"), "number"),
-            Column("waited", tr("waited"), "number"),
-            Column("used", tr("given out"), "share"),
-            Column("cost", tr("cost"), "money"),
-            Column("kwh", tr("kWh"), "number"),
-            Column("lost", tr("not run"), "count"),
+            column("scenario", tr("scenario"), "words", itemgetter(0)),
+            *(column_of(itemgetter(1), each) for each in _scenario_figures(money)),
         ),
         rows=tuple(rows),
-        notes=(tr("Waited are GPU-hours of waiting, kWh those that the site draws for the GPUs; jobs not run fit nowhere."),),
+        notes=(
+            tr(
+                "Waited are GPU-hours of waiting, kWh those that the site draws for the GPUs; jobs not run fit nowhere."
+            ),
+        ),
         lines=tuple(
             tr("{name} cannot be replayed: {why}.", name=plain(each.saved.name), why=each.why_not)
-            for each in compared if each.outcome is None
+            for each in compared
+            if each.outcome is None
         ),
         wide=True,
-    )  # fmt: skip
+    )
+
+
+def _scenario_figures(money: Money) -> tuple[Column, ...]:
+    """The figures of a FleetUse beside those of others."""
+    return (
+        column("gpus", tr("GPUs"), "count", "total.gpus"),
+        column_of("waits", P95_WAIT),
+        column_of("waits", replace(WAITED, title=tr("waited"))),
+        _GIVEN_OUT,
+        _cost(money.currency),
+        column("site_kwh", tr("kWh"), "number", lambda use: _tenths(site_kwh(use, money.grid))),
+        column("jobs_not_run", tr("not run"), "count", "lost"),
+    )
+
+
+def _tenths(value: float | None) -> Number | None:
+    return None if value is None else Number(value, 1)
 
 
 def scenarios_in_report(report: Report) -> Table | None:
@@ -70,13 +83,102 @@ def scenarios_in_report(report: Report) -> Table | None:
     return scenario_table(report.scenarios, report.money)
 
 
-def _figures(use: FleetUse, waits: WaitFigures | None, money: Money) -> tuple[Cell, ...]:
-    total: PoolUse = use.total
-    told = (None, None) if waits is None else (span(waits.p95_ms), GpuHours(waits.gpu_ms))
-    return (
-        Number(total.gpus),
-        *told,
-        Share(total.utilization),
-        None if total.cost is None else Amount(total.cost, money.currency),
-        None if use.kwh is None else Number(use.kwh * money.grid.pue, 1),
+def saved_scenarios(compared: Sequence[ComparedScenario], money: Money) -> Table:
+    """Return for programs each scenario as it was saved, with the rows of all tables of its replay."""
+    columns = (
+        column("scenario", "", "name", "saved.name"),
+        column("policy", "", "words", "saved.policy"),
+        column("saved", "", "moment", "saved.time_ms"),
+        column("by", "", "name", "saved.by"),
+        column("why_not", "", "sentence", lambda each: each.why_not or None),
+        outcome_column(money),
     )
+    return for_programs("saved_scenarios", columns, compared)
+
+
+def replay_sweep(found: Sweep, check: ReplayCheck, currency: str | None) -> Table:
+    """Waits against cost: a row for each number of GPUs in a pool, and the curve of waits."""
+    return Table(
+        name="replay_sweep",
+        title=tr("Waits against cost"),
+        question=tr("How many GPUs are enough, and from which number on do more of them bring little?"),
+        headline=_sweep_sentence(found, check),
+        columns=(
+            column("gpus", tr("GPUs"), "count"),
+            *(column_of("outcome.then.waits", each) for each in (MEDIAN_WAIT, P95_WAIT, NOT_BEGUN, WAITED)),
+            column("jobs_not_run", tr("cannot run"), "count", "outcome.then.lost"),
+            column_of("outcome.then", _GIVEN_OUT),
+            column_of("outcome.then", _cost(currency)),
+            column("remark", tr("remark"), "words", lambda point: _remark(found, point.gpus)),
+        ),
+        rows=found.points,
+        chart=_chart(found),
+        notes=(
+            tr(
+                "Of the jobs of that pool, and of those that are merged with it: their waits, and the use and the cost of all of these GPUs."
+            ),
+            tr(
+                "The knee is the number of GPUs at which the curve of 19 of 20 waits lies furthest below the line from its first to its last point. "
+                "Enough are the fewest GPUs with which neither half nor 19 of 20 of the jobs wait longer than in the replay of today, no more GPU-hours are waited, all can run, and no more are left at the end."
+            ),
+        ),
+        wide=True,
+    )
+
+
+def sweep_figures(found: Sweep, money: Money) -> Table:
+    """Return for programs what the sweep found, and for each number of GPUs the rows of all tables of its replay."""
+    columns = (
+        column("pool", "", "pool"),
+        column("gpus", "", "count", "there"),
+        column("knee", "", "count"),
+        column("as_good_as_today", "", "count", "enough"),
+        rows_column("points", (column("gpus", "", "count"), outcome_column(money)), "points"),
+    )
+    return single("replay_sweep_figures", columns, found)
+
+
+def _sweep_sentence(found: Sweep, check: ReplayCheck) -> str:
+    pool = place_name(found.pool)
+    if found.points[0].outcome.waits is None:
+        return refusal(check) or ""
+    if found.enough is None:
+        enough = tr("None of these numbers of GPUs of {pool} would have been as good as today.", pool=pool)
+    else:
+        freed = max(found.there - found.enough, 0)
+        enough = (
+            tr(
+                "{gpus} of the {there} GPUs of {pool} would have been as good as today, {hours} GPU-hours fewer.",
+                gpus=Number(found.enough),
+                there=Number(found.there),
+                pool=pool,
+                hours=GpuHours(freed * found.window_ms),
+            )
+            if freed
+            else tr("{gpus} GPUs of {pool} would have been as good as today.", gpus=Number(found.enough), pool=pool)
+        )
+    if found.knee is None:
+        return enough
+    return tr("{enough} From {gpus} on, more of them shorten waits by little.", enough=enough, gpus=Number(found.knee))
+
+
+def _remark(found: Sweep, gpus: int) -> str:
+    if gpus == found.knee:
+        return tr("knee")
+    if gpus == found.enough:
+        return tr("enough")
+    return tr("today") if gpus == found.there else ""
+
+
+def _chart(found: Sweep) -> LineChart | None:
+    """The waits of 19 of 20 jobs in hours by GPUs; None where they are not known, or nothing waits."""
+    waits = [None if each.outcome.waits is None else each.outcome.waits.then.p95_ms for each in found.points]
+    if None in waits:
+        return None
+    names = tuple(Number(each.gpus) for each in found.points)
+    values = tuple(None if each is None else each / HOUR_MS for each in waits)
+    line = Line(tr("19 of 20 within"), "held", values, tuple(span(each) or "" for each in waits))
+    panel = LinePanel(
+        tr("{pool}: hours within which 19 of 20 jobs begin, by GPUs", pool=place_name(found.pool)), "count", (line,)
+    )
+    return LineChart(names, names, (True,) * len(names), (panel,)) if panel.ticks else None

@@ -7,8 +7,8 @@ a name, which is shown as it is; sentences (`analytics.language.sentences`) are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from functools import cached_property
@@ -208,6 +208,16 @@ def _at(path: str) -> Callable[[Any], object]:
         return row
 
     return read
+
+
+def column_of(part: str | Callable[[Any], object], figure: Column, key: str = "") -> Column:
+    """Return a figure that reads a part of the row: its attribute `part`, or what that returns; unknown without the part."""
+    find = _at(part) if isinstance(part, str) else part
+
+    def of_part(read: Callable[[Any], object] | None) -> Callable[[Any], object] | None:
+        return read and (lambda row: None if (found := find(row)) is None else read(found))
+
+    return replace(figure, key=key or figure.key, read=of_part(figure.read), machine=of_part(figure.machine))
 
 
 @dataclass(frozen=True)
@@ -468,10 +478,26 @@ class Table:
             return [
                 {each.key: plain_value(cell) for each, cell in zip(self.columns, row, strict=True)} for row in self.rows
             ]
-        columns = [each for each in self.columns if each.audience != "people"]
-        return [{each.key: each.value(row) for each in columns} for row in self.rows]
+        return records(self.columns, self.rows)
+
+
+def records(columns: Iterable[Column], rows: Iterable[object]) -> list[dict[str, object]]:
+    """Return rows as programs read them, by the keys of the columns."""
+    read = [each for each in columns if each.audience != "people"]
+    return [{each.key: each.value(row) for each in read} for row in rows]
+
+
+def rows_column(key: str, columns: Sequence[Column], rows: str | Callable[[Any], Iterable[object]]) -> Column:
+    """Return a column for programs whose value is a list of rows."""
+    found = _at(rows) if isinstance(rows, str) else rows
+    return column(key, "", "words", lambda row: records(columns, found(row)), json_type="array", audience="programs")
 
 
 def single(name: str, columns: tuple[Column, ...], row: object) -> Table:
     """Return figures for programs: a table of one row that people read in the sentences of other tables."""
-    return Table(name, "", "", "", columns, (row,), audience="programs")
+    return for_programs(name, columns, (row,))
+
+
+def for_programs(name: str, columns: tuple[Column, ...], rows: Iterable[object]) -> Table:
+    """Return a table for programs alone."""
+    return Table(name, "", "", "", columns, tuple(rows), audience="programs")

@@ -23,8 +23,6 @@ from dashboard.view import View, problem_of
 from fallow.clock import from_ms
 from fallow.errors import ConfigError
 
-_DRAWN = 6
-
 SectionOf: TypeAlias = Callable[[View], Table | None]
 
 
@@ -35,7 +33,7 @@ def _prices(view: View) -> Sequence[PoolPrices]:
 def _mix(view: View) -> Table:
     """Or what is wrong with the table of offers; the rest of the page stands without it."""
     try:
-        return price_mix(_prices(view), view.whole.money.currency, _DRAWN)
+        return price_mix(_prices(view), view.whole.money.currency)
     except ConfigError as error:
         told = problem_of(error, view.reader)
         return cannot_price(in_a_line(view.language, told.message, told.hint))

@@ -12,8 +12,8 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr
 from analytics.plan.scenarios import LONGEST_NAME, as_toml, load_scenarios
 from analytics.tables.palette import Palette, palette
+from analytics.tables.plan_replay import replay_tables
 from analytics.tables.plan_scenarios import scenario_table
-from analytics.tables.replay_sections import replay_sections
 from dashboard.error_panels import in_a_line
 from dashboard.pages.page import Page
 from dashboard.pages.what_if_choices import IDLE_TIMEOUTS_H, OFF_PEAK_H, SHARES, SIZES_PCT, SLIDERS, WhatIfChoices
@@ -207,8 +207,8 @@ def answer(source: LakeSource, view: View, colours: Palette, choices: WhatIfChoi
     except FallowError as error:
         return [_told(view, error)], True
     replays.prepare(source)
-    sections = replay_sections(replays.base, outcome, view.report.money)
-    return [section_panel(view, colours, each, wide=True) for each in sections], True
+    tables = replay_tables(replays.base, outcome, view.report.money)
+    return [section_panel(view, colours, each, wide=True) for each in tables], True
 
 
 def compared(source: LakeSource, view: View, colours: Palette) -> tuple[list[Any], bool]:

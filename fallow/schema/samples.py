@@ -429,7 +429,7 @@ ANNOTATION = Table(
     ),
 )  # fmt: skip
 
-_PLANNER = "`fallow plan replay --save`, or the page What if"
+_PLANNER = "`fallow plan scenarios --save`, or the page What if"
 
 SCENARIO = Table(
     "scenario",

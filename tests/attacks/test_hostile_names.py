@@ -139,7 +139,7 @@ def forms(parser: argparse.ArgumentParser) -> list[list[str]]:
         if flag in (["--json"], ["--csv"]):
             found.append([*flag])
         elif flag == ["--format"] and action.choices:
-            found += [[*flag, str(each)] for each in action.choices if each not in ("pdf", "text")]
+            found += [[*flag, str(each)] for each in action.choices if each not in ("parquet", "pdf", "text")]
     return found
 
 

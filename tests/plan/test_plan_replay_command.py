@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from fallow.cli import main
+from tests.answers import rows_of
 from tests.lakes import made_lake
 from tests.ledger.rows import device, fill, processes, samples
 
@@ -31,13 +31,13 @@ def lake(tmp_path: Path) -> Lake:
 
 def test_without_a_queue_it_says_what_is_missing_and_answers_the_rest(lake: Lake, capsys: Printed) -> None:
     assert main(["plan", "replay", "--lake", lake.root, "--merge", "train,spare", "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["outcome"]["waits"] is None
-    assert "fallow allocations import slurm" in answer["check"]["refused"]
-    today, then = answer["outcome"]["today"], answer["outcome"]["then"]
-    assert [each["pool"] for each in today["pools"]] == ["spare", "train"]
-    assert [each["pool"] for each in then["pools"]] == ["train"]
-    assert today["gpus"] == then["gpus"] == 2
+    answer = rows_of(capsys.readouterr().out)
+    [outcome], [basis] = answer["replay_outcome"], answer["replay_basis"]
+    assert outcome["then_p95_wait_s"] is None
+    assert "fallow allocations import slurm" in basis["refused"]
+    assert [each["pool"] for each in outcome["today_pools"]] == ["spare", "train"]
+    assert [each["pool"] for each in outcome["then_pools"]] == ["train"]
+    assert outcome["today_gpus"] == outcome["then_gpus"] == 2
     assert main(["plan", "replay", "--lake", lake.root, "--gpus", "train=0..2"]) == 0
     assert "Waits are not answered" in capsys.readouterr().out
 
@@ -47,9 +47,9 @@ def test_flags_win_over_the_scenario(lake: Lake, tmp_path: Path, capsys: Printed
     scenario.write_text("gpus = {spare = 3}\n", encoding="utf-8")
     asked = ["plan", "replay", "--lake", lake.root, "--scenario", str(scenario), "--json"]
     assert main(asked) == 0
-    assert json.loads(capsys.readouterr().out)["outcome"]["then"]["gpus"] == 4
+    assert rows_of(capsys.readouterr().out)["replay_outcome"][0]["then_gpus"] == 4
     assert main([*asked, "--gpus", "spare=0"]) == 0
-    assert json.loads(capsys.readouterr().out)["outcome"]["then"]["gpus"] == 1
+    assert rows_of(capsys.readouterr().out)["replay_outcome"][0]["then_gpus"] == 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -19,6 +18,7 @@ from analytics.plan.jobs import JOB_SCHEMA
 from analytics.plan.need_curve import NeedCurve, need_curves, with_spot_share
 from analytics.plan.pool_prices import Market, PoolPrices, Power, measured_powers, pool_prices
 from fallow.clock import HOUR_MS, WEEK_MS
+from tests.answers import rows_of
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train
 from tests.in_process import run_in_process
@@ -196,17 +196,15 @@ def test_the_command_says_the_mix_its_parts_and_what_is_old(lake: Lake, tmp_path
     assert "with 3 GPUs as now, the rest rented by the hour." in text
     assert "older than 90 days" in text
     assert "Nobody says whose work may be interrupted" not in text
-    told = json.loads(run(lake, tmp_path, "--json", prices=PRICES, offers=OFFERS, owners=OWNERS).stdout)
-    [pool] = told["pools"]
-    parts = {part["kind"]: (part["gpus"], part["gpu_hours"]) for part in pool["mix"]["parts"]}
+    told = rows_of(run(lake, tmp_path, "--json", prices=PRICES, offers=OFFERS, owners=OWNERS).stdout)
+    parts = {part["kind"]: (part["gpus"], part["gpu_hours"]) for part in told["price-mix"]}
     assert parts["own"][0] == 3
+    [pool] = told["price-needs"]
     assert sum(hours for _, hours in parts.values()) == pytest.approx(sum(_area(pool["curve"])))
-    assert pool["now_yearly_cost"] == pytest.approx(6 * HOURS_PER_YEAR)
-    assert {each["source"]: each["is_old"] for each in pool["options"]}.items() >= {
-        "invoice": False,
-        "cloud": True,
-    }.items()
-    [internal] = told["internal_prices"]
+    assert told["prices"][0]["now_yearly_cost"] == pytest.approx(6 * HOURS_PER_YEAR)
+    is_old = {each["source"]: each["is_old"] for each in told["price-offers"]}
+    assert is_old.items() >= {"invoice": False, "cloud": True}.items()
+    [internal] = told["internal-price-factors"]
     assert (internal["flat"], len(internal["load"])) == (1.0, 24)
 
 
@@ -221,8 +219,8 @@ def test_more_that_may_be_interrupted_goes_to_spot(lake: Lake, tmp_path: Path) -
         OFFERS.replace("date", "date,interruptions_per_day").replace("2026-01-01", "2026-01-01,")
         + "spot,cloud,H100 SXM,0.5,2026-01-01,2\n"
     )
-    told = json.loads(run(lake, tmp_path, "--json", "--spot-share", "0.5", offers=spot).stdout)
-    gpu_hours = {part["kind"]: part["gpu_hours"] for part in told["pools"][0]["mix"]["parts"]}
+    told = rows_of(run(lake, tmp_path, "--json", "--spot-share", "0.5", offers=spot).stdout)
+    gpu_hours = {part["kind"]: part["gpu_hours"] for part in told["price-mix"]}
     assert gpu_hours["spot"] == pytest.approx(gpu_hours["on_demand"])
 
 
@@ -246,7 +244,7 @@ def test_without_any_price_the_need_is_said(lake: Lake) -> None:
     ("flags", "said"),
     [
         (("--spot-share", "1.5"), "--spot-share 1.5 is no share; give a number from 0 to 1"),
-        (("--holder", "ann"), "GPUs are bought and rented for pools; leave out --team and --holder"),
+        (("--holder", "ann"), "GPUs are bought and rented for pools; leave out --team"),
     ],
 )
 def test_wrong_use_is_one_sentence(lake: Lake, tmp_path: Path, flags: tuple[str, ...], said: str) -> None:

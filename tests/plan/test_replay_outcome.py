@@ -15,6 +15,7 @@ from analytics.plan.replay.policy import Priorities
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
 from analytics.plan.replay.sweep import knee, sweep
 from analytics.tables.plan_replay import replay_answer
+from analytics.tables.plan_scenarios import replay_sweep
 from fallow.clock import HOUR_MS
 from fallow.errors import UsageError
 from tests.plan.replays import base_of, gpu_rows, job_row, jobs_frame, simulated_base
@@ -160,7 +161,14 @@ def test_waits_that_look_the_same_are_said_to_be() -> None:
     outcome = scenario_outcome(base, replace(base.policy, merge=(("A", "B"),)))
     assert outcome.waits is not None
     nearly = replace(outcome.waits.today, gpu_ms=outcome.waits.today.gpu_ms - 1000)
-    alike = replace(outcome, waits=replace(outcome.waits, then=nearly))
+    alike = replace(outcome, then=replace(outcome.then, waits=nearly))
     grid = Grid(1.0, None, 0.4)
     assert "within" in replay_answer(base, outcome, grid, "USD").headline
     assert "waited as long as" in replay_answer(base, alike, grid, "USD").headline
+
+
+def test_a_sweep_in_which_nothing_waits_has_no_chart() -> None:
+    base = simulated_base(FENCED, [*in_turns()])
+    found = sweep(base, base.policy, "A", range(8, 10))
+    assert [each.outcome.then.waits and each.outcome.then.waits.most_ms for each in found.points] == [0, 0]
+    assert replay_sweep(found, base.check, "USD").chart is None

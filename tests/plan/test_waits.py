@@ -262,6 +262,7 @@ def test_without_jobs_the_command_says_what_is_missing_and_what_stood_idle(
     assert main(["plan", "waits", "--lake", lake.root, "--json"]) == 0
     answer = rows_of(capsys.readouterr().out)
     assert [(each["jobs"], each["shortage_share"]) for each in answer["waits-halves"]] == [(0, [None, None])] * 3
+    assert answer["waits-halves"][0]["hours_by_cause"]["order"] == 0
     assert [(each["free_gpu_hours"], each["unused_gpu_hours"]) for each in answer["idle-while-waiting"]] == [(1.0, 0)]
     assert main(["plan", "waits", "--lake", lake.root]) == 0
     text = capsys.readouterr().out

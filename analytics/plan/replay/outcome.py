@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -37,10 +37,18 @@ class PoolUse:
 
 @dataclass(frozen=True)
 class FleetUse:
-    """The pools of a fleet in a replay; `kwh` is what the GPUs draw over the window, None where their watts are not known."""
+    """The pools of a fleet in a replay, and what became of its jobs.
+
+    Attributes:
+        kwh: what the GPUs draw over the window; None where their watts are not known.
+        waits: those of all jobs; None where the replay of today is not near what was observed.
+        lost: the jobs that could not run, though they fit on today's fleet.
+    """
 
     pools: tuple[PoolUse, ...]
     kwh: float | None
+    waits: WaitFigures | None = None
+    lost: int = 0
 
     @property
     def total(self) -> PoolUse:
@@ -99,19 +107,28 @@ class Unplaced:
 class ReplayOutcome:
     """One change against the replay of today.
 
-    `waits` are None, and `teams` and `ranks` empty, where the replay of today does not say what was observed. `teams` and `ranks` are in order of what they gain, those that gain most first. `postponed` jobs came later because of off-peak
-    hours; `preempted` jobs lost their GPUs to others at least once.
+    Attributes:
+        teams: their waits, and `ranks` those of priorities, the largest gain first; empty where waits are not known.
+        cuts: whom an idle time-out would have hit.
+        unplaced: the jobs that could not run, by why.
+        postponed: the jobs that came later because of off-peak hours.
+        preempted: the jobs that lost their GPUs to others at least once.
     """
 
     today: FleetUse
     then: FleetUse
-    waits: ComparedWaits | None
     teams: tuple[ComparedWaits, ...]
     ranks: tuple[ComparedWaits, ...]
     cuts: tuple[CutUser, ...]
     unplaced: tuple[Unplaced, ...]
     postponed: int
     preempted: int
+
+    @property
+    def waits(self) -> ComparedWaits | None:
+        """Those of all jobs; None where the replay of today does not say what was observed."""
+        today, then = self.today.waits, self.then.waits
+        return None if today is None or then is None else ComparedWaits(None, today, then)
 
     @property
     def freed_ms(self) -> float:
@@ -144,10 +161,10 @@ def replay_outcome(
     never = lost.group_by("why_not").agg(
         pl.len(), (pl.col("gpus") * pl.col("ran_ms")).sum().cast(pl.Float64).alias("gpu_ms")
     )  # fmt: skip
+    waits = _compared(None, jobs, today, then, window) if has_waits else None
     return ReplayOutcome(
-        today=fleet_use(today, window),
-        then=fleet_use(then, window),
-        waits=_compared(None, jobs, today, then, window) if has_waits else None,
+        today=replace(fleet_use(today, window), waits=None if waits is None else waits.today),
+        then=replace(fleet_use(then, window), waits=None if waits is None else waits.then, lost=lost.height),
         teams=_by(jobs, "team", today, then, window) if has_waits else (),
         ranks=_by(jobs, "rank", today, then, window) if has_waits else (),
         cuts=_cuts(ran, then.fleet, window),

@@ -22,9 +22,8 @@ JOBS_MIN = 20
 
 @dataclass(frozen=True)
 class CheckedWaits:
-    """Waits of the jobs of a pool, observed and replayed; `pool` is None for all of them. Both are of jobs that asked from `since_ms` on."""
+    """Waits, observed and replayed, of jobs that asked from `since_ms` on."""
 
-    pool: str | None
     observed: WaitFigures
     replayed: WaitFigures
 
@@ -41,9 +40,8 @@ class CheckedWaits:
 
 @dataclass(frozen=True)
 class CheckedUse:
-    """What part of the GPU time was given out, observed and replayed; None where nothing was observed. `pool` is None for all of them."""
+    """What part of the GPU time was given out, observed and replayed; None where nothing was observed."""
 
-    pool: str | None
     observed: float | None
     replayed: float | None
 
@@ -56,18 +54,26 @@ class CheckedUse:
 
 
 @dataclass(frozen=True)
+class CheckedPool:
+    """What is checked of one pool; `pool` is None for all of them."""
+
+    pool: str | None
+    waits: CheckedWaits
+    use: CheckedUse
+
+
+@dataclass(frozen=True)
 class ReplayCheck:
     """The replay of today against what was observed.
 
     `since_ms` is when the jobs asked at the earliest by which waits are judged: the middle of the window, for the order of the queue was chosen by
-    those before. Errors beyond `error_max` say that the replay is none. `pools` and `use_of_pools` have each pool of the fleet by name.
+    those before. Errors beyond `error_max` say that the replay is none. `pools` has each pool of the fleet by name.
     """
 
     since_ms: int
     waits: CheckedWaits
-    pools: tuple[CheckedWaits, ...]
     use: CheckedUse
-    use_of_pools: tuple[CheckedUse, ...]
+    pools: tuple[CheckedPool, ...]
     error_max: float
 
     @property
@@ -106,17 +112,21 @@ def check_replay(
     there = {pool: sum(group.gpus for group in replayed.fleet.groups if group.pool == pool) for pool in pools}
     span = window[1] - window[0]
     uses = {pool: given.get(pool, 0.0) for pool in pools}
+    observed, known = (sum(each[place] for each in seen.values()) for place in (0, 1))
     return ReplayCheck(
         since_ms=judged_from_ms,
         waits=checked_waits(late, replayed.runs, window[1]),
-        pools=tuple(checked_waits(late, replayed.runs, window[1], pool) for pool in pools),
-        use=CheckedUse(None, _share(sum(each[0] for each in seen.values()), sum(each[1] for each in seen.values())),
-                       _share(sum(uses.values()), sum(there.values()) * span)),
-        use_of_pools=tuple(
-            CheckedUse(pool, _share(*seen.get(pool, (0.0, 0.0))), _share(uses[pool], there[pool] * span)) for pool in pools
+        use=CheckedUse(_share(observed, known), _share(sum(uses.values()), sum(there.values()) * span)),
+        pools=tuple(
+            CheckedPool(
+                pool,
+                checked_waits(late, replayed.runs, window[1], pool),
+                CheckedUse(_share(*seen.get(pool, (0.0, 0.0))), _share(uses[pool], there[pool] * span)),
+            )
+            for pool in pools
         ),
         error_max=error_max,
-    )  # fmt: skip
+    )
 
 
 def checked_waits(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int, pool: str | None = None) -> CheckedWaits:
@@ -124,7 +134,6 @@ def checked_waits(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int, pool: s
     own = jobs if pool is None else jobs.filter(pl.col("pool") == pool)
     found = own.join(runs.select("number", "begin"), on="number", how="left")
     return CheckedWaits(
-        pool,
         wait_figures(with_waits(found, pl.col("started"), until_ms)),
         wait_figures(with_waits(found, pl.col("begin"), until_ms)),
     )
