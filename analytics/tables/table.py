@@ -487,9 +487,9 @@ def records(columns: Iterable[Column], rows: Iterable[object]) -> list[dict[str,
     return [{each.key: each.value(row) for each in read} for row in rows]
 
 
-def rows_column(key: str, columns: Sequence[Column], rows: str | Callable[[Any], Iterable[object]]) -> Column:
+def rows_column(key: str, columns: Sequence[Column], rows: str | Callable[[Any], Any]) -> Column:
     """Return a column for programs whose value is a list of rows."""
-    found = _at(rows) if isinstance(rows, str) else rows
+    found: Callable[[Any], Any] = _at(rows) if isinstance(rows, str) else rows
     return column(key, "", "words", lambda row: records(columns, found(row)), json_type="array", audience="programs")
 
 
