@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from analytics.report.compare import OF_POOLS, Comparison, Comparisons, Side
+from analytics.tables.compare import FIGURE_COLUMNS
+from analytics.tables.table import record
 from fallow.clock import format_ms
 
 
@@ -24,16 +26,7 @@ def _both(own: Comparison, names: tuple[str, ...]) -> dict[str, object]:
         "comparable": own.is_comparable,
         "now": _window(own.now),
         "before": _window(own.before),
-        "figures": {
-            each.name: {
-                "unit": each.unit,
-                "now": each.now,
-                "before": each.before,
-                "difference": None if each.difference is None else round(each.difference, 9),
-                "relative": each.change.difference if each.unit != "share" else None,
-            }
-            for each in own.rows(names)
-        },
+        "figures": {each.name: record(FIGURE_COLUMNS, each) for each in own.rows(names)},
     }
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from analytics.decide.opportunities import Opportunities, Opportunity, Saving, Waste
 from analytics.language.quantities import from_cents
+from analytics.tables.give_back import give_back
 from analytics.workloads.commands import acts
-from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable
+from analytics.workloads.reclaimable import Reclaimable
 from fallow.clock import DAY_MS, HOUR_MS, format_ms
 
 COLUMNS = (
@@ -127,39 +128,5 @@ def _reclaimable(found: Reclaimable) -> dict[str, object]:
         "put_off": found.put_off,
         "safe": found.safe if found.is_known else None,
         "whole_nodes": found.whole_nodes if found.is_known else None,
-        "pools": [_pool(each) for each in found.pools],
-    }
-
-
-def _pool(each: PoolReclaimable) -> dict[str, object]:
-    return {
-        "pool": each.pool,
-        "model": each.model,
-        "gpus": each.gpus,
-        "idle_now": each.idle_now,
-        "unconfirmed": each.unconfirmed,
-        "missing": each.missing,
-        "reserve": each.reserve,
-        "broken_blocks": each.broken_blocks,
-        "put_off": each.put_off,
-        "safe": each.safe,
-        "whole_nodes": each.whole_nodes,
-        "next_week_low": each.low,
-        "next_week_high": each.high,
-        "safe_gpus": list(each.safe_gpus),
-        "safe_by_host": dict(each.safe_by_host),
-        "whole_hosts": list(each.whole_hosts),
-        "history_days": each.history_days,
-        "known_from": None if each.known_from_ms is None else format_ms(each.known_from_ms),
-        "what_if": [
-            {
-                "reserve_share": reserve.margin,
-                "kept": reserve.kept,
-                "safe": reserve.safe,
-                "short_hours_last_week": reserve.short_hours,
-                "hours_last_week": reserve.hours,
-                "short_gpus_last_week": reserve.short_gpus,
-            }
-            for reserve in each.reserves
-        ],
+        "pools": give_back(found).records(),
     }

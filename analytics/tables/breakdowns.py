@@ -12,7 +12,7 @@ from analytics.report.model import Report
 from analytics.states import OBSERVED
 from analytics.tables.names import place_name
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import Column, Kind, Table
+from analytics.tables.table import Column, Kind, Table, column
 
 _SHORT = {"unavailable": tr("unavail.")}
 _LISTED = {"pool": 40, "host": 200}
@@ -32,30 +32,32 @@ def totals_section(by: str, groups: Sequence[tuple[str, Totals]]) -> Table:
     # what would be written as 0.0 GPU-hours is only counted
     shown = min(_LISTED[by], sum(str(GpuHours(totals.total_ms)) != "0.0" for _, totals in groups) or len(groups))
     rest_ms = sum(totals.total_ms for _, totals in groups[shown:])
+    of = dict(groups)
+
+    def share(state: str) -> Column:
+        title = _SHORT.get(state, tr(state))
+        return column(f"{state}_share", title, "share", lambda name: Share(of[name].share(state)))
+
     return Table(
         name=f"by-{by}",
         title=_TITLES[by],
         question=tr("Where did the time go? Shares are of the observed time."),
         headline=_headline(groups),
         columns=(
-            Column(by, _NAMES[by], _KINDS[by]),
-            Column("gpus", tr("GPUs"), "count"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            Column("observed", tr("known"), "share"),
-            *(Column(f"{state}_share", _SHORT.get(state, tr(state)), "share") for state in OBSERVED),
+            column(by, _NAMES[by], _KINDS[by], _name, str),
+            column("gpus", tr("GPUs"), "count", lambda name: of[name].gpus),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", lambda name: of[name].total_ms),
+            column("observed_share", tr("known"), "share", lambda name: Share(of[name].coverage)),
+            *map(share, OBSERVED),
         ),
-        rows=tuple(
-            (
-                _name(each), Number(totals.gpus), GpuHours(totals.total_ms), Share(totals.coverage),
-                *(Share(totals.share(state)) for state in OBSERVED),
-            )
-            for each, totals in groups
-        ),
+        rows=tuple(name for name, _ in groups),
         shown=shown,
         notes=sampled_note(totals for _, totals in groups),
-        rest=tr("and {number} more with {hours} GPU-hours", number=Number(len(groups) - shown), hours=GpuHours(rest_ms)),
+        rest=tr(
+            "and {number} more with {hours} GPU-hours", number=Number(len(groups) - shown), hours=GpuHours(rest_ms)
+        ),
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def _headline(groups: Sequence[tuple[str, Totals]]) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
+
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Amount, Moment, Number, Share
 from analytics.language.sentences import tr
 from analytics.report.compare import Compared, Comparison, Comparisons
 from analytics.report.coverage import WHOLE_FROM
 from analytics.tables.names import place_name
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.table import Cell, Table, column, fact
 
 _NAMES = {
     "waste_money": tr("waste"),
@@ -29,12 +32,6 @@ _NAMES = {
     "observed": tr("observed share"),
 }
 _NOT_COMPARED = tr("not compared")
-_COLUMNS = (
-    Column("now", tr("this window"), "number"),
-    Column("before", tr("the other window"), "number"),
-    Column("difference", tr("difference"), "number"),
-    Column("change", tr("change"), "number"),
-)
 
 
 def comparison(found: Comparisons) -> Table:
@@ -44,8 +41,11 @@ def comparison(found: Comparisons) -> Table:
         title=tr("Both windows, figure by figure"),
         question=tr("Are we better than then?"),
         headline=_headline(found),
-        columns=(Column("figure", tr("figure"), "words"), *_COLUMNS),
-        rows=tuple((_name(each, found.currency), *_cells(each)) for each in found.whole.rows(found.names)),
+        columns=(
+            column("figure", tr("figure"), "words", lambda each: _name(each, found.currency), "name"),
+            *FIGURE_COLUMNS,
+        ),
+        rows=tuple(found.whole.rows(found.names)),
         notes=(_windows(found.whole), *_refusals(found.whole)),
         wide=True,
     )
@@ -55,24 +55,32 @@ def pool_comparison(found: Comparisons) -> Table | None:
     """Unused share and waste of each pool; None where there is one pool only."""
     if not found.pools:
         return None
-    was = tr("the other window")
+    compared = ("unused_share", "waste_money", "observed")
+    figures = {pool: {each.name: each for each in own.rows(compared)} for pool, own in found.pools.items()}
+
+    def of(name: str, read: Callable[[Compared], object]) -> Callable[[str], object]:
+        return lambda pool: read(figures[pool][name])
+
+    was, change, difference = tr("the other window"), tr("change"), attrgetter("difference")
     return Table(
         name="pools_compared",
         title=tr("Both windows, pool by pool"),
         question=tr("Where did it change?"),
         headline=_most_changed(found),
         columns=(
-            Column("pool", tr("pool"), "pool"),
-            Column("unused_share", tr("unused"), "share"),
-            Column("unused_share_before", was, "share"),
-            Column("unused_share_change", tr("change"), "number"),
-            Column("waste", tr("waste, {currency}", currency=found.currency), "money"),
-            Column("waste_before", was, "money"),
-            Column("waste_change", tr("change"), "number"),
-            Column("observed", tr("observed"), "share"),
-            Column("observed_before", was, "share"),
+            column("pool", tr("pool"), "pool", place_name, str),
+            column("unused_share", tr("unused"), "share", of("unused_share", _now)),
+            column("unused_share_before", was, "share", of("unused_share", _before)),
+            column(
+                "unused_share_change", change, "number", of("unused_share", _change), of("unused_share", difference)
+            ),
+            column("waste", tr("waste, {currency}", currency=found.currency), "money", of("waste_money", _now)),
+            column("waste_before", was, "money", of("waste_money", _before)),
+            column("waste_change", change, "number", of("waste_money", _change), of("waste_money", difference)),
+            column("observed_share", tr("observed"), "share", of("observed", _now)),
+            column("observed_share_before", was, "share", of("observed", _before)),
         ),
-        rows=tuple((place_name(pool), *_pool_cells(own)) for pool, own in found.pools.items()),
+        rows=tuple(found.pools),
         notes=(
             tr(
                 "A pool of which less than {least} of either window was observed has no differences.",
@@ -81,13 +89,6 @@ def pool_comparison(found: Comparisons) -> Table | None:
         ),
         wide=True,
     )
-
-
-def _pool_cells(own: Comparison) -> tuple[Cell, ...]:
-    unused, waste, observed = own.rows(("unused_share", "waste_money", "observed"))
-    both = ((_figure(each, each.now), _figure(each, each.before)) for each in (unused, waste, observed))
-    (unused_now, unused_was), (waste_now, waste_was), seen = both
-    return unused_now, unused_was, _change(unused), waste_now, waste_was, _change(waste), *seen
 
 
 def _headline(found: Comparisons) -> str:
@@ -158,11 +159,6 @@ def _name(each: Compared, currency: str) -> str:
     return tr("{name} ({currency})", name=name, currency=currency) if each.unit == "money" else name
 
 
-def _cells(each: Compared) -> tuple[Cell, ...]:
-    relative = "" if each.unit == "share" or each.difference is None else each.change.sentence
-    return _figure(each, each.now), _figure(each, each.before), _difference(each), relative
-
-
 def _change(each: Compared) -> str:
     """In points or percent; what is not comparable is said."""
     return each.change.sentence if each.difference is not None else _NOT_COMPARED
@@ -172,6 +168,14 @@ def _figure(each: Compared, value: float | None) -> Cell:
     if value is None:
         return None
     return Share(value) if each.unit == "share" else Number(value, _digits(each))
+
+
+def _now(each: Compared) -> Cell:
+    return _figure(each, each.now)
+
+
+def _before(each: Compared) -> Cell:
+    return _figure(each, each.before)
 
 
 def _difference(each: Compared) -> Cell:
@@ -187,3 +191,25 @@ def _difference(each: Compared) -> Cell:
 
 def _digits(each: Compared) -> int:
     return {"money": 2, "gpus": 0 if each.name == "gpus" else 1}.get(each.unit, 1)
+
+
+FIGURE_COLUMNS = (
+    fact("unit", "words"),
+    column("now", tr("this window"), "number", _now),
+    column("before", tr("the other window"), "number", _before),
+    column(
+        "difference",
+        tr("difference"),
+        "number",
+        _difference,
+        lambda each: None if each.difference is None else round(each.difference, 9),
+    ),
+    column(
+        "relative",
+        tr("change"),
+        "number",
+        lambda each: "" if each.unit == "share" or each.difference is None else each.change.sentence,
+        lambda each: None if each.unit == "share" else each.change.difference,
+    ),
+)
+"""Of a `Compared`; programs read no difference where it is refused."""

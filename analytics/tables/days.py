@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import date
 
 from analytics.decide.annotations import Annotation
-from analytics.language.quantities import Date, GpuHours, Moment, Quantity, Share, ShortDay, ShortHour
+from analytics.language.quantities import Date, Moment, Quantity, Share, ShortDay, ShortHour
 from analytics.language.sentences import tr
 from analytics.ledger.summary import Totals, ratio
 from analytics.report.model import Report
 from analytics.tables.annotations import annotation_lines
 from analytics.tables.palette import ORDER
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import Cell, Column, StackedBars, Table
+from analytics.tables.table import Column, StackedBars, Table, column
 from analytics.workloads.confidence import COVERAGE_MIN
 from fallow.clock import HOUR_MS, from_ms
 
@@ -43,12 +43,12 @@ def days(report: Report, annotations: Sequence[Annotation] = ()) -> Table:
         question=tr("Is it getting better? GPU-hours; the first and the last may be cut by the window."),
         headline=_headline(bins),
         columns=(
-            Column("hour" if hourly else "day", tr("hour") if hourly else tr("day"), "moment"),
-            Column("gpu_hours", tr("total"), "gpu_hours"),
-            *(Column(state, tr(state), "gpu_hours") for state in ORDER),
-            Column("unused_share", tr("unused"), "share"),
+            column("hour" if hourly else "day", tr("hour") if hourly else tr("day"), "moment", "name"),
+            column("gpu_hours", tr("total"), "gpu_hours", "totals.total_ms"),
+            *map(_state_column, ORDER),
+            column("unused_share", tr("unused"), "share", lambda each: Share(unused_share(each.totals))),
         ),
-        rows=tuple(_row(each) for each in bins),
+        rows=tuple(bins),
         chart=StackedBars(
             unit=tr("GPU-hours"),
             names=tuple(each.name for each in bins),
@@ -112,7 +112,5 @@ def _headline(bins: Sequence[Bin]) -> str:
     )  # fmt: skip
 
 
-def _row(each: Bin) -> tuple[Cell, ...]:
-    totals = each.totals
-    states = (GpuHours(totals.state_ms[state]) for state in ORDER)
-    return each.name, GpuHours(totals.total_ms), *states, Share(unused_share(totals))
+def _state_column(state: str) -> Column:
+    return column(f"{state}_gpu_hours", tr(state), "gpu_hours", lambda each: each.totals.state_ms[state])

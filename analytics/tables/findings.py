@@ -11,13 +11,13 @@ from analytics.decide.reversals import Rate, Reversals
 from analytics.glossary import STATUSES, Term
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Day, GpuHours, Number, Share, Span
+from analytics.language.quantities import Amount, Day, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.timestamps import Stamp
 from analytics.report.model import Report
 from analytics.tables.finding_heading import at_most, heading
-from analytics.tables.names import NAME_MOST
-from analytics.tables.table import Cell, Column, LinkedCell, Table
+from analytics.tables.names import CONFIDENCE, NAME_MOST
+from analytics.tables.table import Column, LinkedCell, Table, column
 from analytics.workloads.model import Finding
 from fallow.actors import LINK, PERSON
 from fallow.clock import HOUR_MS
@@ -29,11 +29,6 @@ _REASON_MOST = 200
 def by_cost(findings: Iterable[Finding]) -> list[Finding]:
     """The costliest first; those without a price last, by GPU time."""
     return sorted(findings, key=lambda each: (each.cost is None, -(each.cost or 0.0), -each.gpu_ms, each.finding_id))
-
-
-def ended(report: Report) -> list[Finding]:
-    """What became of last week's findings: the wrong ones first, each kind by cost."""
-    return sorted(by_cost(report.review.ended), key=lambda each: each.status != "reversed")
 
 
 def _became(report: Report, finding: Finding) -> str:
@@ -79,13 +74,17 @@ def _unnamed(action: Action) -> Sentence:
 
 def gone(report: Report) -> Table:
     """What became of last week's findings, the wrong ones first."""
-    own = ended(report)
+    own = sorted(by_cost(report.review.ended), key=lambda each: each.status != "reversed")
     return _apart(
-        report, "gone", tr("Closed and reversed since last week"), own,
-        ("what became of it", [_became(report, each) for each in own]),
-        question=tr("How often were last week's findings wrong?"), headline=_reversals(report),
+        report,
+        "gone",
+        tr("Closed and reversed since last week"),
+        own,
+        column("about", tr("what became of it"), "sentence", lambda each: _became(report, each)),
+        question=tr("How often were last week's findings wrong?"),
+        headline=_reversals(report),
         terms=tuple(STATUSES[name] for name in ("closed", "unseen", "reversed")) if own else (),
-    )  # fmt: skip
+    )
 
 
 def suppressed(report: Report) -> Table:
@@ -93,18 +92,13 @@ def suppressed(report: Report) -> Table:
     own = report.review.suppressed
     hidden = tr_many("{number} finding suppressed.", "{number} findings suppressed.", len(own))
     return _apart(
-        report, "suppressed", tr("Suppressed"), own, ("reason", [_hidden(report, each) for each in own]),
+        report,
+        "suppressed",
+        tr("Suppressed"),
+        own,
+        column("about", tr("reason"), "sentence", lambda each: _hidden(report, each)),
         question=tr("What did somebody hide, until when and why?"),
         headline=hidden if own else tr("Nothing is suppressed."),
-    )  # fmt: skip
-
-
-def _counted(own: Sequence[Finding], none: str) -> str:
-    if not own:
-        return none
-    hours = GpuHours(HOUR_MS * sum(each.gpu_hours for each in own))
-    return tr_many(
-        "{number} finding, {hours} GPU-hours.", "{number} findings, {hours} GPU-hours.", len(own), hours=hours
     )
 
 
@@ -113,46 +107,76 @@ def _apart(
     name: str,
     title: str,
     own: Sequence[Finding],
-    about: tuple[str, Sequence[str]],
+    about: Column,
     *,
     question: str,
     headline: str,
-    notes: tuple[str, ...] = (),
     terms: tuple[Term, ...] = (),
-    shown: int = _LISTED,
 ) -> Table:
-    """A row for each; `about` is the last column's heading and what it tells of each finding."""
-    label, texts = about
-    with_cost = any(each.cost is not None for each in own)
+    """A row for each finding; `about` is the last column."""
     currency = next((each.currency for each in own if each.currency), "")
-    rest = len(own) - shown
+    with_cost = any(each.cost is not None for each in own)
     return Table(
         name=name,
         title=title,
-        columns=(
-            Column("finding", tr("finding"), "finding"),
-            Column("holder", tr("user"), "holder"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            *((Column("cost", tr("cost, {currency}", currency=plain(currency)), "money"),) if with_cost else ()),
-            Column("about", tr(label), "sentence"),
-        ),
-        rows=tuple(_row(report, each, text, with_cost=with_cost) for each, text in zip(own, texts, strict=True)),
-        shown=shown,
-        rest=tr_many("and {number} more finding", "and {number} more findings", rest),
-        wide=True,
         question=question,
         headline=headline,
-        notes=notes,
+        columns=(
+            column(
+                "finding",
+                tr("finding"),
+                "finding",
+                lambda each: LinkedCell(
+                    tr("{id}: {sentence}", id=each.finding_id, sentence=heading(each, report)),
+                    "finding",
+                    each.finding_id,
+                ),
+            ),
+            column("holder", tr("user"), "holder", whose, "holder"),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", lambda each: Number(each.gpu_hours, 1)),
+            column(
+                "cost",
+                tr("cost, {currency}", currency=plain(currency)),
+                "money",
+                lambda each: None if each.cost is None else at_most(each.unconfirmed, Number(each.cost, 2)),
+                "cost",
+                audience="all" if with_cost else "programs",
+            ),
+            about,
+        ),
+        rows=tuple(own),
+        shown=_LISTED,
+        rest=tr_many("and {number} more finding", "and {number} more findings", len(own) - _LISTED),
+        wide=True,
         terms=terms,
-    )  # fmt: skip
-
-
-def _row(report: Report, finding: Finding, text: str, *, with_cost: bool) -> tuple[Cell, ...]:
-    cost = (
-        (None if finding.cost is None else at_most(finding.unconfirmed, Number(finding.cost, 2)),) if with_cost else ()
     )
-    name = tr("{id}: {sentence}", id=finding.finding_id, sentence=heading(finding, report))
-    return LinkedCell(name, "finding", finding.finding_id), whose(finding), Number(finding.gpu_hours, 1), *cost, text
+
+
+def findings_about(found: Sequence[Finding], currency: str | None, *, name: str, title: str, question: str) -> Table:
+    """All of some findings, each in one row."""
+    return Table(
+        name=name,
+        title=title,
+        question=question,
+        headline=tr_many("{number} finding in this window.", "{number} findings in this window.", len(found))
+        if found
+        else tr("No finding in this window."),
+        columns=(
+            column(
+                "finding", tr("finding"), "finding", lambda each: LinkedCell(each.sentence, "finding", each.finding_id)
+            ),
+            CONFIDENCE,
+            column("holder", tr("user"), "holder", lambda each: each.holder or each.without_holder, "holder"),
+            column("since", tr("since"), "moment", "since_ms"),
+            column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus)),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            column(
+                "cost", tr("cost"), "money", lambda each: at_most(each.unconfirmed, Amount(each.cost, currency)), "cost"
+            ),
+        ),
+        rows=tuple(found),
+        wide=True,
+    )
 
 
 def whose(finding: Finding) -> str:

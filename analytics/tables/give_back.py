@@ -9,9 +9,9 @@ from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment, Number
 from analytics.language.sentences import tr, tr_many
-from analytics.tables.names import place_name
-from analytics.tables.table import Cell, Column, Table, Waterfall, WaterfallStep
-from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable
+from analytics.tables.names import MODEL, POOL, place_name
+from analytics.tables.table import Column, Table, Waterfall, WaterfallStep, column, fact
+from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable, Reserve
 
 
 def give_back(found: Reclaimable) -> Table:
@@ -21,27 +21,71 @@ def give_back(found: Reclaimable) -> Table:
         title=tr("What can be given back"),
         question=tr("How many GPUs can go, which, and what is kept back why?"),
         headline=give_back_sentence(found),
-        columns=(
-            Column("pool", tr("pool"), "pool"),
-            Column("model", tr("model"), "name"),
-            Column("gpus", tr("GPUs"), "count"),
-            Column("idle_now", tr("idle now"), "count"),
-            Column("reserve", tr("reserve"), "count"),
-            Column("broken_blocks", tr("for blocks"), "count"),
-            *((Column("put_off", tr("on request"), "count"),) if found.put_off else ()),
-            Column("safe", tr("safe"), "count"),
-            Column("whole_nodes", tr("whole hosts"), "count"),
-            Column("wrong", tr("short"), "words"),
+        columns=_columns(on_request=bool(found.put_off)),
+        rows=found.pools,
+        lines=(
+            *(_which(each) for each in found.pools if each.safe),
+            *(_missing(each) for each in found.pools if each.missing),
         ),
-        rows=tuple(_row(each, with_put_off=bool(found.put_off)) for each in found.pools),
-        lines=(*(_which(each) for each in found.pools if each.safe), *(_missing(each) for each in found.pools if each.missing)),
         chart=Waterfall(tr("GPUs"), tuple(_steps(found))) if found.idle_now and found.is_known else None,
         notes=(
-            tr("Reserve: what the pool needed at once, with a margin of 15 %, stays. Whole hosts: as many stay as jobs had wholly at work at once."),
-            tr("Short: in how many hours of the last week more GPUs were needed than the estimate of a week earlier would have kept."),
+            tr(
+                "Reserve: what the pool needed at once, with a margin of 15 %, stays. Whole hosts: as many stay as jobs had wholly at work at once."
+            ),
+            tr(
+                "Short: in how many hours of the last week more GPUs were needed than the estimate of a week earlier would have kept."
+            ),
         ),
         terms=(term("reclaimable"), term("reserve")),
-    )  # fmt: skip
+    )
+
+
+def _columns(*, on_request: bool) -> tuple[Column, ...]:
+    """Programs read the same of every pool; people only what is kept on request where anything is."""
+
+    def known(key: str, title: str) -> Column:
+        return column(key, title, "count", lambda pool: Number(getattr(pool, key)))
+
+    return (
+        POOL,
+        MODEL,
+        column("gpus", tr("GPUs"), "count"),
+        column("idle_now", tr("idle now"), "count"),
+        fact("unconfirmed", "count"),
+        fact("missing", "count"),
+        known("reserve", tr("reserve")),
+        known("broken_blocks", tr("for blocks")),
+        column("put_off", tr("on request"), "count", audience="all" if on_request else "programs"),
+        known("safe", tr("safe")),
+        known("whole_nodes", tr("whole hosts")),
+        column("short", tr("short"), "words", _short, audience="people"),
+        fact("next_week_low", "count", "low"),
+        fact("next_week_high", "count", "high"),
+        fact("safe_gpus", "words", lambda pool: list(pool.safe_gpus), json_type="array"),
+        fact("safe_by_host", "words", json_type="object"),
+        fact("whole_hosts", "words", lambda pool: list(pool.whole_hosts), json_type="array"),
+        fact("history_days", "number"),
+        fact("known_from", "moment", "known_from_ms"),
+        fact("what_if", "words", lambda pool: [_what_if(each) for each in pool.reserves], json_type="array"),
+    )
+
+
+def _short(pool: PoolReclaimable) -> str:
+    reserve = pool.default
+    if reserve is None or reserve.hours is None:
+        return tr("not known")
+    return tr("{short} of {hours} h", short=Number(reserve.short_hours), hours=Number(reserve.hours))
+
+
+def _what_if(reserve: Reserve) -> dict[str, object]:
+    return {
+        "reserve_share": reserve.margin,
+        "kept": reserve.kept,
+        "safe": reserve.safe,
+        "short_hours_last_week": reserve.short_hours,
+        "hours_last_week": reserve.hours,
+        "short_gpus_last_week": reserve.short_gpus,
+    }
 
 
 def give_back_sentence(found: Reclaimable) -> str:
@@ -78,31 +122,6 @@ def _unknown(found: Reclaimable) -> str:
     known = [each.known_from_ms for each in found.pools if each.known_from_ms is not None and each.idle_now]
     number = Number(found.need_unknown)
     return tr("{number} in pools whose need is known from {moment} on", number=number, moment=Moment(min(known)))
-
-
-def _row(each: PoolReclaimable, *, with_put_off: bool) -> tuple[Cell, ...]:
-    reserve = each.default
-    if reserve is None or reserve.hours is None:
-        wrong = tr("not known")
-    else:
-        wrong = tr("{short} of {hours} h", short=Number(reserve.short_hours), hours=Number(reserve.hours))
-    return (
-        place_name(each.pool),
-        place_name(each.model),
-        *(
-            Number(value)
-            for value in (
-                each.gpus,
-                each.idle_now,
-                each.reserve,
-                each.broken_blocks,
-                *((each.put_off,) if with_put_off else ()),
-                each.safe,
-                each.whole_nodes,
-            )
-        ),
-        wrong,
-    )
 
 
 def _which(each: PoolReclaimable) -> str:

@@ -14,7 +14,7 @@ from analytics.report.goals import WEEKS_MIN, Course, GoalProgress
 from analytics.report.model import Report
 from analytics.report.weeks import week_of
 from analytics.tables.basis import PageBasis
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.table import Cell, Column, Table, column
 
 _COURSES: dict[Course, str] = {
     "reached": tr("reached"),
@@ -44,23 +44,35 @@ def goals_now(basis: PageBasis) -> Table | None:
 def _section(found: Sequence[GoalProgress], currency: str) -> Table | None:
     if not found:
         return None
+
+    def figure(key: str, title: str) -> Column:
+        return column(key, title, "number", lambda each: _written(each.goal, getattr(each, key), currency))
+
     return Table(
         name="goals",
         title=tr("Goals"),
         question=tr("Are we where we wanted to be?"),
         headline=_headline(found),
         columns=(
-            Column("goal", tr("goal"), "words"),
-            Column("course", tr("course"), "sentence"),
-            Column("now", tr("now"), "number"),
-            Column("level", tr("at most"), "number"),
-            Column("by", tr("by"), "moment"),
-            Column("four_weeks_before", tr("4 weeks before"), "number"),
-            Column("thirteen_weeks_before", tr("13 weeks before"), "number"),
-            Column("pace", tr("change a week"), "number"),
-            Column("needed_pace", tr("needed a week"), "number"),
+            column("goal", tr("goal"), "words", lambda each: goal_name(each.goal)),
+            column("course", tr("course"), "sentence", lambda each: _COURSES[each.course], "course"),
+            figure("now", tr("now")),
+            column("level", tr("at most"), "number", lambda each: _written(each.goal, each.goal.level, currency)),
+            column("by", tr("by"), "moment", lambda each: Date(each.goal.by)),
+            figure("four_weeks_before", tr("4 weeks before")),
+            figure("thirteen_weeks_before", tr("13 weeks before")),
+            column("pace", tr("change a week"), "number", lambda each: _change(each.goal, each.pace, currency), "pace"),
+            column(
+                "needed_pace",
+                tr("needed a week"),
+                "number",
+                lambda each: (
+                    "" if each.course in ("reached", "missed") else _change(each.goal, each.needed_pace, currency)
+                ),
+                "needed_pace",
+            ),
         ),
-        rows=tuple(_row(each, currency) for each in found),
+        rows=tuple(found),
         notes=(
             tr(
                 "Now is the newest week that is over and was observed as a whole. On course: the middle half of the changes between any two of the last 13 such weeks leads to the goal in time. Nothing is said of a day that is further ahead than those weeks look back."
@@ -77,21 +89,6 @@ def _headline(found: Sequence[GoalProgress]) -> str:
     if rest := len(found) - sum(counted[each] for each in _SHORT):
         said.append(tr("{number} that cannot be told yet", number=Number(rest)))
     return tr("{goals}: {courses}.", goals=many, courses=SentenceList(said, ", "))
-
-
-def _row(each: GoalProgress, currency: str) -> tuple[Cell, ...]:
-    goal = each.goal
-    return (
-        goal_name(goal),
-        _COURSES[each.course],
-        _written(goal, each.now, currency),
-        _written(goal, goal.level, currency),
-        Date(goal.by),
-        _written(goal, each.four_weeks_before, currency),
-        _written(goal, each.thirteen_weeks_before, currency),
-        _change(goal, each.pace, currency),
-        "" if each.course in ("reached", "missed") else _change(goal, each.needed_pace, currency),
-    )
 
 
 def goal_name(goal: Goal) -> str:

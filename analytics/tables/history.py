@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from operator import itemgetter
+from typing import Any
 
 import polars as pl
 
 from analytics.frames import read_frame
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Bytes, Day, GpuHours, Moment, Number, Share
+from analytics.language.quantities import Bytes, Day, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.occupancy import stays
 from analytics.ledger.summary import totals_by
@@ -19,19 +21,18 @@ from analytics.quality.checks.values import SENTENCES
 from analytics.readings import only_during
 from analytics.report.part_tables import listed_processes, wrong_rows
 from analytics.tables.basis import PageBasis
-from analytics.tables.findings_about import findings_about
+from analytics.tables.findings import findings_about
 from analytics.tables.palette import GIVEN
 from analytics.tables.point_samples import is_sampled
-from analytics.tables.table import Cell, Column, LinkedCell, Table
+from analytics.tables.table import Column, Kind, LinkedCell, Table, column
 from fallow import schema
 from fallow.clock import DAY_MS, floor_ms, utc_day
 
-_T = TypeVar("_T")
 _MOST = 100
 _GPU_LETTERS = 14
 _PROCESS = ("host", "gpu", "pid", "started")
 """What names one process on one GPU for ever."""
-_GPU = Column("gpu", tr("GPU"), "gpu")
+_REMARKS = SENTENCES | FILE_SENTENCES
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,24 +88,14 @@ def who_had_it(_: PageBasis, subject: Subject) -> Table:
         if found.height
         else tr("Nobody had it in this window."),
         columns=(
-            *_of_host(subject, _GPU),
-            Column("holder", tr("user"), "holder"),
-            Column("job", tr("job"), "name"),
-            Column("from", tr("from"), "moment"),
-            Column("until", tr("until"), "moment"),
-            *(Column(state, tr(state), "gpu_hours") for state in GIVEN),
+            *_gpu_of_host(subject),
+            _column("holder", tr("user"), "holder", lambda holder: holder or tr("(nobody)")),
+            _JOB,
+            _column("from", tr("from"), "moment", field="time"),
+            _column("until", tr("until"), "moment", field="end"),
+            *(_column(state, tr(state), "gpu_hours") for state in GIVEN),
         ),
-        rows=tuple(
-            (
-                *_of_host(subject, _gpu(row["gpu"])),
-                row["holder"] or tr("(nobody)"),
-                plain(row["job"] or "-"),
-                Moment(row["time"]),
-                Moment(row["end"]),
-                *(GpuHours(row[state]) for state in GIVEN),
-            )
-            for row in found.head(_MOST).iter_rows(named=True)
-        ),
+        rows=_newest(found),
         wide=True,
     )
 
@@ -143,26 +134,21 @@ def processes(basis: PageBasis, subject: Subject) -> Table:
         if found.height
         else tr("No process was seen in this window."),
         columns=(
-            *_of_host(subject, _GPU),
-            Column("command", tr("command"), "words"),
-            Column("user", tr("user"), "words"),
-            Column("job", tr("job"), "words"),
-            Column("first_seen", tr("first seen"), "moment"),
-            Column("last_seen", tr("last seen"), "moment"),
-            Column("memory", tr("most memory"), "number"),
+            *_gpu_of_host(subject),
+            column("command", tr("command"), "words", lambda row: f"{plain(row['command'] or '?', 40)} ({row['pid']})"),
+            _column("user", tr("user"), "words", lambda user: None if user is None else plain(user)),
+            replace(_JOB, kind="words"),
+            _column("first_seen", tr("first seen"), "moment", field="time"),
+            _column("last_seen", tr("last seen"), "moment", field="end"),
+            _column(
+                "memory_bytes",
+                tr("most memory"),
+                "number",
+                lambda size: None if size is None else Bytes(size),
+                "mem_used_max_bytes",
+            ),
         ),
-        rows=tuple(
-            (
-                *_of_host(subject, _gpu(row["gpu"])),
-                f"{plain(row['command'] or '?', 40)} ({row['pid']})",
-                None if row["user"] is None else plain(row["user"]),
-                plain(row["job"] or "-"),
-                Moment(row["time"]),
-                Moment(row["end"]),
-                None if row["mem_used_max_bytes"] is None else Bytes(row["mem_used_max_bytes"]),
-            )
-            for row in found.head(_MOST).iter_rows(named=True)
-        ),
+        rows=_newest(found),
         wide=True,
     )
 
@@ -205,22 +191,13 @@ def events(basis: PageBasis, subject: Subject) -> Table | None:
         if found.height
         else tr("No event in this window."),
         columns=(
-            Column("time", tr("moment"), "moment"),
-            *_of_host(subject, _GPU),
-            Column("kind", tr("event"), "words"),
-            Column("code", tr("code"), "words"),
-            Column("detail", tr("detail"), "sentence"),
+            _column("time", tr("moment"), "moment"),
+            *_gpu_of_host(subject),
+            _column("kind", tr("event"), "words", plain),
+            _column("code", tr("code"), "words", lambda code: "" if code is None else str(code)),
+            _column("detail", tr("detail"), "sentence", lambda detail: plain(detail or "")),
         ),
-        rows=tuple(
-            (
-                Moment(row["time"]),
-                *_of_host(subject, _gpu(row["gpu"]) if row["gpu"] else ""),
-                plain(row["kind"]),
-                "" if row["code"] is None else str(row["code"]),
-                plain(row["detail"] or ""),
-            )
-            for row in found.head(_MOST).iter_rows(named=True)
-        ),
+        rows=_newest(found),
         wide=True,
     )
 
@@ -239,39 +216,43 @@ def host_remarks(basis: PageBasis, subject: Subject) -> Table | None:
         if found.height
         else tr("Nothing to remark."),
         columns=(
-            Column("day", tr("day"), "moment"),
-            Column("gpu", tr("GPU"), "words"),
-            Column("remark", tr("remark"), "sentence"),
-            Column("rows", tr("rows"), "count"),
-            Column("example", tr("example"), "words"),
+            _column("day", tr("day"), "moment", Day, "time"),
+            _column("gpu", tr("GPU"), "words", lambda gpu: plain(gpu or subject.name, _GPU_LETTERS)),
+            _column("remark", tr("remark"), "sentence", lambda kind: _REMARKS.get(kind, plain(kind)), "kind"),
+            _column("rows", tr("rows"), "count", field="count"),
+            column("example", tr("example"), "words", _example),
         ),
-        rows=tuple(
-            (
-                Day(row["time"]),
-                plain(row["gpu"] or subject.name, _GPU_LETTERS),
-                (SENTENCES | FILE_SENTENCES).get(row["kind"], plain(row["kind"])),
-                Number(row["count"]),
-                plain(_example(row)),
-            )
-            for row in found.sort("time", descending=True).head(_MOST).iter_rows(named=True)
-        ),
+        rows=_newest(found.sort("time", descending=True)),
         wide=True,
     )
 
 
-def _example(row: dict[str, Any]) -> str:
+def _example(row: Mapping[str, Any]) -> str:
     """Of a file its name without the folders of the lake."""
     example = str(row["example"] or "")
-    return example.rpartition("/")[2] if row["kind"] in FILE_SENTENCES else example
+    return plain(example.rpartition("/")[2] if row["kind"] in FILE_SENTENCES else example)
 
 
-def _of_host(subject: Subject, cell: _T) -> tuple[_T, ...]:
-    """A cell that only the tables of a host have."""
-    return (cell,) if subject.is_host else ()
+def _newest(found: pl.DataFrame) -> tuple[dict[str, Any], ...]:
+    """The rows that are listed."""
+    return tuple(found.head(_MOST).iter_rows(named=True))
 
 
-def _gpu(gpu: str) -> Cell:
-    return LinkedCell(plain(gpu, _GPU_LETTERS), "gpu", gpu)
+def _column(
+    key: str, title: str, kind: Kind, written: Callable[[Any], object] | None = None, field: str | None = None
+) -> Column:
+    """A column of a frame: its value as `written`; the frame's own column `key` unless `field` names another one."""
+    read = itemgetter(field or key)
+    return column(key, title, kind, read if written is None else lambda row: written(read(row)))
+
+
+_JOB = _column("job", tr("job"), "name", lambda job: plain(job or "-"))
+_GPU = _column("gpu", tr("GPU"), "gpu", lambda gpu: LinkedCell(plain(gpu, _GPU_LETTERS), "gpu", gpu) if gpu else "")
+
+
+def _gpu_of_host(subject: Subject) -> tuple[Column, ...]:
+    """Only the tables of a host say which GPU a row is about."""
+    return (_GPU,) if subject.is_host else ()
 
 
 def _counted(many: str, number: int) -> str:

@@ -14,7 +14,7 @@ from analytics.report.model import Report
 from analytics.scope import Scope
 from analytics.states import IN_USE
 from analytics.tables.basis import PageBasis
-from analytics.tables.findings_about import findings_about
+from analytics.tables.findings import findings_about
 from analytics.tables.palette import GIVEN
 from analytics.tables.table import Cell, Column, LinkedCell, StateBar, Table
 

@@ -24,6 +24,12 @@ def place_name(name: str, most: int = NAME_MOST) -> str:
     return tr(name) if name in (NO_POOL, UNKNOWN_MODEL) else plain(name, most)
 
 
+POOL = column("pool", tr("pool"), "pool", lambda row: place_name(row.pool), "pool")
+MODEL = column("model", tr("model"), "name", lambda row: place_name(row.model), "model")
+CONFIDENCE = column("confidence", tr("confidence"), "grade", lambda row: tr(row.confidence.grade))
+"""Columns of rows that have a `pool`, a `model` and a `confidence`."""
+
+
 def card_name(model: str) -> str:
     """The short name of a model that is known, else its own."""
     known = card(model)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
+from analytics.decide.actions import Action
 from analytics.decide.opportunities import OPERATORS, Opportunities, Opportunity, Saving, Waste
+from analytics.decide.opportunity_groups import GroupBy, grouped
 from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Day, GpuHours, Number, from_cents
+from analytics.language.quantities import Amount, Day, GpuHours, Moment, Number, from_cents
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.tables.finding_heading import at_most
-from analytics.tables.names import place_name
-from analytics.tables.table import Cell, Column, LinkedCell, Table
+from analytics.tables.give_back import give_back_sentence
+from analytics.tables.names import CONFIDENCE, POOL, place_name
+from analytics.tables.table import Cell, Column, LinkedCell, Table, column
 from analytics.workloads.commands import acts
-from fallow.clock import HOUR_MS
+from fallow.clock import HOUR_MS, format_ms
 
 _RANKED_FIRST = 12
 _LOOKED_AT_FIRST = 8
@@ -38,35 +42,21 @@ def opportunities(found: Opportunities, first: int | None = _RANKED_FIRST, *, in
 
     `in_brief` leaves out the columns that stand behind each decision in a report.
     """
-    shown = [place for place, column in enumerate(_COLUMNS) if not (in_brief and column.key in _BEHIND)]
     listed = found.ranked
-    return Table(
+    table = Table(
         name="opportunities",
         title=tr("What to do"),
         question=tr("What to give back, take back or change, what that saves in a year, and who has to act?"),
         headline=saving_headline(found),
-        columns=tuple(_COLUMNS[place] for place in shown),
-        rows=tuple(tuple(row[place] for place in shown) for row in map(_row, listed)),
+        columns=_COLUMNS,
+        rows=listed,
         shown=first,
         rest=_left_out(len(listed), first),
         notes=(_BASIS,) if listed else (),
         terms=(term("opportunity"), term("reclaimable")),
         wide=in_brief,
     )
-
-
-_COLUMNS = (
-    Column("opportunity", tr("decision"), "sentence"),
-    Column("owner", tr("who acts"), "words"),
-    Column("saving", tr("worth a year"), "words"),
-    Column("confidence", tr("confidence"), "grade"),
-    Column("gpus", tr("GPUs"), "count"),
-    Column("pool", tr("pool"), "pool"),
-    Column("cost", tr("wasted in this window"), "money"),
-    Column("deadline", tr("deadline"), "moment"),
-    Column("next", tr("next"), "words"),
-)
-_BEHIND = frozenset({"gpus", "pool", "cost", "next"})
+    return table.with_columns(_IN_BRIEF) if in_brief else table
 
 
 _BASIS = tr(
@@ -96,64 +86,87 @@ def to_look_at(found: Opportunities) -> Table | None:
             len(listed),
         ),
         columns=(
-            Column("opportunity", tr("what"), "sentence"),
-            Column("owner", tr("whom to ask"), "words"),
-            Column("confidence", tr("confidence"), "grade"),
-            Column("cost", tr("wasted in this window"), "money"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
+            column("opportunity", tr("what"), "sentence", _linked),
+            column("owner", tr("whom to ask"), "words", who_acts, "owner"),
+            CONFIDENCE,
+            _COST,
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
         ),
-        rows=tuple(
-            (_linked(each), who_acts(each), tr(each.confidence.grade), cost_cell(each), GpuHours(each.gpu_ms))
-            for each in listed
-        ),
+        rows=tuple(listed),
         shown=shown,
         rest=tr_many("and {number} more that wasted less", "and {number} more that wasted less", len(listed) - shown),
         wide=True,
     )
 
 
+@dataclass(frozen=True)
+class _WastePart:
+    """The wasted time that the decisions of one kind act on, and its cents: None where nothing has a price.
+
+    `decisions` is None for what no decision acts on.
+    """
+
+    action: str
+    decisions: int | None
+    gpu_ms: float
+    cents: int | None
+
+
 def waste(found: Opportunities) -> Table:
     """How the decisions and what none can act on add up to the waste."""
-    all_of_it = found.waste
+    whole = found.waste
+    low = GpuHours(whole.state_ms["low"])
     return Table(
         name="waste",
         title=tr("How the waste adds up"),
         question=tr("Which part of the waste does each kind of decision act on, and which none?"),
         headline=_waste_headline(found),
         columns=(
-            Column("action", tr("action"), "words"),
-            Column("decisions", tr("decisions"), "count"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            Column("cost", tr("cost, {currency}", currency=all_of_it.currency), "money"),
+            column("action", tr("action"), "words"),
+            column(
+                "decisions",
+                tr("decisions"),
+                "count",
+                lambda part: "" if part.decisions is None else part.decisions,
+                "decisions",
+            ),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            column(
+                "cost",
+                tr("cost, {currency}", currency=whole.currency),
+                "money",
+                lambda part: Number(from_cents(part.cents), 2),
+            ),
         ),
-        rows=tuple(_by_action(found)),
+        rows=tuple(_waste_parts(found)),
         notes=(
-            *_unconfirmed(all_of_it),
-            tr("Waste is unavailable, free, reserved and held time, and the unused part of low time: {low} GPU-hours of it.",
-               low=GpuHours(all_of_it.state_ms["low"])),
-            tr("Not actionable is what no decision can act on: short pauses, the reserve, fragments, pools whose need is not known yet."),
+            *_unconfirmed(whole),
+            tr(
+                "Waste is unavailable, free, reserved and held time, and the unused part of low time: {low} GPU-hours of it.",
+                low=low,
+            ),
+            tr(
+                "Not actionable is what no decision can act on: short pauses, the reserve, fragments, pools whose need is not known yet."
+            ),
         ),
         terms=(term("waste"),),
-    )  # fmt: skip
+    )
 
 
-def _by_action(found: Opportunities) -> Iterator[tuple[Cell, ...]]:
+def _waste_parts(found: Opportunities) -> Iterator[_WastePart]:
+    """One part for each action, then what none acts on, then the sum."""
     actions: dict[str, list[Opportunity]] = {}
     for each in found.listed:
         actions.setdefault(ACTION_WORDS[each.action] if each.is_standing else tr("put off on request"), []).append(each)
     for words, own in actions.items():
-        known = sum(each.cents or 0 for each in own)
-        is_unknown = not known and any(each.cents is None for each in own)
-        gpu_ms = sum(each.gpu_ms for each in own)
-        yield (
-            words,
-            Number(len(own)),
-            GpuHours(gpu_ms),
-            Number(from_cents(None if is_unknown else known), 2),
-        )
+        priced = [each.cents for each in own if each.cents is not None]
+        # a sum of 0 is unknown where any of it has no price
+        known = sum(priced)
+        cents = known if known or len(priced) == len(own) else None
+        yield _WastePart(words, len(own), sum(each.gpu_ms for each in own), cents)
     rest = found.waste
-    yield tr("not actionable"), "", GpuHours(rest.not_actionable_ms), Number(from_cents(rest.not_actionable_cents), 2)
-    yield tr("waste"), Number(len(found.listed)), GpuHours(rest.gpu_ms), Number(from_cents(rest.cents), 2)
+    yield _WastePart(tr("not actionable"), None, rest.not_actionable_ms, rest.not_actionable_cents)
+    yield _WastePart(tr("waste"), len(found.listed), rest.gpu_ms, rest.cents)
 
 
 def _waste_headline(found: Opportunities) -> str:
@@ -258,21 +271,6 @@ def saving_words(saving: Saving, currency: str) -> str:
     return tr("{amount} {currency} ({low} to {high})", amount=point, currency=currency, low=low, high=high)
 
 
-def _row(each: Opportunity) -> tuple[Cell, ...]:
-    saving = each.saving
-    return (
-        _linked(each),
-        who_acts(each),
-        "" if saving is None else saving_words(saving, each.currency),
-        tr(each.confidence.grade),
-        Number(len(each.gpus_now)),
-        place_name(each.pool),
-        cost_cell(each),
-        deadline_day(each.deadline_ms),
-        _next(each),
-    )
-
-
 def _next(each: Opportunity) -> str:
     """Its command, with a word where it only looks and changes nothing."""
     command = plain(each.next_command, 1000)
@@ -357,3 +355,138 @@ _DECISIONS: Mapping[str, Callable[[int, str], str]] = {
         number, place=place,
     ),
 }  # fmt: skip
+
+
+def first_opportunities(found: Opportunities) -> Table:
+    """The first of them, else of what is to be looked at, and what can be given back; all of them are on a page of their own."""
+    table, said = opportunities(found), []
+    if not found.ranked and (looked_at := to_look_at(found)):
+        table, said = looked_at, [table.headline]
+    reclaimable = [] if found.reclaimable is None else [give_back_sentence(found.reclaimable)]
+    return replace(
+        table.with_columns(_IN_OVERVIEW),
+        headline=SentenceList([*said, table.headline, *reclaimable], " "),
+        rows=table.rows[:_IN_OVERVIEW_FIRST],
+        shown=None,
+        rest="",
+        notes=(),
+        wide=True,
+    )
+
+
+def by_group(found: Opportunities, by: GroupBy) -> Table:
+    """A row for each owner or pool."""
+    groups, currency = grouped(found, by), found.waste.currency
+    name = owner_words if by == "owner" else place_name
+    most = next(((each.name, each.saving) for each in groups if each.saving is not None), None)
+    return Table(
+        name=f"opportunities-by-{by}",
+        title=tr("By who acts") if by == "owner" else tr("By pool"),
+        question=tr("What do the decisions of each come to?"),
+        headline=tr("No decision is known to save something in this window.")
+        if most is None
+        else tr("The most, {saving} a year: {name}.", saving=saving_words(most[1], currency), name=name(most[0])),
+        columns=(
+            column(
+                "name",
+                tr("who acts") if by == "owner" else tr("pool"),
+                "words" if by == "owner" else "pool",
+                lambda group: name(group.name),
+                "name",
+            ),
+            column("decisions", tr("decisions"), "count", lambda group: len(group.listed)),
+            column("gpus", tr("GPUs"), "count"),
+            _saving_column(currency),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            column(
+                "cost", tr("wasted in this window"), "money", lambda group: Amount(from_cents(group.cents), currency)
+            ),
+        ),
+        rows=groups,
+    )
+
+
+def put_off(found: Opportunities, actions: Mapping[str, Sequence[Action]]) -> Table | None:
+    """Those that are put off, by the `actions` on their findings; None where there are none."""
+    listed = tuple(each for each in found.listed if not each.is_standing)
+    if not listed:
+        return None
+
+    def action_on(each: Opportunity) -> Action | None:
+        """The newest one on its findings, the leading one first; None where the lake has none of them any more."""
+        found = (action for finding in each.evidence for action in reversed(actions.get(finding.finding_id, ())))
+        return next((action for action in found if action.kind == "suppress"), None)
+
+    return Table(
+        name="put_off",
+        title=tr("Put off on request"),
+        question=tr("What is left out of the decisions because somebody asked for it, and until when?"),
+        headline=tr_many(
+            "{number} decision is put off: nobody is asked to act on it.",
+            "{number} decisions are put off: nobody is asked to act on them.",
+            len(listed),
+        ),
+        columns=(
+            _DECISION,
+            _OWNER,
+            column("actor", tr("put off by"), "name", lambda each: (action := action_on(each)) and action.by),
+            column("until", tr("until"), "words", lambda each: _until(action_on(each))),
+            column("reason", tr("reason"), "name", lambda each: _reason(action_on(each))),
+            _COST,
+        ),
+        rows=listed,
+        wide=True,
+    )
+
+
+def _until(action: Action | None) -> Cell:
+    if action is None:
+        return tr("not known")
+    return tr("until somebody reopens it") if action.expires_ms is None else Moment(action.expires_ms)
+
+
+def _reason(action: Action | None) -> str:
+    return "" if action is None or not action.reason else plain(action.reason, 200)
+
+
+def _amount(cents: int | None) -> float | None:
+    return None if cents is None else cents / 100
+
+
+def _saving_column(currency: str | None = None) -> Column:
+    """What a row saves in a year; `currency` is the row's own where none is named."""
+    return column(
+        "saving",
+        tr("worth a year"),
+        "words",
+        lambda row: "" if row.saving is None else saving_words(row.saving, currency or row.currency),
+        lambda row: None if row.saving is None else asdict(row.saving),
+        json_type="object",
+    )
+
+
+_DECISION = column("opportunity", tr("decision"), "sentence", _linked)
+_OWNER = column("owner", tr("who acts"), "words", who_acts, "owner")
+_COST = column(
+    "cost", tr("wasted in this window"), "money", cost_cell, lambda each: _amount(each.cents), json_type="number"
+)
+_COLUMNS = (
+    _DECISION,
+    _OWNER,
+    _saving_column(),
+    CONFIDENCE,
+    column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus_now)),
+    POOL,
+    _COST,
+    column(
+        "deadline",
+        tr("deadline"),
+        "moment",
+        lambda each: deadline_day(each.deadline_ms),
+        lambda each: format_ms(each.deadline_ms),
+    ),
+    column("next", tr("next"), "words", _next, "next_command"),
+)
+_IN_BRIEF = ("opportunity", "owner", "saving", "confidence", "deadline")
+_IN_OVERVIEW = ("opportunity", "owner", "saving", "confidence", "gpus", "pool", "cost")
+_IN_OVERVIEW_FIRST = 6

@@ -1,19 +1,23 @@
-"""What would come free as whole cards if small workloads lay together: by MIG, or on cards that several share."""
+"""What would come free as whole cards if small workloads lay together, by MIG or on shared cards, and which would lie where."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 
-from analytics.decide.opportunities import Saving
 from analytics.glossary import term
 from analytics.language.language import SentenceList
-from analytics.language.quantities import Amount, Number
-from analytics.language.sentences import tr
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount, Bytes, Number
+from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
-from analytics.tables.names import place_name
+from analytics.tables.names import CONFIDENCE, MODEL, POOL, place_name
 from analytics.tables.opportunities import saving_words
-from analytics.tables.table import Cell, Column, Table
-from analytics.workloads.packing_model import MIG, SM_ACTIVITY, Packing
+from analytics.tables.table import Cell, LinkedCell, Table, column, fact
+from analytics.workloads.packing_model import MIG, SM_ACTIVITY, PackedCard, PackedWork, Packing
+
+_LISTED = 25
+_GPU_LETTERS = 16
 
 
 def packing_list(report: Report) -> Table:
@@ -29,19 +33,32 @@ def packing_list(report: Report) -> Table:
         ),
         headline=_OF_ALL if report.scope.is_personal else _headline(found),
         columns=(
-            Column("pool", tr("pool"), "pool"),
-            Column("model", tr("model"), "name"),
-            Column("kind", tr("by means of"), "words"),
-            Column("workloads", tr("workloads"), "count"),
-            Column("gpus", tr("GPUs now"), "count"),
-            Column("cards", tr("cards needed"), "count"),
-            Column("freed", tr("GPUs freed"), "count"),
-            Column("hosts", tr("whole hosts"), "count"),
-            Column("saving", tr("would save"), "money"),
-            Column("saving_per_year", tr("worth a year"), "words"),
-            Column("confidence", tr("confidence"), "grade"),
+            POOL,
+            MODEL,
+            column("kind", tr("by means of"), "words", packing_kind, "kind"),
+            column("workloads", tr("workloads"), "count", lambda packing: len(packing.works)),
+            column("gpus", tr("GPUs now"), "count", lambda packing: len(packing.gpus)),
+            column("cards", tr("cards needed"), "count", lambda packing: len(packing.cards)),
+            column("freed_gpus", tr("GPUs freed"), "count", lambda packing: len(packing.freed_gpus)),
+            column("freed_hosts", tr("whole hosts"), "count", lambda packing: len(packing.freed_hosts)),
+            column(
+                "saving", tr("would save"), "money", lambda packing: Amount(packing.saving, packing.currency), "saving"
+            ),
+            column(
+                "saving_per_year",
+                tr("worth a year"),
+                "words",
+                lambda packing: (
+                    tr("not known")
+                    if (saving := worth.get(packing.opportunity_id)) is None
+                    else saving_words(saving, packing.currency)
+                ),
+                lambda packing: (saving := worth.get(packing.opportunity_id)) and asdict(saving),
+                json_type="object",
+            ),
+            CONFIDENCE,
         ),
-        rows=tuple(_row(each, worth.get(each.opportunity_id)) for each in found),
+        rows=tuple(found),
         lines=tuple(_doubts(found)),
         notes=tuple(_notes(found)),
         terms=(term("packing"),),
@@ -77,21 +94,6 @@ def packing_kind(packing: Packing) -> str:
     return tr("MIG") if packing.kind == MIG else tr("sharing")
 
 
-def _row(packing: Packing, worth: Saving | None) -> tuple[Cell, ...]:
-    return (
-        place_name(packing.pool),
-        place_name(packing.model),
-        packing_kind(packing),
-        *(
-            Number(len(each))
-            for each in (packing.works, packing.gpus, packing.cards, packing.freed_gpus, packing.freed_hosts)
-        ),
-        Amount(packing.saving, packing.currency),
-        tr("not known") if worth is None else saving_words(worth, packing.currency),
-        tr(packing.confidence.grade),
-    )
-
-
 def _doubts(found: Sequence[Packing]) -> Iterator[str]:
     """What speaks against being sure, by packing; and where more may come free than was found."""
     for each in found:
@@ -112,3 +114,114 @@ def _notes(found: Sequence[Packing]) -> Iterator[str]:
     yield tr("The saving is the price of the time that the moved work spent on the cards that come free, and counts no work twice.")  # fmt: skip
     if any(each.measured_by != SM_ACTIVITY for each in found):
         yield tr("Where SM activity was not measured the time with any kernel stands for it: try it, then measure.")
+
+
+@dataclass(frozen=True)
+class _PlacedWork:
+    """A workload, and the card of a packing on which it would lie."""
+
+    card: PackedCard
+    work: PackedWork
+
+
+def packed_cards(report: Report) -> Table | None:
+    """A row for each workload of a packing, card by card; None where there is no packing."""
+    found = [
+        _PlacedWork(card, work)
+        for packing in report.right_sizing.packings
+        for card in packing.cards
+        for work in card.works
+    ]
+    if not found:
+        return None
+    return Table(
+        name="packed-cards",
+        title=tr("Which work on which card"),
+        question=tr("Which workloads would lie together, and what would it cost each of them?"),
+        headline=_cards_headline([each.work for each in found], len({each.card.gpu for each in found})),
+        columns=(
+            column("card", tr("card"), "gpu", lambda placed: _linked(placed.card.gpu)),
+            column("host", tr("host"), "host", lambda placed: plain(placed.card.host)),
+            column("place", tr("place"), "words", lambda placed: _place(placed.work)),
+            column(
+                "holder",
+                tr("user"),
+                "name",
+                lambda placed: _known(placed.work.holder, tr("(user not known)")),
+                "work.holder",
+            ),
+            column("job", tr("job"), "name", lambda placed: _known(placed.work.job, tr("no job")), "work.job"),
+            column("from", tr("now on"), "gpu", _now_on, "work.gpu"),
+            column("memory_bytes", tr("memory needed"), "number", lambda placed: Bytes(placed.work.memory_bytes)),
+            column(
+                "sm_share",
+                tr("SM activity, 95th percentile"),
+                "share",
+                lambda placed: _ratio(placed.work.sm_pct),
+                digits=0,
+            ),
+            column(
+                "busy_share",
+                tr("utilization, 95th percentile"),
+                "share",
+                lambda placed: _ratio(placed.work.busy_pct),
+                digits=0,
+            ),
+            column(
+                "slowdown",
+                tr("times as long"),
+                "words",
+                lambda placed: _slower(placed.work),
+                "work.slowdown.expected",
+                json_type="number",
+            ),
+            fact("slowdown_at_most", "number", "work.slowdown.at_most"),
+        ),
+        rows=tuple(found[:_LISTED]),
+        notes=tuple(_cards_notes(len(found))),
+        wide=True,
+    )
+
+
+def _cards_headline(works: Sequence[PackedWork], cards: int) -> str:
+    return tr_many(
+        "{works} workloads on {number} card: {factor} times as long is the most that any of them would take.",
+        "{works} workloads on {number} cards: {factor} times as long is the most that any of them would take.",
+        cards,
+        works=Number(len(works)),
+        factor=Number(max(each.slowdown.at_most for each in works), 1),
+    )
+
+
+def _place(work: PackedWork) -> str:
+    if work.profile is None:
+        return tr("whole card, shared")
+    return tr("{profile} at slice {start}", profile=work.profile, start=str(work.start))
+
+
+def _known(name: str | None, unknown: str) -> str:
+    return unknown if name is None else plain(name, 60)
+
+
+def _now_on(placed: _PlacedWork) -> Cell:
+    return tr("stays") if placed.work.gpu == placed.card.gpu else _linked(placed.work.gpu)
+
+
+def _ratio(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100
+
+
+def _slower(work: PackedWork) -> str:
+    expected, worst = Number(work.slowdown.expected, 1), Number(work.slowdown.at_most, 1)
+    return tr("{expected}, at most {worst}", expected=expected, worst=worst)
+
+
+def _linked(gpu: str) -> LinkedCell:
+    return LinkedCell(plain(gpu, _GPU_LETTERS), "gpu", gpu)
+
+
+def _cards_notes(works: int) -> Iterator[str]:
+    yield tr("Times as long: as expected by what the work uses, and at most, if its kernels never overlap with the rest of it.")  # fmt: skip
+    yield tr("Before a card is split: drain it, and turn MIG on while nothing runs on it.")
+    if works > _LISTED:
+        yield tr("The table has the first {number} of {all}.", number=Number(_LISTED), all=Number(works))

@@ -14,7 +14,7 @@ from analytics.report.model import Report
 from analytics.states import ALLOCATED_USED_FIRST
 from analytics.tables.names import NAME_MOST, account_name, card_name
 from analytics.tables.point_samples import unconfirmed_note
-from analytics.tables.table import Cell, Column, StateBar, Table
+from analytics.tables.table import Column, Kind, StateBar, Table, column, fact
 
 _LISTED = 12
 
@@ -31,46 +31,83 @@ def users(report: Report) -> Table:
     return _people(report, "holder", tr("What users were given"), report.holders)
 
 
-def _people(report: Report, kind: str, title: str, people: Sequence[UserFigures]) -> Table:
-    ordered = sorted(people, key=lambda each: (-each.allocated_ms, each.label))
-    most_ms = max((each.allocated_ms for each in ordered), default=0.0)
-    rest = ordered[_LISTED:]
-    with_team = any(each.team is not None for each in ordered)
+def people_columns(report: Report, kind: Kind, people: Sequence[UserFigures]) -> tuple[Column, ...]:
+    """The columns of `people`, who are teams or holders; without teams where none is known, without cost where no price is."""
+    most_ms = max((each.allocated_ms for each in people), default=0.0)
     with_money = report.money.accounts.total.paid_cents is not None
-    currency = report.money.currency
+    cost = column(
+        "cost",
+        tr("cost, {currency}", currency=report.money.currency),
+        "money",
+        lambda person: Number(from_cents(person.cents), 2),
+        audience="people",
+    )
+
+    def bar(person: UserFigures) -> StateBar:
+        spans = zip(
+            ALLOCATED_USED_FIRST,
+            (person.effective_ms, person.low_unused_ms, person.held_ms, person.reserved_ms),
+            strict=True,
+        )
+        return StateBar({state: ratio(span_ms, most_ms) or 0.0 for state, span_ms in spans})
+
+    return (
+        column("name", tr("name"), kind, _name, "name"),
+        fact("label", "name"),
+        column(
+            "team",
+            tr("team"),
+            "team",
+            lambda person: plain(person.team, NAME_MOST) if person.team else "",
+            "team",
+            audience="all" if any(each.team is not None for each in people) else "programs",
+        ),
+        column("bar", tr("useful, low, held, reserved"), "bar", bar, audience="people"),
+        fact("gpu_hours", "gpu_hours", "gpu_ms"),
+        column("allocated_gpu_hours", tr("GPU-hours"), "gpu_hours", "allocated_ms"),
+        column("useful_gpu_hours", tr("useful"), "gpu_hours", "effective_ms", audience="people"),
+        column("low_gpu_hours", tr("low"), "gpu_hours", "low_unused_ms", audience="people"),
+        column("held_gpu_hours", tr("held idle"), "gpu_hours", "held_ms"),
+        column("reserved_gpu_hours", tr("reserved"), "gpu_hours", "reserved_ms"),
+        fact("unconfirmed_gpu_hours", "gpu_hours", "open_ms"),
+        fact("amount", "money", lambda person: from_cents(person.cents)),
+        column("efficiency", tr("efficiency"), "share", efficiency, "efficiency"),
+        fact("rank_gpu_time", "count"),
+        fact("ranked", "count"),
+        column("rank", tr("rank"), "words", _rank, audience="people"),
+        *((cost,) if with_money else ()),
+    )
+
+
+def _people(report: Report, kind: Kind, title: str, people: Sequence[UserFigures]) -> Table:
+    ordered = sorted(people, key=lambda each: (-each.allocated_ms, each.label))
+    rest = ordered[_LISTED:]
     return Table(
         name=f"{kind}s",
         title=title,
         question=tr("Who was given GPUs, and how much of that was used?"),
         headline=_headline(ordered),
-        columns=(
-            Column("name", tr("name"), "team" if kind == "team" else "holder"),
-            *((Column("team", tr("team"), "team"),) if with_team else ()),
-            Column("bar", tr("useful, low, held, reserved"), "bar"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            Column("useful", tr("useful"), "gpu_hours"),
-            Column("low", tr("low"), "gpu_hours"),
-            Column("held", tr("held idle"), "gpu_hours"),
-            Column("reserved", tr("reserved"), "gpu_hours"),
-            Column("efficiency", tr("efficiency"), "share"),
-            Column("rank_efficiency", tr("rank"), "words"),
-            *((Column("cost", tr("cost, {currency}", currency=currency), "money"),) if with_money else ()),
-        ),
-        rows=tuple(_row(each, most_ms, with_team=with_team, with_money=with_money) for each in ordered),
+        columns=people_columns(report, kind, people),
+        rows=tuple(ordered),
         shown=_LISTED,
         rest=tr(
             "and {number} more with {hours} GPU-hours",
-            number=Number(len(rest)), hours=GpuHours(sum(each.allocated_ms for each in rest)),
+            number=Number(len(rest)),
+            hours=GpuHours(sum(each.allocated_ms for each in rest)),
         ),
         notes=(
-            tr("Rank 1 is the most efficient of all who had a GPU-hour or more of the same model: for each, the model of which it had most."),
+            tr(
+                "Rank 1 is the most efficient of all who had a GPU-hour or more of the same model: for each, the model of which it had most."
+            ),
             *low_note(ordered),
             *unconfirmed_note(sum(each.open_ms for each in ordered) if any(map(_is_open, ordered)) else 0),
-        ) if ordered else (),
+        )
+        if ordered
+        else (),
         terms=(term("efficiency"), term("effective time")) if ordered else (),
         states=ALLOCATED_USED_FIRST if ordered else (),
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def _headline(ordered: Sequence[UserFigures]) -> str:
@@ -130,20 +167,3 @@ def low_note(people: Sequence[UserFigures]) -> list[str]:
 
 def _name(person: UserFigures) -> str:
     return account_name(person.label) if person.name is None else plain(person.name, NAME_MOST)
-
-
-def _row(each: UserFigures, most_ms: float, *, with_team: bool, with_money: bool) -> tuple[Cell, ...]:
-    spans = {"active": each.effective_ms, "low": each.low_unused_ms, "held": each.held_ms, "reserved": each.reserved_ms}
-    return (
-        _name(each),
-        *((plain(each.team, NAME_MOST) if each.team else "",) if with_team else ()),
-        StateBar({state: ratio(span_ms, most_ms) or 0.0 for state, span_ms in spans.items()}),
-        GpuHours(each.allocated_ms),
-        GpuHours(each.effective_ms),
-        GpuHours(each.low_unused_ms),
-        GpuHours(each.held_ms),
-        GpuHours(each.reserved_ms),
-        efficiency(each),
-        _rank(each),
-        *((Number(from_cents(each.cents), 2),) if with_money else ()),
-    )

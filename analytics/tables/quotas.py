@@ -11,7 +11,7 @@ from analytics.language.sentences import tr
 from analytics.report.coverage import WHOLE_FROM, WHOLLY_OBSERVED, Seen
 from analytics.scope import Scope
 from analytics.tables.basis import PageBasis
-from analytics.tables.table import Cell, Column, LinkedCell, StateBar, Table
+from analytics.tables.table import LinkedCell, StateBar, Table, column, fact
 
 
 def quotas(basis: PageBasis) -> Table | None:
@@ -19,7 +19,8 @@ def quotas(basis: PageBasis) -> Table | None:
     uses = sorted(quota_uses(basis), key=_by_gap)
     if not uses:
         return None
-    longest = max(max(use.quota_gpus, use.most or 0.0) for _, use in uses)
+    of = dict(uses)
+    longest = max(max(use.quota_gpus, use.most or 0.0) for use in of.values())
     seen = basis.report.seen
     may_be_higher = tr(
         "{share} of the GPU time was observed: the averages and the most may have been higher.", share=Share(seen.share)
@@ -30,15 +31,24 @@ def quotas(basis: PageBasis) -> Table | None:
         question=tr("Do teams need what they may have? GPUs at once, over the whole window."),
         headline=quota_headline(seen, uses),
         columns=(
-            Column("team", tr("team"), "team"),
-            Column("bar", tr("used and given of the quota"), "bar"),
-            Column("quota_gpus", tr("quota"), "number"),
-            Column("allocated_mean", tr("given on average"), "number"),
-            Column("working_mean", tr("used on average"), "number"),
-            Column("most", tr("most at once"), "number"),
-            Column("hours_above", tr("hours above the quota"), "count"),
+            column("team", tr("team"), "team", lambda name: LinkedCell(name, "team", name)),
+            column(
+                "bar", tr("used and given of the quota"), "bar", lambda name: _bar(of[name], longest), audience="people"
+            ),
+            column("quota_gpus", tr("quota"), "number", lambda name: of[name].quota_gpus),
+            column("allocated_mean", tr("given on average"), "number", lambda name: Number(of[name].allocated_mean, 1)),
+            column("working_mean", tr("used on average"), "number", lambda name: Number(of[name].working_mean, 1)),
+            column("most", tr("most at once"), "number", lambda name: Number(of[name].most, 1)),
+            column(
+                "hours_above",
+                tr("hours above the quota"),
+                "count",
+                lambda name: _hours_above(of[name]),
+                lambda name: of[name].hours_above if of[name].hours else None,
+            ),
+            fact("hours", "count", lambda name: of[name].hours),
         ),
-        rows=tuple(_row(name, use, longest) for name, use in uses),
+        rows=tuple(of),
         notes=(
             tr(
                 "The bar ends at the quota; in it the GPUs used on average, then those given and not used. The line is the most at once."
@@ -90,17 +100,10 @@ def _unused_gpus(use: QuotaUse) -> float | None:
     return None if use.working_mean is None else use.quota_gpus - use.working_mean
 
 
-def _row(name: str, use: QuotaUse, longest: float) -> tuple[Cell, ...]:
-    hours = tr("{number} of {hours}", number=Number(use.hours_above), hours=Number(use.hours))
-    return (
-        LinkedCell(name, "team", name),
-        _bar(use, longest),
-        Number(use.quota_gpus),
-        Number(use.allocated_mean, 1),
-        Number(use.working_mean, 1),
-        Number(use.most, 1),
-        hours if use.hours else None,
-    )
+def _hours_above(use: QuotaUse) -> str | None:
+    if not use.hours:
+        return None
+    return tr("{number} of {hours}", number=Number(use.hours_above), hours=Number(use.hours))
 
 
 def _bar(use: QuotaUse, longest: float) -> StateBar:

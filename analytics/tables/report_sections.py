@@ -21,8 +21,7 @@ from analytics.tables.goals import goals
 from analytics.tables.method import data_quality, how_made
 from analytics.tables.money_basis import energy, prices
 from analytics.tables.off_peak import off_peak
-from analytics.tables.opportunities import opportunities, to_look_at, waste
-from analytics.tables.opportunity_groups import by_group
+from analytics.tables.opportunities import by_group, opportunities, to_look_at, waste
 from analytics.tables.people import teams, users
 from analytics.tables.plan_endings import endings_in_report
 from analytics.tables.plan_forecast import orders_in_report

@@ -10,8 +10,8 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.report.figures import BackTest, SurplusInterval
 from analytics.report.model import Report
-from analytics.tables.names import place_name
-from analytics.tables.table import Cell, Column, EstimateInterval, Intervals, Table
+from analytics.tables.names import MODEL, POOL, place_name
+from analytics.tables.table import Column, EstimateInterval, Intervals, Table, column
 
 BLOCKS = (1, 2, 4, 8)
 _DRAWN = 12
@@ -29,28 +29,35 @@ def surplus(report: Report) -> Table | None:
         question=tr("How many GPUs could go? From up to four weeks before the end of the window."),
         headline=_headline(found),
         columns=(
-            Column("pool", tr("pool"), "pool"),
-            Column("model", tr("model"), "name"),
-            Column("gpus", tr("GPUs"), "count"),
-            Column("low", tr("low"), "count"),
-            Column("point", tr("point"), "count"),
-            Column("high", tr("high"), "count"),
-            *(Column(f"blocks_of_{size}", title, "count") for size, title in zip(BLOCKS, _BLOCK_TITLES, strict=True)),
-            Column("back_test", tr("back-test"), "words"),
+            POOL,
+            MODEL,
+            column("gpus", tr("GPUs"), "count", _gpus),
+            column("low", tr("low"), "count", lambda each: Number(each.low)),
+            column("point", tr("point"), "count"),
+            column("high", tr("high"), "count", lambda each: Number(each.high)),
+            *map(_blocks, BLOCKS, _BLOCK_TITLES),
+            column("back_test", tr("back-test"), "words", lambda each: _tested(each.back_test)),
         ),
-        rows=tuple(_row(each) for each in found),
+        rows=tuple(found),
         chart=Intervals(tr("GPUs"), tuple(_interval(each) for each in found[:_DRAWN])) if found else None,
         chart_note=tr(
             "The chart shows the first {shown} of {number} groups; the table lists all.",
-            shown=Number(_DRAWN), number=Number(len(found)),
-        ) if len(found) > _DRAWN else "",
+            shown=Number(_DRAWN),
+            number=Number(len(found)),
+        )
+        if len(found) > _DRAWN
+        else "",
         notes=(
-            tr("Low to high: what next week leaves without a reserve, in 9 of 10 weeks, judged by how far off the weeks before were."),
+            tr(
+                "Low to high: what next week leaves without a reserve, in 9 of 10 weeks, judged by how far off the weeks before were."
+            ),
             tr("By 2, 4 and 8: how many can go if only whole blocks of that many on one host do."),
             tr("The back-test: in how many hours the estimate of a week earlier would have left too few."),
-        ) if found else (),
+        )
+        if found
+        else (),
         terms=(term("surplus"), term("reserve")),
-    )  # fmt: skip
+    )
 
 
 def _headline(found: Sequence[SurplusInterval]) -> str:
@@ -80,15 +87,8 @@ def _headline(found: Sequence[SurplusInterval]) -> str:
     )  # fmt: skip
 
 
-def _row(each: SurplusInterval) -> tuple[Cell, ...]:
-    return (
-        place_name(each.pool),
-        place_name(each.model),
-        _gpus(each),
-        *(Number(value) for value in (each.low, each.point, each.high)),
-        *(Number(each.blocks.get(size)) for size in BLOCKS),
-        _tested(each.back_test),
-    )
+def _blocks(size: int, title: str) -> Column:
+    return column(f"blocks_of_{size}", title, "count", lambda each: Number(each.blocks.get(size)))
 
 
 def _gpus(each: SurplusInterval) -> Number:

@@ -7,7 +7,7 @@ a name, which is shown as it is; sentences (`analytics.language.sentences`) are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
@@ -92,6 +92,7 @@ class Column:
         machine: what programs read where the cell is not it, such as a list of names or a number behind a sentence.
         json_type: the JSON type of what `machine` returns; without it the kind decides.
         audience: `people` leaves the column out of JSON, CSV and Parquet, `programs` out of what people see.
+        digits: how many decimals people see; None for those of the kind.
     """
 
     key: str
@@ -101,6 +102,7 @@ class Column:
     machine: Callable[[Any], object] | None = None
     json_type: JsonType | None = None
     audience: Literal["all", "people", "programs"] = "all"
+    digits: int | None = None
 
     @property
     def is_figure(self) -> bool:
@@ -122,7 +124,7 @@ class Column:
         if isinstance(value, date):
             return Date(value)
         if isinstance(value, float | int | Decimal) and not isinstance(value, bool):
-            return UNITS[self.kind](value)
+            return UNITS[self.kind](value, *(() if self.digits is None else (self.digits,)))
         return value  # type: ignore[return-value]  # a cell that is ready
 
     def value(self, row: object) -> object:
@@ -131,16 +133,17 @@ class Column:
         return None if value == "" else plain_value(value)
 
 
-UNITS: Mapping[Kind, Callable[[Any], Quantity]] = {
+UNITS: Mapping[Kind, Callable[..., Quantity]] = {
     "gpu_hours": GpuHours,  # milliseconds
     "share": Share,  # a ratio
     "share_bar": Share,
     "count": Number,
     "number": Number,
+    "money": lambda value, digits=2: Number(value, digits),  # in a currency that the title names
     "duration": Span,  # milliseconds
     "moment": Moment,  # milliseconds since the epoch
 }
-"""The quantity that a number of a column becomes. Money has a currency: its columns read an `Amount`."""
+"""The quantity that a number of a column becomes. Money whose currency no title names is read as an `Amount`."""
 
 
 _PLAIN: Mapping[type, Callable[[Any], object]] = {
@@ -167,7 +170,8 @@ def _number(value: float | Decimal | None) -> float | None:
 def plain_value(cell: object) -> object:
     """Return a cell as programs read it.
 
-    GPU time is in hours, other time in seconds, a share is a ratio, a moment RFC 3339, a sentence its English text.
+    GPU time is in hours, other time in seconds, a share is a ratio, a moment RFC 3339, a sentence its English text. Lists and
+    objects are for programs already.
     """
     if cell is None or isinstance(cell, bool | int | float | dict | list | tuple):
         return cell
@@ -183,13 +187,15 @@ def column(  # one name for each attribute
     *,
     json_type: JsonType | None = None,
     audience: Literal["all", "people", "programs"] = "all",
+    digits: int | None = None,
 ) -> Column:
     """Return a column that reads the attribute `key` of a row, the one at the path `read`, or what `read` returns.
 
     A path such as `today.jobs` leads through attributes; where one of them is None, so is the value.
     """
     reader = _at(key if read is None else read) if read is None or isinstance(read, str) else read
-    return Column(key, title, kind, reader, _at(machine) if isinstance(machine, str) else machine, json_type, audience)
+    other = _at(machine) if isinstance(machine, str) else machine
+    return Column(key, title, kind, reader, other, json_type, audience, digits)
 
 
 def fact(
@@ -480,11 +486,19 @@ class Table:
             ]
         return records(self.columns, self.rows)
 
+    def with_columns(self, keys: Collection[str]) -> Table:
+        """Return the table with only the columns of these keys, in the order in which it has them."""
+        return replace(self, columns=tuple(each for each in self.columns if each.key in keys))
 
-def records(columns: Iterable[Column], rows: Iterable[object]) -> list[dict[str, object]]:
-    """Return rows as programs read them, by the keys of the columns."""
-    read = [each for each in columns if each.audience != "people"]
-    return [{each.key: each.value(row) for each in read} for row in rows]
+
+def record(columns: Iterable[Column], row: object) -> dict[str, object]:
+    """Return one row as programs read it, by the keys of the columns."""
+    return {each.key: each.value(row) for each in columns if each.audience != "people"}
+
+
+def records(columns: Sequence[Column], rows: Iterable[object]) -> list[dict[str, object]]:
+    """Return rows as programs read them."""
+    return [record(columns, row) for row in rows]
 
 
 def rows_column(key: str, columns: Sequence[Column], rows: str | Callable[[Any], Any]) -> Column:

@@ -11,7 +11,7 @@ from analytics.report.figures import Trend
 from analytics.report.model import Report
 from analytics.report.trends import LATE_MS
 from analytics.states import USED_FIRST
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.table import Cell, Table, column, fact
 from fallow.clock import DAY_MS
 
 _NAMES = {
@@ -41,13 +41,16 @@ def trends(report: Report) -> Table | None:
         question=tr("What has changed?"),
         headline=_headline(report, known["unused_share"]),
         columns=(
-            Column("figure", tr("figure"), "words"),
-            Column("now", tr("this week"), "number"),
-            Column("last_week", tr("last week"), "number"),
-            Column("change", tr("change"), "number"),
-            Column("median", tr("4-week median"), "number"),
+            column("figure", tr("figure"), "words", lambda trend: _name(trend, report.money.currency), "name"),
+            fact("unit", "words"),
+            column("now", tr("this week"), "number", lambda trend: figure(trend.unit, trend.now)),
+            column("last_week", tr("last week"), "number", lambda trend: figure(trend.unit, trend.last_week)),
+            column("change", tr("change"), "number", lambda trend: change(report, trend) or None, audience="people"),
+            column(
+                "median_4_weeks", tr("4-week median"), "number", lambda trend: figure(trend.unit, trend.median_4_weeks)
+            ),
         ),
-        rows=tuple(_row(report, known[name]) for name in _ROWS if name in known and _is_shown(known[name])),
+        rows=tuple(known[name] for name in _ROWS if name in known and _is_shown(known[name])),
         notes=tuple(unfinished(report)),
         wide=True,
     )
@@ -65,12 +68,9 @@ def _is_shown(trend: Trend) -> bool:
     return trend.name not in _ONLY_WHERE_ANY or bool(trend.now or trend.last_week or trend.median_4_weeks)
 
 
-def _row(report: Report, trend: Trend) -> tuple[Cell, ...]:
+def _name(trend: Trend, currency: str) -> str:
     name = _NAMES.get(trend.name) or tr("{state}, GPU-hours", state=tr(trend.name))
-    if trend.unit == "money":
-        name = tr("{name} ({currency})", name=name, currency=report.money.currency)
-    now, last, middle = (figure(trend.unit, value) for value in (trend.now, trend.last_week, trend.median_4_weeks))
-    return name, now, last, change(report, trend) or None, middle
+    return tr("{name} ({currency})", name=name, currency=currency) if trend.unit == "money" else name
 
 
 def figure(unit: str, value: float | None) -> Cell:

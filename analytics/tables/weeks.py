@@ -19,7 +19,7 @@ from analytics.report.weeks import week_of
 from analytics.tables.annotations import annotation_lines
 from analytics.tables.basis import PageBasis
 from analytics.tables.line_chart import GoalLine, Line, LineChart, LinePanel
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.table import Column, Table, column, fact
 
 _TITLES = {WEEKS_BEFORE: tr("The last four weeks"), QUARTER_WEEKS: tr("The last 13 weeks")}
 _SPANS = {WEEKS_BEFORE: tr("4 weeks before"), QUARTER_WEEKS: tr("13 weeks before")}
@@ -70,21 +70,30 @@ def week_series(
         title=_TITLES[before],
         question=tr("Is it getting better, week by week?"),
         headline=_headline(weeks, basis),
-        columns=(
-            Column("week", tr("week"), "words"),
-            Column("waste", tr("waste, {currency}", currency=basis.currency), "money"),
-            Column("paid", tr("paid, {currency}", currency=basis.currency), "money"),
-            Column("useful_share", tr("useful"), "share"),
-            Column("unused_share", tr("unused"), "share"),
-            Column("idle_gpus", tr("GPUs unused"), "number"),
-            Column("observed", tr("observed"), "share"),
-            Column("remark", tr("remark"), "words"),
-        ),
-        rows=tuple(_row(each) for each in shown),
+        columns=week_columns(basis.currency),
+        rows=tuple(shown),
         chart=_chart(shown, basis, tuple(placed.values())) if any(each.figures for each in shown) else None,
         lines=tuple(annotation_lines(tuple(placed))),
         chart_note=_marks(shown),
         notes=(_explained(basis),),
+    )
+
+
+def week_columns(currency: str) -> tuple[Column, ...]:
+    """The columns of `WeekFigures`; None is not observed, or without a price."""
+    return (
+        column("label", tr("week"), "words", "week.label"),
+        fact("since", "moment", "week.since_ms"),
+        fact("over", "words", "is_over", json_type="boolean"),
+        fact("whole", "words", "is_whole", json_type="boolean"),
+        fact("observed_share", "share", "seen.share"),
+        column("waste", tr("waste, {currency}", currency=currency), "money"),
+        column("paid", tr("paid, {currency}", currency=currency), "money"),
+        column("useful_share", tr("useful"), "share"),
+        column("unused_share", tr("unused"), "share"),
+        column("idle_gpus", tr("GPUs unused"), "number", digits=1),
+        column("observed", tr("observed"), "share", lambda each: Share(each.seen.share), audience="people"),
+        column("remark", tr("remark"), "words", _remark, audience="people"),
     )
 
 
@@ -123,13 +132,6 @@ def _against(weeks: Sequence[WeekFigures], at: int, before: int) -> str:
     if not cost:
         return tr("{change} against {weeks}", change=points, weeks=_SPANS[before])
     return tr("{cost} and {change} against {weeks}", cost=cost, change=points, weeks=_SPANS[before])
-
-
-def _row(each: WeekFigures) -> tuple[Cell, ...]:
-    money = (None if amount is None else Number(amount, 2) for amount in (each.waste, each.paid))
-    shares = (None if share is None else Share(share) for share in (each.useful_share, each.unused_share))
-    idle = None if each.idle_gpus is None else Number(each.idle_gpus, 1)
-    return each.week.label, *money, *shares, idle, Share(each.seen.share), _remark(each)
 
 
 def _remark(each: WeekFigures) -> str:

@@ -11,10 +11,8 @@ from analytics.decide.opportunities import Opportunities
 from analytics.language.quantities import Share
 from analytics.language.sentences import tr
 from analytics.tables.give_back import give_back
-from analytics.tables.opportunities import opportunities, to_look_at, waste
-from analytics.tables.opportunity_groups import by_group
+from analytics.tables.opportunities import by_group, opportunities, put_off, to_look_at, waste
 from analytics.tables.palette import Palette, palette
-from analytics.tables.put_off import put_off
 from analytics.tables.table import Table
 from analytics.tables.what_if_reserve import reserve_by_pool, reserves_compared
 from analytics.workloads.reclaimable import MARGINS, Reclaimable

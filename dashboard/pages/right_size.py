@@ -7,8 +7,7 @@ import polars as pl
 from analytics.language.sentences import tr
 from analytics.tables.card_fit import card_fit, workload_sizes
 from analytics.tables.moves import moves
-from analytics.tables.packed_cards import packed_cards
-from analytics.tables.packings import packing_list
+from analytics.tables.packings import packed_cards, packing_list
 from analytics.tables.plan_old_cards import old_cards_on_page, tokens_on_page
 from dashboard.exports import EXPORTS
 from dashboard.pages.page import ALL_FINDINGS, Page, PlacedSection, of_report

@@ -10,8 +10,7 @@ import pytest
 from analytics.language.languages import language
 from analytics.report.model import Asked, Whole, edition_of
 from analytics.scope import Scope
-from analytics.tables.packed_cards import packed_cards
-from analytics.tables.packings import packing_list
+from analytics.tables.packings import packed_cards, packing_list
 from analytics.window import load_window_ledger, open_inputs
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train
@@ -52,12 +51,10 @@ def of_scope(whole: Whole, **scope: str) -> Report:
 def test_the_planners_question_is_answered_in_one_sentence(whole: Whole, code: str, said: str) -> None:
     section = packing_list(of_scope(whole))
     assert language(code).translate(section.headline) == said
-    (row,) = section.rows
-    assert len(row) == len(section.columns)
+    assert len(section.cells) == 1
     cards = packed_cards(of_scope(whole))
     assert cards is not None
-    assert len(cards.rows) == 8
-    assert all(len(each) == len(cards.columns) for each in cards.rows)
+    assert len(cards.cells) == 8
 
 
 def test_people_see_packings_of_their_own_work_only(whole: Whole) -> None:

@@ -189,7 +189,7 @@ def test_the_settings_of_nudges_are_those_of_every_deadline() -> None:
 def test_a_next_command_that_only_looks_is_called_so(command: str, said: str, *, acts: bool) -> None:
     one = opportunity(found("held", next_command=command), saving=Saving(1, 2, 3))
     spent = Waste({"low": 0.0}, None, {}, None, 0.0, None, 0.0, "USD")
-    [row] = section(Opportunities((one,), spent, None, RightSizing((), (), {}))).rows
+    [row] = section(Opportunities((one,), spent, None, RightSizing((), (), {}))).cells
     assert ([str(cell) for cell in row][-1], opportunity_json(one)["next_acts"]) == (said, acts)
     # the day that the letter names: the last one on which there is time
     assert language("en", "UTC").translate(tr("{day}", day=row[-2])) == "23 Nov 2026"

@@ -28,8 +28,7 @@ from analytics.report.model import Whole
 from analytics.rules import RULES
 from analytics.scope import Scope
 from analytics.states import WASTED
-from analytics.tables.opportunities import who_acts
-from analytics.tables.opportunity_groups import first_opportunities
+from analytics.tables.opportunities import first_opportunities, who_acts
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Confidence, Evidence, Finding
 from analytics.workloads.reclaimable import MARGIN, MARGINS, Reclaimable, reclaimable

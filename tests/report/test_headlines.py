@@ -59,12 +59,12 @@ def test_of_many_days_the_last_are_listed() -> None:
     seen = [hours(active=24)] * 80 + [hours(unknown=24)] * 10
     section = coverage_by_day(SimpleNamespace(report=report("day", dates(*seen))))  # type: ignore[arg-type]  # what it reads
     assert len(section.rows) == 60
-    assert [str(row[1]) for row in section.rows[-10:]] == ["0.0 %"] * 10
+    assert [str(row[1]) for row in section.cells[-10:]] == ["0.0 %"] * 10
     assert [said(note) for note in section.notes] == ["and 30 days before"]
 
 
 def test_of_many_pools_the_least_observed_are_listed() -> None:
     pools = {f"pool-{number:02}": hours(active=24, unknown=number) for number in range(70)}
     section = coverage_by_pool(SimpleNamespace(report=report("pool", pools)))  # type: ignore[arg-type]  # what it reads
-    assert section.rows[0][0] == "pool-69"
+    assert section.cells[0][0] == "pool-69"
     assert [said(note) for note in section.notes] == ["and 10 more, none of them observed less"]

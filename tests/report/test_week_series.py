@@ -41,7 +41,7 @@ def test_each_week_is_beside_those_four_and_thirteen_weeks_before() -> None:
             "-", "\N{MINUS SIGN}"
         )
     )
-    assert [str(row[0]) for row in section.rows] == [each.week.label for each in reversed(weeks)]
+    assert [str(row[0]) for row in section.cells] == [each.week.label for each in reversed(weeks)]
 
 
 def test_unavailable_time_is_waste_and_is_not_unused() -> None:
@@ -61,7 +61,7 @@ def test_a_week_that_nobody_saw_is_a_gap_and_one_seen_in_part_is_hollow(seen_sha
     assert [each.is_whole for each in weeks] == [True, True, False, True, True]
     assert (weeks[2].figures is None) == (not seen_share)
     section = week_series(weeks, WEEKS_BEFORE, BASIS)
-    middle = section.rows[2]
+    middle = section.cells[2]
     assert middle[-1] == ("observed in part" if seen_share else "not observed")
     assert (middle[1] is None) == (not seen_share)
     drawn = str(drawing(section, ENGLISH))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.resources
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from analytics.decide.readiness import waiting_rules
@@ -16,8 +17,10 @@ from analytics.report.coverage import Seen
 from analytics.report.figures import UserFigures
 from analytics.report.goals import GoalProgress
 from analytics.report.model import Report
-from analytics.report.trends import WeekFigures
 from analytics.tables.findings import notes
+from analytics.tables.people import people_columns
+from analytics.tables.table import record
+from analytics.tables.weeks import week_columns
 from analytics.workloads.model import Finding
 from fallow.clock import HOUR_MS, format_ms
 from fallow.outside_text import json_text
@@ -99,15 +102,15 @@ def _content(report: Report) -> dict[str, object]:
         "scope": dataclasses.asdict(report.scope),
         "timezone": str(report.zone),
         "weeks_before": _weeks_before(report),
-        "weeks": [_week_figures(each) for each in report.weeks],
+        "weeks": [record(week_columns(report.money.currency), each) for each in report.weeks],
         "goals": [_goal(each) for each in report.goals],
         "trends": {each.name: _without(dataclasses.asdict(each), "name") for each in report.trends},
         "waterfall": [
             {"state": each.state, "gpu_hours": each.gpu_ms / HOUR_MS, "amount": _amount(each.cents)}
             for each in report.steps
         ],
-        "teams": [_person(each) for each in report.teams],
-        "holders": [_person(each) for each in report.holders],
+        "teams": _people(report, report.teams),
+        "holders": _people(report, report.holders),
         "reclaimable": [dataclasses.asdict(each) for each in report.reclaimable],
         "packings": [each.as_json() for each in report.right_sizing.packings],
         "off_peak": [dataclasses.asdict(each) for each in report.off_peak],
@@ -185,22 +188,6 @@ def _weeks_before(report: Report) -> list[dict[str, object]]:
     ]
 
 
-def _week_figures(each: WeekFigures) -> dict[str, object]:
-    """One week of the trend; null is not observed, or without a price."""
-    return {
-        "label": each.week.label,
-        "since": format_ms(each.week.since_ms),
-        "over": each.is_over,
-        "whole": each.is_whole,
-        "observed_share": each.seen.share,
-        "waste": each.waste,
-        "paid": each.paid,
-        "useful_share": each.useful_share,
-        "unused_share": each.unused_share,
-        "idle_gpus": each.idle_gpus,
-    }
-
-
 def _goal(each: GoalProgress) -> dict[str, object]:
     own = dataclasses.asdict(each)
     return {
@@ -218,22 +205,9 @@ def _moment(moment_ms: int | None) -> str | None:
     return None if moment_ms is None else format_ms(moment_ms)
 
 
-def _person(person: UserFigures) -> dict[str, object]:
-    return {
-        "name": person.name,
-        "label": person.label,
-        "team": person.team,
-        "gpu_hours": person.gpu_ms / HOUR_MS,
-        "allocated_gpu_hours": person.allocated_ms / HOUR_MS,
-        "held_gpu_hours": person.held_ms / HOUR_MS,
-        "reserved_gpu_hours": person.reserved_ms / HOUR_MS,
-        "unconfirmed_gpu_hours": person.open_ms / HOUR_MS,
-        "amount": _amount(person.cents),
-        "efficiency": person.efficiency,
-        "rank_gpu_time": person.rank_gpu_time,
-        "ranked": person.ranked,
-        **rank_json(person.efficiency_rank),
-    }
+def _people(report: Report, people: Sequence[UserFigures]) -> list[dict[str, object]]:
+    columns = people_columns(report, "holder", people)
+    return [record(columns, each) | rank_json(each.efficiency_rank) for each in people]
 
 
 def _amount(cents: int | None) -> float | None:

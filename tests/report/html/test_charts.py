@@ -54,7 +54,7 @@ def bars(section: Table | None) -> list[dict[str, str]]:
 
 def said(section: Table) -> list[list[str]]:
     """The cells of the table as text."""
-    return [["-" if cell is None else ENGLISH.shown(cell) for cell in row] for row in section.rows]
+    return [["-" if cell is None else ENGLISH.shown(cell) for cell in row] for row in section.cells]
 
 
 def test_the_waterfalls_steps_are_as_long_as_their_hours(week: Report) -> None:
@@ -163,7 +163,7 @@ def test_an_off_peak_window_over_the_weeks_end_goes_on_on_monday(week: Report) -
 def test_users_go_by_the_time_that_they_were_given(week: Report) -> None:
     section = users(week)
     ranks = {each.name: each.rank_gpu_time for each in week.holders if each.rank_gpu_time is not None}
-    listed = [str(row[0]) for row in section.rows if str(row[0]) in ranks]
+    listed = [str(row[0]) for row in section.cells if str(row[0]) in ranks]
     assert [ranks[name] for name in listed] == sorted(ranks.values())
     assert len(section.rows) == len(week.holders)
 
@@ -192,7 +192,7 @@ def test_the_films_sums_are_those_of_the_ledger(week: Report) -> None:
     own = Film(("GPU-0", "GPU-1"), ("h", "h"), week.summary.since_ms, day_ms, codes, (Totals(1, spent), idle))
     section = film(replace(week, film=own))
     assert section.headline == "1 GPU of 2 went unused all the time; 92.9 % of what was seen is unused."
-    assert [[str(cell) for cell in row[2:]] for row in section.rows] == [
+    assert [[str(cell) for cell in row[2:]] for row in section.cells] == [
         ["85.7 %", "14.3 %", "0.0 %"],
         ["100.0 %", "0.0 %", "0.0 %"],
     ]
