@@ -158,8 +158,8 @@ def test_the_queue_for_old_cards_is_of_the_readers_own_work(planned: Planned) ->
     queue, mine = old_cards_on_page(every), old_cards_on_page(own)
     assert queue is not None
     assert mine is not None
-    holders = {str(row[0]) for row in queue.rows}
-    assert {str(row[0]) for row in mine.rows} == holders & set(workload_sizes(own)["holder"])
+    holders = {str(row[0]) for row in queue.cells}
+    assert {str(row[0]) for row in mine.cells} == holders & set(workload_sizes(own)["holder"])
     assert "which stood unused" in str(queue.headline)
     assert "unused" not in str(mine.headline)
 
