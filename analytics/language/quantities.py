@@ -11,7 +11,7 @@ from datetime import date
 from decimal import Decimal
 
 from analytics.language.language import ENGLISH, Language
-from fallow.clock import from_ms
+from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS, from_ms
 
 
 class Quantity(ABC):
@@ -181,6 +181,12 @@ class Span(Quantity):
     def shown(self, language: Language) -> str:
         """`1h 30min`."""
         return language.duration(self.milliseconds)
+
+
+def rounded_span(milliseconds: float) -> Span:
+    """Return a duration to the second, from an hour on to the minute."""
+    unit_ms = MINUTE_MS if milliseconds >= HOUR_MS else SECOND_MS
+    return Span(round(milliseconds / unit_ms) * unit_ms)
 
 
 @dataclass(frozen=True)

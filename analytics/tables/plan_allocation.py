@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Number, Share, from_cents
+from analytics.language.quantities import GpuHours, Number, Share, from_cents, rounded_span
 from analytics.language.sentences import tr
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.owner_tree import OwnerNode
 from analytics.plan.starving import StarvingPair
 from analytics.tables.names import NAME_MOST, account_name, place_name
-from analytics.tables.plan_waits import wait_span
 from analytics.tables.point_samples import counted_note
 from analytics.tables.table import Cell, Column, Table, column, fact, single
 from fallow.clock import SECOND_MS
@@ -94,7 +93,7 @@ def _waited_columns(found: FleetAllocation) -> tuple[Column, ...]:
 
 def _median(row: _OwnerRow) -> Cell:
     median_ms = row.node.waited.median_ms
-    return "" if median_ms is None else wait_span(median_ms)
+    return "" if median_ms is None else rounded_span(median_ms)
 
 
 def _median_s(row: _OwnerRow) -> float | None:

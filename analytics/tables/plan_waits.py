@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Number, Share, Span
+from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr
 from analytics.plan.goodput import END_STATES, goodput
 from analytics.plan.wait_causes import CAUSES, SHORTAGE
@@ -18,7 +18,7 @@ from analytics.report.model import Report
 from analytics.tables.names import NAME_MOST, least_to_most, place_name
 from analytics.tables.point_samples import counted_note
 from analytics.tables.table import Bar, Kind, RankedBars, Table, column, fact, single
-from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
+from fallow.clock import HOUR_MS
 
 _CAUSES = {
     "order": (
@@ -142,32 +142,28 @@ def _counted(waits: Waits) -> str:
     )  # fmt: skip
 
 
-def _span(value: float | None) -> Span | None:
-    return None if value is None else wait_span(value)
-
-
 def _hours(spent: Mapping[str, int]) -> dict[str, float]:
     return {cause: milliseconds / HOUR_MS for cause, milliseconds in spent.items()}
 
 
 _GROUP_COLUMNS = (
     column("jobs", tr("jobs"), "count"),
-    column("jobs_still_waiting", "", "count", "open_jobs", audience="programs"),
-    column("median_s", tr("median wait"), "duration", lambda group: _span(group.median_ms)),
-    column("p90_s", tr("9 of 10 within"), "duration", lambda group: _span(group.p90_ms)),
+    fact("jobs_still_waiting", "count", "open_jobs"),
+    column("median_s", tr("median wait"), "duration", "median_ms"),
+    column("p90_s", tr("9 of 10 within"), "duration", "p90_ms"),
     column("hours", tr("hours waited"), "gpu_hours", "wait_ms"),
     column("gpu_hours", tr("GPU-hours waited"), "gpu_hours", "gpu_ms"),
     column(
-        "shortage_share", tr("of it shortage"), "share",
+        "shortage_share",
+        tr("of it shortage"),
+        "share",
         lambda group: least_to_most(*map(Share, group.shortage)) if group.wait_ms else "",
-        "shortage", json_type="array",
+        "shortage",
+        json_type="array",
     ),
-    column("hours_by_cause", "", "words", lambda group: _hours(group.cause_ms), json_type="object", audience="programs"),
-    column(
-        "gpu_hours_by_cause", "", "words", lambda group: _hours(group.cause_gpu_ms),
-        json_type="object", audience="programs",
-    ),
-)  # fmt: skip
+    fact("hours_by_cause", "words", lambda group: _hours(group.cause_ms), "object"),
+    fact("gpu_hours_by_cause", "words", lambda group: _hours(group.cause_gpu_ms), "object"),
+)
 
 
 def wait_table(waits: Waits, by: str) -> Table | None:
@@ -207,12 +203,6 @@ def _name(name: str | None, kind: Kind) -> str:
     if name is None:
         return tr("(not known)")
     return place_name(name) if kind == "pool" else plain(name, NAME_MOST)
-
-
-def wait_span(wait_ms: float) -> Span:
-    """To the second, and from an hour on to the minute."""
-    unit_ms = MINUTE_MS if wait_ms >= HOUR_MS else SECOND_MS
-    return Span(round(wait_ms / unit_ms) * unit_ms)
 
 
 def idle_while_waiting(waits: Waits, open_ms: float) -> Table:

@@ -28,6 +28,7 @@ from analytics.language.quantities import (
     Quantity,
     Share,
     Span,
+    rounded_span,
 )
 from analytics.report.figures import Film
 from analytics.tables.line_chart import LineChart
@@ -129,6 +130,8 @@ class Column:
 
     def value(self, row: object) -> object:
         """Return what programs read of a row: in hours, seconds, ratios, amounts; None is unknown, or nothing to say."""
+        if self.kind == "duration" and self.machine is None and isinstance(spent := self.read(row), int | float):  # type: ignore[misc]
+            return spent / SECOND_MS
         value = self.cell(row) if self.machine is None else self.machine(row)
         return None if value == "" else plain_value(value)
 
@@ -140,7 +143,7 @@ UNITS: Mapping[Kind, Callable[..., Quantity]] = {
     "count": Number,
     "number": Number,
     "money": lambda value, digits=2: Number(value, digits),  # in a currency that the title names
-    "duration": Span,  # milliseconds
+    "duration": rounded_span,  # milliseconds, exact for programs
     "moment": Moment,  # milliseconds since the epoch
 }
 """The quantity that a number of a column becomes. Money whose currency no title names is read as an `Amount`."""
