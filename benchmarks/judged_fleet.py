@@ -91,8 +91,7 @@ def _evaluated(folder: Path, name: str, labels: Sequence[Label]) -> dict[str, An
         code = main(["evaluate", *map(str, flags)])
     if code:
         raise SystemExit(code)
-    found: dict[str, Any] = json.loads(printed.getvalue())
-    return found
+    return {name: table["rows"] for name, table in json.loads(printed.getvalue())["tables"].items()}
 
 
 def _owners(fleet: Sequence[Recording]) -> str:
@@ -113,9 +112,9 @@ class Share:
     right: int = 0
     judged: int = 0
 
-    def add(self, proportion: Mapping[str, Any]) -> None:
-        self.right += proportion["right"]
-        self.judged += proportion["judged"]
+    def add(self, row: Mapping[str, Any], proportion: str) -> None:
+        self.right += row[f"{proportion}_right"]
+        self.judged += row[f"{proportion}_judged"]
 
     @property
     def ratio(self) -> float | None:
@@ -140,14 +139,14 @@ def summed(fleets: Sequence[Judged]) -> dict[str, Any]:
         for each in fleet.claims["rules"]:
             findings[each["rule"]] += each["findings"]
             own = rules[each["rule"]]
-            own["precision"].add(each["precision"])
-            own["recall"].add(each["recall"])
-        for each in fleet.takeable["rules"]:
-            for grade, proportion in each["precision_by_confidence"].items():
-                rules[each["rule"]][f"takeable_{grade}"].add(proportion)
-        for grade, share in takeable.items():
-            share.add(fleet.takeable["takeable"]["by_confidence"][grade])
-        states.update({name: fleet.claims["states"][name] for name in ("judged_gpu_hours", "agreed_gpu_hours")})
+            own["precision"].add(each, "precision")
+            own["recall"].add(each, "recall")
+        for each in fleet.takeable["rules-by-confidence"]:
+            rules[each["rule"]][f"takeable_{each['confidence']}"].add(each, "precision")
+        for each in fleet.takeable["takeable"]:
+            takeable[each["confidence"]].add(each, "takeable")
+        (whole,) = fleet.claims["evaluation"]
+        states.update({name: whole[name] for name in ("judged_gpu_hours", "agreed_gpu_hours")})
     return {
         "fleets": len(fleets),
         "rules": {

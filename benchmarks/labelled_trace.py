@@ -24,7 +24,7 @@ from benchmarks.measure import Figure
 from fallow.cli import main
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 HOST, STEP_S, EVERY = "trace", 57, "2h"
 HORIZONS_H = (1, 2, 4)
@@ -119,9 +119,9 @@ def measure() -> Iterator[Figure]:
             write_labels(folder / "duty.csv.gz", labels, horizon_h)
             flags = ("--lake", str(lake), "--labels", str(labels), "--every", EVERY)
             print(f"\nunused for {horizon_h} h more\n{_run('evaluate', *flags)}", file=sys.stderr)
-            found = json.loads(_run("evaluate", *flags, "--json"))
-            yield from _figures(found, horizon_h)
-        yield _states(found)
+            tables = json.loads(_run("evaluate", *flags, "--json"))["tables"]
+            yield from _figures(tables["takeable"]["rows"], horizon_h)
+        yield _states(tables["evaluation"]["rows"][0])
 
 
 def _run(*arguments: str) -> str:
@@ -133,15 +133,15 @@ def _run(*arguments: str) -> str:
     return printed.getvalue()
 
 
-def _figures(found: dict[str, Any], horizon_h: int) -> Iterator[Figure]:
-    for grade, score in found["takeable"]["by_confidence"].items():
-        if score["judged"]:
-            low, high = score["interval_90"]
-            how = f"genai26: {score['right']} of {score['judged']} GPUs, 90 % interval {low:.3f} to {high:.3f}"
-            yield Figure(f"trace_takeable_{grade}_{horizon_h}h", score["ratio"], "ratio", how)
+def _figures(rows: Sequence[dict[str, Any]], horizon_h: int) -> Iterator[Figure]:
+    for row in rows:
+        right, judged = row["takeable_right"], row["takeable_judged"]
+        if judged:
+            low, high = row["takeable_interval_90"]
+            how = f"genai26: {right} of {judged} GPUs, 90 % interval {low:.3f} to {high:.3f}"
+            yield Figure(f"trace_takeable_{row['confidence']}_{horizon_h}h", row["takeable_share"], "ratio", how)
 
 
-def _states(found: dict[str, Any]) -> Figure:
-    states = found["states"]
-    how = f"genai26: {states['judged_gpu_hours']:,.1f} labelled and observed GPU-hours"
-    return Figure("trace_states_agreed", states["agreed_ratio"], "ratio", how)
+def _states(counts: dict[str, Any]) -> Figure:
+    how = f"genai26: {counts['judged_gpu_hours']:,.1f} labelled and observed GPU-hours"
+    return Figure("trace_states_agreed", counts["agreed_share"], "ratio", how)

@@ -185,7 +185,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def load(command: Command) -> CommandModule:
-    """The module behind a command; MissingExtraError where the packages or the Python that it needs are missing."""
+    """The module behind a command, or the verb in it; MissingExtraError where the packages or the Python that it needs are missing."""
     if command.extra and sys.version_info < (3, 11):
         raise MissingExtraError(
             f"`fallow {command.name}` needs Python 3.11 or newer, and this is {sys.version_info[0]}.{sys.version_info[1]}",

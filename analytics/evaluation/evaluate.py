@@ -26,6 +26,16 @@ _EDGES = (0.0, 0.2, 0.4, 0.6, MEDIUM_MIN, 0.9, HIGH_MIN, 1.0)
 
 
 @dataclass(frozen=True)
+class RuleGrade:
+    """A rule's findings of one confidence, and which of those that labels speak of were right."""
+
+    rule: str
+    grade: str
+    findings: int
+    precision: Proportion
+
+
+@dataclass(frozen=True)
 class RuleScore:
     """How a rule fared: its findings, and which of those that labels speak of were right.
 
@@ -39,22 +49,7 @@ class RuleScore:
     takeable: Proportion
     recall: Proportion
     unwatched: int
-    by_grade: Mapping[str, tuple[int, Proportion]]
-    """Findings of each confidence, and which of those that labels speak of were right."""
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "rule": self.rule,
-            "findings": self.findings,
-            "precision": self.precision.as_json(),
-            "precision_by_confidence": {
-                grade: {"findings": findings, **precision.as_json()}
-                for grade, (findings, precision) in self.by_grade.items()
-            },
-            "takeable_gpus": self.takeable.as_json(),
-            "recall": self.recall.as_json(),
-            "expected_but_unobserved": self.unwatched,
-        }
+    by_grade: tuple[RuleGrade, ...]
 
 
 @dataclass(frozen=True)
@@ -65,9 +60,6 @@ class GradeScore:
     gpus: int
     takeable: Proportion
 
-    def as_json(self) -> dict[str, object]:
-        return {"gpus": self.gpus, **self.takeable.as_json()}
-
 
 @dataclass(frozen=True)
 class Reliability:
@@ -77,9 +69,6 @@ class Reliability:
     high: float
     promised: float
     takeable: Proportion
-
-    def as_json(self) -> dict[str, object]:
-        return {"above": self.low, "up_to": self.high, "promised_mean": self.promised, **self.takeable.as_json()}
 
 
 @dataclass(frozen=True)
@@ -108,25 +97,6 @@ class Evaluation:
     def judged(self) -> int:
         """Findings that a label speaks of."""
         return sum(each.precision.judged for each in self.rules)
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "window": {"since": format_ms(self.since_ms), "until": format_ms(self.until_ms), "windows": self.windows},
-            "labels": {
-                "lines": self.labels.lines,
-                "gpus": self.labels.gpus,
-                "gpus_not_in_the_lake": list(self.labels.strangers),
-            },
-            "findings": {"all": self.findings, "judged": self.judged},
-            "rules": [each.as_json() for each in self.rules],
-            "takeable": {
-                "precision": self.takeable.as_json(),
-                "recall": self.takeable_recall.as_json(),
-                "by_confidence": {each.grade: each.as_json() for each in self.grades},
-                "by_probability": [each.as_json() for each in self.reliability],
-            },
-            "states": self.states.as_json(),
-        }
 
 
 def evaluate(
@@ -198,15 +168,15 @@ def _by_rule(judged: Sequence[WindowVerdicts]) -> tuple[RuleScore, ...]:
                 Proportion.of(right for each in own for right in each.takeable.values()),
                 Proportion.of(wanted),
                 wanted.count(None),
-                {grade: _of_grade(grade, own) for grade in GRADES},
+                tuple(_of_grade(rule, grade, own) for grade in GRADES),
             )
         )
     return tuple(scores)
 
 
-def _of_grade(grade: str, verdicts: Sequence[Verdict]) -> tuple[int, Proportion]:
+def _of_grade(rule: str, grade: str, verdicts: Sequence[Verdict]) -> RuleGrade:
     own = [each.right for each in verdicts if each.finding.confidence.grade == grade]
-    return len(own), Proportion.of(own)
+    return RuleGrade(rule, grade, len(own), Proportion.of(own))
 
 
 def _of_grades(name: str, judged: Sequence[WindowVerdicts], grades: Sequence[str]) -> GradeScore:

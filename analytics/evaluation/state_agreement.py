@@ -9,9 +9,6 @@ import polars as pl
 
 from analytics.evaluation.labels import STATES_MEANT
 from analytics.intervals import SPAN_MS
-from analytics.ledger.summary import ratio
-from fallow.clock import HOUR_MS
-from fallow.schema import STATES
 
 
 @dataclass(frozen=True)
@@ -51,31 +48,6 @@ class StateAgreement:
         """Of the time with a label that was observed: how much the ledger has in a state that agrees, and all of it."""
         own = {state: ms for (each, state), ms in self.time_ms.items() if each == label and state != "unknown"}
         return sum(ms for state, ms in own.items() if state in STATES_MEANT[label]), sum(own.values())
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "gpu_hours": self.total_ms / HOUR_MS,
-            "observed_gpu_hours": self.observed_ms / HOUR_MS,
-            "labelled_gpu_hours": self.labelled_ms / HOUR_MS,
-            "judged_gpu_hours": self.judged_ms / HOUR_MS,
-            "agreed_gpu_hours": self.agreed_ms / HOUR_MS,
-            "agreed_ratio": ratio(self.agreed_ms, self.judged_ms),
-            "by_state": {
-                state: {"agreed_gpu_hours": agreed / HOUR_MS, "labelled_gpu_hours": whole / HOUR_MS, "ratio": agreed / whole}
-                for state in STATES[1:]
-                for agreed, whole in (self.recorded(state),)
-                if whole
-            },
-            "by_label": {
-                label: {"agreed_gpu_hours": agreed / HOUR_MS, "judged_gpu_hours": whole / HOUR_MS, "ratio": ratio(agreed, whole)}
-                for label in self.labels
-                for agreed, whole in (self.labelled(label),)
-            },
-            "gpu_hours_by_label_and_state": {
-                label: {state: self.time_ms[label, state] / HOUR_MS for state in STATES if (label, state) in self.time_ms}
-                for label in self.labels
-            },
-        }  # fmt: skip
 
 
 def state_agreement(stretches: pl.DataFrame, states: pl.DataFrame) -> StateAgreement:

@@ -47,14 +47,6 @@ class Proportion:
         known = [each for each in verdicts if each is not None]
         return cls(sum(known), len(known))
 
-    def as_json(self) -> dict[str, object]:
-        return {
-            "right": self.right,
-            "judged": self.judged,
-            "ratio": self.share,
-            "interval_90": None if self.interval is None else list(self.interval),
-        }
-
 
 @dataclass(frozen=True)
 class Verdict:

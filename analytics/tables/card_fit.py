@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
@@ -12,7 +13,7 @@ from analytics.language.quantities import Bytes, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.basis import PageBasis
 from analytics.tables.moves import target_card
-from analytics.tables.table import CardFit, CardMark, Cell, Column, Table
+from analytics.tables.table import CardFit, CardMark, Table, column
 from analytics.workloads.cards import shelf
 from analytics.workloads.workloads import RESERVED, SMALLER, SPLIT, findings_about, workload_footprints
 
@@ -66,26 +67,36 @@ def card_fit(basis: PageBasis) -> Table:
     return Table(
         name="sizes",
         title=tr("Memory and activity against the cards"),
-        question=tr("Which work sits on a card that is larger than it needs? One mark per job (of bare processes: per GPU)."),
+        question=tr(
+            "Which work sits on a card that is larger than it needs? One mark per job (of bare processes: per GPU)."
+        ),
         headline=_headline(known),
         columns=(
-            Column("holder", tr("user"), "name"),
-            Column("job", tr("job"), "name"),
-            Column("model", tr("model"), "name"),
-            Column("gpus", tr("GPUs"), "count"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            Column("peak_memory", tr("peak memory"), "number"),
-            Column("util_p95", tr("utilization, 95th percentile"), "share"),
-            Column("sm_p95", tr("SM activity, 95th percentile"), "share"),
-            Column("coverage", tr("coverage"), "share"),
-            Column("verdict", tr("verdict"), "words"),
-            Column("instead", tr("would do instead"), "words"),
+            column("holder", tr("user"), "name", lambda row: _names(row, 80)[0], itemgetter("holder")),
+            column("job", tr("job"), "name", lambda row: _names(row, 80)[1], itemgetter("job")),
+            column("model", tr("model"), "name", lambda row: _names(row, 80)[2], itemgetter("model")),
+            column("gpus", tr("GPUs"), "count", lambda row: len(row["gpus"])),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", itemgetter("gpu_ms")),
+            column("peak_memory_bytes", tr("peak memory"), "number", lambda row: Bytes(row["peak_bytes"])),
+            column("util_p95", tr("utilization, 95th percentile"), "share", lambda row: _share(row["util_pct"])),
+            column("sm_p95", tr("SM activity, 95th percentile"), "share", lambda row: _share(row["sm_pct"])),
+            column("coverage", tr("coverage"), "share", itemgetter("coverage")),
+            column("verdict", tr("verdict"), "words", lambda row: _WORDS[row["kind"]], itemgetter("kind")),
+            column(
+                "instead",
+                tr("would do instead"),
+                "words",
+                lambda row: plain(row["instead"]) or "-",
+                itemgetter("instead"),
+            ),
         ),
-        rows=tuple(_row(row) for row in ordered.head(_LISTED).iter_rows(named=True)),
-        chart=CardFit(_WORDS, tuple(_mark(row) for row in ordered.head(_DRAWN).iter_rows(named=True)), card_sizes(basis)),
+        rows=tuple(ordered.head(_LISTED).iter_rows(named=True)),
+        chart=CardFit(
+            _WORDS, tuple(_mark(row) for row in ordered.head(_DRAWN).iter_rows(named=True)), card_sizes(basis)
+        ),
         notes=tuple(_notes(found, known)),
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def _headline(known: pl.DataFrame) -> str:
@@ -107,17 +118,27 @@ def _notes(found: pl.DataFrame, known: pl.DataFrame) -> Iterator[str]:
     no_memory = found.filter(pl.col("peak_bytes").is_null()).height
     idle = found.filter(pl.col("peak_bytes").is_not_null() & pl.col("busy_pct").is_null()).height
     if no_memory:
-        yield tr_many("{number} workload without a known memory is not drawn.", "{number} workloads without a known memory are not drawn.", no_memory)  # fmt: skip
+        yield tr_many(
+            "{number} workload without a known memory is not drawn.",
+            "{number} workloads without a known memory are not drawn.",
+            no_memory,
+        )
     if idle:
         yield tr_many(
             "{number} workload is not drawn since no whole hour of its activity is known by more than means.",
-            "{number} workloads are not drawn since no whole hour of their activity is known by more than means.", idle,
-        )  # fmt: skip
+            "{number} workloads are not drawn since no whole hour of their activity is known by more than means.",
+            idle,
+        )
     if known.height > _DRAWN:
-        yield tr("Drawn are {number}: those for which less would do, then those with the most GPU-hours.", number=Number(_DRAWN))  # fmt: skip
+        yield tr(
+            "Drawn are {number}: those for which less would do, then those with the most GPU-hours.",
+            number=Number(_DRAWN),
+        )
     if known.height > _LISTED:
         yield tr("The table has the first {number} of {all}.", number=Number(_LISTED), all=Number(known.height))
-    yield tr("The activity is what 95 % of the time stays within. Hollow marks: SM activity was not measured, and the time with any kernel stands for it, which is never less.")  # fmt: skip
+    yield tr(
+        "The activity is what 95 % of the time stays within. Hollow marks: SM activity was not measured, and the time with any kernel stands for it, which is never less."
+    )
     yield tr("The larger a mark, the more GPU-hours.")
 
 
@@ -134,17 +155,8 @@ def _mark(row: dict[str, Any]) -> CardMark:
     )
 
 
-def _row(row: dict[str, Any]) -> tuple[Cell, ...]:
-    return (
-        *_names(row, 80),
-        Number(len(row["gpus"])),
-        GpuHours(row["gpu_ms"]),
-        Bytes(row["peak_bytes"]),
-        *(None if row[name] is None else Share(row[name] / 100, 0) for name in ("util_pct", "sm_pct")),
-        Share(row["coverage"]),
-        _WORDS[row["kind"]],
-        plain(row["instead"]) or "-",
-    )
+def _share(percent: float | None) -> Share | None:
+    return None if percent is None else Share(percent / 100, 0)
 
 
 def _names(row: dict[str, Any], most: int) -> tuple[str, str, str]:

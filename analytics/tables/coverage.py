@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 
-from analytics.language.quantities import Date, GpuHours, Moment, Number, Quantity, Share
+from analytics.language.quantities import Date, Number, Quantity, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import Totals, ratio, totals_by
 from analytics.report.coverage import WHOLLY_OBSERVED
@@ -13,84 +13,89 @@ from analytics.report.model import Report
 from analytics.tables.basis import PageBasis
 from analytics.tables.names import place_name
 from analytics.tables.point_samples import is_sampled
-from analytics.tables.table import Column, LinkedCell, Table
-
-_Groups = Sequence[tuple[str | Quantity | LinkedCell, Totals]]
+from analytics.tables.table import LinkedCell, Table, column
 
 _SHOWN = 60
-_TITLES = {"day": tr("Coverage by day"), "pool": tr("Coverage by pool"), "model": tr("Coverage by model"), "host": tr("Coverage by host")}  # fmt: skip
-_QUESTIONS = {
-    "day": tr("Which days were not fully observed? Known share of the GPU-hours in the sums."),
-    "pool": tr("Which pools are observed less than the others?"),
-    "model": tr("Which models are observed less than the others?"),
-    "host": tr("Which hosts are observed less than the others?"),
+_BY: Mapping[str, tuple[str, str, str, Callable[[str], str | Quantity]]] = {
+    "day": (
+        tr("Coverage by day"),
+        tr("Which days were not fully observed? Known share of the GPU-hours in the sums."),
+        tr("day"),
+        lambda day: Date(date.fromisoformat(day)),
+    ),
+    "pool": (
+        tr("Coverage by pool"),
+        tr("Which pools are observed less than the others?"),
+        tr("pool"),
+        place_name,
+    ),
+    "model": (
+        tr("Coverage by model"),
+        tr("Which models are observed less than the others?"),
+        tr("model"),
+        place_name,
+    ),
+    "host": (
+        tr("Coverage by host"),
+        tr("Which hosts are observed less than the others?"),
+        tr("host"),
+        lambda host: LinkedCell(host, "host", host),
+    ),
 }
-_HEADS = {"day": tr("day"), "pool": tr("pool"), "model": tr("model"), "host": tr("host")}
+"""Title, question, heading and how a name is shown, by what is grouped."""
 
 
 def coverage_by_day(basis: PageBasis) -> Table:
-    groups = basis.report.groups["day"]
-    days = [(Date(date.fromisoformat(day)), each) for day, each in groups.items()]
-    return _coverage("day", days, days[-_SHOWN:], tr("and {number} days before", number=Number(len(days) - _SHOWN)))
+    days = basis.report.groups["day"]
+    more = tr("and {number} days before", number=Number(len(days) - _SHOWN))
+    return _coverage("day", days, tuple(days)[-_SHOWN:], more)
 
 
 def coverage_by_pool(basis: PageBasis) -> Table:
-    return _least_covered("pool", [(place_name(name), each) for name, each in basis.report.groups["pool"].items()])
+    return _least_covered("pool", basis.report.groups["pool"])
 
 
 def coverage_by_model(basis: PageBasis) -> Table:
-    return _least_covered("model", [(place_name(name), each) for name, each in basis.report.groups["model"].items()])
+    return _least_covered("model", basis.report.groups["model"])
 
 
 def coverage_by_host(basis: PageBasis) -> Table:
-    hosts = totals_by(basis.part.inside.stretches, "host")
-    return _least_covered("host", [(LinkedCell(name, "host", name), each) for name, each in hosts.items()])
+    return _least_covered("host", totals_by(basis.part.inside.stretches, "host"))
 
 
-def _least_covered(by: str, groups: _Groups) -> Table:
-    ordered = sorted(groups, key=lambda each: (each[1].coverage or 0.0, str(each[0])))
+def _least_covered(by: str, groups: Mapping[str, Totals]) -> Table:
+    ordered = sorted(groups, key=lambda name: (groups[name].coverage or 0.0, str(_BY[by][3](name))))
     more = tr("and {number} more, none of them observed less", number=Number(len(groups) - _SHOWN))
-    return _coverage(by, ordered, ordered[:_SHOWN], more)
+    return _coverage(by, groups, tuple(ordered[:_SHOWN]), more)
 
 
-def _coverage(by: str, groups: _Groups, shown: _Groups, more: str) -> Table:
+def _coverage(by: str, groups: Mapping[str, Totals], shown: tuple[str, ...], more: str) -> Table:
     """A row for each group shown; `more` says what the others are."""
-    sampled = (
-        [Column("sampled", tr("by point samples"), "share")] if any(is_sampled(each) for _, each in groups) else []
-    )
+    title, question, head, label = _BY[by]
+    sampled = column("sampled_share", tr("by point samples"), "share", lambda name: groups[name].sampled)
     return Table(
         name=f"coverage-{by}",
-        title=_TITLES[by],
-        question=_QUESTIONS[by],
-        headline=_headline(groups),
+        title=title,
+        question=question,
+        headline=_headline([(label(name), totals) for name, totals in groups.items()]),
         columns=(
-            Column(by, _HEADS[by], "name"),
-            Column("coverage", tr("known"), "share_bar"),
-            *sampled,
-            Column("gpus", tr("GPUs"), "count"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            Column("unknown", tr("unknown"), "gpu_hours"),
+            column(by, head, "name", label, str),
+            column("coverage", tr("known"), "share_bar", lambda name: Share(groups[name].coverage)),
+            *((sampled,) if any(is_sampled(each) for each in groups.values()) else ()),
+            column("gpus", tr("GPUs"), "count", lambda name: groups[name].gpus),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", lambda name: groups[name].total_ms),
+            column("unknown_gpu_hours", tr("unknown"), "gpu_hours", lambda name: groups[name].state_ms["unknown"]),
         ),
-        rows=tuple(
-            (
-                name,
-                Share(each.coverage),
-                *([Share(each.sampled)] if sampled else []),
-                Number(each.gpus),
-                GpuHours(each.total_ms),
-                GpuHours(each.state_ms["unknown"]),
-            )
-            for name, each in shown
-        ),
+        rows=shown,
         notes=(more,) if len(shown) < len(groups) else (),
     )
 
 
-def _headline(groups: _Groups) -> str:
+def _headline(groups: Sequence[tuple[str | Quantity, Totals]]) -> str:
     known = [(totals.coverage, name) for name, totals in groups if totals.coverage is not None]
     if not known:
         return tr("Nothing was there to be observed.")
-    least, name = min(known, key=lambda each: each[0])
+    least, name = min(known, key=lambda pair: pair[0])
     sampled = ratio(
         sum(totals.sampled_ms for _, totals in groups if is_sampled(totals)),
         sum(totals.observed_ms for _, totals in groups),
@@ -102,8 +107,10 @@ def _headline(groups: _Groups) -> str:
     if sampled:
         return tr(
             "The least: {name}, {share} observed; {sampled} of all that was observed by point samples.",
-            name=name, share=Share(least), sampled=Share(sampled),
-        )  # fmt: skip
+            name=name,
+            share=Share(least),
+            sampled=Share(sampled),
+        )
     return tr("The least: {name}, {share} observed.", name=name, share=Share(least))
 
 
@@ -114,18 +121,24 @@ def silent_hosts(report: Report) -> Table:
         name="silent",
         title=tr("Silent hosts"),
         question=tr("Which hosts were not seen to the end of the window?"),
-        headline=tr_many("{number} host; the time after that is in no sum.", "{number} hosts; the time after that is in no sum.", len(found))
+        headline=tr_many(
+            "{number} host; the time after that is in no sum.",
+            "{number} hosts; the time after that is in no sum.",
+            len(found),
+        )
         if found
         else tr("All hosts were seen to the end of the window."),
         columns=(
-            Column("host", tr("host"), "host"),
-            Column("gpus", tr("GPUs"), "count"),
-            Column("last_seen", tr("last seen"), "moment"),
-            Column("silent", tr("what is silent"), "words"),
+            column("host", tr("host"), "host"),
+            column("gpus", tr("GPUs"), "count"),
+            column("last_seen", tr("last seen"), "moment", "since_ms"),
+            column(
+                "silent",
+                tr("what is silent"),
+                "words",
+                lambda host: tr("the whole host") if host.whole_host else tr("some of its GPUs"),
+            ),
         ),
-        rows=tuple(
-            (each.host, Number(each.gpus), Moment(each.since_ms), tr("the whole host") if each.whole_host else tr("some of its GPUs"))
-            for each in found
-        ),
+        rows=tuple(found),
         wide=True,
-    )  # fmt: skip
+    )

@@ -11,7 +11,7 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.basis import PageBasis
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import Cell, Column, Curve, DurationCurves, Table
+from analytics.tables.table import Column, Curve, DurationCurves, Table, column
 
 _POINTS, _LISTED = 300, 120
 _STATES = {"allocated": "held", "working": "active"}
@@ -30,27 +30,41 @@ def demand_curve(basis: PageBasis) -> Table:
     hours = gpus_by_hour(basis)
     there = max(hours["there"].to_list(), default=0.0)
     levels = {name: max(hours[name].to_list(), default=0.0) for name in _NAMES}
+
+    def hours_column(name: str, title: str) -> Column:
+        return column(f"{name}_hours", title, "count", lambda level: (hours[name] >= level).sum())
+
     return Table(
         name="demand",
         title=tr("Demand duration curve"),
-        question=tr("How many GPUs are needed at once, and for how long? The most in each whole hour, the busiest hour first."),
+        question=tr(
+            "How many GPUs are needed at once, and for how long? The most in each whole hour, the busiest hour first."
+        ),
         headline=tr(
             "At most {allocated} of {there} GPUs were held, reserved or used at once, and at most {working} were really working.",
-            allocated=Number(levels["allocated"]), there=Number(there), working=Number(levels["working"]),
-        ) if hours.height else _NO_HOUR,
+            allocated=Number(levels["allocated"]),
+            there=Number(there),
+            working=Number(levels["working"]),
+        )
+        if hours.height
+        else _NO_HOUR,
         columns=(
-            Column("gpus", tr("GPUs at once"), "number"),
-            Column("allocated_hours", tr("hours with at least so many held, reserved or used"), "count"),
-            Column("working_hours", tr("hours with at least so many working"), "count"),
+            column("gpus", tr("GPUs at once"), "number", lambda level: Number(level, 0 if level == int(level) else 1)),
+            hours_column("allocated", tr("hours with at least so many held, reserved or used")),
+            hours_column("working", tr("hours with at least so many working")),
         ),
-        rows=tuple(_levels(hours)),
+        rows=_levels(hours),
         chart=DurationCurves(
-            unit=tr("GPUs at once"), across=tr("share of the hours with at least so many"),
-            whole=there, whole_label=tr("{number} GPUs there", number=Number(there)),
+            unit=tr("GPUs at once"),
+            across=tr("share of the hours with at least so many"),
+            whole=there,
+            whole_label=tr("{number} GPUs there", number=Number(there)),
             curves=tuple(_curve(hours, name) for name in _NAMES),
-        ) if hours.height else None,
+        )
+        if hours.height
+        else None,
         notes=tuple(_notes(basis, hours)) if hours.height else (),
-    )  # fmt: skip
+    )
 
 
 def _notes(basis: PageBasis, hours: pl.DataFrame) -> Iterator[str]:
@@ -59,8 +73,9 @@ def _notes(basis: PageBasis, hours: pl.DataFrame) -> Iterator[str]:
     if unseen:
         yield tr_many(
             "In {number} of them some GPU was not seen: the band reaches up to where it would count as wanted.",
-            "In {number} of them some GPUs were not seen: the band reaches up to where they would count as wanted.", unseen,
-        )  # fmt: skip
+            "In {number} of them some GPUs were not seen: the band reaches up to where they would count as wanted.",
+            unseen,
+        )
     else:
         yield tr("Every GPU was seen in all of them.")
     pool = basis.whole.inventory.pool
@@ -92,9 +107,7 @@ def _steps(levels: pl.Series) -> tuple[tuple[float, float], ...]:
     return tuple(zip(shares, [gpus[0], *gpus], strict=True))
 
 
-def _levels(hours: pl.DataFrame) -> Iterator[tuple[Cell, ...]]:
-    """The curves at the same levels, the highest first."""
+def _levels(hours: pl.DataFrame) -> tuple[float, ...]:
+    """Return the levels of the curves, the highest first, at most _LISTED of them."""
     levels = sorted({each for name in _NAMES for each in hours[name].to_list()}, reverse=True)
-    for level in levels[:: max(1, -(-len(levels) // _LISTED))]:
-        digits = 0 if level == int(level) else 1
-        yield Number(level, digits), *(Number(hours.filter(hours[name] >= level).height) for name in _NAMES)
+    return tuple(levels[:: max(1, -(-len(levels) // _LISTED))])

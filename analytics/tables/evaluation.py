@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
+from typing import Literal
 
-from analytics.evaluation.evaluate import Evaluation, GradeScore, RuleScore
+from analytics.evaluation.evaluate import Evaluation, Reliability
+from analytics.evaluation.state_agreement import StateAgreement
 from analytics.evaluation.verdicts import LABELLED_MIN, Proportion
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.table import Column, Table, column, single
 from fallow.schema import STATES
 
 _NAMED = 3
 """Unknown GPUs that are named."""
 
 
-def evaluation_sections(found: Evaluation) -> tuple[Table, ...]:
-    """The chapters of `fallow evaluate`."""
-    return _coverage(found), _rules(found), _promises(found), _reliability(found), _states(found)
+def evaluation_tables(found: Evaluation) -> tuple[Table, ...]:
+    """Return the tables of `fallow evaluate`; the last three are for programs."""
+    people = (_coverage(found), _rules(found), _promises(found), _reliability(found), _states(found))
+    return *people, _rule_grades(found), _recorded_states(found), _counts(found)
 
 
 def _coverage(found: Evaluation) -> Table:
@@ -28,28 +32,33 @@ def _coverage(found: Evaluation) -> Table:
         tr_many(
             "{judged} of {number} finding has a label",
             "{judged} of {number} findings have a label",
-            found.findings, judged=Number(found.judged),
+            found.findings,
+            judged=Number(found.judged),
         ),
         tr_many(
             "{judged} of {number} GPU to take back has a label that says whether it could be",
             "{judged} of {number} GPUs to take back have a label that says whether they could be",
-            found.takeable.gpus, judged=Number(found.takeable.takeable.judged),
+            found.takeable.gpus,
+            judged=Number(found.takeable.takeable.judged),
         ),
         tr(
             "{labelled} of {total} GPU-hours have a labelled state ({share}), {judged} of them were observed",
-            labelled=GpuHours(states.labelled_ms), total=GpuHours(states.total_ms),
-            share=Share(ratio(states.labelled_ms, states.total_ms)), judged=GpuHours(states.judged_ms),
+            labelled=GpuHours(states.labelled_ms),
+            total=GpuHours(states.total_ms),
+            share=Share(ratio(states.labelled_ms, states.total_ms)),
+            judged=GpuHours(states.judged_ms),
         ),
-    ]  # fmt: skip
+    ]
     if labels.strangers:
         names = ", ".join(plain(name) for name in labels.strangers[:_NAMED])
         lines.append(
             tr_many(
                 "{number} GPU of the labels is not in the lake: {names}",
                 "{number} GPUs of the labels are not in the lake, such as {names}",
-                len(labels.strangers), names=names,
+                len(labels.strangers),
+                names=names,
             )
-        )  # fmt: skip
+        )
     windows = tr_many("{number} window", "{number} windows", found.windows)
     return Table(
         name="labels",
@@ -59,11 +68,13 @@ def _coverage(found: Evaluation) -> Table:
             "{lines} over {gpus}; {windows} from {since} to {until}.",
             lines=tr_many("{number} label", "{number} labels", labels.lines),
             gpus=tr_many("{number} GPU", "{number} GPUs", labels.gpus),
-            windows=windows, since=Moment(found.since_ms), until=Moment(found.until_ms),
+            windows=windows,
+            since=Moment(found.since_ms),
+            until=Moment(found.until_ms),
         ),
         lines=tuple(lines),
         notes=(tr("What no label speaks of counts neither as right nor as wrong."),),
-    )  # fmt: skip
+    )
 
 
 def _rules(found: Evaluation) -> Table:
@@ -76,26 +87,30 @@ def _rules(found: Evaluation) -> Table:
         question=tr("How many of each rule's findings were right, and how much of what it ought to find did it find?"),
         headline=_headline(total),
         columns=(
-            Column("rule", tr("rule"), "name"),
-            Column("findings", tr("findings"), "count"),
-            *_columns("right", tr("right"), "precision", tr("precision")),
-            *_columns("found", tr("found"), "recall", tr("recall")),
+            column("rule", tr("rule"), "name"),
+            column("findings", tr("findings"), "count"),
+            *_proportion("precision", tr("right"), tr("precision")),
+            *_proportion("recall", tr("found"), tr("recall")),
+            *_proportion("takeable"),
+            column("expected_but_unobserved", "", "count", "unwatched", audience="programs"),
         ),
-        rows=tuple(_rule_row(each) for each in found.rules),
-        notes=(*_unwatched(found), tr(
-            "A finding is right if no label contradicts it: its rule ought to have found its GPUs, and those to take back could "
-            "be. A label that a rule ought not to fire counts where it covers {share} of the finding's time. Found counts GPUs: "
-            "those that a label wants found by the rule and a finding of it names.", share=Share(LABELLED_MIN, 0)
-        )),
-    )  # fmt: skip
+        rows=found.rules,
+        notes=(
+            *_unwatched(found),
+            tr(
+                "A finding is right if no label contradicts it: its rule ought to have found its GPUs, and those to take back could "
+                "be. A label that a rule ought not to fire counts where it covers {share} of the finding's time. Found counts GPUs: "
+                "those that a label wants found by the rule and a finding of it names.",
+                share=Share(LABELLED_MIN, 0),
+            ),
+        ),
+    )
 
 
 def _headline(total: Proportion) -> str:
     if not total.judged:
         return tr("No label speaks of any finding.")
-    return tr(
-        "{of} findings that labels speak of were right ({share}).", of=_of(total), share=Share(total.share)
-    )  # fmt: skip
+    return tr("{of} findings that labels speak of were right ({share}).", of=_of(total), share=Share(total.share))
 
 
 def _unwatched(found: Evaluation) -> Iterator[str]:
@@ -107,25 +122,38 @@ def _unwatched(found: Evaluation) -> Iterator[str]:
         )
 
 
-def _rule_row(score: RuleScore) -> tuple[Cell, ...]:
-    return score.rule, Number(score.findings), *_cells(score.precision), *_cells(score.recall)
-
-
-def _columns(count: str, counted: str, share: str, said: str) -> tuple[Column, Column, Column]:
-    """Those of `_cells`: names and headings of the counts and of the share."""
+def _proportion(path: str, counted: str = "", share: str = "") -> tuple[Column, ...]:
+    """Return the columns of the proportion at `path`: counts, share and interval; for programs alone without headings."""
+    key, of = path.rpartition(".")[2], attrgetter(path)
+    audience: Literal["all", "programs"] = "all" if share else "programs"
     return (
-        Column(count, counted, "count"),
-        Column(share, said, "share"),
-        Column(f"{share}_interval", tr("90 % interval"), "share"),
+        column(
+            f"{key}_right",
+            counted,
+            "count",
+            lambda row: _of(of(row)) if of(row).judged else None,
+            f"{path}.right",
+            audience=audience,
+        ),
+        column(f"{key}_judged", "", "count", f"{path}.judged", audience="programs"),
+        column(f"{key}_share", share, "share", f"{path}.share", audience=audience),
+        column(
+            f"{key}_interval_90",
+            tr("90 % interval"),
+            "share",
+            lambda row: _interval(of(row)),
+            f"{path}.interval",
+            json_type="array",
+            audience=audience,
+        ),
     )
 
 
-def _cells(proportion: Proportion) -> tuple[Cell, Cell, Cell]:
-    interval = proportion.interval
-    if interval is None:
-        return None, None, None
-    bounds = tr("{low} to {high}", low=Share(interval[0], 0), high=Share(interval[1], 0))
-    return _of(proportion), Share(proportion.share), bounds
+def _interval(proportion: Proportion) -> str | None:
+    if proportion.interval is None:
+        return None
+    low, high = proportion.interval
+    return tr("{low} to {high}", low=Share(low, 0), high=Share(high, 0))
 
 
 def _of(proportion: Proportion) -> str:
@@ -143,34 +171,39 @@ def _promises(found: Evaluation) -> Table:
             if found.takeable.takeable.share is None
             else tr(
                 "{of} GPUs to take back could be taken back ({share}).",
-                of=_of(found.takeable.takeable), share=Share(found.takeable.takeable.share),
+                of=_of(found.takeable.takeable),
+                share=Share(found.takeable.takeable.share),
             )
         ),
         columns=(
-            Column("confidence", tr("confidence"), "grade"),
-            Column("gpus", tr("GPUs to take back"), "count"),
-            *_columns("right", tr("right"), "precision", tr("precision")),
+            column("confidence", tr("confidence"), "grade", lambda score: tr(score.grade), "grade"),
+            column("gpus", tr("GPUs to take back"), "count"),
+            *_proportion("takeable", tr("right"), tr("precision")),
         ),
-        rows=tuple(_grade_row(each) for each in found.grades),
+        rows=found.grades,
         notes=(
             *(
-                [tr("{of} GPUs that a label says could be taken back at a window's end are named by a finding ({share}).",
-                    of=_of(recall), share=Share(recall.share))]
-                if recall.judged else []
+                [
+                    tr(
+                        "{of} GPUs that a label says could be taken back at a window's end are named by a finding ({share}).",
+                        of=_of(recall),
+                        share=Share(recall.share),
+                    )
+                ]
+                if recall.judged
+                else []
             ),
-            tr("The label counts that covers the last moment of the window. Each GPU counts once in a window and confidence. The "
-               "surplus of a pool is a number of GPUs and is not judged by single ones."),
+            tr(
+                "The label counts that covers the last moment of the window. Each GPU counts once in a window and confidence. The "
+                "surplus of a pool is a number of GPUs and is not judged by single ones."
+            ),
         ),
-    )  # fmt: skip
-
-
-def _grade_row(score: GradeScore) -> tuple[Cell, ...]:
-    return tr(score.grade), Number(score.gpus), *_cells(score.takeable)
+    )
 
 
 def _reliability(found: Evaluation) -> Table:
     said = found.reliability
-    worst = max(said, key=lambda each: each.promised - (each.takeable.share or 0.0), default=None)
+    worst = max(said, key=lambda row: row.promised - (row.takeable.share or 0.0), default=None)
     return Table(
         name="reliability",
         title=tr("Were the probabilities right?"),
@@ -180,23 +213,28 @@ def _reliability(found: Evaluation) -> Table:
             if worst is None
             else tr(
                 "Furthest below its promise: {share} of those promised with {promised}.",
-                share=Share(worst.takeable.share), promised=Share(worst.promised),
+                share=Share(worst.takeable.share),
+                promised=Share(worst.promised),
             )
         ),
         columns=(
-            Column("probability", tr("probability"), "share"),
-            Column("promised", tr("promised"), "share"),
-            *_columns("right", tr("right"), "precision", tr("kept")),
+            column(
+                "probability",
+                tr("probability"),
+                "share",
+                _probability,
+                lambda row: [row.low, row.high],
+                json_type="array",
+            ),
+            column("promised_share", tr("promised"), "share", "promised"),
+            *_proportion("takeable", tr("right"), tr("kept")),
         ),
-        rows=tuple(
-            (
-                tr("{low} to {high}", low=Share(each.low, 0), high=Share(each.high, 0)),
-                Share(each.promised),
-                *_cells(each.takeable),
-            )
-            for each in said
-        ),
-    )  # fmt: skip
+        rows=said,
+    )
+
+
+def _probability(each: Reliability) -> str:
+    return tr("{low} to {high}", low=Share(each.low, 0), high=Share(each.high, 0))
 
 
 def _states(found: Evaluation) -> Table:
@@ -210,27 +248,76 @@ def _states(found: Evaluation) -> Table:
             if not states.judged_ms
             else tr(
                 "{agreed} of {judged} labelled and observed GPU-hours agree ({share}).",
-                agreed=GpuHours(states.agreed_ms), judged=GpuHours(states.judged_ms),
+                agreed=GpuHours(states.agreed_ms),
+                judged=GpuHours(states.judged_ms),
                 share=Share(ratio(states.agreed_ms, states.judged_ms)),
             )
         ),
         columns=(
-            Column("label", tr("label"), "state"),
-            Column("agreed", tr("agreed"), "share"),
-            *(Column(state, tr(state), "gpu_hours") for state in STATES),
+            column("label", tr("label"), "state", tr, str),
+            column("agreed_share", tr("agreed"), "share", lambda label: Share(ratio(*states.labelled(label)))),
+            column("agreed_gpu_hours", "", "gpu_hours", lambda label: states.labelled(label)[0], audience="programs"),
+            column("judged_gpu_hours", "", "gpu_hours", lambda label: states.labelled(label)[1], audience="programs"),
+            *(_state_column(states, state) for state in STATES),
         ),
-        rows=tuple(_state_row(found, label) for label in states.labels),
+        rows=states.labels,
         notes=(
-            tr("GPU-hours by label, and by the state that the ledger has. Unknown time is not judged; used is low or active, "
-               "unused free, reserved or held."),
-        ) if states.labels else (),
-    )  # fmt: skip
-
-
-def _state_row(found: Evaluation, label: str) -> tuple[Cell, ...]:
-    states = found.states
-    return (
-        tr(label),
-        Share(ratio(*states.labelled(label))),
-        *(GpuHours(states.time_ms[label, state]) if (label, state) in states.time_ms else "" for state in STATES),
+            tr(
+                "GPU-hours by label, and by the state that the ledger has. Unknown time is not judged; used is low or active, "
+                "unused free, reserved or held."
+            ),
+        )
+        if states.labels
+        else (),
     )
+
+
+def _state_column(states: StateAgreement, state: str) -> Column:
+    return column(f"{state}_gpu_hours", tr(state), "gpu_hours", lambda label: states.time_ms.get((label, state), ""))
+
+
+def _rule_grades(found: Evaluation) -> Table:
+    """Return each rule's findings of each confidence."""
+    columns = (
+        column("rule", "", "name"),
+        column("confidence", "", "grade", "grade"),
+        column("findings", "", "count"),
+        *_proportion("precision"),
+    )
+    rows = tuple(grade for rule in found.rules for grade in rule.by_grade)
+    return Table("rules-by-confidence", "", "", "", columns, rows, audience="programs")
+
+
+def _recorded_states(found: Evaluation) -> Table:
+    """Return how much of the labelled time in each state of the ledger agrees with its labels."""
+    recorded = found.states.recorded
+    columns = (
+        column("state", "", "state", str),
+        column("agreed_gpu_hours", "", "gpu_hours", lambda state: recorded(state)[0]),
+        column("labelled_gpu_hours", "", "gpu_hours", lambda state: recorded(state)[1]),
+        column("agreed_share", "", "share", lambda state: ratio(*recorded(state))),
+    )
+    rows = tuple(state for state in STATES[1:] if recorded(state)[1])
+    return Table("recorded-states", "", "", "", columns, rows, audience="programs")
+
+
+def _counts(found: Evaluation) -> Table:
+    """Return what is counted over all rules, confidences and states."""
+    columns = (
+        column("windows", "", "count"),
+        column("labels", "", "count", "labels.lines"),
+        column("labelled_gpus", "", "count", "labels.gpus"),
+        column("gpus_not_in_the_lake", "", "words", "labels.strangers", "labels.strangers", json_type="array"),
+        column("findings", "", "count"),
+        column("judged_findings", "", "count", "judged"),
+        column("takeable_gpus", "", "count", "takeable.gpus"),
+        *_proportion("takeable.takeable"),
+        *_proportion("takeable_recall"),
+        column("gpu_hours", "", "gpu_hours", "states.total_ms"),
+        column("observed_gpu_hours", "", "gpu_hours", "states.observed_ms"),
+        column("labelled_gpu_hours", "", "gpu_hours", "states.labelled_ms"),
+        column("judged_gpu_hours", "", "gpu_hours", "states.judged_ms"),
+        column("agreed_gpu_hours", "", "gpu_hours", "states.agreed_ms"),
+        column("agreed_share", "", "share", lambda row: ratio(row.states.agreed_ms, row.states.judged_ms)),
+    )
+    return single("evaluation", columns, found)

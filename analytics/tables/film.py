@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
@@ -12,7 +12,7 @@ from analytics.report.figures import Film
 from analytics.report.model import Report
 from analytics.states import IN_USE
 from analytics.tables.palette import ORDER
-from analytics.tables.table import Cell, Column, FilmStrip, Table
+from analytics.tables.table import Column, FilmStrip, Table, column
 
 _LISTED = 12
 
@@ -21,19 +21,29 @@ def film(report: Report) -> Table:
     """The strip, with a row for each GPU, the most wasted first."""
     own = report.film
     rest = len(own.gpus) - _LISTED
+
+    def used_ms(place: int) -> int:
+        return sum(own.totals[place].state_ms[state] for state in IN_USE)
+
+    def neither_ms(place: int) -> int:
+        return own.totals[place].total_ms - own.totals[place].wasted_ms - used_ms(place)
+
+    def share_column(key: str, title: str, spent_ms: Callable[[int], int]) -> Column:
+        return column(key, title, "share", lambda place: Share(ratio(spent_ms(place), own.totals[place].total_ms)))
+
     return Table(
         name="film",
         title=tr("Every GPU over time"),
         question=tr("Which GPUs go unused, and when?"),
         headline=_headline(own),
         columns=(
-            Column("gpu", tr("GPU"), "gpu"),
-            Column("host", tr("host"), "host"),
-            Column("unused", tr("unused"), "share"),
-            Column("used", tr("used"), "share"),
-            Column("unknown", tr("neither"), "share"),
+            column("gpu", tr("GPU"), "gpu", lambda place: plain(own.gpus[place]), own.gpus.__getitem__),
+            column("host", tr("host"), "host", lambda place: plain(own.hosts[place]), own.hosts.__getitem__),
+            share_column("unused_share", tr("unused"), lambda place: own.totals[place].wasted_ms),
+            share_column("used_share", tr("used"), used_ms),
+            share_column("neither_share", tr("neither"), neither_ms),
         ),
-        rows=tuple(_rows(own)),
+        rows=tuple(range(len(own.gpus))),
         shown=_LISTED,
         rest=tr_many("and {number} more GPU", "and {number} more GPUs", rest),
         notes=(tr("Of the GPU's time. Neither: unavailable, unknown or not confirmed."),) if own.gpus else (),
@@ -51,12 +61,7 @@ def _headline(own: Film) -> str:
     return tr_many(
         "{number} GPU of {all} went unused all the time; {share} of what was seen is unused.",
         "{number} GPUs of {all} went unused all the time; {share} of what was seen is unused.",
-        always, all=Number(len(own.gpus)), share=Share(ratio(sum(each.wasted_ms for each in own.totals), observed_ms)),
-    )  # fmt: skip
-
-
-def _rows(own: Film) -> Iterator[tuple[Cell, ...]]:
-    for gpu, host, totals in zip(own.gpus, own.hosts, own.totals, strict=True):
-        used_ms = sum(totals.state_ms[state] for state in IN_USE)
-        parts = (totals.wasted_ms, used_ms, totals.total_ms - totals.wasted_ms - used_ms)
-        yield plain(gpu), plain(host), *(Share(ratio(part, totals.total_ms)) for part in parts)
+        always,
+        all=Number(len(own.gpus)),
+        share=Share(ratio(sum(each.wasted_ms for each in own.totals), observed_ms)),
+    )

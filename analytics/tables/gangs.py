@@ -10,7 +10,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.tables.basis import PageBasis
 from analytics.tables.names import least_to_most
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import Cell, Column, GroupedShares, ShareBars, Table
+from analytics.tables.table import GroupedShares, ShareBars, Table, column
 
 _SCATTERED_FROM = 0.01
 """Below this share of the time free GPUs could nearly always be had together."""
@@ -22,30 +22,60 @@ def gang_staircase(basis: PageBasis) -> Table:
     return Table(
         name="gangs",
         title=tr("Which jobs could start?"),
-        question=tr("Free GPUs may be scattered: how often were there enough, and how often could a job have had them together?"),
+        question=tr(
+            "Free GPUs may be scattered: how often were there enough, and how often could a job have had them together?"
+        ),
         headline=_headline(found),
         columns=(
-            Column("gpus", tr("GPUs per job"), "count"),
-            Column("now", tr("jobs that could start now"), "count"),
-            Column("free_share", tr("time with so many free"), "share"),
-            Column("start_share", tr("time in which one could start"), "share"),
+            column("gpus", tr("GPUs per job"), "count", "size"),
+            column(
+                "now",
+                tr("jobs that could start now"),
+                "count",
+                lambda gang: least_to_most(Number(gang.now), Number(gang.now_most)),
+                "now",
+            ),
+            column("now_most", "", "count", audience="programs"),
+            column("free_share", tr("time with so many free"), "share"),
+            column(
+                "start_share",
+                tr("time in which one could start"),
+                "share",
+                lambda gang: least_to_most(Share(gang.start_share), Share(gang.start_share_most)),
+                "start_share",
+            ),
+            column("start_share_most", "", "share", audience="programs"),
         ),
-        rows=tuple(_row(each) for each in found),
+        rows=found,
         chart=GroupedShares(
-            unit=tr("share of the time"), across=tr("GPUs per job"), names=tuple(str(each.size) for each in found),
+            unit=tr("share of the time"),
+            across=tr("GPUs per job"),
+            names=tuple(str(each.size) for each in found),
             series=(
-                ShareBars(tr("enough free"), tr("so many free in one pool and model"), "free", tuple(each.free_share for each in found)),
-                ShareBars(tr("could start"), tr("such a job could start"), "active",
-                          tuple(each.start_share for each in found), tuple(each.start_share_most for each in found)),
+                ShareBars(
+                    tr("enough free"),
+                    tr("so many free in one pool and model"),
+                    "free",
+                    tuple(each.free_share for each in found),
+                ),
+                ShareBars(
+                    tr("could start"),
+                    tr("such a job could start"),
+                    "active",
+                    tuple(each.start_share for each in found),
+                    tuple(each.start_share_most for each in found),
+                ),
             ),
         ),
         notes=(
-            tr("Now is the end of the window. A job wants GPUs of one model in one pool: as many as a host has lie on one host, "
-                "more of them on whole free hosts. MIG instances do not count."),
+            tr(
+                "Now is the end of the window. A job wants GPUs of one model in one pool: as many as a host has lie on one host, "
+                "more of them on whole free hosts. MIG instances do not count."
+            ),
             *sampled_note([basis.report.summary.totals]),
         ),
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def gangs_of(basis: PageBasis) -> tuple[Gang, ...]:
@@ -67,19 +97,13 @@ def _headline(found: Sequence[Gang]) -> str:
         for each in found
         if each.free_share is not None and each.start_share is not None
     ]
-    apart, gang = max(gaps, key=lambda each: each[0], default=(0.0, startable[-1]))
+    apart, gang = max(gaps, key=lambda pair: pair[0], default=(0.0, startable[-1]))
     if apart < _SCATTERED_FROM:
         return tr("{now}; GPUs that were free could nearly always be had together.", now=now)
     return tr(
         "{now}. For {size}, enough were free for {free} of the time, and could be had together for {start}.",
-        now=now, size=Number(gang.size), free=Share(gang.free_share), start=Share(gang.start_share),
-    )  # fmt: skip
-
-
-def _row(each: Gang) -> tuple[Cell, ...]:
-    return (
-        Number(each.size),
-        least_to_most(Number(each.now), Number(each.now_most)),
-        Share(each.free_share),
-        least_to_most(Share(each.start_share), Share(each.start_share_most)),
+        now=now,
+        size=Number(gang.size),
+        free=Share(gang.free_share),
+        start=Share(gang.start_share),
     )

@@ -11,7 +11,7 @@ from analytics.language.quantities import Number, Quantity, Share, WeekHour
 from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
 from analytics.tables.point_samples import counted_note
-from analytics.tables.table import Column, Table, WeekShares
+from analytics.tables.table import Cell, Column, Table, WeekShares, column
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,18 @@ class Weekday(Quantity):
 
 def hour_of_week(found: HoursOfWeek | None, report: Report) -> Table:
     """The unused share of each hour of the week; None where there is no time at all."""
-    known = found is not None and any(share is not None for share in found.shares)
+    if found is not None and all(share is None for share in found.shares):
+        found = None
+    shares = () if found is None else found.shares
     totals = report.summary.totals
+
+    def hour_column(hour: int) -> Column:
+        def cell(day: int) -> Cell:
+            share = shares[24 * day + hour]
+            return "-" if share is None else Share(share, 0)
+
+        return column(f"hour_{hour}", f"{hour:02}", "share", cell, lambda day: shares[24 * day + hour])
+
     return Table(
         name="hours",
         title=tr("The hours of the week"),
@@ -37,16 +47,13 @@ def hour_of_week(found: HoursOfWeek | None, report: Report) -> Table:
             "week; local time, {zone}.",
             zone=str(report.zone),
         ),
-        headline=_headline(found) if found is not None and known else tr("Nothing was observed."),
-        columns=(Column("day", tr("day"), "words"), *(Column(f"hour_{hour}", f"{hour:02}", "share") for hour in range(24))),
-        rows=tuple(
-            (Weekday(day), *("-" if share is None else Share(share, 0) for share in found.shares[24 * day : 24 * day + 24]))
-            for day in range(7)
-        ) if found is not None and known else (),
-        chart=WeekShares(found.shares) if found is not None and known else None,
+        headline=_headline(found) if found is not None else tr("Nothing was observed."),
+        columns=(column("day", tr("day"), "words", Weekday), *map(hour_column, range(24))),
+        rows=tuple(range(7)) if shares else (),
+        chart=WeekShares(shares) if shares else None,
         notes=counted_note(totals.open_ms if totals.leaves_open else 0),
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def _headline(found: HoursOfWeek) -> str:
@@ -55,14 +62,19 @@ def _headline(found: HoursOfWeek) -> str:
     parts = [
         tr(
             "Most goes unused on {unused}: {most}; least on {used}: {least}.",
-            unused=WeekHour(0, unused), most=Share(most), used=WeekHour(0, used), least=Share(least),
+            unused=WeekHour(0, unused),
+            most=Share(most),
+            used=WeekHour(0, used),
+            least=Share(least),
         ),
         tr_many(
             "Over {weeks} week, {share} of the time observed.",
             "Over {weeks} weeks, {share} of the time observed.",
-            1 if found.weeks == 1 else 2, weeks=Number(found.weeks, 0 if found.weeks >= 1 else 1), share=Share(found.coverage),
+            1 if found.weeks == 1 else 2,
+            weeks=Number(found.weeks, 0 if found.weeks >= 1 else 1),
+            share=Share(found.coverage),
         ),
-    ]  # fmt: skip
+    ]
     if found.weeks < WEEKS_MIN:
         parts.append(tr("Fewer than {weeks} weeks are known: one odd week shows.", weeks=Number(WEEKS_MIN)))
     return SentenceList(parts, " ")

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from analytics.glossary import STATES, term
 from analytics.language.quantities import GpuHours, Minutes, Number, Share
 from analytics.language.sentences import tr
 from analytics.ledger.summary import SPELLS, ratio
 from analytics.report.model import Report
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import Bar, Column, RankedBars, Table
-from fallow.clock import HOUR_MS, MINUTE_MS
+from analytics.tables.table import Bar, RankedBars, Table, column
+from fallow.clock import HOUR_MS, SECOND_MS
+
+
+class CountedIdleTime(NamedTuple):
+    """Idle GPU time in intervals of `at_least_s` and more (None: in all intervals), by one of two measures."""
+
+    measure: str
+    at_least_s: int | None
+    gpu_ms: float
+
 
 _HELD = tr("held without a kernel, GPU-hours")
 _ZERO = tr("measured at 0 %, whoever holds the GPU, of the observed time")
@@ -17,34 +28,38 @@ _ZERO = tr("measured at 0 %, whoever holds the GPU, of the observed time")
 
 def idle(report: Report) -> Table:
     """Time held without a kernel, and time at 0 % whoever holds the GPU, by the shortest interval that counts."""
-    held, zero = _held(report), _zero(report)
-    observed_ms = report.summary.totals.observed_ms
-    whole_ms = held[0][1]
+    totals, zero = report.summary.totals, report.summary.idle
+    held_times = {None: totals.state_ms["held"]} | {
+        60 * minutes: hours * HOUR_MS for minutes, hours in report.review.sensitivity.items()
+    }
+    zero_times = {None: zero.zero_ms} | {SPELLS[name] // SECOND_MS: spent for name, spent in zero.spell_ms.items()}
+    held_rows = tuple(CountedIdleTime(tr("held"), *each) for each in held_times.items())
+    zero_rows = tuple(CountedIdleTime(tr("at 0 %"), *each) for each in zero_times.items())
+
+    def share(row: CountedIdleTime) -> float | None:
+        return ratio(row.gpu_ms, totals.observed_ms)
+
+    held_bars = (Bar(_at_least(row), ratio(row.gpu_ms, held_times[None]), GpuHours(row.gpu_ms)) for row in held_rows)
+    zero_bars = (Bar(_at_least(row), share(row), Share(share(row))) for row in zero_rows)
     return Table(
         name="idle",
         title=tr("What counts as idle?"),
         question=tr("How much of the idle time comes in intervals that are long enough to use?"),
         headline=_headline(report),
         columns=(
-            Column("measure", tr("idle as"), "words"),
-            Column("at_least", tr("in intervals of"), "words"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            Column("share", tr("of observed"), "share"),
+            column("measure", tr("idle as"), "words"),
+            column("at_least_s", tr("in intervals of"), "words", _at_least, "at_least_s", json_type="integer"),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            column("share", tr("of observed"), "share", share),
         ),
-        rows=tuple(
-            (tr(name), label, GpuHours(spent_ms), Share(ratio(spent_ms, observed_ms)))
-            for name, rows in (("held", held), ("at 0 %", zero))
-            for label, spent_ms in rows
+        rows=held_rows + zero_rows,
+        chart=RankedBars(((_HELD, "held", tuple(held_bars)), (_ZERO, "free", tuple(zero_bars)))),
+        notes=(
+            tr("A threshold is a choice: it can move an idle headline several times over."),
+            *sampled_note([report.summary.totals]),
         ),
-        chart=RankedBars(
-            (
-                (_HELD, "held", tuple(Bar(label, ratio(ms, whole_ms), GpuHours(ms)) for label, ms in held)),
-                (_ZERO, "free", tuple(Bar(label, share, Share(share)) for label, ms in zero for share in [ratio(ms, observed_ms)])),
-            )
-        ),
-        notes=(tr("A threshold is a choice: it can move an idle headline several times over."), *sampled_note([report.summary.totals])),
         terms=(STATES["held"], term("idle interval")),
-    )  # fmt: skip
+    )
 
 
 def _headline(report: Report) -> str:
@@ -54,23 +69,13 @@ def _headline(report: Report) -> str:
         return tr(
             "No GPU was held without a kernel. At 0 %, whoever holds the GPU: {half} of the observed time in intervals of 30 min and more, {two} in intervals of 120 min and more.",
             **dict(zip(("half", "two"), shares, strict=True)),
-        )  # fmt: skip
+        )
     return tr(
         "Held without a kernel: {half} GPU-hours in intervals of 30 min and more, {two} in intervals of 120 min and more.",
-        half=Number(held[30], 1), two=Number(held[120], 1),
-    )  # fmt: skip
+        half=Number(held[30], 1),
+        two=Number(held[120], 1),
+    )
 
 
-def _held(report: Report) -> list[tuple[str, float]]:
-    whole_ms: float = report.summary.totals.state_ms["held"]
-    found = report.review.sensitivity.items()
-    return [(tr("in all"), whole_ms), *((_at_least(minutes * MINUTE_MS), hours * HOUR_MS) for minutes, hours in found)]
-
-
-def _zero(report: Report) -> list[tuple[str, float]]:
-    spent = report.summary.idle
-    return [(tr("in all"), spent.zero_ms), *((_at_least(SPELLS[name]), ms) for name, ms in spent.spell_ms.items())]
-
-
-def _at_least(span_ms: int) -> str:
-    return tr("≥ {span}", span=Minutes(span_ms))
+def _at_least(row: CountedIdleTime) -> str:
+    return tr("in all") if row.at_least_s is None else tr("≥ {span}", span=Minutes(row.at_least_s * SECOND_MS))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from analytics.capacity.jobs import JobUse, jobs
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share
+from analytics.language.quantities import Amount, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.names import JOINER
@@ -16,7 +16,7 @@ from analytics.states import IN_USE
 from analytics.tables.basis import PageBasis
 from analytics.tables.findings import findings_about
 from analytics.tables.palette import GIVEN
-from analytics.tables.table import Cell, Column, LinkedCell, StateBar, Table
+from analytics.tables.table import Cell, LinkedCell, StateBar, Table, column
 
 _SHOWN = 100
 
@@ -28,28 +28,40 @@ def jobs_of_user(basis: PageBasis, holder: str) -> Table:
     rest = found[_SHOWN:]
     longest_ms = max((each.allocated_ms for each in found), default=0.0)
     currency = basis.report.money.currency
+
+    def bar(job: JobUse) -> StateBar:
+        return StateBar({state: job.state_ms[state] / longest_ms for state in GIVEN} if longest_ms else {})
+
     return Table(
         name="jobs",
         title=tr("Jobs"),
         question=tr("What were the GPUs given for, and which jobs left them idle? First and last seen in this window."),
         headline=_headline(found),
         columns=(
-            Column("job", tr("job"), "name"),
-            Column("bar", tr("used, held, reserved"), "bar"),
-            Column("gpus", tr("GPUs"), "count"),
-            Column("allocated", tr("GPU-hours given"), "gpu_hours"),
-            Column("used", tr("used"), "gpu_hours"),
-            Column("held", tr("held"), "gpu_hours"),
-            Column("reserved", tr("reserved"), "gpu_hours"),
-            Column("first_seen", tr("first seen"), "moment"),
-            Column("last_seen", tr("last seen"), "moment"),
-            Column("cost", tr("cost"), "money"),
+            column("job", tr("job"), "name", _name, "name"),
+            column("bar", tr("used, held, reserved"), "bar", bar, audience="people"),
+            column("gpus", tr("GPUs"), "count", _gpus, lambda job: len(job.gpus)),
+            column("allocated_gpu_hours", tr("GPU-hours given"), "gpu_hours", "allocated_ms"),
+            column("used_gpu_hours", tr("used"), "gpu_hours", lambda job: sum(job.state_ms[state] for state in IN_USE)),
+            column("held_gpu_hours", tr("held"), "gpu_hours", lambda job: job.state_ms["held"]),
+            column("reserved_gpu_hours", tr("reserved"), "gpu_hours", lambda job: job.state_ms["reserved"]),
+            column("first_seen", tr("first seen"), "moment", "first_ms"),
+            column("last_seen", tr("last seen"), "moment", "last_ms"),
+            column("cost", tr("cost"), "money", lambda job: Amount(job.cost, currency)),
         ),
-        rows=tuple(_row(each, longest_ms, currency) for each in found[:_SHOWN]),
-        notes=(tr("and {number} more with {hours} GPU-hours", number=Number(len(rest)), hours=GpuHours(sum(each.allocated_ms for each in rest))),) if rest else (),
+        rows=found[:_SHOWN],
+        notes=(
+            tr(
+                "and {number} more with {hours} GPU-hours",
+                number=Number(len(rest)),
+                hours=GpuHours(sum(each.allocated_ms for each in rest)),
+            ),
+        )
+        if rest
+        else (),
         states=GIVEN,
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def _headline(found: Sequence[JobUse]) -> str:
@@ -62,8 +74,10 @@ def _headline(found: Sequence[JobUse]) -> str:
         )
     return tr(
         "{share} of what {name} was given, {hours} GPU-hours, was held or reserved without use: the most of all jobs.",
-        share=Share(ratio(_unused_ms(idle), idle.allocated_ms)), hours=GpuHours(_unused_ms(idle)), name=_name(idle),
-    )  # fmt: skip
+        share=Share(ratio(_unused_ms(idle), idle.allocated_ms)),
+        hours=GpuHours(_unused_ms(idle)),
+        name=_name(idle),
+    )
 
 
 def _unused_ms(job: JobUse) -> float:
@@ -77,20 +91,9 @@ def _name(job: JobUse) -> str:
     return tr("a GPU that others hold as well") if job.shared else tr("no job")
 
 
-def _row(job: JobUse, longest_ms: float, currency: str | None) -> tuple[Cell, ...]:
+def _gpus(job: JobUse) -> Cell:
     gpus = Number(len(job.gpus))
-    return (
-        _name(job),
-        StateBar({state: job.state_ms[state] / longest_ms for state in GIVEN} if longest_ms else {}),
-        LinkedCell(gpus, "gpu", job.gpus[0]) if len(job.gpus) == 1 else gpus,
-        GpuHours(job.allocated_ms),
-        GpuHours(sum(job.state_ms[state] for state in IN_USE)),
-        GpuHours(job.state_ms["held"]),
-        GpuHours(job.state_ms["reserved"]),
-        Moment(job.first_ms),
-        Moment(job.last_ms),
-        Amount(job.cost, currency),
-    )
+    return LinkedCell(gpus, "gpu", job.gpus[0]) if len(job.gpus) == 1 else gpus
 
 
 def findings_about_user(report: Report, holder: str) -> Table:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from analytics.language.quantities import Number, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
 from analytics.tables.table import Table
+
+_FIRST_REMARKS = 4
 
 
 def data_quality(report: Report) -> Table | None:
@@ -25,6 +29,26 @@ def data_quality(report: Report) -> Table | None:
     )
 
 
+def first_remarks(report: Report) -> Table:
+    """The first few remarks, and how many there are; in an edition for people that there are none for it."""
+    question, found = tr("Can these figures be relied on?"), data_quality(report)
+    if found is None:
+        headline = tr("Remarks on the data of the fleet are not shown for a single team.")
+        return Table(name="remarks", title=tr("Data quality"), question=question, headline=headline)
+    headline = (
+        tr_many(
+            "{number} remark on the data behind these figures.",
+            "{number} remarks on the data behind these figures.",
+            len(found.lines),
+        )
+        if found.lines
+        else tr("No remark on the data behind these figures.")
+    )
+    return replace(
+        found, name="remarks", question=question, headline=headline, lines=found.lines[:_FIRST_REMARKS], wide=False
+    )
+
+
 def how_made(report: Report) -> Table:
     """How each figure is made, with the thresholds in force."""
     settings = report.settings
@@ -37,7 +61,8 @@ def how_made(report: Report) -> Table:
             tr("A sample stands for the time to the next one, at most three intervals; the rest is unknown."),
             tr(
                 "Held: a user, and no kernel for at least {held}. Low: a mean below {low} % over the interval.",
-                held=Span(settings.idle_after_ms), low=Number.as_given(settings.low_below_pct),
+                held=Span(settings.idle_after_ms),
+                low=Number.as_given(settings.low_below_pct),
             ),
             tr("A held finding counts intervals of at least {least}.", least=Span(report.held_min_ms)),
             tr(
@@ -46,4 +71,4 @@ def how_made(report: Report) -> Table:
             ),
         ),
         wide=True,
-    )  # fmt: skip
+    )

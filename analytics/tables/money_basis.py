@@ -12,7 +12,7 @@ from analytics.money.window_money import Money, PriceBasis
 from analytics.report.model import Report
 from analytics.states import UNUSED
 from analytics.tables.names import place_name
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.table import Table, column
 from analytics.workloads.wording import at_most_below
 
 _LISTED = 12
@@ -28,14 +28,14 @@ def prices(report: Report) -> Table:
         question=tr("What are the sums of money made of?"),
         headline=_headline(money),
         columns=(
-            Column("model", tr("model"), "name"),
-            Column("pool", tr("pool"), "pool"),
-            Column("gpus", tr("GPUs"), "count"),
-            Column("price", tr("{currency} per GPU-hour", currency=money.currency), "money"),
-            Column("as_of", tr("as of"), "moment"),
-            Column("source", tr("source"), "words"),
+            column("model", tr("model"), "name", lambda basis: place_name(basis.model), "model"),
+            column("pool", tr("pool"), "pool", lambda basis: place_name(basis.pool), "pool"),
+            column("gpus", tr("GPUs"), "count"),
+            column("price_per_gpu_hour", tr("{currency} per GPU-hour", currency=money.currency), "money", _price),
+            column("as_of", tr("as of"), "moment", _as_of),
+            column("source", tr("source"), "words", _source),
         ),
-        rows=tuple(_row(each) for each in money.basis),
+        rows=tuple(money.basis),
         shown=_LISTED,
         rest=tr("and {number} more", number=Number(rest)),
         notes=tuple(_notes(money)),
@@ -55,12 +55,16 @@ def _headline(money: Money) -> str:
     return tr("Every GPU-hour has a price.")
 
 
-def _row(each: PriceBasis) -> tuple[Cell, ...]:
-    named = (place_name(each.model), place_name(each.pool), Number(each.gpus))
-    if each.price is None:
-        return *named, None, "", tr("no price is known")
-    as_of = "" if each.price.date is None else Date(each.price.date)
-    return *named, Number(each.price.hourly, 4), as_of, plain(price_source(each.price), 200)
+def _price(each: PriceBasis) -> Number | None:
+    return None if each.price is None else Number(each.price.hourly, 4)
+
+
+def _as_of(each: PriceBasis) -> Date | str:
+    return "" if each.price is None or each.price.date is None else Date(each.price.date)
+
+
+def _source(each: PriceBasis) -> str:
+    return tr("no price is known") if each.price is None else plain(price_source(each.price), 200)
 
 
 def price_source(price: Price) -> str:
@@ -108,9 +112,10 @@ def energy_sentences(money: Money) -> list[str]:
         return [
             tr(
                 "energy: not known, it was read for {known} of the time (from {least} on it is summed up)",
-                known=known, least=Share(KNOWN_MIN, 0),
+                known=known,
+                least=Share(KNOWN_MIN, 0),
             )
-        ]  # fmt: skip
+        ]
     states = {state: money.accounts.energy_by_state.get(state) for state in UNUSED[::-1]}
     idle = [
         tr("{state} {kwh}", state=tr(state), kwh=Number(own.kwh, 1))
@@ -121,20 +126,27 @@ def energy_sentences(money: Money) -> list[str]:
     if cost is not None and grid.price_per_kwh is not None:
         paid = tr(
             "{currency} {cost} at {price} per kWh",
-            currency=money.currency, cost=Number(cost, 2), price=Number.as_given(grid.price_per_kwh),
-        )  # fmt: skip
+            currency=money.currency,
+            cost=Number(cost, 2),
+            price=Number.as_given(grid.price_per_kwh),
+        )
     return [
         tr(
             "energy: {kwh} kWh {origin}, over {known} of the time",
-            kwh=Number(kwh, 1), origin=_energy_origin(money.counter_share), known=known,
+            kwh=Number(kwh, 1),
+            origin=_energy_origin(money.counter_share),
+            known=known,
         ),
         *([tr("of which without a kernel: {states} kWh", states=SentenceList(idle, ", "))] if idle else []),
         tr(
             "with PUE {pue} it drew {drawn} kWh: {paid}, {co2} kg of CO2 at {rate} kg per kWh",
-            pue=Number.as_given(grid.pue), drawn=Number(drawn, 1), paid=paid, co2=Number(co2, 1),
+            pue=Number.as_given(grid.pue),
+            drawn=Number(drawn, 1),
+            paid=paid,
+            co2=Number(co2, 1),
             rate=Number.as_given(grid.kg_per_kwh),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _energy_origin(counter_share: float | None) -> Sentence:

@@ -12,7 +12,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
 from analytics.tables.names import place_name
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import Cell, Column, Table, WeekGrid, WeekSpan
+from analytics.tables.table import Table, WeekGrid, WeekSpan, column
 from fallow.clock import WEEK_MS
 
 _LISTED = 12
@@ -23,7 +23,7 @@ def off_peak(report: Report) -> Table | None:
     """Windows of the week, the most GPU-hours first; None in an edition for people, who have no pools."""
     if report.scope.is_personal:
         return None
-    found = sorted(report.off_peak, key=lambda each: -each.gpus * (each.until_hour - each.from_hour))
+    found = sorted(report.off_peak, key=lambda window: -window.gpus * (window.until_hour - window.from_hour))
     rest = len(found) - _LISTED
     pools = tuple(dict.fromkeys(each.pool for each in found))
     return Table(
@@ -32,27 +32,35 @@ def off_peak(report: Report) -> Table | None:
         question=tr("When is there room for work that can wait? From the last weeks, whatever the window."),
         headline=_headline(report, found),
         columns=(
-            Column("pool", tr("pool"), "pool"),
-            Column("from", tr("from"), "moment"),
-            Column("until", tr("until"), "moment"),
-            Column("gpus", tr("GPUs"), "count"),
-            Column("weeks", tr("weeks looked at"), "count"),
+            column("pool", tr("pool"), "pool", lambda window: place_name(window.pool), "pool"),
+            column("from", tr("from"), "moment", lambda window: WeekHour(window.weekday, window.from_hour)),
+            column("until", tr("until"), "moment", lambda window: WeekHour(window.weekday, window.until_hour)),
+            column("gpus", tr("GPUs"), "count"),
+            column("weeks", tr("weeks looked at"), "count"),
         ),
-        rows=tuple(_row(each) for each in found),
+        rows=tuple(found),
         shown=_LISTED,
         rest=tr_many("and {number} more window", "and {number} more windows", rest),
         chart=_chart(report.off_peak, pools[:_DRAWN]) if found else None,
         chart_note=tr(
             "The chart shows {shown} of {number} pools, those with the widest windows. The table on the page Capacity lists all.",
-            shown=Number(_DRAWN), number=Number(len(pools)),
-        ) if len(pools) > _DRAWN else "",
+            shown=Number(_DRAWN),
+            number=Number(len(pools)),
+        )
+        if len(pools) > _DRAWN
+        else "",
         notes=(
-            tr("The number is how many GPUs were not needed in nine weeks of ten; hours are those of {zone}.", zone=str(report.zone)),
+            tr(
+                "The number is how many GPUs were not needed in nine weeks of ten; hours are those of {zone}.",
+                zone=str(report.zone),
+            ),
             tr("Hours left blank have no more room than usual, or were not observed enough."),
             *sampled_note([report.summary.totals]),
-        ) if found else (),
+        )
+        if found
+        else (),
         terms=(term("off-peak hours"),),
-    )  # fmt: skip
+    )
 
 
 def _headline(report: Report, found: Sequence[OffPeak]) -> str:
@@ -60,27 +68,25 @@ def _headline(report: Report, found: Sequence[OffPeak]) -> str:
         widest = found[0]
         return tr(
             "The widest window: {gpus} GPUs of {pool}, {since} to {until}.",
-            gpus=Number(widest.gpus), pool=place_name(widest.pool),
-            since=WeekHour(widest.weekday, widest.from_hour), until=WeekHour(widest.weekday, widest.until_hour),
-        )  # fmt: skip
+            gpus=Number(widest.gpus),
+            pool=place_name(widest.pool),
+            since=WeekHour(widest.weekday, widest.from_hour),
+            until=WeekHour(widest.weekday, widest.until_hour),
+        )
     first_ms, until_ms = report.known.since_ms, report.summary.until_ms
     weeks = 0.0 if first_ms is None else max(0, until_ms - first_ms) / WEEK_MS
     if weeks < WEEKS_MIN:
         return tr(
             "Not known: it takes {least} weeks, and the lake has {weeks} before the end of the window.",
-            least=Number(WEEKS_MIN), weeks=Number(weeks, 1),
-        )  # fmt: skip
+            least=Number(WEEKS_MIN),
+            weeks=Number(weeks, 1),
+        )
     return tr("No hours of the week stand out: the GPUs are needed at all hours, or at none.")
 
 
-def _row(each: OffPeak) -> tuple[Cell, ...]:
-    since, until = WeekHour(each.weekday, each.from_hour), WeekHour(each.weekday, each.until_hour)
-    return place_name(each.pool), since, until, Number(each.gpus), Number(each.weeks)
-
-
 def _chart(found: Sequence[OffPeak], pools: Collection[str]) -> WeekGrid:
-    drawn = sorted((each for each in found if each.pool in pools), key=lambda each: each.pool)
-    by_pool = groupby(drawn, key=lambda each: each.pool)
+    drawn = sorted((each for each in found if each.pool in pools), key=lambda window: window.pool)
+    by_pool = groupby(drawn, key=lambda window: window.pool)
     return WeekGrid(
         tuple((place_name(pool), tuple(span for each in own for span in _spans(each))) for pool, own in by_pool)
     )

@@ -11,7 +11,7 @@ from analytics.ledger.sampled import Bound
 from analytics.ledger.summary import OPEN_FROM, Totals, ratio
 from analytics.report.model import Report
 from analytics.states import UNUSED
-from analytics.tables.table import Column, Table
+from analytics.tables.table import Table, column
 from fallow.clock import SECOND_MS
 
 _SHOWN_FROM = 0.0005
@@ -101,17 +101,13 @@ def point_samples(report: Report) -> Table | None:
         question=tr("How sure is the idle time? A sample at 0 says that the GPU was idle at that moment and no more."),
         headline=_headline(report),
         columns=(
-            Column("state", tr("state"), "state"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            Column("low", tr("at least"), "gpu_hours"),
-            Column("high", tr("at most"), "gpu_hours"),
-            Column("share", tr("of observed"), "share"),
+            column("state", tr("state"), "state", tr, str),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", totals.state_ms.get),
+            column("low_gpu_hours", tr("at least"), "gpu_hours", lambda state: totals.bound(state).low_ms),
+            column("high_gpu_hours", tr("at most"), "gpu_hours", lambda state: totals.bound(state).high_ms),
+            column("share", tr("of observed"), "share", totals.share),
         ),
-        rows=tuple(
-            (tr(state), GpuHours(totals.state_ms[state]), GpuHours(bound.low_ms), GpuHours(bound.high_ms), Share(totals.share(state)))
-            for state in UNUSED
-            for bound in [totals.bound(state)]
-        ),
+        rows=UNUSED,
         lines=(_hidden(report), *_money(report), *_by_power(report), *_idle(report), *_floors(report)),
         notes=(
             tr(
@@ -119,15 +115,16 @@ def point_samples(report: Report) -> Table | None:
             ),
         ),
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def _headline(report: Report) -> str:
     totals = report.summary.totals
     seen = tr(
         "{share} of the observed time was seen by point samples, one every {span} on average.",
-        share=Share(totals.sampled), span=every(report),
-    )  # fmt: skip
+        share=Share(totals.sampled),
+        span=every(report),
+    )
     if not totals.leaves_open:
         return tr("{seen} The idle time among it is confirmed.", seen=seen) if totals.unused_ms else seen
     if not totals.open_ms:
@@ -169,8 +166,9 @@ def _idle(report: Report) -> Iterator[str]:
     samples, observed_ms = report.summary.samples, report.summary.totals.observed_ms
     yield tr(
         "Without a kernel, for however short a time: between {low} and {high} of the observed time (95 %).",
-        low=Share(ratio(samples.idle.low_ms, observed_ms)), high=Share(ratio(samples.idle.high_ms, observed_ms)),
-    )  # fmt: skip
+        low=Share(ratio(samples.idle.low_ms, observed_ms)),
+        high=Share(ratio(samples.idle.high_ms, observed_ms)),
+    )
 
 
 def _floors(report: Report) -> Iterator[str]:
@@ -182,7 +180,9 @@ def _floors(report: Report) -> Iterator[str]:
         if floor is not None:
             yield tr(
                 "{model}: an idle card draws {watts} W, by {hours} GPU-hours of this window.",
-                model=plain(model), watts=Number(floor.watts, 0), hours=Number(floor.gpu_hours, 1),
-            )  # fmt: skip
+                model=plain(model),
+                watts=Number(floor.watts, 0),
+                hours=Number(floor.gpu_hours, 1),
+            )
     if not models:
         yield tr("What an idle card draws is not known: too little idle time with power readings.")

@@ -13,7 +13,7 @@ from analytics.money.window_money import PriceBasis, newest_basis, open_prices
 from analytics.report.model import Whole
 from analytics.tables.money_basis import price_source
 from analytics.tables.names import place_name
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.table import Column, Table, column
 
 _KINDS = {"account": tr("accounts"), "namespace": tr("namespaces"), "user": tr("users")}
 _ORIGINS = {"site": tr("the site's own"), "catalog": tr("public list price")}
@@ -33,44 +33,54 @@ def prices_in_force(whole: Whole, team: str | None) -> Table:
     return Table(
         name="prices",
         title=tr("Prices in force"),
-        question=tr("What does a GPU-hour cost, since when, and who says so? In {currency}.", currency=whole.money.currency),
+        question=tr(
+            "What does a GPU-hour cost, since when, and who says so? In {currency}.", currency=whole.money.currency
+        ),
         headline=(lacking if missing else tr("Every GPU has a price.")) if basis else "",
         columns=(
-            Column("model", tr("model"), "name"),
-            Column("pool", tr("pool"), "pool"),
-            Column("hourly", tr("per GPU-hour"), "money"),
-            Column("date", tr("date"), "moment"),
-            Column("origin", tr("origin"), "words"),
-            Column("source", tr("source"), "sentence"),
-            Column("gpus", tr("GPUs"), "count"),
+            column("model", tr("model"), "name", lambda price: plain(price.model or "") or tr("any model"), "model"),
+            column("pool", tr("pool"), "pool", lambda price: plain(price.pool or "") or tr("any pool"), "pool"),
+            column(
+                "price_per_gpu_hour",
+                tr("per GPU-hour"),
+                "money",
+                lambda price: tr("{number} {currency}", number=Number(price.hourly, 4), currency=price.currency),
+                lambda price: float(price.hourly),
+            ),
+            column("currency", "", "words", audience="programs"),
+            column("as_of", tr("date"), "moment", _as_of, lambda price: price.date and price.date.isoformat()),
+            column("origin", tr("origin"), "words", lambda price: _ORIGINS[price.origin], "origin"),
+            column("source", tr("source"), "sentence", lambda price: plain(price_source(price), 200)),
+            column("gpus", tr("GPUs"), "count", lambda price: Number(gpus_at(price, basis)) if basis else ""),
         ),
-        rows=tuple(_price(each, basis) for each in (*used, *others)),
+        rows=(*used, *others),
         shown=len(used),
         rest=tr_many("{number} other list price", "{number} other list prices", len(others)),
         lines=tuple(
-            tr_many("no price: {number} GPU {model} ({pool})", "no price: {number} GPUs {model} ({pool})", each.gpus,
-                     model=place_name(each.model), pool=place_name(each.pool))
+            tr_many(
+                "no price: {number} GPU {model} ({pool})",
+                "no price: {number} GPUs {model} ({pool})",
+                each.gpus,
+                model=place_name(each.model),
+                pool=place_name(each.pool),
+            )
             for each in missing
         ),
         wide=True,
-    )  # fmt: skip
-
-
-def _price(price: Price, basis: Sequence[PriceBasis]) -> tuple[Cell, ...]:
-    return (
-        plain(price.model) if price.model else tr("any model"),
-        plain(price.pool) if price.pool else tr("any pool"),
-        tr("{number} {currency}", number=Number(price.hourly, 4), currency=price.currency),
-        Date(price.date) if price.date else tr("not stated"),
-        _ORIGINS[price.origin],
-        plain(price_source(price), 200),
-        Number(gpus_at(price, basis)) if basis else "",
     )
+
+
+def _as_of(price: Price) -> Date | str:
+    return Date(price.date) if price.date else tr("not stated")
 
 
 def owners(whole: Whole, own_team: str | None) -> Table:
     """Teams and how many lines each has; who may see one team sees that one."""
-    teams = [team for team in whole.money.owners.teams().values() if own_team in (None, team.name)]
+    teams = tuple(team for team in whole.money.owners.teams().values() if own_team in (None, team.name))
+
+    def lines_column(kind: str) -> Column:
+        return column(f"{kind}s", _KINDS[kind], "count", lambda team: sum(owner.kind == kind for owner in team.owners))
+
     return Table(
         name="owners",
         title=tr("Owners"),
@@ -79,19 +89,17 @@ def owners(whole: Whole, own_team: str | None) -> Table:
         if teams
         else tr("No owners file is set: nothing is said of teams."),
         columns=(
-            Column("team", tr("team"), "name"),
-            Column("organisation", tr("organisation"), "name"),
-            *(Column(kind, title, "count") for kind, title in _KINDS.items()),
-            Column("quota_gpus", tr("quota, GPUs"), "number"),
+            column("team", tr("team"), "name", lambda team: plain(team.name), "name"),
+            column("organisation", tr("organisation"), "name", lambda team: plain(team.organisation or "")),
+            *map(lines_column, _KINDS),
+            column(
+                "quota_gpus",
+                tr("quota, GPUs"),
+                "number",
+                lambda team: tr("none") if team.quota_gpus is None else team.quota_gpus,
+                "quota_gpus",
+            ),
         ),
-        rows=tuple(
-            (
-                plain(team.name),
-                plain(team.organisation or ""),
-                *(Number(sum(owner.kind == kind for owner in team.owners)) for kind in _KINDS),
-                tr("none") if team.quota_gpus is None else Number(team.quota_gpus),
-            )
-            for team in teams
-        ),
+        rows=teams,
         wide=True,
     )

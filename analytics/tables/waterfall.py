@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import accumulate
 
 from analytics.glossary import STATES
 from analytics.language.quantities import Amount, GpuHours, Number, Share, from_cents
@@ -13,7 +14,7 @@ from analytics.report.figures import Step
 from analytics.report.model import Report
 from analytics.states import UNUSED
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import Cell, Column, Table, Waterfall, WaterfallStep
+from analytics.tables.table import Table, Waterfall, WaterfallStep, column
 from fallow.clock import HOUR_MS
 
 _USEFUL = "active"
@@ -28,9 +29,21 @@ def waterfall(report: Report) -> Table:
     """What each state takes away of what was paid, and what is left; an edition for people lacks states that nobody is charged for."""
     steps = [step for step in report.steps if step.gpu_ms or not report.scope.is_personal]
     total_ms = sum(step.gpu_ms for step in report.steps)
-    paid = report.money.accounts.total.paid_cents
-    money = (
-        (Column("cost", tr("cost, {currency}", currency=report.money.currency), "money"),) if paid is not None else ()
+    paid = Step("paid", total_ms, report.money.accounts.total.paid_cents)
+    spent = accumulate(step.gpu_ms for step in steps)
+    left_ms = {step.state: total_ms - spent_ms for step, spent_ms in zip(steps, spent, strict=True)}
+
+    def left(step: Step) -> Share | str:
+        return "" if step is paid or step is steps[-1] else Share(ratio(left_ms[step.state], total_ms))
+
+    def observed_share(step: Step) -> Share | str:
+        return "" if step.state in ("paid", "unknown") else Share(report.summary.totals.share(step.state))
+
+    cost = column(
+        "cost",
+        tr("cost, {currency}", currency=report.money.currency),
+        "money",
+        lambda step: Number(from_cents(step.cents), 2),
     )
     return Table(
         name="waterfall",
@@ -38,18 +51,22 @@ def waterfall(report: Report) -> Table:
         question=tr("Where does the money go? GPU-hours, state by state, until the useful ones are left."),
         headline=_headline(report, total_ms),
         columns=(
-            Column("state", tr("state"), "state"),
-            Column("gpu_hours", tr("GPU-hours"), "gpu_hours"),
-            Column("share", tr("of all"), "share"),
-            Column("left", tr("left"), "share"),
-            Column("observed_share", tr("of observed"), "share"),
-            *money,
+            column("state", tr("state"), "state", lambda step: tr(step.state), "state"),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            column(
+                "share", tr("of all"), "share", lambda step: "" if step is paid else Share(ratio(step.gpu_ms, total_ms))
+            ),
+            column("left", tr("left"), "share", left),
+            column("observed_share", tr("of observed"), "share", observed_share),
+            *(() if paid.cents is None else (cost,)),
         ),
-        rows=tuple(_rows(report, steps, total_ms)),
-        chart=Waterfall(tr("GPU-hours"), tuple(_bars(report, steps, total_ms))) if total_ms else None,
+        rows=(paid, *steps),
+        chart=Waterfall(tr("GPU-hours"), tuple(_bar(report, paid, step, left_ms) for step in (paid, *steps)))
+        if total_ms
+        else None,
         notes=(tr("Shares are of all GPU time, unknown time included."), *sampled_note([report.summary.totals])),
         terms=tuple(STATES[step.state] for step in steps),
-    )  # fmt: skip
+    )
 
 
 def _headline(report: Report, total_ms: float) -> str:
@@ -81,41 +98,15 @@ def _confirmed(report: Report, step: Step) -> Step:
     return replace(step, gpu_ms=max(0.0, step.gpu_ms - totals.unconfirmed_ms.get(step.state, 0)), cents=cents)
 
 
-def _rows(report: Report, steps: Sequence[Step], total_ms: float) -> Iterator[tuple[Cell, ...]]:
-    priced = report.money.accounts.total.paid_cents
-    money = () if priced is None else (Number(from_cents(priced), 2),)
-    yield tr("paid"), GpuHours(total_ms), "", "", "", *money
-    left_ms = total_ms
-    for step in steps:
-        left_ms -= step.gpu_ms
-        yield (
-            tr(step.state),
-            GpuHours(step.gpu_ms),
-            Share(ratio(step.gpu_ms, total_ms)),
-            "" if step is steps[-1] else Share(ratio(left_ms, total_ms)),
-            "" if step.state == "unknown" else Share(report.summary.totals.share(step.state)),
-            *(() if priced is None else (Number(from_cents(step.cents), 2),)),
-        )
-
-
-def _bars(report: Report, steps: Sequence[Step], total_ms: float) -> Iterator[WaterfallStep]:
-    currency = report.money.currency
-
-    def amount(cents: int | None) -> Cell:
-        return "" if cents is None else Amount(from_cents(cents), currency)
-
-    total = GpuHours(total_ms)
-    yield WaterfallStep(tr("paid"), "", 0.0, total_ms / HOUR_MS, total, amount(report.money.accounts.total.paid_cents))
-    left_ms = total_ms
-    for step in steps:
-        left_ms -= step.gpu_ms
-        useful = step.state == _USEFUL
-        yield WaterfallStep(
-            label=tr(step.state),
-            state=step.state,
-            start=0.0 if useful else left_ms / HOUR_MS,
-            length=step.gpu_ms / HOUR_MS,
-            figure=tr("{hours}, {share}", hours=GpuHours(step.gpu_ms), share=Share(ratio(step.gpu_ms, total_ms))),
-            detail=amount(step.cents),
-            remark=tr("useful") if useful else "",
-        )
+def _bar(report: Report, paid: Step, step: Step, left_ms: Mapping[str, float]) -> WaterfallStep:
+    useful, hours = step.state == _USEFUL, GpuHours(step.gpu_ms)
+    share = Share(ratio(step.gpu_ms, paid.gpu_ms))
+    return WaterfallStep(
+        label=tr(step.state),
+        state="" if step is paid else step.state,
+        start=0.0 if step is paid or useful else left_ms[step.state] / HOUR_MS,
+        length=step.gpu_ms / HOUR_MS,
+        figure=hours if step is paid else tr("{hours}, {share}", hours=hours, share=share),
+        detail="" if step.cents is None else Amount(from_cents(step.cents), report.money.currency),
+        remark=tr("useful") if useful else "",
+    )

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import plotly.graph_objects as go
 from dash import ClientsideFunction, Input, Output, State, dcc, html
 
-from analytics.language.quantities import GpuHours, Moment, Number, Share, Span
+from analytics.language.quantities import Moment, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.breakdowns import totals_section
 from analytics.tables.give_back import give_back_sentence
 from analytics.tables.names import place_name
 from analytics.tables.palette import ORDER, Palette
-from analytics.tables.table import Column, Kind, LinkedCell, Table
+from analytics.tables.table import Kind, LinkedCell, Table, column
 from analytics.tables.wording import asked_for
 from dashboard.annotations import annotations_in_sight
 from dashboard.decisions import opportunities_of
@@ -327,17 +326,20 @@ def _first_listed(view: View, count: int) -> list[html.P]:
 
 def _list(view: View, colours: Palette, film: PageFilm) -> html.Details:
     """The rows with links, for those who do not click into pictures."""
-    every = zip(film.gpus, film.hosts, film.holders, film.unused_ms, strict=True)
-    rows = [
-        (LinkedCell(gpu, "gpu", gpu), host, tr("(nobody)") if holder is None else holder, GpuHours(unused_ms))
-        for gpu, host, holder, unused_ms in islice(every, _MOST_LISTED)
-    ]
+    nobody = tr("(nobody)")
     columns = (
-        Column("gpu", tr("GPU"), "gpu"),
-        Column("host", tr("host"), "host"),
-        Column("holder", tr("longest held by"), "holder"),
-        Column("unused", tr("unused GPU-hours"), "gpu_hours"),
+        column("gpu", tr("GPU"), "gpu", lambda row: LinkedCell(film.gpus[row], "gpu", film.gpus[row])),
+        column("host", tr("host"), "host", film.hosts.__getitem__),
+        column(
+            "holder",
+            tr("longest held by"),
+            "holder",
+            lambda row: nobody if film.holders[row] is None else film.holders[row],
+        ),
+        column("unused_gpu_hours", tr("unused GPU-hours"), "gpu_hours", film.unused_ms.__getitem__),
     )
-    listed = Table("film", "", "", "", columns)
+    listed = Table("film", "", "", "", columns, tuple(range(min(len(film.gpus), _MOST_LISTED))))
     summary = html.Summary(view.translate(tr("The GPUs as a list")))
-    return html.Details([summary, *_first_listed(view, len(film.gpus)), table(view, colours, listed, rows, "linked")])
+    return html.Details(
+        [summary, *_first_listed(view, len(film.gpus)), table(view, colours, listed, listed.cells, "linked")]
+    )

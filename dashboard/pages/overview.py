@@ -8,9 +8,9 @@ from analytics.language.sentences import tr, tr_many
 from analytics.tables.days import days
 from analytics.tables.goals import goals_now
 from analytics.tables.idle import idle
+from analytics.tables.method import first_remarks
 from analytics.tables.opportunities import first_opportunities
 from analytics.tables.palette import Palette
-from analytics.tables.remarks import first_remarks
 from analytics.tables.waterfall import waterfall
 from analytics.tables.weeks import quarter
 from analytics.tables.wording import headline

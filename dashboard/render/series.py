@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import plotly.graph_objects as go
@@ -13,7 +14,7 @@ from analytics.language.language import SentenceList
 from analytics.language.quantities import Moment, Number, Span
 from analytics.language.sentences import tr
 from analytics.tables.palette import Palette
-from analytics.tables.table import Cell, Column, Table
+from analytics.tables.table import Column, Table, column
 from dashboard.film import PageFilm
 from dashboard.render.layout import layout, separators
 from dashboard.render.panel import graph
@@ -165,18 +166,17 @@ def _values(series: PageSeries, line: SeriesLine, part: str) -> list[float | Non
 
 
 def _numbers(view: View, colours: Palette, series: PageSeries) -> html.Details:
-    def cell(row: dict[str, Any], line: SeriesLine) -> str:
-        least, mean, most = (row[f"{line.column}_{part}"] for part in ("min", "mean", "max"))
-        if mean is None:
-            return tr("unknown")
-        low, middle, high = (Number(value / line.scale, line.digits) for value in (least, mean, most))
-        return tr("{middle} ({low} \N{EN DASH} {high})", middle=middle, low=low, high=high)
+    def line_column(line: SeriesLine) -> Column:
+        def cell(row: dict[str, Any]) -> str:
+            least, mean, most = (row[f"{line.column}_{part}"] for part in ("min", "mean", "max"))
+            if mean is None:
+                return tr("unknown")
+            low, middle, high = (Number(value / line.scale, line.digits) for value in (least, mean, most))
+            return tr("{middle} ({low} \N{EN DASH} {high})", middle=middle, low=low, high=high)
 
-    heads = (Column(line.column, SentenceList([line.name, line.unit], ", "), "number") for line in series.lines)
-    listed = Table("states", "", "", "", (Column("from", tr("from"), "moment"), *heads))
-    rows: list[tuple[Cell, ...]] = [
-        (Moment(row["time"]), *(cell(row, line) for line in series.lines))
-        for row in series.coarse.iter_rows(named=True)
-    ]
+        return column(line.column, SentenceList([line.name, line.unit], ", "), "number", cell)
+
+    columns = (column("from", tr("from"), "moment", itemgetter("time")), *map(line_column, series.lines))
+    listed = Table("states", "", "", "", columns, tuple(series.coarse.iter_rows(named=True)))
     summary = html.Summary(view.translate(tr("The figures as a table: mean, least and most")))
-    return html.Details([summary, table(view, colours, listed, rows, "linked")])
+    return html.Details([summary, table(view, colours, listed, listed.cells, "linked")])

@@ -12,6 +12,7 @@ from analytics.language.quantities import Moment, Number, Share
 from analytics.language.sentences import tr
 from analytics.report.changes import Change, Changes, changes
 from analytics.report.coverage import WHOLE_FROM
+from analytics.states import UNUSED
 from analytics.tables.palette import Palette
 from analytics.tables.point_samples import between, by_samples, is_sampled
 from dashboard.view import View
@@ -20,27 +21,28 @@ from fallow.clock import HOUR_MS
 
 @dataclass(frozen=True)
 class _Tile:
-    """`figure` is the share or sum that is large, `hours` and `money` what stands below it; `good` is the better direction."""
+    """A figure of `Changes`, what it is, and the better direction: 1 up, -1 down, 0 neither."""
 
     name: str
     label: str
     meaning: str
-    figure: str
-    hours: str
-    money: str
     good: int = -1
 
 
 _TILES = (
-    _Tile("active", tr("useful"), tr("active; low use is not counted"), "active_share", "active", "active_money", 1),
-    _Tile("unused", tr("unused"), tr("free, reserved or held"), "unused_share", "unused", "unused_money"),
-    _Tile("held", tr("held"), STATES["held"].meaning, "held_share", "held", "held_money"),
-    _Tile("reserved", tr("reserved"), STATES["reserved"].meaning, "reserved_share", "reserved", "reserved_money"),
-    _Tile("free", tr("free"), STATES["free"].meaning, "free_share", "free", "free_money"),
-    _Tile("unavailable", tr("unavailable"), STATES["unavailable"].meaning, "unavailable_share", "unavailable", "unavailable_money"),
-    _Tile("paid", tr("paid"), tr("for all GPU time, observed or not"), "paid_money", "total", "paid_money", 0),
-    _Tile("observed", tr("observed"), tr("of the GPU time of the whole window, also of hosts that came later or fell silent"), "observed", "observed", "", 1),
-)  # fmt: skip
+    _Tile("active", tr("useful"), tr("active; low use is not counted"), 1),
+    _Tile("unused", tr("unused"), tr("free, reserved or held")),
+    *(_Tile(state, tr(state), STATES[state].meaning) for state in (*UNUSED[::-1], "unavailable")),
+    _Tile("paid", tr("paid"), tr("for all GPU time, observed or not"), 0),
+    _Tile(
+        "observed",
+        tr("observed"),
+        tr("of the GPU time of the whole window, also of hosts that came later or fell silent"),
+        1,
+    ),
+)
+_LARGE = {"paid": "paid_money", "observed": "observed"}
+"""The large figure of a tile, where it is not the state's share."""
 _OF_NOBODY = ("free", "unavailable")
 """What an edition for people does not have: nobody is charged for it."""
 
@@ -80,7 +82,7 @@ def compared_with(found: Changes) -> str:
 
 
 def _card(view: View, colours: Palette, tile: _Tile, found: Changes) -> html.Div:
-    change = found.figures[tile.figure]
+    change = found.figures[_LARGE.get(tile.name, f"{tile.name}_share")]
     colour, sampled = colours.state.get(tile.name), _left_open(view, tile)
     swatch = [html.Span(className=f"swatch {tile.name}", style={"background": colour})] if colour else []
     return html.Div(
@@ -130,9 +132,11 @@ def _change(view: View, change: Change, good: int) -> list[html.Span]:
 def _below(view: View, tile: _Tile, found: Changes) -> list[html.Span]:
     """Money first, then the GPU-hours that it was paid for."""
     language, currency = view.language, view.report.money.currency
-    milliseconds = found.seen.observed_ms if tile.name == "observed" else None
-    amount = found.figures[tile.money].now if tile.money else None
-    hours = found.figures[tile.hours].now if milliseconds is None else milliseconds / HOUR_MS
+    money = found.figures.get(f"{tile.name}_money")
+    amount = None if money is None else money.now
+    hours = found.figures["total" if tile.name == "paid" else tile.name].now
+    if tile.name == "observed":
+        hours = found.seen.observed_ms / HOUR_MS
     lines = [view.translate(tr("{hours} GPU-hours", hours=Number(hours, 1)))]
     if amount is not None:
         lines.insert(0, language.money(amount, currency))

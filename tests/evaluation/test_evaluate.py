@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,8 @@ from analytics.evaluation.evaluate import reliability
 from analytics.evaluation.verdicts import Proportion
 from analytics.workloads.confidence import grade
 from analytics.workloads.model import Outlook
+from fallow.schema import STATES
+from tests.answers import rows_of
 from tests.evaluation.conftest import at
 from tests.findings.conftest import BUSY, DAY, HELD, HOUR
 from tests.in_process import run_in_process
@@ -25,23 +26,33 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
     from tests.evaluation.conftest import Evaluate
 
+Found = dict[str, list[dict[str, Any]]]
+
 ALL = f"{at(0)},{at(4)}"
 
 
-def judged(evaluate: Evaluate, *lines: str, flags: tuple[str, ...] = ()) -> dict[str, Any]:
+def judged(evaluate: Evaluate, *lines: str, flags: tuple[str, ...] = ()) -> Found:
     done = evaluate(*lines, flags=(*flags, "--json"))
     assert (done.returncode, done.stderr) == (0, "")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return rows_of(done.stdout)
 
 
-def rule(found: dict[str, Any], name: str = "held") -> dict[str, Any]:
-    (own,) = (each for each in found["rules"] if each["rule"] == name)
-    return dict(own)
+def row(found: Found, table: str, key: str, value: str) -> dict[str, Any]:
+    (own,) = (each for each in found[table] if each[key] == value)
+    return own
 
 
-def counts(proportion: dict[str, Any]) -> tuple[int, int]:
-    return proportion["right"], proportion["judged"]
+def rule(found: Found, name: str = "held") -> dict[str, Any]:
+    return row(found, "rules", "rule", name)
+
+
+def counts(own: dict[str, Any], proportion: str) -> tuple[int, int]:
+    return own[f"{proportion}_right"], own[f"{proportion}_judged"]
+
+
+def promised(found: Found) -> tuple[int, int]:
+    """Of the GPUs to take back, those that could be, and those with a label."""
+    return counts(found["evaluation"][0], "takeable")
 
 
 def test_one_rule_right_and_one_wrong(evaluate: Evaluate) -> None:
@@ -54,73 +65,75 @@ def test_one_rule_right_and_one_wrong(evaluate: Evaluate) -> None:
     )  # fmt: skip
     held = rule(found)
     assert held["findings"] == 2
-    assert counts(held["precision"]) == (1, 2)
+    assert counts(held, "precision") == (1, 2)
     # Wilson (1927) with z = 1.645: (0.5 + z^2/4) / (1 + z^2/2) -+ z / (1 + z^2/2) * sqrt(1/8 + z^2/16)
-    assert held["precision"]["interval_90"] == pytest.approx([0.1209, 0.8791], abs=1e-4)
-    assert counts(held["recall"]) == (1, 2)
-    assert counts(held["takeable_gpus"]) == (1, 1)
-    assert found["findings"] == {"all": 2, "judged": 2}
+    assert held["precision_interval_90"] == pytest.approx([0.1209, 0.8791], abs=1e-4)
+    assert counts(held, "recall") == (1, 2)
+    assert counts(held, "takeable") == (1, 1)
+    assert (found["evaluation"][0]["findings"], found["evaluation"][0]["judged_findings"]) == (2, 2)
 
 
 def test_a_finding_is_wrong_where_its_gpu_could_not_be_taken_back(evaluate: Evaluate) -> None:
     found = judged(evaluate, f"GPU-0,{ALL},,false,held,,", f"GPU-1,{ALL},,true,,,", f"GPU-3,{ALL},,true,,,")
-    assert counts(rule(found)["precision"]) == (1, 2)
-    takeable = found["takeable"]
-    assert counts(takeable["precision"]) == (1, 2)
-    assert counts(takeable["by_confidence"]["low"]) == (1, 2)
-    assert takeable["by_confidence"]["high"] == {
-        "gpus": 0, "right": 0, "judged": 0, "ratio": None, "interval_90": None,
+    assert counts(rule(found), "precision") == (1, 2)
+    assert promised(found) == (1, 2)
+    assert counts(row(found, "takeable", "confidence", "low"), "takeable") == (1, 2)
+    assert row(found, "takeable", "confidence", "high") == {
+        "confidence": "high", "gpus": 0,
+        "takeable_right": 0, "takeable_judged": 0, "takeable_share": None, "takeable_interval_90": None,
     }  # fmt: skip
-    assert counts(takeable["recall"]) == (1, 2), "a free GPU that no finding names"
-    (promised,) = takeable["by_probability"]
-    assert (promised["above"], promised["up_to"], *counts(promised)) == (0.2, 0.4, 1, 2)
-    assert 0.2 < promised["promised_mean"] < 0.4
+    assert counts(found["evaluation"][0], "takeable_recall") == (1, 2), "a free GPU that no finding names"
+    (kept,) = found["reliability"]
+    assert (kept["probability"], *counts(kept, "takeable")) == ([0.2, 0.4], 1, 2)
+    assert 0.2 < kept["promised_share"] < 0.4
 
 
 def test_what_no_label_speaks_of_is_neither_right_nor_wrong(evaluate: Evaluate) -> None:
     found = judged(evaluate, f"GPU-0,{ALL},held,,,,")
-    assert found["findings"] == {"all": 2, "judged": 0}
-    assert rule(found)["precision"] == {"right": 0, "judged": 0, "ratio": None, "interval_90": None}
-    assert found["takeable"]["precision"] == {
-        "gpus": 2, "right": 0, "judged": 0, "ratio": None, "interval_90": None,
-    }  # fmt: skip
+    whole = found["evaluation"][0]
+    assert (whole["findings"], whole["judged_findings"], whole["takeable_gpus"]) == (2, 0, 2)
+    for own, proportion in ((rule(found), "precision"), (whole, "takeable")):
+        assert counts(own, proportion) == (0, 0)
+        assert own[f"{proportion}_share"] is own[f"{proportion}_interval_90"] is None
 
 
 def test_a_label_of_an_hour_denies_nothing_about_the_others(evaluate: Evaluate) -> None:
     # the finding is about hours 1 to 4: a fifth of them is not enough, nine tenths are
-    assert counts(rule(judged(evaluate, f"GPU-0,{at(1)},{at(1.6)},,,,held,"))["precision"]) == (0, 0)
-    assert counts(rule(judged(evaluate, f"GPU-0,{at(1)},{at(3.8)},,,,held,"))["precision"]) == (0, 1)
+    assert counts(rule(judged(evaluate, f"GPU-0,{at(1)},{at(1.6)},,,,held,")), "precision") == (0, 0)
+    assert counts(rule(judged(evaluate, f"GPU-0,{at(1)},{at(3.8)},,,,held,")), "precision") == (0, 1)
 
 
 def test_others_are_all_rules_that_the_line_does_not_name(evaluate: Evaluate) -> None:
-    assert counts(rule(judged(evaluate, f"GPU-0,{ALL},,,never_used,others,"))["precision"]) == (0, 1)
+    assert counts(rule(judged(evaluate, f"GPU-0,{ALL},,,never_used,others,")), "precision") == (0, 1)
     found = judged(evaluate, f"GPU-0,{ALL},,,held,others,", f"GPU-1,{ALL},,,,others,")
-    assert counts(rule(found)["precision"]) == (1, 2)
+    assert counts(rule(found), "precision") == (1, 2)
     assert [each["rule"] for each in found["rules"]] == ["held"]
 
 
 def test_the_label_of_the_windows_last_moment_says_whether_a_gpu_could_be_taken(evaluate: Evaluate) -> None:
     lines = (f"GPU-0,{at(0)},{at(3)},,false,,,", f"GPU-0,{at(3)},{at(4)},,true,,,")
-    assert counts(judged(evaluate, *lines)["takeable"]["precision"]) == (1, 1)
-    assert counts(judged(evaluate, *lines, flags=("--until", at(3)))["takeable"]["precision"]) == (0, 1)
+    assert promised(judged(evaluate, *lines)) == (1, 1)
+    assert promised(judged(evaluate, *lines, flags=("--until", at(3)))) == (0, 1)
 
 
 def test_states_in_gpu_hours(evaluate: Evaluate) -> None:
     """0 is active for an hour and held for three; the labels agree in 1 + 2 of 4 hours, and for 1 of 2 hours of GPU 3."""
-    states = judged(
+    found = judged(
         evaluate,
         f"GPU-0,{at(0)},{at(1)},used,,,,", f"GPU-0,{at(1)},{at(3)},unused,,,,", f"GPU-0,{at(3)},{at(4)},active,,,,",
         f"GPU-3,{at(0)},{at(1)},free,,,,", f"GPU-3,{at(1)},{at(2)},reserved,,,,", f"GPU-3,{at(2)},{at(4)},,true,,,",
-    )["states"]  # fmt: skip
-    assert states["gpu_hours_by_label_and_state"] == {
-        "free": {"free": 1.0}, "reserved": {"free": 1.0}, "active": {"held": 1.0},
-        "unused": {"held": 2.0}, "used": {"active": 1.0},
+    )  # fmt: skip
+    hours = {(own["label"], state): own[f"{state}_gpu_hours"] for own in found["states"] for state in STATES}
+    assert {pair: spent for pair, spent in hours.items() if spent is not None} == {
+        ("free", "free"): 1.0, ("reserved", "free"): 1.0, ("active", "held"): 1.0,
+        ("unused", "held"): 2.0, ("used", "active"): 1.0,
     }  # fmt: skip
-    assert (states["gpu_hours"], states["labelled_gpu_hours"], states["judged_gpu_hours"]) == (16.0, 6.0, 6.0)
-    assert (states["agreed_gpu_hours"], states["agreed_ratio"]) == (4.0, pytest.approx(4 / 6))
-    assert states["by_state"]["held"] == {
-        "agreed_gpu_hours": 2.0, "labelled_gpu_hours": 3.0, "ratio": pytest.approx(2 / 3),
-    }  # fmt: skip
+    (whole,) = found["evaluation"]
+    assert (whole["gpu_hours"], whole["labelled_gpu_hours"], whole["judged_gpu_hours"]) == (16.0, 6.0, 6.0)
+    assert (whole["agreed_gpu_hours"], whole["agreed_share"]) == (4.0, pytest.approx(4 / 6))
+    held = row(found, "recorded-states", "state", "held")
+    assert (held["agreed_gpu_hours"], held["labelled_gpu_hours"]) == (2.0, 3.0)
+    assert held["agreed_share"] == pytest.approx(2 / 3)
 
 
 def test_time_that_nobody_observed_is_not_judged(lake: Lake, tmp_path: Path) -> None:
@@ -130,11 +143,11 @@ def test_time_that_nobody_observed_is_not_judged(lake: Lake, tmp_path: Path) -> 
     labels = tmp_path / "labels.csv"
     labels.write_text(f"gpu,since,until,state,rules\nGPU-0,{at(1.5)},{at(3.5)},held,held\n")
     done = run_in_process("evaluate", "--lake", lake.root, "--labels", str(labels), "--json")
-    found = json.loads(done.stdout)
-    assert counts(rule(found)["recall"]) == (0, 0)
+    found = rows_of(done.stdout)
+    assert counts(rule(found), "recall") == (0, 0)
     assert rule(found)["expected_but_unobserved"] == 1
-    assert (found["states"]["labelled_gpu_hours"], found["states"]["judged_gpu_hours"]) == (2.0, 0.0)
-    assert found["states"]["agreed_ratio"] is None
+    (whole,) = found["evaluation"]
+    assert (whole["labelled_gpu_hours"], whole["judged_gpu_hours"], whole["agreed_share"]) == (2.0, 0.0, None)
 
 
 def test_windows_one_after_another(lake: Lake, tmp_path: Path) -> None:
@@ -147,10 +160,10 @@ def test_windows_one_after_another(lake: Lake, tmp_path: Path) -> None:
         f"gpu,since,until,takeable,not_rules\nGPU-0,{at(12)},{at(72)},false,\nGPU-0,{at(72)},{at(96)},true,\n"
     )
     done = run_in_process("evaluate", "--lake", lake.root, "--labels", str(labels), "--every", "1d", "--json")
-    found = json.loads(done.stdout)
-    assert found["window"]["windows"] == 3
-    assert (rule(found)["findings"], counts(rule(found)["precision"])) == (2, (1, 2))
-    assert counts(found["takeable"]["precision"]) == (1, 2)
+    found = rows_of(done.stdout)
+    assert found["evaluation"][0]["windows"] == 3
+    assert (rule(found)["findings"], counts(rule(found), "precision")) == (2, (1, 2))
+    assert promised(found) == (1, 2)
     done = run_in_process("evaluate", "--lake", lake.root, "--labels", str(labels), "--every", "7d")
     assert done.returncode == 2
     assert "is shorter than --every; give a shorter --every, or an earlier --since" in done.stderr
@@ -174,15 +187,25 @@ def test_the_page_says_how_much_the_labels_cover(evaluate: Evaluate) -> None:
     assert max(map(len, page.splitlines())) <= 100
 
 
-def test_csv_has_a_line_for_each_proportion(evaluate: Evaluate) -> None:
+def test_csv_has_the_table_that_is_named(evaluate: Evaluate) -> None:
     lines = (f"GPU-0,{ALL},,true,held,,", f"GPU-1,{ALL},,,,held,", f"GPU-0,{at(1)},{at(2)},held,,,,")
-    rows = list(csv.DictReader(io.StringIO(evaluate(*lines, flags=("--csv",)).stdout)))
-    told = {(row["of"], row["name"], row["figure"]): (row["right"], row["judged"], row["ratio"]) for row in rows}
-    assert told["rule", "held", "precision"] == ("1", "2", "0.5")
-    assert told["rule", "held", "recall"] == ("1", "1", "1.0")
-    assert told["confidence", "high", "takeable"] == ("0", "0", "")
-    assert told["confidence", "all", "takeable_recall"] == ("1", "1", "1.0")
-    assert told["state", "held", "agreed"] == ("1.0", "1.0", "1.0")
+
+    def read(*flags: str) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(evaluate(*lines, flags=("--csv", *flags)).stdout)))
+
+    (held,) = read()
+    assert [held[f"precision_{name}"] for name in ("right", "judged", "share")] == ["1", "2", "0.5"]
+    assert [held[f"recall_{name}"] for name in ("right", "judged", "share")] == ["1", "1", "1.0"]
+    high = read("--table", "takeable")[0]
+    assert [high[name] for name in ("confidence", "takeable_right", "takeable_share")] == ["high", "0", ""]
+    assert read("--table", "evaluation")[0]["takeable_recall_share"] == "1.0"
+    assert read("--table", "states")[0]["agreed_share"] == "1.0"
+
+
+def test_labels_judge_no_part_of_the_fleet(evaluate: Evaluate) -> None:
+    done = evaluate(f"GPU-0,{ALL},,true,held,,", flags=("--team", "vision"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "labels judge the whole fleet; leave out --pool, --model, --team and --user" in done.stderr
 
 
 def test_a_probability_is_of_the_class_that_it_is_the_upper_end_of() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from analytics.decide.records import RuleRecord, load_records, save_records
 from analytics.workloads.confidence import good_record
 from fallow.actors import Actor
+from tests.answers import rows_of
 from tests.evaluation.conftest import at
 from tests.findings.conftest import BUSY, DAY, HELD, only
 from tests.ledger.rows import fill, ms, processes, samples, snapshot
@@ -86,7 +86,7 @@ def test_saving_is_asked_for(by_hand: Lake, evaluate: Evaluate) -> None:
     assert snapshot(by_hand, "judgement") == {}
     done = evaluate(line, flags=("--save", "--as", "ann", "--json"))
     assert done.returncode == 0
-    assert json.loads(done.stdout)["findings"]["judged"] == 1
+    assert rows_of(done.stdout)["evaluation"][0]["judged_findings"] == 1
     assert done.stderr == (
         "fallow: saved the counts of 1 rule; findings of windows that end after 2026-11-20T04:00:00Z are graded by them from 10 labelled "
         "findings on: 1 of 1 counts by rule and confidence are smaller, and grade nothing\n"
