@@ -40,7 +40,7 @@ def by_host(
     gpu: str | None = None,
     on_unusable: OnUnusable | None = None,
 ) -> list[tuple[str, pl.DataFrame]]:
-    """Each host's rows in the order of its files (of one GPU), with the named columns; one that an older file lacks is null.
+    """Each host's rows in the order of its files (of one GPU), with the named columns; one that a file lacks is null.
 
     A file that cannot be used is left out where `on_unusable` is told of it; raises as `parquet.read` does.
     """

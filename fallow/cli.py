@@ -40,8 +40,6 @@ class Command:
     example: str
     module: str
     extra: str = ""
-    former_name: str = ""
-    """Still works, so that scripts need no change."""
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -55,8 +53,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("follow", "keep up with a live source of measurements",
             "fallow follow prometheus --url http://prometheus:9090 --lake /srv/lake", "analytics.commands.follow", "analytics"),
     Command("allocations", "import and check who was given which GPU",
-            "fallow allocations import slurm jobs.txt --lake /srv/lake", "analytics.commands.allocations", "analytics",
-            former_name="claims"),
+            "fallow allocations import slurm jobs.txt --lake /srv/lake", "analytics.commands.allocations", "analytics"),
     Command("lake", "make a lake; check, compact, mend and expire its files",
             "fallow lake init --lake /srv/lake", "fallow.lake_verbs.command"),
     Command("ledger", "account for every GPU-hour by state",
@@ -143,7 +140,7 @@ def _run(arguments: list[str]) -> int:
     if arguments[0] in ("-V", "--version", "version"):
         print(f"fallow {__version__}")
         return 0
-    command = next((each for each in COMMANDS if arguments[0] in (each.name, each.former_name or each.name)), None)
+    command = next((each for each in COMMANDS if each.name == arguments[0]), None)
     if command is None:
         from difflib import get_close_matches  # with the error, not before
 
@@ -212,9 +209,7 @@ def missing_extra(error: ModuleNotFoundError, command: str, extra: str) -> Missi
 
 
 def _overview() -> str:
-    summaries = {
-        each.name: each.summary + (f" (formerly `{each.former_name}`)" if each.former_name else "") for each in COMMANDS
-    }
+    summaries = {each.name: each.summary for each in COMMANDS}
     first = f"fallow {__version__}: finds the GPUs that are paid for and not used."
     return _page(first, "fallow", "COMMAND", summaries)
 

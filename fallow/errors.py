@@ -16,7 +16,7 @@ FallowError                 something went wrong that a person can act on (exit 
 │   ├── NoLakeError         there is no marker of a lake, or that of another lake than expected
 │   ├── HostNameTakenError  another agent publishes under this host's name
 │   ├── VanishedFileError   a file of the lake was replaced by another while it was read
-│   └── SchemaVersionError  a file in the lake was written by a newer fallow
+│   └── SchemaVersionError  a file in the lake has a schema version that this fallow does not read
 ├── InputError              a file given to an importer cannot be used
 ├── DriverError             the NVIDIA driver or its library cannot be used
 ├── SpoolError              a local spool cannot be used
@@ -141,7 +141,7 @@ class VanishedFileError(LakeError):
 
 
 class SchemaVersionError(LakeError):
-    """A file in the lake was written by a newer fallow."""
+    """A file in the lake has a schema version that this fallow does not read."""
 
 
 class InputError(FallowError):

@@ -1,6 +1,6 @@
 """Whether a file is of the host whose folder it lies in, by what its metadata says of its origin (fallow/host_identity.py).
 
-A file that says nothing is taken as it is: an import's, an older agent's, another program's.
+A file that says nothing is taken as it is: an import's, another program's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who writes a host's files, beside the host's name: the machine, and the installation of the agent on it.
 
 Every file of an agent says in its metadata which host it is of, and which installation on which machine wrote it. A
-compacted file names every installation whose rows it holds, separated by commas. Files of imports and of older agents
+compacted file names every installation whose rows it holds, separated by commas. Files of imports
 say nothing of it.
 """
 

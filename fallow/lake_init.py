@@ -77,7 +77,7 @@ def holds_observed_files(lake: Lake) -> bool:
 def opened_for_writing(lake: Lake, tell: Callable[[str], None] = say) -> Lake:
     """The lake for a command that somebody types to bring rows in: made where nothing is, and that is told.
 
-    A lake of an older fallow, which has rows and no marker, is written as it is, with a hint.
+    A lake that has rows and no marker is written as it is, with a hint.
     """
     if read_marker(lake.store) is None:
         if holds_observed_files(lake):

@@ -130,8 +130,8 @@ def read(
 ) -> pa.Table:
     """The rows of the files as one Arrow table with the named columns (all by default) plus `host`, a string.
 
-    `host` is the writer's, from the file's path, save where the table has a column of that name. A column that an
-    older file lacks is null. A file that cannot be used is told to `on_unusable`, and the files that it hides are read instead.
+    `host` is the writer's, from the file's path, save where the table has a column of that name. A column that a
+    file lacks is null. A file that cannot be used is told to `on_unusable`, and the files that it hides are read instead.
 
     Raises UnusableFileError where nobody is to be told, SchemaVersionError, and VanishedFileError, each naming the file.
     """

@@ -20,15 +20,13 @@ from fallow.errors import (
     IrregularFileError,
     LakeError,
     OversizedFileError,
-    SchemaVersionError,
     UnreadableFileError,
     VanishedFileError,
 )
 from fallow.file_limits import MOST_BYTES, MOST_FOOTER_BYTES, contradiction_of, excess_of
 from fallow.file_origin import check_host
 from fallow.os_user import effective_user
-from fallow.parquet_writer import CHECKSUM_KEY, VERSION_KEY
-from fallow.schema import SCHEMA_VERSION
+from fallow.parquet_writer import CHECKSUM_KEY, VERSION_KEY, check_version
 from fallow.stores.model import WHOLE_BYTES
 from fallow.stores.regular_files import NotRegularError, open_regular, read_regular
 
@@ -121,8 +119,9 @@ def _checked(file: LakeFile, readable: BinaryIO | pa.BufferReader, tail: bytes) 
     _check_footer_size(file, tail)
     try:
         facts = pq.ParquetFile(readable).metadata
-        check_host(file, facts.metadata or {})
-        _check_version(file, int((facts.metadata or {}).get(VERSION_KEY.encode(), b"1")))
+        said = facts.metadata or {}
+        check_host(file, said)
+        check_version(file.url, said[key].decode() if (key := VERSION_KEY.encode()) in said else None)
         if contradiction := contradiction_of(facts):
             raise broken(file, ValueError(contradiction))
         if excess := excess_of(facts, all_hosts=not file.host):
@@ -149,7 +148,7 @@ def _check_footer_size(file: LakeFile, tail: bytes) -> None:
 
 
 def _check_sum(file: LakeFile, content: bytes, stated: bytes | None) -> None:
-    if stated is None:  # another writer's, or an older fallow's
+    if stated is None:  # another writer's
         return
     footer_bytes = _TAIL_BYTES + int.from_bytes(content[-_TAIL_BYTES : -len(_MAGIC)], "little")
     try:
@@ -158,14 +157,6 @@ def _check_sum(file: LakeFile, content: bytes, stated: bytes | None) -> None:
         raise broken(file, error) from error
     if not is_same:
         raise broken(file, ValueError("its content does not match its checksum"))
-
-
-def _check_version(file: LakeFile, version: int) -> None:
-    if version > SCHEMA_VERSION:
-        raise SchemaVersionError(
-            f"{file.url} was written with schema version {version} and this fallow knows {SCHEMA_VERSION}",
-            "upgrade fallow here, or read the lake where the newer version runs",
-        )
 
 
 def _is_object(file: LakeFile) -> bool:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from arro3.io import write_parquet
 
 from fallow import __version__
-from fallow.errors import LakeError
+from fallow.errors import LakeError, SchemaVersionError
 from fallow.host_identity import merged_origin
-from fallow.schema import SCHEMA_VERSION, Table, Type
+from fallow.schema import OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, Table, Type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,6 +70,16 @@ def encode(
     with sink.getbuffer() as content:
         _seal(content, facts)
     return sink.getvalue()
+
+
+def check_version(file: str, stated: str | None) -> None:
+    """SchemaVersionError for a schema version that this fallow does not read; a file of another program states none."""
+    version = SCHEMA_VERSION if stated is None else int(stated)
+    what = f"{file} was written with schema version {version} and this fallow knows {SCHEMA_VERSION}"
+    if version > SCHEMA_VERSION:
+        raise SchemaVersionError(what, "upgrade fallow here, or read the lake where the newer version runs")
+    if version < OLDEST_SCHEMA_VERSION:
+        raise SchemaVersionError(what, "make a new lake and import its history again")
 
 
 def merged_facts(facts: Sequence[Mapping[str, str]]) -> dict[str, str]:

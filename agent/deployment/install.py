@@ -67,7 +67,6 @@ class _Change:
     new: VersionEnvironment
     is_fresh: bool
     """Whether the new environment was made by this change."""
-    plain_venv: Path | None = None
 
     def undo(self) -> None:
         layout = self.layout
@@ -75,8 +74,6 @@ class _Change:
             layout.switch(self.before.name)
         else:
             layout.unswitch()
-        if self.plain_venv is not None:
-            layout.put_plain_venv_back(self.plain_venv)
         layout.host.put_back()
         self.discard()
 
@@ -144,15 +141,12 @@ def _put_in_force(change: _Change, wanted: WantedInstall, service: Service | Non
     old = running_agent(checked.spool)
     switched = change.before is None or change.before.name != change.new.name
     if switched:
-        change.plain_venv = layout.set_plain_venv_aside()
         layout.switch(change.new.name)
     restarted, missed = False, None
     if _needs_start(change, service, wanted, checked, _Now(switched or unit_changed, old is not None)):
         assert service is not None  # noqa: S101  # _needs_start has seen it
         restarted, missed = True, _restart(change, wanted, service, checked)
     if not host.dry_run:
-        if change.plain_venv is not None:
-            layout.remove_plain_venv(change.plain_venv)
         layout.prune(wanted.keep)
     previous = None if change.before is None else change.before.version
     return InstallOutcome(change.new.version, layout.path(change.new.name), previous, tuple(host.changed), tuple(host.left_out),

@@ -7,8 +7,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
-import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from agent.deployment.host import Host
 
 _RECORD = "fallow-environment.json"
-_OF_A_PLAIN_VENV = ("bin", "lib", "lib64", "include", "share", "pyvenv.cfg")
 
 
 @dataclass(frozen=True)
@@ -55,6 +52,8 @@ class Layout:
             return
         folder = self.host.at(self.prefix)
         folder.mkdir(parents=True, exist_ok=True)
+        if (programs := self.host.at(self.bin)).is_dir() and not programs.is_symlink():
+            raise FallowError(f"{self.bin} is a folder of something else", "remove it, or give another --prefix")
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             try:
@@ -117,28 +116,6 @@ class Layout:
         """Nothing is in force any more: the first installation has failed."""
         self.host.at(self.current_link).unlink(missing_ok=True)
 
-    def set_plain_venv_aside(self) -> Path | None:
-        """Moves the programs of an installation that was a plain virtual environment out of the way of the link."""
-        programs = self.host.at(self.bin)
-        if programs.is_symlink() or not programs.is_dir():
-            return None
-        self.host.note(f"moved {self.bin} of a plain virtual environment aside")
-        if self.host.dry_run:
-            return None
-        aside = programs.with_name(f"bin.before-{time.time_ns() // 1_000_000}")
-        programs.rename(aside)
-        return aside
-
-    def put_plain_venv_back(self, aside: Path) -> None:
-        programs = self.host.at(self.bin)
-        programs.unlink(missing_ok=True)
-        aside.rename(programs)
-
-    def remove_plain_venv(self, aside: Path) -> None:
-        shutil.rmtree(aside)
-        for name in _OF_A_PLAIN_VENV[1:]:
-            self.host.remove(f"{self.prefix}/{name}")
-
     def prune(self, keep: int) -> None:
         """Removes all but the environment in force and the newest `keep` others."""
         current = self.current()
@@ -150,9 +127,6 @@ class Layout:
         """Removes every environment and the links, and the folder itself where nothing else is in it."""
         for path in (self.current_link, self.versions, self.bin):
             self.host.remove(path)
-        if self.host.at(f"{self.prefix}/pyvenv.cfg").exists():
-            for name in _OF_A_PLAIN_VENV:
-                self.host.remove(f"{self.prefix}/{name}")
         self.host.remove_if_empty(self.prefix)
 
 

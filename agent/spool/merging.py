@@ -1,6 +1,6 @@
 """Files of one table, date and host as one file, GPU by GPU: what is in memory at a time is one GPU's rows and a batch of each file.
 
-A file is what `fallow.parquet_writer` or an older fallow wrote: sorted by (gpu, time), those without a GPU last. The merged file is
+A file is what `fallow.parquet_writer` wrote: sorted by (gpu, time), those without a GPU last. The merged file is
 read back and compared with what went into it before anybody gets it.
 """
 
@@ -18,9 +18,9 @@ from arro3.io import read_parquet
 
 from agent.own_memory import trim_memory
 from agent.spool.arrow_rows import arrow_schema
-from fallow.errors import BrokenFileError, SchemaVersionError
-from fallow.parquet_writer import CHECKSUM_KEY, VERSION_KEY, encode, merged_facts
-from fallow.schema import SCHEMA_VERSION, Table, Type
+from fallow.errors import BrokenFileError
+from fallow.parquet_writer import CHECKSUM_KEY, VERSION_KEY, check_version, encode, merged_facts
+from fallow.schema import Table, Type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,7 +62,7 @@ class _Content:
 def merged(table: Table, contents: Sequence[bytes]) -> bytes:
     """One file of the rows of these whole files, with what all of them say in their metadata.
 
-    Raises UnfitForMergingError for one that cannot be merged, SchemaVersionError for one of a newer fallow.
+    Raises UnfitForMergingError for one that cannot be merged, SchemaVersionError for one of another schema version.
     """
     files = [_File(content, table) for content in contents]
     before, after, gpus, decoded_bytes = _Content(), _Content(), Counter[_Gpu](), 0
@@ -152,10 +152,7 @@ def _checked(content: bytes) -> dict[str, str]:
     if not (content.startswith(_MAGIC) and content.endswith(_MAGIC) and footer_bytes < len(content)):
         raise _unfit("it is not whole")
     facts = _facts(_opened(content))
-    if (version := int(facts.get(VERSION_KEY, "1"))) > SCHEMA_VERSION:
-        raise SchemaVersionError(
-            f"a file has schema version {version} and this fallow knows {SCHEMA_VERSION}", "upgrade fallow here"
-        )
+    check_version("a file", facts.get(VERSION_KEY))
     stated = facts.get(CHECKSUM_KEY)
     if stated is not None and int(stated) != zlib.crc32(memoryview(content)[:-footer_bytes]):
         raise _unfit("its content does not match its checksum")
@@ -182,7 +179,7 @@ def _facts(reader: RecordBatchReader) -> dict[str, str]:
 
 
 def _conformed(reader: RecordBatchReader, table: Table) -> Iterator[RecordBatch]:
-    """The file's rows in the table's columns and types; those that an older file lacks are null."""
+    """The file's rows in the table's columns and types; those that a file lacks are null."""
     columns = arrow_schema(table)
     there = set(reader.schema.names)
     if absent := [name for name in table.keys if name not in there]:

@@ -186,14 +186,15 @@ class SpoolFile:
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
         if version > _FORMAT:
             raise SpoolError(f"{self._file} was written by a newer fallow", "upgrade fallow, or give another --spool")
+        if 0 < version < _FORMAT:
+            raise SpoolError(f"{self._file} was written by an older fallow", "move it away, or give another --spool")
         db.execute("PRAGMA synchronous=FULL")  # a commit is on the disk when it returns
         db.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
         db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
-        if version < _FORMAT:
+        if version == 0:
             self._make(db)
 
     def _make(self, db: sqlite3.Connection) -> None:
-        """A new spool, or one of the first format, which kept no published rows: what is in it waits."""
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("BEGIN IMMEDIATE")
         with db:
@@ -201,7 +202,7 @@ class SpoolFile:
                 db.execute(statement)
             if db.execute("SELECT count(*) FROM sqlite_sequence").fetchone()[0] == 0:
                 db.execute("INSERT INTO sqlite_sequence VALUES ('row', ?)", (time.time_ns() // 1000,))
-            db.execute("INSERT OR REPLACE INTO fact SELECT ?, count(*) FROM row", (WAITING,))
+            db.execute("INSERT OR REPLACE INTO fact VALUES (?, 0)", (WAITING,))
             db.execute(f"PRAGMA user_version={_FORMAT}")
 
     def lock(self) -> None:

@@ -79,24 +79,15 @@ def still_those(day: KeptDay) -> bool:
 
 
 def keep_day(
-    lake: Lake, date: str, frames: Mapping[str, pl.DataFrame], hosts: Mapping[str, str], kept: Kept
+    lake: Lake, date: str, frames: Mapping[str, pl.DataFrame], hosts: Mapping[str, str]
 ) -> dict[str, LakeFile]:
-    """Writes one day's parts, then removes what they replace; returns the files. LakeError where it cannot be written."""
+    """Writes one day's parts; returns the files. LakeError where it cannot be written."""
     facts = {"hosts": json.dumps(hosts, sort_keys=True), "build": digest(date, sorted(hosts.items()))}
     written = {}
     for table in PARTS:
         file = LakeFile(table.name, date, ALL_HOSTS, 0, 0)
         written[table.name] = lake.put(file, parquet.encode(table, arrow(frames[table.name], table), facts))
-    for table in PARTS:
-        _forget(lake, date, kept.files.get(table.name, ()))
     return written
-
-
-def _forget(lake: Lake, date: str, files: Sequence[LakeFile]) -> None:
-    """Removes a day's derived files of other names: an older fallow kept one per host."""
-    for stale in files:
-        if stale.date == date and stale.host != ALL_HOSTS:
-            lake.delete(stale)
 
 
 def forget_days(lake: Lake, dates: set[str], kept: Kept) -> None:
@@ -214,7 +205,6 @@ def keep_table(
         if date in before and facts.items() <= facts_of(before[date]).items():
             continue
         lake.put(LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(rows, table), facts))
-        _forget(lake, date, files)
     return contents
 
 

@@ -186,7 +186,7 @@ class MadeDays:
         frames = {name: pl.concat(each) for name, each in rows.items()}
         prints = {host: self._print(day) for host, day in hosts.items()}
         written: dict[str, LakeFile] = {}
-        if self._try(lambda: written.update(keep.keep_day(self._lake, date, frames, prints, self._kept))):
+        if self._try(lambda: written.update(keep.keep_day(self._lake, date, frames, prints))):
             for name, file in written.items():
                 self._files[name].append(file)
         else:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
 
 VERBS: tuple[Command, ...] = (
-    Command("init", "make a lake, or give an older one its id; agents publish only where they find one",
+    Command("init", "make a lake, or give one its id; agents publish only where they find one",
             "fallow lake init --lake /srv/lake", "fallow.lake_verbs.init"),
     Command("check", "name files that readers leave out, doubled rows and hidden ones; exit code 1 where there are any",
             "fallow lake check --lake /srv/lake", "analytics.commands.lake_check", "analytics"),

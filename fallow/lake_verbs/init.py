@@ -1,4 +1,4 @@
-"""`fallow lake init`: makes a lake, or gives an older one its id; run again, it changes nothing."""
+"""`fallow lake init`: makes a lake, or gives one its id; run again, it changes nothing."""
 
 from __future__ import annotations
 

@@ -41,8 +41,11 @@ from fallow.schema.samples import (
 )
 from fallow.schema.types import Column, Table, Type
 
-SCHEMA_VERSION = 7
-"""Raised when a column is added or its meaning changes; readers accept every older version."""
+SCHEMA_VERSION = 8
+"""Raised when a column is added, goes, or changes its meaning."""
+
+OLDEST_SCHEMA_VERSION = 8
+"""The oldest version that readers accept; raised when they would misread what is older."""
 
 TABLES: tuple[Table, ...] = (
     GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM, REQUEST, ACTION, ANNOTATION, SCENARIO, DELIVERY, JUDGEMENT, LEDGER, SPELL, HOURLY, PROCESS_DAY,
@@ -92,6 +95,7 @@ __all__ = [
     "LEDGER",
     "LEDGER_PART",
     "OF_AGENTS",
+    "OLDEST_SCHEMA_VERSION",
     "PROCESS",
     "PROCESS_DAY",
     "QUALITY",

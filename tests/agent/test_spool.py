@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
 
 from agent.spool import publisher
-from agent.spool.publisher import Publisher
 from agent.spool.spool import Spool
 from fallow.errors import SpoolError
-from tests.agent.spooled import MIDNIGHT_MS, ticks, times, waiting
+from tests.agent.spooled import MIDNIGHT_MS, ticks, waiting
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from fallow.lake import Lake
 
 
 def test_rows_come_back_as_they_went_in(spool: Spool) -> None:
@@ -91,52 +87,15 @@ def test_a_spool_that_breaks_while_it_is_read_is_one_sentence(tmp_path: Path) ->
         Spool(str(tmp_path)).count()
 
 
-FORMAT_1 = """
-CREATE TABLE row (seq INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, time_ms INTEGER NOT NULL, body TEXT NOT NULL);
-CREATE TABLE fact (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-INSERT INTO sqlite_sequence VALUES ('row', 1700000000000000);
-INSERT INTO fact VALUES ('running', 'yes');
-PRAGMA user_version=1;
-"""
-
-
-@pytest.fixture
-def old_folder(tmp_path: Path) -> Path:
-    """A spool as the first version left it, with three rows."""
-    folder = tmp_path / "old"
-    folder.mkdir()
-    with contextlib.closing(sqlite3.connect(folder / "spool.sqlite")) as db:
-        db.execute("PRAGMA journal_mode=WAL")
-        db.executescript(FORMAT_1)
-        with db:
-            db.executemany(
-                "INSERT INTO row (name, time_ms, body) VALUES ('gpu', ?, ?)",
-                [(row["time"], json.dumps(row)) for row in ticks(0, 3)],
-            )
-    return folder
-
-
-def test_a_spool_of_the_first_format_is_taken_over(old_folder: Path, lake: Lake) -> None:
-    spool = Spool(str(old_folder), for_agent=True)
-    assert spool.noted("running") == "yes"
-    assert spool.count() == 3
-    spool.append({"gpu": ticks(3, 2)})
-    assert spool.count() == 5
-    Publisher(spool, lake, "h").publish()
-    assert times(lake) == [MIDNIGHT_MS + number * 10_000 for number in range(5)]
-    assert lake.files("gpu")[0].first_seq == 1_700_000_000_000_001
-    spool.close()
-    again = Spool(str(old_folder))
-    assert again.count() == 0
-    again.close()
-
-
-def test_a_spool_of_a_newer_format_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "told"), [(99, "a newer fallow; upgrade fallow"), (1, "an older fallow; move it away")]
+)
+def test_a_spool_of_another_format_is_left_alone(tmp_path: Path, version: int, told: str) -> None:
     Spool(str(tmp_path)).close()
     with contextlib.closing(sqlite3.connect(tmp_path / "spool.sqlite")) as db:
-        db.execute("PRAGMA user_version=99")
+        db.execute(f"PRAGMA user_version={version}")
     for for_agent in (False, True):
-        with pytest.raises(SpoolError, match="written by a newer fallow; upgrade fallow"):
+        with pytest.raises(SpoolError, match=f"written by {told}"):
             Spool(str(tmp_path), for_agent=for_agent)
 
 

@@ -77,8 +77,7 @@ def test_an_unknown_command_names_the_nearest(run_fallow: RunFallow) -> None:
     assert run_fallow("zzz").stderr == "fallow: there is no command 'zzz'; `fallow --help` lists the commands\n"
 
 
-def test_a_former_name_is_the_same_command(run_fallow: RunFallow) -> None:
-    assert run_fallow("claims", "--help").stdout == run_fallow("allocations", "--help").stdout
+def test_an_empty_name_is_no_command(run_fallow: RunFallow) -> None:
     assert run_fallow("").returncode == 2
 
 

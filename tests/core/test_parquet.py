@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fallow import parquet, schema
 from fallow.errors import BrokenFileError, LakeError, SchemaVersionError
 from fallow.lake import Lake, LakeFile
-from fallow.schema import GPU, SCHEMA_VERSION, TABLES, Column, Table, Type
+from fallow.schema import GPU, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, TABLES, Column, Table, Type
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
@@ -130,22 +130,28 @@ def rewritten(file: LakeFile, change: Callable[[pa.Table], pa.Table], version: s
     return file
 
 
-@pytest.mark.parametrize("version", [None, "0", str(SCHEMA_VERSION)])
-def test_an_older_file_lacks_a_column_and_that_is_null(lake: Lake, version: str | None) -> None:
-    old = rewritten(write(lake, GPU, gpu_rows()), lambda data: data.drop_columns(["power_w"]), version)
+@pytest.mark.parametrize("version", [None, str(SCHEMA_VERSION)])
+def test_a_file_lacks_a_column_and_that_is_null(lake: Lake, version: str | None) -> None:
+    lacking = rewritten(write(lake, GPU, gpu_rows()), lambda data: data.drop_columns(["power_w"]), version)
     new = write(lake, GPU, gpu_rows(1), sequence=1)
-    data = parquet.read([old, new], GPU)
+    data = parquet.read([lacking, new], GPU)
     assert data["power_w"].to_pylist() == [None, None, None, 70.5]
     assert data["interval_ms"].to_pylist() == [10_000] * 4
 
 
-def test_a_newer_file_is_a_clear_error_that_names_it(lake: Lake) -> None:
-    file = rewritten(write(lake, GPU, gpu_rows()), lambda data: data, str(SCHEMA_VERSION + 1))
+@pytest.mark.parametrize(
+    ("version", "remedy"),
+    [
+        (SCHEMA_VERSION + 1, "upgrade fallow here, or read the lake where the newer version runs"),
+        (OLDEST_SCHEMA_VERSION - 1, "make a new lake and import its history again"),
+    ],
+)
+def test_a_file_of_another_version_is_a_clear_error_that_names_it(lake: Lake, version: int, remedy: str) -> None:
+    file = rewritten(write(lake, GPU, gpu_rows()), lambda data: data, str(version))
     with pytest.raises(SchemaVersionError) as error:
         parquet.read([file], GPU)
     assert str(error.value) == (
-        f"{file.url} was written with schema version {SCHEMA_VERSION + 1} and this fallow knows {SCHEMA_VERSION}; "
-        "upgrade fallow here, or read the lake where the newer version runs"
+        f"{file.url} was written with schema version {version} and this fallow knows {SCHEMA_VERSION}; {remedy}"
     )
 
 

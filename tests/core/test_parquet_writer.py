@@ -18,7 +18,7 @@ from analytics.simulation.write import day_tables
 from fallow import parquet, parquet_writer
 from fallow.clock import DAY_MS
 from fallow.errors import LakeError
-from fallow.schema import DEVICE, GPU, Table, Type
+from fallow.schema import DEVICE, GPU, SCHEMA_VERSION, Table, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,14 +38,14 @@ def tables() -> list[tuple[Table, pa.Table]]:
 
 
 def by_pyarrow(table: Table, data: pa.Table) -> bytes:
-    """The file as fallow made it before it wrote with arro3."""
+    """The same file by another writer."""
     data = data.cast(parquet.arrow_schema(table))
     data = data.sort_by([(name, "ascending") for name in ("gpu", "time") if name in table.names])
     delta = {column.name: "DELTA_BINARY_PACKED" for column in table.columns
              if column.type is Type.TIMESTAMP or (column.name == "energy_mj" and column.type is Type.INT64)}  # fmt: skip
     sink = io.BytesIO()
     pq.write_table(
-        data.replace_schema_metadata({"fallow_schema_version": "4", "fallow_writer": "fallow 0.1.0", "fallow_crc32": "0" * 10}),
+        data.replace_schema_metadata({"fallow_schema_version": str(SCHEMA_VERSION), "fallow_writer": "fallow 0.1.0", "fallow_crc32": "0" * 10}),
         sink,
         row_group_size=parquet_writer.ROW_GROUP_ROWS,
         compression="zstd",

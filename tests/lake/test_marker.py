@@ -144,7 +144,7 @@ def test_an_import_makes_a_lake_where_nothing_is_and_says_so(tmp_path: Path, the
         done = run_in_process("import", "nvidia-smi", str(tmp_path / "gpu.csv"), "--host", "h", "--lake", str(place))
         assert done.returncode == 0, done
         assert (f"made a new lake at {place} (id " in done.stderr) == (number == 0)
-    (place / MARKER_KEY).unlink()  # as an older fallow left it
+    (place / MARKER_KEY).unlink()
     done = run_in_process("import", "nvidia-smi", str(tmp_path / "gpu.csv"), "--host", "h", "--lake", str(place))
     assert done.stderr == (
         f"fallow: the lake at {place} has no id yet, so no agent publishes into it; `fallow lake init --lake {place}` gives it one\n"

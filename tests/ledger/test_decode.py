@@ -70,7 +70,7 @@ def test_many_files_give_the_rows_of_each(lake: Lake) -> None:
     assert by_host([], GPU, COLUMNS) == []
 
 
-def test_a_column_that_an_older_file_lacks_is_null(lake: Lake) -> None:
+def test_a_column_that_a_file_lacks_is_null(lake: Lake) -> None:
     files = [fresh(lake, 0), foreign(lake, 1, table(1).drop_columns(["power_w"]))]
     assert rows(files) == one_by_one(files)
     assert [row["power_w"] for row in rows(files)] == [70.5, None, 0.0, None, None, None]
