@@ -123,46 +123,14 @@ class DeviceRow(TypedDict, total=False):
     mig_profile: str | None
     mig_gpu_slices: int | None
     gpu_instance_id: int | None
-    compute_instance_id: int | None
     serial: str | None
     minor_number: int | None
     architecture: str | None
     compute_capability: str | None
-    sm_clock_max_mhz: int | None
-    persistence_mode: bool | None
-    ecc_enabled: bool | None
-    gpm_supported: bool | None
-    pcie_link_gen: int | None
-    pcie_link_width: int | None
     numa_node: int | None
-    pcie_island: str | None
     nvlink_island: str | None
-    nvlink_count: int | None
-    fabric_cluster: str | None
-    fabric_clique: int | None
-    chassis_serial: str | None
-    chassis_slot: int | None
-    chassis_tray: int | None
-    chassis_module: int | None
     pool: str | None
     source: str | None
-
-
-class HealthRow(TypedDict, total=False):
-    """A row of the `health` table."""
-
-    time: int
-    gpu: str
-    ecc_corrected_count: int | None
-    ecc_uncorrected_count: int | None
-    ecc_corrected_lifetime_count: int | None
-    ecc_uncorrected_lifetime_count: int | None
-    remapped_rows_corrected_count: int | None
-    remapped_rows_uncorrected_count: int | None
-    row_remap_pending: bool | None
-    row_remap_failed: bool | None
-    pcie_replay_count: int | None
-    recovery_action: str | None
 
 
 class ServingRow(TypedDict, total=False):
@@ -248,12 +216,11 @@ class Rows(TypedDict, total=False):
     process: list[ProcessRow]
     host: list[HostRow]
     device: list[DeviceRow]
-    health: list[HealthRow]
     serving: list[ServingRow]
     event: list[EventRow]
     agent: list[AgentRow]
     claim: list[ClaimRow]
 
 
-AnyRow: TypeAlias = GpuRow | ProcessRow | HostRow | DeviceRow | HealthRow | ServingRow | EventRow | AgentRow | ClaimRow
+AnyRow: TypeAlias = GpuRow | ProcessRow | HostRow | DeviceRow | ServingRow | EventRow | AgentRow | ClaimRow
 """A row of any table that the agent writes."""

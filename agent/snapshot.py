@@ -8,12 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agent.rows import AgentRow, DeviceRow, GpuRow, HealthRow, HostRow, ProcessRow, ServingRow
+    from agent.rows import AgentRow, DeviceRow, GpuRow, HostRow, ProcessRow, ServingRow
 
 Row = Mapping[str, Any]
 """A row of any of the lake's tables, to be read; times in milliseconds since the epoch."""
@@ -57,6 +57,22 @@ class Xid:
     time_ms: int
 
 
+class GpuErrors(TypedDict, total=False):
+    """What a GPU counts of its errors, for /metrics and for events; None is unknown. The lake has none of it."""
+
+    gpu: str
+    ecc_corrected_count: int | None
+    ecc_uncorrected_count: int | None
+    ecc_corrected_lifetime_count: int | None
+    ecc_uncorrected_lifetime_count: int | None
+    remapped_rows_corrected_count: int | None
+    remapped_rows_uncorrected_count: int | None
+    row_remap_pending: bool | None
+    row_remap_failed: bool | None
+    pcie_replay_count: int | None
+    recovery_action: str | None
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """One host at the end of the newest closed interval."""
@@ -82,8 +98,8 @@ class Snapshot:
     host_row: HostRow | None = None
     serving: tuple[ServingRow, ...] = ()
     agent_row: AgentRow | None = None
-    health: tuple[HealthRow, ...] = ()
-    """The newest row of the `health` table of each GPU."""
+    errors: tuple[GpuErrors, ...] = ()
+    """The newest error counters of each GPU."""
     xids: Mapping[str, Xid] = field(default_factory=dict)
     """Newest XID of each GPU that had one in this run, by UUID."""
     publishing: PublishingStatus = field(default_factory=PublishingStatus)
@@ -100,7 +116,7 @@ class Snapshot:
     def from_json(cls, values: Mapping[str, Any]) -> Snapshot:
         """The snapshot that `as_json` wrote; fields that a newer agent may have added are left out."""
         known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
-        for name in ("gpus", "processes", "serving", "health"):
+        for name in ("gpus", "processes", "serving", "errors"):
             known[name] = tuple(known.get(name, ()))
         known["publishing"] = PublishingStatus(**known.get("publishing", {}))
         known["xids"] = {gpu: Xid(**xid) for gpu, xid in known.get("xids", {}).items()}

@@ -17,7 +17,7 @@ from fallow.lake import Lake
 
 _COLUMNS = (
     "time", "gpu", "model", "mem_total_bytes", "power_limit_w", "pool", "driver_version", "source",
-    "parent_gpu", "mig_gpu_slices", "mig_enabled", "gpu_index", "nvlink_island", "gpm_supported",
+    "parent_gpu", "mig_gpu_slices", "mig_enabled", "gpu_index", "nvlink_island",
 )  # fmt: skip
 
 
@@ -45,7 +45,6 @@ class Device:
     mig_enabled: bool | None = None
     gpu_index: int | None = None
     nvlink_island: str | None = None
-    gpm_supported: bool | None = None
 
 
 @dataclass(frozen=True)

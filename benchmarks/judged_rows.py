@@ -145,7 +145,7 @@ def _device_rows(recording: Recording, gpu: str, index: int) -> pa.Table:
         DEVICE,
         {
             "time": time_ms(rows), "gpu": gpu, "gpu_index": index, "model": card.model, "mem_total_bytes": card.mem_bytes,
-            "power_limit_w": card.limit_w, "mig_enabled": False, "gpm_supported": card.gpm, "sm_clock_max_mhz": card.clock_mhz, "source": "nvml",
+            "power_limit_w": card.limit_w, "mig_enabled": False, "source": "nvml",
         },
         len(rows),
     )  # fmt: skip

@@ -206,7 +206,6 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("retention", "process", _samples, "0", "the same for rows of `process`"),
     Setting("retention", "host", _samples, "0", "the same for rows of `host`"),
     Setting("retention", "serving", _samples, "0", "the same for rows of `serving`"),
-    Setting("retention", "health", _samples, "0", "the same for rows of `health`"),
     Setting("retention", "event", _hourly, "0", "the same for rows of `event`; 182d or more", "reports name the events of their window"),
     Setting("retention", "agent", _samples, "0", "the same for rows of `agent`"),
     Setting("retention", "process_day", _hourly, "0", "the same for rows of `process_day`; 182d or more",

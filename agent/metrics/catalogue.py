@@ -1,6 +1,6 @@
 """Every metric family as data: its name, type, unit and meaning, and the lake's column that it is read from.
 
-A name begins with DCGM where NVIDIA's exporter has a field of the same meaning and unit, so that its dashboards work, and
+`errors` are the counters of `agent.snapshot.GpuErrors`, which the lake does not have. A name begins with DCGM where NVIDIA's exporter has a field of the same meaning and unit, so that its dashboards work, and
 with `fallow_` elsewhere. `docs/metrics.md` is written from this file.
 """
 
@@ -91,21 +91,21 @@ DEVICE = (
 )
 
 ERRORS = (
-    _dcgm("DEV_ECC_SBE_VOL_TOTAL", "1", "Corrected memory errors since the driver was loaded", "health.ecc_corrected_count",
+    _dcgm("DEV_ECC_SBE_VOL_TOTAL", "1", "Corrected memory errors since the driver was loaded", "errors.ecc_corrected_count",
           kind="counter"),
-    _dcgm("DEV_ECC_DBE_VOL_TOTAL", "1", "Uncorrected memory errors since the driver was loaded", "health.ecc_uncorrected_count",
+    _dcgm("DEV_ECC_DBE_VOL_TOTAL", "1", "Uncorrected memory errors since the driver was loaded", "errors.ecc_uncorrected_count",
           kind="counter"),
-    _dcgm("DEV_ECC_SBE_AGG_TOTAL", "1", "Corrected memory errors in the card's life", "health.ecc_corrected_lifetime_count",
+    _dcgm("DEV_ECC_SBE_AGG_TOTAL", "1", "Corrected memory errors in the card's life", "errors.ecc_corrected_lifetime_count",
           kind="counter"),
-    _dcgm("DEV_ECC_DBE_AGG_TOTAL", "1", "Uncorrected memory errors in the card's life", "health.ecc_uncorrected_lifetime_count",
+    _dcgm("DEV_ECC_DBE_AGG_TOTAL", "1", "Uncorrected memory errors in the card's life", "errors.ecc_uncorrected_lifetime_count",
           kind="counter"),
     _dcgm("DEV_CORRECTABLE_REMAPPED_ROWS", "1", "Memory rows remapped after corrected errors",
-          "health.remapped_rows_corrected_count", kind="counter"),
+          "errors.remapped_rows_corrected_count", kind="counter"),
     _dcgm("DEV_UNCORRECTABLE_REMAPPED_ROWS", "1", "Memory rows remapped after uncorrected errors",
-          "health.remapped_rows_uncorrected_count", kind="counter"),
-    _dcgm("DEV_ROW_REMAP_PENDING", "0 or 1", "Whether a remap waits for a GPU reset", "health.row_remap_pending"),
-    _dcgm("DEV_ROW_REMAP_FAILURE", "0 or 1", "Whether a remap has failed", "health.row_remap_failed"),
-    _dcgm("DEV_PCIE_REPLAY_COUNTER", "1", "PCIe packets sent again", "health.pcie_replay_count", kind="counter"),
+          "errors.remapped_rows_uncorrected_count", kind="counter"),
+    _dcgm("DEV_ROW_REMAP_PENDING", "0 or 1", "Whether a remap waits for a GPU reset", "errors.row_remap_pending"),
+    _dcgm("DEV_ROW_REMAP_FAILURE", "0 or 1", "Whether a remap has failed", "errors.row_remap_failed"),
+    _dcgm("DEV_PCIE_REPLAY_COUNTER", "1", "PCIe packets sent again", "errors.pcie_replay_count", kind="counter"),
 )  # fmt: skip
 
 XID = _dcgm("DEV_XID_ERRORS", "code", "Newest XID; absent while the agent has seen none", "event.code")
@@ -119,7 +119,7 @@ UTIL_SOURCE = Family(
 IDLE = Family("fallow_gpu_idle_seconds", "s", "Watched time without any utilization; 0: active, absent: unknown",
               "gpu.gpu_util_pct, over intervals")  # fmt: skip
 RECOVERY = Family("fallow_gpu_recovery_action", "1", "What the driver asks for; absent where it asks for nothing",
-                  "health.recovery_action")  # fmt: skip
+                  "errors.recovery_action")  # fmt: skip
 SAMPLE_TIME = Family("fallow_sample_timestamp_seconds", "s", "End of the newest interval in which the GPU was watched", "gpu.time",
                      _MS)  # fmt: skip
 SAMPLE_AGE = Family("fallow_sample_age_seconds", "s", "Age of that interval's end at the scrape", "agent's clock")

@@ -137,7 +137,7 @@ def _idle_s(snapshot: Snapshot, row: Row) -> float | None:
 
 def _errors(samples: ExposedSamples, snapshot: Snapshot, labels: dict[str, str], watched: set[str]) -> None:
     """Counters of the GPUs that can be asked; what the driver wants done, and XIDs, also of those that cannot."""
-    for row in snapshot.health:
+    for row in snapshot.errors:
         if (found := labels.get(row["gpu"])) is None:
             continue
         for family in catalogue.ERRORS if row["gpu"] in watched else ():

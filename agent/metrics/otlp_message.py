@@ -25,7 +25,7 @@ _STATES = ("ok", "degraded", "failed")
 
 @dataclass(frozen=True)
 class OtlpFamily:
-    """One metric of the conventions, read from a column of `gpu`, `device` or `health`."""
+    """One metric of the conventions, read from a column of `gpu` or `device`, or an error counter."""
 
     name: str
     unit: str
@@ -57,12 +57,12 @@ FAMILIES = (
 def otlp_message(snapshot: Snapshot) -> dict[str, Any]:
     """An ExportMetricsServiceRequest; times are the ends of the rows' intervals."""
     metrics: dict[str, dict[str, Any]] = {}
-    health = {row["gpu"]: row for row in snapshot.health}
+    errors = {row["gpu"]: row for row in snapshot.errors}
     for row in snapshot.gpus:
         device = snapshot.devices.get(row["gpu"], {})
         _add_status(metrics, row, device)
         if row["health"] in WATCHED:
-            values = {**device, **health.get(row["gpu"], {}), **row}
+            values = {**device, **errors.get(row["gpu"], {}), **row}
             for family in FAMILIES:
                 if values.get(family.column) is not None:
                     _add(metrics, family, values, device, snapshot.started_ms)

@@ -7,46 +7,24 @@ the lowest UUID in it. A GPU whose relations are unknown has no island, which is
 from __future__ import annotations
 
 import os
-import struct
-from ctypes import byref
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, cast
 
 import pynvml
 
-from agent.nvml.gpm import read_support
 from agent.nvml.gpu import GpuGoneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from ctypes import Structure
 
     from agent.nvml.driver import Driver
     from agent.nvml.gpu import DriverGpu
     from agent.rows import DeviceRow
 
 
-@dataclass(frozen=True)
-class Islands:
-    """Islands by the UUID of each GPU."""
-
-    pcie: dict[str, str]
-    nvlink: dict[str, str]
-
-
-def read_islands(driver: Driver, gpus: Sequence[DriverGpu]) -> Islands:
-    """Asks about every pair once; GPUs that are lost meanwhile have no island. Raises DriverGoneError."""
-    return Islands(
-        pcie=_grouped(gpus, lambda one, other: _near(driver, one, other)),
-        nvlink=_grouped(gpus, lambda one, other: _linked(driver, one, other)),
-    )
-
-
-def _near(driver: Driver, one: DriverGpu, other: DriverGpu) -> bool | None:
-    """Whether the way between two GPUs stays below one PCIe host bridge."""
-    level = _asked(driver, one, pynvml.nvmlDeviceGetTopologyCommonAncestor, one.handle, other.handle)
-    return None if level is None else bool(level <= pynvml.NVML_TOPOLOGY_HOSTBRIDGE)
+def read_islands(driver: Driver, gpus: Sequence[DriverGpu]) -> dict[str, str]:
+    """NVLink islands by the UUID of each GPU; GPUs that are lost meanwhile have none. Raises DriverGoneError."""
+    return _grouped(gpus, lambda one, other: _linked(driver, one, other))
 
 
 def _linked(driver: Driver, one: DriverGpu, other: DriverGpu) -> bool | None:
@@ -78,11 +56,8 @@ def _grouped(gpus: Sequence[DriverGpu], together: Callable[[DriverGpu, DriverGpu
     return {uuid: island for uuid, island in lowest.items() if uuid in known}
 
 
-_MOST_NVLINKS = 18
 _SHARED = ("gpu_index", "driver_version", "cuda_driver_version", "architecture", "compute_capability", "numa_node",
-           "pci_bus_id", "gpm_supported", "source")  # fmt: skip
-_PLATFORM = struct.Struct("=4x16s16s5B")  # nvmlPlatformInfo_v2_t: version, InfiniBand GUID, chassis serial, five bytes
-_FABRIC_READY = pynvml.NVML_GPU_FABRIC_STATE_COMPLETED
+           "pci_bus_id", "source")  # fmt: skip
 _ARCHITECTURES = {
     pynvml.NVML_DEVICE_ARCH_KEPLER: "kepler",
     pynvml.NVML_DEVICE_ARCH_MAXWELL: "maxwell",
@@ -104,7 +79,7 @@ class InventoryCollector:
     def __init__(self, sys: str) -> None:
         """`sys` is where the host's /sys lies."""
         self._sys = sys
-        self._islands = Islands({}, {})
+        self._islands: dict[str, str] = {}
         self._parents: dict[str, DeviceRow] = {}
 
     def find_islands(self, driver: Driver, gpus: Sequence[DriverGpu]) -> None:
@@ -128,11 +103,10 @@ class InventoryCollector:
             "minor_number": driver.ask(gpu, pynvml.nvmlDeviceGetMinorNumber),
             "serial": driver.ask(gpu, pynvml.nvmlDeviceGetSerial),
             "numa_node": _numa_node(self._sys, address),
-            "pcie_island": self._islands.pcie.get(gpu.uuid),
-            "nvlink_island": self._islands.nvlink.get(gpu.uuid),
+            "nvlink_island": self._islands.get(gpu.uuid),
             "source": "nvml",
         }
-        return row | _versions(driver) | _modes(driver, gpu) | _chip(driver, gpu) | _links(driver, gpu)
+        return row | _versions(driver) | _modes(driver, gpu) | _chip(driver, gpu)
 
     def _instance(self, driver: Driver, instance: DriverGpu, parent: DeviceRow) -> DeviceRow:
         """What a MIG instance has of its own, and what it shares with its parent."""
@@ -147,7 +121,6 @@ class InventoryCollector:
             "mig_profile": name.rpartition("MIG ")[2] if name is not None and "MIG " in name else None,
             "mig_gpu_slices": None if attributes is None else attributes.gpuInstanceSliceCount,
             "gpu_instance_id": instance.gpu_instance_id,
-            "compute_instance_id": driver.ask(instance, pynvml.nvmlDeviceGetComputeInstanceId),
         }  # fmt: skip
         return row
 
@@ -203,13 +176,9 @@ def _versions(driver: Driver) -> DeviceRow:
 
 def _modes(driver: Driver, gpu: DriverGpu) -> DeviceRow:
     mig = driver.ask(gpu, pynvml.nvmlDeviceGetMigMode)
-    ecc = driver.ask(gpu, pynvml.nvmlDeviceGetEccMode)
-    persistence = driver.ask(gpu, pynvml.nvmlDeviceGetPersistenceMode)
     limit_mw = driver.ask(gpu, pynvml.nvmlDeviceGetEnforcedPowerLimit)
     return {
         "mig_enabled": None if mig is None else mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
-        "ecc_enabled": None if ecc is None else bool(ecc[0]),
-        "persistence_mode": None if persistence is None else bool(persistence),
         "power_limit_w": None if limit_mw is None else round(limit_mw / 1000, 1),
     }
 
@@ -220,50 +189,7 @@ def _chip(driver: Driver, gpu: DriverGpu) -> DeviceRow:
     return {
         "architecture": _ARCHITECTURES.get(architecture, None if architecture is None else str(architecture)),
         "compute_capability": None if capability is None else f"{capability[0]}.{capability[1]}",
-        "sm_clock_max_mhz": driver.ask(gpu, pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
-        "gpm_supported": read_support(driver, gpu),
     }
-
-
-def _links(driver: Driver, gpu: DriverGpu) -> DeviceRow:
-    """PCIe, NVLink and, where the host has one, the fabric and the place in the chassis."""
-    entry: DeviceRow = {
-        "pcie_link_gen": driver.ask(gpu, pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
-        "pcie_link_width": driver.ask(gpu, pynvml.nvmlDeviceGetMaxPcieLinkWidth),
-        "nvlink_count": _nvlink_count(driver, gpu),
-    }
-    fabric = pynvml.c_nvmlGpuFabricInfoV_t()
-    if _filled(driver, gpu, pynvml.nvmlDeviceGetGpuFabricInfoV, fabric) and fabric.state == _FABRIC_READY:
-        cluster = bytes(fabric.clusterUuid).hex()
-        if int(cluster, 16):
-            entry |= {"fabric_cluster": cluster, "fabric_clique": fabric.cliqueId}
-    platform = pynvml.c_nvmlPlatformInfo_v2_t()
-    if _filled(driver, gpu, pynvml.nvmlDeviceGetPlatformInfo, platform):
-        # from the bytes: pynvml would read the numbers as characters
-        _, serial, slot, tray, _, _, module = _PLATFORM.unpack_from(bytes(platform))
-        entry |= {
-            "chassis_serial": serial.partition(b"\0")[0].decode(errors="replace") or None,
-            "chassis_slot": slot,
-            "chassis_tray": tray,
-            "chassis_module": module,
-        }
-    return entry
-
-
-def _filled(driver: Driver, gpu: DriverGpu, call: Callable[..., int], structure: Structure) -> bool:
-    return driver.ask_with(gpu, call, gpu.handle, byref(structure)) is not None
-
-
-def _nvlink_count(driver: Driver, gpu: DriverGpu) -> int | None:
-    """Links that are up; None where the GPU does not say, 0 where it has links and all are down."""
-    known = None
-    for link in range(_MOST_NVLINKS):
-        state = driver.ask_with(gpu, pynvml.nvmlDeviceGetNvLinkState, gpu.handle, link)
-        if state is None:
-            break  # not supported, or past the last link
-        known = (known or 0) + int(bool(state))
-    gpu.strikes.pop(pynvml.nvmlDeviceGetNvLinkState.__name__, None)  # a link past the last is no failure
-    return known
 
 
 def _text(value: bytes | str) -> str:

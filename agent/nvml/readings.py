@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from agent.nvml.driver import Driver
     from agent.nvml.gpu import DriverGpu
-    from agent.rows import GpuRow, HealthRow, ProcessRow
+    from agent.rows import GpuRow, ProcessRow
+    from agent.snapshot import GpuErrors
 
 _THROTTLED = (
     "throttled_power_cap_ms", "throttled_sync_boost_ms", "throttled_sw_thermal_ms", "throttled_hw_thermal_ms",
@@ -148,12 +149,12 @@ _ACTIONS = {
 
 
 class ErrorCollector:
-    """Rows of the `health` table."""
+    """Error counters of GPUs."""
 
     name = "errors"
 
-    def collect(self, driver: Driver, gpu: DriverGpu) -> HealthRow | None:
-        """A row without its time; None where the GPU tells nothing of the kind. Raises GpuGoneError and DriverGoneError."""
+    def collect(self, driver: Driver, gpu: DriverGpu) -> GpuErrors | None:
+        """The counters; None where the GPU tells nothing of the kind. Raises GpuGoneError and DriverGoneError."""
         fields = read_fields(driver, gpu, _ERROR_FIELDS)
         if not fields:
             return None
@@ -162,15 +163,15 @@ class ErrorCollector:
         row |= {column: bool(fields[column]) if column in fields else None for column in _FLAGS}
         action = fields.get("recovery_action")
         row["recovery_action"] = None if action is None else _ACTIONS.get(action, str(action))
-        return cast("HealthRow", row)
+        return cast("GpuErrors", row)
 
 
-def incidents_between(before: HealthRow | None, after: HealthRow) -> list[Incident]:
+def incidents_between(before: GpuErrors | None, after: GpuErrors) -> list[Incident]:
     """What an operator has to know of: new uncorrected errors, a remap that waits or failed, an action asked for.
 
     What is so from the start is said too, except the errors that a card has had before.
     """
-    known: HealthRow = before or {}
+    known: GpuErrors = before or {}
     gpu = after["gpu"]
     found = []
     errors, errors_before = after["ecc_uncorrected_count"], known.get("ecc_uncorrected_count")

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from agent.nvml.collector import Clocks
     from agent.nvml.driver import Driver
-    from agent.rows import DeviceRow, GpuRow, HealthRow, ProcessRow, Rows
+    from agent.rows import DeviceRow, GpuRow, ProcessRow, Rows
+    from agent.snapshot import GpuErrors
 
 COLLECTORS: tuple[type[GpuCollector], ...] = (
     MemoryCollector, PowerCollector, TemperatureCollector, ClockCollector, VideoCollector, UtilizationMeter, GpmMeter,
@@ -110,8 +111,8 @@ class Sampler:
         """A collector's result; raises GpuGoneError and DriverGoneError, while any other error costs its columns alone."""
         return self.runs.run(name, collect, otherwise, _GONE)
 
-    def errors(self, *, all_of_them: bool) -> list[HealthRow]:
-        """Rows of the `health` table without times: all, or those that have changed; changes for the worse are incidents."""
+    def errors(self) -> list[GpuErrors]:
+        """Error counters; changes for the worse are incidents."""
         found = []
         self.driver.begin_round()
         for each in self._reachable():
@@ -124,8 +125,7 @@ class Sampler:
             if entry is None:
                 continue
             self.driver.incidents += incidents_between(each.errors, entry)
-            if all_of_them or entry != each.errors:
-                found.append(entry)
+            found.append(entry)
             each.errors = entry
         return found
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from agent.nvml.collector import Clocks, GpuCollector
     from agent.nvml.driver import Driver
-    from agent.rows import DeviceRow, HealthRow, ProcessRow
+    from agent.rows import DeviceRow, ProcessRow
+    from agent.snapshot import GpuErrors
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Watched:
     process_count: int | None = None
     listed_at_bytes: int | None = None
     device: DeviceRow | None = None
-    errors: HealthRow | None = None
+    errors: GpuErrors | None = None
     instances: dict[str, Watched] = field(default_factory=dict)
     """MIG instances by UUID."""
     _sleep_file: str | None = None

@@ -87,11 +87,11 @@ class Worker:
     def _open(self, request: OpenRequest) -> OpenAnswer:
         self._driver.trials = {(target, call) for target, call in request["trials"]}
         self._sampler = sampler = Sampler(self._driver, self._driver.open(self._skip), self._sys)
-        devices, errors = sampler.devices(all_of_them=True), sampler.errors(all_of_them=True)
+        devices, errors = sampler.devices(all_of_them=True), sampler.errors()
         with self._driver.quietly():
             self._xids = XidWatch(self._driver, [each.gpu for each in sampler.watched if each.health == "ok"])
         sampler.drain()  # from here on nothing of the ring is missed
-        return {"device": devices, "health": errors, **self._watched(), "incidents": self._incidents()}
+        return {"device": devices, "errors": errors, **self._watched(), "incidents": self._incidents()}
 
     def _watched(self) -> WatchedGpus:
         sampler = self._opened()
@@ -107,15 +107,14 @@ class Worker:
     def _row(self, request: IntervalRequest) -> IntervalAnswer:
         sampler = self._opened()
         sampled = sampler.rows(request["start_ms"], request["end_ms"], list_processes=request["list_processes"])
-        devices, errors = request["devices"], request["errors"]
+        devices = request["devices"]
         sampled["device"] += [] if devices == "none" else sampler.devices(all_of_them=devices == "all")
-        health = [] if errors == "none" else sampler.errors(all_of_them=errors == "all")
         costs, self._driver.costs = self._driver.costs, CallCosts()
         return {
             "gpu": sampled["gpu"],
             "process": sampled["process"],
             "device": sampled["device"],
-            "health": health,
+            "errors": sampler.errors() if request["errors"] else [],
             "costs": {
                 "calls": costs.calls,
                 "busy_s": costs.busy_s,

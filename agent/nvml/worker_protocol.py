@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 if TYPE_CHECKING:
     import mmap
 
-    from agent.rows import DeviceRow, EventRow, GpuRow, HealthRow, ProcessRow
+    from agent.rows import DeviceRow, EventRow, GpuRow, ProcessRow
+    from agent.snapshot import GpuErrors
 
 PAGE_BYTES = 256
 _COUNTER = struct.Struct("=Q")
@@ -61,7 +62,7 @@ class WorkerCosts(TypedDict):
 
 
 Entries: TypeAlias = Literal["all", "changed", "none"]
-"""Which entries of the `device` or `health` table to look at."""
+"""Which rows of the `device` table to look at."""
 
 
 class OpenRequest(TypedDict):
@@ -80,7 +81,7 @@ class IntervalRequest(TypedDict):
     end_ms: int
     list_processes: bool
     devices: Entries
-    errors: Entries
+    errors: bool
 
 
 class WatchedGpus(TypedDict):
@@ -97,10 +98,10 @@ class WatchedGpus(TypedDict):
 
 
 class OpenAnswer(WatchedGpus):
-    """New inventory and error counters without times, and what happened since the answer before."""
+    """New inventory without times, new error counters, and what happened since the answer before."""
 
     device: list[DeviceRow]
-    health: list[HealthRow]
+    errors: list[GpuErrors]
     incidents: list[EventRow]
 
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from agent.nvml.worker_protocol import Entries, IntervalAnswer, IntervalRequest, OpenAnswer
-    from agent.rows import DeviceRow, EventRow, GpuRow, HealthRow
+    from agent.rows import DeviceRow, EventRow, GpuRow
+    from agent.snapshot import GpuErrors
     from agent.supervise.missing_gpus import MissingGpus
 
 log = logging.getLogger("fallow.agent")
@@ -76,7 +77,7 @@ class HostGpus:
         self._owes_restart = self._ended = False
         self._incidents: list[EventRow] = []
         self._devices: list[DeviceRow] = []
-        self._health: list[HealthRow] = []
+        self._errors: list[GpuErrors] = []
         self.worker_cpu_ms = 0.0
         """What the worker has used for the newest interval."""
         self._retry_in = 0
@@ -149,7 +150,7 @@ class HostGpus:
             raise driver_error(0, "it is loaded and lists no GPU that can be opened")
 
     def rows(
-        self, start_ms: int, end_ms: int, *, list_processes: bool, devices: Entries, errors: Entries
+        self, start_ms: int, end_ms: int, *, list_processes: bool, devices: Entries, errors: bool
     ) -> IntervalAnswer:
         """The worker's answer for an interval; raises DriverDownError where there is none."""
         if self.released:
@@ -197,8 +198,8 @@ class HostGpus:
         found, self._devices = self._devices, []
         return found
 
-    def take_health(self) -> list[HealthRow]:
-        found, self._health = self._health, []
+    def take_errors(self) -> list[GpuErrors]:
+        found, self._errors = self._errors, []
         return found
 
     def release(self) -> list[tuple[int, str | None, str]]:
@@ -417,7 +418,7 @@ class HostGpus:
 
     def _take(self, answer: OpenAnswer) -> None:
         self._devices += answer["device"]
-        self._health += answer["health"]
+        self._errors += answer["errors"]
         self._count = answer["count"]
         for name, call in answer["returned"]:
             for target in {name, self.known.target(name)}:

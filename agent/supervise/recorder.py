@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from agent.collectors import Collector
     from agent.nvml.worker_protocol import IntervalAnswer
-    from agent.rows import AgentRow, AnyRow, DeviceRow, EventRow, HealthRow, ProcessRow, Rows, ServingRow
+    from agent.rows import AgentRow, AnyRow, DeviceRow, EventRow, ProcessRow, Rows, ServingRow
     from agent.settings import AgentSettings
-    from agent.snapshot import SnapshotBoard
+    from agent.snapshot import GpuErrors, SnapshotBoard
     from agent.spool.backlog import Backlog
     from agent.supervise.fleet import HostGpus
     from agent.supervise.schedule import Due
@@ -53,7 +53,7 @@ class Recorder:
         self._incidents: list[EventRow] = []
         self._idle = IdleClock()
         self._devices: dict[str, DeviceRow] = {}
-        self._health: dict[str, HealthRow] = {}
+        self._errors: dict[str, GpuErrors] = {}
         self._pids: dict[str, list[int]] = {}
         self._processes: dict[str, list[ProcessRow]] = {}
         self._xids: dict[str, Xid] = {}
@@ -147,10 +147,9 @@ class Recorder:
     def _entries(self) -> Rows:
         now_ms, pool = self._clock.now_ms(), self._settings.pool or None
         devices: list[DeviceRow] = [{"time": now_ms, "pool": pool, **entry} for entry in self._fleet.take_devices()]
-        health: list[HealthRow] = [{"time": now_ms, **entry} for entry in self._fleet.take_health()]
         self._devices.update({row["gpu"]: row for row in devices})
-        self._health.update({row["gpu"]: row for row in health})
-        return {"device": devices, "health": health}
+        self._errors.update({each["gpu"]: each for each in self._fleet.take_errors()})
+        return {"device": devices}
 
     def _events(self) -> list[EventRow]:
         parts, now_ms = self._parts, self._clock.now_ms()
@@ -226,7 +225,7 @@ class Recorder:
                 host_row=next(iter(rows["host"]), None),
                 serving=self._serving,
                 agent_row=rows["agent"][0],
-                health=tuple(self._health.values()),
+                errors=tuple(self._errors.values()),
                 xids=dict(self._xids),
                 publishing=self._parts.publishing.status,
             )

@@ -21,7 +21,7 @@ class Due:
 
     list_processes: bool
     devices: Entries
-    errors: Entries
+    errors: bool
     kernel: bool
     """Whether to look for GPUs that the kernel has and the driver's library, loaded before, does not list."""
 
@@ -47,11 +47,10 @@ class LanePlan:
         new_day = start_ms // DAY_MS != before_ms // DAY_MS
         new_hour = start_ms // HOUR_MS != before_ms // HOUR_MS
         slow_ms, process_ms = self._settings.slow_interval_ms, self._settings.process_interval_ms
-        slow = start_ms // slow_ms != before_ms // slow_ms
         return Due(
             list_processes=start_ms % process_ms < end_ms - start_ms,
             devices="all" if new_day else "changed" if new_hour else "none",
-            errors="all" if new_day else "changed" if slow else "none",
+            errors=start_ms // slow_ms != before_ms // slow_ms,
             kernel=start_ms // _KERNEL_MS != before_ms // _KERNEL_MS,
         )
 

@@ -278,7 +278,7 @@ class Supervisor:
 
     def _close_interval(self, start_ms: int, end_ms: int) -> None:
         due = self._plan.due(start_ms, end_ms)
-        if due.errors != "none":
+        if due.errors:
             self._fleet.missing.look_at_bus()
             self._surfaces.retry()
         self._orders.obey(self._recorder, self._boot_id)

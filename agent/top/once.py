@@ -70,7 +70,7 @@ def look_once(timeout_s: float, host: str, loaded: Config) -> Look:
 
 def _rows(fleet: HostGpus, start_ms: int) -> IntervalAnswer:
     try:
-        return fleet.rows(start_ms, start_ms + SPAN_MS, list_processes=True, devices="none", errors="none")
+        return fleet.rows(start_ms, start_ms + SPAN_MS, list_processes=True, devices="none", errors=False)
     except DriverDownError as error:
         told = [str(each["detail"]) for each in fleet.take_incidents()]
         raise driver_error(0, told[-1] if told else str(error)) from error

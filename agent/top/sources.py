@@ -70,7 +70,7 @@ class DriverSource:
         start_ms, end_ms = self._next_interval(length_ms)
         listed = self._lists < _FIRST_LISTS or not 0 <= end_ms - self._listed_ms < _LIST_EVERY_MS
         try:
-            answer = self._fleet.rows(start_ms, end_ms, list_processes=listed, devices="none", errors="none")
+            answer = self._fleet.rows(start_ms, end_ms, list_processes=listed, devices="none", errors=False)
         except DriverDownError:
             answer = None
         rows = self._fleet.complete(answer, start_ms, end_ms - start_ms)
@@ -81,7 +81,7 @@ class DriverSource:
         self._devices.update({row["gpu"]: row for row in self._fleet.take_devices()})
         self._fleet.take_incidents()
         self._owners.take_incidents()
-        self._fleet.take_health()
+        self._fleet.take_errors()
         return self._snapshot(rows, end_ms)
 
     def _next_interval(self, length_ms: int) -> tuple[int, int]:

@@ -26,11 +26,6 @@ class PlacedSpans:
     placed: pl.DataFrame
     unplaced: pl.DataFrame
 
-    @property
-    def unplaced_gpus(self) -> int:
-        """GPUs that are allocated and could not be told, over all allocations; an allocation of unknown size counts as one."""
-        return int(self.unplaced["gpu_count_on_host"].fill_null(1).sum())
-
 
 def place(
     unplaced: pl.DataFrame, gpus_of_host: Mapping[str, Sequence[str]], process_jobs: pl.DataFrame | None = None
@@ -149,17 +144,12 @@ def flatten(allocations: pl.DataFrame) -> pl.DataFrame:
     """Spans with SPAN_SCHEMA, sorted, in which each moment of a GPU lies at most once.
 
     Where allocations overlap, holder, account, claim_id and job name all of them, sorted and joined by `+`. Allocations without a
-    GPU are left out: see `unplaced_allocations`.
+    GPU are left out.
 
     Args:
         allocations: rows of the `claim` table with ALLOCATION_COLUMNS and `host`.
     """
     return _spans(known_allocations(allocations).filter(pl.col("gpu").is_not_null()))
-
-
-def unplaced_allocations(allocations: pl.DataFrame) -> pl.DataFrame:
-    """Allocations whose GPUs the scheduler only counted, with UNPLACED_SCHEMA; an unknown count is null."""
-    return _unplaced(known_allocations(allocations))
 
 
 def merged_spans(spans: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:

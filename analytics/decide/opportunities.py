@@ -52,9 +52,6 @@ from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable, reclai
 from analytics.workloads.window_end import last_rows, newest_rows
 from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS
 
-ACTIONS = ("return", "release", "reclaim", "right-size", "repair", "schedule off-peak", "ask")
-"""What to do: give a GPU back, end an allocation, end idle work, take another card, mend, use the night, ask first."""
-
 OPERATORS = "operators"
 """Who acts where it is nobody's own GPU."""
 

@@ -17,7 +17,7 @@ EMPTIED = HOURLY | {schema.PROCESS_DAY.name}
 
 _SETTINGS = {
     **{table.name: f"retention.{table.name}" for table in (
-        schema.GPU, schema.PROCESS, schema.HOST, schema.SERVING, schema.HEALTH, schema.EVENT, schema.AGENT, schema.PROCESS_DAY
+        schema.GPU, schema.PROCESS, schema.HOST, schema.SERVING, schema.EVENT, schema.AGENT, schema.PROCESS_DAY
     )},
     **dict.fromkeys(sorted(HOURLY), "retention.hourly"),
 }  # fmt: skip
@@ -27,7 +27,6 @@ LOST: Mapping[str, str] = {
     "process": "the ledger of these days cannot be built again, and who ran what is known by the day only",
     "host": "the hosts' own load of these days is known by the hour only",
     "serving": "the inference servers' load of these days is known by the hour only",
-    "health": "error counters of these days are gone",
     "event": "reports of these days name no events",
     "agent": "what the agents cost on these days is gone",
     "process_day": "reports of these days name no processes",

@@ -19,7 +19,6 @@ from fallow.quarantine import OnUnusable
 _HOST_MEANS = {
     "cpu_util_mean_pct": "cpu_util_pct",
     "cpu_pressure_mean_pct": "cpu_pressure_pct",
-    "mem_pressure_mean_pct": "mem_pressure_pct",
     "io_pressure_mean_pct": "io_pressure_pct",
     "disk_read_mean_bytes_per_s": "disk_read_bytes_per_s",
     "disk_write_mean_bytes_per_s": "disk_write_bytes_per_s",
@@ -96,12 +95,10 @@ def serving_hours(files: Sequence[LakeFile], day_ms: int, on_unusable: OnUnusabl
     answered = (pl.col("health") == "ok").fill_null(value=False)
     return frame.group_by(_HOUR, "host", "gpu", "endpoint", "model").agg(
         pl.col("engine").drop_nulls().last(),
-        kv_cache_used_mean_ratio=_known("kv_cache_used_ratio").mean(),
         kv_cache_used_max_ratio=_known("kv_cache_used_ratio").max(),
         running_requests_max=_known("running_requests").max(),
         waiting_requests_max=_known("waiting_requests").max(),
         requests_mean_per_s=_known("requests_per_s").mean(),
         generated_tokens_mean_per_s=_known("generated_tokens_per_s").mean(),
         scrape_count=answered.sum(),
-        failed_count=(~answered).sum(),
     )

@@ -23,7 +23,6 @@ from fallow.clock import HOUR_MS
 
 _MEANS = {
     "dram_active_mean_pct": "dram_active_pct",
-    "tensor_active_mean_pct": "tensor_active_pct",
     "power_mean_w": "power_w",
     "sm_clock_mean_mhz": "sm_clock_mhz",
 }
@@ -48,7 +47,6 @@ def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
         "unit": rows.gpu[groups.starts],
         "observed_ms": groups.known_ms(util, groups.weight),
         "zero_ms": groups.total(np.where(held.zero, groups.weight, 0.0)),
-        "process_ms": groups.total(np.where(rows.process_count > 0, groups.weight, 0.0)),
         "gpu_util_mean_pct": groups.mean(util, groups.weight),
         "gpu_util_ms": groups.histogram(util, groups.weight),
         "gpu_util_peak_ms": groups.peak_histogram(peaks),
@@ -58,7 +56,6 @@ def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
         **{name: groups.mean(rows.floats[source], groups.span) for name, source in _MEANS.items()},
         **{name: groups.mean(_sum(rows, *sources), groups.span) for name, sources in _TRAFFIC.items()},
         **_memory(groups, rows),
-        "power_max_w": groups.largest(rows.floats["power_w"]),
         **_energy(groups, rows),
         **_throttled(groups, rows),
         "temperature_max_c": groups.largest(rows.floats["temperature_c"]),
@@ -114,11 +111,6 @@ class _Groups:
             return self.nothing
         return np.asarray(np.fmax.reduceat(values, self.starts), np.float64)
 
-    def smallest(self, values: Floats) -> Floats:
-        if values is self._rows.nothing:
-            return self.nothing
-        return np.asarray(np.fmin.reduceat(values, self.starts), np.float64)
-
     def histogram(self, values: Floats, weight: Floats) -> pl.Series:
         """Milliseconds at each whole percent; null where nothing is known."""
         if values is self._rows.nothing:
@@ -169,7 +161,6 @@ def _memory(groups: _Groups, rows: DayRows) -> dict[str, object]:
     square = used if used is rows.nothing else used * used
     mean, square_mean = groups.mean(used, groups.span), groups.mean(square, groups.span)
     return {
-        "mem_used_min_bytes": groups.smallest(used),
         "mem_used_mean_bytes": mean,
         "mem_used_std_bytes": np.sqrt(np.maximum(square_mean - mean * mean, 0.0)),
         "mem_used_max_bytes": groups.largest(used),

@@ -33,7 +33,6 @@ _PERCENTS = (
     "gpu_util_p98_pct",
     "sm_active_pct",
     "dram_active_pct",
-    "tensor_active_pct",
 )
 _RATES = ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s", "nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s")
 THROTTLED = {

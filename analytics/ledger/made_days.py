@@ -27,7 +27,7 @@ from fallow import schema
 from fallow.errors import LakeError
 from fallow.lake import Lake, LakeFile
 
-METHOD = 11
+METHOD = 12
 """Raised when the same samples would give another ledger, so that kept ledgers are built again."""
 
 

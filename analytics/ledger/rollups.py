@@ -164,16 +164,8 @@ def _sums(day: pa.Table, columns: Sequence[str], hours: pl.DataFrame) -> list[_S
     return found
 
 
-def percentile(histogram: NDArray[np.int64], share: float) -> float | None:
-    """The whole percent below or at which `share` of the time lies, at most one point too low; None without any time."""
-    total = int(histogram.sum())
-    if not total:
-        return None
-    return float(np.searchsorted(np.cumsum(histogram), share * total))
-
-
 def percentiles(histograms: NDArray[np.int64], share: float) -> list[float | None]:
-    """The same of many histograms at once, one in each row."""
+    """The whole percent below or at which `share` of each row's time lies, at most one point too low; None without any time."""
     total = histograms.sum(axis=1)
     below = (np.cumsum(histograms, axis=1) < share * total[:, None]).sum(axis=1)
     return [float(value) if known else None for value, known in zip(below, total, strict=True)]

@@ -41,12 +41,6 @@ class Moves:
         """GPU time that is lost at most: what moved has run since it began, unless it writes checkpoints."""
         return sum(each.ran_ms for each, _ in self.moved)
 
-    @property
-    def lost_cost(self) -> float | None:
-        """What that time costs; None where a price is missing."""
-        costs = [each.ran_cost for each, _ in self.moved if each.ran_cost is not None]
-        return sum(costs) if len(costs) == len(self.moved) else None
-
 
 def moves_for(hosts: Sequence[OccupiedHost], size: int) -> Moves | None:
     """The least that makes room for a job of `size` GPUs in a pool of like hosts; None where nothing does.

@@ -170,7 +170,7 @@ def device_table(day: SimulatedDay) -> pa.Table:
             "time": int(day.times_ms[row]), "gpu": day.plan.host.gpus[gpu.position].uuid, "gpu_index": gpu.position,
             "model": card.model, "mem_total_bytes": card.mem_total_bytes, "power_limit_w": card.power_limit_w,
             "pci_bus_id": f"00000000:{0x1B + 0x10 * gpu.position:02X}:00.0", "driver_version": DRIVER,
-            "cuda_driver_version": CUDA, "mig_enabled": False, "gpm_supported": card.gpm, "nvlink_island": _island(day), "pool": day.plan.host.pool.name, "source": "simulated",
+            "cuda_driver_version": CUDA, "mig_enabled": False, "nvlink_island": _island(day), "pool": day.plan.host.pool.name, "source": "simulated",
         }
         for row in starts for gpu in day.gpus if not gpu.lost[row]
     ])  # fmt: skip

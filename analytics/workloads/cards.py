@@ -50,12 +50,6 @@ class Offer:
     hourly: float | None = None
     origin: str | None = None
 
-    def saving_per_hour(self, present: Offer) -> float | None:
-        """What an hour on it costs less; None where a price is missing, or one is the site's own and the other a list price."""
-        if self.hourly is None or present.hourly is None or self.origin != present.origin:
-            return None
-        return present.hourly - self.hourly
-
 
 @dataclass(frozen=True)
 class Shelf:

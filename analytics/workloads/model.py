@@ -179,7 +179,7 @@ class Finding:
         return self.gpu_ms / HOUR_MS
 
     def as_json(self) -> dict[str, object]:
-        """The finding as JSON values, with the columns of the `finding` table; cost is null while no price is known."""
+        """The finding as JSON values; cost is null while no price is known."""
         return {
             "finding_id": self.finding_id,
             "rule": self.rule,

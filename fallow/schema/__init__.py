@@ -10,7 +10,6 @@ from fallow.schema.derived import (
     CLAIM_DAY,
     DEVICE_DAY,
     EVENT_DAY,
-    FINDING,
     GPU_LIFETIME,
     HOST_HOURLY,
     HOURLY,
@@ -31,7 +30,6 @@ from fallow.schema.samples import (
     DEVICE,
     EVENT,
     GPU,
-    HEALTH,
     HOST,
     JUDGEMENT,
     PROCESS,
@@ -48,12 +46,12 @@ OLDEST_SCHEMA_VERSION = 8
 """The oldest version that readers accept; raised when they would misread what is older."""
 
 TABLES: tuple[Table, ...] = (
-    GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM, REQUEST, ACTION, ANNOTATION, SCENARIO, DELIVERY, JUDGEMENT, LEDGER, SPELL, HOURLY, PROCESS_DAY,
-    HOST_HOURLY, SERVING_HOURLY, QUALITY, FINDING, LEDGER_PART, SPELL_PART, DEVICE_DAY, CLAIM_DAY,
+    GPU, PROCESS, HOST, DEVICE, SERVING, EVENT, AGENT, CLAIM, REQUEST, ACTION, ANNOTATION, SCENARIO, DELIVERY, JUDGEMENT, LEDGER, SPELL, HOURLY, PROCESS_DAY,
+    HOST_HOURLY, SERVING_HOURLY, QUALITY, LEDGER_PART, SPELL_PART, DEVICE_DAY, CLAIM_DAY,
     EVENT_DAY, GPU_LIFETIME,
 )  # fmt: skip
 
-OF_AGENTS: tuple[Table, ...] = (GPU, PROCESS, HOST, DEVICE, HEALTH, SERVING, EVENT, AGENT, CLAIM)
+OF_AGENTS: tuple[Table, ...] = (GPU, PROCESS, HOST, DEVICE, SERVING, EVENT, AGENT, CLAIM)
 """The tables that agents write, a file each at every publishing."""
 
 COMPACTED: tuple[Table, ...] = (*OF_AGENTS, REQUEST)
@@ -83,10 +81,8 @@ __all__ = [
     "DEVICE_DAY",
     "EVENT",
     "EVENT_DAY",
-    "FINDING",
     "GPU",
     "GPU_LIFETIME",
-    "HEALTH",
     "HEALTH_STATES",
     "HOST",
     "HOST_HOURLY",

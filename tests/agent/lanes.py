@@ -32,7 +32,7 @@ class Lanes:
     def skip(self, intervals: int) -> None:
         self._next_ms += intervals * self._step_ms
 
-    def row(self, *, lists: bool = True, devices: Entries = "none", errors: Entries = "none") -> Any:
+    def row(self, *, lists: bool = True, devices: Entries = "none", errors: bool = False) -> Any:
         start_ms, self._next_ms = self._next_ms, self._next_ms + self._step_ms
         end_ms = self._next_ms
         self.clock.sleep((end_ms + 250 - self.clock.now_ms()) / 1000)

@@ -78,7 +78,7 @@ def snapshot(end_ms: int | None = None, **values: Any) -> Snapshot:
         ),
         "agent_row": {"supervisor_cpu_ms": 2.5, "worker_cpu_ms": 1.5, "supervisor_rss_bytes": 18 << 20, "nvml_slowest_ms": 0.4,
                       "nvml_slowest_call": "nvmlDeviceGetSamples", "sees_all_processes": True},
-        "health": ({"gpu": BUSY, "ecc_corrected_count": 3, "row_remap_pending": True, "recovery_action": "gpu_reset"},),
+        "errors": ({"gpu": BUSY, "ecc_corrected_count": 3, "row_remap_pending": True, "recovery_action": "gpu_reset"},),
         "xids": {BUSY: Xid(79, end_ms - 60_000)},
         "publishing": PublishingStatus(last_success_ms=end_ms - 30_000, waiting_rows=120, spool_bytes=65536),
     }  # fmt: skip
@@ -90,9 +90,9 @@ def mig_snapshot(end_ms: int) -> Snapshot:
     parent, busy, held = "GPU-aaaa", "MIG-1111", "MIG-2222"
     devices = {
         parent: device_row(parent, 0, mig_enabled=True),
-        busy: device_row(busy, None, parent_gpu=parent, mig_profile="3g.40gb", gpu_instance_id=1, compute_instance_id=0,
+        busy: device_row(busy, None, parent_gpu=parent, mig_profile="3g.40gb", gpu_instance_id=1,
                          mem_total_bytes=40 * GIB, power_limit_w=None),
-        held: device_row(held, None, parent_gpu=parent, mig_profile="1g.10gb", gpu_instance_id=7, compute_instance_id=0,
+        held: device_row(held, None, parent_gpu=parent, mig_profile="1g.10gb", gpu_instance_id=7,
                          mem_total_bytes=10 * GIB, power_limit_w=None),
     }  # fmt: skip
     rows = (
@@ -119,5 +119,5 @@ def mig_snapshot(end_ms: int) -> Snapshot:
     processes = (process_row(busy, 11, "ada"), process_row(held, 12, "grace", mem_used_bytes=8 * GIB))
     idle = {parent: None, busy: None, held: end_ms - 600_000}
     return snapshot(
-        end_ms, gpus=rows, devices=devices, processes=processes, idle_since_ms=idle, serving=(), health=(), xids={}
+        end_ms, gpus=rows, devices=devices, processes=processes, idle_since_ms=idle, serving=(), errors=(), xids={}
     )

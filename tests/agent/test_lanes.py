@@ -10,11 +10,9 @@ import pytest
 from tests.agent.lanes import PAST_S, STEP_MS, of
 from tests.fakes.nvml import (
     GIB,
-    Fabric,
     Fault,
     Gpu,
     MigInstance,
-    Platform,
     Process,
     Steps,
     Xid,
@@ -141,24 +139,18 @@ def test_the_inventory_says_what_is_near_what(lanes: MakeLanes, tmp_path: Path) 
     node = tmp_path / "sys/bus/pci/devices/0000:17:00.0/numa_node"
     node.parent.mkdir(parents=True)
     node.write_text("1\n")
-    fabric = Fabric("00112233445566778899aabbccddeeff", clique=3)
     host = lanes(
-        Gpu("GPU-a", nvlink_group=0, pcie_group=0, fabric=fabric, platform=Platform("CH1", slot=2, tray=200, module=4)),
+        Gpu("GPU-a", nvlink_group=0, pcie_group=0),
         Gpu("GPU-b", nvlink_group=0, pcie_group=1, pci_bus_id="0000:18:00"),
         Gpu("GPU-c", nvlink_links=0, pcie_group=1, pci_bus_id="0000:19:00"),
     )
     a, b, c = (of(host.opened, gpu, "device") for gpu in ("GPU-a", "GPU-b", "GPU-c"))
     assert (a["nvlink_island"], b["nvlink_island"], c["nvlink_island"]) == ("GPU-a", "GPU-a", "GPU-c")
-    assert (a["pcie_island"], b["pcie_island"], c["pcie_island"]) == ("GPU-a", "GPU-b", "GPU-b")
-    assert (a["fabric_cluster"], a["fabric_clique"]) == (fabric.cluster, 3)
-    assert (a["chassis_serial"], a["chassis_slot"], a["chassis_tray"], a["chassis_module"]) == ("CH1", 2, 200, 4)
     assert (a["numa_node"], b["numa_node"]) == (1, None)
-    assert (a["architecture"], a["compute_capability"], a["nvlink_count"]) == ("hopper", "9.0", 18)
-    assert b.get("chassis_serial") is None
-    assert b.get("fabric_cluster") is None
+    assert (a["architecture"], a["compute_capability"]) == ("hopper", "9.0")
 
 
-def test_error_counters_are_rows_on_change_and_events_for_the_worse(lanes: MakeLanes) -> None:
+def test_error_counters_that_get_worse_are_events(lanes: MakeLanes) -> None:
     at_s = PAST_S + 3
     host = lanes(
         Gpu(
@@ -167,17 +159,17 @@ def test_error_counters_are_rows_on_change_and_events_for_the_worse(lanes: MakeL
         ),
         Gpu("GPU-b", field_errors={4: 3, 230: 4}),
     )  # fmt: skip
-    healthy = of(host.opened, "GPU-a", "health")
+    healthy = of(host.opened, "GPU-a", "errors")
     assert (healthy["row_remap_pending"], healthy["recovery_action"], healthy["pcie_replay_count"]) == (
         False,
         "none",
         9,
     )
     assert kinds(host.opened) == [], "the errors that a card has had before are no news"
-    refused = of(host.opened, "GPU-b", "health")
+    refused = of(host.opened, "GPU-b", "errors")
     assert (refused["ecc_uncorrected_count"], refused["recovery_action"]) == (None, None)
-    answers = [host.row(errors="changed") for _ in range(6)]
-    (changed,) = [row for answer in answers for row in answer["health"]]
+    answers = [host.row(errors=True) for _ in range(6)]
+    changed = of(answers[-1], "GPU-a", "errors")
     assert changed["ecc_uncorrected_count"] - healthy["ecc_uncorrected_count"] == 2
     assert (changed["row_remap_pending"], changed["recovery_action"]) == (True, "gpu_reset")
     found = [kind for answer in answers for kind in kinds(answer)]

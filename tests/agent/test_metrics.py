@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.metrics import catalogue
 from agent.metrics.collector import collect
-from agent.snapshot import IdleClock, PublishingStatus, Snapshot, SnapshotBoard
+from agent.snapshot import GpuErrors, IdleClock, PublishingStatus, Snapshot, SnapshotBoard
 from fallow import schema
 from fallow.exposition import OPEN_METRICS, TEXT, ExposedSamples, label_text, negotiate
 from tests.agent.metric_families import FAMILIES
@@ -220,6 +220,7 @@ def test_any_text_can_be_a_label(first: str, second: str) -> None:
 
 def test_every_family_reads_a_column_that_there_is() -> None:
     columns = {f"{table.name}.{column.name}" for table in schema.TABLES for column in table.columns}
+    columns |= {f"errors.{name}" for name in GpuErrors.__annotations__}
     read = [family for family in FAMILIES if "." in family.source and " " not in family.source]
     assert len(read) > 60
     assert [family.source for family in read if family.source not in columns] == []

@@ -8,7 +8,7 @@ from tests.conftest import REPOSITORY
 
 MODULE = REPOSITORY / "agent" / "rows.py"
 TABLES = (
-    schema.GPU, schema.PROCESS, schema.HOST, schema.DEVICE, schema.HEALTH, schema.SERVING, schema.EVENT, schema.AGENT,
+    schema.GPU, schema.PROCESS, schema.HOST, schema.DEVICE, schema.SERVING, schema.EVENT, schema.AGENT,
     schema.CLAIM,
 )  # fmt: skip
 """What the agent writes."""

@@ -18,7 +18,6 @@ from analytics.allocations.spans import (
     merged_spans,
     overlapping_allocations,
     place,
-    unplaced_allocations,
 )
 from tests.allocations.rows import Row, claim, frame
 
@@ -104,7 +103,7 @@ def test_order_and_duplicates_change_nothing(events: list[tuple[str, int, int, s
 def test_a_claim_on_the_whole_host_is_on_each_of_its_gpus() -> None:
     placed = place(counted(2), {"h1": ["a", "b"]})
     assert placed.placed.select("gpu", "start", "end", "claim_id").rows() == [("a", 0, 100, "1"), ("b", 0, 100, "1")]
-    assert (placed.unplaced.height, placed.unplaced_gpus) == (0, 0)
+    assert placed.unplaced.is_empty()
 
 
 @pytest.mark.parametrize(
@@ -161,7 +160,7 @@ def test_a_count_beside_named_gpus_is_what_else_there_is() -> None:
     both = frame(
         claim("a", 0, 50), claim(None, 0, 50, host_gpu_count=3), claim("b", 0, 50, "2"), claim(None, 0, 50, "2")
     )
-    assert unplaced_allocations(both).select("claim_id", "gpu_count_on_host").rows() == [("1", 2)]
+    assert allocation_spans(both, {}).unplaced.select("claim_id", "gpu_count_on_host").rows() == [("1", 2)]
 
 
 def test_two_claims_on_one_gpu_are_told_and_one_claim_twice_is_not() -> None:
@@ -183,6 +182,6 @@ def test_a_plus_in_a_name_is_not_two_names() -> None:
     (found,) = flatten(frame(*rows)).to_dicts()
     assert (found["holder"], found["account"]) == ("CORP\\ann+bob", "r\\d")
     late = place(
-        unplaced_allocations(frame(claim(None, 0, 50, "3", user="CORP+eve", host_gpu_count=1))), {"h1": ["a"]}
+        allocation_spans(frame(claim(None, 0, 50, "3", user="CORP+eve", host_gpu_count=1)), {}).unplaced, {"h1": ["a"]}
     ).placed
     assert merged_spans(flatten(frame(*rows)), late)["holder"].to_list() == ["CORP\\ann+CORP\\eve+bob"]

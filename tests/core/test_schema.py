@@ -62,7 +62,6 @@ def test_derived_tables_are_computed_and_the_others_observed() -> None:
         "process",
         "host",
         "device",
-        "health",
         "serving",
         "event",
         "agent",

@@ -174,7 +174,6 @@ def test_a_card_has_to_save_a_fifth(hourly: float, *, chosen: bool) -> None:
 
 def test_an_own_price_is_not_compared_with_a_list_price() -> None:
     own, listed = offer("H100 SXM", 2.9, "site"), offer("L40S", 1.9, "catalog")
-    assert listed.saving_per_hour(own) is None
     assert shelf(own, listed).choose("H100 SXM", LIGHT) == listed
 
 

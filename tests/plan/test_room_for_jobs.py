@@ -49,14 +49,6 @@ def test_what_moves_is_priced_by_what_it_has_run() -> None:
     assert four.moves is not None
     [(moved, target)] = four.moves.moved
     assert (moved.job, target, four.moves.lost_ms) == ("slurm:7", "b", 24 * HOUR_MS)
-    assert four.moves.lost_cost == pytest.approx(24 * 2.0)
-
-
-def test_without_a_price_the_cost_is_unknown_and_not_nothing() -> None:
-    placed = rows("a", "active", "free", "free", "free", rate=None) + rows("b", "free", "free", "free", "unavailable")
-    moves = room(placed).sizes[1].moves
-    assert moves is not None
-    assert moves.lost_cost is None
 
 
 @pytest.mark.parametrize(

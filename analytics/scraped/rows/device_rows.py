@@ -49,7 +49,7 @@ def device_facts(labels: Sequence[Labels], found: ScrapedUnits, samples: SampleA
 
 
 _FACTS = tuple(name for name in _TYPES if name not in ("time", "gpu", "source"))
-_OF_INSTANCES = ("mig_profile", "gpu_instance_id", "compute_instance_id")
+_OF_INSTANCES = ("mig_profile", "gpu_instance_id")
 _GIVEN: dict[str, pl.DataType] = {"mig_enabled": pl.Boolean(), "mig_gpu_slices": pl.Int64()}
 
 

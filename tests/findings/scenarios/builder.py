@@ -100,7 +100,7 @@ class Fleet(Grid):
             instance.device |= {
                 "model": f"{gpu.card.model} MIG {profile}", "parent_gpu": gpu.uuid, "mig_profile": profile,
                 "mig_gpu_slices": int(slices), "mem_total_bytes": int(memory.removesuffix("gb")) * GB,
-                "gpu_instance_id": number + 1, "compute_instance_id": 0,
+                "gpu_instance_id": number + 1,
             }  # fmt: skip
             instances.append(instance)
         self.gpus += instances

@@ -188,8 +188,8 @@ def _device_rows(fleet: Fleet, host: Host, there: Sequence[tuple[Gpu, Mask]]) ->
         card = gpu.card
         entry: dict[str, object] = {
             "gpu": gpu.uuid, "gpu_index": gpu.index, "model": card.model, "mem_total_bytes": card.mem_total_bytes,
-            "power_limit_w": card.power_limit_w, "sm_clock_max_mhz": card.boost_clock_mhz, "driver_version": "580.95.05",
-            "cuda_driver_version": "13.0", "mig_enabled": False if gpu.parent is None else None, "gpm_supported": card.gpm,
+            "power_limit_w": card.power_limit_w, "driver_version": "580.95.05",
+            "cuda_driver_version": "13.0", "mig_enabled": False if gpu.parent is None else None,
             "pool": host.pool, "source": "nvml",
         }  # fmt: skip
         rows += [entry | gpu.device | {"time": int(times[first])} for first in firsts]
