@@ -96,7 +96,7 @@ class _Outcome:
 
 
 class OtlpPush:
-    """The thread; `dropped` counts intervals, `refused` the data points that a collector did not take of those pushed."""
+    """The thread; `pushed` and `dropped` count intervals, `refused` the data points that a collector did not take of those pushed."""
 
     def __init__(self, settings: OtlpSettings, board: SnapshotBoard, look_s: float = _LOOK_S) -> None:
         self._settings, self._board, self._look_s = settings, board, look_s
@@ -105,6 +105,7 @@ class OtlpPush:
         self._newest_ms = 0
         self._told = _Outcome()
         self._paused_until_s = 0.0
+        self.pushed = 0
         self.dropped = 0
         self.refused = 0
 
@@ -151,6 +152,7 @@ class OtlpPush:
         except OSError as error:
             outcome = _Outcome(str(error.strerror or error))
         self.dropped += bool(outcome.failure)
+        self.pushed += not outcome.failure
         self.refused += outcome.refused
         self._tell(outcome)
 

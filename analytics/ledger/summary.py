@@ -1,16 +1,13 @@
 """Sums over the ledger: GPU-hours by state, coverage, idle share and spells, for a window and for groups of GPUs.
 
-DuckDB does the adding, in integers of milliseconds; hours and shares are made from the sums at the very end.
+Sums are integers of milliseconds; hours and shares are made from them at the very end.
 """
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 
-import duckdb
 import polars as pl
 
 from analytics.intervals import clip
@@ -214,11 +211,7 @@ def summarise(ledger: Ledger) -> Summary:
     spans = ledger.stretches
     since_ms, until_ms = _as_int(spans["time"].min()), _as_int(spans["end"].max())
     stopped = stopped_gpus(spans, until_ms)
-    counted = spans.select(
-        "gpu", "state", "time", "end", "gpu_share", *(name for name in _LEFT_OPEN if name in spans.columns)
-    )
-    whole = totals_by(counted, "'all'").get("all", Totals(0, dict.fromkeys(STATES, 0)))
-    return Summary(since_ms, until_ms, whole, _idle(ledger.spells), samples_of(spans), stopped)
+    return Summary(since_ms, until_ms, totals_of(spans), _idle(ledger.spells), samples_of(spans), stopped)
 
 
 def stopped_gpus(spans: pl.DataFrame, until_ms: int, of: pl.Series | None = None) -> int:
@@ -229,35 +222,29 @@ def stopped_gpus(spans: pl.DataFrame, until_ms: int, of: pl.Series | None = None
     return last.filter(pl.col("end") < until_ms - SILENT_AFTER_MS).height
 
 
-def totals_by(spans: pl.DataFrame, group: str) -> dict[str, Totals]:
-    """Totals per value of a SQL expression over the ledger's columns (host, gpu, holder, ...), sorted by that value.
+def totals_of(spans: pl.DataFrame) -> Totals:
+    """The totals of all rows."""
+    found = totals_by(spans.with_columns(_all=pl.lit("all")), "_all")
+    return found.get("all", Totals(0, dict.fromkeys(STATES, 0)))
 
-    A MIG instance counts its share of the time, and its GPU is the one that is counted where the group has both. The expression comes from fallow's own code, never from a user.
+
+def totals_by(spans: pl.DataFrame, column: str) -> dict[str, Totals]:
+    """Totals per value of one of the ledger's columns (host, gpu, holder, ...) as text, sorted by it.
+
+    A MIG instance counts its share of the time, and its GPU is the one that is counted where the group has both.
     """
-    more = [
-        f"coalesce(round(sum({name} * gpu_share)), 0)::BIGINT" if name in spans.columns else "0::BIGINT"
-        for name in _LEFT_OPEN
-    ]
-    with _database().cursor() as connection:
-        connection.register("spans", spans.to_arrow())
-        rows = connection.sql(
-            f"""
-            SELECT CAST({group} AS VARCHAR) AS grouped, state, round(sum(("end" - "time") * gpu_share))::BIGINT AS state_ms,
-                {", ".join(more)}
-            FROM spans GROUP BY ALL ORDER BY ALL
-            """  # noqa: S608
-        ).fetchall()
-        gpus = dict(
-            connection.sql(
-                f"""
-                SELECT CAST({group} AS VARCHAR) AS grouped,
-                    coalesce(nullif(count(DISTINCT gpu) FILTER (NOT starts_with(gpu, '{MIG_PREFIX}')), 0), count(DISTINCT gpu))
-                FROM spans GROUP BY ALL
-                """  # noqa: S608
-            ).fetchall()
-        )
-    found: dict[str, Totals] = {name: Totals(gpus[name], dict.fromkeys(STATES, 0)) for name, *_ in rows}
-    for name, state, state_ms, sampled_ms, perhaps_ms, unconfirmed_ms in rows:
+    named = spans.with_columns(grouped=pl.col(column).cast(pl.String), state=pl.col("state").cast(pl.String))
+    whole = pl.col("gpu").filter(~pl.col("gpu").str.starts_with(MIG_PREFIX)).n_unique()
+    gpus = named.group_by("grouped").agg(pl.when(whole > 0).then(whole).otherwise(pl.col("gpu").n_unique()))
+    sums = named.group_by("grouped", "state").agg(
+        _share_of(pl.col("end") - pl.col("time")).alias("state_ms"),
+        *((_share_of(pl.col(name)) if name in spans.columns else pl.lit(0)).alias(name) for name in _LEFT_OPEN),
+    )
+    found = {
+        name: Totals(count, dict.fromkeys(STATES, 0))
+        for name, count in gpus.sort("grouped", nulls_last=True).iter_rows()
+    }
+    for name, state, state_ms, sampled_ms, perhaps_ms, unconfirmed_ms in sums.sort("grouped", "state").iter_rows():
         before = found[name]
         found[name] = Totals(
             before.gpus,
@@ -269,30 +256,19 @@ def totals_by(spans: pl.DataFrame, group: str) -> dict[str, Totals]:
     return found
 
 
+def _share_of(time_ms: pl.Expr) -> pl.Expr:
+    """The sum of times that count by each row's part of a GPU, in whole milliseconds."""
+    return (time_ms * pl.col("gpu_share")).sum().round(mode="half_away_from_zero").cast(pl.Int64)
+
+
 def _idle(spells: pl.DataFrame) -> Idle:
     """Clipped time in spells, by the length of the whole spell."""
-    with _database().cursor() as connection:
-        connection.register("spells", spells.select("time", "end", "spell_start", "spell_end").to_arrow())
-        sums = [
-            f"""coalesce(sum("end" - "time") FILTER (spell_end - spell_start >= {threshold_ms}), 0)::BIGINT"""
-            for threshold_ms in (0, *SPELLS.values())
-        ]
-        (row,) = connection.sql(f"SELECT {', '.join(sums)} FROM spells").fetchall()  # noqa: S608
-    return Idle(row[0], dict(zip(SPELLS, row[1:], strict=True)))
-
-
-@cache
-def _database() -> duckdb.DuckDBPyConnection:
-    """One empty database for all sums: opening one costs ten times what a sum does. Names live in the cursors."""
-    connection = duckdb.connect()
-    atexit.register(_forget)
-    return connection
-
-
-def _forget() -> None:
-    """Lets the database go while the interpreter is whole: DuckDB complains of leaks if it has to go later."""
-    _database().close()
-    _database.cache_clear()
+    spent, length = pl.col("end") - pl.col("time"), pl.col("spell_end") - pl.col("spell_start")
+    sums = spells.select(
+        spent.sum().alias("all"), *(spent.filter(length >= least).sum().alias(name) for name, least in SPELLS.items())
+    )
+    found = sums.row(0, named=True)
+    return Idle(found.pop("all"), found)
 
 
 def _as_int(value: object) -> int:

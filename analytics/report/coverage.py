@@ -11,7 +11,7 @@ from analytics.intervals import clip
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
 from analytics.ledger.data_end import newest_row_ms
-from analytics.ledger.summary import SILENT_AFTER_MS, Summary, ratio, totals_by
+from analytics.ledger.summary import SILENT_AFTER_MS, Summary, ratio, totals_of
 from analytics.mig import MIG_PREFIX
 from analytics.quality.host_clocks import seen_until
 from analytics.window import WindowLedger
@@ -111,16 +111,16 @@ class Watch:
             pl.col("last") < until_ms - SILENT_AFTER_MS, pl.col("gpu").is_in(ended["gpu"].unique().to_list())
         )
         own_rows = inside.stretches.select("gpu", "state", "time", "end", "gpu_share")
+        observed = totals_of(own_rows)
         there = pl.concat([own_rows["gpu"], unseen["gpu"]]).unique()
-        observed = totals_by(own_rows, "'all'").values()
         unseen_ms = unseen.select(((pl.col("end") - pl.col("time")) * pl.col("gpu_share")).sum()).item()
         return Seen(
             since_ms=since_ms,
             until_ms=until_ms,
             gpus=_count(there),
-            observed_ms=sum(totals.observed_ms for totals in observed),
+            observed_ms=observed.observed_ms,
             unseen_ms=unseen_ms,
-            outside_ms=max(0.0, unseen_ms - sum(totals.state_ms["unknown"] for totals in observed)),
+            outside_ms=max(0.0, unseen_ms - observed.state_ms["unknown"]),
             last_ms=newest_row_ms(rows.filter(pl.col("gpu").is_in(there.implode())), self._ahead),
             silent=_by_host(silent, until_ms),
         )

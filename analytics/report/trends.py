@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from analytics.ledger.build import Ledger
-from analytics.ledger.summary import Totals, ratio, totals_by
+from analytics.ledger.summary import Totals, ratio, totals_of
 from analytics.money.accounts import Account
 from analytics.report.coverage import Seen
 from analytics.report.figures import Trend
@@ -97,7 +97,7 @@ class Figures:
 
 def figures(inside: Ledger, account: Account, seen: Seen | None = None) -> Figures:
     """Those of a ledger that was clipped to a week and is not empty."""
-    return Figures(totals_by(inside.stretches, "'all'")["all"], account, seen)
+    return Figures(totals_of(inside.stretches), account, seen)
 
 
 def trends(now: Figures, earlier: Sequence[Figures | None]) -> tuple[Trend, ...]:

@@ -15,7 +15,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Day, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.occupancy import stays
-from analytics.ledger.summary import totals_by
+from analytics.ledger.summary import totals_of
 from analytics.quality.checks.files import FILE_SENTENCES
 from analytics.quality.checks.values import SENTENCES
 from analytics.readings import only_during
@@ -60,7 +60,7 @@ class Subject:
 
 def where_it_went(spans: pl.DataFrame) -> str:
     """Where the time of some rows of the ledger went, and how much of it was observed."""
-    totals = totals_by(spans, "'all'")["all"]
+    totals = totals_of(spans)
     spent = {state: GpuHours(milliseconds) for state, milliseconds in totals.state_ms.items()}
     said = tr(
         "{unused} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; "

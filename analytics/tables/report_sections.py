@@ -1,11 +1,11 @@
-"""The report's chapters: which sections it has, in which order, and which pages show them too.
+"""The report's chapters: which sections it has, and in which order.
 
 A new section is its own file and an entry here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,7 +20,6 @@ from analytics.tables.give_back import give_back
 from analytics.tables.goals import goals
 from analytics.tables.method import data_quality, how_made
 from analytics.tables.money_basis import energy, prices
-from analytics.tables.off_peak import off_peak
 from analytics.tables.opportunities import by_group, opportunities, to_look_at, waste
 from analytics.tables.people import teams, users
 from analytics.tables.plan_endings import endings_in_report
@@ -94,12 +93,6 @@ REPORT: tuple[Chapter, ...] = (
     Chapter(tr("What the figures rest on"), (data_quality, point_samples, how_made)),
     Chapter(tr("Prices and energy"), (prices, energy), on_paper=False),
 )
-
-ON_PAGES: Mapping[str, tuple[MakeSection, ...]] = {"/capacity": (off_peak,)}
-"""Sections of the report that a page shows below its own, by the page's path: `/`, `/capacity`, `/holders`, `/quality`, `/right-size`.
-
-One that stands elsewhere on its page is named in the page's file.
-"""
 
 
 def chapters(report: Report) -> Iterator[tuple[Chapter, tuple[Table, ...]]]:

@@ -9,12 +9,13 @@ from analytics.tables.demand import demand_curve
 from analytics.tables.gangs import gang_staircase
 from analytics.tables.give_back import give_back
 from analytics.tables.goals import goals_now
+from analytics.tables.off_peak import off_peak
 from analytics.tables.palette import Palette
 from analytics.tables.plan_defrag import fragments_on_page, moves_on_page, room_on_page
 from analytics.tables.plan_forecast import orders_ahead
 from analytics.tables.table import Table
 from dashboard.decisions import opportunities_of
-from dashboard.pages.page import Page, PlacedSection
+from dashboard.pages.page import Page, PlacedSection, of_report
 from dashboard.view import View
 
 
@@ -36,6 +37,7 @@ class Capacity(Page):
         PlacedSection(room_on_page, wide=True),
         PlacedSection(moves_on_page, table="below", wide=True),
         PlacedSection(fragments_on_page),
+        of_report(off_peak, wide=True),
     )
 
     def content(self, view: View, colours: Palette) -> html.Div:

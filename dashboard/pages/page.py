@@ -11,7 +11,6 @@ from dash import dcc, html
 from analytics.language.sentences import tr
 from analytics.report.model import Report
 from analytics.tables.palette import Palette
-from analytics.tables.report_sections import ON_PAGES
 from analytics.tables.table import Table
 from dashboard.access.people import VIEWER
 from dashboard.exports import links
@@ -71,9 +70,7 @@ class Page:
         """Adds the page's own callbacks; each comes to its view by `dashboard.source.view_of`, which knows who asks."""
 
     def panels(self, view: View, colours: Palette) -> list[html.Section]:
-        """The page's sections, and below them those of the report that are shown here too."""
-        shared = (of_report(made_by, wide=True) for made_by in ON_PAGES.get(self.path, ()))
-        return [panel for each in (*self.sections, *shared) if (panel := each.panel(view, colours)) is not None]
+        return [panel for each in self.sections if (panel := each.panel(view, colours)) is not None]
 
     def content(self, view: View, colours: Palette) -> Any:
         """The page's components below the header: by default its sections."""

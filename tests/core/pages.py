@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.glossary import CONFIDENCE, STATES, STATUSES, TERMS, Term
-from analytics.render.report.json_format import report_schema
 from analytics.rules import RULES
 from dashboard.api.endpoints import ENDPOINTS
 from dashboard.api.problems import STATUS_MEANINGS
@@ -83,11 +81,6 @@ def _needed(history: HistoryNeed) -> str:
     parts += [] if history.setting is None else [f"findings.{history.setting.removesuffix('_ms')}"]
     parts += [] if not history.gpu_hours else [f"{history.gpu_hours:g} GPU-hours of the fleet"]
     return f"at least {' and '.join(parts)}; until then the rule is listed as waiting"
-
-
-def report_schema_page() -> str:
-    """All of docs/report.schema.json."""
-    return json.dumps(report_schema(), indent=2) + "\n"
 
 
 def settings_table() -> str:
@@ -207,7 +200,6 @@ def main() -> None:
     (DOCS / "rules.md").write_text(rules_page(), encoding="utf-8")
     (DOCS / "glossary.md").write_text(glossary_page(), encoding="utf-8")
     (DOCS / "schema.md").write_text(schema_page(), encoding="utf-8")
-    (DOCS / "report.schema.json").write_text(report_schema_page(), encoding="utf-8")
     api = DOCS / "api.md"
     api.write_text(api_page(api.read_text(encoding="utf-8")), encoding="utf-8")
     (DOCS / "mappings.md").write_text(mapping_page.mappings_page(), encoding="utf-8")

@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.tables.breakdowns import pools
 from analytics.tables.palette import DARK, LIGHT, ORDER
-from analytics.tables.report_sections import ON_PAGES
 from dashboard.app import build_app
 from dashboard.pages import PAGES
 from dashboard.source import LakeSource
 from fallow.schema import STATES
-from tests.dashboard.conftest import components, inputs_of, page, words
+from tests.dashboard.conftest import components, page, words
 
 if TYPE_CHECKING:
     from flask.testing import FlaskClient
-
-    from fallow.lake import Lake
 
 
 def test_every_state_has_a_colour_in_both_schemes() -> None:
@@ -71,16 +67,3 @@ def test_a_fault_that_nobody_foresaw_shows_no_trace(caplog: pytest.LogCaptureFix
     assert "could not be made" in text
     assert "inside" not in text
     assert "the very inside" in caplog.text
-
-
-def test_a_section_of_the_report_can_stand_on_a_page(fleet_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = ("/", "/capacity", "/holders", "/quality", "/right-size")
-    monkeypatch.setattr("dashboard.pages.page.ON_PAGES", dict.fromkeys(paths, (pools,)))
-    client = build_app(LakeSource(lambda: inputs_of(fleet_lake))).server.test_client()
-    for path in paths:
-        found = {each["props"].get("id") for each in components(page(client, path))}
-        assert "by-pool-title" in found, path
-
-
-def test_the_pages_of_the_reports_sections_are_there() -> None:
-    assert ON_PAGES.keys() <= {each.path for each in PAGES}

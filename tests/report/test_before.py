@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.intervals import by_hour
-from analytics.ledger.summary import totals_by
+from analytics.ledger.summary import totals_by, totals_of
 from analytics.report.changes import Change, Changes, changes, window_before
 from analytics.report.model import Asked, Whole, edition_of
 from analytics.scope import Scope
@@ -100,7 +100,7 @@ def test_changes_are_in_points_or_relative(unit: str, now: float | None, before:
 
 def test_the_hours_add_up_to_the_days(ledger: Ledger) -> None:
     hours = totals_by(by_hour(ledger.stretches), "hour")
-    whole = totals_by(ledger.stretches, "'all'")["all"]
+    whole = totals_of(ledger.stretches)
     assert len(hours) >= 4 * 24
     for state, milliseconds in whole.state_ms.items():
         assert sum(each.state_ms[state] for each in hours.values()) == milliseconds

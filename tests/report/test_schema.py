@@ -1,9 +1,8 @@
-"""docs/report.schema.json describes every report, and nothing that no report has."""
+"""report.schema.json describes every report, and nothing that no report has."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,11 +17,12 @@ from tests.report.conftest import BACK_S, BUSY, DAY, FREE, HOUR, everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from fallow.lake import Lake
     from tests.report.conftest import Outcome
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text(encoding="utf-8"))
+SCHEMA = report_schema()
 VALIDATOR = Draft202012Validator(SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER)
 
 
@@ -37,7 +37,6 @@ def faults(content: object) -> list[str]:
 
 def test_the_schema_is_one() -> None:
     Draft202012Validator.check_schema(SCHEMA)
-    assert report_schema() == SCHEMA, "run `make docs`"
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from fallow.outside_text import json_text
 
 
 def report_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of `content`; docs/report.schema.json is a copy of it."""
+    """The JSON Schema (2020-12) of `content`."""
     file = importlib.resources.files("analytics.render.report").joinpath("report.schema.json")
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found
@@ -45,7 +45,7 @@ class JsonFormat:
 
 
 def content(report: Report) -> dict[str, object]:
-    """Everything that the report has, as JSON values; docs/report.schema.json describes it.
+    """Everything that the report has, as JSON values; report.schema.json describes it.
 
     Of a window in which nothing was seen every figure is null: no GPU-hours were seen, which is not that there were none.
     """
