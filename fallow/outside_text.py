@@ -123,9 +123,9 @@ def markdown_code(text: str) -> str:
 _MATTERMOST = re.compile(r"([\\`*_{}\[\]()#+\-!|<>~&$])")
 
 
-def mattermost_text(text: str, most: int = 1000) -> str:
+def mattermost_text(text: str) -> str:
     """On one line, without markup, links and mentions; a mark of no width parts what would be one of these."""
-    literal = _MATTERMOST.sub(r"\\\1", plain(text, most))
+    literal = _MATTERMOST.sub(r"\\\1", plain(text, 1000))
     return _unlinked(literal.replace("@", "@\N{ZERO WIDTH SPACE}"), "\N{ZERO WIDTH SPACE}")
 
 

@@ -63,13 +63,12 @@ class Kubelet:
         """Whether there is anybody to ask: a socket that is there or was, or an address."""
         return bool(self._settings.kubelet_url) or self._has_socket()
 
-    def refresh(self, placements: Sequence[Placement], now_ms: int, wait_s: float = _LOCAL_S) -> None:
+    def refresh(self, placements: Sequence[Placement], now_ms: int) -> None:
         """Asks what is due and takes what has come; waits only where a container is new.
 
         Args:
             placements: where the processes of now run.
             now_ms: wall clock.
-            wait_s: how long a new container may hold up the tick.
         """
         self.wait(0.0)
         ids = {each.container_id for each in placements if each.container_id is not None and _may_be_pod(each)}
@@ -83,7 +82,7 @@ class Kubelet:
             if _due(self._asked_pods_ms, now_ms, _PODS_NEWS_MS if news else _PODS_MS):
                 self._ask_pods(now_ms)
         # the socket answers within milliseconds, the program takes longer than any tick may wait
-        if new and (allocation := self._asking.take(wait_s)):
+        if new and (allocation := self._asking.take(_LOCAL_S)):
             self._take_allocation(allocation)
 
     def wait(self, wait_s: float) -> None:

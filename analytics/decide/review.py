@@ -69,11 +69,9 @@ class Review:
         return tuple(finding for finding in self.findings if finding.status == "suppressed")
 
 
-def review(
-    inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
-) -> Review:
+def review(inputs: Inputs, ledger: WindowLedger, now_ms: int | None = None) -> Review:
     """Every finding of the window, and what became of those of one week before; `now_ms` is the wall clock's time."""
-    return with_actions(find_in_window(inputs, ledger, inventory, now_ms))
+    return with_actions(find_in_window(inputs, ledger, now_ms=now_ms))
 
 
 @dataclass(frozen=True)

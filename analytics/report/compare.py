@@ -157,11 +157,11 @@ def days_against(against: str) -> tuple[date, date] | None:
     return None if first is None or last is None else (first, last)
 
 
-def same_time_before(window: Window, zone: tzinfo, weeks: int = QUARTER_WEEKS) -> Window:
-    """The same days and hours on the clocks of a zone so many weeks earlier; raises ValueError without both ends."""
+def same_time_before(window: Window, zone: tzinfo) -> Window:
+    """The same days and hours on the clocks of a zone a quarter earlier; raises ValueError without both ends."""
     if window.since_ms is None or window.until_ms is None:
         raise ValueError(window)
-    return Window(*(_earlier(moment, 7 * weeks, zone) for moment in (window.since_ms, window.until_ms)))
+    return Window(*(_earlier(moment, 7 * QUARTER_WEEKS, zone) for moment in (window.since_ms, window.until_ms)))
 
 
 def as_long_before(window: Window, zone: tzinfo) -> Window:

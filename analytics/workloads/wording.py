@@ -55,9 +55,9 @@ def at_most_below(share: float) -> Share:
     return Share(math.floor(10 * (100 * share)) / 1000)
 
 
-def floored(value: float, digits: int = 1) -> Number:
-    """The number, never rounded up."""
-    return Number(math.floor(10**digits * value) / 10**digits, digits)
+def floored(value: float) -> Number:
+    """The number with one digit, never rounded up."""
+    return Number(math.floor(10 * value) / 10, 1)
 
 
 def hours_by_threshold(gpu_hours: Mapping[int, float]) -> Sentence:

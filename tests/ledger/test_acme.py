@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.ledger.rollups import BINS, percentile
+from analytics.ledger.rollups import BINS, percentiles
 from tests.conftest import REPOSITORY, run_python
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, load
@@ -80,7 +80,7 @@ def test_utilization(lake: Lake, histograms: dict[str, Any], fleet: str) -> None
     median, at_zero_pct, up_to_25_pct = PUBLISHED[fleet]
     histogram = histograms["gpu_util_ms"][fleet]
     assert histogram.sum() == ROWS * EVERY_MS
-    assert percentile(histogram, 0.5) == pytest.approx(median, abs=1)
+    assert percentiles(np.array([histogram]), 0.5)[0] == pytest.approx(median, abs=1)
     assert 100 * histogram[:26].sum() / histogram.sum() == pytest.approx(up_to_25_pct, abs=1)
     mine = load(lake).stretches.filter(gpu=f"import/{fleet}")
     assert 100 * mine["zero_ms"].sum() / mine["util_ms"].sum() == pytest.approx(at_zero_pct, abs=1)
@@ -88,7 +88,7 @@ def test_utilization(lake: Lake, histograms: dict[str, Any], fleet: str) -> None
 
 @pytest.mark.parametrize(("fleet", "median"), [("seren", 50.2), ("kalos", 33.3)])
 def test_sm_activity(histograms: dict[str, Any], fleet: str, median: float) -> None:
-    assert percentile(histograms["sm_active_ms"][fleet], 0.5) == pytest.approx(median, abs=1)
+    assert percentiles(np.array([histograms["sm_active_ms"][fleet]]), 0.5)[0] == pytest.approx(median, abs=1)
 
 
 def test_a_busy_fleet_that_uses_little_of_its_chips(histograms: dict[str, Any]) -> None:
@@ -103,7 +103,7 @@ def test_a_busy_fleet_that_uses_little_of_its_chips(histograms: dict[str, Any]) 
 def test_a_percentile_is_at_most_one_point_too_low(histograms: dict[str, Any], fleet: str, share: float) -> None:
     values = np.sort(samples_of(pl.read_parquet(QUANTILES), UTILIZATION[fleet]))
     true = values[int(np.ceil(share * ROWS)) - 1]
-    found = percentile(histograms["gpu_util_ms"][fleet], share)
+    found = percentiles(np.array([histograms["gpu_util_ms"][fleet]]), share)[0]
     assert found is not None
     assert len(histograms["gpu_util_ms"][fleet]) == BINS
     assert found <= true < found + 1

@@ -12,9 +12,9 @@ from analytics.tables.table import Cell, LinkedCell, StateBar
 NAME_MOST = 200
 
 
-def bdi(name: str, most: int = NAME_MOST) -> Markup:
+def bdi(name: str) -> Markup:
     """A name, kept apart from the direction of the text around it."""
-    return Markup("<bdi>{}</bdi>").format(plain(name, most))
+    return Markup("<bdi>{}</bdi>").format(plain(name, NAME_MOST))
 
 
 def marked(cell: Cell, language: Language) -> Markup:
