@@ -28,8 +28,12 @@ _POLL_S = 0.25
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    run_parser = verbs.add_parser("run", help="sample until stopped", epilog="example: fallow agent run --lake /srv/lake "
-                                  "--spool /var/lib/fallow --interval 10s", allow_abbrev=False)  # fmt: skip
+    run_parser = verbs.add_parser(
+        "run",
+        help="sample until stopped",
+        epilog="example: fallow agent run --lake /srv/lake --spool /var/lib/fallow --interval 10s",
+        allow_abbrev=False,
+    )
     run_parser.add_argument("--lake", metavar="DIR", help="the lake to publish to: a folder, s3://, gs:// or az://")
     run_parser.add_argument("--spool", metavar="DIR", help="local folder for rows that are not in the lake yet")
     run_parser.add_argument("--interval", metavar="TIME", help="length of one row's interval (default 10s)")
@@ -37,20 +41,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run_parser.add_argument("--host", metavar="NAME", help="this host's name in the lake (default: its host name)")
     run_parser.add_argument("--pool", metavar="NAME", help="the group of hosts that this one belongs to")
     run_parser.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
-    once_parser = verbs.add_parser("once", help="print one look at the GPUs", epilog="example: fallow agent once --json",
-                                   allow_abbrev=False)  # fmt: skip
+    once_parser = verbs.add_parser(
+        "once", help="print one look at the GPUs", epilog="example: fallow agent once --json", allow_abbrev=False
+    )
     once_parser.add_argument("--json", action="store_true", help="machine-readable")
     once_parser.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
-    status_parser = verbs.add_parser("status", help="show what the running agent does", allow_abbrev=False,
-                                     epilog="example: fallow agent status --spool /var/lib/fallow")  # fmt: skip
-    release_parser = verbs.add_parser("release", help="release the driver for maintenance", allow_abbrev=False,
-                                      epilog="example: fallow agent release --for 2h")  # fmt: skip
-    resume_parser = verbs.add_parser("resume", help="use the driver again after a release", allow_abbrev=False,
-                                     epilog="example: fallow agent resume")  # fmt: skip
+    status_parser = verbs.add_parser(
+        "status",
+        help="show what the running agent does",
+        allow_abbrev=False,
+        epilog="example: fallow agent status --spool /var/lib/fallow",
+    )
+    release_parser = verbs.add_parser(
+        "release",
+        help="release the driver for maintenance",
+        allow_abbrev=False,
+        epilog="example: fallow agent release --for 2h",
+    )
+    resume_parser = verbs.add_parser(
+        "resume", help="use the driver again after a release", allow_abbrev=False, epilog="example: fallow agent resume"
+    )
     publish_parser = verbs.add_parser(
-        "publish", help="publish what waits in a spool without an agent", allow_abbrev=False,
+        "publish",
+        help="publish what waits in a spool without an agent",
+        allow_abbrev=False,
         epilog="example: fallow agent publish --spool /var/lib/fallow/other-name-1 --host gn017 --lake /srv/lake",
-    )  # fmt: skip
+    )
     publish_parser.add_argument("--lake", metavar="DIR", help="the lake to publish to: a folder, s3://, gs:// or az://")
     publish_parser.add_argument("--spool", metavar="DIR", required=True, help="the spool's folder")
     publish_parser.add_argument("--host", metavar="NAME", required=True, help="the host's name in the lake")
@@ -159,8 +175,10 @@ def _release(args: argparse.Namespace) -> int:
         if now.released_until_ms is None
         else f", and the agent does so on its own at {format_ms(now.released_until_ms)}"
     )
-    show(f"The driver is free: the agent on {now.host} no longer holds any /dev/nvidia*; "
-          f"`fallow agent resume` uses it again{again}.")  # fmt: skip
+    show(
+        f"The driver is free: the agent on {now.host} no longer holds any /dev/nvidia*; "
+        f"`fallow agent resume` uses it again{again}."
+    )
     return 0
 
 
@@ -174,8 +192,10 @@ def _resume(args: argparse.Namespace) -> int:
     elif before.mode == "running":
         show(f"The agent on {now.host} had not released the driver; nothing has changed.")
     else:
-        show(f"The agent on {now.host} uses the driver again; "
-              f"its next row is due within {format_duration(2 * now.interval_ms)}.")  # fmt: skip
+        show(
+            f"The agent on {now.host} uses the driver again; "
+            f"its next row is due within {format_duration(2 * now.interval_ms)}."
+        )
     return 0
 
 

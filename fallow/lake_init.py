@@ -81,8 +81,10 @@ def opened_for_writing(lake: Lake, tell: Callable[[str], None] = say) -> Lake:
     """
     if read_marker(lake.store) is None:
         if holds_observed_files(lake):
-            tell(f"the lake at {lake.root} has no id yet, so no agent publishes into it; "
-                 f"`fallow lake init --lake {lake.root}` gives it one")  # fmt: skip
+            tell(
+                f"the lake at {lake.root} has no id yet, so no agent publishes into it; "
+                f"`fallow lake init --lake {lake.root}` gives it one"
+            )
         else:
             marker, _ = init_lake(lake)
             tell(f"made a new lake at {lake.root} (id {marker.id})")

@@ -38,9 +38,17 @@ if TYPE_CHECKING:
     from fallow.quarantine import OnUnusable
 
 __all__ = [
-    "arrow_schema", "arrow_type", "check", "encode", "metadata", "open_file", "read", "small_contents", "table_from_columns",
+    "arrow_schema",
+    "arrow_type",
+    "check",
+    "encode",
+    "metadata",
+    "open_file",
+    "read",
+    "small_contents",
+    "table_from_columns",
     "table_from_rows",
-]  # fmt: skip
+]
 
 _HOST = pa.field("host", pa.string())
 

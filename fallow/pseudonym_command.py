@@ -26,17 +26,27 @@ _KIND, _NAME, _USER = "kind", "name", "user"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="new-key|of|table")
-    new = verbs.add_parser("new-key", help="write a new key into a file that nobody else can read", allow_abbrev=False,
-                           epilog="example: fallow pseudonym new-key /etc/fallow/pseudonym.key")  # fmt: skip
+    new = verbs.add_parser(
+        "new-key",
+        help="write a new key into a file that nobody else can read",
+        allow_abbrev=False,
+        epilog="example: fallow pseudonym new-key /etc/fallow/pseudonym.key",
+    )
     new.add_argument("file", metavar="FILE", help="must not be there yet")
-    names = verbs.add_parser("of", help="print the pseudonyms of names", allow_abbrev=False,
-                             epilog="example: fallow pseudonym of ann ben --key /etc/fallow/pseudonym.key")  # fmt: skip
+    names = verbs.add_parser(
+        "of",
+        help="print the pseudonyms of names",
+        allow_abbrev=False,
+        epilog="example: fallow pseudonym of ann ben --key /etc/fallow/pseudonym.key",
+    )
     names.add_argument("names", nargs="+", metavar="NAME", help="a user's login name")
     names.add_argument("--json", action="store_true", help="machine-readable")
     table = verbs.add_parser(
-        "table", help="print a CSV table with its users' names replaced: owners, contacts, opt-outs", allow_abbrev=False,
+        "table",
+        help="print a CSV table with its users' names replaced: owners, contacts, opt-outs",
+        allow_abbrev=False,
         epilog="example: fallow pseudonym table owners-by-name.csv > /etc/fallow/owners.csv",
-    )  # fmt: skip
+    )
     table.add_argument("file", metavar="FILE", help="CSV file with the columns kind and name")
     for each in (names, table):
         each.add_argument("--key", metavar="FILE", help=f"the key (default: {KEY_FILE})")

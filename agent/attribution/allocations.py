@@ -134,9 +134,14 @@ class PodAllocations(Collector):
         if allocation.asked_ms == self._told_ms:
             return []
         self._told_ms = allocation.asked_ms
-        return self._follow({
-            (gpu, f"{holder.namespace}/{holder.pod}") for gpu, holders in allocation.holders.items() for holder in holders
-        }, allocation.asked_ms)  # fmt: skip
+        return self._follow(
+            {
+                (gpu, f"{holder.namespace}/{holder.pod}")
+                for gpu, holders in allocation.holders.items()
+                for holder in holders
+            },
+            allocation.asked_ms,
+        )
 
     def as_text(self) -> str:
         """The open claims as JSON, for the next run."""
@@ -158,6 +163,11 @@ def _claim_row(key: _Key, since_ms: int, known: Sequence[_Key]) -> ClaimRow:
     gpu, pod = key
     namespace, _, name = pod.partition("/")
     return {
-        "time": since_ms, "gpu": gpu, "claim_id": pod, "scheduler": "kubernetes", "account": namespace, "name": name,
+        "time": since_ms,
+        "gpu": gpu,
+        "claim_id": pod,
+        "scheduler": "kubernetes",
+        "account": namespace,
+        "name": name,
         "gpu_count": sum(other == pod for _, other in known),
-    }  # fmt: skip
+    }

@@ -32,7 +32,7 @@ _LOOKS = 3  # a container that the list has left out so often is none of the kub
 _CURRENT_MS = 120_000
 _SOCKET_TIMEOUT_S = 1.0
 _PROGRAM_TIMEOUT_S = 20.0
-_LOCAL_S = 0.05
+_LOCAL_S = 0.05  # how long a new container may hold up the tick
 
 _RUNTIMES = {"docker": "docker", "containerd": "containerd", "cri-o": "cri-o"}
 
@@ -140,8 +140,11 @@ class Kubelet:
             return
         path = self._settings.pod_resources
         reason = printable_text(getattr(answer.error, "strerror", None) or str(answer.error))
-        self._failures.failed("pod_resources", f"the kubelet's socket {path} cannot be used: {reason}; mount its folder, not the "
-                              "socket, and let the agent read it")  # fmt: skip
+        self._failures.failed(
+            "pod_resources",
+            f"the kubelet's socket {path} cannot be used: {reason}; mount its folder, not the "
+            "socket, and let the agent read it",
+        )
 
     def _ask_pods(self, now_ms: int) -> None:
         if self._asking_pods.busy:
@@ -194,8 +197,11 @@ def _pods(settings: AttributionSettings) -> list[dict[str, Any]]:
     try:
         done = subprocess.run(
             module_command("agent.attribution.pods", *places),
-            stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_PROGRAM_TIMEOUT_S,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_PROGRAM_TIMEOUT_S,
+        )
     except subprocess.TimeoutExpired:
         raise PodsFailedError(
             f"the kubelet at {settings.kubelet_url} did not answer within {_PROGRAM_TIMEOUT_S:g} s"

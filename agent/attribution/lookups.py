@@ -296,8 +296,11 @@ def ask_controller(command: str, key: str, timeout_s: float = _TIMEOUT_S) -> Con
     try:
         done = subprocess.run(
             [command, "show", "job", "-o", key],
-            stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=timeout_s,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=timeout_s,
+        )
     except subprocess.TimeoutExpired:
         raise ControllerError(f"scontrol did not answer within {timeout_s:g} s") from None
     except FileNotFoundError:

@@ -171,9 +171,10 @@ def _short_options(texts: Sequence[str]) -> re.Pattern[str] | None:
     words = {word.rpartition("/")[2] for text in texts for word in _PROGRAM.findall(text)}
     letters = {
         letter
-        for programs, options, needs in _SHORT if words.intersection(programs) and (needs is None or needs in words)
+        for programs, options, needs in _SHORT
+        if words.intersection(programs) and (needs is None or needs in words)
         for letter in options
-    }  # fmt: skip
+    }
     return re.compile(rf"(?:^|(?<=[ \"'`(]))-[{''.join(sorted(letters))}]") if letters else None
 
 

@@ -15,43 +15,54 @@ _ID = r"(?P<id>[0-9a-f]{64})"
 _NAME = r"(?P<name>[^/]+)"
 _STEP = r"(?:/step_(?P<step>[0-9A-Za-z_+]+))?(?![^/])"
 
-_CONTAINERS: tuple[tuple[str | None, re.Pattern[str]], ...] = tuple((runtime, re.compile(form)) for runtime, form in (
-    # the systemd driver names the runtime in the scope; cri-o and podman also do so under cgroupfs.
-    # conmon, the helper beside such a container, has `conmon-` before the id and matches nothing.
-    ("docker", rf".*/docker-{_ID}(\.scope)?"),
-    ("docker", rf"docker/{_ID}"),
-    ("containerd", rf".*/(cri-containerd|nerdctl)-{_ID}(\.scope)?"),
-    ("containerd", rf"k8s\.io/{_ID}"),
-    ("cri-o", rf".*/crio-{_ID}(\.scope)?"),
-    ("podman", rf".*/libpod(-payload)?-{_ID}(\.scope)?"),
-    ("podman", rf"libpod_parent/{_ID}"),
-    # a runtime that was handed a systemd path by a kubelet of the other driver
-    ("containerd", rf".*/(?P<pod>[^:]*):cri-containerd:{_ID}"),
-    ("cri-o", rf".*/(?P<pod>[^:]*):crio:{_ID}"),
-    ("docker", rf".*/(?P<pod>[^:]*):docker:{_ID}"),
-    (None, rf".*/{_ID}"),
-    # LXD and Incus run their containers by LXC
-    ("lxc", rf".*/lxc\.payload\.{_NAME}"),
-    ("lxc", rf"lxc(\.payload)?/{_NAME}"),
-    # libvirt registers a virtual machine as qemu-NUMBER-NAME: what runs there is no container
-    ("systemd-nspawn", rf".*/machine-(?!qemu\\x2d){_NAME}\.scope"),
-    ("systemd-nspawn", rf".*/systemd-nspawn@{_NAME}\.service"),
-))  # fmt: skip
+_CONTAINERS: tuple[tuple[str | None, re.Pattern[str]], ...] = tuple(
+    (runtime, re.compile(form))
+    for runtime, form in (
+        # the systemd driver names the runtime in the scope; cri-o and podman also do so under cgroupfs.
+        # conmon, the helper beside such a container, has `conmon-` before the id and matches nothing.
+        ("docker", rf".*/docker-{_ID}(\.scope)?"),
+        ("docker", rf"docker/{_ID}"),
+        ("containerd", rf".*/(cri-containerd|nerdctl)-{_ID}(\.scope)?"),
+        ("containerd", rf"k8s\.io/{_ID}"),
+        ("cri-o", rf".*/crio-{_ID}(\.scope)?"),
+        ("podman", rf".*/libpod(-payload)?-{_ID}(\.scope)?"),
+        ("podman", rf"libpod_parent/{_ID}"),
+        # a runtime that was handed a systemd path by a kubelet of the other driver
+        ("containerd", rf".*/(?P<pod>[^:]*):cri-containerd:{_ID}"),
+        ("cri-o", rf".*/(?P<pod>[^:]*):crio:{_ID}"),
+        ("docker", rf".*/(?P<pod>[^:]*):docker:{_ID}"),
+        (None, rf".*/{_ID}"),
+        # LXD and Incus run their containers by LXC
+        ("lxc", rf".*/lxc\.payload\.{_NAME}"),
+        ("lxc", rf"lxc(\.payload)?/{_NAME}"),
+        # libvirt registers a virtual machine as qemu-NUMBER-NAME: what runs there is no container
+        ("systemd-nspawn", rf".*/machine-(?!qemu\\x2d){_NAME}\.scope"),
+        ("systemd-nspawn", rf".*/systemd-nspawn@{_NAME}\.service"),
+    )
+)
 """Runtimes and the forms of a container's folder, each as `PARENT/FOLDER`; `pod` is a pod's slice that one folder holds too."""
 
-_SLURM = tuple(map(re.compile, (
-    rf"/slurm(?:_[^/]+)?/uid_[0-9]+/job_(?P<job>[0-9]+){_STEP}",
-    rf"/(?:[^/]+_)?slurmstepd\.scope/job_(?P<job>[0-9]+){_STEP}",
-    # Slurm 26.05 and later without CgroupJobIdPaths=yes: print_sluid writes `s` and 13 digits of Crockford's base 32
-    rf"/(?:[^/]+_)?slurmstepd\.scope/(?P<sluid>s[0-9A-HJKMNP-TV-Z]{{13}}){_STEP}",
-)))  # fmt: skip
+_SLURM = tuple(
+    map(
+        re.compile,
+        (
+            rf"/slurm(?:_[^/]+)?/uid_[0-9]+/job_(?P<job>[0-9]+){_STEP}",
+            rf"/(?:[^/]+_)?slurmstepd\.scope/job_(?P<job>[0-9]+){_STEP}",
+            # Slurm 26.05 and later without CgroupJobIdPaths=yes: print_sluid writes `s` and 13 digits of Crockford's base 32
+            rf"/(?:[^/]+_)?slurmstepd\.scope/(?P<sluid>s[0-9A-HJKMNP-TV-Z]{{13}}){_STEP}",
+        ),
+    )
+)
 """Forms of a job in Slurm's part of the tree: cgroup v1, and cgroup v2 by job id or SLUID."""
 
 _SLURM_NAME = "Slurm"
 _SCHEDULERS = (
-    (_SLURM_NAME, re.compile(r"(?:/\.\.)*/slurm(?:_[^/]+)?/(?!system(?:/|$))|.*/(?:[^/]+_)?slurmstepd\.scope/(?!system(?:/|$))")),
+    (
+        _SLURM_NAME,
+        re.compile(r"(?:/\.\.)*/slurm(?:_[^/]+)?/(?!system(?:/|$))|.*/(?:[^/]+_)?slurmstepd\.scope/(?!system(?:/|$))"),
+    ),
     ("Kubernetes", re.compile(r"(?!.*conmon-).*kubepods")),
-)  # fmt: skip
+)
 """Where a path is a scheduler's, apart from what the scheduler keeps for itself."""
 
 _POD_SLICE = re.compile(r"(?:.*-)?kubepods(?:-.*)?-pod([0-9a-f_]{32,36})\.slice")

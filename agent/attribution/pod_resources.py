@@ -62,10 +62,18 @@ class _Call:
     def run(self, method: str) -> bytes:
         self._http.initiate_connection()
         stream = self._http.get_next_available_stream_id()
-        self._http.send_headers(stream, [
-            (":method", "POST"), (":scheme", "http"), (":path", method), (":authority", "localhost"),
-            ("te", "trailers"), ("content-type", "application/grpc"), ("user-agent", "fallow"),
-        ])  # fmt: skip
+        self._http.send_headers(
+            stream,
+            [
+                (":method", "POST"),
+                (":scheme", "http"),
+                (":path", method),
+                (":authority", "localhost"),
+                ("te", "trailers"),
+                ("content-type", "application/grpc"),
+                ("user-agent", "fallow"),
+            ],
+        )
         self._http.send_data(stream, _EMPTY_MESSAGE, end_stream=True)
         while not self._ended:
             self._send()

@@ -44,8 +44,10 @@ def fetch_pods(url: str, token_file: str, ca_file: str) -> list[dict[str, Any]]:
         connection.request("GET", f"{address.path.rstrip('/')}/pods", headers=headers)
         return parse_pods(json.loads(_whole(connection.getresponse())))
     except ssl.SSLCertVerificationError as error:
-        raise PodsError(f"the kubelet's certificate is not trusted: {error.verify_message}; name the authority that signed it "
-                        "in kubernetes.kubelet_ca_file, and the node as the certificate does") from error  # fmt: skip
+        raise PodsError(
+            f"the kubelet's certificate is not trusted: {error.verify_message}; name the authority that signed it "
+            "in kubernetes.kubelet_ca_file, and the node as the certificate does"
+        ) from error
     except (OSError, HTTPException, ValueError) as error:
         raise PodsError(f"the kubelet at {url} cannot be asked: {str(error) or type(error).__name__}") from error
     finally:
@@ -68,8 +70,10 @@ def _authorization(token_file: str) -> dict[str, str]:
 
 def _whole(response: HTTPResponse) -> bytes:
     if response.status in (401, 403):
-        raise PodsError(f"the kubelet refuses the token ({response.status}); allow `get` on `nodes/pods` "
-                        "(before Kubernetes 1.33 on `nodes/proxy`)")  # fmt: skip
+        raise PodsError(
+            f"the kubelet refuses the token ({response.status}); allow `get` on `nodes/pods` "
+            "(before Kubernetes 1.33 on `nodes/proxy`)"
+        )
     if response.status != 200:
         raise PodsError(f"the kubelet answered with status {response.status}")
     deadline_s = time.monotonic() + _TIMEOUT_S
@@ -102,9 +106,11 @@ def _pod(item: dict[str, Any]) -> dict[str, Any]:
         "labels": {str(name): str(value) for name, value in (metadata.get("labels") or {}).items()},
         "containers": {
             str(each["containerID"]): str(each["name"])
-            for kind in kinds for each in status.get(kind) or () if each.get("containerID")
+            for kind in kinds
+            for each in status.get(kind) or ()
+            if each.get("containerID")
         },
-    }  # fmt: skip
+    }
 
 
 def main() -> int:

@@ -66,8 +66,14 @@ def read_stat(folder: str) -> Stat | None:
     if opening < 0 or len(fields) < 22:
         return None
     texts = tuple(fields[45:49])
-    return Stat(text[opening + 1 : closing], int(fields[1]), int(fields[11]) + int(fields[12]), int(fields[19]),
-                int(fields[21]), texts if any(each != b"0" for each in texts) else ())  # fmt: skip
+    return Stat(
+        text[opening + 1 : closing],
+        int(fields[1]),
+        int(fields[11]) + int(fields[12]),
+        int(fields[19]),
+        int(fields[21]),
+        texts if any(each != b"0" for each in texts) else (),
+    )
 
 
 @dataclass(frozen=True, slots=True)

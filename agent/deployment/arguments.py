@@ -12,12 +12,24 @@ VERBS = ("install", "upgrade", "uninstall")
 
 def add_verbs(verbs: Any) -> None:
     """Adds them to the verbs of `fallow agent`."""
-    install = verbs.add_parser("install", help="install the agent on this host", allow_abbrev=False,
-                               epilog="example: sudo fallow agent install --from wheels/ --lake /srv/fallow/lake")  # fmt: skip
-    upgrade = verbs.add_parser("upgrade", help="go to another version, and back where it does not work", allow_abbrev=False,
-                               epilog="example: sudo fallow agent upgrade --from wheels/")  # fmt: skip
-    uninstall = verbs.add_parser("uninstall", help="remove the agent; settings and spool stay", allow_abbrev=False,
-                                 epilog="example: sudo fallow agent uninstall")  # fmt: skip
+    install = verbs.add_parser(
+        "install",
+        help="install the agent on this host",
+        allow_abbrev=False,
+        epilog="example: sudo fallow agent install --from wheels/ --lake /srv/fallow/lake",
+    )
+    upgrade = verbs.add_parser(
+        "upgrade",
+        help="go to another version, and back where it does not work",
+        allow_abbrev=False,
+        epilog="example: sudo fallow agent upgrade --from wheels/",
+    )
+    uninstall = verbs.add_parser(
+        "uninstall",
+        help="remove the agent; settings and spool stay",
+        allow_abbrev=False,
+        epilog="example: sudo fallow agent uninstall",
+    )
     for each in (install, upgrade):
         _add_source(each)
     install.add_argument(
@@ -39,8 +51,13 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--from", dest="source", metavar="SOURCE", default="index",
-                        help="a wheel, a folder of wheels, or `index`: pip's package index (default)")  # fmt: skip
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="SOURCE",
+        default="index",
+        help="a wheel, a folder of wheels, or `index`: pip's package index (default)",
+    )
     parser.add_argument(
         "--version", metavar="VERSION", help="which version, where SOURCE has several (default: the newest)"
     )
@@ -48,6 +65,10 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         "--python", metavar="PROGRAM", help="the Python to make the environment with (default: this one)"
     )
     parser.add_argument("--keep", metavar="N", type=int, default=2, help="how many older versions to keep (default 2)")
-    parser.add_argument("--wait", metavar="TIME", default="90s",
-                        help="how long the new agent may take to close an interval (default 90s)")  # fmt: skip
+    parser.add_argument(
+        "--wait",
+        metavar="TIME",
+        default="90s",
+        help="how long the new agent may take to close an interval (default 90s)",
+    )
     parser.add_argument("--restart", metavar="COMMAND", help="what restarts the agent where that is not systemd")

@@ -112,8 +112,10 @@ def check(layout: Layout, environment: VersionEnvironment, config: str) -> Check
     host = layout.host
     python = host.at(layout.path(environment.name)) / "bin/python"
     # in an image the scripts' paths are not this machine's, while the interpreter finds its packages by where it lies
-    said = host.run([str(python), "-I", "-m", _CHECK, str(host.at(config)), str(host.at(_VARIABLES))],
-                    f"the check of fallow {environment.version}")  # fmt: skip
+    said = host.run(
+        [str(python), "-I", "-m", _CHECK, str(host.at(config)), str(host.at(_VARIABLES))],
+        f"the check of fallow {environment.version}",
+    )
     try:
         values: dict[str, Any] = json.loads(said)
         checked = CheckedEnvironment(**values)

@@ -149,8 +149,16 @@ def _put_in_force(change: _Change, wanted: WantedInstall, service: Service | Non
     if not host.dry_run:
         layout.prune(wanted.keep)
     previous = None if change.before is None else change.before.version
-    return InstallOutcome(change.new.version, layout.path(change.new.name), previous, tuple(host.changed), tuple(host.left_out),
-                   restarted, missed, host.dry_run)  # fmt: skip
+    return InstallOutcome(
+        change.new.version,
+        layout.path(change.new.name),
+        previous,
+        tuple(host.changed),
+        tuple(host.left_out),
+        restarted,
+        missed,
+        host.dry_run,
+    )
 
 
 def _checked(change: _Change) -> CheckedEnvironment:

@@ -89,11 +89,17 @@ GENERATIONS: dict[tuple[int, int], CardGeneration] = {
 """By compute capability [3, 6]."""
 
 OLD_DEVICES: tuple[tuple[int, int, CardGeneration], ...] = (
-    (0x0FC0, 0x103F, _KEPLER), (0x1180, 0x11FF, _KEPLER), (0x1280, 0x130B, _KEPLER),
-    (0x1340, 0x1436, _MAXWELL), (0x1613, 0x1676, _MAXWELL), (0x174D, 0x17FD, _MAXWELL),
-    (0x15C2, 0x15FF, _PASCAL), (0x1725, 0x172F, _PASCAL), (0x1B00, 0x1D56, _PASCAL),
+    (0x0FC0, 0x103F, _KEPLER),
+    (0x1180, 0x11FF, _KEPLER),
+    (0x1280, 0x130B, _KEPLER),
+    (0x1340, 0x1436, _MAXWELL),
+    (0x1613, 0x1676, _MAXWELL),
+    (0x174D, 0x17FD, _MAXWELL),
+    (0x15C2, 0x15FF, _PASCAL),
+    (0x1725, 0x172F, _PASCAL),
+    (0x1B00, 0x1D56, _PASCAL),
     (0x1D81, 0x1DF6, _VOLTA),
-)  # fmt: skip
+)
 """Device ids on the PCI bus (first, last) of generations that drivers have dropped [7]: a driver that no longer knows a
 card does not list it."""
 

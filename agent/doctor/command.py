@@ -85,9 +85,13 @@ def _finding(result: CheckResult, *, colour: bool) -> Iterator[str]:
     yield from (f"{_INDENT}{line}" for line in more)
     if finding.remedy:
         yield from textwrap.wrap(
-            f"-> {finding.remedy}", WIDTH, initial_indent=_INDENT, subsequent_indent=f"{_INDENT}   ",
-            break_long_words=False, break_on_hyphens=False,
-        )  # fmt: skip
+            f"-> {finding.remedy}",
+            WIDTH,
+            initial_indent=_INDENT,
+            subsequent_indent=f"{_INDENT}   ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
     if finding.next:
         yield f"{_INDENT}$ {finding.next}"  # never wrapped: it is there to be copied
 
@@ -129,8 +133,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lake", metavar="DIR", help="the lake to try: writes and removes one tiny file")
     parser.add_argument("--spool", metavar="DIR", help="the spool to look at")
     parser.add_argument("--user", metavar="NAME", default="", help="whose rights to look at (default: one's own)")
-    parser.add_argument("--python", metavar="DIR", action="append", default=[],
-                        help="a Python environment to look at besides those that are found; again for more")  # fmt: skip
+    parser.add_argument(
+        "--python",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="a Python environment to look at besides those that are found; again for more",
+    )
     parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
 
 

@@ -17,8 +17,14 @@ if TYPE_CHECKING:
 
     from agent.doctor.judge import CudaOrMajor
 
-_TOOLKIT_PLACES = ("/usr/local/cuda*", "/opt/cuda*", "/opt/nvidia/hpc_sdk/*/*/cuda/[0-9]*", "/usr/lib/cuda",
-           "/usr/lib/nvidia-cuda-toolkit", "/opt/nvidia/cuda*")  # fmt: skip
+_TOOLKIT_PLACES = (
+    "/usr/local/cuda*",
+    "/opt/cuda*",
+    "/opt/nvidia/hpc_sdk/*/*/cuda/[0-9]*",
+    "/usr/lib/cuda",
+    "/usr/lib/nvidia-cuda-toolkit",
+    "/opt/nvidia/cuda*",
+)
 _VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDATOOLKIT_HOME", "EBROOTCUDA", "CONDA_PREFIX")
 _HEADER = re.compile(r"#define\s+CUDA(?:RT)?_VERSION\s+(\d+)")
 _HEADERS = (

@@ -39,10 +39,20 @@ def read_kernel(host: HostFiles) -> Kernel:
 
 
 _DEFAULT = (
-    "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
-    "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
-    "/run/opengl-driver/lib", "/usr/lib64/nvidia",
-)  # fmt: skip
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+    "/usr/lib/wsl/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/local/nvidia/lib",
+    "/run/opengl-driver/lib",
+    "/usr/lib64/nvidia",
+)
 """The loader's own folders, then those of WSL, of Kubernetes' device plugins on some clouds, and of NixOS."""
 _DEEPEST_INCLUDE = 4
 

@@ -60,8 +60,12 @@ def run_isolated(
     """
     process = subprocess.Popen(
         module_command(module, *arguments),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0, env=dict(environment),
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        env=dict(environment),
+    )
     assert process.stdout is not None  # noqa: S101  # a pipe was asked for
     with process.stdout as output, selectors.DefaultSelector() as selector:
         selector.register(output, selectors.EVENT_READ)

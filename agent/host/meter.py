@@ -26,8 +26,16 @@ if TYPE_CHECKING:
 Value = int | float | None
 Result = TypeVar("Result")
 
-_RATES = ("cpu_util_pct", "cpu_pressure_pct", "mem_pressure_pct", "io_pressure_pct", "disk_read_bytes_per_s",
-          "disk_write_bytes_per_s", "net_receive_bytes_per_s", "net_transmit_bytes_per_s")  # fmt: skip
+_RATES = (
+    "cpu_util_pct",
+    "cpu_pressure_pct",
+    "mem_pressure_pct",
+    "io_pressure_pct",
+    "disk_read_bytes_per_s",
+    "disk_write_bytes_per_s",
+    "net_receive_bytes_per_s",
+    "net_transmit_bytes_per_s",
+)
 _RESOURCES = ("cpu", "memory", "io")
 """What the kernel measures pressure of, as its files are called."""
 _SOME = re.compile(rb"^some .*\btotal=(\d+)$", re.MULTILINE)

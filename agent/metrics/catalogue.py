@@ -80,10 +80,20 @@ GPU = (
 )  # fmt: skip
 """Left out of a GPU that is not watched, of a column that is null and of an interval that is too old."""
 
-GR_ENGINE = _dcgm("PROF_GR_ENGINE_ACTIVE", "ratio", "DEV_GPU_UTIL as a ratio; only where it is a mean of the whole interval, by GPM or samples",
-                  "gpu.gpu_util_pct", _PERCENT)  # fmt: skip
-FREE = _dcgm("DEV_FB_FREE", "MiB", "Device memory installed, without what is used and what is reserved",
-             "`device.mem_total_bytes`, `gpu.mem_used_bytes`, `gpu.mem_reserved_bytes`", _MIB)  # fmt: skip
+GR_ENGINE = _dcgm(
+    "PROF_GR_ENGINE_ACTIVE",
+    "ratio",
+    "DEV_GPU_UTIL as a ratio; only where it is a mean of the whole interval, by GPM or samples",
+    "gpu.gpu_util_pct",
+    _PERCENT,
+)
+FREE = _dcgm(
+    "DEV_FB_FREE",
+    "MiB",
+    "Device memory installed, without what is used and what is reserved",
+    "`device.mem_total_bytes`, `gpu.mem_used_bytes`, `gpu.mem_reserved_bytes`",
+    _MIB,
+)
 
 DEVICE = (
     _dcgm("DEV_FB_TOTAL", "MiB", "Device memory installed", "device.mem_total_bytes", _MIB),
@@ -116,22 +126,39 @@ GPU_HEALTH = Family("fallow_gpu_health", "0 or 1", "Whether the GPU is in the st
 UTIL_SOURCE = Family(
     "fallow_gpu_util_source", "1", "Where utilization is from: gpm, samples, rates or none", "gpu.util_source"
 )
-IDLE = Family("fallow_gpu_idle_seconds", "s", "Watched time without any utilization; 0: active, absent: unknown",
-              "gpu.gpu_util_pct, over intervals")  # fmt: skip
-RECOVERY = Family("fallow_gpu_recovery_action", "1", "What the driver asks for; absent where it asks for nothing",
-                  "errors.recovery_action")  # fmt: skip
-SAMPLE_TIME = Family("fallow_sample_timestamp_seconds", "s", "End of the newest interval in which the GPU was watched", "gpu.time",
-                     _MS)  # fmt: skip
+IDLE = Family(
+    "fallow_gpu_idle_seconds",
+    "s",
+    "Watched time without any utilization; 0: active, absent: unknown",
+    "gpu.gpu_util_pct, over intervals",
+)
+RECOVERY = Family(
+    "fallow_gpu_recovery_action",
+    "1",
+    "What the driver asks for; absent where it asks for nothing",
+    "errors.recovery_action",
+)
+SAMPLE_TIME = Family(
+    "fallow_sample_timestamp_seconds", "s", "End of the newest interval in which the GPU was watched", "gpu.time", _MS
+)
 SAMPLE_AGE = Family("fallow_sample_age_seconds", "s", "Age of that interval's end at the scrape", "agent's clock")
 
 PROCESS_INFO = Family(
     "fallow_process_info", "1", "Who holds the GPU: user, command, container, pod, job", "process table"
 )
 PROCESS = (
-    Family("fallow_process_gpu_memory_bytes", "bytes", "Device memory that the process holds", "process.mem_used_bytes"),
-    Family("fallow_process_cpu_util_ratio", "ratio", "CPU use of the process; 1 is one CPU", "process.cpu_util_pct", _PERCENT),
+    Family(
+        "fallow_process_gpu_memory_bytes", "bytes", "Device memory that the process holds", "process.mem_used_bytes"
+    ),
+    Family(
+        "fallow_process_cpu_util_ratio",
+        "ratio",
+        "CPU use of the process; 1 is one CPU",
+        "process.cpu_util_pct",
+        _PERCENT,
+    ),
     Family("fallow_process_resident_memory_bytes", "bytes", "Host memory of the process", "process.host_mem_bytes"),
-)  # fmt: skip
+)
 
 
 def _pressure(resource: str, column: str) -> Family:
@@ -151,12 +178,22 @@ HOST = (
     _pressure("memory", "mem_pressure_pct"),
     _pressure("io", "io_pressure_pct"),
     Family("fallow_host_disk_read_bytes_per_second", "bytes/s", "Read rate of all disks", "host.disk_read_bytes_per_s"),
-    Family("fallow_host_disk_write_bytes_per_second", "bytes/s", "Write rate of all disks", "host.disk_write_bytes_per_s"),
-    Family("fallow_host_network_receive_bytes_per_second", "bytes/s", "Receive rate without loopback",
-           "host.net_receive_bytes_per_s"),
-    Family("fallow_host_network_transmit_bytes_per_second", "bytes/s", "Transmit rate without loopback",
-           "host.net_transmit_bytes_per_s"),
-)  # fmt: skip
+    Family(
+        "fallow_host_disk_write_bytes_per_second", "bytes/s", "Write rate of all disks", "host.disk_write_bytes_per_s"
+    ),
+    Family(
+        "fallow_host_network_receive_bytes_per_second",
+        "bytes/s",
+        "Receive rate without loopback",
+        "host.net_receive_bytes_per_s",
+    ),
+    Family(
+        "fallow_host_network_transmit_bytes_per_second",
+        "bytes/s",
+        "Transmit rate without loopback",
+        "host.net_transmit_bytes_per_s",
+    ),
+)
 
 SERVING_UP = Family(
     "fallow_serving_up", "0 or 1", "Whether the inference server answered and was understood", "serving.health"
@@ -200,8 +237,12 @@ AGENT = (
            "agent.sees_all_processes"),
 )  # fmt: skip
 
-UP = Family("fallow_up", "0 or 1", "Whether the newest interval is at most three intervals old; 0: values of GPUs are left out",
-            "agent's clock")  # fmt: skip
+UP = Family(
+    "fallow_up",
+    "0 or 1",
+    "Whether the newest interval is at most three intervals old; 0: values of GPUs are left out",
+    "agent's clock",
+)
 INFO = Family("fallow_agent_info", "1", "Version, host and pool of the agent", "agent.version")
 MODE = Family("fallow_agent_mode", "0 or 1", "Whether the agent is in the mode `mode`: running or released", "agent")
 STARTED = Family("fallow_agent_start_timestamp_seconds", "s", "Start of the agent's run", "agent's clock", _MS)

@@ -20,8 +20,16 @@ FRESH_INTERVALS = 3
 
 _HOLDER = ("user", "command", "container_runtime", "container_id", "container", "pod", "namespace", "slurm_job_id", "slurm_step_id",
            "slurm_account", "ray_job_id", "unit", "attribution")  # fmt: skip
-_FACTS = ("driver_version", "cuda_driver_version", "architecture", "compute_capability", "serial", "numa_node", "nvlink_island",
-          "pool")  # fmt: skip
+_FACTS = (
+    "driver_version",
+    "cuda_driver_version",
+    "architecture",
+    "compute_capability",
+    "serial",
+    "numa_node",
+    "nvlink_island",
+    "pool",
+)
 
 
 def fresh_for_s(snapshot: Snapshot) -> float:

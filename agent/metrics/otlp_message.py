@@ -66,8 +66,12 @@ def otlp_message(snapshot: Snapshot) -> dict[str, Any]:
             for family in FAMILIES:
                 if values.get(family.column) is not None:
                     _add(metrics, family, values, device, snapshot.started_ms)
-    about = {"host.name": snapshot.host, "service.name": "fallow-agent", "service.version": snapshot.version,
-             "service.instance.id": snapshot.host}  # fmt: skip
+    about = {
+        "host.name": snapshot.host,
+        "service.name": "fallow-agent",
+        "service.version": snapshot.version,
+        "service.instance.id": snapshot.host,
+    }
     scope = {"scope": {"name": "fallow", "version": snapshot.version}, "metrics": list(metrics.values())}
     return {"resourceMetrics": [{"resource": {"attributes": _attributes(about)}, "scopeMetrics": [scope]}]}
 
@@ -75,8 +79,12 @@ def otlp_message(snapshot: Snapshot) -> dict[str, Any]:
 def _add(metrics: dict[str, dict[str, Any]], family: OtlpFamily, values: Row, device: Row, started_ms: int) -> None:
     about = _component(values["gpu"], device) | dict(family.about)
     if family.sensor:
-        about |= {"hw.id": f"{values['gpu']}/{family.sensor}", "hw.type": "temperature", "hw.parent": values["gpu"],
-                  "hw.sensor_location": family.sensor}  # fmt: skip
+        about |= {
+            "hw.id": f"{values['gpu']}/{family.sensor}",
+            "hw.type": "temperature",
+            "hw.parent": values["gpu"],
+            "hw.sensor_location": family.sensor,
+        }
     point = _point(values, about, values[family.column] * family.factor)
     if family.kind == "sum":
         point["startTimeUnixNano"] = str(started_ms * _NS_PER_MS)

@@ -59,8 +59,14 @@ class OtlpSettings:
             )
         scheme, host, port, path = match.groups()
         target = path if path and path.rstrip("/") else PATH
-        found = cls(scheme, host.strip("[]"), int(port or 4318), target, config.text("metrics.otlp_headers_file"),
-                    config.text("metrics.otlp_ca_file"))  # fmt: skip
+        found = cls(
+            scheme,
+            host.strip("[]"),
+            int(port or 4318),
+            target,
+            config.text("metrics.otlp_headers_file"),
+            config.text("metrics.otlp_ca_file"),
+        )
         found.headers()
         found.tls()
         return found
@@ -207,8 +213,10 @@ class OtlpPush:
         else:
             log.info(
                 "%s takes all metrics again; %d intervals were dropped, and %d values refused",
-                self._where, self.dropped, self.refused,
-            )  # fmt: skip
+                self._where,
+                self.dropped,
+                self.refused,
+            )
 
 
 def _outcome(status: int, answer: bytes) -> _Outcome:

@@ -66,7 +66,7 @@ FIELD_IDS: tuple[FieldId, ...] = (
     FieldId("throttled_sw_thermal_ms", 269, _MOVE, _AFTER_CHECKED, _MOVED),
     FieldId("throttled_hw_thermal_ms", 270, _MOVE, _AFTER_CHECKED, _MOVED),
     FieldId("throttled_power_brake_ms", 271, _MOVE, _AFTER_CHECKED, _MOVED),
-)  # fmt: skip
+)
 """Every field that is read; the ranges of one column never overlap."""
 
 

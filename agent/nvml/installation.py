@@ -24,8 +24,14 @@ _ADVICE = {
         "recreate the container: it ends now, so that its manager can",
     ),
     NOT_STARTED: ("Python cannot start the NVML worker; what it printed says why", INSTALL_HINT),
-    4: ("the NVIDIA driver refuses access to this user", "give the user the device nodes /dev/nvidia* (group `video` on most systems)"),
-    9: ("the NVIDIA kernel driver is not loaded", "load it with `modprobe nvidia`, or install it; `nvidia-smi` must work"),
+    4: (
+        "the NVIDIA driver refuses access to this user",
+        "give the user the device nodes /dev/nvidia* (group `video` on most systems)",
+    ),
+    9: (
+        "the NVIDIA kernel driver is not loaded",
+        "load it with `modprobe nvidia`, or install it; `nvidia-smi` must work",
+    ),
     12: (
         "no NVIDIA driver here: the dynamic loader finds no libnvidia-ml.so.1",
         "install the NVIDIA driver (`nvidia-smi` must work); in a container, hand the GPUs in (`--gpus all`)",
@@ -34,7 +40,7 @@ _ADVICE = {
         "the NVIDIA library and the loaded kernel driver have different versions",
         "reload the driver (`rmmod nvidia && modprobe nvidia`) or reboot after the upgrade",
     ),
-}  # fmt: skip
+}
 
 
 def driver_error(code: int, message: str) -> DriverError:

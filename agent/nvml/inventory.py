@@ -56,8 +56,16 @@ def _grouped(gpus: Sequence[DriverGpu], together: Callable[[DriverGpu, DriverGpu
     return {uuid: island for uuid, island in lowest.items() if uuid in known}
 
 
-_SHARED = ("gpu_index", "driver_version", "cuda_driver_version", "architecture", "compute_capability", "numa_node",
-           "pci_bus_id", "source")  # fmt: skip
+_SHARED = (
+    "gpu_index",
+    "driver_version",
+    "cuda_driver_version",
+    "architecture",
+    "compute_capability",
+    "numa_node",
+    "pci_bus_id",
+    "source",
+)
 _ARCHITECTURES = {
     pynvml.NVML_DEVICE_ARCH_KEPLER: "kepler",
     pynvml.NVML_DEVICE_ARCH_MAXWELL: "maxwell",
@@ -113,15 +121,19 @@ class InventoryCollector:
         name = driver.ask(instance, pynvml.nvmlDeviceGetName)
         attributes = driver.ask(instance, pynvml.nvmlDeviceGetAttributes_v2)
         shared = cast("DeviceRow", {each: parent.get(each) for each in _SHARED})
-        row: DeviceRow = _memory(driver, instance) | shared | {
-            "gpu": instance.uuid,
-            "parent_gpu": None if instance.parent is None else instance.parent.uuid,
-            "model": name,
-            # the driver puts the profile behind the model's name: "... MIG 1g.10gb"
-            "mig_profile": name.rpartition("MIG ")[2] if name is not None and "MIG " in name else None,
-            "mig_gpu_slices": None if attributes is None else attributes.gpuInstanceSliceCount,
-            "gpu_instance_id": instance.gpu_instance_id,
-        }  # fmt: skip
+        row: DeviceRow = (
+            _memory(driver, instance)
+            | shared
+            | {
+                "gpu": instance.uuid,
+                "parent_gpu": None if instance.parent is None else instance.parent.uuid,
+                "model": name,
+                # the driver puts the profile behind the model's name: "... MIG 1g.10gb"
+                "mig_profile": name.rpartition("MIG ")[2] if name is not None and "MIG " in name else None,
+                "mig_gpu_slices": None if attributes is None else attributes.gpuInstanceSliceCount,
+                "gpu_instance_id": instance.gpu_instance_id,
+            }
+        )
         return row
 
 

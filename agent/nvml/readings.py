@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from agent.snapshot import GpuErrors
 
 _THROTTLED = (
-    "throttled_power_cap_ms", "throttled_sync_boost_ms", "throttled_sw_thermal_ms", "throttled_hw_thermal_ms",
+    "throttled_power_cap_ms",
+    "throttled_sync_boost_ms",
+    "throttled_sw_thermal_ms",
+    "throttled_hw_thermal_ms",
     "throttled_power_brake_ms",
-)  # fmt: skip
+)
 _FIELDS = ("energy_mj", "mem_temperature_c", *_THROTTLED)
 _NS_PER_MS = 1_000_000
 
@@ -134,9 +137,14 @@ class ProcessCollector:
 
 
 _COUNTERS = (
-    "ecc_corrected_count", "ecc_uncorrected_count", "ecc_corrected_lifetime_count", "ecc_uncorrected_lifetime_count",
-    "remapped_rows_corrected_count", "remapped_rows_uncorrected_count", "pcie_replay_count",
-)  # fmt: skip
+    "ecc_corrected_count",
+    "ecc_uncorrected_count",
+    "ecc_corrected_lifetime_count",
+    "ecc_uncorrected_lifetime_count",
+    "remapped_rows_corrected_count",
+    "remapped_rows_uncorrected_count",
+    "pcie_replay_count",
+)
 _FLAGS = ("row_remap_pending", "row_remap_failed")
 _ERROR_FIELDS = (*_COUNTERS, *_FLAGS, "recovery_action")
 _ACTIONS = {

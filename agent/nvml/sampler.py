@@ -39,8 +39,14 @@ if TYPE_CHECKING:
     from agent.snapshot import GpuErrors
 
 COLLECTORS: tuple[type[GpuCollector], ...] = (
-    MemoryCollector, PowerCollector, TemperatureCollector, ClockCollector, VideoCollector, UtilizationMeter, GpmMeter,
-)  # fmt: skip
+    MemoryCollector,
+    PowerCollector,
+    TemperatureCollector,
+    ClockCollector,
+    VideoCollector,
+    UtilizationMeter,
+    GpmMeter,
+)
 """The subjects of a GPU's row, in the order of its columns; a later one may correct an earlier one's."""
 
 Result = TypeVar("Result")

@@ -18,8 +18,16 @@ _SEEN_PCT = 0.5
 """The ring's whole percents show a mean from here on: below it, they may all be 0."""
 _ROUNDING_PCT = 1.0
 
-_UTILIZATION = ("util_source", "offset_ms", "gpu_util_pct", "gpu_util_max_pct", "gpu_util_p98_pct", "gpu_util_zero_ratio",
-                "gpu_util_coverage_ratio", "gpu_util_unsampled_ratio")  # fmt: skip
+_UTILIZATION = (
+    "util_source",
+    "offset_ms",
+    "gpu_util_pct",
+    "gpu_util_max_pct",
+    "gpu_util_p98_pct",
+    "gpu_util_zero_ratio",
+    "gpu_util_coverage_ratio",
+    "gpu_util_unsampled_ratio",
+)
 
 
 def rounded_up(value: float, digits: int) -> float:
@@ -50,8 +58,11 @@ def is_whole_gpm(row: GpuRow) -> bool:
 
 def _alone(gpm: GpuRow) -> GpuRow:
     nothing: GpuRow = {
-        "gpu_util_max_pct": None, "gpu_util_p98_pct": None, "gpu_util_zero_ratio": None, "gpu_util_unsampled_ratio": None,
-    }  # fmt: skip
+        "gpu_util_max_pct": None,
+        "gpu_util_p98_pct": None,
+        "gpu_util_zero_ratio": None,
+        "gpu_util_unsampled_ratio": None,
+    }
     if gpm.get("gpu_util_pct") == 0:  # an average of 0 leaves no room for anything else
         nothing = {
             "gpu_util_max_pct": 0,

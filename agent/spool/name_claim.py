@@ -55,9 +55,18 @@ class NameClaim:
         self._stored_s: float | None = known.get("stored_s")
         self._renewals = int(known.get("renewals", 0))
         self._claim = HostClaim(
-            host, self.identity.install, self.identity.machine, os.uname().nodename[:64], f"fallow {__version__}", self._run.id, self._run.started_ms,
-            known.get("state", WANTS), int(known.get("held_until_ms", 0)), int(known.get("count", 0)), period_s,
-        )  # fmt: skip
+            host,
+            self.identity.install,
+            self.identity.machine,
+            os.uname().nodename[:64],
+            f"fallow {__version__}",
+            self._run.id,
+            self._run.started_ms,
+            known.get("state", WANTS),
+            int(known.get("held_until_ms", 0)),
+            int(known.get("count", 0)),
+            period_s,
+        )
 
     def renew(self) -> None:
         """Holds the name from now on.
@@ -158,8 +167,13 @@ class NameClaim:
         self._lake.store.put(self._claim.key, self._claim.content())
         self._stored_s = now_s
         known = {
-            "lake": self._lake.root, "run": self._run.id, "stored_s": now_s, "renewals": self._renewals, "state": state,
-            "count": self._claim.count, "held_until_ms": held_until_ms,
-        }  # fmt: skip
+            "lake": self._lake.root,
+            "run": self._run.id,
+            "stored_s": now_s,
+            "renewals": self._renewals,
+            "state": state,
+            "count": self._claim.count,
+            "held_until_ms": held_until_ms,
+        }
         with contextlib.suppress(SpoolError):  # on a full disk it is publishing that makes room
             self._spool.note(_FACT, json.dumps(known))

@@ -82,9 +82,16 @@ class Publisher:
         """Raises SpoolError."""
         lake, compaction = Lake.at(arguments.lake), Compaction.from_text(arguments.compaction)
         return cls(
-            spool, lake, arguments.host, arguments.keep_ms, arguments.every_ms, arguments.lake_id, in_agent=in_agent,
-            is_wanted=is_wanted, compaction=compaction if compaction.hours and not arguments.is_last else None,
-        )  # fmt: skip
+            spool,
+            lake,
+            arguments.host,
+            arguments.keep_ms,
+            arguments.every_ms,
+            arguments.lake_id,
+            in_agent=in_agent,
+            is_wanted=is_wanted,
+            compaction=compaction if compaction.hours and not arguments.is_last else None,
+        )
 
     def run(self) -> int:
         """Publishes what waits, restores what the lake lost, forgets what is old; returns how many rows were published.
@@ -173,9 +180,11 @@ class Publisher:
         if restored:
             rows = sum(each.row_count for each in restored)
             event: EventRow = {
-                "time": self.clock.now_ms(), "gpu": None, "kind": "lake_repaired",
+                "time": self.clock.now_ms(),
+                "gpu": None,
+                "kind": "lake_repaired",
                 "detail": f"the lake had lost {len(restored)} files that it had confirmed; their {rows} rows are published again",
-            }  # fmt: skip
+            }
             self.spool.append({"event": [event]})
         return len(restored)
 

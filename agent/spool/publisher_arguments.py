@@ -38,6 +38,12 @@ class PublisherArguments:
         spool, lake, host, *rest = texts
         keep_ms, every_ms, lake_id, is_last, compaction = [*rest, *("", "", "", "", "")][:5]
         return cls(
-            spool, lake, host, int(keep_ms or HOUR_MS), int(every_ms or 5 * MINUTE_MS), lake_id, is_last=is_last == "1",
+            spool,
+            lake,
+            host,
+            int(keep_ms or HOUR_MS),
+            int(every_ms or 5 * MINUTE_MS),
+            lake_id,
+            is_last=is_last == "1",
             compaction=compaction,
-        )  # fmt: skip
+        )

@@ -112,8 +112,11 @@ class Publishing:
             self._wait(deadline_s)
             self._look()
         if self.status.waiting_rows:
-            log.warning("%d rows stay in the spool %s; the next start publishes them",
-                        self.status.waiting_rows, self._spool.folder)  # fmt: skip
+            log.warning(
+                "%d rows stay in the spool %s; the next start publishes them",
+                self.status.waiting_rows,
+                self._spool.folder,
+            )
         return not self.status.waiting_rows
 
     def _look(self) -> None:
@@ -125,9 +128,15 @@ class Publishing:
     def _start(self, *, is_last: bool = False) -> bool:
         settings = self._settings
         arguments = PublisherArguments(
-            str(self._spool.folder), settings.lake, settings.host, settings.keep_published_ms, settings.publish_every_ms,
-            settings.lake_id, is_last=is_last, compaction=settings.compaction.as_text(),
-        )  # fmt: skip
+            str(self._spool.folder),
+            settings.lake,
+            settings.host,
+            settings.keep_published_ms,
+            settings.publish_every_ms,
+            settings.lake_id,
+            is_last=is_last,
+            compaction=settings.compaction.as_text(),
+        )
         try:
             self._running = ProcessRun(arguments) if self._needs_process() else ThreadRun(arguments)
         except (OSError, RuntimeError) as error:  # no memory, or no more processes or threads, just now

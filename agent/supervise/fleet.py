@@ -157,9 +157,13 @@ class HostGpus:
             raise DriverDownError("the driver is released")
         self._welcome_back()
         wanted: IntervalRequest = {
-            "op": "row", "start_ms": start_ms, "end_ms": end_ms, "list_processes": list_processes,
-            "devices": devices, "errors": errors,
-        }  # fmt: skip
+            "op": "row",
+            "start_ms": start_ms,
+            "end_ms": end_ms,
+            "list_processes": list_processes,
+            "devices": devices,
+            "errors": errors,
+        }
         answer: IntervalAnswer | None = None
         # a GPU that blocks or crashes the library costs the others no row: the next worker finds theirs in the rings
         for _ in range(_TRIES):

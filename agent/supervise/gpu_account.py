@@ -58,11 +58,15 @@ class GpuAccount:
         down = [*self.known.rows_down(), *((each.name, for_all or each.health) for each in self.missing.found)]
         return [
             {
-                "gpu": name, "time": start_ms, "interval_ms": interval_ms, "offset_ms": 0, "health": health,
+                "gpu": name,
+                "time": start_ms,
+                "interval_ms": interval_ms,
+                "offset_ms": 0,
+                "health": health,
                 "util_source": "none",
             }
             for name, health in down
-        ]  # fmt: skip
+        ]
 
     def still_away(self) -> list[str]:
         """Names of those that a driver which is loaded afresh may list again."""

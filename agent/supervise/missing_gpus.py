@@ -119,11 +119,14 @@ class MissingGpus:
         """Positions and addresses of the same GPUs, as far as it is plain which is which: both are in the bus's order."""
         listed = [
             MissingGpu(
-                at_position(self.host, index), "the driver lists it and cannot open it", "nvml", index=index,
+                at_position(self.host, index),
+                "the driver lists it and cannot open it",
+                "nvml",
+                index=index,
                 health="wedged" if index in blocked else MISSING,
             )
             for index in positions
-        ]  # fmt: skip
+        ]
         on_bus = [
             MissingGpu(
                 at_address(self.host, address), "the PCI bus shows it, and the driver does not list it", "pci", address

@@ -26,8 +26,13 @@ _WIDEST = 160  # where nobody looks: a file, a pipe
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", "--interval", metavar="TIME", default="1s", help="span of one look (default 1s); "
-                        "a running agent has its own")  # fmt: skip
+    parser.add_argument(
+        "-n",
+        "--interval",
+        metavar="TIME",
+        default="1s",
+        help="span of one look (default 1s); a running agent has its own",
+    )
     parser.add_argument(
         "--once", action="store_true", help="show one look and end (also where the output is no terminal)"
     )

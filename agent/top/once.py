@@ -89,8 +89,10 @@ def table_text(look: Look) -> str:
     lines += [_gpu_text(row, devices.get(row["gpu"], {}), look.processes, health_width) for row in look.gpus]
     for each in look.processes:
         index = _shown(devices.get(each["gpu"], {}).get("gpu_index"))
-        lines.append(f"     GPU {index}: pid {each['pid']} ({each['kind']}), {_shown(each.get('user'))}, "
-                     f"{_shown(each.get('command'))}, {_shown(each.get('mem_used_bytes'), format_bytes)}")  # fmt: skip
+        lines.append(
+            f"     GPU {index}: pid {each['pid']} ({each['kind']}), {_shown(each.get('user'))}, "
+            f"{_shown(each.get('command'))}, {_shown(each.get('mem_used_bytes'), format_bytes)}"
+        )
     return "\n".join(lines)
 
 

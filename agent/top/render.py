@@ -151,7 +151,9 @@ def frame_lines(frame: Frame, width: int, height: int | None, shapes: Glyphs) ->
 def _keys(frame: Frame) -> Text:
     line = Text()
     for key, what in (
-        ("q", "quit"), ("p", "hide processes" if frame.processes else "processes"), ("s", f"sort: {frame.sort}"),
-    ):  # fmt: skip
+        ("q", "quit"),
+        ("p", "hide processes" if frame.processes else "processes"),
+        ("s", f"sort: {frame.sort}"),
+    ):
         line.append(f" {key} ", "reverse").append(f" {what}   ", QUIET)
     return line

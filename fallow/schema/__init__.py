@@ -110,7 +110,7 @@ __all__ = [
     "Table",
     "Type",
     "table",
-]  # fmt: skip
+]
 
 
 def table(name: str) -> Table:

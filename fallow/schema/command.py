@@ -40,6 +40,9 @@ def as_text(described: Table) -> str:
         unit = f", {column.unit}" if column.unit else ""
         step = f", step {column.resolution}" if column.resolution else ""
         lines.append(f"  {'*' if column.key else ' '} {column.name}  [{column.type.value}{unit}{step}]")
-        lines.extend(textwrap.wrap(f"{column.meaning} (from {column.source})", 94, initial_indent="      ",
-                                   subsequent_indent="      "))  # fmt: skip
+        lines.extend(
+            textwrap.wrap(
+                f"{column.meaning} (from {column.source})", 94, initial_indent="      ", subsequent_indent="      "
+            )
+        )
     return "\n".join(lines)

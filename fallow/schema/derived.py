@@ -49,16 +49,25 @@ _EVIDENCE = (
     Column("util_ms", Type.INT64, "time for which a utilization was measured", "gpu table", "ms", "1 ms"),
     Column("mem_used_max_bytes", Type.INT64, "largest memory in use", "gpu table", "bytes", "1 byte"),
     Column("power_mean_w", Type.DOUBLE, "time-weighted mean power", "gpu table", "W"),
-    Column("energy_mj", Type.DOUBLE, "rise of the energy counter where there is one, else power times time; over energy_ms",
-           "gpu table", "mJ"),
+    Column(
+        "energy_mj",
+        Type.DOUBLE,
+        "rise of the energy counter where there is one, else power times time; over energy_ms",
+        "gpu table",
+        "mJ",
+    ),
     Column("energy_ms", Type.INT64, "time for which the energy is known", "gpu table", "ms", "1 ms"),
     Column("counter_ms", Type.INT64, "time of it for which the energy is by the counter", "gpu table", "ms", "1 ms"),
     Column("sample_count", Type.INT64, "rows of the gpu table that it rests on", "gpu table", "1", "1"),
-    Column("coverage_ratio", Type.DOUBLE,
-           "share of the time in which utilization was really watched, by the rows' own coverage where they state it",
-           "gpu table", "1"),
+    Column(
+        "coverage_ratio",
+        Type.DOUBLE,
+        "share of the time in which utilization was really watched, by the rows' own coverage where they state it",
+        "gpu table",
+        "1",
+    ),
     *_SAMPLED,
-)  # fmt: skip
+)
 
 LEDGER = Table(
     "ledger",
@@ -87,9 +96,16 @@ SPELL = Table(
         _HOST,
         _GPU,
         _END,
-        Column("spell_start", Type.TIMESTAMP, "start of the whole spell, before the cut at midnight", _LEDGER, "UTC", "1 ms"),
+        Column(
+            "spell_start",
+            Type.TIMESTAMP,
+            "start of the whole spell, before the cut at midnight",
+            _LEDGER,
+            "UTC",
+            "1 ms",
+        ),
     ),
-)  # fmt: skip
+)
 
 LEDGER_PART = Table(
     "ledger_part",
@@ -100,11 +116,15 @@ LEDGER_PART = Table(
         _HOST,
         _GPU,
         _END,
-        Column("label", Type.STRING,
-               "unknown (between the first and the last row of the day and what is known of it), unseen (rows of a split GPU or an "
-               "instance that say nothing, and without length where a GPU was released), unavailable, free, reserved, held, "
-               "busy, or zero (at an edge of the day and too short to be held by itself)",
-               _LEDGER, dictionary=True),
+        Column(
+            "label",
+            Type.STRING,
+            "unknown (between the first and the last row of the day and what is known of it), unseen (rows of a split GPU or an "
+            "instance that say nothing, and without length where a GPU was released), unavailable, free, reserved, held, "
+            "busy, or zero (at an edge of the day and too short to be held by itself)",
+            _LEDGER,
+            dictionary=True,
+        ),
         Column("gpu_share", Type.DOUBLE, "as in the ledger", "device table", "1"),
         *_HOLDING,
         Column("util_sum", Type.DOUBLE, "utilization times milliseconds", "gpu table"),
@@ -123,8 +143,14 @@ LEDGER_PART = Table(
         Column("watched_ms", Type.INT64, "time of rows that state their coverage", "gpu table", "ms"),
         Column("sample_count", Type.INT64, "rows of the gpu table", "gpu table", "1"),
         *_SAMPLED,
-        Column("open_ms", Type.INT64, "of the GPU's last row of the day: how long it may stand for beyond `end` if nothing follows sooner; "
-               "null for every other piece, as all that begins with last_", "gpu table", "ms"),
+        Column(
+            "open_ms",
+            Type.INT64,
+            "of the GPU's last row of the day: how long it may stand for beyond `end` if nothing follows sooner; "
+            "null for every other piece, as all that begins with last_",
+            "gpu table",
+            "ms",
+        ),
         Column("last_zero", Type.BOOL, "whether that row measured zero", "gpu table"),
         Column("last_util_pct", Type.DOUBLE, "that row's utilization", "gpu table", "%"),
         Column("last_sm_pct", Type.DOUBLE, "that row's SM activity", "gpu table", "%"),
@@ -133,7 +159,7 @@ LEDGER_PART = Table(
         Column("last_counted", Type.BOOL, "whether the energy counter told that row's energy", "gpu table"),
         Column("last_watched_ratio", Type.DOUBLE, "that row's own coverage", "gpu table", "1"),
     ),
-)  # fmt: skip
+)
 
 SPELL_PART = Table(
     "spell_part",
@@ -254,7 +280,7 @@ SERVING_HOURLY = Table(
         Column("generated_tokens_mean_per_s", Type.DOUBLE, "mean generated tokens per second", "serving table", "1/s"),
         Column("scrape_count", Type.INT32, "scrapes that answered", "serving table", "1", "1"),
     ),
-)  # fmt: skip
+)
 
 QUALITY = Table(
     "quality",
@@ -263,15 +289,24 @@ QUALITY = Table(
     columns=(
         Column("time", Type.TIMESTAMP, "start of the day", _LEDGER, "UTC", "1 day", key=True),
         _HOST,
-        Column("gpu", Type.STRING, "UUID of the GPU; null where the host is meant", "gpu table", key=True, dictionary=True),
-        Column("kind", Type.STRING,
-               "util_out_of_range, negative_value, too_large, not_a_number, no_interval, wrong_day, duplicate_rows, overlapping_rows, "
-               "counter_fell, file_left_out (a file that cannot be used) or file_not_read (one that may be readable again)", _LEDGER, key=True,
-               dictionary=True),
+        Column(
+            "gpu", Type.STRING, "UUID of the GPU; null where the host is meant", "gpu table", key=True, dictionary=True
+        ),
+        Column(
+            "kind",
+            Type.STRING,
+            "util_out_of_range, negative_value, too_large, not_a_number, no_interval, wrong_day, duplicate_rows, overlapping_rows, "
+            "counter_fell, file_left_out (a file that cannot be used) or file_not_read (one that may be readable again)",
+            _LEDGER,
+            key=True,
+            dictionary=True,
+        ),
         Column("count", Type.INT64, "rows or files", _LEDGER, "1", "1"),
-        Column("example", Type.STRING, "the worst of them; of a file the kind of fault and its path in the lake", _LEDGER),
+        Column(
+            "example", Type.STRING, "the worst of them; of a file the kind of fault and its path in the lake", _LEDGER
+        ),
     ),
-)  # fmt: skip
+)
 
 
 GPU_LIFETIME = Table(

@@ -8,10 +8,14 @@ _GRID = "the agent's interval grid, or the imported file"
 
 TIME = Column("time", Type.TIMESTAMP, "start of the interval that the row describes", _GRID, "UTC", "1 ms", key=True)
 GPU_ID = Column(
-    "gpu", Type.STRING, "UUID of the GPU or MIG instance; of one that never told it host/pci-address or host/gpu-position; where an import has none, "
-    "host/index or host/name", "nvmlDeviceGetUUID", key=True,
+    "gpu",
+    Type.STRING,
+    "UUID of the GPU or MIG instance; of one that never told it host/pci-address or host/gpu-position; where an import has none, "
+    "host/index or host/name",
+    "nvmlDeviceGetUUID",
+    key=True,
     dictionary=True,
-)  # fmt: skip
+)
 INTERVAL = Column("interval_ms", Type.INT32, "length of the interval", "agent setting or importer", "ms", "1 ms")
 
 GPU = Table(
@@ -204,18 +208,23 @@ EVENT = Table(
     columns=(
         TIME,
         Column("gpu", Type.STRING, "UUID of the GPU; null when the event is the host's", "writer", dictionary=True),
-        Column("kind", Type.STRING,
-               "agent_start, agent_stop, agent_failed, agent_killed, part_failed, metrics_failed, config_reloaded, config_rejected, clock_stepped, missed_intervals; "
-               "driver_up, driver_down, worker_restart, released, resumed; gpu_ok, gpu_degraded, gpu_lost, gpu_missing, gpu_reset_required, "
-               "gpu_wedged, gpu_asleep, gpu_added, gpu_removed, mig_changed, counters_restarted, call_unsupported, call_denied; "
-               "xid, ecc_uncorrected, row_remap_pending, row_remap_failed, recovery_action; pid_namespace, "
-               "attribution_failed, serving_failed; disk_full, spool_failed, sampling_thinned, sampling_restored, rows_dropped, store_down, "
-               "store_up, lake_repaired, lake_adopted, host_name_taken, rows_set_aside or spool_copied",
-               "writer", dictionary=True, key=True),
+        Column(
+            "kind",
+            Type.STRING,
+            "agent_start, agent_stop, agent_failed, agent_killed, part_failed, metrics_failed, config_reloaded, config_rejected, clock_stepped, missed_intervals; "
+            "driver_up, driver_down, worker_restart, released, resumed; gpu_ok, gpu_degraded, gpu_lost, gpu_missing, gpu_reset_required, "
+            "gpu_wedged, gpu_asleep, gpu_added, gpu_removed, mig_changed, counters_restarted, call_unsupported, call_denied; "
+            "xid, ecc_uncorrected, row_remap_pending, row_remap_failed, recovery_action; pid_namespace, "
+            "attribution_failed, serving_failed; disk_full, spool_failed, sampling_thinned, sampling_restored, rows_dropped, store_down, "
+            "store_up, lake_repaired, lake_adopted, host_name_taken, rows_set_aside or spool_copied",
+            "writer",
+            dictionary=True,
+            key=True,
+        ),
         Column("code", Type.INT32, "number of the XID", "nvmlEventSetWait_v2"),
         Column("detail", Type.STRING, "one sentence: what was seen", "writer", key=True),
     ),
-)  # fmt: skip
+)
 
 SERVING = Table(
     "serving",
@@ -378,13 +387,15 @@ ANNOTATION = Table(
         Column("time", Type.TIMESTAMP, "when it was written", _ANNOTATOR, "UTC", "1 ms", key=True),
         Column("annotation_id", Type.STRING, "the annotation; that it was removed has the same", _ANNOTATOR, key=True),
         Column("kind", Type.STRING, "add or remove", _ANNOTATOR, key=True, dictionary=True),
-        Column("at", Type.TIMESTAMP, "the moment that it is about; null where it is removed", _ANNOTATOR, "UTC", "1 ms"),
+        Column(
+            "at", Type.TIMESTAMP, "the moment that it is about; null where it is removed", _ANNOTATOR, "UTC", "1 ms"
+        ),
         Column("scope", Type.STRING, "what it is about: all, pool or team", _ANNOTATOR, dictionary=True),
         Column("name", Type.STRING, "of the pool or the team; null for all", _ANNOTATOR, dictionary=True),
         Column("text", Type.STRING, "what happened, in the actor's own words", _ANNOTATOR),
         *_actor("wrote or removed it"),
     ),
-)  # fmt: skip
+)
 
 _PLANNER = "`fallow plan scenarios --save`, or the page What if"
 
@@ -394,12 +405,19 @@ SCENARIO = Table(
     derived=False,
     columns=(
         Column("time", Type.TIMESTAMP, "when it was saved or removed", _PLANNER, "UTC", "1 ms", key=True),
-        Column("name", Type.STRING, "its name; what is saved later by the same name takes its place", _PLANNER, key=True),
+        Column(
+            "name", Type.STRING, "its name; what is saved later by the same name takes its place", _PLANNER, key=True
+        ),
         Column("kind", Type.STRING, "save or remove", _PLANNER, key=True, dictionary=True),
-        Column("policy", Type.STRING, "the policy as TOML, as docs/planning.md describes it; null where it is removed", _PLANNER),
+        Column(
+            "policy",
+            Type.STRING,
+            "the policy as TOML, as docs/planning.md describes it; null where it is removed",
+            _PLANNER,
+        ),
         *_actor("saved or removed it"),
     ),
-)  # fmt: skip
+)
 
 _SENDER = "`fallow report send`"
 

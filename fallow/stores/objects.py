@@ -237,10 +237,8 @@ def _client(scheme: str, bucket: str) -> Client:
         retries: Any = {
             "max_retries": RETRIES,
             "retry_timeout": timedelta(seconds=RETRY_WITHIN_S),
-            "backoff": {
-                "init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=5), "base": 2,
-            },
-        }  # fmt: skip
+            "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=5), "base": 2},
+        }
         kind: Any = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}[scheme]
         make: Any = functools.partial(kind, bucket, client_options=options, retry_config=retries)
         client: Client = _with_plain_deletes(make) if scheme == "s3" else make()
