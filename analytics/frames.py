@@ -44,11 +44,18 @@ def arrow(frame: pl.DataFrame, table: schema.Table) -> pa.Table:
 
 
 POLARS: dict[schema.Type, pl.DataType] = {
-    schema.Type.TIMESTAMP: pl.Int64(), schema.Type.INT16: pl.Int16(), schema.Type.INT32: pl.Int32(),
-    schema.Type.INT64: pl.Int64(), schema.Type.FLOAT: pl.Float32(), schema.Type.DOUBLE: pl.Float64(),
-    schema.Type.BOOL: pl.Boolean(), schema.Type.STRING: pl.String(), schema.Type.INT_LIST: pl.List(pl.Int32()),
-    schema.Type.DOUBLE_LIST: pl.List(pl.Float64()), schema.Type.STRING_LIST: pl.List(pl.String()),
-}  # fmt: skip
+    schema.Type.TIMESTAMP: pl.Int64(),
+    schema.Type.INT16: pl.Int16(),
+    schema.Type.INT32: pl.Int32(),
+    schema.Type.INT64: pl.Int64(),
+    schema.Type.FLOAT: pl.Float32(),
+    schema.Type.DOUBLE: pl.Float64(),
+    schema.Type.BOOL: pl.Boolean(),
+    schema.Type.STRING: pl.String(),
+    schema.Type.INT_LIST: pl.List(pl.Int32()),
+    schema.Type.DOUBLE_LIST: pl.List(pl.Float64()),
+    schema.Type.STRING_LIST: pl.List(pl.String()),
+}
 """The type of a column in a frame."""
 
 

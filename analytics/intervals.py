@@ -69,9 +69,11 @@ def _inside(rows: pl.DataFrame, start: str, since: Bound, until: Bound) -> bool:
     if not (isinstance(since, int | None) and isinstance(until, int | None)):
         return False
     first, last, length, open_ended = rows.select(
-        pl.col(start).min().alias("first"), pl.col("end").max(), (pl.col("end") - pl.col(start)).min().alias("length"),
+        pl.col(start).min().alias("first"),
+        pl.col("end").max(),
+        (pl.col("end") - pl.col(start)).min().alias("length"),
         pl.col("end").is_null().any().alias("open"),
-    ).row(0)  # fmt: skip
+    ).row(0)
     if first is None:
         return True
     return length > 0 and not open_ended and (since is None or since <= first) and (until is None or until >= last)

@@ -125,8 +125,9 @@ def simulated_text(simulated: int, gpus: int) -> str:
     return tr_many(
         "{number} of {gpus} GPUs is SIMULATED: its figures are no measurements.",
         "{number} of {gpus} GPUs are SIMULATED: their figures are no measurements.",
-        simulated, gpus=Number(gpus),
-    )  # fmt: skip
+        simulated,
+        gpus=Number(gpus),
+    )
 
 
 def load_inventory(lake: Lake) -> Inventory:

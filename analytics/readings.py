@@ -86,11 +86,11 @@ def binned(rows: pl.DataFrame, names: Sequence[str], since_ms: int, until_ms: in
         for name in names
         for value in (
             pl.col(name).min().alias(f"{name}_min"),
-            (
-                (pl.col(name) * weight).sum() / weight.filter(pl.col(name).is_not_null()).sum()
-            ).fill_nan(None).alias(f"{name}_mean"),
+            ((pl.col(name) * weight).sum() / weight.filter(pl.col(name).is_not_null()).sum())
+            .fill_nan(None)
+            .alias(f"{name}_mean"),
             pl.col(name).max().alias(f"{name}_max"),
         )
-    ]  # fmt: skip
+    ]
     found = rows.group_by(time=pl.col("time").cast(pl.Int64) // bin_ms * bin_ms).agg(*sums)
     return bins.join(found, on="time", how="left", maintain_order="left")

@@ -127,9 +127,11 @@ class _Desk:
 def _page(content: str, status: int = 200) -> Response:
     """Nobody keeps it, nothing of it is sent elsewhere; the page's own address goes to this site alone, which asks for it."""
     return Response(
-        content, status=status, mimetype="text/html",
+        content,
+        status=status,
+        mimetype="text/html",
         headers={"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin", "Cache-Control": "no-store"},
-    )  # fmt: skip
+    )
 
 
 def _log(found: Answer, done: Action) -> None:

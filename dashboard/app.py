@@ -88,13 +88,22 @@ def _serve_charts_library(server: Any) -> None:
 
 def _connect(app: Any, source: LakeSource, access: Access) -> None:
     app.clientside_callback(
-        ClientsideFunction("fallow", "scheme"), Output("scheme", "data"), Input("theme", "n_clicks"), State("scheme", "data")
-    )  # fmt: skip
+        ClientsideFunction("fallow", "scheme"),
+        Output("scheme", "data"),
+        Input("theme", "n_clicks"),
+        State("scheme", "data"),
+    )
 
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
-        Output("page", "children"), Output("nav", "children"), Output("version", "data"), *OUTPUTS,
-        Input("scheme", "data"), Input("url", "pathname"), Input("url", "search"), Input("again", "n_clicks"),
-    )  # fmt: skip
+        Output("page", "children"),
+        Output("nav", "children"),
+        Output("version", "data"),
+        *OUTPUTS,
+        Input("scheme", "data"),
+        Input("url", "pathname"),
+        Input("url", "search"),
+        Input("again", "n_clicks"),
+    )
     def page(scheme: str | None, path: str | None, search: str | None, _: int | None) -> Any:
         if scheme is None:
             return [no_update] * (3 + len(OUTPUTS))

@@ -30,18 +30,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's own flags."""
     add_common_arguments(parser)
     parser.add_argument(
-        "--host", default=LOOPBACK, metavar="ADDRESS",
+        "--host",
+        default=LOOPBACK,
+        metavar="ADDRESS",
         help=f"the address to serve on (default {LOOPBACK}: this machine only); others need a sign-in, docs/dashboard.md",
-    )  # fmt: skip
+    )
     parser.add_argument("--port", type=int, default=8050, metavar="N", help="the port (default 8050; 0: any free one)")
     parser.add_argument(
-        "--workers", type=int, default=1, metavar="N",
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
         help="processes, each with eight threads and the ledger in memory (default 1)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--health-port", type=int, metavar="N",
+        "--health-port",
+        type=int,
+        metavar="N",
         help="a port that answers /healthz alone, from a process of its own, as the probes of a cluster want it (default: none)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--insecure", action="store_true", help="show everything to everybody who can reach the address"
     )

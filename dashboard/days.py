@@ -24,8 +24,10 @@ def day_fields(view: View, into: str, first: str, last: str) -> list[Any]:
     known = days_of(view.report.known, view.zone)
     said = tr(
         "There are data from {first} to {last}; days are whole, in {zone}.",
-        first=Date(known[0]), last=Date(known[1]), zone=str(view.zone),
-    )  # fmt: skip
+        first=Date(known[0]),
+        last=Date(known[1]),
+        zone=str(view.zone),
+    )
     wrong = view.translate(tr("The first day is after the last."))
     return [
         html.Div(
@@ -40,8 +42,14 @@ def day_fields(view: View, into: str, first: str, last: str) -> list[Any]:
 
 def _field(view: View, into: str, name: str, value: str) -> html.Label:
     box = dcc.Input(
-        id=f"{into}-{name}", name=name, type="text", value=value, placeholder="2026-11-20", autoComplete="off", debounce=True
-    )  # fmt: skip
+        id=f"{into}-{name}",
+        name=name,
+        type="text",
+        value=value,
+        placeholder="2026-11-20",
+        autoComplete="off",
+        debounce=True,
+    )
     return html.Label([html.Span(view.translate(_LABELS[name])), box], htmlFor=f"{into}-{name}")
 
 

@@ -72,9 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="another seed, another fleet (default 1)")
     parser.add_argument("--no-serve", action="store_true", help="end after the report instead of serving the pages")
     parser.add_argument(
-        "--port", type=int, default=8050, metavar="N",
+        "--port",
+        type=int,
+        default=8050,
+        metavar="N",
         help="port of the pages (default 8050, the next free one where it is taken; 0: any)",
-    )  # fmt: skip
+    )
 
 
 def run(args: argparse.Namespace) -> int:

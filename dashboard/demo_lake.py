@@ -100,10 +100,14 @@ class DemoFolder:
         lines = ("[lake]", f"path = {json.dumps(str(self.lake.root))}", "", "[money]",
                  f"owners = {json.dumps(str(owners))}", f"prices = {json.dumps(str(prices))}", f"offers = {json.dumps(str(offers))}", "", "[plan]", f"requests = {json.dumps(str(requests))}", f"carbon = {json.dumps(str(intensity))}", "")  # fmt: skip
         texts: dict[Path, Callable[[], str]] = {
-            owners: lambda: owners_csv(fleet), prices: lambda: prices_csv(fleet), offers: lambda: offers_csv(fleet), self.config: lambda: "\n".join(lines),
-            requests: lambda: requests_csv(fleet), self.labels: lambda: labels_csv(fleet),
+            owners: lambda: owners_csv(fleet),
+            prices: lambda: prices_csv(fleet),
+            offers: lambda: offers_csv(fleet),
+            self.config: lambda: "\n".join(lines),
+            requests: lambda: requests_csv(fleet),
+            self.labels: lambda: labels_csv(fleet),
             intensity: lambda: intensity_csv(fleet),
-        }  # fmt: skip
+        }
         for file, text in texts.items():
             if not only_missing or not file.exists():
                 write_whole(file, text().encode())

@@ -41,8 +41,17 @@ _SPAN_NAMES = {
     "all": tr("all that is known"),
 }
 _LANGUAGES = {"en": "English", "fr": "Français"}
-_ZONES = ("UTC", "America/Los_Angeles", "America/New_York", "Europe/London", "Europe/Paris", "Asia/Kolkata", "Asia/Shanghai",
-          "Asia/Tokyo", "Australia/Sydney")  # fmt: skip
+_ZONES = (
+    "UTC",
+    "America/Los_Angeles",
+    "America/New_York",
+    "Europe/London",
+    "Europe/Paris",
+    "Asia/Kolkata",
+    "Asia/Shanghai",
+    "Asia/Tokyo",
+    "Australia/Sydney",
+)
 
 
 def controls() -> html.Div:
@@ -236,9 +245,7 @@ def connect_bar(app: Any) -> None:
     gone back already, is none.
     """
     app.clientside_callback(ClientsideFunction("fallow", "copy"), Input("copy", "n_clicks"))
-    app.clientside_callback(
-        ClientsideFunction("fallow", "speak"), Input("spoken", "data")
-    )  # fmt: skip
+    app.clientside_callback(ClientsideFunction("fallow", "speak"), Input("spoken", "data"))
     app.clientside_callback(ClientsideFunction("fallow", "title"), Input("titled", "data"))
     app.clientside_callback(ClientsideFunction("views", "words"), Input("views-words", "data"))
     app.clientside_callback(
@@ -355,6 +362,7 @@ def _beyond(view: View) -> list[html.P]:
         return []
     said = tr(
         "There are data from {since} to {until} only: the rest of these days counts as not observed.",
-        since=Moment(known.since_ms or 0), until=Moment(known.until_ms or 0),
-    )  # fmt: skip
+        since=Moment(known.since_ms or 0),
+        until=Moment(known.until_ms or 0),
+    )
     return [html.P(view.translate(said), className="stale", role="note")]

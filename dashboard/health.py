@@ -41,8 +41,14 @@ def health_application(pulse: Pulse) -> Callable[[dict[str, Any], Any], list[byt
             status, content = "200 OK", b"ok\n"
         else:
             status, content = "503 Service Unavailable", b"fallow: the pages do not answer\n"
-        start(status, [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(content))),
-                       ("Cache-Control", "no-store")])  # fmt: skip
+        start(
+            status,
+            [
+                ("Content-Type", "text/plain; charset=utf-8"),
+                ("Content-Length", str(len(content))),
+                ("Cache-Control", "no-store"),
+            ],
+        )
         return [content]
 
     return answer

@@ -59,9 +59,11 @@ class Makers:
     """
 
     def __init__(
-        self, now_s: Callable[[], float] = time.monotonic, budget: Budget | None = None,
+        self,
+        now_s: Callable[[], float] = time.monotonic,
+        budget: Budget | None = None,
         let_go: Callable[[], bool] = lambda: False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._now_s = now_s
         self._budget, self._let_go = budget, let_go
         self._lock = threading.Lock()

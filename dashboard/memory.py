@@ -141,9 +141,11 @@ class Budget:
                 _LOG.warning(
                     "%s are resident, more than the %s of dashboard.memory, while %d views and pages were being made: beside the "
                     "ledger and one window, one of them takes up to %s while it is made; give it more, or fewer --workers",
-                    format_bytes(self.used_bytes), format_bytes(self.bytes), len(self._making),
+                    format_bytes(self.used_bytes),
+                    format_bytes(self.bytes),
+                    len(self._making),
                     format_bytes(self._need_bytes or 0),
-                )  # fmt: skip
+                )
 
 
 @dataclass(eq=False)

@@ -49,10 +49,12 @@ def sending(view: View, week: Week) -> html.Section:
     return panel(
         name="sending",
         title=view.translate(tr("Send it")),
-        question=view.translate(tr("Who is to get the report of {week}? Each target gets an edition once.", week=week.label)),
+        question=view.translate(
+            tr("Who is to get the report of {week}? Each target gets an edition once.", week=week.label)
+        ),
         finding=wrong or view.translate(_standing(len(targets))),
         body=_form(view, [target.shown for target in targets]) if targets else [],
-    )  # fmt: skip
+    )
 
 
 def _standing(targets: int) -> str:
@@ -92,11 +94,15 @@ def connect_sending(app: Any, source: LakeSource) -> None:
     """The callback behind the buttons."""
 
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
-        Output("send-outcome", "children"), Output("send-now", "disabled"), Output("send-tried", "data"),
-        Input({"type": "send-try", "target": ALL}, "n_clicks"), Input("send-now", "n_clicks"),
-        State("url", "search"), State("send-tried", "data"),
+        Output("send-outcome", "children"),
+        Output("send-now", "disabled"),
+        Output("send-tried", "data"),
+        Input({"type": "send-try", "target": ALL}, "n_clicks"),
+        Input("send-now", "n_clicks"),
+        State("url", "search"),
+        State("send-tried", "data"),
         prevent_initial_call=True,
-    )  # fmt: skip
+    )
     def answer(_: list[int | None], __: int | None, search: str | None, tried: object) -> Any:
         asked_by = ctx.triggered_id
         # the buttons also call when they come with a page
@@ -182,12 +188,15 @@ def _list(view: View, said: Sequence[Said]) -> html.Ul:
                 [
                     html.Span(plain(each.target, 200)),
                     ": ",
-                    html.Span(view.translate(each.sentence), className="failed" if each.is_failure else "done" if each.is_due else ""),
+                    html.Span(
+                        view.translate(each.sentence),
+                        className="failed" if each.is_failure else "done" if each.is_due else "",
+                    ),
                 ]
             )
             for each in said
         ]
-    )  # fmt: skip
+    )
 
 
 def _wrong(said: str) -> html.P:

@@ -34,9 +34,13 @@ _PATIENCE_S = 15.0
 
 
 def app_of(
-    open_inputs: Callable[[], Inputs], access: Access = LOCAL,
-    *, rates: Rates = UNLIMITED, trail: Trail = NO_TRAIL, workers: int = 1,
-) -> Any:  # fmt: skip
+    open_inputs: Callable[[], Inputs],
+    access: Access = LOCAL,
+    *,
+    rates: Rates = UNLIMITED,
+    trail: Trail = NO_TRAIL,
+    workers: int = 1,
+) -> Any:
     """The dash app over what `open_inputs` names, warm: the ledger is loaded, and the first page comes at once.
 
     From then on it follows the lake. `workers` processes share the memory that the settings allow.

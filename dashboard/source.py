@@ -104,9 +104,13 @@ class LakeSource:
     """
 
     def __init__(
-        self, open_inputs: Callable[[], Inputs], clock: Clock | None = None, *, patience_s: float | None = None,
+        self,
+        open_inputs: Callable[[], Inputs],
+        clock: Clock | None = None,
+        *,
+        patience_s: float | None = None,
         budget: Budget | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._open = open_inputs
         self._clock = clock or SystemClock()
         self._patience_s = patience_s

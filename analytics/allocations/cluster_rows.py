@@ -124,9 +124,12 @@ def _add_pod(found: ClusterRows, pod: Pod, as_of_ms: int | None, known: KnownObj
     else:
         limit_s = row["time_limit_s"]
         row |= {
-            "host": hosts.named(str(pod.node)), "time": pod.placed, "end": pod.ended, "host_gpu_count": pod.demand.gpus,
+            "host": hosts.named(str(pod.node)),
+            "time": pod.placed,
+            "end": pod.ended,
+            "host_gpu_count": pod.demand.gpus,
             "planned_end": None if limit_s is None else pod.placed + limit_s * SECOND_MS,
-        }  # fmt: skip
+        }
         found.claims.append(_only(row, ROW_SCHEMA))
     return ""
 
@@ -137,13 +140,22 @@ def _pod_row(pod: Pod, workload: KueueWorkload | None, job: ClusterObject | None
     limits = [each.time_limit_s for each in (pod, workload, job) if each is not None and each.time_limit_s is not None]
     ranked = pod if workload is None or workload.priority is None else workload
     return {
-        "claim_id": pod.claim_id, "scheduler": "kubernetes", "account": pod.namespace, "name": pod.name,
-        "gpu_count": pod.demand.gpus, "gpu_model": pod.demand.model, "host_count": 1, "state": pod.state,
+        "claim_id": pod.claim_id,
+        "scheduler": "kubernetes",
+        "account": pod.namespace,
+        "name": pod.name,
+        "gpu_count": pod.demand.gpus,
+        "gpu_model": pod.demand.model,
+        "host_count": 1,
+        "state": pod.state,
         "partition": (workload.queue if workload else None) or pod.queue or pod.demand.pool,
         "qos": (workload.priority_class if workload else None) or pod.demand.priority_class,
-        "priority": ranked.priority, "project": pod.project, "time_limit_s": min(limits, default=None),
-        "submitted": submitted, "eligible": eligible,
-    }  # fmt: skip
+        "priority": ranked.priority,
+        "project": pod.project,
+        "time_limit_s": min(limits, default=None),
+        "submitted": submitted,
+        "eligible": eligible,
+    }
 
 
 def _asked(pod: Pod, workload: KueueWorkload | None, job: ClusterObject | None) -> tuple[int, int]:

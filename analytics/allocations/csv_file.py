@@ -59,7 +59,8 @@ _IS_REQUEST = pl.col("is_request")
 _HAS_GPU, _HAS_HOST, _HAS_COUNT = (pl.col(name).is_not_null() for name in ("gpu", "host", "gpu_count"))
 _WRONG = {
     "it ends before it starts": (pl.col("end") <= pl.col("time")).fill_null(value=False),
-    "it is withdrawn before it was submitted": _IS_REQUEST & (pl.col("end") < pl.col("submitted")).fill_null(value=False),
+    "it is withdrawn before it was submitted": _IS_REQUEST
+    & (pl.col("end") < pl.col("submitted")).fill_null(value=False),
     "as_of is before it was submitted": (pl.col("as_of") < pl.col("submitted")).fill_null(value=False),
     "neither gpu, nor host and gpu_count": ~_IS_REQUEST & ~_HAS_GPU & ~(_HAS_HOST & _HAS_COUNT),
     "a request (it has no start) needs gpu_count and claim_id, and no gpu": (
@@ -70,9 +71,11 @@ _WRONG = {
     ),
     "priority is not a whole number": pl.col("priority").is_not_null() & pl.col("rank").is_null(),
     "time_limit is not a duration such as 36h or 7d": pl.col("time_limit").is_not_null() & pl.col("limit_ms").is_null(),
-    "both gpu and gpu_count: a GPU that is named is one, so leave gpu_count empty": ~_IS_REQUEST & _HAS_GPU & _HAS_COUNT,
+    "both gpu and gpu_count: a GPU that is named is one, so leave gpu_count empty": ~_IS_REQUEST
+    & _HAS_GPU
+    & _HAS_COUNT,
     "the lake does not know on which host the gpu is: name the host": ~_IS_REQUEST & _HAS_GPU & ~_HAS_HOST,
-}  # fmt: skip
+}
 """What is wrong with a line apart from times that are none."""
 _AT = pl.from_epoch("time", time_unit="ms").dt.strftime("@%Y-%m-%dT%H:%M:%SZ")
 
@@ -84,8 +87,13 @@ class CsvFile:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("files", nargs="+", metavar="FILE", help="CSV with a header line, plain or gzipped")
-        parser.add_argument("--time-zone", "--tz", dest="zone", metavar="ZONE",
-                            help="time zone of times without an offset (default: UTC)")  # fmt: skip
+        parser.add_argument(
+            "--time-zone",
+            "--tz",
+            dest="zone",
+            metavar="ZONE",
+            help="time zone of times without an offset (default: UTC)",
+        )
 
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         """Reads the files; raises InputError naming the lines, or UsageError."""
@@ -115,12 +123,18 @@ def read_file(
     rows = lines.with_columns(
         single_names("user", "account"),
         *(moments[name].first.alias(name) for name in ("submitted", "eligible", "as_of")),
-        time=start, end=end, planned_end=pl.coalesce(moments["planned_end"].first, start + limit_ms),
-        limit_ms=limit_ms, time_limit_s=limit_ms // SECOND_MS,
-        host=by_lake.zip_with(by_lake.is_not_null(), lines["host"]), written_host=lines["host"],
-        count=lines["gpu_count"].cast(pl.Int64, strict=False), rank=lines["priority"].cast(pl.Int64, strict=False),
-        scheduler=pl.lit("csv"), is_request=moments["start"].absent & ~moments["submitted"].absent,
-    )  # fmt: skip
+        time=start,
+        end=end,
+        planned_end=pl.coalesce(moments["planned_end"].first, start + limit_ms),
+        limit_ms=limit_ms,
+        time_limit_s=limit_ms // SECOND_MS,
+        host=by_lake.zip_with(by_lake.is_not_null(), lines["host"]),
+        written_host=lines["host"],
+        count=lines["gpu_count"].cast(pl.Int64, strict=False),
+        rank=lines["priority"].cast(pl.Int64, strict=False),
+        scheduler=pl.lit("csv"),
+        is_request=moments["start"].absent & ~moments["submitted"].absent,
+    )
     _refuse(path, rows, moments)
     seen = pl.max_horizontal(pl.col("submitted").max(), pl.col("end").filter("is_request").max())
     rows = rows.with_columns(priority="rank", as_of=pl.coalesce("as_of", seen))

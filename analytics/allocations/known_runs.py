@@ -90,9 +90,11 @@ def _named(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tup
     there = _runs(now.with_columns(end=pl.coalesce("end", "ended"))).join(flags, on=_RUN)
     there = there.rename({name: f"{name}_there" for name in ("time", "until", "is_told", "gpus")})
     # a pod that comes soon, on a GPU that the one before did not have, is another one of its name
-    is_other = (pl.col("scheduler") == "kubernetes") & ~pl.col("is_fixed") & (
-        pl.col("gpus").list.set_intersection("gpus_there").list.len() == 0
-    )  # fmt: skip
+    is_other = (
+        (pl.col("scheduler") == "kubernetes")
+        & ~pl.col("is_fixed")
+        & (pl.col("gpus").list.set_intersection("gpus_there").list.len() == 0)
+    )
     near = pl.when(is_other).then(0).otherwise(_NEAR_MS)
     slack = pl.when(pl.col("is_told_there")).then(0).otherwise(near)
     # whether it ran on after that, nobody has said
@@ -124,10 +126,12 @@ def _named(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tup
     joined = _joined(placed.select(*ROW_SCHEMA, "_came"), kept.select(*ROW_SCHEMA, "_was"), as_of_ms)
     # rows of the lake that are to be earlier, or without the end that they have, have to go
     begun_again = joined.filter("_runs_again").select(*_JOB, began="time").unique()
-    moved = pl.concat([
-        same.filter(pl.col("time") != pl.col("began")).select(_RUN),
-        same.join(begun_again, on=[*_JOB, "began"], how="semi").select(_RUN),
-    ])  # fmt: skip
+    moved = pl.concat(
+        [
+            same.filter(pl.col("time") != pl.col("began")).select(_RUN),
+            same.join(begun_again, on=[*_JOB, "began"], how="semi").select(_RUN),
+        ]
+    )
     return _with_facts(joined, known.filter("is_fixed")), moved.unique()
 
 
@@ -161,11 +165,15 @@ def _joined(new: pl.DataFrame, old: pl.DataFrame, as_of_ms: int | None) -> pl.Da
     names = [*_FACTS, "host_gpu_count"]
     told = parts.with_columns(end.alias("end"), *(pl.coalesce(name, f"{name}_old").alias(name) for name in names))
     # of several parts that the lake has, the latest one says whether it runs
-    one = told.sort("_was", nulls_last=False, maintain_order=True).group_by(key, maintain_order=True).agg(
-        pl.col(names).drop_nulls().first(),
-        end=pl.when(pl.col("end").last().is_not_null()).then(pl.col("end").max()),
-        _had_end=pl.col("end_old").is_not_null().any(),
-    )  # fmt: skip
+    one = (
+        told.sort("_was", nulls_last=False, maintain_order=True)
+        .group_by(key, maintain_order=True)
+        .agg(
+            pl.col(names).drop_nulls().first(),
+            end=pl.when(pl.col("end").last().is_not_null()).then(pl.col("end").max()),
+            _had_end=pl.col("end_old").is_not_null().any(),
+        )
+    )
     again = pl.col("end").is_null() & pl.col("_had_end")
     return one.with_columns(_runs_again=again).select(*ROW_SCHEMA, "_runs_again")
 

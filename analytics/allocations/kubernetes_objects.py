@@ -20,9 +20,12 @@ _GPU = re.compile(r"nvidia\.com/(?:gpu|(mig-\d+g\.[\w.]*gb[\w.+-]*))(?<!\.shared
 """Resources of which one is a GPU or a MIG instance for its holder alone."""
 _MODELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name")
 _POOLS = (
-    "cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool", "agentpool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "agentpool",
     "karpenter.sh/nodepool",
-)  # fmt: skip
+)
 """Labels of nodes by which a pod chooses its card and its node pool."""
 _PROJECTS = ("project", "app.kubernetes.io/part-of")
 _QUEUE = "kueue.x-k8s.io/queue-name"

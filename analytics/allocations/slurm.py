@@ -112,14 +112,31 @@ class Slurm:
             "--live", action="store_true", help="run sacct here, and scontrol for which GPUs running jobs have"
         )
         parser.add_argument("--since", metavar="TIME", help="with --live: jobs that ran since then (default: 7d)")
-        parser.add_argument("--sacct", metavar="COMMAND",
-                            help="with --live: the command (default: beside slurm.scontrol of the config, else from PATH)")  # fmt: skip
-        parser.add_argument("--scontrol", nargs="+", default=[], metavar="FILE",
-                            help=f"with files: output of {SNAPSHOT} (or with --json) from while the jobs ran, for which GPUs they had")  # fmt: skip
-        parser.add_argument("--time-zone", "--tz", dest="zone", metavar="ZONE",
-                            help="the cluster's time zone: sacct writes local time (default: UTC)")  # fmt: skip
-        parser.add_argument("--host-suffix", default="", metavar="TEXT",
-                            help="what the lake's host names have behind the node's, such as .cluster.example")  # fmt: skip
+        parser.add_argument(
+            "--sacct",
+            metavar="COMMAND",
+            help="with --live: the command (default: beside slurm.scontrol of the config, else from PATH)",
+        )
+        parser.add_argument(
+            "--scontrol",
+            nargs="+",
+            default=[],
+            metavar="FILE",
+            help=f"with files: output of {SNAPSHOT} (or with --json) from while the jobs ran, for which GPUs they had",
+        )
+        parser.add_argument(
+            "--time-zone",
+            "--tz",
+            dest="zone",
+            metavar="ZONE",
+            help="the cluster's time zone: sacct writes local time (default: UTC)",
+        )
+        parser.add_argument(
+            "--host-suffix",
+            default="",
+            metavar="TEXT",
+            help="what the lake's host names have behind the node's, such as .cluster.example",
+        )
 
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         """Reads files or runs the commands; raises InputError or UsageError."""
@@ -161,6 +178,10 @@ class Slurm:
             shown = [each for path in args.scontrol for each in read_snapshot(path, limits)]
             rows, notes = on_shown_gpus(rows, shown, around.hosts, host_of, zone)
         return ReadAllocations(
-            rows, pl.concat([jobs.requests for jobs in read]), tuple(jobs.report for jobs in read), zone + assumed,
-            max(known, default=None), notes,
-        )  # fmt: skip
+            rows,
+            pl.concat([jobs.requests for jobs in read]),
+            tuple(jobs.report for jobs in read),
+            zone + assumed,
+            max(known, default=None),
+            notes,
+        )

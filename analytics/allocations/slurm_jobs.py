@@ -25,9 +25,17 @@ _OTHER_FORM = "export with SLURM_TIME_FORMAT=%s, or name the cluster's zone with
 _LEAVE_OUT = "the accounting has a wrong time there: leave the line out"
 _NO_NODES = ("None assigned", "None", "Unknown", "(null)")
 _OVER = (
-    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "REVOKED",
     "TIMEOUT",
-)  # fmt: skip
+)
 """States of jobs that have ended."""
 _NO_VALUE = ("", "Unknown", "None", "N/A", "(null)")
 
@@ -41,15 +49,22 @@ _STATE = _text("State").str.extract(r"^([A-Z_]+)", 1)
 """`CANCELLED` of `CANCELLED by 1000`."""
 
 _SHARED = (
-    pl.lit("slurm").alias("scheduler"), _text("User").alias("user"), _text("Account").alias("account"),
-    _text("JobName").alias("name"), _text("Partition").alias("partition"), _text("QOS").alias("qos"), _STATE.alias("state"),
+    pl.lit("slurm").alias("scheduler"),
+    _text("User").alias("user"),
+    _text("Account").alias("account"),
+    _text("JobName").alias("name"),
+    _text("Partition").alias("partition"),
+    _text("QOS").alias("qos"),
+    _STATE.alias("state"),
     _text("WCKey").str.strip_prefix("*").replace("", None).alias("project"),  # the star marks a default
     pl.col("Priority").cast(pl.Int64, strict=False).alias("priority"),
-    pl.coalesce(pl.col("NNodes").cast(pl.Int32, strict=False),
-                pl.col("ReqTRES").str.extract(r"(?:^|,)node=(\d{1,6})(?:,|$)", 1).cast(pl.Int32)).alias("host_count"),
+    pl.coalesce(
+        pl.col("NNodes").cast(pl.Int32, strict=False),
+        pl.col("ReqTRES").str.extract(r"(?:^|,)node=(\d{1,6})(?:,|$)", 1).cast(pl.Int32),
+    ).alias("host_count"),
     pl.col("ReqTRES").map_elements(gpu_model, return_dtype=pl.String).alias("gpu_model"),
     pl.col("eligible", "time_limit_s"),
-)  # fmt: skip
+)
 """What both tables say of a job."""
 
 
@@ -111,9 +126,15 @@ def _requests(jobs: pl.DataFrame, as_of_ms: int | None, tally: Tally) -> pl.Data
     if cut := tasks.null_count():
         tally.notes.append(f"the tasks of {cut} waiting arrays are not all listed: export with SLURM_BITSTR_LEN=0")
     return asked.select(
-        *_SHARED, "claim_id", "gpu_count", time="submitted", as_of=pl.lit(as_of_ms, pl.Int64), withdrawn="end",
-        reason=_text("Reason"), task_count=tasks,
-    )  # fmt: skip
+        *_SHARED,
+        "claim_id",
+        "gpu_count",
+        time="submitted",
+        as_of=pl.lit(as_of_ms, pl.Int64),
+        withdrawn="end",
+        reason=_text("Reason"),
+        task_count=tasks,
+    )
 
 
 def _listed(lines: Sequence[str]) -> str:
@@ -146,9 +167,13 @@ def _with_times(path: str, jobs: pl.DataFrame, zone: str, tally: Tally) -> pl.Da
     written = jobs["Timelimit"].map_elements(duration_ms, return_dtype=pl.Int64)
     limit = limit.zip_with(limit.is_not_null(), written)
     return jobs.with_columns(
-        start=start, end=end, submitted=moments["Submit"].first, eligible=moments["Eligible"].first,
-        planned_end=start + limit, time_limit_s=limit // SECOND_MS,
-    )  # fmt: skip
+        start=start,
+        end=end,
+        submitted=moments["Submit"].first,
+        eligible=moments["Eligible"].first,
+        planned_end=start + limit,
+        time_limit_s=limit // SECOND_MS,
+    )
 
 
 def _with_ends_of_what_is_over(jobs: pl.DataFrame, start: pl.Series, end: pl.Series, tally: Tally) -> pl.Series:
@@ -215,8 +240,8 @@ def _by_node(path: str, jobs: pl.DataFrame, host_of: Callable[[str], str], limit
     each = listed.with_columns(host_gpu_count=even).explode("host")
     names = {node: host_of(node) for node in each["host"].unique()}
     return each.with_columns(pl.col("host").replace(names)).select(
-        *_SHARED, "host", "claim_id", "end", "gpu_count", "host_gpu_count", "submitted", "planned_end", time="start",
-    )  # fmt: skip
+        *_SHARED, "host", "claim_id", "end", "gpu_count", "host_gpu_count", "submitted", "planned_end", time="start"
+    )
 
 
 def _refuse(path: str, jobs: pl.DataFrame, wrong: pl.Series, reason: tuple[str, str], column: str) -> None:

@@ -69,10 +69,14 @@ def on_shown_gpus(
         zone: of a saved snapshot the time zone of its text: it is of the runs that began then, over or not. None: of running jobs, now.
     """
     found, unknown = _on_uuids(shown, hosts, host_of)
-    notes = [
-        f"the inventory of {len(unknown)} hosts is not in the lake, so which GPUs jobs have there is not known: "
-        + ", ".join(sorted(unknown)[:3])
-    ] if unknown else []  # fmt: skip
+    notes = (
+        [
+            f"the inventory of {len(unknown)} hosts is not in the lake, so which GPUs jobs have there is not known: "
+            + ", ".join(sorted(unknown)[:3])
+        ]
+        if unknown
+        else []
+    )
     on = ["claim_id", "host"]
     if zone is not None:
         if not found.height and not unknown:

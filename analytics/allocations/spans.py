@@ -83,19 +83,28 @@ def _seen(allocations: pl.DataFrame, process_jobs: pl.DataFrame | None) -> pl.Da
     return ranked.filter((pl.col("rank") < pl.col("count")).fill_null(value=True)).select("row", "gpu")
 
 
-ALLOCATION_COLUMNS = (
-    "time", "gpu", "end", "claim_id", "scheduler", "user", "account", "host_gpu_count", "planned_end",
-)  # fmt: skip
+ALLOCATION_COLUMNS = ("time", "gpu", "end", "claim_id", "scheduler", "user", "account", "host_gpu_count", "planned_end")
 """Columns of the `claim` table that spans are made of; `host` comes with them from the files' path."""
 
 SPAN_SCHEMA = {
-    "gpu": pl.String, "start": pl.Int64, "end": pl.Int64, "holder": pl.String, "account": pl.String,
-    "claim_id": pl.String, "job": pl.String,
-}  # fmt: skip
+    "gpu": pl.String,
+    "start": pl.Int64,
+    "end": pl.Int64,
+    "holder": pl.String,
+    "account": pl.String,
+    "claim_id": pl.String,
+    "job": pl.String,
+}
 UNPLACED_SCHEMA = {
-    "host": pl.String, "start": pl.Int64, "end": pl.Int64, "gpu_count_on_host": pl.Int64, "claim_id": pl.String,
-    "user": pl.String, "account": pl.String, "scheduler": pl.String,
-}  # fmt: skip
+    "host": pl.String,
+    "start": pl.Int64,
+    "end": pl.Int64,
+    "gpu_count_on_host": pl.Int64,
+    "claim_id": pl.String,
+    "user": pl.String,
+    "account": pl.String,
+    "scheduler": pl.String,
+}
 
 FOREVER_MS = 2**62
 """The end of an allocation that nothing ends."""

@@ -74,9 +74,15 @@ def add_annotation(
     number = file_number(now_ms)
     added = Annotation(at_ms, f"N-{number:x}", scope, name, words, actor, now_ms)
     row: dict[str, object] = {
-        "time": now_ms, "annotation_id": added.annotation_id, "kind": _ADD, "at": at_ms, "scope": scope, "name": name,
-        "text": words, **actor.columns(),
-    }  # fmt: skip
+        "time": now_ms,
+        "annotation_id": added.annotation_id,
+        "kind": _ADD,
+        "at": at_ms,
+        "scope": scope,
+        "name": name,
+        "text": words,
+        **actor.columns(),
+    }
     add_rows(lake, schema.ANNOTATION, [row], now_ms, number)
     return added
 

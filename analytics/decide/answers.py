@@ -92,7 +92,14 @@ def record_answer(lake: Lake, answer: Answer, *, now_ms: int, until_ms: int | No
     else:
         kind, said, until_ms = "ack", RELEASED if answer.action == RELEASE else _CHANGED, None
     done = record(
-        lake, kind, answer.finding_ids, answer.actor, now_ms=at_ms, reason=said, expires_ms=until_ms,
-        channel=answer.channel, once=answer.channel,
-    )  # fmt: skip
+        lake,
+        kind,
+        answer.finding_ids,
+        answer.actor,
+        now_ms=at_ms,
+        reason=said,
+        expires_ms=until_ms,
+        channel=answer.channel,
+        once=answer.channel,
+    )
     return done[0]

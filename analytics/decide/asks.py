@@ -302,12 +302,18 @@ _WHOSE = of_gpus(
 _PACK = tr("Put this work on fewer cards together, or say why not.")
 
 _TUNED = {
-    "input_starved": tr("Let more workers load the data, or read it from a faster disk: the GPUs wait for input. Or say why not."),
+    "input_starved": tr(
+        "Let more workers load the data, or read it from a faster disk: the GPUs wait for input. Or say why not."
+    ),
     "imbalance": tr("Spread the work evenly over its GPUs, or ask for fewer next time; or say why not."),
-    "stalls": tr("Find out what the work waits for when it pauses, such as saving or checking, and shorten it; or say why not."),
+    "stalls": tr(
+        "Find out what the work waits for when it pauses, such as saving or checking, and shorten it; or say why not."
+    ),
     "inefficient": tr("Give the GPU more to do at once, such as larger batches or lower precision; or say why not."),
-    "low_efficiency": tr("Put more work on each GPU, such as larger batches or several runs, or ask for fewer; or say why not."),
-}  # fmt: skip
+    "low_efficiency": tr(
+        "Put more work on each GPU, such as larger batches or several runs, or ask for fewer; or say why not."
+    ),
+}
 """What whoever runs such work can do about it; of other rules about work that runs, nothing."""
 
 

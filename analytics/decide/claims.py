@@ -88,7 +88,14 @@ def opportunity_id(finding: Finding) -> str:
     return "O" + finding.finding_id[1:]
 
 
-_SCHEMA = {"gpu": pl.String, "state": pl.String, "holder": pl.String, "least_ms": pl.Int64, "place": pl.Int64, "opportunity": pl.String}  # fmt: skip
+_SCHEMA = {
+    "gpu": pl.String,
+    "state": pl.String,
+    "holder": pl.String,
+    "least_ms": pl.Int64,
+    "place": pl.Int64,
+    "opportunity": pl.String,
+}
 
 
 @dataclass(frozen=True)

@@ -463,8 +463,9 @@ def _key(kind: str, subject: str) -> str:
 def _small(pool: PoolReclaimable) -> str:
     return tr(
         "the pool has {gpus} GPUs: of fewer than {wanted} the need varies much",
-        gpus=Number(pool.gpus), wanted=Number(POOL_MIN_GPUS),
-    )  # fmt: skip
+        gpus=Number(pool.gpus),
+        wanted=Number(POOL_MIN_GPUS),
+    )
 
 
 def _put_off(findings: Sequence[Finding], found: Reclaimable) -> frozenset[str]:

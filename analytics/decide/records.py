@@ -46,12 +46,20 @@ def save_records(
     number = now_ms * _RANDOM + secrets.randbelow(_RANDOM)
     rows = [
         {
-            "time": now_ms, "evaluation_id": f"E-{number:x}", "rule": each.rule, "confidence": each.grade, "since": since_ms, "until": until_ms,
-            "findings": each.findings, "judged": each.judged, "right": each.right, "labels_sha256": labels_sha256,
+            "time": now_ms,
+            "evaluation_id": f"E-{number:x}",
+            "rule": each.rule,
+            "confidence": each.grade,
+            "since": since_ms,
+            "until": until_ms,
+            "findings": each.findings,
+            "judged": each.judged,
+            "right": each.right,
+            "labels_sha256": labels_sha256,
             **actor.columns(),
         }
         for each in records
-    ]  # fmt: skip
+    ]
     if rows:
         file = LakeFile(schema.JUDGEMENT.name, utc_day(now_ms), socket.gethostname() or "unnamed", number, number)
         data = parquet.encode(schema.JUDGEMENT, parquet.table_from_rows(schema.JUDGEMENT, rows))

@@ -32,8 +32,12 @@ class RightSizing:
         return RightSizing(
             tuple(each for each in self.packings if each.packing_id in ids),
             tuple(each for each in self.moves if each.finding_id in ids),
-            {name: kept for name, others in self.instead.items() if (kept := tuple(each for each in others if proposal_id(each) in ids))},
-        )  # fmt: skip
+            {
+                name: kept
+                for name, others in self.instead.items()
+                if (kept := tuple(each for each in others if proposal_id(each) in ids))
+            },
+        )
 
     @property
     def saving(self) -> float | None:

@@ -56,8 +56,13 @@ class Gpustat:
             "files", nargs="+", metavar="FILE", help="JSON documents one after another, plain or gzipped"
         )
         parser.add_argument("--host", help="host on which gpustat ran (default: as the file says)")
-        parser.add_argument("--tz", "--timezone", metavar="ZONE", dest="tz",
-                            help="the host's time zone: gpustat writes local time (default: UTC)")  # fmt: skip
+        parser.add_argument(
+            "--tz",
+            "--timezone",
+            metavar="ZONE",
+            dest="tz",
+            help="the host's time zone: gpustat writes local time (default: UTC)",
+        )
         parser.add_argument(
             "--interval", metavar="DURATION", help="time between samples, such as 10s (default: inferred)"
         )

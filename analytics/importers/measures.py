@@ -13,9 +13,16 @@ from fallow.errors import UsageError
 from fallow.schema import Column
 
 BYTES: Mapping[str, float] = {
-    "B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40,
-    "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
-}  # fmt: skip
+    "B": 1.0,
+    "KiB": 2.0**10,
+    "MiB": 2.0**20,
+    "GiB": 2.0**30,
+    "TiB": 2.0**40,
+    "KB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "TB": 1e12,
+}
 PERCENT: Mapping[str, float] = {"%": 1.0, "ratio": 100.0}
 RATIO: Mapping[str, float] = {"ratio": 1.0, "%": 0.01}
 WATTS: Mapping[str, float] = {"W": 1.0, "mW": 1e-3, "kW": 1e3}
@@ -25,9 +32,16 @@ MHZ: Mapping[str, float] = {"MHz": 1.0, "Hz": 1e-6, "kHz": 1e-3, "GHz": 1e3}
 MILLISECONDS: Mapping[str, float] = {"ms": 1.0, "s": 1e3, "us": 1e-3, "ns": 1e-6}
 
 _BY_SUFFIX: tuple[tuple[str, Mapping[str, float]], ...] = (
-    ("_bytes", BYTES), ("_bytes_per_s", BYTES), ("_pct", PERCENT), ("_ratio", RATIO), ("_w", WATTS), ("_mj", MILLIJOULES),
-    ("_c", CELSIUS), ("_mhz", MHZ), ("_ms", MILLISECONDS),
-)  # fmt: skip
+    ("_bytes", BYTES),
+    ("_bytes_per_s", BYTES),
+    ("_pct", PERCENT),
+    ("_ratio", RATIO),
+    ("_w", WATTS),
+    ("_mj", MILLIJOULES),
+    ("_c", CELSIUS),
+    ("_mhz", MHZ),
+    ("_ms", MILLISECONDS),
+)
 _WRITTEN = {
     "bytes": "B", "byte": "B", "percent": "%", "percentage": "%", "pct": "%", "fraction": "ratio", "frac": "ratio",
     "watt": "W", "watts": "W", "milliwatt": "mW", "milliwatts": "mW", "joule": "J", "joules": "J", "celsius": "C",

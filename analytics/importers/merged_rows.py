@@ -18,9 +18,12 @@ _DEFAULTS: Mapping[str, Mapping[str, str]] = {
 """Filled in after merging, so that an importer that knows nothing of a column never hides what another one knew."""
 
 _KEYS: Mapping[str, list[str]] = {
-    "gpu": ["gpu", "true_ms"], "device": ["gpu"], "process": ["gpu", "time", "pid"], "host": ["time"],
+    "gpu": ["gpu", "true_ms"],
+    "device": ["gpu"],
+    "process": ["gpu", "time", "pid"],
+    "host": ["time"],
     "event": ["time", "gpu", "kind", "detail"],
-}  # fmt: skip
+}
 _LAST_KEYS: Mapping[str, list[str]] = {"gpu": ["offset_ms"], "process": ["pid"]}
 """What sorts rows of one GPU and time."""
 

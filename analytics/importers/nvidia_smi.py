@@ -99,8 +99,13 @@ class NvidiaSmi:
             "files", nargs="+", metavar="FILE", help="CSV, table of dmon or pmon, or XML, plain or gzipped"
         )
         parser.add_argument("--host", required=True, help="host on which nvidia-smi ran")
-        parser.add_argument("--tz", "--timezone", metavar="ZONE", dest="tz",
-                            help="the host's time zone: nvidia-smi writes local time (default: UTC)")  # fmt: skip
+        parser.add_argument(
+            "--tz",
+            "--timezone",
+            metavar="ZONE",
+            dest="tz",
+            help="the host's time zone: nvidia-smi writes local time (default: UTC)",
+        )
         parser.add_argument(
             "--interval", metavar="DURATION", help="time between samples, such as 10s (default: inferred)"
         )
@@ -111,9 +116,13 @@ class NvidiaSmi:
         """Reads the files; raises InputError or UsageError."""
         fields = None if args.fields is None else check_fields(args.fields.split(","))
         settings = NvidiaSmiSettings(
-            check_host(args.host), check_zone(args.tz or "UTC"), given_interval_ms(args.interval), fields,
-            limits, _day(args.date),
-        )  # fmt: skip
+            check_host(args.host),
+            check_zone(args.tz or "UTC"),
+            given_interval_ms(args.interval),
+            fields,
+            limits,
+            _day(args.date),
+        )
         read = [read_file(path, settings) for path in with_progress(args.files, "reading")]
         return together(read, settings, zone_given=args.tz is not None)
 
@@ -133,9 +142,17 @@ def together(
     merged = sum(report.rows_kept for _, report in read) - frame.height
     frame, interval = on_grid(frame, settings.interval_ms)
     return Imported(
-        settings.host, frame, daily_devices(frame), tuple(report for _, report in read), interval,
-        f"{settings.zone} ({'given' if zone_given else 'assumed'})", notes, settings.interval_ms, merged, odd,
-    )  # fmt: skip
+        settings.host,
+        frame,
+        daily_devices(frame),
+        tuple(report for _, report in read),
+        interval,
+        f"{settings.zone} ({'given' if zone_given else 'assumed'})",
+        notes,
+        settings.interval_ms,
+        merged,
+        odd,
+    )
 
 
 @dataclass(frozen=True)
@@ -235,8 +252,10 @@ def _card(rows: pl.DataFrame) -> int | None:
 def _stepped(rows: pl.DataFrame, zone: str, *, noted: bool) -> list[str]:
     """A clock that was set back by an hour in a zone that did not set it back then."""
     back = [] if noted else steps_back(rows["local"].dt.epoch("ms"))
-    return [f"line {rows['nr'][row] + 1} is an hour before the line above it, which no clock of {zone} does: is --tz right?"
-            for row in back[:1]]  # fmt: skip
+    return [
+        f"line {rows['nr'][row] + 1} is an hour before the line above it, which no clock of {zone} does: is --tz right?"
+        for row in back[:1]
+    ]
 
 
 def _merge(frames: Sequence[pl.DataFrame], host: str) -> tuple[pl.DataFrame, tuple[str, ...], tuple[str, ...]]:

@@ -74,9 +74,16 @@ class Nvitop:
         frame, interval = on_grid(frame, interval_ms)
         reports = tuple(report for _, report in read)
         return Imported(
-            host, frame, daily_devices(frame), reports, interval, "UTC (the files' own)", notes, interval_ms,
+            host,
+            frame,
+            daily_devices(frame),
+            reports,
+            interval,
+            "UTC (the files' own)",
+            notes,
+            interval_ms,
             rows.height - once.height,
-        )  # fmt: skip
+        )
 
 
 def _read_file(path: str, host: str, limits: InputLimits) -> tuple[pl.DataFrame, FileReport]:
@@ -136,7 +143,7 @@ def _note(tally: Tally, note: str) -> None:
 
 
 def _values(metrics: Mapping[str, float], *, goes_on: bool) -> Iterator[tuple[str, float]]:
-    """The columns of one GPU: shares are averages of the window, all else, and all of a window that goes on, last values."""  # fmt: skip
+    """The columns of one GPU: shares are averages of the window, all else, and all of a window that goes on, last values."""
     for key in dict.fromkeys(each.rpartition("/")[0] for each in metrics):
         known = _KEY.fullmatch(key)
         name = None if known is None else known[1]
@@ -203,6 +210,4 @@ def _frame(rows: list[dict[str, object]], host: str, tally: Tally) -> pl.DataFra
         }
     )
     cleaned = [clean(frame[name], _described(name), tally) for name in names]
-    return frame.with_columns(cleaned).with_columns(
-        gpu=pl.lit(f"{host}/") + pl.col("gpu_index").cast(pl.String)
-    )  # fmt: skip
+    return frame.with_columns(cleaned).with_columns(gpu=pl.lit(f"{host}/") + pl.col("gpu_index").cast(pl.String))

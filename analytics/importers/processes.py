@@ -78,9 +78,7 @@ def command_names(texts: pl.Series) -> pl.Series:
 def lists_by_line(lists: Mapping[int, Sequence[ImportedProcess] | None]) -> pl.DataFrame:
     """The lists (`nr`, `processes`) of the lines of a file; a list that is None is not known."""
     found = [None if each is None else [vars(process) for process in each] for each in lists.values()]
-    return pl.DataFrame(
-        {"nr": pl.Series(list(lists), dtype=pl.UInt32), PROCESSES: pl.Series(found, dtype=LISTS)}
-    )  # fmt: skip
+    return pl.DataFrame({"nr": pl.Series(list(lists), dtype=pl.UInt32), PROCESSES: pl.Series(found, dtype=LISTS)})
 
 
 def one_process_lists(frame: pl.DataFrame, *, none: pl.Series) -> pl.Series:

@@ -73,19 +73,32 @@ class ImportedSeries:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--time", required=True, metavar="COLUMN", help="column that holds the time, in every file")
         parser.add_argument("--gpu", required=True, metavar="COLUMN", help="column that names the GPU, in every file")
-        parser.add_argument("--column", required=True, action="append", metavar="NAME=FILE:COLUMN", dest="columns",
-                            help="a column of the gpu table (`fallow schema gpu`) and where it lies; repeat it")  # fmt: skip
-        parser.add_argument("--unit", action="append", default=[], metavar="[NAME=]UNIT", dest="units",
-                            help="unit of one column, or of all that have it, such as mem_used_bytes=MiB "
-                                 "(default: as the file's column is named, else the lake's)")  # fmt: skip
+        parser.add_argument(
+            "--column",
+            required=True,
+            action="append",
+            metavar="NAME=FILE:COLUMN",
+            dest="columns",
+            help="a column of the gpu table (`fallow schema gpu`) and where it lies; repeat it",
+        )
+        parser.add_argument(
+            "--unit",
+            action="append",
+            default=[],
+            metavar="[NAME=]UNIT",
+            dest="units",
+            help="unit of one column, or of all that have it, such as mem_used_bytes=MiB "
+            "(default: as the file's column is named, else the lake's)",
+        )
         parser.add_argument(
             "--interval", metavar="DURATION", help="time between samples, such as 60s (default: inferred)"
         )
         parser.add_argument(
             "--host", help="host of the GPUs; ids that are not UUIDs are filed as HOST/ID (default: import)"
         )
-        parser.add_argument("--tz", "--timezone", metavar="ZONE", dest="tz",
-                            help="zone of times without an offset (default: UTC)")  # fmt: skip
+        parser.add_argument(
+            "--tz", "--timezone", metavar="ZONE", dest="tz", help="zone of times without an offset (default: UTC)"
+        )
         parser.add_argument("--model", help="product name of the GPUs")
         parser.add_argument("--mem-total", metavar="SIZE", help="device memory of each GPU, such as 48GiB")
 
@@ -98,9 +111,14 @@ class ImportedSeries:
         wanted = parse_columns(args.columns)
         filled = [GPU.column(name) for name in dict.fromkeys(name for each in wanted for name, _ in each.columns)]
         settings = SeriesSettings(
-            args.time, args.gpu, check_host("import" if args.host is None else args.host), check_zone(args.tz or "UTC"),
-            parse_units(args.units, filled), mem_total or card_bytes(args.model), limits,
-        )  # fmt: skip
+            args.time,
+            args.gpu,
+            check_host("import" if args.host is None else args.host),
+            check_zone(args.tz or "UTC"),
+            parse_units(args.units, filled),
+            mem_total or card_bytes(args.model),
+            limits,
+        )
         parts = [read_part(each, settings) for each in with_progress(wanted, "reading")]
         frame, notes = join(parts)
         frame, interval = on_grid(frame, interval_ms)
@@ -112,11 +130,17 @@ class ImportedSeries:
         timezone = f"{settings.zone} ({origin}) for times without an offset" if local else "UTC (the files' own)"
         names = frame["gpu"].unique()
         return Imported(
-            settings.host, frame, device, tuple(part.report for part in parts), interval, timezone,
-            (*notes, *_name_notes(names, settings.host)), interval_ms,
+            settings.host,
+            frame,
+            device,
+            tuple(part.report for part in parts),
+            interval,
+            timezone,
+            (*notes, *_name_notes(names, settings.host)),
+            interval_ms,
             sum(part.frame.height for part in parts) - frame.height,
             tuple(_numbered(names) if args.host is None else ()),
-        )  # fmt: skip
+        )
 
 
 def _name_notes(names: pl.Series, host: str) -> list[str]:
@@ -266,8 +290,14 @@ def join(parts: Sequence[SeriesPart]) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """All rows of all files, side by side where GPU and time agree; and how many did."""
     joined = parts[0].frame.with_columns(pl.lit(1, pl.Int32).alias("_files"))
     for part in parts[1:]:
-        both = joined.join(part.frame.with_columns(pl.lit(1, pl.Int32).alias("_files")), on=KEYS, how="full",
-                           coalesce=True, suffix="_next", nulls_equal=False)  # fmt: skip
+        both = joined.join(
+            part.frame.with_columns(pl.lit(1, pl.Int32).alias("_files")),
+            on=KEYS,
+            how="full",
+            coalesce=True,
+            suffix="_next",
+            nulls_equal=False,
+        )
         twice = [name.removesuffix("_next") for name in both.columns if name.endswith("_next")]
         both = both.with_columns(pl.coalesce(name, f"{name}_next") for name in twice if name != "_files").with_columns(
             pl.sum_horizontal("_files", "_files_next").cast(pl.Int32).alias("_files")

@@ -16,11 +16,20 @@ EMPTIED = HOURLY | {schema.PROCESS_DAY.name}
 """Derived tables whose files stay, without rows: a day of the ledger is kept as a whole or not at all."""
 
 _SETTINGS = {
-    **{table.name: f"retention.{table.name}" for table in (
-        schema.GPU, schema.PROCESS, schema.HOST, schema.SERVING, schema.EVENT, schema.AGENT, schema.PROCESS_DAY
-    )},
+    **{
+        table.name: f"retention.{table.name}"
+        for table in (
+            schema.GPU,
+            schema.PROCESS,
+            schema.HOST,
+            schema.SERVING,
+            schema.EVENT,
+            schema.AGENT,
+            schema.PROCESS_DAY,
+        )
+    },
     **dict.fromkeys(sorted(HOURLY), "retention.hourly"),
-}  # fmt: skip
+}
 
 LOST: Mapping[str, str] = {
     "gpu": "the ledger of these days cannot be built again with other settings or later allocations, and their readings are not drawn",

@@ -33,9 +33,14 @@ SOURCES = (schema.GPU, schema.PROCESS, schema.HOST, schema.SERVING)
 """The tables that a part is made of, beside claims and the inventory."""
 
 PARTS = (
-    schema.LEDGER_PART, schema.SPELL_PART, schema.HOURLY, schema.PROCESS_DAY, schema.HOST_HOURLY, schema.SERVING_HOURLY,
+    schema.LEDGER_PART,
+    schema.SPELL_PART,
+    schema.HOURLY,
+    schema.PROCESS_DAY,
+    schema.HOST_HOURLY,
+    schema.SERVING_HOURLY,
     schema.QUALITY,
-)  # fmt: skip
+)
 """The tables that a part has rows of."""
 
 

@@ -83,9 +83,18 @@ def _means(values: Floats, starts: NDArray[np.intp]) -> Floats:
 def serving_hours(files: Sequence[LakeFile], day_ms: int, on_unusable: OnUnusable | None = None) -> pl.DataFrame:
     """The hours with the columns of `serving_hourly`."""
     names = (
-        "time", "gpu", "endpoint", "model", "engine", "health", "kv_cache_used_ratio", "running_requests", "waiting_requests",
-        "requests_per_s", "generated_tokens_per_s",
-    )  # fmt: skip
+        "time",
+        "gpu",
+        "endpoint",
+        "model",
+        "engine",
+        "health",
+        "kv_cache_used_ratio",
+        "running_requests",
+        "waiting_requests",
+        "requests_per_s",
+        "generated_tokens_per_s",
+    )
     if not files:
         return empty(schema.SERVING_HOURLY)
     frame = read_frame(files, schema.SERVING, names, on_unusable).unique(

@@ -143,8 +143,11 @@ def _owners(
 ) -> tuple[NDArray[np.intp], tuple[tuple[RowOwner, str | None], ...]]:
     """The users of the processes where a list names any, else the claim, else that there are processes or memory."""
     fixed: list[tuple[RowOwner, str | None]] = [
-        (RowOwner(), None), (RowOwner(), "process"), (RowOwner(), "memory"), (RowOwner(), "unwatched"),
-    ]  # fmt: skip
+        (RowOwner(), None),
+        (RowOwner(), "process"),
+        (RowOwner(), "memory"),
+        (RowOwner(), "unwatched"),
+    ]
     nobody, processes, memory, nobody_looked = range(4)
     listed = [(owner, "process") for owner in lists.owners]
     claims = [(owner, source) for source in ("claim", "claim_unwatched") for owner in claimed.owners]

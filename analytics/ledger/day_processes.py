@@ -155,8 +155,10 @@ def _holders(texts: dict[str, Strings], job: Strings) -> Strings:
     if not len(rows):
         return texts["user"]
     distinct, which = np.unique(np.stack([part.codes[rows] for part in parts]), axis=1, return_inverse=True)
-    named = [process_holder(*(None if code == NONE else part.names[code] for part, code in zip(parts, codes, strict=True)))
-             for codes in distinct.T]  # fmt: skip
+    named = [
+        process_holder(*(None if code == NONE else part.names[code] for part, code in zip(parts, codes, strict=True)))
+        for codes in distinct.T
+    ]
     names = {name: code for code, name in enumerate(dict.fromkeys([*texts["user"].names, *filter(None, named)]))}
     codes = texts["user"].codes.copy()
     codes[rows] = np.array([NONE if name is None else names[name] for name in named], np.int32)[which.ravel()]
@@ -166,8 +168,10 @@ def _holders(texts: dict[str, Strings], job: Strings) -> Strings:
 def _jobs(texts: dict[str, Strings]) -> Strings:
     """slurm:ID, else pod:NAMESPACE/POD, else ray:ID."""
     return _first_known(
-        _prefixed("slurm:", texts["slurm_job_id"]), _pods(texts["namespace"], texts["pod"]), _prefixed("ray:", texts["ray_job_id"])
-    )  # fmt: skip
+        _prefixed("slurm:", texts["slurm_job_id"]),
+        _pods(texts["namespace"], texts["pod"]),
+        _prefixed("ray:", texts["ray_job_id"]),
+    )
 
 
 def _prefixed(prefix: str, values: Strings) -> Strings:
@@ -232,8 +236,12 @@ def _combinations(rows: ListedProcesses) -> tuple[NDArray[np.intp], NDArray[np.i
 
 
 def _owners(
-    rows: ListedProcesses, combination: NDArray[np.intp], first_row: NDArray[np.intp], starts: NDArray[np.intp], number: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], tuple[RowOwner, ...]]:  # fmt: skip
+    rows: ListedProcesses,
+    combination: NDArray[np.intp],
+    first_row: NDArray[np.intp],
+    starts: NDArray[np.intp],
+    number: NDArray[np.intp],
+) -> tuple[NDArray[np.intp], tuple[RowOwner, ...]]:
     """Per list, the code of its owner. Lists with the same combinations have the same fingerprint."""
     order = np.lexsort((combination, number))
     sorted_number, sorted_combination = number[order], combination[order]

@@ -69,9 +69,7 @@ def lifetimes(stretches: pl.DataFrame, earlier: pl.DataFrame | None = None) -> p
     if earlier is None or earlier.is_empty():
         return found
     both = pl.concat([earlier.select(found.columns), found], how="vertical_relaxed")
-    return both.group_by(_UNIT).agg(
-        pl.col(*_SUMS).sum(), pl.col(*_MOST).max(), pl.col(*_LEAST).min()
-    )  # fmt: skip
+    return both.group_by(_UNIT).agg(pl.col(*_SUMS).sum(), pl.col(*_MOST).max(), pl.col(*_LEAST).min())
 
 
 def _of(stretches: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:

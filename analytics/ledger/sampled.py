@@ -66,9 +66,11 @@ def idle_floors(stretches: pl.DataFrame, inventory: Inventory, idle_after_ms: in
     Held ones count where they were watched, not sampled; free ones where a process list or their memory says so.
     """
     idle = stretches.filter(
-        (pl.col("zero_ms") > 0) & (pl.col("zero_ms") == pl.col("util_ms")) & (pl.col("gpu_share") == 1)
+        (pl.col("zero_ms") > 0)
+        & (pl.col("zero_ms") == pl.col("util_ms"))
+        & (pl.col("gpu_share") == 1)
         & pl.col("power_mean_w").is_not_null()
-    )  # fmt: skip
+    )
     held = (pl.col("state") == "held") & (pl.col("sampled_ms") == 0) & (pl.col("coverage_ratio") >= _WATCHED_FROM)
     free = pl.col("state").is_in(UNOCCUPIED) & ~_nobody_looked()
     return IdleFloors(_floors(idle.filter(held), inventory), _floors(idle.filter(free), inventory), idle_after_ms)
@@ -103,7 +105,11 @@ def with_unconfirmed(stretches: pl.DataFrame, floors: IdleFloors | None, invento
     open_rows = stretches.with_row_index("_row").filter(by_zero & (pl.col("sampled_ms") > 0))
     if floors is None or open_rows.is_empty():
         return stretches.with_columns(unconfirmed_ms=pl.lit(0, pl.Int64))
-    limits = {gpu: floor.watts * (1 + FLOOR_SLACK) for gpu in open_rows["gpu"].unique() if (floor := floors.of(inventory.model(gpu)))}  # fmt: skip
+    limits = {
+        gpu: floor.watts * (1 + FLOOR_SLACK)
+        for gpu in open_rows["gpu"].unique()
+        if (floor := floors.of(inventory.model(gpu)))
+    }
     limit = pl.col("gpu").replace_strict(limits, default=None, return_dtype=pl.Float64)
     samples = _samples()
     # the readings of a whole interval count together, also over midnight

@@ -21,8 +21,16 @@ from fallow.clock import DAY_MS
 
 _UNIT = ("host", "gpu")
 _OWNER = ("holder", "holder_source", "account", "job", "gpu_share")
-_LAST = ("open_ms", "last_zero", "last_util_pct", "last_sm_pct", "last_power_w", "last_energy_w", "last_counted",
-         "last_watched_ratio")  # fmt: skip
+_LAST = (
+    "open_ms",
+    "last_zero",
+    "last_util_pct",
+    "last_sm_pct",
+    "last_power_w",
+    "last_energy_w",
+    "last_counted",
+    "last_watched_ratio",
+)
 _SHARED = ("util_sum", "util_ms", "sm_sum", "sm_ms", "zero_ms", "power_sum", "power_ms", "energy_mj", "energy_ms", "counter_ms",
            "watched_sum", "watched_ms", "sampled_ms", "perhaps_idle_ms")  # fmt: skip
 _WHOLLY = ("idle_draw_max_w", "idle_power_max_w")

@@ -131,9 +131,11 @@ def _hourly(path: str, lines: Mapping[int, float | None]) -> pl.DataFrame:
         raise ConfigError(f"the lines of {path} are more than an hour apart", "give one line for each hour")
     last = pl.col("time") + usual
     spans = rows.with_columns(end=pl.min_horizontal(until, last)).drop_nulls("g_per_kwh")
-    cut = by_hour(spans).group_by("hour").agg(
-        g_per_kwh=(pl.col("g_per_kwh") * SPAN_MS).sum() / SPAN_MS.sum(), known_ms=SPAN_MS.sum()
-    )  # fmt: skip
+    cut = (
+        by_hour(spans)
+        .group_by("hour")
+        .agg(g_per_kwh=(pl.col("g_per_kwh") * SPAN_MS).sum() / SPAN_MS.sum(), known_ms=SPAN_MS.sum())
+    )
     return cut.filter(pl.col("known_ms") == HOUR_MS).drop("known_ms").sort("hour")
 
 

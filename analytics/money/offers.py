@@ -15,8 +15,18 @@ from analytics.money.prices import HOURS_PER_YEAR, PriceBook, priced_as
 from fallow.config import Config
 
 COLUMNS = (
-    "kind", "provider", "model", "hourly", "currency", "date", "source", "years", "purchase", "yearly_cost", "interruptions_per_day",
-)  # fmt: skip
+    "kind",
+    "provider",
+    "model",
+    "hourly",
+    "currency",
+    "date",
+    "source",
+    "years",
+    "purchase",
+    "yearly_cost",
+    "interruptions_per_day",
+)
 """The columns of the offers table."""
 
 OLD_AFTER = timedelta(days=90)
@@ -89,9 +99,15 @@ def _offer(line: CsvLine, book: PriceBook) -> GpuOffer:
     if kind in ("buy", "reserved") and years is None:
         raise line.error(f"{kind} needs years", "say for how many years it is bought or reserved, such as 3 or 0.5")
     return GpuOffer(
-        kind, provider, model, _hourly(line, kind, years) * rate, line.date_of("date"), line.text("source") or provider, years,
+        kind,
+        provider,
+        model,
+        _hourly(line, kind, years) * rate,
+        line.date_of("date"),
+        line.text("source") or provider,
+        years,
         line.number_of("interruptions_per_day"),
-    )  # fmt: skip
+    )
 
 
 def _hourly(line: CsvLine, kind: TableKind, years: Decimal | None) -> Decimal:

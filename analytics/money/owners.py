@@ -11,8 +11,16 @@ from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.names import single_name
 
 COLUMNS = (
-    "kind", "name", "team", "organisation", "quota_gpus", "priority_class", "project", "project_start", "project_end",
-)  # fmt: skip
+    "kind",
+    "name",
+    "team",
+    "organisation",
+    "quota_gpus",
+    "priority_class",
+    "project",
+    "project_start",
+    "project_end",
+)
 """The columns of the owners file; those after `team` may be missing or empty."""
 
 KINDS = ("account", "namespace", "user")

@@ -16,8 +16,17 @@ from fallow.clock import parse_day_ms
 from fallow.errors import ConfigError
 
 COLUMNS = (
-    "model", "pool", "hourly", "currency", "date", "source", "purchase", "amortisation_years", "yearly_cost", "exchange",
-)  # fmt: skip
+    "model",
+    "pool",
+    "hourly",
+    "currency",
+    "date",
+    "source",
+    "purchase",
+    "amortisation_years",
+    "yearly_cost",
+    "exchange",
+)
 """The columns of the price table; a line has `hourly`, or `purchase` with `amortisation_years`, or `exchange`."""
 
 HOURS_PER_YEAR = 8766
@@ -163,8 +172,11 @@ def _price(line: CsvLine, currency: str, exchange: Mapping[str, Decimal]) -> Pri
     source = line.text("source") or "the site's price table"
     public = listed(model)
     if public and (hourly, stated_in, line.date_of("date"), source) == (
-        public.hourly, public.currency, public.date, public.source,
-    ):  # fmt: skip
+        public.hourly,
+        public.currency,
+        public.date,
+        public.source,
+    ):
         return _catalog_price(public, rate, currency, pool)  # a copied line is a public price still
     if hourly * rate >= _MOST_HOURLY:
         raise line.error(

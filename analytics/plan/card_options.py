@@ -88,7 +88,13 @@ def market_offers(context: Context, prices: PriceBook) -> tuple[Offer, ...]:
     for each in cards():
         price = None if each in own else prices.hourly(each.name, None)
         if each not in own:
-            offers.append(Offer(each, hourly=None if price is None else float(price.hourly), origin=None if price is None else price.origin))  # fmt: skip
+            offers.append(
+                Offer(
+                    each,
+                    hourly=None if price is None else float(price.hourly),
+                    origin=None if price is None else price.origin,
+                )
+            )
     return tuple(offers)
 
 

@@ -177,9 +177,18 @@ def _placed(context: Context, found: _Candidate, gpus: frozenset[str]) -> Iterat
         own = tuple(gpu for gpu, place in places.items() if place == (pool, model))
         islands = {inventory.device(gpu, hosts[gpu]).nvlink_island for gpu in own}
         yield Ending(
-            found.name, found.source, found.day, own, pool, model, tuple(sorted({hosts[gpu] for gpu in own})),
-            tuple(sorted(each for each in islands if each is not None)), found.team, found.holder, found.chance,
-        )  # fmt: skip
+            found.name,
+            found.source,
+            found.day,
+            own,
+            pool,
+            model,
+            tuple(sorted({hosts[gpu] for gpu in own})),
+            tuple(sorted(each for each in islands if each is not None)),
+            found.team,
+            found.holder,
+            found.chance,
+        )
 
 
 def _running(jobs: pl.DataFrame, until_ms: int) -> pl.DataFrame:
@@ -204,9 +213,14 @@ def _at_limits(context: Context, now: pl.DataFrame, jobs: pl.DataFrame, zone: tz
         limit_ms = row["planned_end"] - row["start"]
         holder, account = (_joined(row[name]) for name in ("holder", "account"))
         yield _Candidate(
-            row["work"], "time_limit", _day(row["planned_end"], zone), frozenset(row["gpu"]),
-            context.owners.team(holder, account), holder, _chance(lengths, (until_ms - row["start"]) / limit_ms, limit_ms),
-        )  # fmt: skip
+            row["work"],
+            "time_limit",
+            _day(row["planned_end"], zone),
+            frozenset(row["gpu"]),
+            context.owners.team(holder, account),
+            holder,
+            _chance(lengths, (until_ms - row["start"]) / limit_ms, limit_ms),
+        )
 
 
 def _joined(names: Sequence[str | None]) -> str | None:

@@ -101,7 +101,10 @@ def rolling_test(values: Days) -> ForecastTest | None:
     known = [np.isfinite(each) for each in real]
     if not any(each.any() for each in known):
         return None
-    fans = {method: [predicted(method, values[:at], len(days)) for at, days in zip(origins, real, strict=True)] for method in _MODELS}  # fmt: skip
+    fans = {
+        method: [predicted(method, values[:at], len(days)) for at, days in zip(origins, real, strict=True)]
+        for method in _MODELS
+    }
     then = _joined(real, known)
     errors = {
         method: float(np.mean(np.abs(_joined([np.array(fan.middle) for fan in own], known) - then)))

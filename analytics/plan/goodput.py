@@ -10,13 +10,23 @@ import polars as pl
 RUNNING, UNKNOWN = "running", "unknown"
 
 _WORDS: Mapping[str, str] = {
-    "COMPLETED": "completed", "SUCCEEDED": "completed", "FINISHED": "completed",
-    "FAILED": "failed", "OUT_OF_MEMORY": "failed",
-    "TIMEOUT": "timed out", "DEADLINE": "timed out", "DEADLINEEXCEEDED": "timed out",
-    "CANCELLED": "cancelled", "REVOKED": "cancelled",
-    "PREEMPTED": "preempted", "REQUEUED": "preempted", "EVICTED": "preempted",
-    "NODE_FAIL": "host failed", "BOOT_FAIL": "host failed", "NODELOST": "host failed",
-}  # fmt: skip
+    "COMPLETED": "completed",
+    "SUCCEEDED": "completed",
+    "FINISHED": "completed",
+    "FAILED": "failed",
+    "OUT_OF_MEMORY": "failed",
+    "TIMEOUT": "timed out",
+    "DEADLINE": "timed out",
+    "DEADLINEEXCEEDED": "timed out",
+    "CANCELLED": "cancelled",
+    "REVOKED": "cancelled",
+    "PREEMPTED": "preempted",
+    "REQUEUED": "preempted",
+    "EVICTED": "preempted",
+    "NODE_FAIL": "host failed",
+    "BOOT_FAIL": "host failed",
+    "NODELOST": "host failed",
+}
 """How a scheduler's word for a job's end is counted: Slurm's job states, and the phases of pods and conditions of Kueue."""
 
 END_STATES = (*dict.fromkeys(_WORDS.values()), RUNNING, UNKNOWN)

@@ -57,12 +57,16 @@ def _part() -> pl.Expr:
     state = pl.col("state")
     is_split = ~pl.col("instance") & (pl.col("gpu_share") < 1)
     return (
-        pl.when(is_split).then(pl.lit(REST))
-        .when(state.is_in(IN_USE)).then(pl.lit(USED))
-        .when(state.is_in(IDLE_ALLOCATED)).then(pl.lit(HELD))
-        .when(state == "free").then(pl.lit(FREE))
+        pl.when(is_split)
+        .then(pl.lit(REST))
+        .when(state.is_in(IN_USE))
+        .then(pl.lit(USED))
+        .when(state.is_in(IDLE_ALLOCATED))
+        .then(pl.lit(HELD))
+        .when(state == "free")
+        .then(pl.lit(FREE))
         .otherwise(pl.lit(REST))
-    )  # fmt: skip
+    )
 
 
 def _by_counter(rows: pl.DataFrame, hourly: pl.DataFrame) -> pl.DataFrame:

@@ -185,4 +185,6 @@ def _has_one_kv_head(config: Mapping[str, Any]) -> bool:
 def _first(config: Mapping[str, Any], names: Sequence[str]) -> int | None:
     """The first of some keys that holds a positive whole number (of any size that a model may have)."""
     values = (config.get(name) for name in names)
-    return next((each for each in values if isinstance(each, int) and not isinstance(each, bool) and 0 < each <= _MOST), None)  # fmt: skip
+    return next(
+        (each for each in values if isinstance(each, int) and not isinstance(each, bool) and 0 < each <= _MOST), None
+    )

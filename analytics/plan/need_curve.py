@@ -71,7 +71,11 @@ def need_curves(
     key = (*POOL_MODEL, "time")
     hours = reduce(lambda found, each: found.join(each, on=key, how="left"), [*levels, *means])
     hours = hours.filter(pl.col("there") > 0).fill_null(0.0).sort(key)
-    hours = hours.with_columns(need=pl.col("in_use") + pl.col("asked"), firm=pl.col("firm") + pl.col("firm_asked"), taken=pl.col("taken") + pl.col("asked"))  # fmt: skip
+    hours = hours.with_columns(
+        need=pl.col("in_use") + pl.col("asked"),
+        firm=pl.col("firm") + pl.col("firm_asked"),
+        taken=pl.col("taken") + pl.col("asked"),
+    )
     found = hours.group_by(POOL_MODEL, maintain_order=True)
     return tuple(_curve(str(pool), str(model), own_hours) for (pool, model), own_hours in found)
 
@@ -94,8 +98,13 @@ def _asked(placed: pl.DataFrame, jobs: pl.DataFrame, window: tuple[int, int]) ->
         IS_COUNTED, pl.col("pool").is_not_null(), pl.col("until") > pl.col("begin")
     )
     return waiting.select(
-        *POOL_MODEL, pl.col("begin").cast(pl.Int64).alias("time"), pl.col("until").cast(pl.Int64).alias("end"), pl.col("gpus").cast(pl.Float64), pl.col("user").alias("holder"), "account"
-    )  # fmt: skip
+        *POOL_MODEL,
+        pl.col("begin").cast(pl.Int64).alias("time"),
+        pl.col("until").cast(pl.Int64).alias("end"),
+        pl.col("gpus").cast(pl.Float64),
+        pl.col("user").alias("holder"),
+        "account",
+    )
 
 
 def _curve(pool: str, model: str, hours: pl.DataFrame) -> NeedCurve:

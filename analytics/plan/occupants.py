@@ -93,9 +93,14 @@ def _pieces(
         on_one_host = row["job_hosts"] is None or row["job_hosts"] == 1
         pieces.setdefault((row["pool"], row["model"], row["host"]), []).append(
             Occupant(
-                row["host"], row["holder"], row["job"], row["gpus"], row["is_idle"],
-                is_movable=is_known and on_one_host and not row["is_part"], ran_ms=row["ran_ms"],
+                row["host"],
+                row["holder"],
+                row["job"],
+                row["gpus"],
+                row["is_idle"],
+                is_movable=is_known and on_one_host and not row["is_part"],
+                ran_ms=row["ran_ms"],
                 ran_cost=row["ran_cost"] if row["is_priced"] else None,
             )
-        )  # fmt: skip
+        )
     return pieces

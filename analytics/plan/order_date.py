@@ -105,9 +105,13 @@ def crossing(fan: Fan, series: DemandSeries, returned: int) -> Crossing:
 
     def first(gpus: Sequence[float]) -> date | None:
         return next(
-            (series.day(len(series.gpus) + ahead) for ahead, each in enumerate(gpus) if is_full(each - returned, series.capacity)),
+            (
+                series.day(len(series.gpus) + ahead)
+                for ahead, each in enumerate(gpus)
+                if is_full(each - returned, series.capacity)
+            ),
             None,
-        )  # fmt: skip
+        )
 
     return Crossing(first(fan.high[BAND]), first(fan.middle), first(fan.low[BAND]))
 

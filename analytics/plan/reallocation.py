@@ -108,9 +108,8 @@ class Reallocation:
 
         served = (replace(each, grants=own(each.grants)) for each in self.served)
         return replace(
-            self,
-            served=tuple(each for each in served if each.grants), unserved=(), left=own(self.left), of_part=True,
-        )  # fmt: skip
+            self, served=tuple(each for each in served if each.grants), unserved=(), left=own(self.left), of_part=True
+        )
 
 
 def _anonymous(grant: Supply, team: str) -> Supply:

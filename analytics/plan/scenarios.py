@@ -70,9 +70,12 @@ def remove_scenario(lake: Lake, name: str, actor: Actor, *, now_ms: int) -> Save
 
 def _add(lake: Lake, kind: str, scenario: SavedScenario, now_ms: int) -> None:
     row: dict[str, object] = {
-        "time": now_ms, "name": scenario.name, "kind": kind, "policy": scenario.policy or None,
+        "time": now_ms,
+        "name": scenario.name,
+        "kind": kind,
+        "policy": scenario.policy or None,
         **scenario.actor.columns(),
-    }  # fmt: skip
+    }
     add_rows(lake, schema.SCENARIO, [row], now_ms, file_number(now_ms))
 
 

@@ -138,7 +138,7 @@ def _idle_pairs(pool: str, waiting: pl.DataFrame, idle: pl.DataFrame) -> list[St
         for row, starves in enumerate(wanting)
         for column, hoards in enumerate(having)
         if starves != hoards and met[row, column] > 0
-    ]  # fmt: skip
+    ]
 
 
 def _grid(spans: pl.DataFrame, moments: pl.Series, weight: pl.Expr) -> tuple[NDArray[np.float64], list[str]]:

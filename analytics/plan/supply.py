@@ -177,10 +177,20 @@ def _supplies(
             groups[place, island, freed[gpu]].append(gpu)
     found = (
         Supply(
-            pool, model, host, island, how.free_from, how.source, how.name, how.team, how.chance, how.leaves, tuple(gpus)
+            pool,
+            model,
+            host,
+            island,
+            how.free_from,
+            how.source,
+            how.name,
+            how.team,
+            how.chance,
+            how.leaves,
+            tuple(gpus),
         )
         for ((pool, model, host), island, how), gpus in groups.items()
-    )  # fmt: skip
+    )
     return tuple(sorted(found, key=lambda each: (each.pool, each.model, each.host, each.free_from, each.gpus)))
 
 

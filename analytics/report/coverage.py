@@ -156,9 +156,13 @@ def _gpus(rows: pl.DataFrame, inventory: list[str]) -> pl.DataFrame:
     hosts = known.group_by("host").agg(host_first=pl.col("time").min(), host_last=pl.col("end").max())
     last = pl.col("end").arg_max()
     gpus = known.group_by("gpu").agg(
-        first=pl.col("time").min(), last=pl.col("end").max(), first_like=pl.col("row").first(),
-        last_like=pl.col("row").get(last), first_host=pl.col("host").first(), host=pl.col("host").get(last),
-    )  # fmt: skip
+        first=pl.col("time").min(),
+        last=pl.col("end").max(),
+        first_like=pl.col("row").first(),
+        last_like=pl.col("row").get(last),
+        first_host=pl.col("host").first(),
+        host=pl.col("host").get(last),
+    )
     ended = gpus.join(hosts.select("host", "host_last"), on="host")
     whole = ended.join(hosts.select("host_first", first_host="host"), on="first_host").sort("gpu")
     to_its_end = pl.col("last") >= pl.col("host_last") - SILENT_AFTER_MS

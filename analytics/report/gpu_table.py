@@ -10,9 +10,15 @@ from fallow.clock import HOUR_MS
 from fallow.schema import STATES
 
 COLUMNS = {
-    "gpu": str, "host": str, "model": str, "pool": str, "simulated": bool, "gpu_hours": float,
-    **{f"{state}_gpu_hours": float for state in STATES}, "coverage": float,
-}  # fmt: skip
+    "gpu": str,
+    "host": str,
+    "model": str,
+    "pool": str,
+    "simulated": bool,
+    "gpu_hours": float,
+    **{f"{state}_gpu_hours": float for state in STATES},
+    "coverage": float,
+}
 """Every column with the type of its values."""
 
 

@@ -138,17 +138,23 @@ class Planning:
         for_all = not scope.is_personal
         return FleetAllocation(
             tree=tree_of(own, scope, self._money.owners),
-            pairs=tuple(each for each in self.starving if scope.of_gpus.is_all or each.pool in pools) if for_all else None,
+            pairs=tuple(each for each in self.starving if scope.of_gpus.is_all or each.pool in pools)
+            if for_all
+            else None,
             endings=calendar.of_scope(scope),
             calendar=calendar,
-            arrivals=tuple(each for each in self.new_cards if scope.pool in (None, each.pool) and scope.model in (None, each.model)) if for_all else None,
+            arrivals=tuple(
+                each for each in self.new_cards if scope.pool in (None, each.pool) and scope.model in (None, each.model)
+            )
+            if for_all
+            else None,
             waits=own.waits.height,
             poolless_ms=poolless_ms(own.waits),
             has_owners=bool(self._money.owners.by_name),
             currency=self._money.currency,
             seen=part.summary.coverage,
             open_ms=self.open_ms(scope, part),
-        )  # fmt: skip
+        )
 
     def used_share(self, scope: Scope, part: WindowLedger) -> float | None:
         """What part of the GPU time that was given out in a scope was used; None where none was; `part` is `self.part` of it."""

@@ -43,9 +43,11 @@ def _utilization_words(known: Known, _: Finding) -> list[Sentence]:
     return [
         tr(
             "utilization {within} % or less for 95 % of the time (the rule: {limit} %), {most} % at the most",
-            within=within, limit=Number(IDLE_MAX_PCT), most=most,
+            within=within,
+            limit=Number(IDLE_MAX_PCT),
+            most=most,
         )
-    ]  # fmt: skip
+    ]
 
 
 def compute_oversized_findings(context: Context) -> Iterator[Finding]:

@@ -123,9 +123,10 @@ def _imbalance_judged(hours: pl.DataFrame) -> pl.DataFrame:
     util, sm = pl.col("gpu_util_mean_pct"), pl.col("sm_active_mean_pct")
     # like is compared with like: SM activity counts only where all GPUs of the hour have it
     by_sm = sm.is_not_null().all()
-    lowest, highest = (pl.when(by_sm).then(sm_most).otherwise(util_most) for sm_most, util_most in (
-        (sm.min(), util.min()), (sm.max(), util.max()),
-    ))  # fmt: skip
+    lowest, highest = (
+        pl.when(by_sm).then(sm_most).otherwise(util_most)
+        for sm_most, util_most in ((sm.min(), util.min()), (sm.max(), util.max()))
+    )
     return (
         hours.group_by("work", "time")
         .agg(

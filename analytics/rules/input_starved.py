@@ -142,14 +142,15 @@ def _input_starved_hours(context: Context) -> pl.DataFrame:
     # whole minutes without a kernel are phases of the work; what waits for input works in between
     standing = pl.col("zero_ms") > STANDING_MAX * pl.col("observed_ms")
     middling = (pl.col("gpu_util_mean_pct") < UTIL_BELOW_PCT) & ~standing
-    named = hours.with_columns(
-        middling=middling, work=pl.format("{}/{}", "host", pl.coalesce("job", "holder", "gpu"))
-    )  # fmt: skip
+    named = hours.with_columns(middling=middling, work=pl.format("{}/{}", "host", pl.coalesce("job", "holder", "gpu")))
     # most work never comes near: only what has the hours is looked at further
     enough = named.filter((middling.sum() > GPU_HOURS_MIN).over("work"))
     limits = enough.join(_host_limits(context), on=("host", "time"), how="left").join(
-        _process_limits(context), left_on=("host", "gpu", pl.col("time") // DAY_MS), right_on=("host", "gpu", "day"), how="left"
-    )  # fmt: skip
+        _process_limits(context),
+        left_on=("host", "gpu", pl.col("time") // DAY_MS),
+        right_on=("host", "gpu", "day"),
+        how="left",
+    )
     pcie = pl.col("pcie_mean_bytes_per_s") >= OFFLOAD_PCIE_FROM_BYTES_PER_S
     offload = pl.col("offload").fill_null(value=False) & pcie.fill_null(value=True)
     return limits.filter(~offload).with_columns(pl.col(each.name).fill_null(value=False) for each in RESOURCES)
@@ -275,10 +276,15 @@ def _input_starved_numbers(rows: pl.DataFrame, starved: pl.DataFrame, resource: 
         **{
             name: mean(name)
             for name in (
-                "process_cpu_pct", "cpu_util_mean_pct", "cpu_pressure_mean_pct", "io_pressure_mean_pct",
-                "disk_read_mean_bytes_per_s", "net_receive_mean_bytes_per_s", "pcie_mean_bytes_per_s",
+                "process_cpu_pct",
+                "cpu_util_mean_pct",
+                "cpu_pressure_mean_pct",
+                "io_pressure_mean_pct",
+                "disk_read_mean_bytes_per_s",
+                "net_receive_mean_bytes_per_s",
+                "pcie_mean_bytes_per_s",
             )
         },
         "starved_gpu_hours": float(starved.height),
         "jobs": joined(starved, "job"),
-    }  # fmt: skip
+    }

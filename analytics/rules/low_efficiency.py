@@ -60,10 +60,11 @@ def _sm_words(known: Known, _: Finding) -> list[Sentence]:
     return [
         tr(
             "SM activity, measured for {share} of that time: mean {sm} % at a mean utilization of {util} %",
-            share=Share(float(known["sm_known_share"])), sm=Number(float(known["sm_active_mean_pct"]), 1),
+            share=Share(float(known["sm_known_share"])),
+            sm=Number(float(known["sm_active_mean_pct"]), 1),
             util=Number(float(known["gpu_util_mean_with_sm_pct"]), 1),
         )
-    ]  # fmt: skip
+    ]
 
 
 def _user_words(known: Known, finding: Finding) -> list[Sentence]:

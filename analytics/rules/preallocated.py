@@ -239,9 +239,12 @@ def cache_use(context: Context, runs: pl.DataFrame) -> CacheUse | None:
         inside, pl.col("gpu").is_in(runs["gpu"].unique().to_list())
     )
     each = served.group_by("gpu").agg(
-        pl.col("model").drop_nulls().unique(), pl.col("endpoint").first(), used=pl.col("kv_cache_used_max_ratio").max(),
-        endpoints=pl.struct("endpoint", "model").n_unique(), hours=pl.len(),
-    )  # fmt: skip
+        pl.col("model").drop_nulls().unique(),
+        pl.col("endpoint").first(),
+        used=pl.col("kv_cache_used_max_ratio").max(),
+        endpoints=pl.struct("endpoint", "model").n_unique(),
+        hours=pl.len(),
+    )
     alone = each.filter((pl.col("endpoints") == 1) & (pl.col("model").list.len() == 1)).explode("model")
     if alone.height < runs["gpu"].n_unique() or alone["model"].n_unique() != 1:
         return None

@@ -145,9 +145,11 @@ def _jobs_and_spells(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
     # pauses of a server are its callers'
     rows = pl.concat([jobs, bare, single]).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
     inside = _inside(spells, rows)
-    shares = inside.group_by("work").agg(stopped_ms=SPAN_MS.sum()).join(
-        rows.group_by("work").agg(all_ms=SPAN_MS.sum()), on="work"
-    )  # fmt: skip
+    shares = (
+        inside.group_by("work")
+        .agg(stopped_ms=SPAN_MS.sum())
+        .join(rows.group_by("work").agg(all_ms=SPAN_MS.sum()), on="work")
+    )
     kept = shares.filter(pl.col("stopped_ms") >= SHARE_MIN * pl.col("all_ms")).select("work")
     return rows.join(kept, on="work", how="semi"), inside.join(kept, on="work", how="semi").sort("work", "time")
 
@@ -158,8 +160,12 @@ def _inside(spells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     # both come with the times of each GPU in order
     found = spells.join_asof(
         whole.select("host", "gpu", "work", "since", "until"),
-        left_on="time", right_on="since", by=("host", "gpu"), strategy="backward", check_sortedness=False,
-    )  # fmt: skip
+        left_on="time",
+        right_on="since",
+        by=("host", "gpu"),
+        strategy="backward",
+        check_sortedness=False,
+    )
     return found.filter(pl.col("end") <= pl.col("until")).select("work", "gpu", "time", "end")
 
 

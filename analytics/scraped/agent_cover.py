@@ -44,9 +44,18 @@ class AgentDay:
             *by, start=pl.col("time").cast(pl.Int64), _end=pl.col("time").cast(pl.Int64) + pl.col("interval_ms")
         )
         moment = _MOMENT if table is GPU else pl.col("time").cast(pl.Int64)
-        met = rows.with_columns(_at=moment).sort("_at").join_asof(
-            spans.sort("start"), left_on="_at", right_on="start", by=by or None, strategy="backward", check_sortedness=False
-        )  # fmt: skip
+        met = (
+            rows.with_columns(_at=moment)
+            .sort("_at")
+            .join_asof(
+                spans.sort("start"),
+                left_on="_at",
+                right_on="start",
+                by=by or None,
+                strategy="backward",
+                check_sortedness=False,
+            )
+        )
         return met.filter((pl.col("_end") <= pl.col("_at")).fill_null(value=True)).select(rows.columns)
 
     def without_known_gpus(self, rows: pl.DataFrame) -> pl.DataFrame:

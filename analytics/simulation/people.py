@@ -16,7 +16,13 @@ from fallow.clock import from_ms
 
 _QUOTA_SHARES = {"language": 0.44, "vision": 0.3, "speech": 0.2, "robotics": 0.5, "ranking": 0.12}
 """Of the fleet's GPUs; together more than there are, as quotas are."""
-_ORGANISATIONS = {"language": "research", "vision": "research", "robotics": "research", "speech": "products", "ranking": "products"}  # fmt: skip
+_ORGANISATIONS = {
+    "language": "research",
+    "vision": "research",
+    "robotics": "research",
+    "speech": "products",
+    "ranking": "products",
+}
 _PURCHASES = {
     "train": (29_500, "order 2024-117"),
     "train-old": (13_800, "order 2022-031"),
@@ -54,10 +60,17 @@ def owners_csv(fleet: SimulatedFleet) -> str:
         rows.append({"kind": "account", "name": team, "quota_gpus": quota, **named})
         rows += ({"kind": "user", "name": user, **named} for user in (*people, f"svc-{team}"))
     rows += (
-        {"kind": "account", "name": account, "team": team, "organisation": _ORGANISATIONS[team], "priority_class": "best-effort",
-         "project": account, "project_end": (last_day + timedelta(days=days)).date().isoformat()}
+        {
+            "kind": "account",
+            "name": account,
+            "team": team,
+            "organisation": _ORGANISATIONS[team],
+            "priority_class": "best-effort",
+            "project": account,
+            "project_end": (last_day + timedelta(days=days)).date().isoformat(),
+        }
         for account, (team, days) in PROJECTS.items()
-    )  # fmt: skip
+    )
     return _csv(owners.COLUMNS, rows)
 
 
@@ -65,10 +78,19 @@ def prices_csv(fleet: SimulatedFleet) -> str:
     """The price table of the pools that have GPUs: three bought and written off, the fourth at an internal rate."""
     there = _pools(fleet)
     bought = [
-        {"pool": pool.name, "model": pool.card.model, "purchase": paid, "amortisation_years": _YEARS,
-         "yearly_cost": _YEARLY_COST, "currency": "USD", "source": f"{order} (simulated)"}
-        for pool in there if pool.name in _PURCHASES for paid, order in (_PURCHASES[pool.name],)
-    ]  # fmt: skip
+        {
+            "pool": pool.name,
+            "model": pool.card.model,
+            "purchase": paid,
+            "amortisation_years": _YEARS,
+            "yearly_cost": _YEARLY_COST,
+            "currency": "USD",
+            "source": f"{order} (simulated)",
+        }
+        for pool in there
+        if pool.name in _PURCHASES
+        for paid, order in (_PURCHASES[pool.name],)
+    ]
     since = from_ms(fleet.until_ms) - timedelta(days=365)
     rate = {
         "hourly": _LEGACY_HOURLY,
@@ -85,10 +107,18 @@ def offers_csv(fleet: SimulatedFleet) -> str:
     cards = {pool.name: pool.card.model for pool in _pools(fleet)}
     today = from_ms(fleet.until_ms).date()
     rows = [
-        {"kind": kind, "provider": provider, "model": cards[pool], "currency": "USD", "date": today - timedelta(days=age),
-         "source": f"{provider} (simulated)", **terms}
-        for pool, kind, provider, terms, age in _OFFERS if pool in cards
-    ]  # fmt: skip
+        {
+            "kind": kind,
+            "provider": provider,
+            "model": cards[pool],
+            "currency": "USD",
+            "date": today - timedelta(days=age),
+            "source": f"{provider} (simulated)",
+            **terms,
+        }
+        for pool, kind, provider, terms, age in _OFFERS
+        if pool in cards
+    ]
     return _csv(offers.COLUMNS, rows)
 
 
@@ -97,10 +127,18 @@ def requests_csv(fleet: SimulatedFleet) -> str:
     cards = {pool.name: pool.card.model for pool in _pools(fleet)}
     today = from_ms(fleet.until_ms).date()
     rows = [
-        {"team": team, "gpus": gpus, "card": cards[pool], "from": today + timedelta(days=first),
-         "until": today + timedelta(days=last), "priority": priority, "name": name}
-        for team, gpus, pool, first, last, priority, name in _ASKED if pool in cards
-    ]  # fmt: skip
+        {
+            "team": team,
+            "gpus": gpus,
+            "card": cards[pool],
+            "from": today + timedelta(days=first),
+            "until": today + timedelta(days=last),
+            "priority": priority,
+            "name": name,
+        }
+        for team, gpus, pool, first, last, priority, name in _ASKED
+        if pool in cards
+    ]
     return _csv(requests_file.COLUMNS, rows)
 
 

@@ -179,11 +179,21 @@ class PlacementBoard:
         user, account = (("hiro", "vision"), ("chloe", "language"), ("pavel", "robotics"))[nth % 3]
         self.stays[host.name].append(
             Stay(
-                start_ms, self.fleet.until_ms, gpus, known.NOTEBOOK, "notebook", user, account,
-                name="jupyter", job_id="", command="python3", seed=self.fleet.seed * 1000 + nth, idle_from_ms=idle_ms,
+                start_ms,
+                self.fleet.until_ms,
+                gpus,
+                known.NOTEBOOK,
+                "notebook",
+                user,
+                account,
+                name="jupyter",
+                job_id="",
+                command="python3",
+                seed=self.fleet.seed * 1000 + nth,
+                idle_from_ms=idle_ms,
                 arguments=NOTEBOOK_ARGUMENTS if self.habits.told else None,
             )
-        )  # fmt: skip
+        )
         self.note("held_notebook", host, gpus, user, (idle_ms, self.fleet.until_ms))
 
     def never_used(self) -> None:
@@ -208,11 +218,20 @@ class PlacementBoard:
         start_ms = self.at(0.15)
         self.stays[host.name].append(
             Stay(
-                self.fleet.since_ms, self.at(0.13), gpus, known.TRAINING, "training", "greta", "vision",
-                name="vision-finetune", job_id=str(900_000 + nth), command="python3",
-                seed=self.fleet.seed * 1000 + 500 + nth, claimed=True,
+                self.fleet.since_ms,
+                self.at(0.13),
+                gpus,
+                known.TRAINING,
+                "training",
+                "greta",
+                "vision",
+                name="vision-finetune",
+                job_id=str(900_000 + nth),
+                command="python3",
+                seed=self.fleet.seed * 1000 + 500 + nth,
+                claimed=True,
             )
-        )  # fmt: skip
+        )
         reserved = Reservation(start_ms, gpus, "greta", "vision", "deadline-buffer", f"resv-{nth + 1}")
         self.reservations[host.name].append(reserved)
         self.note("reserved_block", host, gpus, reserved.user, (start_ms, self.fleet.until_ms))

@@ -65,9 +65,11 @@ def _pod(fleet: SimulatedFleet, host: HostPlan, stay: Stay) -> Row:
     """A service is placed within seconds and has no limit."""
     is_over = stay.end_ms < fleet.until_ms
     return {
-        "submitted": stay.start_ms - 20 * SECOND_MS, "partition": host.host.pool.name, "host_count": 1,
+        "submitted": stay.start_ms - 20 * SECOND_MS,
+        "partition": host.host.pool.name,
+        "host_count": 1,
         "state": "Succeeded" if is_over else "Running",
-    }  # fmt: skip
+    }
 
 
 def _job(
@@ -86,10 +88,17 @@ def _job(
     chained_ms = rng.exponential(_CHAINED_MS) if rng.random() < 0.15 else 0.0
     limit_ms = _limit(stay)
     return {
-        "submitted": _second(eligible_ms - chained_ms), "eligible": eligible_ms, "partition": pool, "qos": "normal",
-        "time_limit_s": limit_ms // SECOND_MS, "planned_end": stay.start_ms + limit_ms, "project": stay.name,
-        "priority": _PRIORITY.get(stay.account, 100), "host_count": 1, "state": _state(fleet, stay, rng),
-    }  # fmt: skip
+        "submitted": _second(eligible_ms - chained_ms),
+        "eligible": eligible_ms,
+        "partition": pool,
+        "qos": "normal",
+        "time_limit_s": limit_ms // SECOND_MS,
+        "planned_end": stay.start_ms + limit_ms,
+        "project": stay.name,
+        "priority": _PRIORITY.get(stay.account, 100),
+        "host_count": 1,
+        "state": _state(fleet, stay, rng),
+    }
 
 
 def _limit(stay: Stay) -> int:
@@ -185,8 +194,17 @@ def _request(number: int, team: str, size: tuple[int, int], asked_ms: int) -> Ro
     """A job of so many GPUs on hosts of so many."""
     gpus, width = size
     return {
-        "time": asked_ms, "eligible": asked_ms, "claim_id": str(number), "scheduler": "slurm", "account": team,
-        "user": TEAMS[team][number % len(TEAMS[team])], "name": f"{team}-pretrain", "project": f"{team}-pretrain",
-        "gpu_count": gpus, "host_count": -(-gpus // width), "qos": "normal", "priority": _PRIORITY[team],
+        "time": asked_ms,
+        "eligible": asked_ms,
+        "claim_id": str(number),
+        "scheduler": "slurm",
+        "account": team,
+        "user": TEAMS[team][number % len(TEAMS[team])],
+        "name": f"{team}-pretrain",
+        "project": f"{team}-pretrain",
+        "gpu_count": gpus,
+        "host_count": -(-gpus // width),
+        "qos": "normal",
+        "priority": _PRIORITY[team],
         "time_limit_s": 72 * HOUR_MS // SECOND_MS,
-    }  # fmt: skip
+    }

@@ -114,11 +114,21 @@ def play(board: PlacementBoard) -> None:
 def _stay(board: PlacementBoard, scene: _Scene, nth: int, gpus: tuple[int, ...], span: tuple[int, int]) -> Stay:
     job = scene.work == "training"
     return Stay(
-        *span, gpus, scene.behaviour, scene.work, scene.user, scene.account, scene.name,
-        job_id=str(910_000 + nth) if job else "", command=scene.command, seed=board.fleet.seed * 1000 + 700 + nth,
-        claimed=job or scene.work == "serving", unused=gpus[len(gpus) - scene.unused :] if scene.unused else (),
-        idle_from_ms=None if scene.idle_from is None else board.at(scene.idle_from), **(scene.rest or {}),
-    )  # fmt: skip
+        *span,
+        gpus,
+        scene.behaviour,
+        scene.work,
+        scene.user,
+        scene.account,
+        scene.name,
+        job_id=str(910_000 + nth) if job else "",
+        command=scene.command,
+        seed=board.fleet.seed * 1000 + 700 + nth,
+        claimed=job or scene.work == "serving",
+        unused=gpus[len(gpus) - scene.unused :] if scene.unused else (),
+        idle_from_ms=None if scene.idle_from is None else board.at(scene.idle_from),
+        **(scene.rest or {}),
+    )
 
 
 def _hosts(board: PlacementBoard) -> None:

@@ -127,12 +127,21 @@ def _training(
         part = len(slot) > 1 and rng.random() < site.habits.part_ratio
         tail = rng.random() < site.habits.tail_ratio
         yield Stay(
-            at_ms, end_ms, slot, site.habits.training_of.get(team, site.habits.training), "training", user, team,
+            at_ms,
+            end_ms,
+            slot,
+            site.habits.training_of.get(team, site.habits.training),
+            "training",
+            user,
+            team,
             name=f"{team}-{('pretrain', 'finetune', 'sweep', 'eval')[int(rng.integers(0, 4))]}",
-            job_id=str(number), command="python3", seed=_seed(rng), claimed=True,
+            job_id=str(number),
+            command="python3",
+            seed=_seed(rng),
+            claimed=True,
             unused=slot[len(slot) // 2 :] if part else (),
             idle_from_ms=at_ms + int((end_ms - at_ms) * rng.uniform(0.3, 0.8)) if tail else None,
-        )  # fmt: skip
+        )
         at_ms = _next_start(end_ms + draw_ms(known.JOB_GAP, rng), rng)
 
 
@@ -163,11 +172,21 @@ def _notebooks(
         # most close it in the evening, some find it open the next day, a few forget it over days
         left_ms = int(rng.choice([0.0, rng.uniform(8, 20), rng.uniform(24, 80)], p=[0.6, 0.27, 0.13]) * HOUR_MS)
         yield Stay(
-            at_ms, at_ms + worked_ms + left_ms, slot, known.NOTEBOOK, "notebook", user, team,
-            name="jupyter", job_id="", command="python3", seed=_seed(rng),
-            processes=2 if rng.random() < 0.25 else 1, idle_from_ms=at_ms + worked_ms if left_ms else None,
+            at_ms,
+            at_ms + worked_ms + left_ms,
+            slot,
+            known.NOTEBOOK,
+            "notebook",
+            user,
+            team,
+            name="jupyter",
+            job_id="",
+            command="python3",
+            seed=_seed(rng),
+            processes=2 if rng.random() < 0.25 else 1,
+            idle_from_ms=at_ms + worked_ms if left_ms else None,
             arguments=NOTEBOOK_ARGUMENTS if site.habits.told else None,
-        )  # fmt: skip
+        )
         at_ms = _working_hour(at_ms + worked_ms + left_ms + int(rng.exponential(60 * HOUR_MS)), rng)
 
 
@@ -187,9 +206,19 @@ def _visits(site: _Site, slot: tuple[int, ...], rng: np.random.Generator, visits
     for visit in visits:
         team, user = _person(np.random.default_rng(visit.person))
         yield Stay(
-            visit.start_ms, visit.end_ms, slot, site.habits.training, "returning", user, team, name=f"{team}-run", job_id="",
-            command="python3", seed=_seed(rng), idle_from_ms=visit.idle_from_ms if visit.end_ms > visit.idle_from_ms else None,
-        )  # fmt: skip
+            visit.start_ms,
+            visit.end_ms,
+            slot,
+            site.habits.training,
+            "returning",
+            user,
+            team,
+            name=f"{team}-run",
+            job_id="",
+            command="python3",
+            seed=_seed(rng),
+            idle_from_ms=visit.idle_from_ms if visit.end_ms > visit.idle_from_ms else None,
+        )
 
 
 _WORK = {

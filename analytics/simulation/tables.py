@@ -194,10 +194,14 @@ def event_table(day: SimulatedDay, *, first: bool) -> pa.Table:
         events.append((back_ms, None, "agent_start", "simulated agent started"))
     for position, lost_ms in day.plan.lost_ms.items():
         events.append((lost_ms, day.plan.host.gpus[position].uuid, "gpu_lost", "simulated: XID 79, fallen off the bus"))
-    return table_from_rows(EVENT, [
-        {"time": time_ms, "gpu": gpu, "kind": kind, "detail": detail}
-        for time_ms, gpu, kind, detail in events if day.day_ms <= time_ms < day.day_ms + DAY_MS
-    ])  # fmt: skip
+    return table_from_rows(
+        EVENT,
+        [
+            {"time": time_ms, "gpu": gpu, "kind": kind, "detail": detail}
+            for time_ms, gpu, kind, detail in events
+            if day.day_ms <= time_ms < day.day_ms + DAY_MS
+        ],
+    )
 
 
 def allocation_table(day: SimulatedDay, queue: SimulatedQueue, *, first: bool, until_ms: int) -> pa.Table:
@@ -219,15 +223,21 @@ def allocation_table(day: SimulatedDay, queue: SimulatedQueue, *, first: bool, u
     for stay in plan.stays:
         if stay.claimed:
             named = {
-                "scheduler": "slurm" if stay.job_id else "kubernetes", "claim_id": claim_id(stay), "user": stay.user,
-                "account": stay.account, "name": stay.name,
-            }  # fmt: skip
+                "scheduler": "slurm" if stay.job_id else "kubernetes",
+                "claim_id": claim_id(stay),
+                "user": stay.user,
+                "account": stay.account,
+                "name": stay.name,
+            }
             add(stay.start_ms, stay.end_ms, stay.gpus, named)
     for reserved in plan.reservations:
         named = {
-            "scheduler": SCHEDULER, "claim_id": reserved.claim_id, "user": reserved.user, "account": reserved.account,
+            "scheduler": SCHEDULER,
+            "claim_id": reserved.claim_id,
+            "user": reserved.user,
+            "account": reserved.account,
             "name": reserved.name,
-        }  # fmt: skip
+        }
         add(reserved.start_ms, until_ms, reserved.gpus, named)
     return table_from_rows(CLAIM, sorted(rows, key=lambda row: (str(row["gpu"]), str(row["time"]))))
 

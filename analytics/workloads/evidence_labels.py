@@ -145,10 +145,16 @@ SHARED_LABELS = (
     _by_threshold("held"),
     _by_threshold("reserved"),
     counted("stretch_count", "in {number} interval", "in {number} intervals"),
-    _at_the_end("gpus_held_now", ("no longer held at the end", "none of the {number} GPUs still held at the end"),
-                "{part} of {gpus} held at the end"),
-    _at_the_end("gpus_reserved_now", ("no longer reserved at the end", "none of the {number} GPUs still reserved at the end"),
-                "{part} of {gpus} reserved at the end"),
+    _at_the_end(
+        "gpus_held_now",
+        ("no longer held at the end", "none of the {number} GPUs still held at the end"),
+        "{part} of {gpus} held at the end",
+    ),
+    _at_the_end(
+        "gpus_reserved_now",
+        ("no longer reserved at the end", "none of the {number} GPUs still reserved at the end"),
+        "{part} of {gpus} reserved at the end",
+    ),
     label("longest_h", "longest {value} h"),
     Label(("stays_unused_probability", "stays_unused_horizon_h"), _promise),
     Label(("mem_used_max_bytes",), _memory_in_use),
@@ -173,4 +179,4 @@ SHARED_LABELS = (
     # how many of a card there are does not say that any is free, and a note tells where there is none
     for_machines("recommended_in_fleet"),
     Label(("hourly", "recommended_hourly", "saving"), _prices),
-)  # fmt: skip
+)

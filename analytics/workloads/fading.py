@@ -131,12 +131,16 @@ def _fall(grid: pl.DataFrame, per_day: pl.DataFrame, length: int) -> pl.DataFram
             lull=fell & (others >= LULL_HOLDERS_MIN),
         )
         .select(
-            "who", "recent_ms", "prior_ms", "lull",
+            "who",
+            "recent_ms",
+            "prior_ms",
+            "lull",
             days=pl.lit(length, pl.Int64),
             fell=(pl.max_horizontal("recent_ms", "last_ms") <= FALL_MAX * pl.col("prior_ms"))
-            & (pl.col("prior_ms") > 0) & (pl.col("prior_days") >= PRIOR_MIN_DAYS),
+            & (pl.col("prior_ms") > 0)
+            & (pl.col("prior_days") >= PRIOR_MIN_DAYS),
         )
-    )  # fmt: skip
+    )
 
 
 def _daily(work: pl.DataFrame, until_ms: int) -> pl.DataFrame:

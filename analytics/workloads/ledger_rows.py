@@ -153,9 +153,9 @@ def within_hours(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
     )
     rows = _rows_by_gpu(context).rows(hours["gpu"].to_list()).filter(pl.col("state").is_in(ALLOCATED))
     first, last = pl.col("time") // HOUR_MS, (pl.col("end") - 1) // HOUR_MS
-    pieces = rows.with_columns(hour=pl.int_ranges(first, last + 1)).explode("hour").join(
-        wanted, on=("host", "gpu", "hour")
-    )  # fmt: skip
+    pieces = (
+        rows.with_columns(hour=pl.int_ranges(first, last + 1)).explode("hour").join(wanted, on=("host", "gpu", "hour"))
+    )
     hour_start = pl.col("hour") * HOUR_MS
     parts = clip(pieces, hour_start, hour_start + HOUR_MS)
     share = (pl.col("end") - pl.col("time")) / HOUR_MS

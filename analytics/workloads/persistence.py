@@ -176,12 +176,21 @@ def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
     spell without an end that was seen, and another begins after it.
     """
     since_ms = until_ms - HISTORY_MS
-    rows = stretches.filter((pl.col("end") > since_ms) & (pl.col("time") < until_ms)).select(
-        "gpu", time=pl.max_horizontal("time", pl.lit(since_ms)), end=pl.min_horizontal("end", pl.lit(until_ms)),
-        kind=pl.when(pl.col("state").is_in(IN_USE)).then(pl.lit("used"))
-        .when(pl.col("state").is_in(WITHOUT_EVIDENCE)).then(pl.lit("unknown")).otherwise(pl.lit("idle")),
-        user=pl.when(pl.col("state").is_in(IN_USE)).then(pl.col("holder").fill_null(ANYBODY)),
-    ).sort("gpu", "time")  # fmt: skip
+    rows = (
+        stretches.filter((pl.col("end") > since_ms) & (pl.col("time") < until_ms))
+        .select(
+            "gpu",
+            time=pl.max_horizontal("time", pl.lit(since_ms)),
+            end=pl.min_horizontal("end", pl.lit(until_ms)),
+            kind=pl.when(pl.col("state").is_in(IN_USE))
+            .then(pl.lit("used"))
+            .when(pl.col("state").is_in(WITHOUT_EVIDENCE))
+            .then(pl.lit("unknown"))
+            .otherwise(pl.lit("idle")),
+            user=pl.when(pl.col("state").is_in(IN_USE)).then(pl.col("holder").fill_null(ANYBODY)),
+        )
+        .sort("gpu", "time")
+    )
     same = [pl.col(name).eq_missing(pl.col(name).shift(1)) for name in ("gpu", "kind", "user")]
     goes_on = pl.all_horizontal(*same, pl.col("time") == pl.col("end").shift(1)).fill_null(value=False)
     spells = (
@@ -194,12 +203,15 @@ def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
     )
     begun = pl.struct("user", pl.col("time") // TOGETHER_MS)
     return found.select(
-        "gpu", "time", "user", "is_last",
+        "gpu",
+        "time",
+        "user",
+        "is_last",
         length_ms=pl.col("end") - pl.col("time"),
         ended=pl.col("next_user").is_not_null(),
         ended_by_user=_is_one_of_them(pl.col("user"), pl.col("next_user")).fill_null(value=False),
         weight=1.0 / pl.len().over(begun),
-    )  # fmt: skip
+    )
 
 
 def _neighbour(step: int) -> pl.Expr:

@@ -45,9 +45,13 @@ NOTEBOOK_POD = r"(?i)singleuser-server|\"notebook-name\"|jupyter"
 
 _NEXT_JOB = re.compile(r"\+(?=(?:slurm|pod|ray|claim):)")
 _GROUP_LABELS = (
-    "training.kubeflow.org/job-name", "batch.kubernetes.io/job-name", "volcano.sh/job-name", "jobset.sigs.k8s.io/jobset-name",
-    "leaderworkerset.sigs.k8s.io/name", "ray.io/cluster",
-)  # fmt: skip
+    "training.kubeflow.org/job-name",
+    "batch.kubernetes.io/job-name",
+    "volcano.sh/job-name",
+    "jobset.sigs.k8s.io/jobset-name",
+    "leaderworkerset.sigs.k8s.io/name",
+    "ray.io/cluster",
+)
 """Labels whose value the pods of one job share: when one of them ends, so does the work of the others."""
 _DAYS = 2
 """Days of a host's lists that are looked at: of the newest one, nobody may have been on a GPU just after midnight."""

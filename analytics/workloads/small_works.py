@@ -46,12 +46,17 @@ def short_runs_beside(context: Context) -> Mapping[str, int]:
         return {}
     own = runs_with_workload(context).filter(~pl.col("service"))
     is_short = (pl.col("ended") - pl.col("began") < RUN_MIN_MS).alias("short")
-    rest = own.join(small.select("work"), on="work", how="anti").group_by("gpu").agg(
-        short=is_short.sum(), others=(~is_short).sum()
-    )  # fmt: skip
-    per_gpu = small.group_by("gpu").agg(pl.col("gpu_ms").sum()).join(rest, on="gpu", how="left").with_columns(
-        pl.col("short", "others").fill_null(0)
-    )  # fmt: skip
+    rest = (
+        own.join(small.select("work"), on="work", how="anti")
+        .group_by("gpu")
+        .agg(short=is_short.sum(), others=(~is_short).sum())
+    )
+    per_gpu = (
+        small.group_by("gpu")
+        .agg(pl.col("gpu_ms").sum())
+        .join(rest, on="gpu", how="left")
+        .with_columns(pl.col("short", "others").fill_null(0))
+    )
     kept = per_gpu.filter((pl.col("others") == 0) & (pl.col("gpu_ms") > REPORTED_FROM_GPU_MS))
     there = present_gpus(context)
     return {gpu: short for gpu, short in kept.select("gpu", "short").iter_rows() if gpu in there}

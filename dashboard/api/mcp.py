@@ -152,7 +152,12 @@ def _result(source: LakeSource, method: str, params: Mapping[str, Any], *, is_mo
     if method == "initialize":
         asked = params.get("protocolVersion")
         version = asked if asked in VERSIONS[1:] else VERSIONS[1]  # the newest has no handshake
-        return {"protocolVersion": version, "capabilities": _CAPABILITIES, "serverInfo": _SERVER, "instructions": _INSTRUCTIONS}  # fmt: skip
+        return {
+            "protocolVersion": version,
+            "capabilities": _CAPABILITIES,
+            "serverInfo": _SERVER,
+            "instructions": _INSTRUCTIONS,
+        }
     if method == "server/discover":
         about: Json = {"supportedVersions": list(VERSIONS), "capabilities": _CAPABILITIES}
         return about | {"instructions": _INSTRUCTIONS} | caching

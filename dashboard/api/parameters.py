@@ -37,8 +37,15 @@ class Parameter:
 
 
 WINDOW_AND_SCOPE = (
-    Parameter("span", f"length of the window, up to the end of the data; {DEFAULT_SPAN}, or what the pages were started with, where no window is named", SPANS),
-    Parameter("since", "begin of the window, instead of `span`: a day, a week, a moment or a length of time, such as 2026-11-09, 2026-W46 or 14d"),
+    Parameter(
+        "span",
+        f"length of the window, up to the end of the data; {DEFAULT_SPAN}, or what the pages were started with, where no window is named",
+        SPANS,
+    ),
+    Parameter(
+        "since",
+        "begin of the window, instead of `span`: a day, a week, a moment or a length of time, such as 2026-11-09, 2026-W46 or 14d",
+    ),
     Parameter("until", "end of the window, as `since`"),
     Parameter("first", "first day of the window in the time zone, with `last`, instead of `span`"),
     Parameter("last", "last day of the window, which counts"),
@@ -46,7 +53,7 @@ WINDOW_AND_SCOPE = (
     Parameter("model", "of this model's GPUs only"),
     Parameter("team", "of what this team was given only; who may see one team gets that one"),
     Parameter("zone", "IANA time zone of days and weeks in the other names; report.timezone where it is left out"),
-)  # fmt: skip
+)
 
 BY = Parameter("by", "what a row is about; days are those of UTC", GROUPS, "team")
 

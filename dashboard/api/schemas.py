@@ -27,12 +27,14 @@ def schemas() -> dict[str, Schema]:
         "observed": own["observed"],
         "account": _account(found),
         "gpu": _gpu(),
-        "scopes": _object({f"{name}s": {"type": "array", "items": {"type": "string"}} for name in ("pool", "model", "team")}),
+        "scopes": _object(
+            {f"{name}s": {"type": "array", "items": {"type": "string"}} for name in ("pool", "model", "team")}
+        ),
         "totals_of_opportunities": _object(
             {name: own[name] for name in _TOTALS} | {"reclaimable": {"$ref": f"{_COMPONENTS}reclaimable_now"}}
         ),
         "problem": _problem(),
-    }  # fmt: skip
+    }
     return found
 
 
@@ -118,4 +120,10 @@ def _text(description: str, *, null: bool = False) -> Schema:
 
 def _object(properties: Schema, description: str = "") -> Schema:
     about = {"description": description} if description else {}
-    return {"type": "object", **about, "required": list(properties), "properties": properties, "additionalProperties": False}  # fmt: skip
+    return {
+        "type": "object",
+        **about,
+        "required": list(properties),
+        "properties": properties,
+        "additionalProperties": False,
+    }

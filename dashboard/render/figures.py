@@ -44,16 +44,30 @@ def waterfall_figure(view: View, colours: Palette, chart: Waterfall) -> tuple[go
     for name, step in zip(names, chart.steps, strict=True):
         beside = f"<b>{escaped(view, step.figure)}</b>  {escaped(view, step.detail)}"
         figure.add_annotation(
-            x=step.start + step.length, y=name, text=beside, showarrow=False, xanchor="left", xshift=4, font={"size": 12}
-        )  # fmt: skip
+            x=step.start + step.length,
+            y=name,
+            text=beside,
+            showarrow=False,
+            xanchor="left",
+            xshift=4,
+            font={"size": 12},
+        )
     height_px = 46 + 40 * len(chart.steps)
     figure.update_layout(
         layout(
-            colours, height_px, bargap=0.3, separators=separators(view),
-            xaxis={"tickformat": ",~f", "rangemode": "tozero", "nticks": 5, "title": {"text": view.translate(chart.unit)}},
+            colours,
+            height_px,
+            bargap=0.3,
+            separators=separators(view),
+            xaxis={
+                "tickformat": ",~f",
+                "rangemode": "tozero",
+                "nticks": 5,
+                "title": {"text": view.translate(chart.unit)},
+            },
             yaxis={"autorange": "reversed", "showgrid": False, "ticksuffix": "  "},
         )
-    )  # fmt: skip
+    )
     return figure, height_px
 
 
@@ -158,11 +172,20 @@ def ranked_figure(view: View, colours: Palette, chart: RankedBars) -> tuple[go.F
     height_px = 20 + _RANKED_PX * at
     figure.update_layout(
         layout(
-            colours, height_px, bargap=0.35, margin={"r": 64},
+            colours,
+            height_px,
+            bargap=0.35,
+            margin={"r": 64},
             xaxis={"visible": False, "rangemode": "tozero"},
-            yaxis={"range": [at - 0.5, -0.5], "tickvals": list(names), "ticktext": list(names.values()), "showgrid": False, "ticksuffix": "  "},
+            yaxis={
+                "range": [at - 0.5, -0.5],
+                "tickvals": list(names),
+                "ticktext": list(names.values()),
+                "showgrid": False,
+                "ticksuffix": "  ",
+            },
         )
-    )  # fmt: skip
+    )
     return figure, height_px
 
 
@@ -189,13 +212,17 @@ def intervals_figure(view: View, colours: Palette, chart: Intervals) -> tuple[go
         mode="markers",
         marker={"symbol": "diamond", "size": 12, "color": colours.mark, "line": {"width": 1, "color": colours.card}},
         error_x={
-            "type": "data", "symmetric": False, "thickness": 4, "width": 7, "color": colours.mark,
+            "type": "data",
+            "symmetric": False,
+            "thickness": 4,
+            "width": 7,
+            "color": colours.mark,
             "array": [None if each.high is None else each.high - each.point for each in drawn],
             "arrayminus": [None if each.low is None else each.point - each.low for each in drawn],
         },
         text=[escaped(view, each.figure) for each in drawn],
         hovertemplate="%{text}<extra></extra>",
-    )  # fmt: skip
+    )
     axes = {
         "xaxis": {"title": {"text": view.translate(chart.unit)}, "rangemode": "tozero", "nticks": 8},
         "yaxis": {"range": [len(drawn) - 0.5, -0.75], "showgrid": False, "showticklabels": False, "ticks": ""},
@@ -207,9 +234,15 @@ def intervals_figure(view: View, colours: Palette, chart: Intervals) -> tuple[go
 
 def _interval_note(view: View, each: EstimateInterval, row: int) -> dict[str, Any]:
     return {
-        "xref": "paper", "x": 0, "xanchor": "left", "y": row - 0.2, "yanchor": "bottom", "showarrow": False, "align": "left",
+        "xref": "paper",
+        "x": 0,
+        "xanchor": "left",
+        "y": row - 0.2,
+        "yanchor": "bottom",
+        "showarrow": False,
+        "align": "left",
         "text": f"{escaped(view, each.name, 40)}  <b>{escaped(view, each.figure)}</b>",
-    }  # fmt: skip
+    }
 
 
 _DAY_PX = 26
@@ -228,12 +261,21 @@ def week_grid_figure(view: View, colours: Palette, chart: WeekGrid) -> tuple[go.
     names = [f"{escaped(view, name, 30)} {view.language.weekday(day)}" for name, _ in grids for day in range(7)]
     figure = go.Figure(
         go.Heatmap(
-            z=rows, x=list(range(24)), y=list(range(len(rows))), zmin=0, showscale=False, xgap=1, ygap=2,
+            z=rows,
+            x=list(range(24)),
+            y=list(range(len(rows))),
+            zmin=0,
+            showscale=False,
+            xgap=1,
+            ygap=2,
             colorscale=[[0, colours.soft], [1, colours.soft]],
-            text=words, texttemplate="%{text}", textfont={"color": colours.text},
-            hovertemplate="%{x:02d}:00, %{z} GPU<extra></extra>", hoverongaps=False,
+            text=words,
+            texttemplate="%{text}",
+            textfont={"color": colours.text},
+            hovertemplate="%{x:02d}:00, %{z} GPU<extra></extra>",
+            hoverongaps=False,
         )
-    )  # fmt: skip
+    )
     height_px = 60 + _DAY_PX * len(rows)
     edges = [7 * place - 0.5 for place in range(1, len(grids))]
     figure.update_layout(

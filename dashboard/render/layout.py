@@ -57,4 +57,12 @@ def escaped(view: View, cell: Any, most: int = 60) -> str:
 
 def line_across(colours: Palette, *, y: float, **look: Any) -> dict[str, Any]:
     """A line across the whole figure."""
-    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": {"color": colours.muted, "width": 1, **look}}  # fmt: skip
+    return {
+        "type": "line",
+        "xref": "paper",
+        "x0": 0,
+        "x1": 1,
+        "y0": y,
+        "y1": y,
+        "line": {"color": colours.muted, "width": 1, **look},
+    }

@@ -17,10 +17,25 @@ def draw_marks(figure: go.Figure, colours: Palette, places: Iterable[tuple[int, 
         by_place.setdefault(place, []).append(str(number))
     for place, numbers in by_place.items():
         figure.add_shape(
-            type="line", xref="x", yref="paper", x0=place, x1=place, y0=0, y1=1,
+            type="line",
+            xref="x",
+            yref="paper",
+            x0=place,
+            x1=place,
+            y0=0,
+            y1=1,
             line={"color": colours.text, "width": 1.5, "dash": "dot"},
-        )  # fmt: skip
+        )
         figure.add_annotation(
-            x=place, xref="x", y=0, yref="paper", yanchor="bottom", showarrow=False, text=f"<b>{', '.join(numbers)}</b>",
-            bgcolor=colours.card, bordercolor=colours.text, borderpad=2, font={"size": 11, "color": colours.text},
-        )  # fmt: skip
+            x=place,
+            xref="x",
+            y=0,
+            yref="paper",
+            yanchor="bottom",
+            showarrow=False,
+            text=f"<b>{', '.join(numbers)}</b>",
+            bgcolor=colours.card,
+            bordercolor=colours.text,
+            borderpad=2,
+            font={"size": 11, "color": colours.text},
+        )

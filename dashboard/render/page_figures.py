@@ -43,7 +43,10 @@ def chart_legend(view: View, colours: Palette, chart: Chart) -> list[html.Ul]:
             names: dict[str, dict[str, None]] = {}  # each once, in their order
             for each in (line for panel in chart.panels for line in panel.lines):
                 names.setdefault(each.state, {})[each.name] = None
-            signs = [("━━" if state else "╍╍", colours.state.get(state, colours.muted), SentenceList(own, ", ")) for state, own in names.items()]  # fmt: skip
+            signs = [
+                ("━━" if state else "╍╍", colours.state.get(state, colours.muted), SentenceList(own, ", "))
+                for state, own in names.items()
+            ]
             bands = chart.panels[0].bands if chart.panels else ()
             signs += (
                 [("▒", colours.state[bands[0].state], SentenceList((each.name for each in bands), ", "))]
@@ -53,7 +56,11 @@ def chart_legend(view: View, colours: Palette, chart: Chart) -> list[html.Ul]:
             return [sign_legend(view, signs, tr("Lines"))]
         case CardFit():
             there = {mark.kind for mark in chart.marks}
-            signs = [(sign, colours.state[state], chart.kinds[kind]) for kind, (_, state, sign) in _MARKS.items() if kind in there]  # fmt: skip
+            signs = [
+                (sign, colours.state[state], chart.kinds[kind])
+                for kind, (_, state, sign) in _MARKS.items()
+                if kind in there
+            ]
             return [sign_legend(view, signs, tr("Marks"))]
     return []
 
@@ -92,7 +99,12 @@ def _curve(view: View, colours: Palette, curve: Curve) -> Iterator[go.Scatter]:
     x, y = zip(*curve.points, strict=True)
     # the axis adds its own sign for percent
     told = view.translate(tr("{label}: {value}", label="%{x}", value="%{y} GPU"))
-    line = {"shape": "vh", "width": 2.5, "color": colours.state[curve.state], "dash": "dash" if curve.dashed else "solid"}  # fmt: skip
+    line = {
+        "shape": "vh",
+        "width": 2.5,
+        "color": colours.state[curve.state],
+        "dash": "dash" if curve.dashed else "solid",
+    }
     yield go.Scatter(
         x=x, y=y, mode="lines", line=line, hovertemplate=f"{told}<extra>{view.translate(curve.name)}</extra>", **look
     )
@@ -113,12 +125,18 @@ def grouped_figure(view: View, colours: Palette, chart: GroupedShares) -> tuple[
     ticks = [view.language.percent(each, 0) for each in _SHARE_TICKS]
     figure.update_layout(
         layout(
-            colours, _GROUPED_PX, barmode="group",
+            colours,
+            _GROUPED_PX,
+            barmode="group",
             xaxis={"type": "category", "title": {"text": capital(view.translate(chart.across))}, "showgrid": False},
-            yaxis={"tickvals": _SHARE_TICKS, "ticktext": ticks, "range": [0, 1.05],
-                   "title": {"text": capital(view.translate(chart.unit)), "standoff": 10}},
+            yaxis={
+                "tickvals": _SHARE_TICKS,
+                "ticktext": ticks,
+                "range": [0, 1.05],
+                "title": {"text": capital(view.translate(chart.unit)), "standoff": 10},
+            },
         )
-    )  # fmt: skip
+    )
     return figure, _GROUPED_PX
 
 
@@ -192,20 +210,38 @@ def card_fit_figure(view: View, colours: Palette, chart: CardFit) -> tuple[go.Fi
     highest = max((each for each, _ in chart.cards), default=1.0)
     highest = max([highest, *(mark.memory_gib for mark in chart.marks)])
     axes: dict[str, Any] = {
-        "xaxis": {"title": {"text": capital(view.translate(tr("activity, 95th percentile")))}, "range": [-2, 104], "ticksuffix": " %"},
+        "xaxis": {
+            "title": {"text": capital(view.translate(tr("activity, 95th percentile")))},
+            "range": [-2, 104],
+            "ticksuffix": " %",
+        },
         "yaxis": {"title": {"text": capital(view.translate(tr("peak memory (GiB)")))}, "range": [0, highest * 1.08]},
-    }  # fmt: skip
+    }
     # without a ground of their own: on a narrow screen it would lie over marks
     labels = [
-        {"xref": "paper", "x": 0.004, "xanchor": "left", "y": size, "yanchor": "bottom", "text": f"{name}: {size:.0f} GiB", "showarrow": False, "font": {"size": 11, "color": colours.muted}}
+        {
+            "xref": "paper",
+            "x": 0.004,
+            "xanchor": "left",
+            "y": size,
+            "yanchor": "bottom",
+            "text": f"{name}: {size:.0f} GiB",
+            "showarrow": False,
+            "font": {"size": 11, "color": colours.muted},
+        }
         for size, name in chart.cards
-    ]  # fmt: skip
+    ]
     figure.update_layout(
         layout(
-            colours, _FIT_PX, margin={"t": 16, "r": 16}, separators=separators(view), **axes,
-            shapes=_card_regions(colours, chart), annotations=labels,
+            colours,
+            _FIT_PX,
+            margin={"t": 16, "r": 16},
+            separators=separators(view),
+            **axes,
+            shapes=_card_regions(colours, chart),
+            annotations=labels,
         )
-    )  # fmt: skip
+    )
     return figure, _FIT_PX
 
 
@@ -233,8 +269,10 @@ def _card_marks(view: View, colours: Palette, chart: CardFit, marks: Sequence[Ca
             "size": [round(7 + 13 * (mark.weight / largest) ** 0.5, 1) for mark in marks],
             "color": colours.state[state],
             "opacity": 0.8,
-            "line": {"width": 2, "color": colours.state[state]} if first.is_hollow else {"width": 1, "color": colours.card},
+            "line": {"width": 2, "color": colours.state[state]}
+            if first.is_hollow
+            else {"width": 1, "color": colours.card},
         },
         text=["<br>".join(escaped(view, line, 80) for line in mark.lines) for mark in marks],
         hovertemplate="<br>".join(["%{text}", *told, view.translate(chart.kinds[first.kind])]) + "<extra></extra>",
-    )  # fmt: skip
+    )

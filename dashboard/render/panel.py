@@ -51,8 +51,15 @@ GRAPH_CONFIG = {
 
 
 def section_panel(
-    view: View, colours: Palette, section: Table, *, table: str = "folded", first: int | None = None, after: Iterable[Any] = (), wide: bool = False
-) -> html.Section:  # fmt: skip
+    view: View,
+    colours: Palette,
+    section: Table,
+    *,
+    table: str = "folded",
+    first: int | None = None,
+    after: Iterable[Any] = (),
+    wide: bool = False,
+) -> html.Section:
     """A section; its `table` stands `folded`, `below` or `beside` its chart, `after` at the end of the panel.
 
     Rows behind the `first` are folded away.

@@ -58,10 +58,18 @@ def fleet_today(
         free_w, busy_w, held_w = draws.get(model, (None, None, None))
         groups.append(
             HostGroup(
-                pool, model, hosts, width, mem_bytes=_least(own, facts.memory), hourly_price=_mean(own, facts.hourly),
-                idle_w=free_w, busy_w=busy_w, held_w=held_w, partitions=partitions,
+                pool,
+                model,
+                hosts,
+                width,
+                mem_bytes=_least(own, facts.memory),
+                hourly_price=_mean(own, facts.hourly),
+                idle_w=free_w,
+                busy_w=busy_w,
+                held_w=held_w,
+                partitions=partitions,
             )
-        )  # fmt: skip
+        )
     return ReplayFleet(tuple(groups))
 
 

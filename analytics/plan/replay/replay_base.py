@@ -144,6 +144,10 @@ def of_pools(base: ReplayBase, pools: Collection[str]) -> ReplayBase:
     )
     late = jobs.filter(pl.col("asked") >= base.check.since_ms)
     return replace(
-        base, rebuilt=replace(base.rebuilt, jobs=jobs), coming=coming, fleet=fleet, today=Replayed(runs, holds, fleet),
+        base,
+        rebuilt=replace(base.rebuilt, jobs=jobs),
+        coming=coming,
+        fleet=fleet,
+        today=Replayed(runs, holds, fleet),
         check=replace(base.check, waits=checked_waits(late, runs, base.window[1])),
-    )  # fmt: skip
+    )

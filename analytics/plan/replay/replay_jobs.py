@@ -26,9 +26,14 @@ SEEN_WAITING_MS = HOUR_MS
 TeamOf = Callable[[str | None, str | None], str | None]
 
 WORK_NEEDS = {
-    "host": pl.String(), "gpu": pl.String(), "holder": pl.String(), "account": pl.String(), "job": pl.String(),
-    "need_bytes": pl.Int64(), "sm_pct": pl.Float64(),
-}  # fmt: skip
+    "host": pl.String(),
+    "gpu": pl.String(),
+    "holder": pl.String(),
+    "account": pl.String(),
+    "job": pl.String(),
+    "need_bytes": pl.Int64(),
+    "sm_pct": pl.Float64(),
+}
 """What work needs of a GPU; null is unknown."""
 
 
@@ -150,7 +155,7 @@ def _bare(jobs: pl.DataFrame) -> pl.DataFrame:
     """Use without a job in the columns of queued jobs."""
     return jobs.with_columns(
         start="started", run_ms=pl.col("end") - pl.col("started"), host_count=pl.lit(1, pl.Int64)
-    ).drop("started")  # fmt: skip
+    ).drop("started")
 
 
 def _with_use(jobs: pl.DataFrame, rows: pl.DataFrame, needs: pl.DataFrame) -> pl.DataFrame:

@@ -43,7 +43,11 @@ def wait_figures(jobs: pl.DataFrame) -> WaitFigures:
     """The waits of jobs with `wait_ms`, `is_open` and `gpus`."""
     wait = pl.col("wait_ms")
     row = jobs.select(
-        pl.len(), pl.col("is_open").sum(), wait.quantile(0.5, "linear").alias("p50"),
-        wait.quantile(0.95, "linear").alias("p95"), wait.max().alias("most"), (wait * pl.col("gpus")).sum().alias("gpu_ms"),
-    ).row(0)  # fmt: skip
+        pl.len(),
+        pl.col("is_open").sum(),
+        wait.quantile(0.5, "linear").alias("p50"),
+        wait.quantile(0.95, "linear").alias("p95"),
+        wait.max().alias("most"),
+        (wait * pl.col("gpus")).sum().alias("gpu_ms"),
+    ).row(0)
     return WaitFigures(*row)

@@ -62,9 +62,7 @@ def knee(curve: Sequence[tuple[float, float]]) -> int | None:
     (first, most), (last, least) = curve[0], curve[-1]
     if most <= least:
         return None
-    below = [
-        (1 - (gpus - first) / (last - first)) - (wait - least) / (most - least) for gpus, wait in curve
-    ]  # fmt: skip
+    below = [(1 - (gpus - first) / (last - first)) - (wait - least) / (most - least) for gpus, wait in curve]
     deepest = max(below)
     return int(curve[below.index(deepest)][0]) if deepest > 1e-9 else None
 
@@ -75,8 +73,10 @@ def is_as_today(outcome: ReplayOutcome) -> bool:
     if waits is None or outcome.unplaced:
         return False
     pairs = (
-        (waits.then.p50_ms, waits.today.p50_ms), (waits.then.p95_ms, waits.today.p95_ms), (waits.then.gpu_ms, waits.today.gpu_ms),
-    )  # fmt: skip
+        (waits.then.p50_ms, waits.today.p50_ms),
+        (waits.then.p95_ms, waits.today.p95_ms),
+        (waits.then.gpu_ms, waits.today.gpu_ms),
+    )
     return waits.then.open_jobs <= waits.today.open_jobs and all(
         then is not None and today is not None and then <= today for then, today in pairs
     )

@@ -61,9 +61,7 @@ def without_telemetry(data: Data) -> Iterator[Remark]:
     gpus, hosts = (data.stretches[name].unique().implode() for name in ("gpu", "host"))
     silent = spans.filter(
         pl.when(pl.col("gpu").is_not_null()).then(~pl.col("gpu").is_in(gpus)).otherwise(~pl.col("host").is_in(hosts))
-    ).with_columns(
-        claimed=pl.when(pl.col("gpu").is_null()).then(pl.col("host_gpu_count").fill_null(1)).otherwise(1)
-    )  # fmt: skip
+    ).with_columns(claimed=pl.when(pl.col("gpu").is_null()).then(pl.col("host_gpu_count").fill_null(1)).otherwise(1))
     if len(silent):
         gpu_ms = int(((silent["end"] - silent["start"]) * silent["claimed"]).sum())
         worst = silent.sort(pl.col("end") - pl.col("start"), "job", descending=[True, False]).row(0, named=True)
@@ -110,8 +108,10 @@ def without_allocations(data: Data) -> Iterator[Remark]:
     used = used.filter(~pl.col("host").is_in(counted))  # which of its GPUs are claimed there is not told
     spans = _inside(flatten(data.claims), data, "start").select("gpu", "start", "end").sort("gpu", "start")
     outside = used.with_columns(
-        outside_ms=pl.col("end") - pl.col("time") - (_claimed_before(used, spans, "end") - _claimed_before(used, spans, "time"))
-    ).filter(pl.col("outside_ms") > 0)  # fmt: skip
+        outside_ms=pl.col("end")
+        - pl.col("time")
+        - (_claimed_before(used, spans, "end") - _claimed_before(used, spans, "time"))
+    ).filter(pl.col("outside_ms") > 0)
     if len(outside):
         by_gpu = outside.group_by("gpu", "host").agg(pl.col("outside_ms").sum(), pl.col("holder").drop_nulls().first())
         worst = by_gpu.sort("outside_ms", "gpu", descending=[True, False]).row(0, named=True)

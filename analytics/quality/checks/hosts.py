@@ -31,16 +31,20 @@ _SPILL_MS = HOUR_MS // 4
 
 def several_hosts(data: Data) -> Iterator[Remark]:
     """GPUs that more than one host saw: moved, or written twice at once."""
-    seen = pl.concat([
-        data.stretches.filter(pl.col("state") != "unknown").select("gpu", "host", "time"),
-        data.hours.select("gpu", "host", "time"),
-    ])  # fmt: skip
+    seen = pl.concat(
+        [
+            data.stretches.filter(pl.col("state") != "unknown").select("gpu", "host", "time"),
+            data.hours.select("gpu", "host", "time"),
+        ]
+    )
     order = seen.group_by("gpu", "host").agg(pl.col("time").min()).sort("gpu", "time", "host")
     moved = order.group_by("gpu", maintain_order=True).agg("host").filter(pl.col("host").list.len() > 1)
     by_hour = data.hours.group_by("gpu", "time").agg(pl.col("observed_ms").cast(pl.Int64).sum())
-    twice = by_hour.filter(pl.col("observed_ms") > HOUR_MS + _SPILL_MS).group_by("gpu").agg(
-        twice_ms=(pl.col("observed_ms") - HOUR_MS).sum()
-    )  # fmt: skip
+    twice = (
+        by_hour.filter(pl.col("observed_ms") > HOUR_MS + _SPILL_MS)
+        .group_by("gpu")
+        .agg(twice_ms=(pl.col("observed_ms") - HOUR_MS).sum())
+    )
     at_once = moved.join(twice, on="gpu").sort("twice_ms", "gpu", descending=[True, False])
     yield from _remark(at_once, "gpu_on_two_hosts", _AT_ONCE)
     yield from _remark(moved.join(twice, on="gpu", how="anti"), "gpu_moved", _MOVED)

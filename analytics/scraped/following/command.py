@@ -26,8 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server_flags(parser)
     parser.add_argument("--every", metavar="DURATION", help="how often to read (default: prometheus.every)")
     parser.add_argument("--late", metavar="DURATION", help="how far back to read again (default: prometheus.late)")
-    parser.add_argument("--since", default="1h", metavar="DURATION",
-                        help="how far back to begin where nothing was followed before (default: 1h)")  # fmt: skip
+    parser.add_argument(
+        "--since",
+        default="1h",
+        metavar="DURATION",
+        help="how far back to begin where nothing was followed before (default: 1h)",
+    )
     parser.add_argument("--listen", metavar="ADDRESS", help="where /metrics and /healthz are (default: follow.listen)")
     parser.add_argument("--once", action="store_true", help="catch up and end")
     parser.add_argument("--lake", help="folder of the lake (default: lake.path of the config)")

@@ -22,8 +22,13 @@ class ProgressLine:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
-                   TextColumn("left, {task.fields[read]}"))  # fmt: skip
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            TextColumn("left, {task.fields[read]}"),
+        )
         self._bar = Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
         self._task = self._bar.add_task("reading", total=1.0, read="nothing read yet")
         self._began_s = self._told_s = clock.monotonic_s()

@@ -52,23 +52,28 @@ def as_shown(done: ScrapedImport, *, machines: bool) -> str:
 
 def as_text(done: ScrapedImport) -> str:
     totals, overview = done.totals, done.totals.overview()
-    return "\n".join([
-        f"server    {done.server} at {done.url}, by {done.way}{_clock(done.clock_offset_ms)}",
-        f"window    {format_ms(done.since_ms)} to {format_ms(done.until_ms)}",
-        *_resumed(done),
-        f"read      {totals.samples:,} samples in {_seconds(done.seconds)} ({done.rate:,.0f}/s)",
-        *_found(totals),
-        *(overview_lines(overview) if totals.rows else ()),
-        *_coverage(totals),
-        *_left_out(totals),
-        *_holders(totals),
-        *(f"note      {note}" for note in (*totals.notes(), *done.warnings)),
-        *(f"odd       {odd}" for odd in done.odd),
-        f"lake      {done.lake}",
-        *(published_line(each) for each in totals.published.values()),
-        *([f"journal   {done.journal} (safe to delete)", f"next      {done.next_command}"] if done.is_published
-          else ["  nothing is published"]),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"server    {done.server} at {done.url}, by {done.way}{_clock(done.clock_offset_ms)}",
+            f"window    {format_ms(done.since_ms)} to {format_ms(done.until_ms)}",
+            *_resumed(done),
+            f"read      {totals.samples:,} samples in {_seconds(done.seconds)} ({done.rate:,.0f}/s)",
+            *_found(totals),
+            *(overview_lines(overview) if totals.rows else ()),
+            *_coverage(totals),
+            *_left_out(totals),
+            *_holders(totals),
+            *(f"note      {note}" for note in (*totals.notes(), *done.warnings)),
+            *(f"odd       {odd}" for odd in done.odd),
+            f"lake      {done.lake}",
+            *(published_line(each) for each in totals.published.values()),
+            *(
+                [f"journal   {done.journal} (safe to delete)", f"next      {done.next_command}"]
+                if done.is_published
+                else ["  nothing is published"]
+            ),
+        ]
+    )
 
 
 def as_json(done: ScrapedImport) -> dict[str, object]:
@@ -85,7 +90,10 @@ def as_json(done: ScrapedImport) -> dict[str, object]:
         "sampled_ratio": _sampled(totals),
         "seen_ratio": totals.seen_ms / totals.interval_ms if totals.interval_ms else None,
         "rows": {"kept": totals.rows, "of_agents": totals.of_agents},
-        "dropped": [{"reason": reason, "column": column, "count": count} for (reason, column), count in totals.dropped.most_common()],
+        "dropped": [
+            {"reason": reason, "column": column, "count": count}
+            for (reason, column), count in totals.dropped.most_common()
+        ],
         "holders": len(totals.holders),
         "notes": [*totals.notes(), *done.warnings],
         "odd": list(done.odd),
@@ -93,7 +101,7 @@ def as_json(done: ScrapedImport) -> dict[str, object]:
         "tables": [dataclasses.asdict(each) for each in totals.published.values()],
         "journal": str(done.journal),
         "next": done.next_command,
-    }  # fmt: skip
+    }
 
 
 def _clock(offset_ms: int | None) -> str:

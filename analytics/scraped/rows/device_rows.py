@@ -25,8 +25,10 @@ DEVICE_PREFIX = "device."
 def device_facts(labels: Sequence[Labels], found: ScrapedUnits, samples: SampleArrays) -> pl.DataFrame:
     """What labels say of each GPU (gpu, since_ms, columns of `device`), a row from each series on that says something else."""
     units = tuple(found.units)
-    words = {name: [label for _, known in exporter.device for label in known] + list(exporter.index)
-             for name, exporter in found.exporters.items()}  # fmt: skip
+    words = {
+        name: [label for _, known in exporter.device for label in known] + list(exporter.index)
+        for name, exporter in found.exporters.items()
+    }
     first_ms: dict[tuple[int, tuple[str | None, ...]], tuple[int, int]] = {}
     for series, unit in found.unit_of.items():
         if units[unit].gpu and samples.first[series] < samples.first[series + 1]:

@@ -16,8 +16,13 @@ _GAP_INTERVALS = 3
 """A holder that is not named for longer was not seen to stay (the ledger's rule for samples)."""
 
 _WHO = ("host", "gpu", *HOLDERS)
-GIVEN_SCHEMA: dict[str, pl.DataType] = {"host": pl.String(), "gpu": pl.String(), "start_ms": pl.Int64(), "end_ms": pl.Int64(),
-                                        **dict.fromkeys(HOLDERS, pl.String())}  # fmt: skip
+GIVEN_SCHEMA: dict[str, pl.DataType] = {
+    "host": pl.String(),
+    "gpu": pl.String(),
+    "start_ms": pl.Int64(),
+    "end_ms": pl.Int64(),
+    **dict.fromkeys(HOLDERS, pl.String()),
+}
 
 Who = tuple[str | None, ...]
 """Host, GPU, and what is said of its holder in the order of HOLDERS."""

@@ -11,9 +11,13 @@ from analytics.scraped.mapping.model import Exporter, MappedMetric
 from fallow.clock import SECOND_MS
 
 COUNTERS = (
-    "energy_mj", "throttled_power_cap_ms", "throttled_sync_boost_ms", "throttled_sw_thermal_ms", "throttled_hw_thermal_ms",
+    "energy_mj",
+    "throttled_power_cap_ms",
+    "throttled_sync_boost_ms",
+    "throttled_sw_thermal_ms",
+    "throttled_hw_thermal_ms",
     "throttled_power_brake_ms",
-)  # fmt: skip
+)
 """Columns that climb; what climbs and fills any other column is a rate."""
 
 _GAP_INTERVALS = 3

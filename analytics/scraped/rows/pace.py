@@ -142,11 +142,15 @@ def _shown(scrapes: pl.DataFrame, steps: Mapping[int, int]) -> dict[int, tuple[i
     mean = pl.col("shown").filter(pl.col("shown").is_between(low, high)).mean() / pl.col("step").first()
     soon = (pl.col("shown") <= _FRESH * pl.col("step")).mean()
     runs = scrapes.filter("changed").with_columns(shown=shown, step=step).drop_nulls(["shown", "step"])
-    told = runs.group_by("source").agg(
-        slower=pl.when(steady & (mean > _SLOWER)).then(mean * pl.col("step").first()),
-        fresh=pl.when(steady).then(mean < _FRESH).otherwise(soon >= _SOON),
-        number=pl.len(),
-    ).filter(pl.col("number") >= _ENOUGH_RUNS)  # fmt: skip
+    told = (
+        runs.group_by("source")
+        .agg(
+            slower=pl.when(steady & (mean > _SLOWER)).then(mean * pl.col("step").first()),
+            fresh=pl.when(steady).then(mean < _FRESH).otherwise(soon >= _SOON),
+            number=pl.len(),
+        )
+        .filter(pl.col("number") >= _ENOUGH_RUNS)
+    )
     return {code: (None if ms is None else snapped(ms), fresh) for code, ms, fresh, _ in told.iter_rows()}
 
 
@@ -157,9 +161,14 @@ def new_readings(scrapes: pl.DataFrame, found: Paces) -> pl.DataFrame:
     the same scrapes from another moment on, with some intervals before it, keeps the same ones.
     """
     codes = scrapes["source"].unique()
-    pace = pl.DataFrame({"source": codes, "reading_ms": [found.reading_ms(code) for code in codes],
-                         "scrape_ms": [found.by_source[code].scrape_ms for code in codes]},
-                        schema_overrides={"source": scrapes["source"].dtype})  # fmt: skip
+    pace = pl.DataFrame(
+        {
+            "source": codes,
+            "reading_ms": [found.reading_ms(code) for code in codes],
+            "scrape_ms": [found.by_source[code].scrape_ms for code in codes],
+        },
+        schema_overrides={"source": scrapes["source"].dtype},
+    )
     changed_ms = pl.when("changed").then("time_ms").forward_fill().over("source")
     slot = pl.col("time_ms") // pl.col("reading_ms")
     # a scrape that comes a little early belongs to the reading that was due

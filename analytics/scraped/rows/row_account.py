@@ -52,13 +52,22 @@ class RowAccount:
             pace, reading_ms = rows.paces.by_source[source], rows.paces.reading_ms(source)
             if reading_ms > pace.scrape_ms:
                 known = "reads" if pace.collect_ms else "is taken to read"
-                self.note(host, f"{title} {known} the driver every {format_duration(reading_ms)} and is scraped every "
-                                f"{format_duration(pace.scrape_ms)}: a reading that is shown again counts once")  # fmt: skip
+                self.note(
+                    host,
+                    f"{title} {known} the driver every {format_duration(reading_ms)} and is scraped every "
+                    f"{format_duration(pace.scrape_ms)}: a reading that is shown again counts once",
+                )
             if rows.paces.is_refuted(source):
-                self.note(host, f"{title} reads the driver more often than --collect-interval says: its averages count as readings at a moment")  # fmt: skip
+                self.note(
+                    host,
+                    f"{title} reads the driver more often than --collect-interval says: its averages count as readings at a moment",
+                )
             if blind and rows.paces.assumed_ms is not None and pace.collect_ms is None:
-                self.note(host, f"how often {title} reads the driver is not known: its averages count as readings at a moment "
-                                "(--collect-interval says it)")  # fmt: skip
+                self.note(
+                    host,
+                    f"how often {title} reads the driver is not known: its averages count as readings at a moment "
+                    "(--collect-interval says it)",
+                )
 
     def cleaned(self, frame: pl.DataFrame, table: Table) -> pl.DataFrame:
         """The frame (host, columns of the table) in the lake's types; values that cannot be are null and counted."""

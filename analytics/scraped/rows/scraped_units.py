@@ -83,8 +83,11 @@ class ScrapedUnits:
 def scraped_units(labels: Sequence[Labels], exporters: Sequence[Exporter]) -> ScrapedUnits:
     """The units that the labels of some series tell of."""
     mapped = mapped_series(labels, exporters)
-    told = [(number, each, gpu_of(labels[number], each.exporter), host_of(labels[number], each.exporter))
-            for number, each in enumerate(mapped) if each is not None]  # fmt: skip
+    told = [
+        (number, each, gpu_of(labels[number], each.exporter), host_of(labels[number], each.exporter))
+        for number, each in enumerate(mapped)
+        if each is not None
+    ]
     # an exporter that only counts GPUs names them by what another one on the host calls that position
     uuids = {(host, gpu.index): gpu.uuid for _, _, gpu, host in told if gpu.uuid and gpu.index and not gpu.parent}
     found, renaming = ScrapedUnits(), renaming_targets(labels)
@@ -142,10 +145,13 @@ def _parts(
         else:
             part = tuple(labels.get(name, "") for name in metric.sum_over)
             yield MetricPart(
-                number, found.positions[id(metric)], found.code(about),
-                found.word(part), found.word(labels.get(metric.per, "")),
+                number,
+                found.positions[id(metric)],
+                found.code(about),
+                found.word(part),
+                found.word(labels.get(metric.per, "")),
                 number in found.holders,
-            )  # fmt: skip
+            )
 
 
 def _about(unit: ScrapedUnit, metric: MappedMetric) -> ScrapedUnit | None:

@@ -68,8 +68,9 @@ def _ranked(shared: pl.DataFrame) -> pl.DataFrame:
 
 def _nearest(rows: pl.DataFrame, other: pl.DataFrame, columns: dict[str, str]) -> pl.DataFrame:
     """The rows with the nearest one of the other source: its time as `there_ms` and some of its columns by other names."""
-    there = other.filter(~pl.col("ended")).select("gpu", "time_ms", pl.col("time_ms").alias("there_ms"),
-                                                 **{new: pl.col(name) for name, new in columns.items()})  # fmt: skip
+    there = other.filter(~pl.col("ended")).select(
+        "gpu", "time_ms", pl.col("time_ms").alias("there_ms"), **{new: pl.col(name) for name, new in columns.items()}
+    )
     return rows.join_asof(there, on="time_ms", by="gpu", strategy="nearest", check_sortedness=False)
 
 
@@ -123,9 +124,11 @@ def _one_host(kept: pl.DataFrame, ranked: pl.DataFrame) -> tuple[pl.DataFrame, p
         pl.col("rank").min(), first=pl.col("time_ms").min(), last=pl.col("time_ms").max()
     )
     both = spans.join(spans, on="gpu", suffix="_kept").filter(
-        (pl.col("rank_kept") < pl.col("rank")) & (pl.col("host") != pl.col("host_kept"))
-        & (pl.col("first") < pl.col("last_kept")) & (pl.col("first_kept") < pl.col("last"))
-    )  # fmt: skip
+        (pl.col("rank_kept") < pl.col("rank"))
+        & (pl.col("host") != pl.col("host_kept"))
+        & (pl.col("first") < pl.col("last_kept"))
+        & (pl.col("first_kept") < pl.col("last"))
+    )
     if both.is_empty():
         return kept, both.select("host", kept="host_kept")
     names = both.sort("rank_kept").unique(["gpu", "host"], keep="first").select("gpu", "host", "host_kept")

@@ -6,8 +6,14 @@ import polars as pl
 
 from analytics.scraped.rows.row_settings import RowSettings
 
-EVENT_SCHEMA: dict[str, pl.DataType] = {"host": pl.String(), "time": pl.Datetime("ms", "UTC"), "gpu": pl.String(), "kind": pl.String(),
-                                        "code": pl.Int32(), "detail": pl.String()}  # fmt: skip
+EVENT_SCHEMA: dict[str, pl.DataType] = {
+    "host": pl.String(),
+    "time": pl.Datetime("ms", "UTC"),
+    "gpu": pl.String(),
+    "kind": pl.String(),
+    "code": pl.Int32(),
+    "detail": pl.String(),
+}
 
 _MOST = 2**31 - 1
 """NVIDIA's numbers have three digits; what the column cannot hold is none."""

@@ -155,10 +155,14 @@ class ServerConnection:
 
     def _exchange(self, request: _Request) -> HttpAnswer:
         response = self._pool.request(
-            "GET" if request.body is None else "POST", self.address.url + request.path, body=request.body,
+            "GET" if request.body is None else "POST",
+            self.address.url + request.path,
+            body=request.body,
             headers={**_ALWAYS, **self.address.sent_headers(), **request.headers},
-            preload_content=False, redirect=False, retries=False,
-        )  # fmt: skip
+            preload_content=False,
+            redirect=False,
+            retries=False,
+        )
         try:
             headers = {name.lower(): value for name, value in response.headers.items()}
             return HttpAnswer(response.status, headers, self._body(response, request.most_bytes))

@@ -11,9 +11,16 @@ from analytics.scraped.host_rows import HostRows
 from analytics.scraped.rows.scraped_rows import ENDED
 
 STRETCH_SCHEMA: dict[str, pl.DataType] = {
-    "host": pl.String(), "gpu": pl.String(), "namespace": pl.String(), "pod": pl.String(), "slurm_job": pl.String(),
-    "user": pl.String(), "start_ms": pl.Int64(), "until_ms": pl.Int64(), "next_ms": pl.Int64(),
-}  # fmt: skip
+    "host": pl.String(),
+    "gpu": pl.String(),
+    "namespace": pl.String(),
+    "pod": pl.String(),
+    "slurm_job": pl.String(),
+    "user": pl.String(),
+    "start_ms": pl.Int64(),
+    "until_ms": pl.Int64(),
+    "next_ms": pl.Int64(),
+}
 """Columns of `Given.stretches`, one row per GPU, holder and unbroken stretch.
 
 `until_ms` is the last sample that named the holder plus one interval of the GPU's, or the GPU's next sample where that came
@@ -49,9 +56,13 @@ class Given:
             for frames in ([each.stretches for each in parts], [each.looked for each in parts])
         )
         told = stretches.join_asof(
-            looked.rename({"first_ms": "later_ms"}), on="part", by=["host", "gpu"], strategy="forward",
-            allow_exact_matches=False, check_sortedness=False,
-        ).with_columns(next_ms=pl.coalesce("next_ms", "later_ms"))  # fmt: skip
+            looked.rename({"first_ms": "later_ms"}),
+            on="part",
+            by=["host", "gpu"],
+            strategy="forward",
+            allow_exact_matches=False,
+            check_sortedness=False,
+        ).with_columns(next_ms=pl.coalesce("next_ms", "later_ms"))
         return cls(
             told.select(*STRETCH_SCHEMA).with_columns(until_ms=pl.min_horizontal("until_ms", "next_ms")),
             looked.group_by("host", "gpu", maintain_order=True).agg(pl.col("first_ms").min()),
@@ -71,9 +82,14 @@ def _of_host(rows: HostRows) -> tuple[pl.DataFrame, pl.DataFrame]:
         pl.col("gpu").cast(pl.String), pl.col("start_ms", "end_ms").cast(pl.Int64), pl.col(_NAMES).cast(pl.String)
     ).sort("end_ms")
     met = given.join_asof(
-        samples.select("gpu", "next_ms"), left_on="end_ms", right_on="next_ms", by="gpu", strategy="forward",
-        allow_exact_matches=False, check_sortedness=False,
-    ).join(looked, on="gpu", how="left")  # fmt: skip
+        samples.select("gpu", "next_ms"),
+        left_on="end_ms",
+        right_on="next_ms",
+        by="gpu",
+        strategy="forward",
+        allow_exact_matches=False,
+        check_sortedness=False,
+    ).join(looked, on="gpu", how="left")
     left = pl.min_horizontal("next_ms", pl.col("end_ms") + pl.col("interval_ms").fill_null(0))
     stretches = met.with_columns(host=pl.lit(rows.host), until_ms=left).select(*STRETCH_SCHEMA)
     return stretches.cast(STRETCH_SCHEMA), looked.with_columns(host=pl.lit(rows.host)).select(*LOOKED_SCHEMA)  # type: ignore[arg-type]

@@ -22,9 +22,19 @@ KUBE_METRICS: Mapping[str, str] = {
     "kube_pod_init_container_resource_requests": _GPUS,
     **dict.fromkeys(
         (
-            "kube_pod_info", "kube_pod_owner", "kube_replicaset_owner", "kube_job_owner", "kube_pod_labels",
-            "kube_pod_created", "kube_pod_status_scheduled_time", "kube_pod_start_time", "kube_pod_completion_time",
-            "kube_pod_status_phase", "kube_pod_status_reason", "kube_pod_status_unschedulable", "kube_job_created",
+            "kube_pod_info",
+            "kube_pod_owner",
+            "kube_replicaset_owner",
+            "kube_job_owner",
+            "kube_pod_labels",
+            "kube_pod_created",
+            "kube_pod_status_scheduled_time",
+            "kube_pod_start_time",
+            "kube_pod_completion_time",
+            "kube_pod_status_phase",
+            "kube_pod_status_reason",
+            "kube_pod_status_unschedulable",
+            "kube_job_created",
             "kube_job_spec_active_deadline_seconds",
         ),
         "",
@@ -35,7 +45,7 @@ KUBE_METRICS: Mapping[str, str] = {
     "kueue_admission_wait_time_seconds_count": "",
     "kueue_cluster_queue_nominal_quota": 'resource=~"nvidia.com/(gpu|mig-.+)"',
     "kueue_cluster_queue_resource_usage": 'resource=~"nvidia.com/(gpu|mig-.+)"',
-}  # fmt: skip
+}
 """What to ask a metrics server for: the names of series, and matchers that leave out what tells nothing of GPUs."""
 
 _EXPORTED = "exported_"
@@ -73,11 +83,13 @@ class KubeTables:
         known = samples.frame.filter(pl.col("value").is_not_null() & pl.col("value").is_not_nan())
         is_one = pl.col("time_ms").filter(pl.col("value") == 1)
         said = known.group_by("series").agg(
-            first_ms=pl.col("time_ms").min(), last_ms=pl.col("time_ms").max(),
+            first_ms=pl.col("time_ms").min(),
+            last_ms=pl.col("time_ms").max(),
             value=pl.col("value").sort_by("time_ms").last(),
             growth=pl.col("value").sort_by("time_ms").last() - pl.col("value").sort_by("time_ms").first(),
-            one_first_ms=is_one.min(), one_last_ms=is_one.max(),
-        )  # fmt: skip
+            one_first_ms=is_one.min(),
+            one_last_ms=is_one.max(),
+        )
         return cls(names, samples, said)
 
     @property

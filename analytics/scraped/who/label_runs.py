@@ -22,8 +22,11 @@ _SILENT_MS = DAY_MS
 
 RUN_KEY = ("scheduler", "claim_id", "host", "gpu")
 RUN_SCHEMA: dict[str, pl.DataType] = {
-    **dict.fromkeys(RUN_KEY, pl.String()), "time": pl.Int64(), "until_ms": pl.Int64(), "told": pl.Boolean(),
-}  # fmt: skip
+    **dict.fromkeys(RUN_KEY, pl.String()),
+    "time": pl.Int64(),
+    "until_ms": pl.Int64(),
+    "told": pl.Boolean(),
+}
 """Columns of the runs that a window leaves open: `until_ms` is up to when they were seen (null: not known), `told` whether
 kube-state-metrics has told of them."""
 

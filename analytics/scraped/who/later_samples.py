@@ -39,9 +39,13 @@ class LaterSamples:
         """
         before = runs.filter(pl.col("time") < self.since_ms)
         met = before.join(self._next_looks(set(before["host"])), on=["host", "gpu"])
-        there = met.select(*RUN_KEY, "time", "next_ms").join(self.runs, on=RUN_KEY).filter(
-            pl.col("began") <= pl.col("next_ms"), (pl.col("end_there") > pl.col("next_ms")).fill_null(value=True)
-        )  # fmt: skip
+        there = (
+            met.select(*RUN_KEY, "time", "next_ms")
+            .join(self.runs, on=RUN_KEY)
+            .filter(
+                pl.col("began") <= pl.col("next_ms"), (pl.col("end_there") > pl.col("next_ms")).fill_null(value=True)
+            )
+        )
         now = LaterSamples.of(self.lake, self.since_ms).runs.select(*RUN_KEY, "began", is_apart=pl.lit(value=True))
         there = there.join(now, on=[*RUN_KEY, "began"], how="left")
         # it is one of the lake already, and runs

@@ -78,9 +78,12 @@ def unnamed_pods(
     """Pods that have GPUs and that no label names, by their number; `named` are the runs (claim_id, time, end) of the others."""
     placed = pods.filter(pl.col("placed").is_not_null() & pl.col("node").is_not_null())
     facts = _facts(placed).with_columns(
-        host=placed["node"], end=pl.coalesce("pod_end", placed["gone_ms"].set(~placed["is_gone"], None)),
-        time="placed", planned_end=pl.col("placed") + pl.col("time_limit_s") * SECOND_MS, seen_ms=placed["last_ms"],
-    )  # fmt: skip
+        host=placed["node"],
+        end=pl.coalesce("pod_end", placed["gone_ms"].set(~placed["is_gone"], None)),
+        time="placed",
+        planned_end=pl.col("placed") + pl.col("time_limit_s") * SECOND_MS,
+        seen_ms=placed["last_ms"],
+    )
     nodes = {node: hosts.named(node) for node in facts["host"].unique()}
     own = _unnamed(facts, named).filter((pl.col("end") > pl.col("time")).fill_null(value=True))
     now = _pod_rows(own.with_columns(pl.col("host").replace(nodes)))
@@ -110,10 +113,19 @@ def waiting_pods(pods: pl.DataFrame, before: pl.DataFrame, step_ms: int) -> PodR
     """Requests of pods that were not placed; those that are told of no more were withdrawn, unless they were placed since."""
     waits = pods.filter(pl.col("placed").is_null() & (pl.col("state") != "Running") & ~pl.col("is_over"))
     reason = pl.when(waits["is_unschedulable"].fill_null(value=False)).then(pl.lit("Unschedulable"))
-    facts = _facts(waits).with_columns(
-        scheduler=pl.lit("kubernetes"), account=waits["namespace"], time="submitted", as_of=waits["last_ms"], task_count=1,
-        withdrawn=waits["gone_ms"].set(~waits["is_gone"], None), reason=reason,
-    ).drop_nulls("time")  # fmt: skip
+    facts = (
+        _facts(waits)
+        .with_columns(
+            scheduler=pl.lit("kubernetes"),
+            account=waits["namespace"],
+            time="submitted",
+            as_of=waits["last_ms"],
+            task_count=1,
+            withdrawn=waits["gone_ms"].set(~waits["is_gone"], None),
+            reason=reason,
+        )
+        .drop_nulls("time")
+    )
     now = typed(facts, REQUEST).join(before.select("claim_id", "time", "told_ms"), on=["claim_id", "time"], how="left")
     is_due = pl.col("told_ms").is_null() | (pl.col("as_of") >= pl.col("told_ms") + _AGAIN_MS)
     now = now.with_columns(_due=is_due | pl.col("withdrawn").is_not_null())

@@ -107,9 +107,11 @@ def _owner_table(kube: KubeTables, name: str, *key: str) -> pl.DataFrame:
 def _moments(kube: KubeTables) -> pl.DataFrame:
     """When it was made, bound to its node, started there, and over."""
     names = {
-        "created": "kube_pod_created", "scheduled": "kube_pod_status_scheduled_time", "started": "kube_pod_start_time",
+        "created": "kube_pod_created",
+        "scheduled": "kube_pod_status_scheduled_time",
+        "started": "kube_pod_start_time",
         "completed": "kube_pod_completion_time",
-    }  # fmt: skip
+    }
     told = [kube.table(name, *_POD).with_columns(what=pl.lit(what)) for what, name in names.items()]
     rows = pl.concat(told).with_columns(ms=(pl.col("value") * SECOND_MS).round().cast(pl.Int64, strict=False))
     of = {what: pl.col("ms").filter((pl.col("what") == what) & (pl.col("ms") > 0)).max() for what in names}
