@@ -324,18 +324,6 @@ def test_a_lake_that_cannot_be_written_warns_once_and_works(filled: Lake) -> Non
     assert not [name for name in snapshot(filled) if name.endswith(".part")]
 
 
-def test_files_that_an_older_fallow_kept_per_host_vanish(filled: Lake) -> None:
-    whole = numbers(filled)
-    old = [LakeFile(table, DATES[1], "h1", 1, 9) for table in ("ledger", "spell")]
-    for file in old:
-        filled.put(
-            file, parquet.encode(schema.table(file.table), parquet.table_from_rows(schema.table(file.table), []))
-        )
-    write(filled, schema.GPU, [row | {"gpu": "b"} for row in samples("b", 0, 600)])
-    assert numbers(filled) != whole
-    assert not {file.key for file in old} & set(snapshot(filled))
-
-
 def test_two_commands_with_other_settings_at_once_keep_their_own(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second begins when the first has made its days and not yet put them together."""
     busy = {"gpu_util_pct": 50.0, "process_count": 1}
