@@ -259,8 +259,8 @@ def test_a_bad_file_takes_its_own_rows_along_and_nothing_else(lake: Lake) -> Non
     assert states(Lake.at(lake.root)) == [("free", 50, 100), ("free", 0, 100)]
 
 
-def test_a_file_of_a_newer_fallow_stops_reading(lake: Lake) -> None:
-    """docs/security.md: "A file of a newer fallow alone stops reading, on purpose: figures without it would be wrong"."""
+def test_a_file_of_another_schema_version_stops_reading(lake: Lake) -> None:
+    """docs/security.md: "A file of another schema version alone stops reading, on purpose: figures without it would be wrong"."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fallow.parquet_writer.SCHEMA_VERSION", schema.SCHEMA_VERSION + 1)
         write(lake, schema.GPU, samples("a", 0, 100))
