@@ -67,16 +67,11 @@ def lines_figure(view: View, colours: Palette, chart: LineChart) -> tuple[go.Fig
     )
     look = {name: value for name, value in base["yaxis"].items() if name != "automargin"}
     across_all = {
-        "type": "category",
-        "categoryarray": names,
-        "anchor": "y" if panels == 1 else f"y{panels}",
-        "showgrid": False,
-        "tickmode": "array",
-        "tickvals": [names[place] for place in shown],
+        "type": "category", "categoryarray": names, "anchor": "y" if panels == 1 else f"y{panels}", "showgrid": False,
+        "tickmode": "array", "tickvals": [names[place] for place in shown],
         "ticktext": [escaped(view, chart.short[place]) for place in shown],
-        "unifiedhovertitle": {"text": "<b>%{x}</b>"},
-        "range": [-0.5, len(names) - 0.5],
-    }
+        "unifiedhovertitle": {"text": "<b>%{x}</b>"}, "range": [-0.5, len(names) - 0.5],
+    }  # fmt: skip
     base |= {name: look | {"automargin": True} | axis for name, axis in axes.items()}
     base["xaxis"] |= across_all
     base["margin"] = {"l": 8, "r": 12, "t": 0, "b": _FOOT_PX}
@@ -90,17 +85,8 @@ _AT = {"xanchor": "left", "yanchor": "bottom", "showarrow": False, "align": "lef
 
 def _axis(view: View, colours: Palette, panel: LinePanel, top: float, bottom: float) -> dict[str, Any]:
     language, digits = view.language, panel.digits
-    words = [
-        language.percent(each, digits) if panel.unit == "share" else language.number(each, digits)
-        for each in panel.ticks
-    ]
-    return {
-        "domain": [max(bottom, 0.0), top],
-        "range": [0, panel.ticks[-1] * _ROOM],
-        "tickvals": panel.ticks,
-        "ticktext": words,
-        "gridcolor": colours.grid,
-    }
+    words = [language.percent(each, digits) if panel.unit == "share" else language.number(each, digits) for each in panel.ticks]  # fmt: skip
+    return {"domain": [max(bottom, 0.0), top], "range": [0, panel.ticks[-1] * _ROOM], "tickvals": panel.ticks, "ticktext": words, "gridcolor": colours.grid}  # fmt: skip
 
 
 def _traces(view: View, colours: Palette, chart: LineChart, names: list[str], line: Line) -> Iterator[go.Scatter]:
@@ -122,16 +108,9 @@ def _traces(view: View, colours: Palette, chart: LineChart, names: list[str], li
         }
         mode = "markers" if not is_whole else "lines+markers" if chart.is_dotted else "lines"
         yield go.Scatter(
-            name=name,
-            x=names,
-            y=values,
-            customdata=shown,
-            mode=mode,
-            line=stroke,
-            marker=mark,
-            connectgaps=False,
-            hovertemplate=told,
-        )
+            name=name, x=names, y=values, customdata=shown, mode=mode, line=stroke,
+            marker=mark, connectgaps=False, hovertemplate=told,
+        )  # fmt: skip
 
 
 def _band(colours: Palette, names: list[str], band: LineBand) -> go.Scatter:
@@ -140,12 +119,5 @@ def _band(colours: Palette, names: list[str], band: LineBand) -> go.Scatter:
     lower = [(names[place], low) for place, low, _ in reversed(band.edges)]
     x, y = zip(*upper, *lower, strict=True)
     return go.Scatter(
-        x=x,
-        y=y,
-        mode="lines",
-        fill="toself",
-        line={"width": 0},
-        fillcolor=colours.state[band.state],
-        opacity=0.2,
-        hoverinfo="skip",
-    )
+        x=x, y=y, mode="lines", fill="toself", line={"width": 0}, fillcolor=colours.state[band.state], opacity=0.2, hoverinfo="skip",
+    )  # fmt: skip
