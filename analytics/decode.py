@@ -35,7 +35,7 @@ _LARGE_BYTES = 128 << 10
 
 def by_host(
     files: Iterable[LakeFile],
-    table: schema.Table,
+    table: schema.LakeTable,
     columns: Sequence[str],
     gpu: str | None = None,
     on_unusable: OnUnusable | None = None,
@@ -52,7 +52,7 @@ def by_host(
 
 
 def read_days(
-    files: Iterable[LakeFile], table: schema.Table, columns: Sequence[str], on_unusable: OnUnusable | None = None
+    files: Iterable[LakeFile], table: schema.LakeTable, columns: Sequence[str], on_unusable: OnUnusable | None = None
 ) -> pl.DataFrame:
     """The named columns of files over all hosts, every timestamp as integer milliseconds; raises as `by_host` does."""
     frames = [frame for _, frame in by_host(files, table, columns, on_unusable=on_unusable)]
@@ -67,7 +67,7 @@ def read_days(
 
 def _rows_of(
     files: Sequence[File],
-    table: schema.Table,
+    table: schema.LakeTable,
     columns: Sequence[str],
     gpu: str | None,
     on_unusable: OnUnusable | None,
@@ -83,7 +83,7 @@ def _rows_of(
 
 
 def _together(
-    files: Sequence[File], table: schema.Table, columns: Sequence[str], gpu: str | None
+    files: Sequence[File], table: schema.LakeTable, columns: Sequence[str], gpu: str | None
 ) -> pl.DataFrame | None:
     """The files' rows by one scan; None where it refuses one, or that one need be looked at by itself."""
     contents = [content for _, content in files if content is not None]
@@ -105,7 +105,9 @@ def _together(
     return None if any(frame[name].null_count() for name in columns if name in table.keys) else frame
 
 
-def _decoded(contents: Sequence[bytes], table: schema.Table, columns: Sequence[str], gpu: str | None) -> pl.DataFrame:
+def _decoded(
+    contents: Sequence[bytes], table: schema.LakeTable, columns: Sequence[str], gpu: str | None
+) -> pl.DataFrame:
     kinds = {name: _TYPES[table.column(name).type] for name in columns}
     is_large = gpu is not None and max(map(len, contents), default=0) > _LARGE_BYTES
     rows = pl.scan_parquet(

@@ -26,7 +26,7 @@ def milliseconds(data: pa.Table) -> pl.DataFrame:
 
 def read_frame(
     files: Iterable[LakeFile],
-    table: schema.Table,
+    table: schema.LakeTable,
     columns: Sequence[str] | None = None,
     on_unusable: OnUnusable | None = None,
 ) -> pl.DataFrame:
@@ -37,7 +37,7 @@ def read_frame(
     return milliseconds(parquet.read(files, table, columns, on_unusable))
 
 
-def arrow(frame: pl.DataFrame, table: schema.Table) -> pa.Table:
+def arrow(frame: pl.DataFrame, table: schema.LakeTable) -> pa.Table:
     """The frame with integer-millisecond times as an Arrow table of the schema."""
     columns: dict[str, Any] = {name: frame[name].to_arrow() for name in table.names}
     return parquet.table_from_columns(table, columns)
@@ -59,12 +59,12 @@ POLARS: dict[schema.Type, pl.DataType] = {
 """The type of a column in a frame."""
 
 
-def empty(table: schema.Table) -> pl.DataFrame:
+def empty(table: schema.LakeTable) -> pl.DataFrame:
     """No rows of a table."""
     return pl.DataFrame(schema={column.name: POLARS[column.type] for column in table.columns})
 
 
-def typed(frame: pl.DataFrame, table: schema.Table) -> pl.DataFrame:
+def typed(frame: pl.DataFrame, table: schema.LakeTable) -> pl.DataFrame:
     """The frame with the table's columns in its order and types; columns that it lacks are null."""
     return frame.select(
         (pl.col(column.name) if column.name in frame.columns else pl.lit(None).alias(column.name)).cast(

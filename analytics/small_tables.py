@@ -25,7 +25,9 @@ _DERIVED = {"device": schema.DEVICE_DAY, "claim": schema.CLAIM_DAY, "event": sch
 _MONTH_LAST_SEQ = 31
 
 
-def read_small(lake: Lake, table: schema.Table, columns: Sequence[str], window: Window | None = None) -> pl.DataFrame:
+def read_small(
+    lake: Lake, table: schema.LakeTable, columns: Sequence[str], window: Window | None = None
+) -> pl.DataFrame:
     """The named columns of the rows of `device`, `claim` or `event`, with `host`; times as integer milliseconds.
 
     All rows, or those of a window with both ends. A month that is over is read from one file, a day of the newest month from
@@ -60,7 +62,7 @@ def read_small(lake: Lake, table: schema.Table, columns: Sequence[str], window: 
     return found.filter(pl.col("time") >= (window.since_ms or 0), pl.col("time") < window.until_ms)
 
 
-def _made(lake: Lake, table: schema.Table, period: str, files: Sequence[LakeFile]) -> pl.DataFrame:
+def _made(lake: Lake, table: schema.LakeTable, period: str, files: Sequence[LakeFile]) -> pl.DataFrame:
     """The rows of a period, read from the hosts' own files and kept where all of them could be read."""
     of_all, is_whole = _DERIVED[table.name], True
 
@@ -82,7 +84,7 @@ def _period(file: LakeFile) -> str:
     return file.date[:7] if file.last_seq == _MONTH_LAST_SEQ else file.date
 
 
-def _write(lake: Lake, of_all: schema.Table, period: str, rows: pl.DataFrame, files: Sequence[LakeFile]) -> None:
+def _write(lake: Lake, of_all: schema.LakeTable, period: str, rows: pl.DataFrame, files: Sequence[LakeFile]) -> None:
     is_month = len(period) == len("2026-11")
     date, last_seq = (f"{period}-01", _MONTH_LAST_SEQ) if is_month else (period, 0)
     facts = {"sources": _sources(files)}

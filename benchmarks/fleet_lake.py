@@ -134,7 +134,9 @@ def _as_agents_write(data: pa.Table) -> pa.Table:
     return data
 
 
-def _published(table: schema.Table, data: pa.Table, host: str, every_ms: int) -> Iterator[tuple[LakeFile, pa.Table]]:
+def _published(
+    table: schema.LakeTable, data: pa.Table, host: str, every_ms: int
+) -> Iterator[tuple[LakeFile, pa.Table]]:
     """The rows as an agent's publisher would name and cut them."""
     ordered = data.sort_by("time")
     times = np.asarray(ordered["time"].cast(pa.int64()))

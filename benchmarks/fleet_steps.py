@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from analytics.window import Inputs
-    from fallow.schema import Table
+    from fallow.schema import LakeTable
 
     Step = Callable[[str], dict[str, int]]
 
@@ -131,7 +131,7 @@ def read() -> Step:
     from fallow import schema
     from fallow.lake import Lake
 
-    def sum_of(table: Table, name: str) -> str:
+    def sum_of(table: LakeTable, name: str) -> str:
         """An aggregate that has to look at every value."""
         kind = table.column(name).type
         if kind is schema.Type.TIMESTAMP:

@@ -13,7 +13,7 @@ from benchmarks.judged_situations import DAY, HOUR, ROW_MS, SEEN, SEEN_DAYS, Rec
 from fallow import parquet
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
 from fallow.lake import Lake, LakeFile
-from fallow.schema import CLAIM, DEVICE, GPU, HOST, PROCESS, SERVING, Table
+from fallow.schema import CLAIM, DEVICE, GPU, HOST, PROCESS, SERVING, LakeTable
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def write_lake(fleet: Sequence[Recording], names: Sequence[str], hosts: Sequence
     for number, host in enumerate(hosts):
         by_host[host].append(number)
     for host, numbers in by_host.items():
-        tables: dict[Table, list[pa.Table]] = defaultdict(list)
+        tables: dict[LakeTable, list[pa.Table]] = defaultdict(list)
         for index, number in enumerate(numbers):
             for table, rows in _tables(fleet[number], names[number], index, number).items():
                 tables[table].append(rows)
@@ -65,7 +65,7 @@ def write_lake(fleet: Sequence[Recording], names: Sequence[str], hosts: Sequence
             _put(lake, table, host, pa.concat_tables(parts))
 
 
-def _put(lake: Lake, table: Table, host: str, rows: pa.Table) -> None:
+def _put(lake: Lake, table: LakeTable, host: str, rows: pa.Table) -> None:
     """A file for each day."""
     times = rows["time"].cast(pa.int64()).to_numpy()
     for number in range(SEEN_DAYS):
@@ -84,7 +84,7 @@ def time_ms(rows: Any) -> Any:
     return START_MS + np.asarray(rows, np.int64) * ROW_MS
 
 
-def _tables(recording: Recording, gpu: str, index: int, number: int) -> dict[Table, pa.Table]:
+def _tables(recording: Recording, gpu: str, index: int, number: int) -> dict[LakeTable, pa.Table]:
     played = _played(recording)
     made = {
         GPU: _gpu_rows(recording, gpu, played),

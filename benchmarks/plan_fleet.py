@@ -34,7 +34,7 @@ from benchmarks.served_pages import served
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS, utc_day
 from fallow.lake import Lake, LakeFile
 from fallow.parquet import encode, table_from_rows
-from fallow.schema import CLAIM, REQUEST, Table
+from fallow.schema import CLAIM, REQUEST, LakeTable
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _put_claims(lake: Lake, host: str, rows: Iterator[Row]) -> None:
         _put(lake, CLAIM, host, table_from_rows(CLAIM, in_order))
 
 
-def _put(lake: Lake, table: Table, host: str, data: pa.Table, by: str = "time") -> None:
+def _put(lake: Lake, table: LakeTable, host: str, data: pa.Table, by: str = "time") -> None:
     """The rows of one day."""
     span = pc.min_max(data[by].cast("int64"))
     first, last = span["min"].as_py(), span["max"].as_py()

@@ -21,7 +21,7 @@ from benchmarks.worked_week import COLLECT_MS, START_MS, WorkedGpu, collect_phas
 from fallow import parquet
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, utc_day
 from fallow.lake import Lake, LakeFile
-from fallow.schema import DEVICE, GPU, PROCESS, Table
+from fallow.schema import DEVICE, GPU, PROCESS, LakeTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +96,7 @@ def write_agent_rows(lake: Lake, gpu: WorkedGpu) -> None:
         }, number)  # fmt: skip
 
 
-def _put(lake: Lake, table: Table, gpu: WorkedGpu, columns: Mapping[str, Any], part: int = 0) -> None:
+def _put(lake: Lake, table: LakeTable, gpu: WorkedGpu, columns: Mapping[str, Any], part: int = 0) -> None:
     """A file for each day."""
     times = columns["time"]
     for day_ms in range(START_MS, int(times[-1]) + 1, DAY_MS):

@@ -26,7 +26,7 @@ from fallow.parquet_files import (
     unusable,
 )
 from fallow.parquet_writer import LIST_ITEM
-from fallow.schema import Column, Table, Type
+from fallow.schema import LakeColumn, LakeTable, Type
 from fallow.stores.model import WHOLE_BYTES
 
 if TYPE_CHECKING:
@@ -70,16 +70,16 @@ _ARROW = {
 }
 
 
-def arrow_type(column: Column) -> pa.DataType:
+def arrow_type(column: LakeColumn) -> pa.DataType:
     return _ARROW[column.type]
 
 
-def arrow_schema(table: Table) -> pa.Schema:
+def arrow_schema(table: LakeTable) -> pa.Schema:
     """The Arrow schema of a table; every field may be null, for Arrow checks nullability only in some of its paths."""
     return pa.schema([pa.field(column.name, arrow_type(column)) for column in table.columns])
 
 
-def table_from_rows(table: Table, rows: Sequence[Mapping[str, object]]) -> pa.Table:
+def table_from_rows(table: LakeTable, rows: Sequence[Mapping[str, object]]) -> pa.Table:
     """Rows as an Arrow table in the table's schema; a key that a row lacks is null, one that the table lacks is an error."""
     known = set(table.names)
     for row in rows:
@@ -91,7 +91,7 @@ def table_from_rows(table: Table, rows: Sequence[Mapping[str, object]]) -> pa.Ta
     )
 
 
-def _array(values: Sequence[object], column: Column) -> pa.Array:
+def _array(values: Sequence[object], column: LakeColumn) -> pa.Array:
     """The values in the column's type; one that does not fit becomes null, so that it never keeps the others back."""
     try:
         return pa.array(values, arrow_type(column))
@@ -99,7 +99,7 @@ def _array(values: Sequence[object], column: Column) -> pa.Array:
         return pa.array([_fitting(value, column) for value in values], arrow_type(column))
 
 
-def _fitting(value: object, column: Column) -> object:
+def _fitting(value: object, column: LakeColumn) -> object:
     try:
         pa.array([value], arrow_type(column))
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
@@ -107,21 +107,21 @@ def _fitting(value: object, column: Column) -> object:
     return value
 
 
-def table_from_columns(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
+def table_from_columns(table: LakeTable, columns: Mapping[str, pa.Array]) -> pa.Table:
     """Columns as an Arrow table in the table's schema; integers become timestamps where the schema says so."""
     return pa.table(
         [columns[column.name].cast(arrow_type(column)) for column in table.columns], schema=arrow_schema(table)
     )
 
 
-def encode(table: Table, data: pa.Table, metadata: Mapping[str, str] | None = None) -> bytes:
+def encode(table: LakeTable, data: pa.Table, metadata: Mapping[str, str] | None = None) -> bytes:
     """The data as one Parquet file, sorted by the table's (gpu, time), with schema version and writer in its metadata."""
     by = [name for name in ("gpu", "time") if name in table.names]
     data = data.select(list(table.names)).cast(arrow_schema(table)).sort_by([(name, "ascending") for name in by])
     return parquet_writer.encode(table, data.cast(_written_schema(table)), metadata)
 
 
-def _written_schema(table: Table) -> pa.Schema:
+def _written_schema(table: LakeTable) -> pa.Schema:
     """The table's schema with lists whose values are named as Parquet names them."""
     named = [
         pa.list_(pa.field(LIST_ITEM, kind.value_type)) if pa.types.is_list(kind := arrow_type(column)) else kind
@@ -132,7 +132,7 @@ def _written_schema(table: Table) -> pa.Schema:
 
 def read(
     files: Iterable[LakeFile],
-    table: Table,
+    table: LakeTable,
     columns: Sequence[str] | None = None,
     on_unusable: OnUnusable | None = None,
 ) -> pa.Table:
@@ -165,7 +165,7 @@ def _usable(file: LakeFile, read_one: Callable[[LakeFile], pa.Table], on_unusabl
         return [part for hidden in visible(file.hides) for part in _usable(hidden, read_one, on_unusable)]
 
 
-def _read_one(file: LakeFile, table: Table, schema: pa.Schema) -> pa.Table:
+def _read_one(file: LakeFile, table: LakeTable, schema: pa.Schema) -> pa.Table:
     opened = open_file(file, whole=file.size_bytes <= WHOLE_BYTES)
     there = set(opened.schema_arrow.names) & set(table.names)
     _check_keys(file, table, there, schema)
@@ -199,12 +199,12 @@ def _decoded(file: LakeFile, opened: pq.ParquetFile, fields: Sequence[pa.Field])
     return data
 
 
-def _check_keys(file: LakeFile, table: Table, there: Collection[str], schema: pa.Schema) -> None:
+def _check_keys(file: LakeFile, table: LakeTable, there: Collection[str], schema: pa.Schema) -> None:
     if absent := [name for name in table.keys if name not in there and name in schema.names]:
         raise broken(file, ValueError(f"it lacks the column {', '.join(absent)}"))
 
 
-def _filled(field: pa.Field, data: pa.Table, file: LakeFile, table: Table) -> pa.Array | pa.ChunkedArray:
+def _filled(field: pa.Field, data: pa.Table, file: LakeFile, table: LakeTable) -> pa.Array | pa.ChunkedArray:
     if field.name in data.column_names:
         return _typed(data.column(field.name), field.type)
     if field.name not in table.names:  # the host of the file's path

@@ -14,7 +14,7 @@ from arro3.io import write_parquet
 from fallow import __version__
 from fallow.errors import LakeError, SchemaVersionError
 from fallow.host_identity import merged_origin
-from fallow.schema import OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, Table, Type
+from fallow.schema import OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, LakeTable, Type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class ArrowRows(Protocol):
 
 
 def encode(
-    table: Table, rows: ArrowRows, metadata: Mapping[str, str] | None = None, *, in_little_memory: bool = False
+    table: LakeTable, rows: ArrowRows, metadata: Mapping[str, str] | None = None, *, in_little_memory: bool = False
 ) -> bytes:
     """The rows as one Parquet file, with schema version and writer in its metadata; the same rows make the same bytes.
 
@@ -89,7 +89,7 @@ def merged_facts(facts: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return {key: value for key, value in same.items() if key not in own} | merged_origin(facts)
 
 
-def _storage(table: Table) -> dict[str, Any]:
+def _storage(table: LakeTable) -> dict[str, Any]:
     """Timestamps and counters climb within a GPU; the rest repeats itself and is best as a dictionary, save for lists."""
     delta = [
         column.name

@@ -11,7 +11,7 @@ from arro3.core import Table as ArrowTable
 
 from fallow.errors import LakeError
 from fallow.parquet_writer import LIST_ITEM
-from fallow.schema import Column, Table, Type
+from fallow.schema import LakeColumn, LakeTable, Type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ _WHOLE = (Type.TIMESTAMP, Type.INT16, Type.INT32, Type.INT64)
 _UNFIT = (TypeError, ValueError, OverflowError)  # a text that is no UTF-8 is a ValueError
 
 
-def arrow_rows(table: Table, rows: Iterable[Mapping[str, object]]) -> tuple[ArrowTable, Counter[str]]:
+def arrow_rows(table: LakeTable, rows: Iterable[Mapping[str, object]]) -> tuple[ArrowTable, Counter[str]]:
     """The rows in the table's columns and types, sorted by its (gpu, time), and how many values per column had to become null.
 
     A key that a row lacks is null; LakeError for one that the table lacks. Timestamps are epoch milliseconds.
@@ -55,7 +55,7 @@ def arrow_rows(table: Table, rows: Iterable[Mapping[str, object]]) -> tuple[Arro
     return ArrowTable.from_arrays(arrays, schema=arrow_schema(table)), misfits
 
 
-def arrow_schema(table: Table) -> Schema:
+def arrow_schema(table: LakeTable) -> Schema:
     """The Arrow schema of a table."""
     return Schema([Field(column.name, arrow_type(column), nullable=True) for column in table.columns])
 
@@ -68,7 +68,7 @@ def _order(columns: Mapping[str, Sequence[Any]]) -> list[int]:
     return sorted(range(len(times)), key=lambda at: (gpus[at] is None, gpus[at] or "", times[at]))
 
 
-def arrow_type(column: Column) -> DataType:
+def arrow_type(column: LakeColumn) -> DataType:
     if column.type is Type.TIMESTAMP:
         return _TIMESTAMP
     if (item := _ITEMS.get(column.type)) is not None:
@@ -76,7 +76,7 @@ def arrow_type(column: Column) -> DataType:
     return _PLAIN[column.type]
 
 
-def _array(values: Sequence[Any], column: Column, misfits: Counter[str]) -> Array:
+def _array(values: Sequence[Any], column: LakeColumn, misfits: Counter[str]) -> Array:
     """The values in the column's type; one that does not fit becomes null, so that it never keeps the others back."""
     try:
         return _exact(values, column)
@@ -87,7 +87,7 @@ def _array(values: Sequence[Any], column: Column, misfits: Counter[str]) -> Arra
         return _exact(fitting, column)
 
 
-def _fitting(value: Any, column: Column) -> Any:
+def _fitting(value: Any, column: LakeColumn) -> Any:
     if column.type in _WHOLE and isinstance(value, float) and value.is_integer():
         value = int(value)
     try:
@@ -97,7 +97,7 @@ def _fitting(value: Any, column: Column) -> Any:
     return value
 
 
-def _exact(values: Sequence[Any], column: Column) -> Array:
+def _exact(values: Sequence[Any], column: LakeColumn) -> Array:
     if column.type is Type.TIMESTAMP:
         return Array(values, type=_PLAIN[Type.INT64]).cast(_TIMESTAMP)
     if (item := _ITEMS.get(column.type)) is None:

@@ -20,7 +20,7 @@ from agent.own_memory import trim_memory
 from agent.spool.arrow_rows import arrow_schema
 from fallow.errors import BrokenFileError
 from fallow.parquet_writer import CHECKSUM_KEY, VERSION_KEY, check_version, encode, merged_facts
-from fallow.schema import Table, Type
+from fallow.schema import LakeTable, Type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ class _Content:
     keys: int = 0
     nulls: Counter[str] = field(default_factory=Counter)
 
-    def add(self, batch: RecordBatch, table: Table) -> None:
+    def add(self, batch: RecordBatch, table: LakeTable) -> None:
         self.rows += batch.num_rows
         keys = zip(*(_values(batch, name, table) for name in table.keys), strict=True)
         self.keys = (self.keys + sum(map(hash, keys))) & 0xFFFF_FFFF_FFFF_FFFF
@@ -59,7 +59,7 @@ class _Content:
             self.nulls[name] += batch.column(name).null_count
 
 
-def merged(table: Table, contents: Sequence[bytes]) -> bytes:
+def merged(table: LakeTable, contents: Sequence[bytes]) -> bytes:
     """One file of the rows of these whole files, with what all of them say in their metadata.
 
     Raises UnfitForMergingError for one that cannot be merged, SchemaVersionError for one of another schema version.
@@ -99,7 +99,7 @@ def _groups(gpus: Counter[_Gpu], decoded_bytes: int) -> list[list[_Gpu]]:
     return groups
 
 
-def _sorted(files: Sequence[_File], groups: Sequence[Sequence[_Gpu]], table: Table) -> Iterator[RecordBatch]:
+def _sorted(files: Sequence[_File], groups: Sequence[Sequence[_Gpu]], table: LakeTable) -> Iterator[RecordBatch]:
     """All rows by GPU and time; those of one moment stay in the order of the files. Each group takes a pass over the files."""
     for group in groups:
         pieces: dict[_Gpu, list[RecordBatch]] = {gpu: [] for gpu in group}
@@ -112,7 +112,7 @@ def _sorted(files: Sequence[_File], groups: Sequence[Sequence[_Gpu]], table: Tab
             yield from _by_time(pieces.pop(gpu), table)
 
 
-def _by_time(pieces: Sequence[RecordBatch], table: Table) -> Iterator[RecordBatch]:
+def _by_time(pieces: Sequence[RecordBatch], table: LakeTable) -> Iterator[RecordBatch]:
     spans = sorted(((times[0], times[-1], at) for at, piece in enumerate(pieces) if (times := _times(piece, table))))
     if all(before[1] <= after[0] for before, after in itertools.pairwise(spans)):
         yield from (pieces[at] for _, _, at in spans)
@@ -126,7 +126,7 @@ def _by_time(pieces: Sequence[RecordBatch], table: Table) -> Iterator[RecordBatc
 class _File:
     """A whole file, whose batches are decoded each time anew: open readers of many files take far more memory than their rows."""
 
-    def __init__(self, content: bytes, table: Table) -> None:
+    def __init__(self, content: bytes, table: LakeTable) -> None:
         self._content, self._table = content, table
         self.facts = _checked(content)
 
@@ -168,7 +168,7 @@ def _opened(content: bytes) -> RecordBatchReader:
         raise
 
 
-def facts_and_times(content: bytes, table: Table) -> tuple[dict[str, str], list[int]]:
+def facts_and_times(content: bytes, table: LakeTable) -> tuple[dict[str, str], list[int]]:
     """What a whole file says of itself, and the times of its rows in ms; UnfitForMergingError for one that is damaged."""
     file = _File(content, table)
     return file.facts, [time for batch, _ in file.batches() for time in _times(batch, table)]
@@ -178,7 +178,7 @@ def _facts(reader: RecordBatchReader) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in reader.schema.metadata.items()}
 
 
-def _conformed(reader: RecordBatchReader, table: Table) -> Iterator[RecordBatch]:
+def _conformed(reader: RecordBatchReader, table: LakeTable) -> Iterator[RecordBatch]:
     """The file's rows in the table's columns and types; those that a file lacks are null."""
     columns = arrow_schema(table)
     there = set(reader.schema.names)
@@ -196,18 +196,18 @@ def _nulls(kind: DataType, rows: int) -> Array:
     return Array([None] * rows, type=DataType.null()).cast(kind)
 
 
-def _gpus(batch: RecordBatch, table: Table) -> list[_Gpu]:
+def _gpus(batch: RecordBatch, table: LakeTable) -> list[_Gpu]:
     """The GPU of each row, as it sorts: those without one last."""
     if "gpu" not in table.names:
         return [_Gpu()] * batch.num_rows
     return [_Gpu(name is None, name or "") for name in batch.column("gpu").to_pylist()]
 
 
-def _times(batch: RecordBatch, table: Table) -> list[int]:
+def _times(batch: RecordBatch, table: LakeTable) -> list[int]:
     return _values(batch, "time", table)
 
 
-def _values(batch: RecordBatch, name: str, table: Table) -> list[int]:
+def _values(batch: RecordBatch, name: str, table: LakeTable) -> list[int]:
     """A column's values, times as integers: moments of Python take ten times as long."""
     column = batch.column(name)
     return (column.cast(DataType.int64()) if table.column(name).type is Type.TIMESTAMP else column).to_pylist()  # type: ignore[return-value]  # the stub says array

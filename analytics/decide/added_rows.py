@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from fallow import parquet
 from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake, LakeFile
-from fallow.schema import Table
+from fallow.schema import LakeTable
 
 _RANDOM = 10**12
 
@@ -28,7 +28,7 @@ def file_number(now_ms: int, once: str = "") -> int:
     return now_ms // DAY_MS * DAY_MS * _RANDOM + digits
 
 
-def add_rows(lake: Lake, table: Table, rows: Sequence[dict[str, object]], now_ms: int, number: int) -> None:
+def add_rows(lake: Lake, table: LakeTable, rows: Sequence[dict[str, object]], now_ms: int, number: int) -> None:
     """All of the rows or none; raises LakeError."""
     file = LakeFile(table.name, utc_day(now_ms), socket.gethostname() or "unnamed", number, number)
     data = parquet.encode(table, parquet.table_from_rows(table, rows))

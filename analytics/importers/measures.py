@@ -10,7 +10,7 @@ import polars as pl
 
 from analytics.importers.model import Tally
 from fallow.errors import UsageError
-from fallow.schema import Column
+from fallow.schema import LakeColumn
 
 BYTES: Mapping[str, float] = {
     "B": 1.0,
@@ -67,7 +67,7 @@ class ReadUnit:
         return self.known_by == "declared"
 
 
-def units_of(column: Column) -> Mapping[str, float]:
+def units_of(column: LakeColumn) -> Mapping[str, float]:
     """The units that a column of the lake can be given in, its own first; empty where it has none."""
     return next((units for suffix, units in _BY_SUFFIX if column.name.endswith(suffix)), {})
 
@@ -81,7 +81,7 @@ def find_unit(text: str, units: Mapping[str, float]) -> str | None:
     return known.get(_WRITTEN.get(plain.casefold(), plain).casefold())
 
 
-def parse_units(texts: Sequence[str], columns: Sequence[Column]) -> dict[str, str]:
+def parse_units(texts: Sequence[str], columns: Sequence[LakeColumn]) -> dict[str, str]:
     """What the --unit flags declare, by column; UsageError where a flag fits no column that is imported."""
     declared: dict[str, str] = {}
     by_name = {column.name: column for column in columns}
@@ -98,7 +98,7 @@ def parse_units(texts: Sequence[str], columns: Sequence[Column]) -> dict[str, st
     return declared
 
 
-def unit_of(source: str, column: Column, declared: str | None) -> ReadUnit | None:
+def unit_of(source: str, column: LakeColumn, declared: str | None) -> ReadUnit | None:
     """The unit of a file's column `source`: declared, else written in its name (`mem_mib`, `memory [MiB]`), else the lake's.
 
     None for a column without unit. UsageError where the name writes a unit that cannot be read.
@@ -123,7 +123,7 @@ def unit_of(source: str, column: Column, declared: str | None) -> ReadUnit | Non
     return ReadUnit(own, "assumed", units[own])
 
 
-def named_otherwise(source: str, column: Column, unit: ReadUnit) -> str | None:
+def named_otherwise(source: str, column: LakeColumn, unit: ReadUnit) -> str | None:
     """The unit that the column's name writes where another one was declared."""
     if not unit.declared:
         return None
@@ -134,7 +134,7 @@ def named_otherwise(source: str, column: Column, unit: ReadUnit) -> str | None:
     return None if named is None or named.known_by != "named" or named.unit == unit.unit else named.unit
 
 
-def in_lake_unit(values: pl.Series, column: Column, unit: ReadUnit | None, tally: Tally) -> pl.Series:
+def in_lake_unit(values: pl.Series, column: LakeColumn, unit: ReadUnit | None, tally: Tally) -> pl.Series:
     """The values times the unit's factor; a unit that stands in a cell (`512 MiB`) counts more than the column's.
 
     Text that is no number stays as it is, for `clean` to count.

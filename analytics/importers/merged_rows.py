@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from fallow.schema import DEVICE, GPU, Table
+from fallow.schema import DEVICE, GPU, LakeTable
 
 _DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "gpu": {"health": "ok", "util_source": "import"},
@@ -30,7 +30,7 @@ _LAST_KEYS: Mapping[str, list[str]] = {"gpu": ["offset_ms"], "process": ["pid"]}
 TRUE_MS = (pl.col("time").dt.epoch("ms") + pl.col("offset_ms").fill_null(0)).alias("true_ms")
 
 
-def merge(table: Table, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+def merge(table: LakeTable, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """The rows of both, sorted; where both have a row, new values win unless they are null.
 
     Rows of `gpu` are the same if GPU and true time are (time + offset_ms: also when another interval was given);
@@ -62,7 +62,7 @@ def merge(table: Table, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     return filled.select(table.names).sort([*order, *_LAST_KEYS.get(table.name, [])])
 
 
-def _applies(table: Table, name: str) -> pl.Expr:
+def _applies(table: LakeTable, name: str) -> pl.Expr:
     """Health is `ok` only for rows with some value; for a row without any it is unknown."""
     if name != "health":
         return pl.lit(value=True)
@@ -70,12 +70,12 @@ def _applies(table: Table, name: str) -> pl.Expr:
     return pl.any_horizontal(pl.col(each).is_not_null() for each in table.names if each not in described)
 
 
-def keys_of(table: Table) -> list[str]:
+def keys_of(table: LakeTable) -> list[str]:
     """The columns that tell two rows apart; `true_ms` is time + offset_ms."""
     return _KEYS[table.name]
 
 
-def keyed(table: Table, rows: pl.DataFrame) -> pl.DataFrame:
+def keyed(table: LakeTable, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(TRUE_MS) if table is GPU else rows
 
 

@@ -16,7 +16,7 @@ from analytics.importers.measures import BYTES, CELSIUS, MHZ, MILLIJOULES, WATTS
 from analytics.importers.model import Tally
 from analytics.importers.values import clean
 from fallow.errors import UsageError
-from fallow.schema import DEVICE, GPU, PROCESS, Column
+from fallow.schema import DEVICE, GPU, PROCESS, LakeColumn
 
 _PERCENT = {"%": 1.0}
 
@@ -37,7 +37,7 @@ class Field:
     default_unit: str = ""
 
     @property
-    def described(self) -> Column:
+    def described(self) -> LakeColumn:
         """The column of the `gpu`, `device` or (`process.`) `process` table."""
         if self.column.startswith("process."):
             return PROCESS.column(self.column.removeprefix("process."))

@@ -30,7 +30,7 @@ from analytics.importers.source import open_source
 from analytics.importers.times import NVIDIA_SMI_BEGAN_MS, drop_impossible, given_interval_ms, on_grid
 from analytics.importers.values import clean
 from fallow.errors import InputError
-from fallow.schema import DEVICE, GPU, Column
+from fallow.schema import DEVICE, GPU, LakeColumn
 
 _COLUMNS = {
     "gpu_utilization": "gpu_util_pct",
@@ -158,12 +158,12 @@ def _values(metrics: Mapping[str, float], *, goes_on: bool) -> Iterator[tuple[st
             yield "gpu_util_max_pct", metrics[f"{key}/max"] * _factor(key, column)
 
 
-def _described(name: str) -> Column:
+def _described(name: str) -> LakeColumn:
     return (GPU if name in GPU.names else DEVICE).column(name)
 
 
 @cache
-def _factor(key: str, column: Column) -> float:
+def _factor(key: str, column: LakeColumn) -> float:
     unit = unit_of(key, column, None)
     return 1.0 if unit is None else unit.factor
 

@@ -29,7 +29,7 @@ from fallow.clock import DAY_MS, HOUR_MS, floor_ms, parse_day_ms, utc_day
 from fallow.lake import Lake, LakeFile, visible
 from fallow.lake_init import opened_for_writing, require_marker
 from fallow.leases import leased
-from fallow.schema import DEVICE, EVENT, GPU, HOST, PROCESS, Table
+from fallow.schema import DEVICE, EVENT, GPU, HOST, PROCESS, LakeTable
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def publish(lake: Lake, imported: Imported, *, hourly: bool = False) -> tuple[Pu
         return _publish_tables(mine, imported, HOUR_MS if hourly else DAY_MS)
 
 
-def merge_day(lake: Lake, table: Table, host: str, date: str, *, grace_ms: int, now_ms: int) -> int:
+def merge_day(lake: Lake, table: LakeTable, host: str, date: str, *, grace_ms: int, now_ms: int) -> int:
     """Makes one file of those that importers left of a day; returns how many it was made of, 0 where there was nothing to do.
 
     What it replaces stays for the grace, hidden, for readers that have listed it, and goes in a later call. Raises LakeError.
@@ -114,7 +114,7 @@ def _dates(frames: Sequence[pl.DataFrame]) -> list[str]:
     return sorted({utc_day(each * DAY_MS) for day in days for each in (day - 1, day, day + 1) if each >= 0})
 
 
-def _present(lake: Lake, table: Table, host: str, dates: Sequence[str]) -> list[LakeFile]:
+def _present(lake: Lake, table: LakeTable, host: str, dates: Sequence[str]) -> list[LakeFile]:
     """Files of the host that imports wrote, including hidden ones and compacted files that contain such a file."""
     return [file for file in lake.all_files(table.name, hosts=[host], dates=dates) if file.first_seq < LATEST_MS]
 
@@ -123,7 +123,7 @@ def _present(lake: Lake, table: Table, host: str, dates: Sequence[str]) -> list[
 class _Slot:
     """A stretch of one table and host whose rows are one file: a day, or an hour of it."""
 
-    table: Table
+    table: LakeTable
     host: str
     start_ms: int
     span_ms: int
@@ -192,11 +192,11 @@ def _publish_slot(lake: Lake, slot: _Slot, new: pl.DataFrame, there: list[LakeFi
     return result
 
 
-def _encoded(table: Table, rows: pl.DataFrame) -> bytes:
+def _encoded(table: LakeTable, rows: pl.DataFrame) -> bytes:
     return parquet.encode(table, rows.to_arrow(), {"fallow_source": "import"})
 
 
-def _read(files: list[LakeFile], table: Table) -> pl.DataFrame:
+def _read(files: list[LakeFile], table: LakeTable) -> pl.DataFrame:
     data: pa.Table = parquet.read(files, table)
     frame = pl.from_arrow(data.drop_columns(["host"]))
     if not isinstance(frame, pl.DataFrame):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from analytics.importers.model import Tally
-from fallow.schema import HEALTH_STATES, Column, Table, Type
+from fallow.schema import HEALTH_STATES, LakeColumn, LakeTable, Type
 
 _TYPES: dict[Type, pl.DataType] = {
     Type.TIMESTAMP: pl.Datetime("ms", "UTC"),
@@ -31,16 +31,16 @@ _WORDS = {
 """The only values that these text columns may hold (`fallow schema gpu`)."""
 
 
-def polars_type(column: Column) -> pl.DataType:
+def polars_type(column: LakeColumn) -> pl.DataType:
     return _TYPES[column.type]
 
 
-def polars_schema(table: Table) -> dict[str, pl.DataType]:
+def polars_schema(table: LakeTable) -> dict[str, pl.DataType]:
     """Column names and Polars types of a table, in file order."""
     return {column.name: polars_type(column) for column in table.columns}
 
 
-def conform(frame: pl.DataFrame, table: Table) -> pl.DataFrame:
+def conform(frame: pl.DataFrame, table: LakeTable) -> pl.DataFrame:
     """The frame with exactly the table's columns and types; what it lacks is null."""
     return frame.select(
         (pl.col(name) if name in frame.columns else pl.lit(None)).cast(kind).alias(name)
@@ -48,7 +48,7 @@ def conform(frame: pl.DataFrame, table: Table) -> pl.DataFrame:
     )
 
 
-def clean(values: pl.Series, column: Column, tally: Tally) -> pl.Series:
+def clean(values: pl.Series, column: LakeColumn, tally: Tally) -> pl.Series:
     """The values in the column's type; NaN, text, and what the quantity cannot be become null and are counted.
 
     Percentages lie in 0..100, ratios in 0..1; nothing but a temperature is negative. Raises
@@ -87,7 +87,7 @@ def clean(values: pl.Series, column: Column, tally: Tally) -> pl.Series:
     return result.cast(kind, strict=False).alias(column.name)
 
 
-def _clean_words(values: pl.Series, column: Column, tally: Tally) -> pl.Series:
+def _clean_words(values: pl.Series, column: LakeColumn, tally: Tally) -> pl.Series:
     text = values.cast(pl.String).str.strip_chars()
     text = text.set(text == "", None)
     words = _WORDS.get(column.name)
@@ -98,7 +98,7 @@ def _clean_words(values: pl.Series, column: Column, tally: Tally) -> pl.Series:
     return text.alias(column.name)
 
 
-def _bounds(column: Column) -> tuple[float, float]:
+def _bounds(column: LakeColumn) -> tuple[float, float]:
     if column.name.endswith("_pct"):
         return 0, 100
     if column.name.endswith("_ratio"):
@@ -107,5 +107,5 @@ def _bounds(column: Column) -> tuple[float, float]:
     return (-largest if column.name.endswith("_c") else 0), largest
 
 
-def _count(tally: Tally, column: Column, reason: str, where: pl.Series) -> None:
+def _count(tally: Tally, column: LakeColumn, reason: str, where: pl.Series) -> None:
     tally.null(column.name, reason, int(where.sum() or 0))

@@ -57,7 +57,7 @@ class Partition:
 
 
 def partitions(
-    lake: Lake, tables: Iterable[schema.Table] = schema.COMPACTED, dates: Collection[str] | None = None
+    lake: Lake, tables: Iterable[schema.LakeTable] = schema.COMPACTED, dates: Collection[str] | None = None
 ) -> list[Partition]:
     """Those of all dates or of some, by date, host and table. Raises LakeError."""
     found: dict[tuple[str, str, str], list[LakeFile]] = defaultdict(list)

@@ -91,7 +91,7 @@ def _add(size: Size, file: LakeFile, rows: int | None) -> None:
 
 
 def _add_removable(
-    size: Size, table: schema.Table, files: Iterable[LakeFile], seen: Sequence[LakeFile], today: str
+    size: Size, table: schema.LakeTable, files: Iterable[LakeFile], seen: Sequence[LakeFile], today: str
 ) -> None:
     """Hidden files, and of each day that is over all files of one agent but one; what they take is then in that one."""
     kept = {file.key for file in seen}

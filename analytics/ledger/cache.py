@@ -99,7 +99,7 @@ def forget_days(lake: Lake, dates: set[str], kept: Kept) -> None:
 
 
 def recent_table(
-    lake: Lake, table: schema.Table, dates: Collection[str], contents: Mapping[str, str]
+    lake: Lake, table: schema.LakeTable, dates: Collection[str], contents: Mapping[str, str]
 ) -> pl.DataFrame | None:
     """The rows of `ledger` or `spell` of some days; None as `verified_rows` has it, and where a GPU was on several hosts."""
     rows = verified_rows(lake, table, dates, contents)
@@ -109,7 +109,7 @@ def recent_table(
 
 
 def kept_table(
-    table: schema.Table, files: Sequence[LakeFile], whole: str, on_unusable: OnUnusable
+    table: schema.LakeTable, files: Sequence[LakeFile], whole: str, on_unusable: OnUnusable
 ) -> tuple[pl.DataFrame, dict[str, str]] | None:
     """The rows of `ledger` or `spell` as `stitch` gives them, and by date a digest of each day's.
 
@@ -127,7 +127,7 @@ def kept_table(
     return None if on_several_hosts(rows) else (_with_ends(rows, table.name.replace("ledger", "stretch")), contents)
 
 
-def says_whole(lake: Lake, table: schema.Table, contents: Mapping[str, str], whole: str) -> bool:
+def says_whole(lake: Lake, table: schema.LakeTable, contents: Mapping[str, str], whole: str) -> bool:
     """Whether the newest day of `ledger` or `spell` says that all days are those of this whole, with these contents."""
     if not contents:
         return True
@@ -136,7 +136,7 @@ def says_whole(lake: Lake, table: schema.Table, contents: Mapping[str, str], who
 
 
 def verified_rows(
-    lake: Lake, table: schema.Table, dates: Collection[str], contents: Mapping[str, str]
+    lake: Lake, table: schema.LakeTable, dates: Collection[str], contents: Mapping[str, str]
 ) -> pl.DataFrame | None:
     """The rows of some days of `ledger` or `spell`; None where a file is not there, or has other content than is said."""
     files = lake.all_files(table.name, dates=dates)
@@ -173,7 +173,7 @@ def facts_of(file: LakeFile) -> dict[str, str]:
 
 def keep_table(
     lake: Lake,
-    table: schema.Table,
+    table: schema.LakeTable,
     frame: pl.DataFrame,
     files: Sequence[LakeFile],
     whole: str,

@@ -75,7 +75,7 @@ class KeptLedger:
         files = [file for file in self.lifetimes if file.date < utc_day(moment_ms)]
         return read_days(files[-1:], schema.GPU_LIFETIME, schema.GPU_LIFETIME.names)
 
-    def rows(self, table: schema.Table, first_ms: int, until_ms: int) -> pl.DataFrame | None:
+    def rows(self, table: schema.LakeTable, first_ms: int, until_ms: int) -> pl.DataFrame | None:
         """The kept rows of `ledger` or `spell` of the days in a time; None where they are not those that the manifest names."""
         return keep.verified_rows(
             self.lake, table, dates_between(first_ms, until_ms), self.manifest.contents[table.name]
@@ -203,7 +203,9 @@ class _Attempt:
         keep_lifetimes(kept.lake, lifetimes, newer, first)
         return True
 
-    def _with_newest(self, table: schema.Table, rows: pl.DataFrame, earlier: Mapping[str, str]) -> pl.DataFrame | None:
+    def _with_newest(
+        self, table: schema.LakeTable, rows: pl.DataFrame, earlier: Mapping[str, str]
+    ) -> pl.DataFrame | None:
         """The rows, or where there are none those of the newest day before: it says what all days are made from.
 
         None where they cannot be read.

@@ -80,7 +80,7 @@ class Columns:
     def __init__(
         self,
         files: Iterable[LakeFile],
-        table: schema.Table,
+        table: schema.LakeTable,
         names: Sequence[str],
         gpu: str | None = None,
         on_unusable: OnUnusable | None = None,

@@ -223,7 +223,7 @@ class MadeDays:
         for table, frame in ((schema.LEDGER, stretches), (schema.SPELL, spells)):
             self._try(partial(self._keep_table, table, frame))
 
-    def _keep_table(self, table: schema.Table, frame: pl.DataFrame) -> None:
+    def _keep_table(self, table: schema.LakeTable, frame: pl.DataFrame) -> None:
         files = self._kept.files.get(table.name, ())
         self._contents[table.name] = keep.keep_table(self._lake, table, frame, files, self._whole())
 
@@ -248,7 +248,7 @@ class MadeDays:
     def _whole(self) -> str:
         return whole_of(self._settings, self.prints())
 
-    def frame(self, table: schema.Table) -> pl.DataFrame:
+    def frame(self, table: schema.LakeTable) -> pl.DataFrame:
         """All rows of a part table."""
         rows = read_frame(self._files[table.name], table, None, self._damaged).select(table.names)
         return pl.concat([rows, *self._loose[table.name]], how="vertical_relaxed")

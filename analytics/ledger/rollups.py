@@ -109,7 +109,7 @@ class Rollups:
             sums[column][numbers] += bins
         return sums
 
-    def _frame(self, table: schema.Table, columns: Sequence[str], since_ms: int | None = None) -> pl.DataFrame:
+    def _frame(self, table: schema.LakeTable, columns: Sequence[str], since_ms: int | None = None) -> pl.DataFrame:
         """The rows that lie in the window or reach into it; only the files of its days are opened."""
         names = tuple(dict.fromkeys((*(name for name in ("time", "host", "gpu") if name in table.names), *columns)))
         starts = [each for each in (since_ms, self.window.since_ms) if each is not None]

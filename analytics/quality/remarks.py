@@ -53,6 +53,8 @@ def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms
     )
 
 
-def _rows(inputs: Inputs, table: schema.Table, columns: tuple[str, ...], since_ms: int, until_ms: int) -> pl.DataFrame:
+def _rows(
+    inputs: Inputs, table: schema.LakeTable, columns: tuple[str, ...], since_ms: int, until_ms: int
+) -> pl.DataFrame:
     """The table's rows inside the window."""
     return read_small(inputs.lake, table, columns, Window(since_ms, until_ms))

@@ -10,7 +10,7 @@ import polars as pl
 
 from analytics.frames import empty, read_frame
 from fallow.lake import AGENT_FIRST_SEQ, Lake
-from fallow.schema import DEVICE, GPU, Table
+from fallow.schema import DEVICE, GPU, LakeTable
 
 _MOMENT = pl.col("time").cast(pl.Int64) + pl.col("offset_ms").cast(pl.Int64).fill_null(0)
 
@@ -34,7 +34,7 @@ class AgentDay:
         known = Counter(self.hosts[gpu] for gpu in gpus if gpu in self.hosts)
         return known.most_common(1)[0][0] if known else host
 
-    def without_known(self, host: str, rows: pl.DataFrame, table: Table) -> pl.DataFrame:
+    def without_known(self, host: str, rows: pl.DataFrame, table: LakeTable) -> pl.DataFrame:
         """The rows of `gpu` or `host` at moments that no row of an agent covers. Raises LakeError."""
         if rows.is_empty() or host not in set(self.hosts.values()):
             return rows
@@ -64,7 +64,7 @@ class AgentDay:
         return rows.filter(~is_known)
 
 
-def _agent_rows(lake: Lake, table: Table, date: str, host: str | None, columns: Sequence[str]) -> pl.DataFrame:
+def _agent_rows(lake: Lake, table: LakeTable, date: str, host: str | None, columns: Sequence[str]) -> pl.DataFrame:
     if not lake.store.exists():
         return empty(table).select(columns).with_columns(host=pl.lit(None, pl.String))
     files = lake.files(table.name, dates=[date], hosts=None if host is None else [host])

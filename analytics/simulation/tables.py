@@ -16,7 +16,7 @@ from analytics.simulation.stays import Stay
 from fallow import __version__
 from fallow.clock import DAY_MS
 from fallow.parquet import arrow_schema, table_from_rows
-from fallow.schema import AGENT, CLAIM, DEVICE, EVENT, GPU, HOST, PROCESS, Table
+from fallow.schema import AGENT, CLAIM, DEVICE, EVENT, GPU, HOST, PROCESS, LakeTable
 
 DRIVER, CUDA = "580.95.05", "13.0"
 
@@ -304,7 +304,7 @@ def host_table(day: SimulatedDay) -> pa.Table:
     )
 
 
-def table_of(table: Table, columns: dict[str, object], count: int) -> pa.Table:
+def table_of(table: LakeTable, columns: dict[str, object], count: int) -> pa.Table:
     """The columns in the table's schema: an array is a column, a single value is repeated, a missing column is null."""
     arrays = []
     for field in arrow_schema(table):

@@ -19,7 +19,7 @@ from analytics.simulation.serving import serving_table
 from fallow.clock import utc_day
 from fallow.lake import Lake, LakeFile
 from fallow.parquet import encode, table_from_rows
-from fallow.schema import AGENT, CLAIM, DEVICE, EVENT, GPU, HOST, PROCESS, REQUEST, SERVING, Table
+from fallow.schema import AGENT, CLAIM, DEVICE, EVENT, GPU, HOST, PROCESS, REQUEST, SERVING, LakeTable
 
 METADATA = {"simulated": "true"}
 """Stands in every simulated Parquet file beside schema version and writer."""
@@ -62,7 +62,7 @@ def write_fleet(lake: Lake, fleet: SimulatedFleet, progress: Callable[[float], N
     return FleetSummary(fleet.gpus, len(plan.hosts), dict(rows), size_bytes, plan.planted)
 
 
-def day_tables(fleet: SimulatedFleet, day: SimulatedDay, queue: SimulatedQueue) -> Iterator[tuple[Table, pa.Table]]:
+def day_tables(fleet: SimulatedFleet, day: SimulatedDay, queue: SimulatedQueue) -> Iterator[tuple[LakeTable, pa.Table]]:
     """The tables of one host-day that have rows."""
     first = day.day_ms == fleet.since_ms
     every = (
@@ -93,7 +93,7 @@ def _put_requests(lake: Lake, requests: Iterable[Row]) -> int:
     return size_bytes
 
 
-def _put(lake: Lake, table: Table, day: SimulatedDay, data: pa.Table) -> LakeFile:
+def _put(lake: Lake, table: LakeTable, day: SimulatedDay, data: pa.Table) -> LakeFile:
     """One file per table, date and host; its sequence numbers are its first and last row's time in microseconds."""
     span = pc.min_max(data.column("time").cast("int64"))
     date = utc_day(day.day_ms)

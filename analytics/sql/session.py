@@ -106,7 +106,7 @@ def make_views(connection: duckdb.DuckDBPyConnection, basis: SqlBasis, wanted: I
             connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS {_literal(meaning)}')
 
 
-def _lake_view(connection: duckdb.DuckDBPyConnection, basis: SqlBasis, table: schema.Table) -> None:
+def _lake_view(connection: duckdb.DuckDBPyConnection, basis: SqlBasis, table: schema.LakeTable) -> None:
     """The rows of the window and of the scope's GPUs, as they are in the files."""
     lake, summary = basis.whole.inputs.lake, basis.part.summary
     days = [utc_day(day) for day in range(floor_ms(summary.since_ms, DAY_MS), summary.until_ms, DAY_MS)]
@@ -129,7 +129,7 @@ def _lake_view(connection: duckdb.DuckDBPyConnection, basis: SqlBasis, table: sc
     connection.execute(f'CREATE VIEW "{table.name}" AS SELECT * FROM ({source}) WHERE {" AND ".join(within)}')
 
 
-def _with_moments(frame: pl.DataFrame, table: schema.Table) -> pl.DataFrame:
+def _with_moments(frame: pl.DataFrame, table: schema.LakeTable) -> pl.DataFrame:
     return frame.with_columns(
         pl.from_epoch(each.name, "ms").cast(pl.Datetime("ms")).dt.replace_time_zone("UTC")
         for each in table.columns

@@ -260,7 +260,7 @@ _POLARS: Mapping[schema.Type, pl.DataType | type[pl.DataType]] = {
 }
 
 
-def _of_schema(table: schema.Table) -> Columns:
+def _of_schema(table: schema.LakeTable) -> Columns:
     """The columns of a table of the lake that hold one value each."""
     return {each.name: (_POLARS[each.type], each.meaning) for each in table.columns if each.type in _POLARS}
 

@@ -37,7 +37,7 @@ from fallow.schema.samples import (
     SCENARIO,
     SERVING,
 )
-from fallow.schema.types import Column, Table, Type
+from fallow.schema.types import LakeColumn, LakeTable, Type
 
 SCHEMA_VERSION = 8
 """Raised when a column is added, goes, or changes its meaning."""
@@ -45,16 +45,16 @@ SCHEMA_VERSION = 8
 OLDEST_SCHEMA_VERSION = 8
 """The oldest version that readers accept; raised when they would misread what is older."""
 
-TABLES: tuple[Table, ...] = (
+TABLES: tuple[LakeTable, ...] = (
     GPU, PROCESS, HOST, DEVICE, SERVING, EVENT, AGENT, CLAIM, REQUEST, ACTION, ANNOTATION, SCENARIO, DELIVERY, JUDGEMENT, LEDGER, SPELL, HOURLY, PROCESS_DAY,
     HOST_HOURLY, SERVING_HOURLY, QUALITY, LEDGER_PART, SPELL_PART, DEVICE_DAY, CLAIM_DAY,
     EVENT_DAY, GPU_LIFETIME,
 )  # fmt: skip
 
-OF_AGENTS: tuple[Table, ...] = (GPU, PROCESS, HOST, DEVICE, SERVING, EVENT, AGENT, CLAIM)
+OF_AGENTS: tuple[LakeTable, ...] = (GPU, PROCESS, HOST, DEVICE, SERVING, EVENT, AGENT, CLAIM)
 """The tables that agents write, a file each at every publishing."""
 
-COMPACTED: tuple[Table, ...] = (*OF_AGENTS, REQUEST)
+COMPACTED: tuple[LakeTable, ...] = (*OF_AGENTS, REQUEST)
 """The tables that `fallow lake compact` merges: requests grow by a file at every import."""
 
 UNUSED_STATES = ("free", "reserved", "held")
@@ -106,14 +106,14 @@ __all__ = [
     "TABLES",
     "UNAVAILABLE_HEALTH",
     "UNUSED_STATES",
-    "Column",
-    "Table",
+    "LakeColumn",
+    "LakeTable",
     "Type",
     "table",
 ]
 
 
-def table(name: str) -> Table:
+def table(name: str) -> LakeTable:
     """The table of that name; UsageError with the nearest name where there is none."""
     for candidate in TABLES:
         if candidate.name == name:

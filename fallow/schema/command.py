@@ -8,7 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from fallow.output import show
-from fallow.schema import SCHEMA_VERSION, TABLES, Table, table
+from fallow.schema import SCHEMA_VERSION, TABLES, LakeTable, table
 
 if TYPE_CHECKING:
     import argparse
@@ -28,12 +28,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def as_json(described: Table) -> dict[str, object]:
+def as_json(described: LakeTable) -> dict[str, object]:
     columns = [dataclasses.asdict(column) | {"type": column.type.value} for column in described.columns]
     return {"name": described.name, "row": described.row, "derived": described.derived, "columns": columns}
 
 
-def as_text(described: Table) -> str:
+def as_text(described: LakeTable) -> str:
     kind = "derived" if described.derived else "observed"
     lines = [f"{described.name} ({kind}): {described.row}"]
     for column in described.columns:

@@ -6,60 +6,62 @@ Each day of each of them is one file over all hosts, so that a week of a thousan
 from __future__ import annotations
 
 from fallow.schema.samples import CLAIM, DEVICE, EVENT
-from fallow.schema.types import Column, Table, Type
+from fallow.schema.types import LakeColumn, LakeTable, Type
 
 _LEDGER = "analytics.ledger"
-_TIME = Column("time", Type.TIMESTAMP, "start", _LEDGER, "UTC", "1 ms", key=True)
-_HOUR = Column("time", Type.TIMESTAMP, "start of the hour", _LEDGER, "UTC", "1 h", key=True)
-_END = Column("end", Type.TIMESTAMP, "end, exclusive", _LEDGER, "UTC", "1 ms")
-_HOST = Column("host", Type.STRING, "host that saw it", "the files' path", key=True, dictionary=True)
-_GPU = Column("gpu", Type.STRING, "UUID of the GPU or MIG instance", "gpu table", key=True, dictionary=True)
+_TIME = LakeColumn("time", Type.TIMESTAMP, "start", _LEDGER, "UTC", "1 ms", key=True)
+_HOUR = LakeColumn("time", Type.TIMESTAMP, "start of the hour", _LEDGER, "UTC", "1 h", key=True)
+_END = LakeColumn("end", Type.TIMESTAMP, "end, exclusive", _LEDGER, "UTC", "1 ms")
+_HOST = LakeColumn("host", Type.STRING, "host that saw it", "the files' path", key=True, dictionary=True)
+_GPU = LakeColumn("gpu", Type.STRING, "UUID of the GPU or MIG instance", "gpu table", key=True, dictionary=True)
 
 _HOLDING = (
-    Column("holder", Type.STRING, "who holds or claims the GPU: the users of its processes (of root, its container or service), joined by `+`",
+    LakeColumn("holder", Type.STRING, "who holds or claims the GPU: the users of its processes (of root, its container or service), joined by `+`",
            "process and claim tables", dictionary=True),
-    Column("holder_source", Type.STRING,
+    LakeColumn("holder_source", Type.STRING,
            "process, claim, memory (in use: stands for a holder), unwatched (neither processes nor memory were read: somebody may work there) or "
            "claim_unwatched (a claim's, likewise)",
            _LEDGER, dictionary=True),
-    Column("account", Type.STRING, "account or namespace that the holder's work is charged to, joined by `+`",
+    LakeColumn("account", Type.STRING, "account or namespace that the holder's work is charged to, joined by `+`",
            "process and claim tables", dictionary=True),
-    Column("job", Type.STRING, "what the work is called by whoever started it: slurm:ID, pod:NAMESPACE/POD, ray:ID or claim:ID, "
+    LakeColumn("job", Type.STRING, "what the work is called by whoever started it: slurm:ID, pod:NAMESPACE/POD, ray:ID or claim:ID, "
            "joined by `+`; null for bare processes", "process and claim tables", dictionary=True),
-    Column("holder_shares", Type.DOUBLE_LIST, "share of each of several holders, in the order of `holder`: its processes' time "
+    LakeColumn("holder_shares", Type.DOUBLE_LIST, "share of each of several holders, in the order of `holder`: its processes' time "
            "over all processes' time; null for one holder", "process table", "1"),
 )  # fmt: skip
 
 _SAMPLED = (
-    Column("sampled_ms", Type.INT64, "of util_ms, time of point samples: rows that watched less than half of it; one that does not say stands for a sixth of a second",
+    LakeColumn("sampled_ms", Type.INT64, "of util_ms, time of point samples: rows that watched less than half of it; one that does not say stands for a sixth of a second",
            "gpu table", "ms", "1 ms"),
-    Column("perhaps_idle_ms", Type.INT64,
+    LakeColumn("perhaps_idle_ms", Type.INT64,
            "time that is not held but may have been part of an idle interval as long as `ledger.idle_after`: beside and between its rows at 0",
            "gpu table", "ms", "1 ms"),
-    Column("idle_draw_max_w", Type.DOUBLE, "largest mean draw between two rows at 0, by the energy counter; null where it is "
+    LakeColumn("idle_draw_max_w", Type.DOUBLE, "largest mean draw between two rows at 0, by the energy counter; null where it is "
            "not known for all of them, and without point samples", "gpu table", "W"),
-    Column("idle_power_max_w", Type.DOUBLE, "largest power reading of the rows at 0, likewise", "gpu table", "W"),
+    LakeColumn("idle_power_max_w", Type.DOUBLE, "largest power reading of the rows at 0, likewise", "gpu table", "W"),
 )  # fmt: skip
 
 _EVIDENCE = (
-    Column("gpu_util_mean_pct", Type.DOUBLE, "time-weighted mean utilization", "gpu table", "%"),
-    Column("gpu_util_max_pct", Type.DOUBLE, "largest utilization", "gpu table", "%"),
-    Column("sm_active_mean_pct", Type.DOUBLE, "time-weighted mean SM activity", "gpu table", "%"),
-    Column("zero_ms", Type.INT64, "time at a measured utilization of 0", "gpu table", "ms", "1 ms"),
-    Column("util_ms", Type.INT64, "time for which a utilization was measured", "gpu table", "ms", "1 ms"),
-    Column("mem_used_max_bytes", Type.INT64, "largest memory in use", "gpu table", "bytes", "1 byte"),
-    Column("power_mean_w", Type.DOUBLE, "time-weighted mean power", "gpu table", "W"),
-    Column(
+    LakeColumn("gpu_util_mean_pct", Type.DOUBLE, "time-weighted mean utilization", "gpu table", "%"),
+    LakeColumn("gpu_util_max_pct", Type.DOUBLE, "largest utilization", "gpu table", "%"),
+    LakeColumn("sm_active_mean_pct", Type.DOUBLE, "time-weighted mean SM activity", "gpu table", "%"),
+    LakeColumn("zero_ms", Type.INT64, "time at a measured utilization of 0", "gpu table", "ms", "1 ms"),
+    LakeColumn("util_ms", Type.INT64, "time for which a utilization was measured", "gpu table", "ms", "1 ms"),
+    LakeColumn("mem_used_max_bytes", Type.INT64, "largest memory in use", "gpu table", "bytes", "1 byte"),
+    LakeColumn("power_mean_w", Type.DOUBLE, "time-weighted mean power", "gpu table", "W"),
+    LakeColumn(
         "energy_mj",
         Type.DOUBLE,
         "rise of the energy counter where there is one, else power times time; over energy_ms",
         "gpu table",
         "mJ",
     ),
-    Column("energy_ms", Type.INT64, "time for which the energy is known", "gpu table", "ms", "1 ms"),
-    Column("counter_ms", Type.INT64, "time of it for which the energy is by the counter", "gpu table", "ms", "1 ms"),
-    Column("sample_count", Type.INT64, "rows of the gpu table that it rests on", "gpu table", "1", "1"),
-    Column(
+    LakeColumn("energy_ms", Type.INT64, "time for which the energy is known", "gpu table", "ms", "1 ms"),
+    LakeColumn(
+        "counter_ms", Type.INT64, "time of it for which the energy is by the counter", "gpu table", "ms", "1 ms"
+    ),
+    LakeColumn("sample_count", Type.INT64, "rows of the gpu table that it rests on", "gpu table", "1", "1"),
+    LakeColumn(
         "coverage_ratio",
         Type.DOUBLE,
         "share of the time in which utilization was really watched, by the rows' own coverage where they state it",
@@ -69,7 +71,7 @@ _EVIDENCE = (
     *_SAMPLED,
 )
 
-LEDGER = Table(
+LEDGER = LakeTable(
     "ledger",
     "one stretch of one GPU in exactly one state, cut at UTC midnight; the stretches of a GPU neither overlap nor leave gaps",
     derived=True,
@@ -78,16 +80,16 @@ LEDGER = Table(
         _HOST,
         _GPU,
         _END,
-        Column("state", Type.STRING, "unknown, unavailable, free, reserved, held, low or active", _LEDGER, dictionary=True),
-        Column("stretch_start", Type.TIMESTAMP, "start of the whole stretch, before the cut at midnight", _LEDGER, "UTC", "1 ms"),
-        Column("gpu_share", Type.DOUBLE, "part of a GPU that the row is about: 1, or the slices of a MIG instance over all slices; "
+        LakeColumn("state", Type.STRING, "unknown, unavailable, free, reserved, held, low or active", _LEDGER, dictionary=True),
+        LakeColumn("stretch_start", Type.TIMESTAMP, "start of the whole stretch, before the cut at midnight", _LEDGER, "UTC", "1 ms"),
+        LakeColumn("gpu_share", Type.DOUBLE, "part of a GPU that the row is about: 1, or the slices of a MIG instance over all slices; "
                "for a split GPU itself what no instance has", "device table", "1"),
         *_HOLDING,
         *_EVIDENCE,
     ),
 )  # fmt: skip
 
-SPELL = Table(
+SPELL = LakeTable(
     "spell",
     "one unbroken spell of measured zero utilization of one GPU, whoever holds it, cut at UTC midnight",
     derived=True,
@@ -96,7 +98,7 @@ SPELL = Table(
         _HOST,
         _GPU,
         _END,
-        Column(
+        LakeColumn(
             "spell_start",
             Type.TIMESTAMP,
             "start of the whole spell, before the cut at midnight",
@@ -107,7 +109,7 @@ SPELL = Table(
     ),
 )
 
-LEDGER_PART = Table(
+LEDGER_PART = LakeTable(
     "ledger_part",
     "one piece of one GPU's day, before days are put together: the ledger's working copy, which nobody else need read",
     derived=True,
@@ -116,7 +118,7 @@ LEDGER_PART = Table(
         _HOST,
         _GPU,
         _END,
-        Column(
+        LakeColumn(
             "label",
             Type.STRING,
             "unknown (between the first and the last row of the day and what is known of it), unseen (rows of a split GPU or an "
@@ -125,25 +127,25 @@ LEDGER_PART = Table(
             _LEDGER,
             dictionary=True,
         ),
-        Column("gpu_share", Type.DOUBLE, "as in the ledger", "device table", "1"),
+        LakeColumn("gpu_share", Type.DOUBLE, "as in the ledger", "device table", "1"),
         *_HOLDING,
-        Column("util_sum", Type.DOUBLE, "utilization times milliseconds", "gpu table"),
-        Column("util_ms", Type.INT64, "time for which a utilization was measured", "gpu table", "ms"),
-        Column("gpu_util_max_pct", Type.DOUBLE, "largest utilization", "gpu table", "%"),
-        Column("sm_sum", Type.DOUBLE, "SM activity times milliseconds", "gpu table"),
-        Column("sm_ms", Type.INT64, "time for which SM activity was measured", "gpu table", "ms"),
-        Column("zero_ms", Type.INT64, "time at a measured utilization of 0", "gpu table", "ms"),
-        Column("mem_used_max_bytes", Type.INT64, "largest memory in use", "gpu table", "bytes"),
-        Column("power_sum", Type.DOUBLE, "power times milliseconds", "gpu table"),
-        Column("power_ms", Type.INT64, "time for which power was measured", "gpu table", "ms"),
-        Column("energy_mj", Type.DOUBLE, "as in the ledger", "gpu table", "mJ"),
-        Column("energy_ms", Type.INT64, "as in the ledger", "gpu table", "ms"),
-        Column("counter_ms", Type.INT64, "as in the ledger", "gpu table", "ms"),
-        Column("watched_sum", Type.DOUBLE, "the rows' own coverage times milliseconds", "gpu table"),
-        Column("watched_ms", Type.INT64, "time of rows that state their coverage", "gpu table", "ms"),
-        Column("sample_count", Type.INT64, "rows of the gpu table", "gpu table", "1"),
+        LakeColumn("util_sum", Type.DOUBLE, "utilization times milliseconds", "gpu table"),
+        LakeColumn("util_ms", Type.INT64, "time for which a utilization was measured", "gpu table", "ms"),
+        LakeColumn("gpu_util_max_pct", Type.DOUBLE, "largest utilization", "gpu table", "%"),
+        LakeColumn("sm_sum", Type.DOUBLE, "SM activity times milliseconds", "gpu table"),
+        LakeColumn("sm_ms", Type.INT64, "time for which SM activity was measured", "gpu table", "ms"),
+        LakeColumn("zero_ms", Type.INT64, "time at a measured utilization of 0", "gpu table", "ms"),
+        LakeColumn("mem_used_max_bytes", Type.INT64, "largest memory in use", "gpu table", "bytes"),
+        LakeColumn("power_sum", Type.DOUBLE, "power times milliseconds", "gpu table"),
+        LakeColumn("power_ms", Type.INT64, "time for which power was measured", "gpu table", "ms"),
+        LakeColumn("energy_mj", Type.DOUBLE, "as in the ledger", "gpu table", "mJ"),
+        LakeColumn("energy_ms", Type.INT64, "as in the ledger", "gpu table", "ms"),
+        LakeColumn("counter_ms", Type.INT64, "as in the ledger", "gpu table", "ms"),
+        LakeColumn("watched_sum", Type.DOUBLE, "the rows' own coverage times milliseconds", "gpu table"),
+        LakeColumn("watched_ms", Type.INT64, "time of rows that state their coverage", "gpu table", "ms"),
+        LakeColumn("sample_count", Type.INT64, "rows of the gpu table", "gpu table", "1"),
         *_SAMPLED,
-        Column(
+        LakeColumn(
             "open_ms",
             Type.INT64,
             "of the GPU's last row of the day: how long it may stand for beyond `end` if nothing follows sooner; "
@@ -151,17 +153,19 @@ LEDGER_PART = Table(
             "gpu table",
             "ms",
         ),
-        Column("last_zero", Type.BOOL, "whether that row measured zero", "gpu table"),
-        Column("last_util_pct", Type.DOUBLE, "that row's utilization", "gpu table", "%"),
-        Column("last_sm_pct", Type.DOUBLE, "that row's SM activity", "gpu table", "%"),
-        Column("last_power_w", Type.DOUBLE, "that row's power", "gpu table", "W"),
-        Column("last_energy_w", Type.DOUBLE, "that row's power, where no counter tells the energy", "gpu table", "W"),
-        Column("last_counted", Type.BOOL, "whether the energy counter told that row's energy", "gpu table"),
-        Column("last_watched_ratio", Type.DOUBLE, "that row's own coverage", "gpu table", "1"),
+        LakeColumn("last_zero", Type.BOOL, "whether that row measured zero", "gpu table"),
+        LakeColumn("last_util_pct", Type.DOUBLE, "that row's utilization", "gpu table", "%"),
+        LakeColumn("last_sm_pct", Type.DOUBLE, "that row's SM activity", "gpu table", "%"),
+        LakeColumn("last_power_w", Type.DOUBLE, "that row's power", "gpu table", "W"),
+        LakeColumn(
+            "last_energy_w", Type.DOUBLE, "that row's power, where no counter tells the energy", "gpu table", "W"
+        ),
+        LakeColumn("last_counted", Type.BOOL, "whether the energy counter told that row's energy", "gpu table"),
+        LakeColumn("last_watched_ratio", Type.DOUBLE, "that row's own coverage", "gpu table", "1"),
     ),
 )
 
-SPELL_PART = Table(
+SPELL_PART = LakeTable(
     "spell_part",
     "one spell at zero inside one GPU's day, before days are put together",
     derived=True,
@@ -174,7 +178,7 @@ _PEAKS = (
 )
 _HISTOGRAM = "time at each whole percent, 0 to 100, rounded down (mergeable by adding); a percentile of it is at most one point too low"
 
-HOURLY = Table(
+HOURLY = LakeTable(
     "hourly",
     "one GPU in one hour: what stretches cannot keep; every mean is weighted by time",
     derived=True,
@@ -182,87 +186,87 @@ HOURLY = Table(
         _HOUR,
         _HOST,
         _GPU,
-        Column("observed_ms", Type.INT32, "time for which a utilization was measured", "gpu table", "ms", "1 ms"),
-        Column("zero_ms", Type.INT32, "time at a measured utilization of 0", "gpu table", "ms", "1 ms"),
-        Column("gpu_util_mean_pct", Type.FLOAT, "mean utilization", "gpu table", "%"),
-        Column("gpu_util_ms", Type.INT_LIST, f"utilization: {_HISTOGRAM}", "gpu table", "ms", "1 ms"),
-        Column("gpu_util_peak_ms", Type.INT_LIST, "utilization: " + _PEAKS.format(stay="stay"), "gpu table", "ms", "1 ms"),
-        Column("sm_active_mean_pct", Type.FLOAT, "mean SM activity", "gpu table", "%"),
-        Column("sm_active_ms", Type.INT_LIST, f"SM activity: {_HISTOGRAM}; null where it was not measured", "gpu table", "ms", "1 ms"),
-        Column("sm_active_peak_ms", Type.INT_LIST, "SM activity: " + _PEAKS.format(stay="would stay, if all kernels of a row took up equally many SMs,"),
+        LakeColumn("observed_ms", Type.INT32, "time for which a utilization was measured", "gpu table", "ms", "1 ms"),
+        LakeColumn("zero_ms", Type.INT32, "time at a measured utilization of 0", "gpu table", "ms", "1 ms"),
+        LakeColumn("gpu_util_mean_pct", Type.FLOAT, "mean utilization", "gpu table", "%"),
+        LakeColumn("gpu_util_ms", Type.INT_LIST, f"utilization: {_HISTOGRAM}", "gpu table", "ms", "1 ms"),
+        LakeColumn("gpu_util_peak_ms", Type.INT_LIST, "utilization: " + _PEAKS.format(stay="stay"), "gpu table", "ms", "1 ms"),
+        LakeColumn("sm_active_mean_pct", Type.FLOAT, "mean SM activity", "gpu table", "%"),
+        LakeColumn("sm_active_ms", Type.INT_LIST, f"SM activity: {_HISTOGRAM}; null where it was not measured", "gpu table", "ms", "1 ms"),
+        LakeColumn("sm_active_peak_ms", Type.INT_LIST, "SM activity: " + _PEAKS.format(stay="would stay, if all kernels of a row took up equally many SMs,"),
                "gpu table", "ms", "1 ms"),
-        Column("dram_active_mean_pct", Type.FLOAT, "mean share of peak memory bandwidth", "gpu table", "%"),
-        Column("pcie_mean_bytes_per_s", Type.DOUBLE, "mean PCIe traffic, both ways", "gpu table", "bytes/s"),
-        Column("nvlink_mean_bytes_per_s", Type.DOUBLE, "mean NVLink traffic, both ways", "gpu table", "bytes/s"),
-        Column("mem_used_mean_bytes", Type.DOUBLE, "mean memory in use", "gpu table", "bytes"),
-        Column("mem_used_std_bytes", Type.DOUBLE, "standard deviation of the memory in use over the hour's rows", "gpu table", "bytes"),
-        Column("mem_used_max_bytes", Type.INT64, "largest memory in use", "gpu table", "bytes", "1 byte"),
-        Column("power_mean_w", Type.FLOAT, "mean power", "gpu table", "W"),
-        Column("energy_mj", Type.DOUBLE, "as in the ledger, over energy_ms", "gpu table", "mJ"),
-        Column("energy_ms", Type.INT32, "time for which the energy is known", "gpu table", "ms", "1 ms"),
-        Column("throttled_power_ms", Type.INT32, "time with clocks held down by power cap or power brake; null where no counter tells",
+        LakeColumn("dram_active_mean_pct", Type.FLOAT, "mean share of peak memory bandwidth", "gpu table", "%"),
+        LakeColumn("pcie_mean_bytes_per_s", Type.DOUBLE, "mean PCIe traffic, both ways", "gpu table", "bytes/s"),
+        LakeColumn("nvlink_mean_bytes_per_s", Type.DOUBLE, "mean NVLink traffic, both ways", "gpu table", "bytes/s"),
+        LakeColumn("mem_used_mean_bytes", Type.DOUBLE, "mean memory in use", "gpu table", "bytes"),
+        LakeColumn("mem_used_std_bytes", Type.DOUBLE, "standard deviation of the memory in use over the hour's rows", "gpu table", "bytes"),
+        LakeColumn("mem_used_max_bytes", Type.INT64, "largest memory in use", "gpu table", "bytes", "1 byte"),
+        LakeColumn("power_mean_w", Type.FLOAT, "mean power", "gpu table", "W"),
+        LakeColumn("energy_mj", Type.DOUBLE, "as in the ledger, over energy_ms", "gpu table", "mJ"),
+        LakeColumn("energy_ms", Type.INT32, "time for which the energy is known", "gpu table", "ms", "1 ms"),
+        LakeColumn("throttled_power_ms", Type.INT32, "time with clocks held down by power cap or power brake; null where no counter tells",
                "gpu table", "ms", "1 ms"),
-        Column("throttled_thermal_ms", Type.INT32, "time with clocks held down by heat, in software or hardware; null where no counter tells",
+        LakeColumn("throttled_thermal_ms", Type.INT32, "time with clocks held down by heat, in software or hardware; null where no counter tells",
                "gpu table", "ms", "1 ms"),
-        Column("throttled_sync_ms", Type.INT32, "time with clocks held down by another GPU of the boost group", "gpu table", "ms", "1 ms"),
-        Column("throttled_known_ms", Type.INT32, "time over which the throttled_ counters were followed", "gpu table", "ms", "1 ms"),
-        Column("temperature_max_c", Type.INT16, "largest die temperature", "gpu table", "degC", "1 degC"),
-        Column("sm_clock_mean_mhz", Type.FLOAT, "mean SM clock", "gpu table", "MHz"),
+        LakeColumn("throttled_sync_ms", Type.INT32, "time with clocks held down by another GPU of the boost group", "gpu table", "ms", "1 ms"),
+        LakeColumn("throttled_known_ms", Type.INT32, "time over which the throttled_ counters were followed", "gpu table", "ms", "1 ms"),
+        LakeColumn("temperature_max_c", Type.INT16, "largest die temperature", "gpu table", "degC", "1 degC"),
+        LakeColumn("sm_clock_mean_mhz", Type.FLOAT, "mean SM clock", "gpu table", "MHz"),
     ),
 )  # fmt: skip
 
-PROCESS_DAY = Table(
+PROCESS_DAY = LakeTable(
     "process_day",
     "one process on one GPU in one UTC day",
     derived=True,
     columns=(
-        Column("time", Type.TIMESTAMP, "first list of the day that names it", "process table", "UTC", "1 ms", key=True),
+        LakeColumn("time", Type.TIMESTAMP, "first list of the day that names it", "process table", "UTC", "1 ms", key=True),
         _HOST,
         _GPU,
-        Column("end", Type.TIMESTAMP, "end of the interval of the last list that names it", "process table", "UTC", "1 ms"),
-        Column("last_listed", Type.TIMESTAMP, "the GPU's last list of the day: later than the process's last, it has ended",
+        LakeColumn("end", Type.TIMESTAMP, "end of the interval of the last list that names it", "process table", "UTC", "1 ms"),
+        LakeColumn("last_listed", Type.TIMESTAMP, "the GPU's last list of the day: later than the process's last, it has ended",
                "process table", "UTC", "1 ms"),
-        Column("pid", Type.INT32, "process id", "process table", key=True),
-        Column("started", Type.TIMESTAMP, "start of the process", "process table", "UTC", "10 ms"),
-        Column("kind", Type.STRING, "compute, graphics or mps", "process table", dictionary=True),
-        Column("user", Type.STRING, "login name; of root without a job the container such as lxc/web, else the unit such as vllm.service", "process table", dictionary=True),
-        Column("command", Type.STRING, "command name", "process table", dictionary=True),
-        Column("arguments", Type.STRING, "command line, where it was recorded", "process table", dictionary=True),
-        Column("first_parent_pid", Type.INT32, "parent process at the first list of the day that names it", "process table"),
-        Column("parent_pid", Type.INT32, "parent process at its last list (1: its own parent has ended)", "process table"),
-        Column("account", Type.STRING, "Slurm account or namespace", "process table", dictionary=True),
-        Column("job", Type.STRING, "as in the ledger", "process table", dictionary=True),
-        Column("container_id", Type.STRING, "container that the process runs in", "process table", dictionary=True),
-        Column("pod_labels", Type.STRING, "labels of the pod as a JSON object", "process table", dictionary=True),
-        Column("mem_first_bytes", Type.INT64, "device memory at the first list of the day that names it", "process table", "bytes", "1 byte"),
-        Column("mem_used_max_bytes", Type.INT64, "largest device memory", "process table", "bytes", "1 byte"),
-        Column("cpu_util_mean_pct", Type.DOUBLE, "mean CPU use; 100 is one CPU", "process table", "%"),
-        Column("cpu_util_max_pct", Type.DOUBLE, "largest CPU use", "process table", "%"),
-        Column("host_mem_max_bytes", Type.INT64, "largest resident host memory", "process table", "bytes", "1 byte"),
-        Column("list_count", Type.INT32, "lists that name it", "process table", "1", "1"),
+        LakeColumn("pid", Type.INT32, "process id", "process table", key=True),
+        LakeColumn("started", Type.TIMESTAMP, "start of the process", "process table", "UTC", "10 ms"),
+        LakeColumn("kind", Type.STRING, "compute, graphics or mps", "process table", dictionary=True),
+        LakeColumn("user", Type.STRING, "login name; of root without a job the container such as lxc/web, else the unit such as vllm.service", "process table", dictionary=True),
+        LakeColumn("command", Type.STRING, "command name", "process table", dictionary=True),
+        LakeColumn("arguments", Type.STRING, "command line, where it was recorded", "process table", dictionary=True),
+        LakeColumn("first_parent_pid", Type.INT32, "parent process at the first list of the day that names it", "process table"),
+        LakeColumn("parent_pid", Type.INT32, "parent process at its last list (1: its own parent has ended)", "process table"),
+        LakeColumn("account", Type.STRING, "Slurm account or namespace", "process table", dictionary=True),
+        LakeColumn("job", Type.STRING, "as in the ledger", "process table", dictionary=True),
+        LakeColumn("container_id", Type.STRING, "container that the process runs in", "process table", dictionary=True),
+        LakeColumn("pod_labels", Type.STRING, "labels of the pod as a JSON object", "process table", dictionary=True),
+        LakeColumn("mem_first_bytes", Type.INT64, "device memory at the first list of the day that names it", "process table", "bytes", "1 byte"),
+        LakeColumn("mem_used_max_bytes", Type.INT64, "largest device memory", "process table", "bytes", "1 byte"),
+        LakeColumn("cpu_util_mean_pct", Type.DOUBLE, "mean CPU use; 100 is one CPU", "process table", "%"),
+        LakeColumn("cpu_util_max_pct", Type.DOUBLE, "largest CPU use", "process table", "%"),
+        LakeColumn("host_mem_max_bytes", Type.INT64, "largest resident host memory", "process table", "bytes", "1 byte"),
+        LakeColumn("list_count", Type.INT32, "lists that name it", "process table", "1", "1"),
     ),
 )  # fmt: skip
 
-HOST_HOURLY = Table(
+HOST_HOURLY = LakeTable(
     "host_hourly",
     "one host in one hour; means over its rows",
     derived=True,
     columns=(
         _HOUR,
         _HOST,
-        Column("cpu_util_mean_pct", Type.DOUBLE, "mean CPU use of the host, 100 is every CPU", "host table", "%"),
-        Column("cpu_count", Type.INT32, "logical CPUs", "host table", "1"),
-        Column("cpu_pressure_mean_pct", Type.DOUBLE, "mean share of time in which some task waited for CPU", "host table", "%"),
-        Column("io_pressure_mean_pct", Type.DOUBLE, "mean share of time in which some task waited for I/O", "host table", "%"),
-        Column("disk_read_mean_bytes_per_s", Type.DOUBLE, "mean read rate of all disks", "host table", "bytes/s"),
-        Column("disk_write_mean_bytes_per_s", Type.DOUBLE, "mean write rate of all disks", "host table", "bytes/s"),
-        Column("net_receive_mean_bytes_per_s", Type.DOUBLE, "mean receive rate of all network cards", "host table", "bytes/s"),
-        Column("net_transmit_mean_bytes_per_s", Type.DOUBLE, "mean transmit rate of all network cards", "host table", "bytes/s"),
-        Column("sample_count", Type.INT32, "rows of the host table", "host table", "1", "1"),
+        LakeColumn("cpu_util_mean_pct", Type.DOUBLE, "mean CPU use of the host, 100 is every CPU", "host table", "%"),
+        LakeColumn("cpu_count", Type.INT32, "logical CPUs", "host table", "1"),
+        LakeColumn("cpu_pressure_mean_pct", Type.DOUBLE, "mean share of time in which some task waited for CPU", "host table", "%"),
+        LakeColumn("io_pressure_mean_pct", Type.DOUBLE, "mean share of time in which some task waited for I/O", "host table", "%"),
+        LakeColumn("disk_read_mean_bytes_per_s", Type.DOUBLE, "mean read rate of all disks", "host table", "bytes/s"),
+        LakeColumn("disk_write_mean_bytes_per_s", Type.DOUBLE, "mean write rate of all disks", "host table", "bytes/s"),
+        LakeColumn("net_receive_mean_bytes_per_s", Type.DOUBLE, "mean receive rate of all network cards", "host table", "bytes/s"),
+        LakeColumn("net_transmit_mean_bytes_per_s", Type.DOUBLE, "mean transmit rate of all network cards", "host table", "bytes/s"),
+        LakeColumn("sample_count", Type.INT32, "rows of the host table", "host table", "1", "1"),
     ),
 )  # fmt: skip
 
-SERVING_HOURLY = Table(
+SERVING_HOURLY = LakeTable(
     "serving_hourly",
     "one model of one inference server on one GPU in one hour; means over the scrapes that answered",
     derived=True,
@@ -270,29 +274,33 @@ SERVING_HOURLY = Table(
         _HOUR,
         _HOST,
         _GPU,
-        Column("endpoint", Type.STRING, "address that was asked", "serving table", key=True, dictionary=True),
-        Column("model", Type.STRING, "model as the server names it", "serving table", key=True, dictionary=True),
-        Column("engine", Type.STRING, "vllm, sglang, triton or tgi", "serving table", dictionary=True),
-        Column("kv_cache_used_max_ratio", Type.DOUBLE, "largest share of the KV cache in use", "serving table", "1"),
-        Column("running_requests_max", Type.DOUBLE, "most requests being served at once", "serving table", "1"),
-        Column("waiting_requests_max", Type.DOUBLE, "longest queue", "serving table", "1"),
-        Column("requests_mean_per_s", Type.DOUBLE, "mean requests finished per second", "serving table", "1/s"),
-        Column("generated_tokens_mean_per_s", Type.DOUBLE, "mean generated tokens per second", "serving table", "1/s"),
-        Column("scrape_count", Type.INT32, "scrapes that answered", "serving table", "1", "1"),
+        LakeColumn("endpoint", Type.STRING, "address that was asked", "serving table", key=True, dictionary=True),
+        LakeColumn("model", Type.STRING, "model as the server names it", "serving table", key=True, dictionary=True),
+        LakeColumn("engine", Type.STRING, "vllm, sglang, triton or tgi", "serving table", dictionary=True),
+        LakeColumn(
+            "kv_cache_used_max_ratio", Type.DOUBLE, "largest share of the KV cache in use", "serving table", "1"
+        ),
+        LakeColumn("running_requests_max", Type.DOUBLE, "most requests being served at once", "serving table", "1"),
+        LakeColumn("waiting_requests_max", Type.DOUBLE, "longest queue", "serving table", "1"),
+        LakeColumn("requests_mean_per_s", Type.DOUBLE, "mean requests finished per second", "serving table", "1/s"),
+        LakeColumn(
+            "generated_tokens_mean_per_s", Type.DOUBLE, "mean generated tokens per second", "serving table", "1/s"
+        ),
+        LakeColumn("scrape_count", Type.INT32, "scrapes that answered", "serving table", "1", "1"),
     ),
 )
 
-QUALITY = Table(
+QUALITY = LakeTable(
     "quality",
     "what was wrong with one GPU's rows of one day, or with its host's files, with how many there were; none is used as a number",
     derived=True,
     columns=(
-        Column("time", Type.TIMESTAMP, "start of the day", _LEDGER, "UTC", "1 day", key=True),
+        LakeColumn("time", Type.TIMESTAMP, "start of the day", _LEDGER, "UTC", "1 day", key=True),
         _HOST,
-        Column(
+        LakeColumn(
             "gpu", Type.STRING, "UUID of the GPU; null where the host is meant", "gpu table", key=True, dictionary=True
         ),
-        Column(
+        LakeColumn(
             "kind",
             Type.STRING,
             "util_out_of_range, negative_value, too_large, not_a_number, no_interval, wrong_day, duplicate_rows, overlapping_rows, "
@@ -301,43 +309,45 @@ QUALITY = Table(
             key=True,
             dictionary=True,
         ),
-        Column("count", Type.INT64, "rows or files", _LEDGER, "1", "1"),
-        Column(
+        LakeColumn("count", Type.INT64, "rows or files", _LEDGER, "1", "1"),
+        LakeColumn(
             "example", Type.STRING, "the worst of them; of a file the kind of fault and its path in the lake", _LEDGER
         ),
     ),
 )
 
 
-GPU_LIFETIME = Table(
+GPU_LIFETIME = LakeTable(
     "gpu_lifetime",
     "what one GPU had been seen to do on one host up to the end of one day, and how long it worked on that day",
     derived=True,
     columns=(
-        Column("time", Type.TIMESTAMP, "start of the day", _LEDGER, "UTC", "1 day", key=True),
+        LakeColumn("time", Type.TIMESTAMP, "start of the day", _LEDGER, "UTC", "1 day", key=True),
         _HOST,
         _GPU,
-        Column("first_seen", Type.TIMESTAMP, "start of its first row in the ledger", _LEDGER, "UTC", "1 ms"),
-        Column("last_seen", Type.TIMESTAMP, "end of its last row up to the end of the day", _LEDGER, "UTC", "1 ms"),
-        Column("first_use", Type.TIMESTAMP, "when a workload was first on it; null where none ever was", _LEDGER, "UTC", "1 ms"),
-        Column("used_ms", Type.INT64, "time with a workload on it", _LEDGER, "ms", "1 ms"),
-        Column("unused_ms", Type.INT64, "time in which it was free or reserved", _LEDGER, "ms", "1 ms"),
-        Column("util_ms", Type.INT64, "time for which a utilization was measured", _LEDGER, "ms", "1 ms"),
-        Column("sample_count", Type.INT64, "rows of the gpu table", _LEDGER, "1", "1"),
-        Column("gpu_util_max_pct", Type.FLOAT, "highest utilization", _LEDGER, "%"),
-        Column("mem_used_max_bytes", Type.INT64, "most memory in use", _LEDGER, "bytes"),
-        Column("unwatched", Type.BOOL, "whether there was time in which neither processes nor memory were read", _LEDGER),
-        Column("day_known_ms", Type.INT64,
+        LakeColumn("first_seen", Type.TIMESTAMP, "start of its first row in the ledger", _LEDGER, "UTC", "1 ms"),
+        LakeColumn("last_seen", Type.TIMESTAMP, "end of its last row up to the end of the day", _LEDGER, "UTC", "1 ms"),
+        LakeColumn("first_use", Type.TIMESTAMP, "when a workload was first on it; null where none ever was", _LEDGER, "UTC", "1 ms"),
+        LakeColumn("used_ms", Type.INT64, "time with a workload on it", _LEDGER, "ms", "1 ms"),
+        LakeColumn("unused_ms", Type.INT64, "time in which it was free or reserved", _LEDGER, "ms", "1 ms"),
+        LakeColumn("util_ms", Type.INT64, "time for which a utilization was measured", _LEDGER, "ms", "1 ms"),
+        LakeColumn("sample_count", Type.INT64, "rows of the gpu table", _LEDGER, "1", "1"),
+        LakeColumn("gpu_util_max_pct", Type.FLOAT, "highest utilization", _LEDGER, "%"),
+        LakeColumn("mem_used_max_bytes", Type.INT64, "most memory in use", _LEDGER, "bytes"),
+        LakeColumn("unwatched", Type.BOOL, "whether there was time in which neither processes nor memory were read", _LEDGER),
+        LakeColumn("day_known_ms", Type.INT64,
                "time on that day that was neither unknown nor unavailable, over all hosts, beside the first of them", _LEDGER, "ms", "1 ms"),
-        Column("day_active_ms", Type.INT64, "likewise, time in which it computed", _LEDGER, "ms", "1 ms"),
+        LakeColumn("day_active_ms", Type.INT64, "likewise, time in which it computed", _LEDGER, "ms", "1 ms"),
     ),
 )  # fmt: skip
 
 
-def _of_all_hosts(table: Table) -> Table:
+def _of_all_hosts(table: LakeTable) -> LakeTable:
     """The same rows of a small table in one file a day: a thousand hosts' own files take seconds to open."""
     columns = (*table.columns, _HOST) if "host" not in table.names else table.columns
-    return Table(f"{table.name}_day", f"a row of the {table.name} table, of all hosts", derived=True, columns=columns)
+    return LakeTable(
+        f"{table.name}_day", f"a row of the {table.name} table, of all hosts", derived=True, columns=columns
+    )
 
 
 DEVICE_DAY, CLAIM_DAY, EVENT_DAY = (_of_all_hosts(table) for table in (DEVICE, CLAIM, EVENT))

@@ -23,7 +23,7 @@ class Type(Enum):
 
 
 @dataclass(frozen=True)
-class Column:
+class LakeColumn:
     """One column: its name, type, unit, the step that it is stored in, what it means and where it comes from."""
 
     name: str
@@ -37,13 +37,13 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class LakeTable:
     """One table of the lake: what a row is, who writes it and its columns in file order."""
 
     name: str
     row: str
     derived: bool
-    columns: tuple[Column, ...]
+    columns: tuple[LakeColumn, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ class Table:
         """The columns that tell two rows apart."""
         return tuple(column.name for column in self.columns if column.key)
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> LakeColumn:
         """The column of that name; KeyError where there is none."""
         for column in self.columns:
             if column.name == name:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from agent.spool.arrow_rows import arrow_rows
 from fallow import parquet
 from fallow.errors import LakeError
-from fallow.schema import DELIVERY, DEVICE, EVENT, GPU, HOST, PROCESS, TABLES, Table
+from fallow.schema import DELIVERY, DEVICE, EVENT, GPU, HOST, PROCESS, TABLES, LakeTable
 from tests.core.test_parquet import by_bytes, rows_of
 
 Row = dict[str, Any]
@@ -25,13 +25,13 @@ def spooled(rows: list[Row]) -> list[Row]:
     return [json.loads(json.dumps(row)) for row in rows]
 
 
-def made(table: Table, rows: list[Row]) -> tuple[pa.Table, dict[str, int]]:
+def made(table: LakeTable, rows: list[Row]) -> tuple[pa.Table, dict[str, int]]:
     data, misfits = arrow_rows(table, spooled(rows))
     return pa.table(data).cast(parquet.arrow_schema(table)), misfits
 
 
 @pytest.mark.parametrize("table", OBSERVED, ids=lambda table: table.name)
-def test_rows_become_what_pyarrow_makes_of_them(table: Table) -> None:
+def test_rows_become_what_pyarrow_makes_of_them(table: LakeTable) -> None:
     @settings(max_examples=10)
     @given(rows_of(table))
     def same(rows: list[Row]) -> None:
@@ -63,7 +63,7 @@ def test_rows_become_what_pyarrow_makes_of_them(table: Table) -> None:
     ],
 )
 def test_a_value_that_does_not_fit_becomes_null_and_is_counted(
-    table: Table, column: str, value: Any, kept: Any
+    table: LakeTable, column: str, value: Any, kept: Any
 ) -> None:
     rows = [{"time": number, column: each} for number, each in enumerate([None, value])]
     data, misfits = made(table, rows)

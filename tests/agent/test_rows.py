@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fallow import schema
-from fallow.schema import Column, Table, Type
+from fallow.schema import LakeColumn, LakeTable, Type
 from tests.conftest import REPOSITORY
 
 MODULE = REPOSITORY / "agent" / "rows.py"
@@ -38,16 +38,16 @@ def module() -> str:
     return "\n\n".join([*parts, alias])
 
 
-def _table(table: Table) -> str:
+def _table(table: LakeTable) -> str:
     lines = [f"class {_name(table)}(TypedDict, total=False):", f'    """A row of the `{table.name}` table."""', ""]
     return "\n".join([*lines, *(f"    {column.name}: {_type(table, column)}" for column in table.columns)]) + "\n"
 
 
-def _name(table: Table) -> str:
+def _name(table: LakeTable) -> str:
     return f"{table.name.capitalize()}Row"
 
 
-def _type(table: Table, column: Column) -> str:
+def _type(table: LakeTable, column: LakeColumn) -> str:
     kind = TYPES.get(column.type, "int")
     if table is schema.EVENT and column.name == "time":
         return f"{kind} | None"  # None until it is written: it has just happened

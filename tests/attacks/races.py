@@ -25,7 +25,7 @@ from analytics.importers.publish import publish
 from analytics.importers.times import on_grid
 from analytics.importers.values import conform
 from fallow import parquet
-from fallow.schema import CLAIM, DEVICE, GPU, REQUEST, Table
+from fallow.schema import CLAIM, DEVICE, GPU, REQUEST, LakeTable
 from tests.attacks.writers import MIDNIGHT_MS
 from tests.lakes import made_lake
 
@@ -127,7 +127,7 @@ def _allocations(rows: set[int]) -> ReadAllocations:
     return ReadAllocations(frame, empty(REQUEST), (), "UTC", None)
 
 
-def found(lake: Lake, table: Table = GPU) -> list[int]:
+def found(lake: Lake, table: LakeTable = GPU) -> list[int]:
     """The rows that a reader sees, by their numbers."""
     times = pl.Series(parquet.read(lake.files(table.name), table, ["time"]).column("time"))
     return [(moment - MIDNIGHT_MS) // 300_000 for moment in times.dt.epoch("ms")]

@@ -16,7 +16,7 @@ from dashboard.api.endpoints import ENDPOINTS
 from dashboard.api.problems import STATUS_MEANINGS
 from fallow.clock import format_duration
 from fallow.config import SETTINGS, Setting
-from fallow.schema import SCHEMA_VERSION, TABLES, Table
+from fallow.schema import SCHEMA_VERSION, TABLES, LakeTable
 from tests.scraped import mapping_page
 
 if TYPE_CHECKING:
@@ -171,11 +171,11 @@ def _term(term: Term) -> str:
     return _line(term.name, term.meaning, f"`{term.column}`" if term.column else "")
 
 
-def _kind(table: Table) -> str:
+def _kind(table: LakeTable) -> str:
     return "derived" if table.derived else "observed"
 
 
-def _table(table: Table) -> list[str]:
+def _table(table: LakeTable) -> list[str]:
     lines = ["", f"## {table.name}", "", f"{_kind(table).capitalize()}: {table.row}.", ""]
     lines += ["| column | type | unit | step | meaning | source |", "|---|---|---|---|---|---|"]
     for column in table.columns:

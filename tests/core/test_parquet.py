@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fallow import parquet, schema
 from fallow.errors import BrokenFileError, LakeError, SchemaVersionError
 from fallow.lake import Lake, LakeFile
-from fallow.schema import GPU, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, TABLES, Column, Table, Type
+from fallow.schema import GPU, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, TABLES, LakeColumn, LakeTable, Type
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
@@ -42,15 +42,15 @@ VALUES: dict[Type, st.SearchStrategy[Any]] = {
 TIMESTAMPS = {each.name: [column.name for column in each.columns if column.type is Type.TIMESTAMP] for each in TABLES}
 
 
-def value_of(column: Column) -> st.SearchStrategy[Any]:
+def value_of(column: LakeColumn) -> st.SearchStrategy[Any]:
     return VALUES[column.type] if column.key else st.none() | VALUES[column.type]
 
 
-def rows_of(table: Table) -> st.SearchStrategy[list[Row]]:
+def rows_of(table: LakeTable) -> st.SearchStrategy[list[Row]]:
     return st.lists(st.fixed_dictionaries({column.name: value_of(column) for column in table.columns}), max_size=6)
 
 
-def plain(table: Table, data: pa.Table) -> list[Row]:
+def plain(table: LakeTable, data: pa.Table) -> list[Row]:
     """Rows with timestamps as the integers that they were written from."""
     for name in TIMESTAMPS[table.name]:
         data = data.set_column(data.schema.get_field_index(name), name, data[name].cast(pa.int64()))
@@ -67,7 +67,7 @@ def by_bytes(row: Row) -> tuple[bool, bytes, int]:
     return (empty, gpu.encode(), time)
 
 
-def write(lake: Lake, table: Table, rows: list[Row], sequence: int = 0, host: str = "gn001") -> LakeFile:
+def write(lake: Lake, table: LakeTable, rows: list[Row], sequence: int = 0, host: str = "gn001") -> LakeFile:
     data = parquet.encode(table, parquet.table_from_rows(table, rows))
     return lake.put(LakeFile(table.name, "2026-11-20", host, sequence, sequence), data)
 
@@ -79,7 +79,9 @@ def gpu_rows(count: int = 3) -> list[Row]:
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_every_table_comes_back_sorted_with_its_nulls(table: Table, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_every_table_comes_back_sorted_with_its_nulls(
+    table: LakeTable, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     lake = made_lake(tmp_path_factory.mktemp("lake"))
 
     @settings(max_examples=10)
@@ -98,7 +100,7 @@ def test_every_table_comes_back_sorted_with_its_nulls(table: Table, tmp_path_fac
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_reading_nothing_has_the_columns_of_reading_something(table: Table, lake: Lake) -> None:
+def test_reading_nothing_has_the_columns_of_reading_something(table: LakeTable, lake: Lake) -> None:
     file = write(lake, table, [{"time": START_MS}])
     assert parquet.read([], table).schema == parquet.read([file], table).schema
     assert len(set(parquet.read([], table).column_names)) == len(parquet.read([], table).column_names)
@@ -196,7 +198,7 @@ def test_the_same_rows_make_the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize("table", [each for each in TABLES if not each.derived], ids=lambda table: table.name)
-def test_duckdb_and_polars_read_every_observed_table_with_its_partitions(table: Table, lake: Lake) -> None:
+def test_duckdb_and_polars_read_every_observed_table_with_its_partitions(table: LakeTable, lake: Lake) -> None:
     keys = {
         "gpu": "GPU-1",
         "pid": 7,

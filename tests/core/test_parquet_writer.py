@@ -18,7 +18,7 @@ from analytics.simulation.write import day_tables
 from fallow import parquet, parquet_writer
 from fallow.clock import DAY_MS
 from fallow.errors import LakeError
-from fallow.schema import DEVICE, GPU, SCHEMA_VERSION, Table, Type
+from fallow.schema import DEVICE, GPU, SCHEMA_VERSION, LakeTable, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ FIVE_MINUTES, HOUR, DAY = 240, 2_880, 1_000_000
 
 
 @pytest.fixture(scope="module")
-def tables() -> list[tuple[Table, pa.Table]]:
+def tables() -> list[tuple[LakeTable, pa.Table]]:
     """A day of a host of eight GPUs, every observed table that it has."""
     fleet = SimulatedFleet(gpus=8, days=1, seed=1, interval_ms=10_000, until_ms=20_700 * DAY_MS)
     plan = plan_fleet(fleet)
@@ -37,7 +37,7 @@ def tables() -> list[tuple[Table, pa.Table]]:
     return [(table, data.select(list(table.names))) for table, data in day_tables(fleet, day, simulated_queue(plan))]
 
 
-def by_pyarrow(table: Table, data: pa.Table) -> bytes:
+def by_pyarrow(table: LakeTable, data: pa.Table) -> bytes:
     """The same file by another writer."""
     data = data.cast(parquet.arrow_schema(table))
     data = data.sort_by([(name, "ascending") for name in ("gpu", "time") if name in table.names])
@@ -72,7 +72,7 @@ def columns(content: bytes) -> dict[str, tuple[list[str], int]]:
 
 @pytest.mark.parametrize("most_rows", [FIVE_MINUTES, HOUR, DAY])
 def test_every_column_is_encoded_as_by_pyarrow_and_no_larger(
-    tables: list[tuple[Table, pa.Table]], most_rows: int
+    tables: list[tuple[LakeTable, pa.Table]], most_rows: int
 ) -> None:
     before_bytes = after_bytes = 0
     for table, data in tables:
@@ -90,7 +90,7 @@ def test_every_column_is_encoded_as_by_pyarrow_and_no_larger(
     assert after_bytes <= 1.02 * before_bytes
 
 
-def test_pyarrow_polars_and_duckdb_read_the_same_rows(tables: list[tuple[Table, pa.Table]], tmp_path: Path) -> None:
+def test_pyarrow_polars_and_duckdb_read_the_same_rows(tables: list[tuple[LakeTable, pa.Table]], tmp_path: Path) -> None:
     for table, data in tables:
         file = tmp_path / f"{table.name}.parquet"
         file.write_bytes(parquet.encode(table, data.slice(0, HOUR)))

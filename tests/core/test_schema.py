@@ -10,7 +10,7 @@ import pytest
 
 from fallow import schema
 from fallow.errors import UsageError
-from fallow.schema import STATES, TABLES, UNAVAILABLE_HEALTH, Column, Type
+from fallow.schema import STATES, TABLES, UNAVAILABLE_HEALTH, LakeColumn, Type
 from tests.core import pages
 from tests.in_process import run_in_process
 
@@ -25,7 +25,7 @@ SUFFIXES = {
 COLUMNS = [(f"{table.name}.{column.name}", column) for table in TABLES for column in table.columns]
 
 
-def violations(rule: Callable[[Column], bool]) -> list[str]:
+def violations(rule: Callable[[LakeColumn], bool]) -> list[str]:
     """The columns that break a rule."""
     return [name for name, column in COLUMNS if not rule(column)]
 
@@ -35,7 +35,7 @@ def test_every_column_says_what_it_means_and_where_it_is_from() -> None:
     assert violations(lambda column: bool(re.fullmatch(r"[a-z][a-z0-9_]*", column.name))) == []
 
 
-def carries_its_unit(column: Column) -> bool:
+def carries_its_unit(column: LakeColumn) -> bool:
     if suffix := SUFFIXES.get(column.unit):
         return column.name.endswith(suffix)
     return column.unit in ("", "1", "UTC") and not column.name.endswith(tuple(SUFFIXES.values()))

@@ -116,7 +116,7 @@ class Judge:
                 self.wrong.append(f"{what}: {len(starts)} {fault}: {first}")
 
     @staticmethod
-    def _times(table: schema.Table, files: list[LakeFile]) -> dict[str, Counter[int]]:
+    def _times(table: schema.LakeTable, files: list[LakeFile]) -> dict[str, Counter[int]]:
         """How often each start of an interval is there, by GPU."""
         names = ["time", "gpu"] if "gpu" in table.names else ["time"]
         if not files:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from analytics.ledger.settings import LedgerSettings
     from fallow.lake import Lake, LakeFile
-    from fallow.schema import Table
+    from fallow.schema import LakeTable
 
 _TYPES = {"timestamp[ms, UTC]": "timestamptz", "int16": "smallint", "int32": "integer", "int64": "bigint"}
 
@@ -351,7 +351,7 @@ def duckdb_ledger(lake: Lake, settings: LedgerSettings) -> Found:
         )
 
 
-def _rows(table: Table, files: Iterable[LakeFile]) -> str:
+def _rows(table: LakeTable, files: Iterable[LakeFile]) -> str:
     """The table's files with every column of the schema and the host of the path; no rows where there are no files."""
     columns = ", ".join(
         f'null::{_TYPES.get(each.type.value, each.type.value)} as "{each.name}"' for each in table.columns

@@ -63,7 +63,7 @@ def by_day(row: Row) -> object:
 
 def write(
     lake: Lake,
-    table: schema.Table,
+    table: schema.LakeTable,
     rows: Iterable[Row],
     host: str = "h1",
     split: Callable[[Row], object] = by_day,

@@ -53,7 +53,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 """What rows may say; `mute` ones say nothing."""
 
-Chunk = tuple[str, schema.Table, list[Row]]
+Chunk = tuple[str, schema.LakeTable, list[Row]]
 
 
 def inputs_of(lake: Lake, since_s: float, until_s: float | None = None) -> Inputs:
@@ -98,7 +98,7 @@ def assert_same_rows(mine: pl.DataFrame, theirs: pl.DataFrame) -> None:
     assert_frame_equal(mine, theirs, check_dtypes=False, rel_tol=1e-12, abs_tol=0.0)
 
 
-def assert_same_table(table: schema.Table, lake: Lake, other: Lake) -> None:
+def assert_same_table(table: schema.LakeTable, lake: Lake, other: Lake) -> None:
     mine, theirs = ({file.date: file for file in each.all_files(table.name)} for each in (lake, other))
     assert mine.keys() == theirs.keys(), table.name
     by = [name for name in ("gpu", "time", "host", "pid") if name in table.names]

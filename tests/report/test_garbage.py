@@ -50,7 +50,7 @@ def values(kind: Type) -> st.SearchStrategy[Any]:
     return st.booleans() if kind is Type.BOOL else TEXT
 
 
-def rows_of(table: schema.Table) -> st.SearchStrategy[list[Row]]:
+def rows_of(table: schema.LakeTable) -> st.SearchStrategy[list[Row]]:
     """A few rows of the table, each column null or anything; GPUs, times and intervals mostly such that rows meet."""
     columns = {each.name: st.none() | values(each.type) for each in table.columns}
     columns["time"] = values(Type.TIMESTAMP)
@@ -83,7 +83,7 @@ def fill(lake: Lake, tables: dict[str, list[Row]]) -> None:
             put(lake, table, host, [GOOD, *part] if name == "gpu" and host == "h1" else part)
 
 
-def put(lake: Lake, table: schema.Table, host: str, rows: Sequence[Row]) -> None:
+def put(lake: Lake, table: schema.LakeTable, host: str, rows: Sequence[Row]) -> None:
     file = LakeFile(table.name, "2026-11-20", host, 1, 1)
     lake.put(file, parquet.encode(table, parquet.table_from_rows(table, rows)))
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-    from fallow.schema import Table
+    from fallow.schema import LakeTable
 
 ABOUT: dict[str, Any] = {"hw__id": "GPU-1", "hw__type": "gpu", "hw__model": "NVIDIA H100 80GB HBM3",
                          "k8s__namespace__name": "ml", "k8s__pod__name": "train-0"}  # fmt: skip
@@ -89,7 +89,7 @@ class Site:
         for each in pushes:
             assert self.intake.take(each.SerializeToString(), PROTOBUF) == b""
 
-    def rows(self, table: Table = GPU) -> pl.DataFrame:
+    def rows(self, table: LakeTable = GPU) -> pl.DataFrame:
         return read_frame(self.lake.files(table.name), table, table.names).sort("time")
 
 

@@ -23,7 +23,7 @@ from tests.lakes import made_lake
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fallow.schema import Table
+    from fallow.schema import LakeTable
 
 UNTIL_MS = 20_777 * DAY_MS  # 2026-11-20
 FLEET = SimulatedFleet(gpus=64, days=14, until_ms=UNTIL_MS, showcase=True)
@@ -54,7 +54,7 @@ def found(site: Path) -> list[dict[str, Any]]:
     return findings
 
 
-def rows(site: Path, table: Table) -> pl.DataFrame:
+def rows(site: Path, table: LakeTable) -> pl.DataFrame:
     frame = pl.from_arrow(read(Lake.at(str(site / "lake")).files(table.name), table))
     assert isinstance(frame, pl.DataFrame)
     return frame

@@ -12,7 +12,7 @@ from analytics.importers.values import clean
 from analytics.scraped.rows.exporter_rows import ExporterRows, UnitCodes
 from analytics.scraped.rows.metric_frame import RefusedSamples
 from fallow.clock import format_duration
-from fallow.schema import Table
+from fallow.schema import LakeTable
 
 _FULL_PCT, _HAIR_PCT = 100.0, 100.5
 """A mean that a GPU keeps itself may lie a hair above 100 (the ledger's rule)."""
@@ -69,7 +69,7 @@ class RowAccount:
                     "(--collect-interval says it)",
                 )
 
-    def cleaned(self, frame: pl.DataFrame, table: Table) -> pl.DataFrame:
+    def cleaned(self, frame: pl.DataFrame, table: LakeTable) -> pl.DataFrame:
         """The frame (host, columns of the table) in the lake's types; values that cannot be are null and counted."""
         for column in table.columns:
             if column.name in frame.columns and frame[column.name].dtype == pl.Float64:

@@ -23,7 +23,7 @@ from analytics.scraped.rows.scraped_units import ScrapedUnits, scraped_units
 from analytics.scraped.rows.source_choice import ChosenRows, chosen_rows
 from analytics.scraped.rows.xid_events import xid_events
 from analytics.scraped.samples import Samples
-from fallow.schema import GPU, HOST, Table
+from fallow.schema import GPU, HOST, LakeTable
 
 ENDED = "released"
 """The health of a GPU from the moment on from which its series ended: nobody reads it."""
@@ -147,7 +147,7 @@ def _not_late(frame: pl.DataFrame, account: RowAccount) -> pl.DataFrame:
     return frame.filter(~late)
 
 
-def _finished(frame: pl.DataFrame, table: Table, codes: UnitCodes, account: RowAccount) -> pl.DataFrame:
+def _finished(frame: pl.DataFrame, table: LakeTable, codes: UnitCodes, account: RowAccount) -> pl.DataFrame:
     """The rows with `host` and columns of the table, in its types."""
     types = polars_schema(table)
     start = pl.col("time_ms") - pl.col("time_ms") % pl.col("interval_ms")

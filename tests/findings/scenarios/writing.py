@@ -41,11 +41,11 @@ def write_fleet(lake: Lake, fleet: Fleet) -> None:
                 _put_rows(lake, schema.table(table), host, rows)
 
 
-def _put_rows(lake: Lake, table: schema.Table, host: Host, rows: Sequence[Mapping[str, object]]) -> None:
+def _put_rows(lake: Lake, table: schema.LakeTable, host: Host, rows: Sequence[Mapping[str, object]]) -> None:
     _put(lake, table, host, parquet.table_from_rows(table, rows))
 
 
-def _put(lake: Lake, table: schema.Table, host: Host, data: pa.Table) -> None:
+def _put(lake: Lake, table: schema.LakeTable, host: Host, data: pa.Table) -> None:
     """One file a day."""
     days = np.asarray(data["time"].cast(pa.int64())) // DAY_MS
     order = np.argsort(days, kind="stable")
@@ -57,7 +57,7 @@ def _put(lake: Lake, table: schema.Table, host: Host, data: pa.Table) -> None:
             lake.put(file, parquet.encode(table, data.slice(first, last - first)))
 
 
-def _table(table: schema.Table, columns: Mapping[str, object], count: int) -> pa.Table:
+def _table(table: schema.LakeTable, columns: Mapping[str, object], count: int) -> pa.Table:
     """Arrays are columns with NaN as null, a single value is repeated, a missing column is null."""
     return pa.table([_column(columns.get(field.name), field.type, count) for field in parquet.arrow_schema(table)],
                     schema=parquet.arrow_schema(table))  # fmt: skip
