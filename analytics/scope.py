@@ -37,7 +37,7 @@ class Scope:
     @classmethod
     def of(cls, args: argparse.Namespace) -> Scope:
         """That of the command line."""
-        return cls(args.pool, args.model, args.team, args.holder)
+        return cls(args.pool, args.model, args.team, args.user)
 
     @property
     def is_all(self) -> bool:
@@ -71,13 +71,13 @@ class Scope:
 
 
 def add_scope_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--pool`, `--model`, `--team` and `--holder`."""
+    """`--pool`, `--model`, `--team` and `--user`."""
     parser.add_argument("--pool", metavar="NAME", type=given_name, help="of this pool's GPUs only")
     parser.add_argument("--model", metavar="NAME", type=given_name, help="of this model's GPUs only")
     parser.add_argument(
         "--team", metavar="NAME", type=given_name, help="of what this team (owners file) was given only"
     )
-    parser.add_argument("--holder", metavar="NAME", type=asked_name, help="of what this user was given only")
+    parser.add_argument("--user", metavar="NAME", type=asked_name, help="of what this user was given only")
 
 
 def narrow(

@@ -49,7 +49,14 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         verb.add_argument("--lake", metavar="DIR", default=argparse.SUPPRESS, help="the lake")
         verb.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="config file")
         if name == "history":
-            verb.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="machine-readable")
+            verb.add_argument(
+                "--json",
+                action="store_const",
+                const="json",
+                dest="format",
+                default=argparse.SUPPRESS,
+                help="machine-readable",
+            )
             continue
         add_actor_argument(verb)
         verb.add_argument("--force", action="store_true", help="accept an id that is not in this window")
@@ -180,7 +187,7 @@ def _history(inputs: Inputs, args: argparse.Namespace) -> int:
     if finding_id not in actions:
         require_ids(inputs, args.ids, actions)
     done: tuple[Action, ...] = actions.get(finding_id, ())
-    if args.json:
+    if args.format == "json":
         show(json.dumps({"finding_id": finding_id, "actions": [each.as_json() for each in done]}, indent=2))
     elif done:
         show("\n".join(plain(action_sentence(each), 1000) for each in done))

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from analytics.commands.finding_actions import as_listed, no_finding
-from analytics.decide.review import review
-from analytics.render.findings_text import block
-from analytics.render.review_text import beside
-from analytics.window import load_window_ledger, open_inputs
+from analytics.commands.table_verb import Tables, TableVerb, VerbInputs, add_output_arguments
+from analytics.language.sentences import tr
+from analytics.tables.finding_list import finding_folds, finding_list, only_a_look
 from analytics.workloads.model import Finding
-from fallow.clock import SystemClock
-from fallow.output import show
 
 
 def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -22,27 +18,32 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         help="show whole findings, nothing shortened",
         epilog="example: fallow findings show F-0123456789 --lake /srv/lake",
         allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,  # what was given before the verb stays
     )
     verb.add_argument("ids", nargs="+", type=as_listed, metavar="ID", help="id of a finding: F-0123456789")
-    # what was given before the verb stays
-    verb.add_argument("--lake", metavar="DIR", default=argparse.SUPPRESS, help="the lake")
-    verb.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="config file")
-    verb.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="machine-readable")
+    verb.add_argument("--lake", metavar="DIR", help="the lake")
+    verb.add_argument("--config", metavar="FILE", help="config file")
+    add_output_arguments(verb)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Prints the findings of these ids, suppressed ones and those of last week too; FallowError where one is not there."""
-    inputs = open_inputs(args)
-    found = review(inputs, load_window_ledger(inputs))
+def _shown(given: VerbInputs, args: argparse.Namespace) -> list[Finding]:
+    """Those of the ids, suppressed ones and those of last week too; raises FallowError where one is not there."""
+    found = given.whole.review
     known: dict[str, Finding] = {each.finding_id: each for each in (*found.gone, *found.findings)}
-    wanted = dict.fromkeys(args.ids)
-    for each in wanted:
+    for each in args.ids:
         if each not in known:
             raise no_finding(each, known)
-    chosen = [known[each] for each in wanted]
-    if args.json:
-        show(json.dumps({"findings": [each.as_json() for each in chosen]}, indent=2))
-    else:
-        around = beside(found, SystemClock().now_ms())
-        show("\n\n".join(block(each, around, whole=True) for each in chosen))
-    return 0
+    return [known[each] for each in dict.fromkeys(args.ids)]
+
+
+def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
+    shown, look = _shown(given, args), only_a_look(given.whole.review.context, given.now_ms)
+    yield finding_list(shown, notes=(look,) if look else ())
+    yield finding_folds(shown, given.whole.inventory, whole=True)
+
+
+def _content(given: VerbInputs, args: argparse.Namespace) -> dict[str, object]:
+    return {"findings": [each.as_json() for each in _shown(given, args)]}
+
+
+VERB = TableVerb(tr("Findings"), _tables, content=_content, since="all")

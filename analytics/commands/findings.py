@@ -1,40 +1,156 @@
-"""`fallow findings`: what can be taken back, as text, JSON or CSV, and what people do about it."""
+"""`fallow findings`: what can be taken back, and what people do about it."""
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from analytics.commands import finding_actions as action_command
 from analytics.commands import finding_show as show_command
-from analytics.decide.filters import Filters, Selection, choose
+from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
+from analytics.decide.filters import is_in_scope
 from analytics.decide.readiness import waiting_rules
-from analytics.decide.review import Review, review
-from analytics.decide.totals import totals
-from analytics.language.language import ENGLISH
-from analytics.render.findings_table import COLUMNS, row_of
-from analytics.render.report.text import for_text
-from analytics.render.review_text import BLOCKS, Form, review_text
+from analytics.decide.review import Review
+from analytics.decide.totals import most_first, totals
+from analytics.language.sentences import tr, tr_many
+from analytics.ledger.summary import Summary
+from analytics.quality.model import named
+from analytics.report.figures import UserFigures
+from analytics.report.ledger_figures import ledger_figures
 from analytics.rules import RULES
-from analytics.tables.data_age import data_age
-from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out
+from analytics.scope import Scope
+from analytics.tables.finding_list import (
+    closed_by_rule,
+    finding_folds,
+    finding_list,
+    only_a_look,
+    totals_by_rule,
+    worth,
+)
+from analytics.tables.findings import gone
+from analytics.tables.idle import idle
+from analytics.tables.point_samples import point_samples
+from analytics.tables.readiness import waiting
+from analytics.tables.table import Table
 from analytics.workloads.model import CATEGORIES, Finding
-from fallow.clock import SystemClock, format_ms
-from fallow.csv_text import csv_of
+from fallow.clock import format_ms
 from fallow.errors import UsageError
-from fallow.output import show
+
+_IN_FULL = 20
+"""Findings whose evidence is shown unless --details asks for all."""
+_NONE = tr("no findings: no rule that has enough history found anything in this window")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's own flags and verbs."""
-    add_common_arguments(parser)
+@dataclass(frozen=True)
+class _Chosen:
+    """What scope and filters leave of a window's findings; the tables of the report read it as they read a report."""
+
+    review: Review
+    scope: Scope
+    summary: Summary
+    simulated_gpus: int
+    listed: Sequence[Finding]
+    is_emptied: bool
+    holders: tuple[UserFigures, ...] = ()
+
+
+def _chosen(given: VerbInputs, args: argparse.Namespace) -> _Chosen:
+    whole = given.whole
+
+    def is_left(each: Finding) -> bool:
+        return (
+            is_in_scope(each, given.scope, whole.inventory)
+            and (not args.rule or each.rule in args.rule)
+            and (not args.category or each.category in args.category)
+            and (args.min_cost is None or (each.cost is not None and each.cost >= args.min_cost))
+        )
+
+    def offered(review: Review) -> tuple[Finding, ...]:
+        return review.findings if args.all else review.shown
+
+    found = whole.review.about(is_left, given.part.inside.stretches)
+    listed = most_first(offered(found))
+    is_emptied = not listed and bool(offered(whole.review))
+    return _Chosen(found, given.scope.of_gpus, given.part.summary, given.simulated_gpus, listed, is_emptied)
+
+
+def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
+    """A row each, sums by rule, how much a threshold does, what the first rest on, and what became of last week's."""
+    found = _chosen(given, args)
+    shown = found.listed[: args.limit]
+    yield finding_list(found.listed, args.limit, headline=_headline(given, found), notes=tuple(_notes(given, found)))
+    yield totals_by_rule(found.listed)
+    figures = ledger_figures(given.whole, given.scope, given.part, given.money)
+    yield idle(figures)
+    yield point_samples(figures)
+    yield finding_folds(shown if args.details else shown[:_IN_FULL], given.whole.inventory)
+    if found.review.reversals is not None or found.review.gone:
+        yield _gone(found, is_whole=args.gone)
+
+
+def _headline(given: VerbInputs, found: _Chosen) -> str:
+    if found.listed or (found.review.suppressed and not found.is_emptied):
+        return worth(totals(found.listed))
+    if found.is_emptied:
+        all_of_them = len(given.whole.review.findings)
+        return tr_many(
+            "The filters leave none of the {number} finding of this window.",
+            "The filters leave none of the {number} findings of this window.",
+            all_of_them,
+        )
+    return _NONE
+
+
+def _notes(given: VerbInputs, found: _Chosen) -> Iterator[str]:
+    """Why a command only looks, whose clock is ahead, and how many findings are hidden."""
+    context, hidden = found.review.context, len(found.review.suppressed)
+    if found.listed and (look := only_a_look(context, given.now_ms)):
+        yield look
+    if context.ahead:
+        yield tr(
+            "The clock of {hosts} is ahead: nothing is taken back there until it is set.",
+            hosts=named(sorted(context.ahead), "host"),
+        )
+    if hidden:
+        yield tr_many(
+            "{number} finding suppressed; --all shows them", "{number} findings suppressed; --all shows them", hidden
+        )
+
+
+def _gone(found: _Chosen, *, is_whole: bool) -> Table:
+    table = gone(found)
+    return replace(table, lines=tuple(closed_by_rule(found.review.gone)), shown=None if is_whole else table.shown)
+
+
+def _about(given: VerbInputs) -> Iterator[str]:
+    gpus = tr_many("{number} GPU", "{number} GPUs", given.part.summary.totals.gpus)
+    yield tr("{label}: {value}", label=tr("fleet"), value=gpus)
+    yield waiting(waiting_rules(given.whole.review.context))
+
+
+def _content(given: VerbInputs, args: argparse.Namespace) -> dict[str, object]:
+    """What `--json` prints; `totals` and `suppressed` are of all that the filters leave, whatever the limit."""
+    chosen = _chosen(given, args)
+    found = chosen.review
+    return {
+        # a host whose clock is ahead does not move the end of what the findings rest on
+        "window": {"since": format_ms(found.context.since_ms), "until": format_ms(found.context.until_ms)},
+        "totals": totals(chosen.listed).as_json(),
+        "sensitivity": {"held_gpu_hours": {f"{minutes}min": hours for minutes, hours in found.sensitivity.items()}},
+        "reversals": found.reversals.as_json() if found.reversals else None,
+        "suppressed": len(found.suppressed),
+        "findings": [finding.as_json() for finding in chosen.listed[: args.limit]],
+        "waiting": [each.as_json() for each in waiting_rules(found.context)],
+        "gone": [finding.as_json() for finding in found.gone],
+    }
+
+
+def _flags(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_argument_group("which findings")
     chosen.add_argument("--rule", action="append", metavar="NAME", help="only this rule (may be repeated)")
     chosen.add_argument("--category", action="append", choices=CATEGORIES, help="only this category (may be repeated)")
-    chosen.add_argument("--holder", metavar="NAME", help="only this user")
-    chosen.add_argument("--team", metavar="NAME", help="only this team")
     chosen.add_argument(
         "--min-cost",
         type=float,
@@ -46,43 +162,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help="include suppressed findings, with reason, author and expiry"
     )
     chosen.add_argument(
-        "--details",
-        action="store_true",
-        help=f"show every finding in full (default: the first {BLOCKS}, and one line for each other)",
+        "--details", action="store_true", help=f"show what every finding rests on (default: the first {_IN_FULL})"
     )
-    chosen.add_argument("--gone", action="store_true", help="list last week's findings that are gone")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="machine-readable")
-    form.add_argument("--csv", action="store_true", help="one line per finding, with every column")
-    verbs = parser.add_subparsers(
-        dest="verb", metavar=f"show|{'|'.join(action_command.VERBS)}", title="what to do about single findings"
-    )
-    show_command.add_verb(verbs)
-    action_command.add_verbs(verbs)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Prints the findings, or does what the verb says about some of them."""
-    if args.verb == "show":
-        return show_command.run(args)
-    if args.verb:
-        return action_command.run(args)
-    _check(args)
-    inputs = open_inputs(args)
-    ledger = load_window_ledger(inputs)
-    found = review(inputs, ledger)
-    chosen = choose(found, Filters.from_args(args), with_suppressed=args.all)
-    say_left_out(inputs.lake, ledger)
-    if args.json:
-        show(json.dumps(as_json(found, chosen, args.limit), indent=2))
-    elif args.csv:
-        write_csv(chosen.listed[: args.limit])
-    else:
-        form = Form(args.limit, args.details, args.gone)
-        if age := data_age(ledger.counted_back_from_ms, SystemClock().now_ms()):
-            show(f"{for_text(ENGLISH).translate(age)}\n")
-        show(review_text(found, ledger.summary, chosen, form, SystemClock().now_ms()))
-    return 0
+    chosen.add_argument("--gone", action="store_true", help="list all of last week's findings that are gone")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -99,20 +181,21 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(f"--min-cost {args.min_cost:g} is not 0 or more", "give an amount of money, such as 100")
 
 
-def as_json(found: Review, chosen: Selection, limit: int | None) -> dict[str, object]:
-    """What `--json` prints; `totals` and `suppressed` are of all that the filters leave, whatever the limit."""
-    return {
-        "window": {"since": format_ms(found.context.since_ms), "until": format_ms(found.context.until_ms)},
-        "totals": totals(chosen.listed).as_json(),
-        "sensitivity": {"held_gpu_hours": {f"{minutes}min": hours for minutes, hours in found.sensitivity.items()}},
-        "reversals": found.reversals.as_json() if found.reversals else None,
-        "suppressed": len(chosen.suppressed),
-        "findings": [finding.as_json() for finding in chosen.listed[:limit]],
-        "waiting": [each.as_json() for each in waiting_rules(found.context)],
-        "gone": [finding.as_json() for finding in chosen.gone],
-    }
+_FINDINGS = TableVerb(tr("Findings"), _tables, about=_about, content=_content, flags=_flags, check=_check, since="all")
 
 
-def write_csv(findings: Sequence[Finding]) -> None:
-    """The findings as CSV on standard output; lists are joined, evidence is JSON in one field."""
-    show(csv_of(COLUMNS, map(row_of, findings)), end="")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the list, and the verbs."""
+    _FINDINGS.add_arguments(parser)
+    verbs = parser.add_subparsers(
+        dest="verb", metavar=f"show|{'|'.join(action_command.VERBS)}", title="what to do about single findings"
+    )
+    show_command.add_verb(verbs)
+    action_command.add_verbs(verbs)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings, or do what the verb says about some of them; return the exit code."""
+    if args.verb == "show":
+        return show_command.VERB.run(args)
+    return action_command.run(args) if args.verb else _FINDINGS.run(args)

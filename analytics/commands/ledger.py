@@ -1,110 +1,111 @@
-"""`fallow ledger`: GPU-hours, money and energy by state and by team, pool, ..., as text, JSON or CSV, and as FOCUS cost rows."""
+"""`fallow ledger`: GPU-hours, money and energy by state and by team, pool, ..., and as FOCUS cost rows."""
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 
 from analytics.commands.ledger_focus import focus_file, write_focus
-from analytics.inventory import load_inventory, simulated_text
-from analytics.language.language import ENGLISH
-from analytics.language.plain_text import folded, moment, page_columns
-from analytics.ledger.summary import Summary
-from analytics.money.accounts import GROUPS, Account
-from analytics.money.window_money import Money, open_money
-from analytics.render.accounts_text import table_text
-from analytics.render.ledger_text import summary_text
-from analytics.render.money_json import account_json, account_row, energy_json, money_json
-from analytics.render.money_text import basis_lines, energy_lines, state_amounts
-from analytics.render.report.text import for_text
-from analytics.report.coverage import Watch
-from analytics.scope import Scope, add_scope_arguments, narrow, narrowed
-from analytics.tables.data_age import data_age
-from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out
-from fallow.clock import SystemClock
-from fallow.csv_text import csv_of
+from analytics.commands.table_verb import Tables, TableVerb, VerbInputs, open_verb
+from analytics.language.sentences import tr, tr_many
+from analytics.money.accounts import GROUPS
+from analytics.money.window_money import Money
+from analytics.render.money_json import account_json, energy_json, money_json
+from analytics.render.tables import PAGES
+from analytics.report.ledger_figures import ledger_figures
+from analytics.tables.accounts import account_total, accounts_by
+from analytics.tables.facts import observed
+from analytics.tables.idle import idle
+from analytics.tables.money_basis import energy, prices
+from analytics.tables.point_samples import point_samples
+from analytics.tables.waterfall import waterfall
+from analytics.window import say_left_out
 from fallow.errors import UsageError
-from fallow.output import say, show
+from fallow.output import say
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's own flags."""
-    add_common_arguments(parser)
-    add_scope_arguments(parser)
+def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
+    """With --by the accounts and the whole that they are parts of, else where the time went and how sure that is."""
+    found, money = ledger_figures(given.whole, given.scope, given.part, given.money), given.money
+    if args.format not in (None, *PAGES):
+        _say_remarks(money)
+    yield accounts_by(args.by, money.accounts.by(args.by), money) if args.by else account_total(money)
+    yield waterfall(found)
+    if not args.by:
+        yield idle(found)
+        yield point_samples(found)
+    yield prices(found)
+    if not args.by:
+        yield energy(found)
+
+
+def _about(given: VerbInputs) -> Iterator[str]:
+    found, rows = ledger_figures(given.whole, given.scope, given.part, given.money), given.part.inside.stretches
+    gpus = tr_many("{number} GPU", "{number} GPUs", found.summary.totals.gpus)
+    hosts = tr_many("{number} host", "{number} hosts", rows["host"].n_unique())
+    fleet = tr("{gpus} on {hosts}", gpus=gpus, hosts=hosts)
+    yield tr("{label}: {value}", label=tr("fleet"), value=fleet)
+    yield tr("{label}: {value}", label=tr("observed"), value=observed(found))
+    if found.summary.stopped_gpus:
+        yield tr_many(
+            "{number} GPU stopped reporting before the end: the time after that is in no sum",
+            "{number} GPUs stopped reporting before the end: the time after that is in no sum",
+            found.summary.stopped_gpus,
+        )
+
+
+def _content(given: VerbInputs, args: argparse.Namespace) -> dict[str, object]:
+    money = given.money
+    _say_remarks(money)
+    content = ledger_figures(given.whole, given.scope, given.part, given.money).summary.as_json() | {
+        "money": money_json(money),
+        "energy": energy_json(money),
+    }
+    if args.by is None:
+        return content
+    return content | {
+        "groups": {"by": args.by, "rows": [account_json(row, money) for row in money.accounts.by(args.by)]}
+    }
+
+
+def _say_remarks(money: Money) -> None:
+    """Say on standard error what a page has beside the prices: names in the site's tables that are not in the lake."""
+    for remark in money.remarks:
+        say(remark)
+
+
+def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by", choices=GROUPS, help="a line per pool, team, ...: what it was given, used and what that cost"
     )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="machine-readable")
-    form.add_argument(
+    parser.add_argument(
         "--focus",
         metavar="FILE",
         type=focus_file,
-        help="cost rows per GPU, day, state and holder in FOCUS 1.2, into a .csv or .parquet file",
+        help="write cost rows per GPU, day, state and user in FOCUS 1.2 into a .csv or .parquet file, and print nothing",
     )
-    form.add_argument(
-        "--csv", action="store_true", help="machine-readable, one line per group (the whole without --by)"
-    )
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.focus and (args.by or args.format or args.out):
+        raise UsageError("--focus writes every row into its file", "leave out --by, --format and --out")
+
+
+_LEDGER = TableVerb(
+    tr("Where the money goes"), _tables, about=_about, content=_content, flags=_flags, check=_check, since="all"
+)
+add_arguments = _LEDGER.add_arguments
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the window's ledger."""
-    if args.focus and args.by:
-        raise UsageError("--by groups what is printed, and --focus writes every row", "leave one of them out")
-    inputs = open_inputs(args)
-    everything = load_window_ledger(inputs)
-    inventory = everything.whole.inventory or load_inventory(inputs.lake)
-    scope, money = Scope.of(args), open_money(inputs, everything.inside, inventory)
-    ledger = narrow(everything, scope, money.costs, inventory, money.owners)
-    if not scope.is_all:
-        money = money.of(ledger.inside, inventory)
-    now_ms = SystemClock().now_ms()
-    seen = Watch(everything, inventory, now_ms).seen(
-        everything.window, ledger.inside, lambda part: narrowed(part, scope, money.costs, inventory, money.owners)
-    )
-    ledger = replace(ledger, summary=seen.beside(ledger.summary))
-    simulated = inventory.count_simulated(ledger.inside.stretches["gpu"].unique())
-    said = simulated_text(simulated, ledger.summary.totals.gpus)
-    age = data_age(ledger.counted_back_from_ms, now_ms)
-    rows = money.accounts.by(args.by) if args.by else ()
-    if args.json:
-        show(json.dumps(_as_json(ledger.summary, money, args.by, rows), indent=2))
-    elif args.focus:
-        write_focus(args.focus, inputs, ledger, money, inventory)
-    elif args.csv:
-        _write_csv(rows if args.by else (money.accounts.total,), money)
-    else:
-        width = page_columns()
-        blocks = [
-            *filter(None, (said, for_text(ENGLISH).translate(age))),
-            *_as_text(ledger.summary, money, args.by, rows, width),
-        ]
-        show(folded("\n\n".join(blocks), width))
-    say_left_out(inputs.lake, everything)
-    for remark in money.remarks:
-        say(remark)
-    if said and (args.json or args.csv or args.focus):
-        say(said)  # the forms for machines are fixed
+    """Print the window's ledger, or write its cost rows; return the exit code."""
+    if not args.focus:
+        return _LEDGER.run(args)
+    _check(args)
+    given = open_verb(args, since=_LEDGER.since)
+    write_focus(args.focus, given)
+    say_left_out(given.whole.inputs.lake, given.whole.ledger)
+    _say_remarks(given.money)
+    if given.warning:
+        say(given.warning)
     return 0
-
-
-def _as_json(summary: Summary, money: Money, by: str | None, rows: Sequence[Account]) -> dict[str, object]:
-    content = summary.as_json() | {"money": money_json(money), "energy": energy_json(money)}
-    if by is not None:
-        content["groups"] = {"by": by, "rows": [account_json(row, money) for row in rows]}
-    return content
-
-
-def _as_text(summary: Summary, money: Money, by: str | None, rows: Sequence[Account], width: int) -> list[str]:
-    prices, energy = "\n".join(basis_lines(money, width)), "\n".join(energy_lines(money))
-    if by is None:
-        return [summary_text(summary, state_amounts(money), money.currency, width), prices, energy]
-    window = f"{moment(summary.since_ms)} to {moment(summary.until_ms)}"
-    return [window, table_text(rows, by, money, width), prices]
-
-
-def _write_csv(rows: Sequence[Account], money: Money) -> None:
-    lines = [account_row(row, money) for row in rows]
-    show(csv_of(list(account_row(money.accounts.total, money)), lines), end="")

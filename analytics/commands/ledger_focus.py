@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from analytics.commands.table_verb import VerbInputs
 from analytics.commands.written_file import write_whole
-from analytics.inventory import Inventory
 from analytics.language.plain_text import count, plain
 from analytics.money.focus import FOCUS_VERSION, Biller, focus_rows
-from analytics.money.window_money import Money
 from analytics.render.table_files import as_csv, as_parquet
-from analytics.window import Inputs, WindowLedger
 from fallow.clock import HOUR_MS
 from fallow.lake_marker import read_marker
 from fallow.output import say
@@ -28,8 +26,9 @@ def focus_file(text: str) -> Path:
     return found
 
 
-def write_focus(target: Path, inputs: Inputs, ledger: WindowLedger, money: Money, inventory: Inventory) -> None:
+def write_focus(target: Path, given: VerbInputs) -> None:
     """Writes the file in one step and says what it holds; raises FallowError."""
+    inputs, ledger, money, inventory = given.whole.inputs, given.part, given.money, given.whole.inventory
     marker = read_marker(inputs.lake.store)
     account = inputs.lake.root if marker is None else marker.id
     biller = Biller(inputs.settings.text("money.provider"), account, inputs.lake.root)

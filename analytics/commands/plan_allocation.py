@@ -38,8 +38,8 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 def _check(args: argparse.Namespace) -> None:
     if not 1 <= args.days <= _DAYS_MAX:
         raise UsageError(f"--days {args.days} is not between 1 and {_DAYS_MAX}", f"leave it out for {HORIZON_DAYS}")
-    if args.holder and args.requests:
-        raise UsageError("teams ask for GPUs, not users", "leave out --holder")
+    if args.user and args.requests:
+        raise UsageError("teams ask for GPUs, not users", "leave out --user")
     if args.requests == "":
         raise UsageError("--requests names no file", "name one, or leave it out")
 

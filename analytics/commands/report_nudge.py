@@ -47,7 +47,7 @@ def add_nudge_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="config file")
     parser.add_argument("--lang", choices=CODES, help="language (or report.language; default en)")
     parser.add_argument("--timezone", metavar="ZONE", help="IANA name of the zone of quiet hours (or report.timezone)")
-    parser.add_argument("--holder", metavar="NAME", type=asked_name, help="only this user")
+    parser.add_argument("--user", metavar="NAME", type=asked_name, help="only this user")
     parser.add_argument(
         "--send", action="store_true", default=False, help="really send (default: say what would be sent)"
     )
@@ -85,19 +85,17 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
     past = Past(load_actions(inputs.lake), journal, now_ms - cool_down_ms, day if args.again else None)
     operators = parse_targets(inputs.settings.texts("report.operators"), inputs.settings.text("webhook.kind"))
     inputs, ledger = _week(inputs, now_ms)
-    found = _review(inputs, ledger, args.holder, now_ms)
+    found = _review(inputs, ledger, args.user, now_ms)
     if found is None:
         return 0
     decisions = decide(found, Deadlines.of(inputs.settings, speaks.zone), now_ms)
     asked = asks_of(opportunities_in(decisions, ledger.inside.stretches).listed, _basis(found))
-    chosen = choose(
-        _own(asked.asks, args.holder), contacts, () if args.holder else operators, past, found.context.owners
-    )
+    chosen = choose(_own(asked.asks, args.user), contacts, () if args.user else operators, past, found.context.owners)
     work = _Work(inputs, journal, speaks, day, _seen_ms(found), AnswerLinks.of(inputs.settings), clock)
     if args.folder is not None:
         _write(work, chosen, Path(args.folder))
     if not args.send:
-        return _dry_run(work, chosen, asked, args.holder, is_quiet=quiet.holds(now_ms))
+        return _dry_run(work, chosen, asked, args.user, is_quiet=quiet.holds(now_ms))
     if quiet.holds(now_ms):
         show(f"not sent, for these are quiet hours: {_amount(chosen)}")
         return 0

@@ -9,14 +9,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from analytics.commands.written_file import out_file, write_out
 from analytics.inventory import simulated_text
 from analytics.language.language import Language
 from analytics.language.languages import CODES, language
+from analytics.language.plain_text import PAGE_COLUMNS, page_columns
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
-from analytics.render.tables import FORMATS, VerbAnswer, document
+from analytics.money.window_money import Money
+from analytics.render.tables import FORMATS, PAGES, VerbAnswer, document
 from analytics.report.model import Whole
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
@@ -32,6 +35,8 @@ from analytics.window import (
 )
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import UsageError
+from fallow.output import say
+from fallow.outside_text import json_text
 
 FOUR_WEEKS = "28d"
 """Four whole weeks: every hour of the week four times."""
@@ -54,6 +59,27 @@ class VerbInputs:
     speaks: Language
     now_ms: int
 
+    @cached_property
+    def money(self) -> Money:
+        """The money of the scope."""
+        return self.whole.money if self.scope.is_all else self.whole.money.of(self.part.inside, self.whole.inventory)
+
+    @cached_property
+    def simulated_gpus(self) -> int:
+        """How many of the scope's GPUs are simulated."""
+        return self.whole.inventory.count_simulated(self.part.inside.stretches["gpu"].unique())
+
+    @property
+    def warning(self) -> str:
+        """What people read of simulated GPUs; empty where there are none."""
+        return simulated_text(self.simulated_gpus, self.part.summary.totals.gpus)
+
+    @property
+    def window(self) -> dict[str, str]:
+        """The window as JSON has it."""
+        summary = self.part.summary
+        return {"since": format_ms(summary.since_ms), "until": format_ms(summary.until_ms)}
+
 
 Tables = Iterable[Table | None]
 
@@ -70,6 +96,8 @@ class TableVerb:
         not_personal: why a team's or a user's part is refused; empty where it is not.
         since: the window without flags: a length such as 28d, or `all`.
         history_ms: how much time before the window the tables need.
+        about: what people read above the tables beside the window; empty sentences are left out.
+        content: makes the JSON of an answer that is no list of tables, such as one that pages and API share.
     """
 
     title: str
@@ -79,6 +107,8 @@ class TableVerb:
     not_personal: str = ""
     since: str = FOUR_WEEKS
     history_ms: int = HISTORY_MS
+    about: Callable[[VerbInputs], Iterable[str]] | None = None
+    content: Callable[[VerbInputs, argparse.Namespace], object] | None = None
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags of every verb that shows tables, and the verb's own."""
@@ -96,11 +126,36 @@ class TableVerb:
         if self.not_personal and Scope.of(args).is_personal:
             raise UsageError(self.not_personal, "leave out --team and --user, or name a --pool")
         given = open_verb(args, since=self.since, history_ms=self.history_ms)
-        tables = tuple(each for each in self.tables(given, args) if each is not None)
+        form = args.format or "text"
+        answer = self._answer(given, args, form)
+        if form == "json" and self.content is not None:
+            content = (json_text(self.content(given, args)) + "\n").encode()
+        else:
+            width = page_columns() if args.out is None else PAGE_COLUMNS
+            content = document(answer, form, given.speaks, args.table, width)
         say_left_out(given.whole.inputs.lake, given.whole.ledger)
-        content = document(_answer(self.title, given, tables), args.format, given.speaks, args.table)
-        write_out(args.out, content, is_text=args.format != "parquet")
+        write_out(args.out, content, is_text=form != "parquet")
+        if answer.warning and form not in PAGES:
+            say(answer.warning)
         return 0
+
+    def _answer(self, given: VerbInputs, args: argparse.Namespace, form: str) -> VerbAnswer:
+        """The tables, unless the form is JSON that is not made of them."""
+        summary = given.part.summary
+        about = [
+            tr("{since} to {until}", since=Moment(summary.since_ms), until=Moment(summary.until_ms)),
+            data_age(given.whole.ledger.counted_back_from_ms, given.now_ms),
+            *(self.about(given) if self.about is not None and form in PAGES else ()),
+        ]
+        return VerbAnswer(
+            title=self.title,
+            about=tuple(each for each in about if each),
+            warning=given.warning,
+            facts={"window": given.window, "simulated_gpus": given.simulated_gpus},
+            tables=()
+            if form == "json" and self.content is not None
+            else tuple(each for each in self.tables(given, args) if each is not None),
+        )
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,7 +164,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
         "--lang", choices=CODES, help="language of text, Markdown and HTML (or report.language; default en)"
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+    form.add_argument("--format", choices=FORMATS, help="default: text")
     form.add_argument("--json", action="store_const", const="json", dest="format", help="short for --format json")
     form.add_argument("--csv", action="store_const", const="csv", dest="format", help="short for --format csv")
     parser.add_argument("--table", metavar="NAME", help="one table alone (default: all; csv and parquet: the first)")
@@ -129,17 +184,3 @@ def open_verb(args: argparse.Namespace, *, since: str = FOUR_WEEKS, history_ms: 
     whole = Whole(inputs, load_window_ledger(inputs, history_ms=history_ms))
     scope = Scope.of(args)
     return VerbInputs(whole, scope, whole.part(scope), speaks, now_ms)
-
-
-def _answer(title: str, given: VerbInputs, tables: tuple[Table, ...]) -> VerbAnswer:
-    summary = given.part.summary
-    gpus = given.part.inside.stretches["gpu"].unique()
-    simulated = given.whole.inventory.count_simulated(gpus)
-    about = (
-        tr("{since} to {until}", since=Moment(summary.since_ms), until=Moment(summary.until_ms)),
-        data_age(given.whole.ledger.counted_back_from_ms, given.now_ms),
-    )
-    warning = simulated_text(simulated, summary.totals.gpus)
-    window = {"since": format_ms(summary.since_ms), "until": format_ms(summary.until_ms)}
-    facts = {"window": window, "simulated_gpus": simulated}
-    return VerbAnswer(title, tuple(each for each in about if each), warning, facts, tables)

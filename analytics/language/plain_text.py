@@ -17,11 +17,6 @@ PAGE_COLUMNS = 100
 _FEWEST_COLUMNS = 80
 
 
-def percent(share: float | None, digits: int = 1) -> str:
-    """`12.3 %`, or `unknown`."""
-    return "unknown" if share is None else f"{100 * share:.{digits}f} %"
-
-
 def count(number: int, thing: str) -> str:
     """`1 GPU`, `2 GPUs`."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -9,12 +9,10 @@ from analytics.money.efficiency_ranks import EfficiencyRank
 from analytics.money.energy import Energy, Grid
 from analytics.money.prices import Price
 from analytics.money.window_money import Money
-from analytics.states import IN_USE, UNUSED, USED_FIRST
+from analytics.states import IN_USE, UNUSED
+from analytics.tables.accounts import PARTS
 from fallow.clock import HOUR_MS
 from fallow.schema import STATES
-
-PARTS = ("used", *(state for state in USED_FIRST if state not in IN_USE))
-"""What paid is the sum of; used is active and low."""
 
 
 def money_json(money: Money) -> dict[str, object]:
@@ -56,26 +54,6 @@ def account_json(row: Account, money: Money) -> dict[str, object]:
         "rank_gpu_hours": row.rank_gpu_time,
         **rank_json(row.efficiency_rank),
         "energy": _energy(row.energy, money.grid),
-    }
-
-
-def account_row(row: Account, money: Money) -> dict[str, object]:
-    """The same without levels, as one line of CSV."""
-    energy = _energy(row.energy, money.grid)
-    return {
-        "name": row.name,
-        "label": row.label,
-        "gpus": row.gpus,
-        "gpu_hours": row.total_ms / HOUR_MS,
-        **{f"{state}_gpu_hours": row.state_ms[state] / HOUR_MS for state in STATES},
-        "unconfirmed_gpu_hours": sum(row.open_ms.values()) / HOUR_MS,
-        "currency": money.currency,
-        **{f"{part}_cost": amount for part, amount in parts(row).items()},
-        **{name: value for name, value in cost_json(row).items() if name != "cost"},
-        **_efficiency(row),
-        "rank_gpu_hours": row.rank_gpu_time,
-        **rank_json(row.efficiency_rank),
-        **{name if name.startswith("energy") else f"energy_{name}": value for name, value in energy.items()},
     }
 
 

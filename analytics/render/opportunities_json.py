@@ -1,4 +1,4 @@
-"""Opportunities as JSON values and as rows of CSV."""
+"""Opportunities as JSON values."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ from analytics.tables.give_back import give_back
 from analytics.workloads.commands import acts
 from analytics.workloads.reclaimable import Reclaimable
 from fallow.clock import DAY_MS, HOUR_MS, format_ms
-
-COLUMNS = (
-    "id", "ranked", "action", "owner", "team", "pool", "host", "gpus", "gpus_now", "gpu_hours", "cost", "currency", "saving_low", "saving_point",
-    "saving_high", "confidence", "horizon_days", "deadline", "evidence", "status", "next",
-)  # fmt: skip
 
 
 def opportunities_json(found: Opportunities) -> dict[str, object]:
@@ -75,15 +70,6 @@ def opportunity_json(each: Opportunity) -> dict[str, object]:
         "at_list_price": each.at_list_price,
         "simulated": each.simulated,
     }
-
-
-def opportunity_row(each: Opportunity) -> dict[str, object]:
-    """The same as a line of CSV with COLUMNS; lists are joined by spaces."""
-    values = opportunity_json(each)
-    saving = each.saving
-    values |= {f"saving_{name}": None if saving is None else getattr(saving, name) for name in ("low", "point", "high")}
-    values |= {name: " ".join(values[name]) for name in ("gpus", "gpus_now", "evidence")}  # type: ignore[arg-type]  # lists of names
-    return {name: values[name] for name in COLUMNS}
 
 
 def _amount(cents: int | None) -> float | None:

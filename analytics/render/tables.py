@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from analytics.language.language import Language
+from analytics.language.plain_text import PAGE_COLUMNS, wrap
 from analytics.render.html.drawings import drawing
 from analytics.render.html.marked import marked
 from analytics.render.html.page import environment, style_hash, style_sheet
 from analytics.render.report.markdown import section_parts
 from analytics.render.report.text import for_text, section_text
-from analytics.render.table_files import as_csv, as_parquet
+from analytics.render.table_files import as_parquet
 from analytics.tables.table import JsonType, Table
 from fallow import __version__
+from fallow.csv_text import csv_text
 from fallow.errors import UsageError
 from fallow.outside_text import json_text, markdown_text, visible_lines
 
@@ -54,11 +56,12 @@ class VerbAnswer:
         raise UsageError(f"there is no table '{name}' in this answer", f"it has {', '.join(names)}")
 
 
-def text(answer: VerbAnswer, language: Language) -> bytes:
-    """Return plain text, 100 columns wide."""
+def text(answer: VerbAnswer, language: Language, width: int = PAGE_COLUMNS) -> bytes:
+    """Return plain text of that many columns."""
     spoken = for_text(language)
-    blocks = ["\n".join(spoken.translate(each) for each in answer.about), spoken.translate(answer.warning)]
-    blocks += [section_text(each, spoken) for each in answer.for_people]
+    about = (line for each in answer.about for line in wrap(spoken.translate(each), width, "", "  "))
+    blocks = ["\n".join(about), "\n".join(wrap(spoken.translate(answer.warning), width))]
+    blocks += [section_text(each, spoken, width) for each in answer.for_people]
     return (visible_lines("\n\n".join(each for each in blocks if each)) + "\n").encode()
 
 
@@ -122,14 +125,21 @@ def frame(table: Table) -> pl.DataFrame:
 
 
 PAGES: Mapping[str, Callable[[VerbAnswer, Language], bytes]] = {"text": text, "md": markdown, "html": html}
-FILES: Mapping[str, Callable[[pl.DataFrame], bytes]] = {"csv": as_csv, "parquet": as_parquet}
+FILES: Mapping[str, Callable[[pl.DataFrame], bytes]] = {
+    "csv": lambda rows: csv_text(rows.columns, rows.iter_rows()).encode(),
+    "parquet": as_parquet,
+}
 FORMATS = ("text", "json", "csv", "md", "html", "parquet")
 
 
-def document(answer: VerbAnswer, form: str, language: Language, table: str | None = None) -> bytes:
+def document(
+    answer: VerbAnswer, form: str, language: Language, table: str | None = None, width: int = PAGE_COLUMNS
+) -> bytes:
     """Return the answer in one of FORMATS, or one `table` of it; without that, CSV and Parquet hold the first."""
     if table is not None:
         answer = replace(answer, tables=(answer.table(table),))
+    if form == "text":
+        return text(answer, language, width)
     if form == "json":
         return json(answer)
     if form in FILES:

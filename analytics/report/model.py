@@ -122,6 +122,11 @@ class Report:
         return self.review.shown
 
     @property
+    def sensitivity(self) -> Mapping[int, float]:
+        """GPU-hours held without a kernel, by the shortest interval that counts, in minutes."""
+        return self.review.sensitivity
+
+    @property
     def right_sizing(self) -> RightSizing:
         """What is proposed for each work of the scope, once: packings and moves to other cards."""
         return self.opportunities.sizing

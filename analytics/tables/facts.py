@@ -11,6 +11,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.money.window_money import PriceBasis
 from analytics.report.coverage import Seen, Silent
 from analytics.report.model import Report
+from analytics.tables.basis import LedgerBasis
 from analytics.tables.data_age import data_age
 from analytics.tables.point_samples import by_samples, is_sampled
 from fallow.clock import HOUR_MS
@@ -28,7 +29,7 @@ def facts(report: Report, language: Language) -> list[tuple[str, str]]:
         tr("window"): _window(report),
         tr("time zone"): str(report.zone),
         tr("fleet"): tr("{gpus} on {hosts}", gpus=gpus, hosts=hosts),
-        tr("observed"): _observed(report),
+        tr("observed"): observed(report),
         tr("silent"): _silent(report.seen.silent),
         tr("thresholds"): tr(
             "held from {held}, a finding from {finding}; low below {low} %",
@@ -52,13 +53,13 @@ def _window(report: Report) -> str:
     return SentenceList([said, age], "; ") if age else said
 
 
-def _observed(report: Report) -> str:
+def observed(report: LedgerBasis) -> str:
     """How much of the time, and how much of that at moments only."""
     sampled = [by_samples(report)] if is_sampled(report.summary.totals) else []
     return SentenceList([_seen(report), *sampled, *outside(report.seen)], "; ")
 
 
-def _seen(report: Report) -> str:
+def _seen(report: LedgerBasis) -> str:
     share, seen = Share(report.seen.share), report.seen
     if report.week is None or seen.until_ms >= report.week.until_ms:
         return tr("{share} of the time", share=share)

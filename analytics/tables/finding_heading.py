@@ -6,13 +6,16 @@ from analytics.language.language import Sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Number
 from analytics.language.sentences import tr
-from analytics.report.model import Report
+from analytics.tables.basis import FindingsBasis
 from analytics.workloads.confidence import UNCONFIRMED_MAX
 from analytics.workloads.model import Finding
 from analytics.workloads.wording import gpus_on_hosts
 
+ENDED = tr("nothing to take back: it has ended")
+"""What stands in place of a command."""
 
-def heading(finding: Finding, report: Report | None = None) -> Sentence:
+
+def heading(finding: Finding, report: FindingsBasis | None = None) -> Sentence:
     """`8 GPUs on node-07 never used since first seen`.
 
     A simulated finding is marked, except in a report whose GPUs are all simulated, which says so above.

@@ -14,7 +14,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Day, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.timestamps import Stamp
-from analytics.report.model import Report
+from analytics.tables.basis import FindingsBasis
 from analytics.tables.finding_heading import at_most, heading
 from analytics.tables.names import CONFIDENCE, NAME_MOST
 from analytics.tables.table import Column, LinkedCell, Table, column
@@ -31,7 +31,7 @@ def by_cost(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda each: (each.cost is None, -(each.cost or 0.0), -each.gpu_ms, each.finding_id))
 
 
-def _became(report: Report, finding: Finding) -> str:
+def _became(report: FindingsBasis, finding: Finding) -> str:
     """`reversed: last week's was wrong: used again from ...`."""
     if finding.status != "reversed" or not finding.notes:
         return tr(finding.status)
@@ -40,7 +40,7 @@ def _became(report: Report, finding: Finding) -> str:
     return tr("{what}; found again this week", what=why) if again else why
 
 
-def notified(report: Report, finding: Finding) -> str:
+def notified(report: FindingsBasis, finding: Finding) -> str:
     """How often the user was notified, and when last."""
     sent = [each for each in report.review.actions.get(finding.finding_id, ()) if each.kind == "notify"]
     if not sent:
@@ -50,7 +50,7 @@ def notified(report: Report, finding: Finding) -> str:
     )
 
 
-def notes(report: Report, finding: Finding) -> tuple[str, ...]:
+def notes(report: FindingsBasis, finding: Finding) -> tuple[str, ...]:
     """The finding's notes; an edition for people has what others did, and neither who they are nor their words."""
     unnamed = {
         str(action_sentence(action)): action
@@ -60,7 +60,7 @@ def notes(report: Report, finding: Finding) -> tuple[str, ...]:
     return tuple(_unnamed(unnamed[each]) if each in unnamed else each for each in finding.notes)
 
 
-def _may_name(report: Report, action: Action) -> bool:
+def _may_name(report: FindingsBasis, action: Action) -> bool:
     """Whether the report may tell who did something: everybody to the fleet's lead, to people only themselves."""
     is_own = action.actor.kind in (PERSON, LINK) and action.actor.name in {each.name for each in report.holders}
     return is_own or not report.scope.is_personal
@@ -72,7 +72,7 @@ def _unnamed(action: Action) -> Sentence:
     return tr("{label}: {value}", label=did.values["moment"], value=did.values["what"])
 
 
-def gone(report: Report) -> Table:
+def gone(report: FindingsBasis) -> Table:
     """What became of last week's findings, the wrong ones first."""
     own = sorted(by_cost(report.review.ended), key=lambda each: each.status != "reversed")
     return _apart(
@@ -87,7 +87,7 @@ def gone(report: Report) -> Table:
     )
 
 
-def suppressed(report: Report) -> Table:
+def suppressed(report: FindingsBasis) -> Table:
     """What somebody has hidden, who, until when and why."""
     own = report.review.suppressed
     hidden = tr_many("{number} finding suppressed.", "{number} findings suppressed.", len(own))
@@ -103,7 +103,7 @@ def suppressed(report: Report) -> Table:
 
 
 def _apart(
-    report: Report,
+    report: FindingsBasis,
     name: str,
     title: str,
     own: Sequence[Finding],
@@ -185,7 +185,7 @@ def whose(finding: Finding) -> str:
     return tr("{holder} (team {team})", holder=name, team=plain(finding.team)) if finding.team else name
 
 
-def _hidden(report: Report, finding: Finding) -> str:
+def _hidden(report: FindingsBasis, finding: Finding) -> str:
     """Why, by whom and until which day; a person's edition does not name others, nor quote them."""
     last = next(each for each in reversed(report.review.actions[finding.finding_id]) if each.kind == "suppress")
     until = None if last.expires_ms is None else Day(last.expires_ms - 1)  # an end is the first moment after
@@ -197,7 +197,7 @@ def _hidden(report: Report, finding: Finding) -> str:
     return tr("{reason} ({actor}, until {day})", reason=reason, actor=last.by, day=until)
 
 
-def _reversals(report: Report) -> str:
+def _reversals(report: FindingsBasis) -> str:
     """How often last week's findings were wrong; of an edition for people too it is the rate of all of them."""
     found = report.review.reversals
     if found is None:

@@ -8,7 +8,7 @@ from analytics.glossary import STATES, term
 from analytics.language.quantities import GpuHours, Minutes, Number, Share
 from analytics.language.sentences import tr
 from analytics.ledger.summary import SPELLS, ratio
-from analytics.report.model import Report
+from analytics.tables.basis import LedgerBasis
 from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Bar, RankedBars, Table, column
 from fallow.clock import HOUR_MS, SECOND_MS
@@ -26,11 +26,11 @@ _HELD = tr("held without a kernel, GPU-hours")
 _ZERO = tr("measured at 0 %, whoever holds the GPU, of the observed time")
 
 
-def idle(report: Report) -> Table:
+def idle(report: LedgerBasis) -> Table:
     """Time held without a kernel, and time at 0 % whoever holds the GPU, by the shortest interval that counts."""
     totals, zero = report.summary.totals, report.summary.idle
     held_times = {None: totals.state_ms["held"]} | {
-        60 * minutes: hours * HOUR_MS for minutes, hours in report.review.sensitivity.items()
+        60 * minutes: hours * HOUR_MS for minutes, hours in report.sensitivity.items()
     }
     zero_times = {None: zero.zero_ms} | {SPELLS[name] // SECOND_MS: spent for name, spent in zero.spell_ms.items()}
     held_rows = tuple(CountedIdleTime(tr("held"), *each) for each in held_times.items())
@@ -62,8 +62,8 @@ def idle(report: Report) -> Table:
     )
 
 
-def _headline(report: Report) -> str:
-    held, idle, observed_ms = report.review.sensitivity, report.summary.idle, report.summary.totals.observed_ms
+def _headline(report: LedgerBasis) -> str:
+    held, idle, observed_ms = report.sensitivity, report.summary.idle, report.summary.totals.observed_ms
     if not report.summary.totals.state_ms["held"]:
         shares = (Share(ratio(idle.spell_ms[name], observed_ms)) for name in ("30m", "120m"))
         return tr(

@@ -9,8 +9,8 @@ from analytics.language.sentences import tr, tr_many
 from analytics.money.energy import KNOWN_MIN
 from analytics.money.prices import Price
 from analytics.money.window_money import Money, PriceBasis
-from analytics.report.model import Report
 from analytics.states import UNUSED
+from analytics.tables.basis import LedgerBasis
 from analytics.tables.names import place_name
 from analytics.tables.table import Table, column
 from analytics.workloads.wording import at_most_below
@@ -18,7 +18,7 @@ from analytics.workloads.wording import at_most_below
 _LISTED = 12
 
 
-def prices(report: Report) -> Table:
+def prices(report: LedgerBasis) -> Table:
     """A row for each model in each pool, with the date and the source of its price; remarks of the owners' and prices' tables."""
     money = report.money
     rest = len(money.basis) - _LISTED
@@ -89,7 +89,7 @@ def _notes(money: Money) -> list[str]:
     return [*notes, *money.remarks]
 
 
-def energy(report: Report) -> Table:
+def energy(report: LedgerBasis) -> Table:
     """Energy, its price and its carbon dioxide, or why they are not known."""
     first, *others = energy_sentences(report.money)
     return Table(

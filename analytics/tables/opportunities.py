@@ -19,7 +19,7 @@ from analytics.tables.give_back import give_back_sentence
 from analytics.tables.names import CONFIDENCE, POOL, place_name
 from analytics.tables.table import Cell, Column, LinkedCell, Table, column
 from analytics.workloads.commands import acts
-from fallow.clock import HOUR_MS, format_ms
+from fallow.clock import DAY_MS, HOUR_MS, format_ms
 
 _RANKED_FIRST = 12
 _LOOKED_AT_FIRST = 8
@@ -490,3 +490,33 @@ _COLUMNS = (
 _IN_BRIEF = ("opportunity", "owner", "saving", "confidence", "deadline")
 _IN_OVERVIEW = ("opportunity", "owner", "saving", "confidence", "gpus", "pool", "cost")
 _IN_OVERVIEW_FIRST = 6
+
+
+def decision_rows(found: Opportunities) -> Table:
+    """Return for programs every decision, ranked or not; names of GPUs and findings are joined by spaces."""
+    return Table("decisions", "", "", "", _FOR_PROGRAMS, found.listed, audience="programs")
+
+
+def _bound(name: str) -> Column:
+    return column(
+        f"saving_{name}", "", "number", lambda each: None if each.saving is None else getattr(each.saving, name)
+    )
+
+
+_FOR_PROGRAMS = (
+    column("id", "", "name", "opportunity_id"),
+    column("ranked", "", "words", machine="ranked", json_type="boolean"),
+    *(column(name, "", "words") for name in ("action", "owner", "team", "pool", "host")),
+    column("gpus", "", "words", lambda each: " ".join(each.gpus)),
+    column("gpus_now", "", "words", lambda each: " ".join(each.gpus_now)),
+    column("gpu_hours", "", "gpu_hours", "gpu_ms"),
+    column("cost", "", "money", lambda each: Amount(from_cents(each.cents), each.currency)),
+    column("currency", "", "words", lambda each: None if each.cents is None else each.currency),
+    *map(_bound, ("low", "point", "high")),
+    column("confidence", "", "grade", "confidence.grade"),
+    column("horizon_days", "", "number", lambda each: each.horizon_ms / DAY_MS),
+    column("deadline", "", "moment", "deadline_ms"),
+    column("evidence", "", "words", lambda each: " ".join(finding.finding_id for finding in each.evidence)),
+    column("status", "", "words"),
+    column("next", "", "words", "next_command"),
+)

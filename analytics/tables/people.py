@@ -99,7 +99,7 @@ def _people(report: Report, kind: Kind, title: str, people: Sequence[UserFigures
             tr(
                 "Rank 1 is the most efficient of all who had a GPU-hour or more of the same model: for each, the model of which it had most."
             ),
-            *low_note(ordered),
+            *low_note(sum(each.low_ms for each in ordered), sum(each.low_by_sm_ms for each in ordered)),
             *unconfirmed_note(sum(each.open_ms for each in ordered) if any(map(_is_open, ordered)) else 0),
         )
         if ordered
@@ -151,10 +151,9 @@ def _rank(person: UserFigures) -> str:
     return place if own == compared else tr("{label}: {value}", label=place, value=Share(rank.efficiency))
 
 
-def low_note(people: Sequence[UserFigures]) -> list[str]:
-    """By what their low time counts; nothing where they have none."""
-    low_ms = sum(each.low_ms for each in people)
-    by_sm = ratio(sum(each.low_by_sm_ms for each in people), low_ms)
+def low_note(low_ms: float, low_by_sm_ms: float) -> list[str]:
+    """By what low time counts as useful; nothing where there is none."""
+    by_sm = ratio(low_by_sm_ms, low_ms)
     if by_sm is None:
         return []
     return [

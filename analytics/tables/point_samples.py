@@ -9,8 +9,8 @@ from analytics.language.quantities import Amount, GpuHours, Number, Share, Span,
 from analytics.language.sentences import tr
 from analytics.ledger.sampled import Bound
 from analytics.ledger.summary import OPEN_FROM, Totals, ratio
-from analytics.report.model import Report
 from analytics.states import UNUSED
+from analytics.tables.basis import LedgerBasis
 from analytics.tables.table import Table, column
 from fallow.clock import SECOND_MS
 
@@ -26,18 +26,18 @@ def is_sampled(totals: Totals) -> bool:
     return (totals.sampled or 0.0) >= _SHOWN_FROM
 
 
-def every(report: Report) -> Span:
+def every(report: LedgerBasis) -> Span:
     """How far apart the samples are on average."""
     return Span(max(SECOND_MS, round((report.summary.samples.every_ms or 0.0) / SECOND_MS) * SECOND_MS))
 
 
-def by_samples(report: Report) -> str:
+def by_samples(report: LedgerBasis) -> str:
     """How much of the observed time was seen at moments only."""
     share = Share(report.summary.totals.sampled)
     return tr("{share} of it by point samples, one every {span}", share=share, span=every(report))
 
 
-def state_share(report: Report, state: str) -> str | Share:
+def state_share(report: LedgerBasis, state: str) -> str | Share:
     """A state's share of the observed time, and between which bounds it lies where point samples leave that open."""
     totals = report.summary.totals
     share = Share(totals.share(state))
@@ -46,7 +46,7 @@ def state_share(report: Report, state: str) -> str | Share:
     return tr("{share} ({sampled})", share=share, sampled=between(report, totals.bound(state)))
 
 
-def useful_share(report: Report) -> str | Share:
+def useful_share(report: LedgerBasis) -> str | Share:
     """The active share of the observed time, between its bounds where point samples leave it open."""
     totals = report.summary.totals
     if not totals.leaves_open:
@@ -57,7 +57,7 @@ def useful_share(report: Report) -> str | Share:
     return tr("{low} to {high}", low=low, high=high)
 
 
-def between(report: Report, bound: Bound) -> str:
+def between(report: LedgerBasis, bound: Bound) -> str:
     """The bounds of a share of the observed time, and how it was sampled."""
     totals = report.summary.totals
     low, high = (Share(ratio(each, totals.observed_ms)) for each in (bound.low_ms, bound.high_ms))
@@ -90,7 +90,7 @@ def counted_note(open_ms: float) -> tuple[str, ...]:
     return (said,) if open_ms else ()
 
 
-def point_samples(report: Report) -> Table | None:
+def point_samples(report: LedgerBasis) -> Table | None:
     """A row for each state of unused time with its bounds; None where nearly everything was watched."""
     totals = report.summary.totals
     if (totals.sampled or 0.0) < OPEN_FROM:
@@ -118,7 +118,7 @@ def point_samples(report: Report) -> Table | None:
     )
 
 
-def _headline(report: Report) -> str:
+def _headline(report: LedgerBasis) -> str:
     totals = report.summary.totals
     seen = tr(
         "{share} of the observed time was seen by point samples, one every {span} on average.",
@@ -137,7 +137,7 @@ def _headline(report: Report) -> str:
     return tr("{seen} {hours} GPU-hours of idle time are not confirmed by anything else.", seen=seen, hours=hours)
 
 
-def _hidden(report: Report) -> str:
+def _hidden(report: LedgerBasis) -> str:
     """How much work could hide between the samples."""
     return tr(
         "A reading sees a sixth of a second for certain: work between two of them, up to {share} of the time, leaves no trace in utilization.",
@@ -145,7 +145,7 @@ def _hidden(report: Report) -> str:
     )
 
 
-def _money(report: Report) -> Iterator[str]:
+def _money(report: LedgerBasis) -> Iterator[str]:
     cents = sum(report.money.accounts.total.open_cents.values())
     if cents:
         yield tr(
@@ -154,7 +154,7 @@ def _money(report: Report) -> Iterator[str]:
         )
 
 
-def _by_power(report: Report) -> Iterator[str]:
+def _by_power(report: LedgerBasis) -> Iterator[str]:
     if by_power_ms := report.summary.samples.by_power_ms:
         yield tr(
             "Confirmed by power readings alone, unless work keeps step with them: {hours} GPU-hours.",
@@ -162,7 +162,7 @@ def _by_power(report: Report) -> Iterator[str]:
         )
 
 
-def _idle(report: Report) -> Iterator[str]:
+def _idle(report: LedgerBasis) -> Iterator[str]:
     samples, observed_ms = report.summary.samples, report.summary.totals.observed_ms
     yield tr(
         "Without a kernel, for however short a time: between {low} and {high} of the observed time (95 %).",
@@ -171,7 +171,7 @@ def _idle(report: Report) -> Iterator[str]:
     )
 
 
-def _floors(report: Report) -> Iterator[str]:
+def _floors(report: LedgerBasis) -> Iterator[str]:
     """What idle cards draw, by model."""
     floors = report.floors
     models = sorted({*floors.held, *floors.free}) if floors else []

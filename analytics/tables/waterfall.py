@@ -11,8 +11,8 @@ from analytics.language.quantities import Amount, GpuHours, Number, Share, from_
 from analytics.language.sentences import tr
 from analytics.ledger.summary import ratio
 from analytics.report.figures import Step
-from analytics.report.model import Report
 from analytics.states import UNUSED
+from analytics.tables.basis import LedgerBasis
 from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Table, Waterfall, WaterfallStep, column
 from fallow.clock import HOUR_MS
@@ -25,7 +25,7 @@ _WASTE = {
 }
 
 
-def waterfall(report: Report) -> Table:
+def waterfall(report: LedgerBasis) -> Table:
     """What each state takes away of what was paid, and what is left; an edition for people lacks states that nobody is charged for."""
     steps = [step for step in report.steps if step.gpu_ms or not report.scope.is_personal]
     total_ms = sum(step.gpu_ms for step in report.steps)
@@ -69,7 +69,7 @@ def waterfall(report: Report) -> Table:
     )
 
 
-def _headline(report: Report, total_ms: float) -> str:
+def _headline(report: LedgerBasis, total_ms: float) -> str:
     steps = {step.state: step for step in report.steps}
     if not total_ms:
         return tr("There was no GPU time in this window.")
@@ -89,7 +89,7 @@ def _headline(report: Report, total_ms: float) -> str:
     return tr("{share} of the GPU time was useful. Most waste: {waste}.", share=useful, waste=waste)
 
 
-def _confirmed(report: Report, step: Step) -> Step:
+def _confirmed(report: LedgerBasis, step: Step) -> Step:
     """The step without what point samples alone call idle."""
     totals = report.summary.totals
     if not totals.leaves_open:
@@ -98,7 +98,7 @@ def _confirmed(report: Report, step: Step) -> Step:
     return replace(step, gpu_ms=max(0.0, step.gpu_ms - totals.unconfirmed_ms.get(step.state, 0)), cents=cents)
 
 
-def _bar(report: Report, paid: Step, step: Step, left_ms: Mapping[str, float]) -> WaterfallStep:
+def _bar(report: LedgerBasis, paid: Step, step: Step, left_ms: Mapping[str, float]) -> WaterfallStep:
     useful, hours = step.state == _USEFUL, GpuHours(step.gpu_ms)
     share = Share(ratio(step.gpu_ms, paid.gpu_ms))
     return WaterfallStep(

@@ -14,9 +14,8 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
-from analytics.render.findings_text import ENDED
 from analytics.tables.evidence_text import evidence
-from analytics.tables.finding_heading import at_most, cost_of, heading, label_of_wanted
+from analytics.tables.finding_heading import ENDED, at_most, cost_of, heading, label_of_wanted
 from analytics.tables.findings import notified
 from analytics.workloads.model import CATEGORIES, Finding
 from dashboard.grid import MOMENT, NUMBER, RANK, Cell, GridColumn, Row, ranked

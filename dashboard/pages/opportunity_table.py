@@ -249,7 +249,7 @@ def _nudge(view: View, each: Opportunity) -> list[Any]:
     if each.holder is None or JOINER in each.holder or not view.reader.may(PLANNER):
         return []
     report = dcc.Link(view.translate(tr("Report")), href="/report" + view.query.on_every_page.search)
-    command = f"fallow report nudge --holder {shlex.quote(each.holder)}"
+    command = f"fallow report nudge --user {shlex.quote(each.holder)}"
     return [*_command(view, tr("nudge"), command, "nudge"), html.P(report, className="onward")]
 
 

@@ -82,7 +82,7 @@ ARGUMENTS: dict[tuple[str, ...], list[list[str]]] = {
     ("annotations", "list"): [[]],
     ("annotations", "remove"): [[hostile("id")]],
     ("evaluate",): [["--labels", "{labels}"]],
-    ("report",): [[], ["--lang", "fr"], ["--pool", hostile("pool")], ["--holder", hostile("user")]],
+    ("report",): [[], ["--lang", "fr"], ["--pool", hostile("pool")], ["--user", hostile("user")]],
     ("report", "nudge"): [[]],
     ("lake", "check"): [[]],
     ("lake", "init"): [[]],
@@ -235,7 +235,7 @@ def test_the_cost_rows_of_a_bill(site: HostileSite, tmp_path: Path) -> None:
 def test_every_format_of_the_report_and_every_message(site: HostileSite) -> None:
     """Files are looked at too, with no terminal between."""
     args = argparse.Namespace(lake=None, config=str(site.config), week="last", since=None, until=None, lang=None, timezone=None,
-                              pool=None, model=None, team=None, holder=None)  # fmt: skip
+                              pool=None, model=None, team=None, user=None)  # fmt: skip
     edition = open_edition(args, NOW_MS)
     texts = [each for each in FORMATS if each.name != "pdf"]
     for each in texts:

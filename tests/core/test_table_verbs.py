@@ -38,7 +38,7 @@ CASES = [*((name,) for name in SHOWN), ("fit", "--params", "8B")]
 
 FLAGS = {
     "--lake": "lake", "--config": "file", "--since": "7d", "--until": "1d", "--week": "last", "--pool": "p",
-    "--model": "m", "--team": "t", "--holder": "h", "--lang": "fr", "--table": "name", "--out": "file",
+    "--model": "m", "--team": "t", "--user": "h", "--lang": "fr", "--table": "name", "--out": "file",
 }  # fmt: skip
 KEY = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 

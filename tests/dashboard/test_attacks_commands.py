@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.long
 
-SCOPES = (("--team", TEAM), ("--holder", "ann"), ("--holder", "bea"))
+SCOPES = (("--team", TEAM), ("--user", "ann"), ("--user", "bea"))
 COMMANDS = [
     *(("report", "--week", "2026-W46", "--format", name) for name in ("text", "md", "html", "json", "csv")),
     ("report", "--week", "2026-W46", "--compare", "before", "--format", "json"),
@@ -63,7 +63,7 @@ def nudged(site: Site, folder: Path) -> dict[str, str]:
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
     add_nudge_arguments(parser)
     flags = parser.parse_args(["--config", str(site.config), "--as", "zoe", "--out", str(folder)])
-    shared = {"lake": None, "lang": None, "timezone": None, "holder": None}
+    shared = {"lake": None, "lang": None, "timezone": None, "user": None}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FALLOW_REPORT_CONTACTS", str(contacts))
         assert run_nudge(argparse.Namespace(**shared | vars(flags)), Hands(T_END)) == 0

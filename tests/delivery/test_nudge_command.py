@@ -67,7 +67,7 @@ class Nudger:
     def __call__(self, *arguments: str, **settings: str) -> Outcome:
         parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
         add_nudge_arguments(parser)
-        shared = {"lake": None, "config": None, "lang": None, "timezone": None, "holder": None}
+        shared = {"lake": None, "config": None, "lang": None, "timezone": None, "user": None}
         flags = parser.parse_args(["--lake", self.lake.root, "--as", "zoe", *arguments])
         settings = {
             "REPORT_CONTACTS": self._table("contacts", self.contacts), "REPORT_OPT_OUT": self._table("opt-out", self.opt_out),
@@ -255,18 +255,18 @@ def test_a_lake_that_ended_long_ago_tells_nobody_of_anything(nudge: Nudger, flag
 
 
 def test_only_one_holder(nudge: Nudger) -> None:
-    nudge("--send", "--holder", "bob")
+    nudge("--send", "--user", "bob")
     assert [address for address, _ in nudge.mailbox.mails] == ["bob@example.org"]
 
 
 def test_a_holder_that_nobody_is_is_refused(nudge: Nudger) -> None:
     with pytest.raises(EmptyLakeError, match="nothing in this lake is of user nobody; the names are those of"):
-        nudge("--holder", "nobody")
+        nudge("--user", "nobody")
 
 
-@pytest.mark.parametrize("flag", ["--holder", "--pool", "--model", "--team"])
+@pytest.mark.parametrize("flag", ["--user", "--pool", "--model", "--team"])
 def test_a_name_that_is_empty_is_refused(held: Lake, run_fallow: RunFallow, flag: str) -> None:
-    for command in (("report",), ("report", "send"), *([("report", "nudge")] if flag == "--holder" else [])):
+    for command in (("report",), ("report", "send"), *([("report", "nudge")] if flag == "--user" else [])):
         done = run_fallow(*command, "--lake", held.root, flag, "")
         assert (done.returncode, done.stdout) == (2, "")
         assert f"argument {flag}: it names nobody and nothing: leave it out for everything" in done.stderr
@@ -369,7 +369,7 @@ def hot(lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str], mailbox:
 
 def test_a_fault_is_told_to_the_operators_once_and_never_to_the_user(hot: Nudger) -> None:
     settings = {"REPORT_OPERATORS": "mailto:ops@example.org"}
-    assert hot("--send", "--holder", "ann", **settings).code == 0
+    assert hot("--send", "--user", "ann", **settings).code == 0
     assert hot.mailbox.mails == []
     assert hot("--send", **settings).code == 0
     [message] = hot.mailbox.messages

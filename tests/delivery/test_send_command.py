@@ -192,7 +192,7 @@ def test_a_week_without_data_is_told_too(send: Sender) -> None:
 
 
 def test_editions_are_told_apart(send: Sender) -> None:
-    for flags in ([], ["--holder", "svc"], ["--lang", "fr"], ["--pool", "serving"]):
+    for flags in ([], ["--user", "svc"], ["--lang", "fr"], ["--pool", "serving"]):
         done = send("--to", str(send.folder), *flags)
         assert (done.code, done.out[:4], done.err) == (0, "sent", "")
     assert files(send.folder) == [

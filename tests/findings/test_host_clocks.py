@@ -180,7 +180,7 @@ def test_the_command_says_whose_clock_is_ahead(lake: Lake, capsys: pytest.Captur
     host(lake, "odd", ahead_s=now_s - END + 5 * HOUR)
     assert main(["findings", "--lake", lake.root, "--rule", "held"]) == 0
     said = capsys.readouterr().out
-    assert "the clock of odd is ahead: nothing of it is taken back until it is set" in " ".join(said.split())
+    assert "The clock of odd is ahead: nothing is taken back there until it is set." in " ".join(said.split())
     assert "no GPU to take back; 1 GPU to ask about" in said
     assert "ssh h1 kill 4711" in said
     assert main(["findings", "--lake", lake.root, "--json"]) == 0

@@ -8,7 +8,7 @@ import pytest
 
 from analytics.decide.reversals import Rate
 from analytics.proportions import wilson
-from analytics.render.review_text import reversals_text
+from analytics.tables.findings import reversals_text
 from fallow.clock import DAY_MS
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, reviewed
 from tests.ledger.rows import claim, fill, ms, processes, samples

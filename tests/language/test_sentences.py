@@ -158,7 +158,7 @@ def test_other_time_zones_are_refused(zone: str) -> None:
 
 def test_english_loads_no_library_for_languages() -> None:
     code = (
-        "import sys, analytics.decide.review, analytics.render.findings_text, analytics.quality.remarks\n"
+        "import sys, analytics.decide.review, analytics.tables.finding_list, analytics.quality.remarks\n"
         "from analytics.language.sentences import tr_many\n"
         "assert tr_many('{number} GPU', '{number} GPUs', 2) == '2 GPUs'\n"
         "print('babel' in sys.modules)"

@@ -11,9 +11,9 @@ import pytest
 from analytics.inventory import load_inventory
 from analytics.ledger.sampled import IdleFloor, idle_floors
 from analytics.proportions import Z_95, wilson
-from analytics.render.ledger_text import summary_text
 from analytics.window import load_window_ledger, open_inputs
 from benchmarks.physical_week import VIEWS, Load, Seen, View, look, record
+from fallow.cli import main
 from fallow.clock import HOUR_MS
 from tests.lakes import made_lake
 from tests.ledger.rows import GB, Row, device, fill, samples
@@ -138,13 +138,15 @@ def test_a_counter_that_saw_work_is_not_outvoted_by_readings(lake: Lake) -> None
     assert held_h(found)[0] == 0
 
 
-def test_what_power_alone_confirms_is_said_to_hold_unless_work_keeps_step(lake: Lake, tmp_path: Path) -> None:
+def test_what_power_alone_confirms_is_said_to_hold_unless_work_keeps_step(
+    lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = fleet(lake, samples("GPU-a", 0, 16 * HOUR, every_s=60, **HELD))
     assert found.summary.samples.by_power_ms / HOUR_MS == pytest.approx(16, abs=0.02)
     assert found.summary.samples.count == 28 * 60
-    assert "16.0 GPU-hours are confirmed by power readings alone: unless work keeps step with them" in summary_text(
-        found.summary
-    )
+    assert main(["ledger", "--lake", lake.root]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Confirmed by power readings alone, unless work keeps step with them: 16.0 GPU-hours." in said
     counter = fleet(made_lake(tmp_path / "counter"), counted(samples("GPU-a", 0, 16 * HOUR, every_s=60, **HELD)))
     assert counter.summary.samples.by_power_ms == 0
 

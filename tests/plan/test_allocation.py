@@ -258,11 +258,11 @@ def test_requests_are_served_by_what_comes_free(
     text = " ".join(capsys.readouterr().out.split())
     assert "2 of 3 requests can be served, with 4 of the 13 GPUs asked for. 1 begins later than asked for." in text
     assert "Only 5 GPUs of that kind can be given by 2026-12-05." in text
-    assert main(["plan", "allocation", "--lake", lake.root, "--requests", file, "--holder", "bob"]) == 2
+    assert main(["plan", "allocation", "--lake", lake.root, "--requests", file, "--user", "bob"]) == 2
     capsys.readouterr()
     monkeypatch.setenv("FALLOW_PLAN_REQUESTS", file)
     own = answer(lake, capsys, "--team", "vision")
     assert [each["team"] for each in own["reallocation"]] == ["vision"]
     assert "from_team" not in own["reallocation"][0]
     assert own.keys().isdisjoint({"unserved", "balance", "left_over"})
-    assert "reallocation" not in answer(lake, capsys, "--holder", "bob")
+    assert "reallocation" not in answer(lake, capsys, "--user", "bob")

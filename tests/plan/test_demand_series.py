@@ -127,7 +127,7 @@ def test_csv_has_a_line_for_each_pool_and_day(lake: Lake) -> None:
     [
         (("--pool", "nowhere"), "nothing in this window is of pool nowhere"),
         (("--team", "vision"), "a forecast is of a pool's GPUs, not of a team's or a user's"),
-        (("--holder", "bob"), "a forecast is of a pool's GPUs, not of a team's or a user's"),
+        (("--user", "bob"), "a forecast is of a pool's GPUs, not of a team's or a user's"),
         (("--lead-time", "nowhere=4w"), "--lead-time names the pool nowhere, which has no GPU here; there are train"),
         (("--lead-time", "soon"), "'soon' is not a duration"),
         (("--horizon", "3y"), "'3y' is not a duration"),

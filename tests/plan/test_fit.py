@@ -221,11 +221,11 @@ def test_flags_that_do_not_go_together_are_refused(
 
 
 def test_a_reader_of_one_user_sees_no_work_of_others(fleet_lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(fleet_lake, capsys, "--holder", "light")
+    found = answer(fleet_lake, capsys, "--user", "light")
     assert {each["user"] for each in found["old_card_works"]} == {"light"}
     assert found["old_cards_counted"][0]["unused_gpu_hours"] is None
     assert "tokens" not in found
-    fitted = answer(fleet_lake, capsys, "--holder", "light", "--params", "8B")
+    fitted = answer(fleet_lake, capsys, "--user", "light", "--params", "8B")
     assert {each["measured_model"] for each in fitted["fit_fleet"]} == {None}
 
 
@@ -235,4 +235,4 @@ def test_a_model_smaller_than_its_layouts_vocabulary_is_answered(
 ) -> None:
     assert main(["plan", "fit", "--lake", fleet_lake.root, "--params", size]) == 0
     assert f"A model of 0.0{'01' if size == '1M' else '30'} billion" in capsys.readouterr().out
-    assert answer(fleet_lake, capsys, "--holder", "light", "--seen", "heavy")["seen"] == []
+    assert answer(fleet_lake, capsys, "--user", "light", "--seen", "heavy")["seen"] == []

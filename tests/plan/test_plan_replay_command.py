@@ -63,7 +63,7 @@ def test_flags_win_over_the_scenario(lake: Lake, tmp_path: Path, capsys: Printed
         (["--gpus", "train=1..9999"], "larger steps"),
         (["--merge", "train,old"], "old"),
         (["--off-peak", "night"], "span of hours"),
-        (["--holder", "ann"], "everybody's jobs"),
+        (["--user", "ann"], "everybody's jobs"),
     ],
 )
 def test_wrong_use_is_one_sentence(lake: Lake, capsys: Printed, flags: list[str], said: str) -> None:

@@ -213,7 +213,7 @@ def test_cents_go_to_the_largest_remainders_and_of_equal_ones_to_the_first_by_na
 
 @pytest.mark.parametrize("group", ["pool", "team", "organisation", "model", "host", "holder", "account", "day"])
 def test_every_table_adds_up_to_what_was_paid_to_the_cent(waste: Site, group: str) -> None:
-    """docs/money.md: "in every table each column adds up to the total line, and each line's parts to what was paid"."""
+    """docs/money.md: "in every table each column adds up to the whole, and each line's parts to what was paid"."""
     found = waste.whole.money.accounts
     assert found.total.paid_cents == sum(found.total.state_cents.values()) > 0
     for state, cents in found.total.state_cents.items():

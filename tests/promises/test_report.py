@@ -55,7 +55,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return config
 
 
-SCOPES = [(), ("--pool", "train"), ("--team", "speech"), ("--holder", "ann"), ("--pool", "train", "--team", "vision")]
+SCOPES = [(), ("--pool", "train"), ("--team", "speech"), ("--user", "ann"), ("--pool", "train", "--team", "vision")]
 WEEK = (("--since", "2026-W48", "--until", "2026-W48"), ("--week", "2026-W48"))
 CASES = [*((scope, ((), ())) for scope in SCOPES), *((scope, WEEK) for scope in SCOPES[:3:2])]
 

@@ -72,7 +72,7 @@ def week(full: Lake) -> Report:
 
 
 def test_the_title_names_week_and_scope(full: Lake, report: Callable[..., Outcome]) -> None:
-    flags = ("--week", "2026-W40", "--pool", "train", "--holder", "ann")
+    flags = ("--week", "2026-W40", "--pool", "train", "--user", "ann")
     for lang, title in (
         ("en", "GPU waste report, 2026-W40, pool train, user ann"),
         ("fr", "Rapport sur le gaspillage de GPU, 2026-W40, pool train, utilisateur ann"),

@@ -59,7 +59,7 @@ def site(lake: Lake, folder: Path) -> Path:
     return config
 
 
-ANN, VISION = ("--holder", "ann"), ("--team", "vision")
+ANN, VISION = ("--user", "ann"), ("--team", "vision")
 CASES = [("text", ANN), ("md", ANN), ("html", ANN), ("json", ANN), ("html", VISION), ("csv", VISION)]
 
 
@@ -82,7 +82,7 @@ def test_the_whole_names_everybody(lake: Lake, config: Path, report: Callable[..
 def test_an_edition_counts_its_own_idle_hours(lake: Lake, config: Path, report: Callable[..., Outcome]) -> None:
     shown = [
         json.loads(report(lake, "--config", str(config), *scope, "--format", "json").out)["sensitivity"]["30min"]
-        for scope in ((), ("--holder", "ann"))
+        for scope in ((), ("--user", "ann"))
     ]
     assert shown[0] == 2 * shown[1] == 2 * 9 * 24
 
@@ -153,7 +153,7 @@ def shared(shared_lake: Lake, folder: Path) -> Path:
     return config
 
 
-@pytest.mark.parametrize("scope", [("--holder", "ann"), ("--team", "vision")])
+@pytest.mark.parametrize("scope", [("--user", "ann"), ("--team", "vision")])
 def test_what_others_hold_too_is_neither_shown_nor_counted(
     shared_lake: Lake, shared: Path, report: Callable[..., Outcome], scope: tuple[str, str]
 ) -> None:

@@ -72,14 +72,14 @@ def test_the_mail_has_no_picture_of_nothing(full: Lake) -> None:
 
 
 def test_who_had_nothing_in_a_week_has_an_edition_that_says_so(full: Lake, report: Callable[..., Outcome]) -> None:
-    dark, without = (report(full, "--week", week, "--holder", "svc") for week in (BEFORE, "2026-W39"))
+    dark, without = (report(full, "--week", week, "--user", "svc") for week in (BEFORE, "2026-W39"))
     assert (dark.code, without.code) == (0, 0)
     assert "Nothing was observed in this window." in dark.out
     assert "Nothing in this window is of user svc." in without.out
 
 
 def test_a_name_that_nobody_has_is_refused(full: Lake, report: Callable[..., Outcome]) -> None:
-    done = report(full, "--week", "2026-W39", "--holder", "svcc")
+    done = report(full, "--week", "2026-W39", "--user", "svcc")
     assert done.code == 1
     assert done.err.startswith("fallow: nothing in this window is of user svcc; ")
 

@@ -95,7 +95,7 @@ def english_of(shown: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "flags", [(), WEEK, ("--pool", "train"), ("--holder", "ann")], ids=lambda each: " ".join(each) or "all"
+    "flags", [(), WEEK, ("--pool", "train"), ("--user", "ann")], ids=lambda each: " ".join(each) or "all"
 )
 @pytest.mark.parametrize("name", ["text", "md"])
 def test_no_english_is_left(full: Lake, report: Callable[..., Outcome], name: str, flags: tuple[str, ...]) -> None:

@@ -46,10 +46,10 @@ def test_the_schema_is_one() -> None:
         ("--week", "2026-W40"),
         ("--week", "2026-W40", "--timezone", "Europe/Paris"),
         ("--week", "2026-W42"),
-        ("--week", "2020-W10", "--holder", "ann"),
+        ("--week", "2020-W10", "--user", "ann"),
         ("--pool", "train"),
-        ("--holder", "ann"),
-        ("--week", "2026-W40", "--holder", "greta", "--lang", "fr"),
+        ("--user", "ann"),
+        ("--week", "2026-W40", "--user", "greta", "--lang", "fr"),
     ],
     ids=lambda flags: " ".join(flags) or "all",
 )

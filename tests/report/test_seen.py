@@ -156,12 +156,12 @@ def test_a_pool_that_fell_silent_is_unseen_and_not_absent(part: Lake, report: Ca
 def test_an_edition_for_people_names_the_hosts_they_last_had_and_no_others(
     part: Lake, report: Callable[..., Outcome]
 ) -> None:
-    ann = plain(report(part, "--week", THIS, "--holder", "ann"))
+    ann = plain(report(part, "--week", THIS, "--user", "ann"))
     assert f"silent h2 since {day(2)} 00:00 UTC" in ann
     assert "observed 28.6 % of the time" in ann
-    zoe = plain(report(part, "--week", THIS, "--holder", "zoe"))
+    zoe = plain(report(part, "--week", THIS, "--user", "zoe"))
     assert ("silent none" in zoe, "h2" in zoe) == (True, False)
-    assert told(report(part, "--week", THIS, "--holder", "zoe", "--format", "json"))["observed"]["silent"] == []
+    assert told(report(part, "--week", THIS, "--user", "zoe", "--format", "json"))["observed"]["silent"] == []
 
 
 def test_five_silent_hosts_are_named_and_the_others_counted(
@@ -214,7 +214,7 @@ def test_a_week_in_which_the_lake_begins_was_seen_in_part(
     assert content["trends"]["total"]["last_week"] == 144.0
 
 
-@pytest.mark.parametrize("scope", [(), ("--holder", "ann")])
+@pytest.mark.parametrize("scope", [(), ("--user", "ann")])
 def test_sums_of_a_week_of_which_a_part_was_seen_are_shown_and_not_compared(
     outage: Lake, report: Callable[..., Outcome], scope: tuple[str, ...]
 ) -> None:

@@ -20,6 +20,8 @@ from fallow.outside_text import visible_lines
 _WIDTH = PAGE_COLUMNS
 _BETWEEN = 2
 _NAME_LEAST = 6
+_READABLE = 8
+"""Characters of a name below which columns stand below one another instead of side by side."""
 _PLAIN = str.maketrans({"\N{MINUS SIGN}": "-", "±": ""})
 """Signs that every terminal and editor shows alike."""
 
@@ -76,41 +78,41 @@ def _head(report: Report, language: Language) -> str:
     return "\n".join(lines)
 
 
-def section_text(section: Table, language: Language) -> str:
+def section_text(section: Table, language: Language, width: int = PAGE_COLUMNS) -> str:
     """The title, the headline, a table or a list, and what to know beside."""
-    lines = [*wrap(language.translate(section.title).upper(), _WIDTH), *_wrapped(section.headline, language)]
+    lines = [*wrap(language.translate(section.title).upper(), width), *_wrapped(section.headline, language, width)]
     if any(column.kind == "sentence" for column in section.heads):
-        lines += [line for row in section.listed for line in _record(section.heads, row, language)]
+        lines += [line for row in section.listed for line in _record(section.heads, row, language, width)]
     elif section.rows:
-        lines += _table(section, language)
+        lines += _table(section, language, width)
     for each in section.lines:
-        lines += wrap(plain(written(each, language), 400), _WIDTH, "  - ", "    ")
+        lines += wrap(plain(written(each, language), 400), width, "  - ", "    ")
     for fold in section.folds:
-        lines += ["", *_fold(fold, language)]
+        lines += ["", *_fold(fold, language, width)]
     after = (section.left_out, *section.notes, *(_explained(each) for each in section.terms))
-    return "\n".join([*lines, *(line for each in after for line in _wrapped(each, language))])
+    return "\n".join([*lines, *(line for each in after for line in _wrapped(each, language, width))])
 
 
-def _wrapped(sentence: str, language: Language) -> list[str]:
-    return wrap(written(sentence, language), _WIDTH, "  ", "  ")
+def _wrapped(sentence: str, language: Language, width: int) -> list[str]:
+    return wrap(written(sentence, language), width, "  ", "  ")
 
 
 def _explained(term: Term) -> str:
     return tr("{label}: {value}", label=tr(term.name), value=term.meaning)
 
 
-def _fold(fold: Fold, language: Language) -> list[str]:
+def _fold(fold: Fold, language: Language, width: int) -> list[str]:
     title = language.translate(tr("{id}: {sentence}", id=fold.key, sentence=fold.title))
     told = [tr("{label}: {value}", label=label, value=written(value, language)) for label, value in fold.facts]
     facts_line = language.translate(SentenceList(told))
-    lines = [*wrap(title, _WIDTH, "  ", "    "), *wrap(facts_line, _WIDTH, "    ", "    ")]
+    lines = [*wrap(title, width, "  ", "    "), *wrap(facts_line, width, "    ", "    ")]
     for each in fold.lines:
-        lines += wrap(written(each, language), _WIDTH, "    - ", "      ")
+        lines += wrap(written(each, language), width, "    - ", "      ")
     # a command is copied: it keeps its line
     return [*lines, f"    {language.translate(tr('next'))}  {fold.command}"] if fold.command else lines
 
 
-def _record(heads: Sequence[Column], row: Sequence[Cell], language: Language) -> list[str]:
+def _record(heads: Sequence[Column], row: Sequence[Cell], language: Language, width: int) -> list[str]:
     """A row too long for a table: its name, then what is known of it."""
     first, *others = (written(cell, language) for cell in row)
     about = [
@@ -119,24 +121,48 @@ def _record(heads: Sequence[Column], row: Sequence[Cell], language: Language) ->
         if text
     ]
     return [
-        *wrap(first, _WIDTH, "  - ", "    "),
-        *wrap(language.translate(SentenceList(about)), _WIDTH, "    ", "    "),
+        *wrap(first, width, "  - ", "    "),
+        *wrap(language.translate(SentenceList(about)), width, "    ", "    "),
     ]
 
 
-def _table(section: Table, language: Language) -> list[str]:
+def _table(section: Table, language: Language, width: int) -> list[str]:
+    """The lines of a table; columns that have no room stand below it, behind its first column again."""
     shown = [place for place, column in enumerate(section.heads) if column.kind != "bar"]
     head = [language.translate(section.heads[place].title) for place in shown]
     rows = [[written(row[place], language) for place in shown] for row in section.listed]
     words = {number for number, place in enumerate(shown) if not section.heads[place].is_figure}
-    return columns(head, rows, words, _WIDTH)
+    lines: list[str] = []
+    for block in _blocks([head, *rows], words, width):
+        cells = [[line[place] for place in block] for line in (head, *rows)]
+        own = {number for number, place in enumerate(block) if place in words}
+        ids = {number for number in own if section.heads[shown[block[number]]].kind == "finding"}
+        lines += ([""] if lines else []) + columns(cells[0], cells[1:], own, width, ids)
+    return lines
 
 
-def columns(head: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int], width: int) -> list[str]:
-    """A line for the heading and for each row, at most so wide: figures to the right, `words` cut to what is left for them."""
+def _blocks(lines: Sequence[Sequence[str]], words: Collection[int], width: int) -> list[list[int]]:
+    """The places of the columns that stand beside each other, words cut down to a length that is still read."""
+    widths = [
+        _BETWEEN + min(max(map(len, column)), _READABLE if place in words else width)
+        for place, column in enumerate(zip(*lines, strict=True))
+    ]
+    blocks = [[0]]
+    for place in range(1, len(widths)):
+        if sum(widths[each] for each in (*blocks[-1], place)) > width:
+            blocks.append([0])
+        blocks[-1].append(place)
+    return blocks
+
+
+def columns(
+    head: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int], width: int, ids: Collection[int] = ()
+) -> list[str]:
+    """A line for the heading and for each row, at most so wide: figures to the right, `words` but `ids` cut to what is left for them."""
     widths = [max(len(line[place]) for line in (head, *rows)) for place in range(len(head))]
-    while sum(widths) + _BETWEEN * len(widths) > width:
-        widest = max(words, key=lambda place: widths[place])
+    names = [place for place in words if place not in ids]
+    while names and sum(widths) + _BETWEEN * len(widths) > width:
+        widest = max(names, key=lambda place: widths[place])
         if widths[widest] <= _NAME_LEAST:
             break
         widths[widest] -= 1

@@ -1,0 +1,267 @@
+"""The findings of a window: a row each, what those of each rule add up to, and what each rests on."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from analytics.decide.totals import FindingTotals, RuleTotals, totals, wanted
+from analytics.inventory import Inventory
+from analytics.language.language import Sentence, SentenceList
+from analytics.language.plain_text import plain
+from analytics.language.quantities import GpuHours, Number, Span
+from analytics.language.sentences import tr, tr_many
+from analytics.quality.timestamps import Stamp
+from analytics.tables.evidence_text import evidence
+from analytics.tables.finding_heading import ENDED, at_most, cost_of, heading, label_of_wanted
+from analytics.tables.table import Cell, Fold, Table, column
+from analytics.workloads.model import Context, Finding
+from fallow.clock import DAY_MS, HOUR_MS, floor_ms
+
+_NAMED = 4
+"""GPUs that are named where the list is shortened. Those that can be taken back are always all named."""
+_NOTE_MOST = 400
+
+
+def finding_list(
+    found: Sequence[Finding], limit: int | None = None, *, headline: str = "", notes: tuple[str, ...] = ()
+) -> Table:
+    """Return a row for each finding, or for the first `limit`."""
+    shown = found[:limit]
+    left_out = (_left_out(found, shown),) if len(shown) < len(found) else ()
+    return Table(
+        name="findings",
+        title=tr("Findings"),
+        question=tr("Which GPUs can be taken back, or used better?"),
+        headline=headline,
+        columns=FINDING_COLUMNS,
+        rows=tuple(shown),
+        notes=(*left_out, *notes),
+        wide=True,
+    )
+
+
+def _cost(finding: Finding) -> Cell:
+    return None if finding.cost is None else at_most(finding.unconfirmed, Number(finding.cost, 2))
+
+
+def _person(finding: Finding) -> str:
+    return plain(finding.holder, 30) if finding.holder else tr(finding.without_holder)
+
+
+def _evidence_json(finding: Finding) -> str:
+    return json.dumps(finding.as_json()["evidence"])
+
+
+FINDING_COLUMNS = (
+    column("finding_id", tr("finding"), "finding"),
+    column("rule", tr("rule"), "name"),
+    *(column(key, "", "words", audience="programs") for key in ("category", "sentence", "status")),
+    column("gpus", "", "words", lambda each: " ".join(each.gpus), audience="programs"),
+    column("host", tr("host"), "host"),
+    column("holder", tr("user"), "holder", _person, "holder"),
+    *(column(key, "", "words", audience="programs") for key in ("team", "job")),
+    column("since", "", "moment", "since_ms", audience="programs"),
+    column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+    column("energy_kwh", "", "number", audience="programs"),
+    column("cost", tr("cost"), "money", _cost, "cost"),
+    column("currency", "", "words", audience="programs"),
+    column("confidence", tr("confidence"), "grade", lambda each: tr(each.confidence.grade)),
+    column("failed_conditions", "", "words", lambda each: "; ".join(each.confidence.failed), audience="programs"),
+    column("reclaimable", "", "words", machine="reclaimable", json_type="boolean", audience="programs"),
+    column(
+        "reclaimable_gpus", tr("to take back"), "count", lambda each: len(each.reclaimable_gpus),
+        lambda each: " ".join(each.reclaimable_gpus), json_type="string",
+    ),
+    column("evidence", "", "words", _evidence_json, audience="programs"),
+    column("next_command", "", "words", audience="programs"),
+    column("simulated", "", "words", machine="simulated", json_type="boolean", audience="programs"),
+    column("notes", "", "words", lambda each: "; ".join(each.notes), audience="programs"),
+)  # fmt: skip
+"""What pages export and `fallow findings --csv` prints; lists are joined, evidence is JSON."""
+
+
+def worth(sums: FindingTotals) -> Sentence:
+    """What the findings come to: each GPU is counted once."""
+    parts: list[str] = [tr_many("{number} finding", "{number} findings", sums.findings)]
+    if sums.gpus_to_take:
+        sure = Number(sums.gpus_to_take_surely)
+        parts.append(
+            tr_many(
+                "{number} GPU to take back, {sure} of them with high confidence",
+                "{number} GPUs to take back, {sure} of them with high confidence",
+                sums.gpus_to_take, sure=sure,
+            )
+        )  # fmt: skip
+    else:
+        parts.append(tr("no GPU to take back"))
+    if sums.gpus_to_ask:
+        parts.append(tr_many("{number} GPU to ask about", "{number} GPUs to ask about", sums.gpus_to_ask))
+    if 0 < sums.unpriced < sums.findings:
+        parts.append(tr_many("{number} finding without a price", "{number} findings without a price", sums.unpriced))
+    if sums.gpus_to_take:
+        parts.append(tr("`fallow opportunities` says how many of them the pools can spare"))
+    return tr("{said}.", said=SentenceList(parts, "; "))
+
+
+def _left_out(findings: Sequence[Finding], shown: Sequence[Finding]) -> Sentence:
+    rest = len(wanted(findings) - wanted(shown))
+    gpus = tr_many("{number} more GPU", "{number} more GPUs", rest) if rest else tr("no more GPU")
+    return tr_many(
+        "and {number} more finding with {gpus} to take back or ask about; `fallow findings` lists all",
+        "and {number} more findings with {gpus} to take back or ask about; `fallow findings` lists all",
+        len(findings) - len(shown), gpus=gpus,
+    )  # fmt: skip
+
+
+def totals_by_rule(found: Sequence[Finding]) -> Table | None:
+    """Return the sums of each rule, the most to take back first; None without findings."""
+    rules = tuple(totals(found).rules.values())
+    if not rules:
+        return None
+    currency = next((each.currency for each in rules if each.currency), "")
+    cost = tr("cost, {currency}", currency=plain(currency)) if currency else tr("cost")
+    unconfirmed = any(each.unconfirmed_cost for each in rules)
+    return Table(
+        name="rules",
+        title=tr("Findings by rule"),
+        question=tr("What do the findings of each rule add up to?"),
+        headline=tr("Rules may be about the same hours of a GPU: their GPU-hours and costs do not add up.")
+        if len(rules) > 1
+        else "",
+        columns=(
+            column("rule", tr("rule"), "name"),
+            column("findings", tr("findings"), "count"),
+            column("gpus", tr("GPUs"), "count"),
+            column("gpus_to_take", tr("to take back"), "count"),
+            column("gpus_to_ask", tr("to ask about"), "count"),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", lambda each: each.gpu_hours * HOUR_MS),
+            column("cost", cost, "money", _confirmed, "cost"),
+            column(
+                "unconfirmed_cost", tr("not confirmed"), "money",
+                lambda each: None if each.unconfirmed_cost is None else Number(each.unconfirmed_cost, 2),
+                audience="all" if unconfirmed else "programs",
+            ),
+        ),
+        rows=rules,
+        notes=(tr("Not confirmed is what point samples alone call idle: it is not in the cost."),) if unconfirmed else (),
+    )  # fmt: skip
+
+
+def _confirmed(each: RuleTotals) -> Cell:
+    return None if each.cost is None else Number(each.cost - (each.unconfirmed_cost or 0.0), 2)
+
+
+def finding_folds(found: Sequence[Finding], inventory: Inventory, *, whole: bool = False) -> Table | None:
+    """Return what each finding rests on and what to type; `whole` shortens nothing. None without findings."""
+    return Table(
+        name="evidence",
+        title=tr("Behind each finding"),
+        question=tr("What does each finding rest on, and how sure is it?"),
+        headline="",
+        folds=tuple(_fold(each, inventory, whole=whole) for each in found),
+        wide=True,
+    ) if found else None  # fmt: skip
+
+
+def _fold(finding: Finding, inventory: Inventory, *, whole: bool) -> Fold:
+    cost = [] if finding.cost is None else [cost_of(finding)]
+    energy = [] if finding.energy_kwh is None else [tr("{kwh} kWh", kwh=Number(finding.energy_kwh, 1))]
+    sums = SentenceList([tr("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), *cost, *energy], ", ")
+    return Fold(
+        key=finding.finding_id,
+        title=tr("{label}: {value}", label=sums, value=heading(finding)),
+        facts=tuple(_facts(finding, inventory, None if whole else _NAMED)),
+        lines=tuple(_lines(finding, None if whole else _NOTE_MOST)),
+        command=finding.next_command,
+    )
+
+
+def _facts(finding: Finding, inventory: Inventory, most: int | None) -> Iterator[tuple[str, Cell]]:
+    person: str = plain(finding.holder) if finding.holder else tr(finding.without_holder)
+    if finding.team:
+        person = tr("{holder} (team {team})", holder=person, team=plain(finding.team))
+    yield tr("user"), tr("{holder}, since {moment}", holder=person, moment=Stamp(finding.since_ms))
+    if finding.job:
+        yield tr("job"), plain(finding.job, 100_000)
+    own = finding.reclaimable_gpus
+    others = [gpu for gpu in finding.gpus if gpu not in own]
+    named = _names(others, finding, inventory, most)
+    if own:
+        yield (
+            label_of_wanted(finding),
+            tr(
+                "{gpus} ({part} of {all})",
+                gpus=_names(own, finding, inventory, None), part=Number(len(own)), all=Number(len(finding.gpus)),
+            ),
+        )  # fmt: skip
+    else:
+        yield label_of_wanted(finding), tr("none now")
+        yield tr("seen on"), named
+    if own and others:
+        yield (
+            tr("also seen on"),
+            tr_many(
+                "{number} more GPU, in use or given back: {names}", "{number} more GPUs, in use or given back: {names}",
+                len(others), names=named,
+            ),
+        )  # fmt: skip
+    yield tr("rule"), finding.rule
+    yield tr("status"), tr(finding.status)
+    yield tr("confidence"), tr(finding.confidence.grade)
+
+
+def _lines(finding: Finding, most: int | None) -> Iterator[str]:
+    yield evidence(finding)
+    if finding.confidence.failed:
+        yield tr("not sure because {reasons}", reasons=SentenceList(finding.confidence.failed))
+    for note in finding.notes:
+        yield tr(
+            "{label}: {value}", label=tr("note"), value=plain(note, most or 100_000) if type(note) is str else note
+        )
+    if not finding.next_command:
+        yield ENDED
+
+
+def _names(gpus: Sequence[str], finding: Finding, inventory: Inventory, most: int | None) -> Sentence | SentenceList:
+    """The first of these GPUs with their indexes, by host where the finding is about several."""
+    several = not finding.host or "+" in finding.host
+    hosts: dict[str, list[str]] = {}
+    for gpu in gpus[:most]:
+        device = inventory.devices.get(gpu)
+        index = None if device is None else device.gpu_index
+        name = plain(gpu) if index is None else tr("{gpu} (index {index})", gpu=plain(gpu), index=index)
+        hosts.setdefault(device.host if device is not None and several else "", []).append(name)
+    parts = [
+        tr("{host}: {names}", host=plain(host), names=SentenceList(names, ", ")) if host else SentenceList(names, ", ")
+        for host, names in hosts.items()
+    ]
+    named, rest = SentenceList(parts), len(gpus) - len(gpus[:most])
+    return tr("{names} and {number} more", names=named, number=Number(rest)) if rest else named
+
+
+def only_a_look(context: Context, now_ms: int) -> str:
+    """Return why commands that end work are not given: the window is not of now. Empty where it is."""
+    end_ms, age_ms = context.window.until_ms, now_ms - context.until_ms
+    if context.latest:
+        return ""
+    if end_ms is not None and end_ms <= now_ms:
+        return tr("Only a look: the window ended in the past, and its processes may be gone.")
+    if age_ms <= 0:
+        return tr("Only a look: the newest row is from a time to come.")
+    age = Span(floor_ms(age_ms, DAY_MS if age_ms >= 2 * DAY_MS else HOUR_MS))
+    return tr("Only a look: the newest row is {age} old.", age=age)
+
+
+def closed_by_rule(gone: Sequence[Finding]) -> Iterator[Sentence]:
+    """Yield how many of last week's findings are not there any more, the wrong ones apart."""
+    for status in ("closed", "unseen", "reversed"):
+        rules = Counter(finding.rule for finding in gone if finding.status == status)
+        if rules:
+            each = [tr("{rule} {number}", rule=rule, number=Number(number)) for rule, number in rules.most_common()]
+            yield tr_many(
+                "{number} finding {status} since last week: {rules}",
+                "{number} findings {status} since last week: {rules}",
+                rules.total(), status=tr(status), rules=SentenceList(each, ", "),
+            )  # fmt: skip
