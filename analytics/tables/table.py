@@ -99,7 +99,7 @@ class Column:
     key: str
     title: str
     kind: Kind
-    read: Callable[[Any], object] | None = None
+    read: Callable[[Any], object]
     machine: Callable[[Any], object] | None = None
     json_type: JsonType | None = None
     audience: Literal["all", "people", "programs"] = "all"
@@ -121,7 +121,7 @@ class Column:
 
     def cell(self, row: object) -> Cell:
         """Return what people see of a row. A number becomes the quantity of the column's kind, a date a `Date`."""
-        value = self.read(row)  # type: ignore[misc]
+        value = self.read(row)
         if isinstance(value, date):
             return Date(value)
         if isinstance(value, float | int | Decimal) and not isinstance(value, bool):
@@ -130,7 +130,7 @@ class Column:
 
     def value(self, row: object) -> object:
         """Return what programs read of a row: in hours, seconds, ratios, amounts; None is unknown, or nothing to say."""
-        if self.kind == "duration" and self.machine is None and isinstance(spent := self.read(row), int | float):  # type: ignore[misc]
+        if self.kind == "duration" and self.machine is None and isinstance(spent := self.read(row), int | float):
             return spent / SECOND_MS
         value = self.cell(row) if self.machine is None else self.machine(row)
         return None if value == "" else plain_value(value)
@@ -223,8 +223,8 @@ def column_of(part: str | Callable[[Any], object], figure: Column, key: str = ""
     """Return a figure that reads a part of the row: its attribute `part`, or what that returns; unknown without the part."""
     find = _at(part) if isinstance(part, str) else part
 
-    def of_part(read: Callable[[Any], object] | None) -> Callable[[Any], object] | None:
-        return read and (lambda row: None if (found := find(row)) is None else read(found))
+    def of_part(read: Callable[[Any], object]) -> Callable[[Any], object]:
+        return lambda row: None if (found := find(row)) is None else read(found)
 
     return replace(figure, key=key or figure.key, read=of_part(figure.read), machine=of_part(figure.machine))
 
@@ -467,8 +467,6 @@ class Table:
     @cached_property
     def cells(self) -> tuple[tuple[Cell, ...], ...]:
         """All rows as people see them, a cell for each of `heads`."""
-        if any(each.read is None for each in self.heads):
-            return self.rows
         return tuple(tuple(each.cell(row) for each in self.heads) for row in self.rows)
 
     @property
@@ -483,10 +481,6 @@ class Table:
 
     def records(self) -> list[dict[str, object]]:
         """All rows as programs read them, by the keys of the columns."""
-        if any(each.read is None for each in self.columns):
-            return [
-                {each.key: plain_value(cell) for each, cell in zip(self.columns, row, strict=True)} for row in self.rows
-            ]
         return records(self.columns, self.rows)
 
     def with_columns(self, keys: Collection[str]) -> Table:
