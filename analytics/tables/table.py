@@ -226,7 +226,8 @@ def column_of(part: str | Callable[[Any], object], figure: Column, key: str = ""
     def of_part(read: Callable[[Any], object]) -> Callable[[Any], object]:
         return lambda row: None if (found := find(row)) is None else read(found)
 
-    return replace(figure, key=key or figure.key, read=of_part(figure.read), machine=of_part(figure.machine))
+    machine = None if figure.machine is None else of_part(figure.machine)
+    return replace(figure, key=key or figure.key, read=of_part(figure.read), machine=machine)
 
 
 @dataclass(frozen=True)
