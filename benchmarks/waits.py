@@ -1,4 +1,4 @@
-"""Planted faults in simulated clusters: the hours that each really cost, and those that `fallow plan waits` says."""
+"""Planted faults in simulated clusters: the hours that each really cost, and those that `fallow plan queue` says."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def _found(report: Report) -> str:
 def _epilogue(folder: DemoFolder, report: Report, written: list[Path]) -> str:
     settings, fallow = shlex.quote(str(folder.config)), _command_name()
     commands = {
-        f"{fallow} opportunities --config {settings}": "what to do, what it is worth, who acts",
+        f"{fallow} recommendations --config {settings}": "what to do, what it is worth, who acts",
         f"{fallow} ledger --config {settings} --by team": "who paid for what, and used how much of it",
         f"{fallow} findings --config {settings}": "every finding with its evidence",
     }

@@ -33,7 +33,7 @@ def findings(view: View) -> pl.DataFrame:
 
 
 def opportunities(view: View) -> pl.DataFrame:
-    """Every opportunity of the view: the columns of `fallow opportunities --csv`."""
+    """Every opportunity of the view: the columns of `fallow recommendations --csv`."""
     return _with_moment(frame(decision_rows(opportunities_of(view))), "deadline")
 
 

@@ -1,4 +1,4 @@
-"""`fallow opportunities`: what to do, what it saves, who acts, and how it adds up to the waste."""
+"""`fallow recommendations`: what to do, what it saves, who acts, and how it adds up to the waste."""
 
 from __future__ import annotations
 

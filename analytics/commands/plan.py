@@ -7,8 +7,8 @@ import argparse
 from fallow.cli import Command, load
 
 VERBS: tuple[Command, ...] = (
-    Command("waits", "say who waited for GPUs, and whether more would have helped",
-            "fallow plan waits --lake /srv/lake --since 7d", "analytics.commands.plan_waits", "analytics"),
+    Command("queue", "say who waited for GPUs, and whether more would have helped",
+            "fallow plan queue --lake /srv/lake --since 7d", "analytics.commands.plan_waits", "analytics"),
     Command("allocation", "say who has GPUs, who starves while who hoards, and what comes free",
             "fallow plan allocation --lake /srv/lake --days 14", "analytics.commands.plan_allocation", "analytics"),
     Command("defrag", "which jobs on several GPUs could start, and what makes room",
@@ -17,8 +17,8 @@ VERBS: tuple[Command, ...] = (
             "fallow plan forecast --lake /srv/lake --lead-time 12w", "analytics.commands.plan_forecast", "analytics"),
     Command("carbon", "energy and CO2 of use and of parking, and what other hours would save",
             "fallow plan carbon --lake /srv/lake --intensity grid.csv", "analytics.commands.plan_carbon", "analytics"),
-    Command("prices", "say what to buy, reserve and rent for the need that was observed",
-            "fallow plan prices --lake /srv/lake --pool train", "analytics.commands.plan_prices", "analytics"),
+    Command("purchase", "say what to buy, reserve and rent for the need that was observed",
+            "fallow plan purchase --lake /srv/lake --pool train", "analytics.commands.plan_prices", "analytics"),
     Command("fit", "say which card does for a model or for work that was seen",
             "fallow plan fit --lake /srv/lake --params 8B --bits 4", "analytics.commands.plan_fit", "analytics"),
     Command("scenarios", "compare saved scenarios, save and remove them",

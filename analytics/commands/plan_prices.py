@@ -1,4 +1,4 @@
-"""`fallow plan prices`: what to buy, to reserve and to rent for the need that was observed, and what an hour should cost within the house."""
+"""`fallow plan purchase`: what to buy, to reserve and to rent for the need that was observed, and what an hour should cost within the house."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fallow plan waits`: how long jobs waited for GPUs, and whether more of them would have helped."""
+"""`fallow plan queue`: how long jobs waited for GPUs, and whether more of them would have helped."""
 
 from __future__ import annotations
 

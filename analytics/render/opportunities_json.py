@@ -13,7 +13,7 @@ from fallow.clock import DAY_MS, HOUR_MS, format_ms
 
 
 def opportunities_json(found: Opportunities) -> dict[str, object]:
-    """What `fallow opportunities --json` prints beside the window."""
+    """What `fallow recommendations --json` prints beside the window."""
     return {
         "opportunities": [opportunity_json(each) for each in found.listed],
         "saving_per_year": _saving(found.saving),

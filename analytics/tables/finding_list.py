@@ -101,7 +101,7 @@ def worth(sums: FindingTotals) -> Sentence:
     if 0 < sums.unpriced < sums.findings:
         parts.append(tr_many("{number} finding without a price", "{number} findings without a price", sums.unpriced))
     if sums.gpus_to_take:
-        parts.append(tr("`fallow opportunities` says how many of them the pools can spare"))
+        parts.append(tr("`fallow recommendations` says how many of them the pools can spare"))
     return tr("{said}.", said=SentenceList(parts, "; "))
 
 

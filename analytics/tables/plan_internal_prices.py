@@ -87,7 +87,7 @@ def _notes(found: Sequence[InternalPrices], most: InternalPrices, currency: str)
         **{name: Number.as_given(weight) for name, weight in WEIGHTS.items()},
     )
     yield tr(
-        "The table says what would be asked; `fallow plan prices --off-peak 20:00-08:00` says what that could have moved."
+        "The table says what would be asked; `fallow plan purchase --off-peak 20:00-08:00` says what that could have moved."
     )
     if len(found) > 1:
         yield tr(

@@ -134,7 +134,7 @@ def refusal(check: ReplayCheck) -> str | None:
         return None
     return tr(
         "Waits are not answered: replayed as it is run today, 19 of 20 jobs begin within {then} and half within {half}, where {seen} and {half_seen} were observed; "
-        "`fallow plan waits` says what else holds them, and the replay may hold for a single --pool.",
+        "`fallow plan queue` says what else holds them, and the replay may hold for a single --pool.",
         then=words(then.p95_ms),
         half=words(then.p50_ms),
         seen=words(jobs.p95_ms),

@@ -140,7 +140,7 @@ ENDPOINTS = (
     ),
     ApiEndpoint(
         "opportunities",
-        "the decisions, those that save most first, with their evidence and risk: `fallow opportunities --json`",
+        "the decisions, those that save most first, with their evidence and risk: `fallow recommendations --json`",
         "opportunity",
         EndpointRows(
             items=lambda view, _: opportunities_of(view).listed,

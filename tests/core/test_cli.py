@@ -40,7 +40,7 @@ def test_help_is_done(flag: str) -> None:
     assert run_in_process(flag).returncode == 0
 
 
-@pytest.mark.parametrize("command", ["ledger", "plan waits", "lake compact"])
+@pytest.mark.parametrize("command", ["ledger", "plan queue", "lake compact"])
 def test_help_of_a_command_is_what_its_flag_shows(command: str) -> None:
     done = run_in_process("help", *command.split())
     assert (done.returncode, done.stderr) == (0, "")

@@ -52,7 +52,7 @@ BY_COMMAND: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "otlp.token_file": (("follow", "otlp", "--lake", "{lake}", "--spool", "{folder}/spool"), {}),
     "money.prices": (("prices", "--lake", "{lake}"), {}),
     "money.owners": (("ledger", "--lake", "{lake}"), {}),
-    "money.offers": (("plan", "prices", "--lake", "{lake}"), {}),
+    "money.offers": (("plan", "purchase", "--lake", "{lake}"), {}),
     "money.goals": (("report", "--lake", "{lake}", "--week", "2026-W47"), {}),
     "report.contacts": (("report", "--lake", "{lake}", "nudge"), {}),
     "plan.requests": (("plan", "allocation", "--lake", "{lake}"), {}),

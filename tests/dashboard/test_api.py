@@ -135,7 +135,7 @@ def test_rows_are_those_of_the_commands(held: Held, capsys: pytest.CaptureFixtur
     findings = answer(held, f"findings{ALL}")["data"]
     assert findings == printed(held, capsys, "findings", "--all")["findings"]
     assert {each["finding_id"]: each["status"] for each in findings}[suppressed] == "suppressed"
-    opportunities = printed(held, capsys, "opportunities")
+    opportunities = printed(held, capsys, "recommendations")
     assert answer(held, f"opportunities{ALL}")["data"] == opportunities["opportunities"] != []
     totals = answer(held, f"opportunities/totals{ALL}")["data"]
     assert totals == {name: opportunities[name] for name in totals}

@@ -25,7 +25,7 @@ SCOPES = (("--team", TEAM), ("--user", "ann"), ("--user", "bea"))
 COMMANDS = [
     *(("report", "--week", "2026-W46", "--format", name) for name in ("text", "md", "html", "json", "csv")),
     ("report", "--week", "2026-W46", "--compare", "before", "--format", "json"),
-    *(("opportunities", *form) for form in ((), ("--json",), ("--csv",))),
+    *(("recommendations", *form) for form in ((), ("--json",), ("--csv",))),
     *(("ledger", "--by", name, "--csv") for name in ("pool", "team", "organisation", "model", "host", "holder", "account", "day")),
     *(("ledger", *form) for form in ((), ("--json",))),
 ]  # fmt: skip

@@ -35,7 +35,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
 @pytest.fixture
 def told(planned: Planned, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     capsys.readouterr()
-    assert main(["opportunities", "--json", "--config", planned.config, *WINDOW]) == 0
+    assert main(["recommendations", "--json", "--config", planned.config, *WINDOW]) == 0
     content: dict[str, Any] = json.loads(capsys.readouterr().out)
     return content
 

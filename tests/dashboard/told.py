@@ -87,8 +87,10 @@ class Told:
         return dict(json.loads(self.printed("findings", "--json", *asked.flags("since", "until", "team"))))
 
     def opportunities(self, asked: Question) -> dict[str, Any]:
-        """`fallow opportunities --json`, which knows no models."""
-        return dict(json.loads(self.printed("opportunities", "--json", *asked.flags("since", "until", "pool", "team"))))
+        """`fallow recommendations --json`, which knows no models."""
+        return dict(
+            json.loads(self.printed("recommendations", "--json", *asked.flags("since", "until", "pool", "team")))
+        )
 
     def report(self, asked: Question) -> dict[str, Any]:
         """`fallow report --format json`."""

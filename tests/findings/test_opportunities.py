@@ -306,7 +306,7 @@ def test_where_all_fell_silent_nothing_is_safe(lake: Lake) -> None:
 
 
 def test_the_command_prints_what_adds_up(simulated: tuple[Lake, object]) -> None:
-    args = ("opportunities", "--lake", simulated[0].root, "--since", "2026-11-13", "--json")
+    args = ("recommendations", "--lake", simulated[0].root, "--since", "2026-11-13", "--json")
     done = run_in_process(*args)
     content = json.loads(done.stdout)
     parts = {"given_back_per_year", "freed_per_year"}
@@ -339,7 +339,7 @@ def test_another_pool_and_other_people_are_not_listed(simulated: tuple[Lake, obj
 
 def test_a_lake_of_two_minutes_gives_no_all_clear(lake: Lake) -> None:
     fill(lake, samples("a", 0, 120, every_s=10, **FREE), devices=[device("a", pool="train")])
-    done = run_in_process("opportunities", "--lake", lake.root)
+    done = run_in_process("recommendations", "--lake", lake.root)
     assert "1 GPU idle now, 1 in pools whose need is known from" in done.stdout
     assert "need more history" in done.stdout
 
@@ -385,7 +385,7 @@ def test_what_has_no_price_is_told_and_is_no_zero(with_surplus: Whole, tmp_path:
     """Without any price no sum is said; with that of one pool the hours of the others stand beside the sum."""
     lake, config = with_surplus.inputs.lake.root, tmp_path / "fallow.toml"
     config.write_text('[money]\ncurrency = "EUR"\n')
-    command = ("opportunities", "--lake", lake, "--config", str(config), "--since", "7d")
+    command = ("recommendations", "--lake", lake, "--config", str(config), "--since", "7d")
     found = json.loads(run_in_process(*command, "--json").stdout)
     assert {each["cost"] for each in found["opportunities"]} == {None}
     assert found["waste"]["unpriced_gpu_hours"] == found["waste"]["gpu_hours"] > 0
@@ -395,7 +395,7 @@ def test_what_has_no_price_is_told_and_is_no_zero(with_surplus: Whole, tmp_path:
 
 
 def test_public_list_prices_are_called_so_and_a_sites_own_are_not(with_surplus: Whole, tmp_path: Path) -> None:
-    command = ("opportunities", "--lake", with_surplus.inputs.lake.root, "--since", "7d")
+    command = ("recommendations", "--lake", with_surplus.inputs.lake.root, "--since", "7d")
     assert "Public list prices count in that sum" in " ".join(run_in_process(*command).stdout.split())
     prices, config = tmp_path / "prices.csv", tmp_path / "fallow.toml"
     prices.write_text("pool,hourly,currency,source\ntrain,2.5,USD,ours\n")

@@ -47,7 +47,7 @@ class Planted:
         return dict.fromkeys(CAUSES, 0.0) | found | {SHORTAGE: left}
 
     def found_hours(self) -> dict[str, float]:
-        """Hours of each cause as `plan waits` says them, from the records and the ledger alone."""
+        """Hours of each cause as `plan queue` says them, from the records and the ledger alone."""
         starts = simulate(self.cluster, self.tasks)
         until = max(starts[task.name].at + task.run for task in self.tasks)
         models = pl.col("pool").replace_strict({"A": LARGE, "B": self.other})

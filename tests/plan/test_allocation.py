@@ -108,7 +108,7 @@ def test_every_level_adds_up_and_says_who_is_who(
 def test_what_was_used_is_the_same_beside_goodput(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     roots = [each for each in answer(lake, capsys)["allocation"] if each["level"] == "organisation"]
     used, given = (sum(root[name] for root in roots) for name in ("used_gpu_hours", "gpu_hours"))
-    assert main(["plan", "waits", "--lake", lake.root, "--json"]) == 0
+    assert main(["plan", "queue", "--lake", lake.root, "--json"]) == 0
     [counted] = rows_of(capsys.readouterr().out)["waits-counted"]
     assert counted["used_share"] == pytest.approx(used / given)
 

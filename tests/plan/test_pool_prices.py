@@ -186,7 +186,7 @@ def run(lake: Lake, folder: Path, *flags: str, **tables: str) -> Any:
     for name, text in tables.items():
         (folder / f"{name}.csv").write_text(text, encoding="utf-8")
         named[f"FALLOW_MONEY_{name.upper()}"] = str(folder / f"{name}.csv")
-    return run_in_process("plan", "prices", "--lake", lake.root, *flags, **named)
+    return run_in_process("plan", "purchase", "--lake", lake.root, *flags, **named)
 
 
 def test_the_command_says_the_mix_its_parts_and_what_is_old(lake: Lake, tmp_path: Path) -> None:
@@ -225,14 +225,14 @@ def test_more_that_may_be_interrupted_goes_to_spot(lake: Lake, tmp_path: Path) -
 
 
 def test_where_all_is_rented_nothing_is_called_worth_having(lake: Lake) -> None:
-    text = " ".join(run_in_process("plan", "prices", "--lake", lake.root).stdout.split())
+    text = " ".join(run_in_process("plan", "purchase", "--lake", lake.root).stdout.split())
     assert "all of it rented by the hour" in text
     assert "No GPU is worth having for good at these prices, or none is offered so." in text
 
 
 def test_without_any_price_the_need_is_said(lake: Lake) -> None:
     """In euros, for which no rate is known, even the public list has none."""
-    done = run_in_process("plan", "prices", "--lake", lake.root, FALLOW_MONEY_CURRENCY="EUR")
+    done = run_in_process("plan", "purchase", "--lake", lake.root, FALLOW_MONEY_CURRENCY="EUR")
     text = " ".join(done.stdout.split())
     assert done.returncode == 0
     assert "No price is known for any of these GPUs: only the need is shown." in text

@@ -259,12 +259,12 @@ def test_without_jobs_the_command_says_what_is_missing_and_what_stood_idle(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake = fill(made_lake(tmp_path / "lake"), samples("G0", 0, 3600), devices=[device("G0")])
-    assert main(["plan", "waits", "--lake", lake.root, "--json"]) == 0
+    assert main(["plan", "queue", "--lake", lake.root, "--json"]) == 0
     answer = rows_of(capsys.readouterr().out)
     assert [(each["jobs"], each["shortage_share"]) for each in answer["waits-halves"]] == [(0, [None, None])] * 3
     assert answer["waits-halves"][0]["hours_by_cause"]["order"] == 0
     assert [(each["free_gpu_hours"], each["unused_gpu_hours"]) for each in answer["idle-while-waiting"]] == [(1.0, 0)]
-    assert main(["plan", "waits", "--lake", lake.root]) == 0
+    assert main(["plan", "queue", "--lake", lake.root]) == 0
     text = capsys.readouterr().out
     assert "fallow allocations import slurm" in text.replace("\n  ", " ")
 
@@ -273,6 +273,6 @@ def test_of_one_pool_only_its_own_gpus_stood_idle(tmp_path: Path, capsys: pytest
     lake = made_lake(tmp_path / "lake")
     for gpu, pool in (("G0", "train"), ("G1", "serving")):
         fill(lake, samples(gpu, 0, 3600), devices=[device(gpu, pool=pool)])
-    assert main(["plan", "waits", "--lake", lake.root, "--json", "--pool", "serving"]) == 0
+    assert main(["plan", "queue", "--lake", lake.root, "--json", "--pool", "serving"]) == 0
     idle = rows_of(capsys.readouterr().out)["idle-while-waiting"]
     assert [(each["pool"], each["free_gpu_hours"]) for each in idle] == [("serving", 1.0)]

@@ -35,7 +35,7 @@ def test_each_side_is_what_the_ledger_says_of_its_window(full: Lake, report: Cal
         told = json.loads(report(full, *window, "--json", command="ledger").out)
         cost, hours = told["money"]["cost"], told["gpu_hours"]
         figures = {name: each[side] for name, each in found["figures"].items()}
-        decided = json.loads(report(full, *window, "--json", command="opportunities").out)
+        decided = json.loads(report(full, *window, "--json", command="recommendations").out)
         assert figures["waste_money"] == decided["waste"]["cost"]
         assert figures["paid_money"] == pytest.approx(sum(cost.values()))
         assert figures["active_share"] == pytest.approx(hours["active"] / (hours["total"] - hours["unknown"]))

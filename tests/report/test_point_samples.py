@@ -52,7 +52,7 @@ def test_the_cost_of_what_nothing_confirms_stands_apart(
     shown = page.replace("\N{NO-BREAK SPACE}", " ")
     assert "are not confirmed: point samples alone call that time idle" in shown
     assert "wasted in this window</td>" not in shown
-    found = json.loads(report(str(folder), "--json", command="opportunities").out)
+    found = json.loads(report(str(folder), "--json", command="recommendations").out)
     unsure, spent = found["waste"]["unconfirmed"], found["waste"]
     ledger = json.loads(report(str(folder), "--by", "holder", "--json", command="ledger").out)
     assert unsure["cost"] == ledger["money"]["unconfirmed_cost"] > 0
@@ -121,7 +121,7 @@ def test_plans_say_what_nothing_confirms_of_what_they_count_as_unused(
     scraped: tuple[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, folder = scraped
-    for verb, sections in (("allocation", 1), ("waits", 1)):
+    for verb, sections in (("allocation", 1), ("queue", 1)):
         assert main(["plan", verb, "--lake", str(folder)]) == 0
         said = flat(capsys.readouterr().out)
         assert said.count("of what counts as unused here are point samples that nothing confirms") == sections

@@ -64,7 +64,7 @@ def test_every_sample_is_there_once_in_a_file_for_each_host_and_day(lake: Lake, 
     ]
     assert "GPUs      4 on 2 hosts" in done.stdout
     assert f"{len(SAMPLES):,} samples" in done.stdout
-    assert f"next      fallow opportunities --lake {lake.root}" in done.stdout
+    assert f"next      fallow recommendations --lake {lake.root}" in done.stdout
     assert "has metrics as of NVIDIA dcgm-exporter; reading by memory" in done.stderr
 
 

@@ -55,7 +55,7 @@ def test_waits_and_planned_ends_of_scraped_pods_are_those_of_the_plans(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scraped(lake)
-    assert main(["plan", "waits", "--lake", lake.root, "--json"]) == 0
+    assert main(["plan", "queue", "--lake", lake.root, "--json"]) == 0
     (rank,) = next(each for each in json.loads(capsys.readouterr().out).values() if "rank" in each)["rank"]
     assert (rank["name"], rank["jobs"], rank["jobs_still_waiting"]) == ("high", 2, 1)
     # what waits is told of once an hour, so it waited for as long as its last word says

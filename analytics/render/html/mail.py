@@ -164,5 +164,5 @@ def _others(report: Report) -> str:
         else []
     )
     return SentenceList(
-        [*more, *unsure, tr("What each rests on stands in the HTML report; `fallow opportunities` lists all.")], " "
+        [*more, *unsure, tr("What each rests on stands in the HTML report; `fallow recommendations` lists all.")], " "
     )

@@ -42,7 +42,7 @@ class ScrapedImport:
 
     @property
     def next_command(self) -> str:
-        return f"fallow opportunities --lake {shlex.quote(self.lake)} --since {format_ms(self.since_ms)}"
+        return f"fallow recommendations --lake {shlex.quote(self.lake)} --since {format_ms(self.since_ms)}"
 
 
 def as_shown(done: ScrapedImport, *, machines: bool) -> str:

@@ -61,7 +61,7 @@ def test_a_telephone_has_blocks_and_goes_to_the_chosen_one(surf: Callable[..., S
 
 
 def test_what_is_put_off_is_listed_and_reopened(surf: Callable[..., Surfer], site: Site) -> None:
-    told = site.told("opportunities", "--since", "7d")["opportunities"]
+    told = site.told("recommendations", "--since", "7d")["opportunities"]
     name = next(each["id"] for each in told if each["evidence"] and each["evidence"][0][1:] == each["id"][1:])
     page = surf(at=site.address, user=PIA).open(f"{PATH}?opportunity={name}")
     later = f"[aria-labelledby=put_off-title] >> text={name}"
