@@ -37,6 +37,6 @@ class LedgerFigures:
 
 def ledger_figures(whole: Whole, scope: Scope, part: WindowLedger, money: Money) -> LedgerFigures:
     """Return the figures of what the scope leaves, `part` of the window with its `money`."""
-    seen = whole.seen(whole.ledger.window, part.inside, scope)
+    seen = whole.seen(part.window, part.inside, scope)
     sensitivity = held_gpu_hours(part.inside.stretches)
-    return LedgerFigures(scope, seen.beside(part.summary), money, seen, whole.ledger.floors, sensitivity)
+    return LedgerFigures(scope, seen.beside(part.summary), money, seen, part.floors, sensitivity)

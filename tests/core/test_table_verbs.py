@@ -17,7 +17,7 @@ import pytest
 from analytics.commands import table_verb
 from analytics.commands.plan import VERBS
 from analytics.commands.table_verb import TableVerb
-from analytics.render.tables import FORMATS, Answer, document
+from analytics.render.tables import FORMATS, VerbAnswer, document
 from analytics.simulation import SimulatedFleet
 from analytics.simulation.write import write_fleet
 from fallow.cli import load, main
@@ -42,7 +42,7 @@ FLAGS = {
 }  # fmt: skip
 KEY = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
-Run = Callable[..., tuple[Answer, bytes]]
+Run = Callable[..., tuple[VerbAnswer, bytes]]
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +63,7 @@ def opened() -> dict[Any, Any]:
 @pytest.fixture
 def run(lake_root: str, opened: dict[Any, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Runs a verb; returns its answer and the file that it has written."""
-    answers: list[Answer] = []
+    answers: list[VerbAnswer] = []
     open_lake = table_verb.open_verb
 
     def opened_once(args: argparse.Namespace, **window: Any) -> Any:
@@ -72,11 +72,11 @@ def run(lake_root: str, opened: dict[Any, Any], monkeypatch: pytest.MonkeyPatch,
             opened[key] = open_lake(args, **window)
         return opened[key]
 
-    def kept(answer: Answer, *how: Any) -> bytes:
+    def kept(answer: VerbAnswer, *how: Any) -> bytes:
         answers.append(answer)
         return document(answer, *how)
 
-    def verb(case: tuple[str, ...], form: str, *flags: str) -> tuple[Answer, bytes]:
+    def verb(case: tuple[str, ...], form: str, *flags: str) -> tuple[VerbAnswer, bytes]:
         file = tmp_path / "answer"
         arguments = ["plan", *case, "--lake", lake_root, "--format", form, "--out", str(file), *flags]
         assert main(arguments) == 0

@@ -55,7 +55,7 @@ class Sender:
         parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
         add_send_arguments(parser)
         shared = {"lake": None, "config": None, "week": None, "lang": None, "timezone": None}
-        shared |= {"pool": None, "model": None, "team": None, "holder": None}
+        shared |= {"pool": None, "model": None, "team": None, "user": None}
         form = () if "--format" in arguments else ("--format", "json")
         flags = ["--lake", self.lake.root, "--as", "zoe", *form, *arguments]
         args = argparse.Namespace(**shared | vars(parser.parse_args(flags)))

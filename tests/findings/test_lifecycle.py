@@ -11,7 +11,6 @@ from analytics.decide.lifecycle import RELEASED, status_of
 from analytics.glossary import STATUSES
 from fallow.actors import Actor
 from fallow.clock import DAY_MS
-from fallow.schema import FINDING
 from tests.conftest import REPOSITORY
 from tests.findings.conftest import BUSY, DAY, HELD, HOUR, reviewed
 from tests.ledger.rows import device, fill, ms, processes, samples
@@ -174,7 +173,8 @@ def test_what_ended_on_a_host_that_was_seen_is_closed(lake: Lake) -> None:
 def test_every_status_is_documented() -> None:
     page = (REPOSITORY / "docs" / "findings.md").read_text(encoding="utf-8")
     assert "glossary.md#status-of-a-finding" in page
-    assert all(status in FINDING.column("status").meaning for status in STATUSES)
+    glossary = (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8")
+    assert all(f"\n| {status} |" in glossary for status in STATUSES)
 
 
 @pytest.mark.parametrize(

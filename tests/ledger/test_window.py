@@ -154,7 +154,7 @@ def test_the_text_shows_every_state_and_the_thresholds(place: str, capsys: pytes
     ):
         assert each in said, said
     rows = [line.split() for line in out.splitlines()]
-    hours = {row[0]: row[1] for row in rows if row and row[0] in STATES}
+    hours = {row[0]: row[1] for row in reversed(rows) if row and row[0] in STATES}
     assert hours == dict(zip(STATES, ("0.2", "0.0", "1.4", "0.4", "2.0", "0.0", "2.0"), strict=True))
     assert ["paid", "6.0"] in rows
     assert ["held", "2.0", "0.0", "2.0", "34.3", "%"] in rows, "its bounds"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import RunFallow
 
-COMMANDS = (("ledger",), ("ledger", "--by", "pool"), ("ledger", "--by", "holder"), ("prices",), ("claims", "list"))
+COMMANDS = (("ledger",), ("ledger", "--by", "pool"), ("ledger", "--by", "holder"), ("prices",), ("allocations", "list"))
 NUMBER = re.compile(r"\d[\d,]*\.\d+")
 
 
@@ -102,7 +102,7 @@ def test_pipes_and_wide_terminals_get_the_whole(wide: Lake, command: tuple[str, 
 def test_claims_of_two_years_show_their_days(wide: Lake, tmp_path: Path) -> None:
     wide = Lake.at(str(shutil.copytree(wide.root, tmp_path / "lake")))
     write(wide, schema.CLAIM, [claim("GPU-0", 90 * 24 * HOUR, 91 * 24 * HOUR, "ann", "next-year")], "h9")
-    lines = on_terminal(80, "claims", "list", "--lake", wide.root).splitlines()
+    lines = on_terminal(80, "allocations", "list", "--lake", wide.root).splitlines()
     assert max(map(len, lines)) <= 80
     assert [line.split()[:1] for line in lines if " next-year " in line] == [["2027-02-18"]]
     assert not any("times of" in line for line in lines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, date
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from analytics.plan.endings import find_endings
 from analytics.plan.jobs import load_jobs
 from fallow import schema
 from fallow.cli import main
+from tests.answers import rows_of
 from tests.findings.conftest import context_of
 from tests.ledger.rows import device, samples, write
 from tests.scraped.who_rows import KubePod, bring, host_rows, kube
@@ -56,8 +56,8 @@ def test_waits_and_planned_ends_of_scraped_pods_are_those_of_the_plans(
 ) -> None:
     scraped(lake)
     assert main(["plan", "queue", "--lake", lake.root, "--json"]) == 0
-    (rank,) = next(each for each in json.loads(capsys.readouterr().out).values() if "rank" in each)["rank"]
-    assert (rank["name"], rank["jobs"], rank["jobs_still_waiting"]) == ("high", 2, 1)
+    (rank,) = rows_of(capsys.readouterr().out)["waits-rank"]
+    assert (rank["rank"], rank["jobs"], rank["jobs_still_waiting"]) == ("high", 2, 1)
     # what waits is told of once an hour, so it waited for as long as its last word says
     assert rank["hours"] == pytest.approx(1 / 3 + 359 / 120)
     found = find_endings(context_of(lake), load_jobs(lake), 14, UTC)
