@@ -17,7 +17,7 @@ from analytics.commands.report_edition import format_named
 from analytics.commands.written_file import write_whole
 from analytics.language.language import ENGLISH, Language
 from analytics.language.plain_text import PAGE_COLUMNS, wrap
-from analytics.language.quantities import Amount, GpuHours
+from analytics.language.quantities import Amount, GpuHours, from_cents
 from analytics.render.report.text import for_text
 from analytics.report.model import Report, build_report
 from analytics.simulation import SimulatedFleet
@@ -120,8 +120,8 @@ def _report(inputs: Inputs, folder: DemoFolder) -> tuple[Report, list[Path]]:
 
 def _found(report: Report) -> str:
     """What was found: the GPUs, their hours, what of them went unused, and what that is worth."""
-    spent, cents, says = report.summary.totals, report.money.accounts.total.paid_cents, for_text(ENGLISH)
-    cost = "have no known price" if cents is None else f"cost {says.shown(Amount(cents, report.money.currency))}"
+    spent, paid, says = report.summary.totals, from_cents(report.money.accounts.total.paid_cents), for_text(ENGLISH)
+    cost = "have no known price" if paid is None else f"cost {says.shown(Amount(paid, report.money.currency))}"
     return (
         f"{says.shown(GpuHours(spent.total_ms))} GPU-hours of {spent.gpus} simulated GPUs {cost}; "
         f"{says.shown(GpuHours(spent.unused_ms))} of them went unused. {says.translate(saving_headline(report.opportunities))}"

@@ -68,6 +68,7 @@ ARGUMENTS: dict[tuple[str, ...], list[list[str]]] = {
     ("findings", "reopen"): [["{finding}", "--as", hostile_actor(), "--reason", hostile("reason")]],
     ("findings", "note"): [["{finding}", "--as", hostile_actor(), "--text", hostile("reason")]],
     ("findings", "history"): [["{finding}"]],
+    ("sql",): [[], ["select * from ledger"], ["select * from findings"], ["select * from recommendations"]],
     ("recommendations",): [[], ["--lang", "fr"], ["--owner", hostile("nobody")]],
     ("plan", "queue"): [[], ["--lang", "fr"], ["--pool", hostile("pool")]],
     ("plan", "allocation"): [[], ["--team", hostile("team")]],

@@ -44,11 +44,11 @@ def test_it_writes_everything_and_says_in_ten_lines_what_was_found(
     said = done.stdout.partition("is simulated.")[2]
     assert len(said.strip().splitlines()) <= 9, "the tenth is the address"
     ledger = json.loads((out / "report.json").read_text())["ledger"]
-    hours = ledger["gpu_hours"]
+    hours, paid = ledger["gpu_hours"], ledger["money"]["paid"]
     unused = sum(hours[state] for state in ("free", "reserved", "held"))
     words = " ".join(said.split())
     assert f"{hours['total']:,.1f} GPU-hours of 4 simulated GPUs cost " in words
-    assert f" USD; {unused:,.1f} of them went unused. " in words
+    assert f" cost {paid:,.2f} USD; {unused:,.1f} of them went unused. " in words
     assert "decision" in words
     assert f"The report is in {out}: report.txt, report.md, report.html, report.json." in words
     assert words.count(f" --config {out}/fallow.toml") == 3
