@@ -12,7 +12,7 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr
 from analytics.sql.session import answer, check_statement, described, names, write_views
 from analytics.sql.views import SqlBasis
-from analytics.tables.table import Column, Kind, Table, column
+from analytics.tables.table import Column, JsonType, Kind, Table, column
 from fallow.clock import format_ms, to_ms
 from fallow.errors import UsageError
 from fallow.output import say
@@ -50,10 +50,7 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
 
 def _result(basis: SqlBasis, statement: str) -> Table:
     found = answer(basis, statement)
-    kinds = [_kind(str(each)) for each in found.types]
-    columns = tuple(
-        _column(place, name, kind) for place, (name, kind) in enumerate(zip(found.columns, kinds, strict=True))
-    )
+    columns = tuple(_column(*each) for each in zip(range(len(found.columns)), found.columns, found.types, strict=True))
     rows = tuple(found.fetchall())
     return Table(
         "result",
@@ -67,13 +64,22 @@ def _result(basis: SqlBasis, statement: str) -> Table:
     )
 
 
-def _kind(name: str) -> Kind:
+def _kinds(name: str) -> tuple[Kind, JsonType]:
+    """What people see of a type of DuckDB, and its type in JSON."""
+    if name.endswith("]"):
+        return "words", "array"
+    if name.startswith(("STRUCT", "MAP", "UNION")):
+        return "words", "object"
     if name.endswith("INT") or name in ("INTEGER", "UINTEGER"):
-        return "count"
-    return "number" if name in ("DOUBLE", "FLOAT") or name.startswith("DECIMAL") else "words"
+        return "count", "integer"
+    if name in ("DOUBLE", "FLOAT") or name.startswith("DECIMAL"):
+        return "number", "number"
+    return "words", "boolean" if name == "BOOLEAN" else "string"
 
 
-def _column(place: int, name: str, kind: Kind) -> Column:
+def _column(place: int, name: str, kind_of_value: object) -> Column:
+    kind, json_type = _kinds(str(kind_of_value))
+
     def machine(row: tuple[object, ...]) -> object:
         value = row[place]
         if isinstance(value, datetime):
@@ -88,7 +94,7 @@ def _column(place: int, name: str, kind: Kind) -> Column:
             return Number.as_given(value)
         return value if value is None or (isinstance(value, int) and kind == "count") else str(value)
 
-    return Column(name, name, kind, cell, machine)
+    return Column(name, name, kind, cell, machine, json_type)
 
 
 def _catalogue(basis: SqlBasis) -> Tables:
