@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from datetime import datetime
-from decimal import Decimal
+from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
@@ -50,17 +50,17 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
 
 def _result(basis: SqlBasis, statement: str) -> Table:
     found = answer(basis, statement)
-    columns = tuple(_column(*each) for each in zip(range(len(found.columns)), found.columns, found.types, strict=True))
-    rows = tuple(found.fetchall())
     return Table(
         "result",
         tr("Result"),
         "",
-        tr("Rows: {number}.", number=Number(len(rows))),
-        columns,
-        rows,
+        tr("Rows: {number}.", number=Number(len(found.rows))),
+        tuple(_column(place, *each) for place, each in enumerate(found.columns)),
+        found.rows,
         shown=_MOST_ROWS,
-        rest=tr("{number} more rows are in --format csv, json and parquet.", number=Number(len(rows) - _MOST_ROWS)),
+        rest=tr(
+            "{number} more rows are in --format csv, json and parquet.", number=Number(len(found.rows) - _MOST_ROWS)
+        ),
     )
 
 
@@ -70,31 +70,42 @@ def _kinds(name: str) -> tuple[Kind, JsonType]:
         return "words", "array"
     if name.startswith(("STRUCT", "MAP", "UNION")):
         return "words", "object"
-    if name.endswith("INT") or name in ("INTEGER", "UINTEGER"):
+    if name in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"):
         return "count", "integer"
-    if name in ("DOUBLE", "FLOAT") or name.startswith("DECIMAL"):
+    if name in ("DOUBLE", "FLOAT", "HUGEINT", "UHUGEINT", "UBIGINT") or name.startswith("DECIMAL"):
         return "number", "number"
     return "words", "boolean" if name == "BOOLEAN" else "string"
 
 
-def _column(place: int, name: str, kind_of_value: object) -> Column:
-    kind, json_type = _kinds(str(kind_of_value))
+def _column(place: int, name: str, type_name: str) -> Column:
+    kind, json_type = _kinds(type_name)
 
     def machine(row: tuple[object, ...]) -> object:
-        value = row[place]
-        if isinstance(value, datetime):
-            return format_ms(to_ms(value))
-        if isinstance(value, Decimal):
-            return float(value)
-        return value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value)
+        return _plain(row[place], json_type)
 
     def cell(row: tuple[object, ...]) -> object:
         value = machine(row)
         if isinstance(value, float):
             return Number.as_given(value)
-        return value if value is None or (isinstance(value, int) and kind == "count") else str(value)
+        return value if value is None or kind == "count" else str(value)
 
     return Column(name, name, kind, cell, machine, json_type)
+
+
+def _plain(value: object, json_type: JsonType) -> object:
+    """Return a value of DuckDB as JSON has it; what is no number is unknown."""
+    if value is None or json_type in ("boolean", "integer"):
+        return value
+    if json_type == "number":
+        number = float(value)  # type: ignore[arg-type]  # of whole and decimal numbers
+        return number if isfinite(number) else None
+    if isinstance(value, list | tuple):
+        return [_plain(each, "array") for each in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(each, "object") for key, each in value.items()}
+    if isinstance(value, datetime):
+        return format_ms(to_ms(value if value.tzinfo else value.replace(tzinfo=UTC)))
+    return value if isinstance(value, bool | int | str) and json_type in ("array", "object") else str(value)
 
 
 def _catalogue(basis: SqlBasis) -> Tables:

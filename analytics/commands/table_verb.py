@@ -125,8 +125,10 @@ class TableVerb:
             self.check(args)
         if self.not_personal and Scope.of(args).is_personal:
             raise UsageError(self.not_personal, "leave out --team and --user, or name a --pool")
-        given = open_verb(args, since=self.since, history_ms=self.history_ms)
         form = args.format or "text"
+        if args.table is not None and form == "json" and self.content is not None:
+            raise UsageError("JSON of this verb has the whole answer", "leave out --table, or take --format csv")
+        given = open_verb(args, since=self.since, history_ms=self.history_ms)
         answer = self._answer(given, args, form)
         if form == "json" and self.content is not None:
             content = (json_text(self.content(given, args)) + "\n").encode()

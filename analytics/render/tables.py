@@ -138,6 +138,8 @@ def document(
     """Return the answer in one of FORMATS, or one `table` of it; without that, CSV and Parquet hold the first."""
     if table is not None:
         answer = replace(answer, tables=(answer.table(table),))
+        if form in PAGES and not answer.for_people:
+            raise UsageError(f"the table '{table}' is for programs", "take --format json, csv or parquet")
     if form == "text":
         return text(answer, language, width)
     if form == "json":

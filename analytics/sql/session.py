@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -22,25 +23,43 @@ _ALLOWED = ("SELECT", "EXPLAIN")
 
 
 def names(basis: SqlBasis) -> tuple[str, ...]:
-    """Return the views that a scope has: of a team or a user only those whose rows can be told apart."""
+    """Return the views that a scope has: of a team or a user only those whose rows can be separated from the others."""
     derived = [name for name, view in DERIVED.items() if view.is_personal or not basis.scope.is_personal]
     return (*derived, *(each.name for each in LAKE if not basis.scope.is_personal and each.name not in DERIVED))
 
 
-def answer(basis: SqlBasis, statement: str) -> duckdb.DuckDBPyRelation:
-    """Return what one SELECT gives, see `check_statement`; raises UsageError for what DuckDB refuses."""
+@dataclass(frozen=True)
+class SqlAnswer:
+    """The rows of a statement, with the name and DuckDB's type of each column."""
+
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[object, ...], ...]
+
+
+def answer(basis: SqlBasis, statement: str) -> SqlAnswer:
+    """Return what one SELECT gives, see `check_statement`; raises UsageError for what DuckDB refuses.
+
+    Times of day are those of `report.timezone`.
+    """
     connection = duckdb.connect()
     named, known = _named(connection, statement), names(basis)
     make_views(connection, basis, [each for each in known if each in named] or known)
     root = Path(basis.whole.inputs.lake.root)
-    if root.is_dir():
+    if root.is_dir() and not named.isdisjoint(each.name for each in LAKE):
         connection.execute(f"SET allowed_directories = [{_literal(str(root.resolve()))}]")
+    connection.execute(f"SET TimeZone = {_literal(basis.whole.inputs.settings.text('report.timezone'))}")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     try:
-        return connection.sql(statement)
+        found = connection.sql(statement)
+        columns = tuple(zip(found.columns, map(str, found.types), strict=True))
+        rows = tuple(found.fetchall())
     except duckdb.Error as error:
         raise _refused(error, known) from error
+    names_twice = sorted({name for name, _ in columns if found.columns.count(name) > 1})
+    if names_twice:
+        raise UsageError(f"two columns are called {names_twice[0]}", "name one of them with AS")
+    return SqlAnswer(columns, rows)
 
 
 def write_views(basis: SqlBasis, file: Path) -> None:

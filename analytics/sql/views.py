@@ -15,12 +15,13 @@ from analytics.money.cents import MICROCENTS
 from analytics.money.in_force import gpus_at, in_force
 from analytics.money.priced_segments import UNNAMED, unused_amount
 from analytics.money.window_money import newest_basis, open_prices
+from analytics.render.opportunities_json import opportunity_json
 from analytics.report.model import Whole
 from analytics.scope import Scope
 from analytics.states import WASTED
 from analytics.window import WindowLedger
 from fallow import schema
-from fallow.clock import DAY_MS, HOUR_MS
+from fallow.clock import HOUR_MS
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class DerivedView:
         row: what a row is.
         columns: type and meaning of each column, in the order of the columns.
         make: returns the rows; a column that they lack is null.
-        is_personal: False where the rows of a team or a user cannot be told from the others.
+        is_personal: False where the rows of a team or a user cannot be separated from the others.
     """
 
     row: str
@@ -91,7 +92,8 @@ def _ledger(basis: SqlBasis) -> pl.DataFrame:
         start="time",
         gpu_hours=pl.col("gpu_ms") / HOUR_MS,
         cost=_money(pl.col("amount")),
-        wasted_cost=_money(waste.otherwise(pl.col("amount") * 0)),
+        wasted_cost=_money(waste.otherwise(pl.col("amount") * 0) - pl.col("open_amount")),
+        unconfirmed_cost=_money(pl.col("open_amount")),
         currency=pl.when(pl.col("amount").is_not_null()).then(pl.lit(money.currency)),
         sampled_ratio="open_share",
     )
@@ -124,19 +126,16 @@ def _findings(basis: SqlBasis) -> pl.DataFrame:
 def _recommendations(basis: SqlBasis) -> pl.DataFrame:
     rows = [
         {
-            "id": each.opportunity_id, "kind": each.kind, "action": each.action, "owner": each.owner,
-            "user": each.holder, "team": each.team, "pool": each.pool, "host": each.host, "gpus": list(each.gpus),
-            "gpus_now": list(each.gpus_now), "gpu_hours": each.gpu_ms / HOUR_MS,
-            "cost": None if each.cents is None else each.cents / 100, "currency": each.currency,
+            **opportunity_json(each),
+            "user": each.holder,
+            "deadline": each.deadline_ms,
             "saving_low": None if each.saving is None else each.saving.low,
             "saving": None if each.saving is None else each.saving.point,
             "saving_high": None if each.saving is None else each.saving.high,
-            "ranked": each.ranked, "confidence": each.confidence.grade, "deadline": each.deadline_ms,
-            "horizon_days": each.horizon_ms / DAY_MS, "status": each.status,
-            "findings": [found.finding_id for found in each.evidence], "next": each.next_command,
+            "findings": [found.finding_id for found in each.evidence],
         }
         for each in basis.whole.opportunities(basis.scope, basis.part).listed
-    ]  # fmt: skip
+    ]
     return _frame(rows, RECOMMENDATIONS)
 
 
@@ -190,8 +189,9 @@ LEDGER: Columns = {
     "end": (MOMENT, "end of the segment"),
     "gpu_hours": (pl.Float64, "length of the segment times the user's share of the GPU, hours"),
     "cost": (MONEY, "what the segment costs; null without a price"),
-    "wasted_cost": (MONEY, "the part of it that is waste"),
-    "currency": (pl.String, "currency of both"),
+    "wasted_cost": (MONEY, "the part of it that is waste; 0 where the segment is used"),
+    "unconfirmed_cost": (MONEY, "what would be waste too if readings at single moments are right; not in wasted_cost"),
+    "currency": (pl.String, "currency of all three"),
     "sampled_ratio": (pl.Float64, "share of the segment that only readings at single moments call idle"),
 }
 FINDINGS: Columns = {
