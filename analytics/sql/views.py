@@ -92,7 +92,7 @@ def _ledger(basis: SqlBasis) -> pl.DataFrame:
         start="time",
         gpu_hours=pl.col("gpu_ms") / HOUR_MS,
         cost=_money(pl.col("amount")),
-        wasted_cost=_money(waste.otherwise(pl.col("amount") * 0) - pl.col("open_amount")),
+        wasted_cost=_money(waste.otherwise(pl.col("amount") * 0)),
         unconfirmed_cost=_money(pl.col("open_amount")),
         currency=pl.when(pl.col("amount").is_not_null()).then(pl.lit(money.currency)),
         sampled_ratio="open_share",
@@ -190,7 +190,7 @@ LEDGER: Columns = {
     "gpu_hours": (pl.Float64, "length of the segment times the user's share of the GPU, hours"),
     "cost": (MONEY, "what the segment costs; null without a price"),
     "wasted_cost": (MONEY, "the part of it that is waste; 0 where the segment is used"),
-    "unconfirmed_cost": (MONEY, "what would be waste too if readings at single moments are right; not in wasted_cost"),
+    "unconfirmed_cost": (MONEY, "the part of wasted_cost that only readings at single moments show"),
     "currency": (pl.String, "currency of all three"),
     "sampled_ratio": (pl.Float64, "share of the segment that only readings at single moments call idle"),
 }

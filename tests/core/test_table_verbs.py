@@ -1,4 +1,4 @@
-"""The contract of every verb of `fallow plan` that shows tables: the same flags, and each table whole in each format."""
+"""The contract of every verb that shows tables: the same flags, and each table whole in each format."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ import pytest
 
 from analytics.commands import table_verb
 from analytics.commands.plan import VERBS
-from analytics.commands.table_verb import TableVerb
 from analytics.render.tables import FORMATS, VerbAnswer, document
 from analytics.simulation import SimulatedFleet
 from analytics.simulation.write import write_fleet
-from fallow.cli import load, main
+from fallow.cli import COMMANDS, load, main
 from fallow.clock import DAY_MS, HOUR_MS
 from fallow.outside_text import markdown_text
 from tests.lakes import made_lake
@@ -32,9 +31,15 @@ if TYPE_CHECKING:
     from analytics.tables.table import Table
 
 FLEET = SimulatedFleet(gpus=4, days=3, seed=3, interval_ms=HOUR_MS, until_ms=20_777 * DAY_MS)
-SHOWN = {command.name: verb for command in VERBS if isinstance(verb := getattr(load(command), "VERB", None), TableVerb)}
-CASES = [*((name,) for name in SHOWN), ("fit", "--params", "8B")]
-"""Verbs with the flags that make other tables of theirs."""
+PLANS = {command.name: load(command) for command in VERBS}
+MAIN = {
+    command.name: load(command)
+    for command in COMMANDS
+    if command.name in ("ledger", "findings", "recommendations", "evaluate", "sql")
+}
+AS_TABLES = [*(("plan", name) for name in PLANS), ("plan", "fit", "--params", "8B"), ("sql",), ("sql", "from ledger")]
+"""Verbs whose JSON has their tables by name, with the flags that make other tables of theirs."""
+CASES = [*AS_TABLES, ("ledger",), ("ledger", "--by", "pool"), ("findings",), ("recommendations",)]
 
 FLAGS = {
     "--lake": "lake", "--config": "file", "--since": "7d", "--until": "1d", "--week": "last", "--pool": "p",
@@ -78,7 +83,7 @@ def run(lake_root: str, opened: dict[Any, Any], monkeypatch: pytest.MonkeyPatch,
 
     def verb(case: tuple[str, ...], form: str, *flags: str) -> tuple[VerbAnswer, bytes]:
         file = tmp_path / "answer"
-        arguments = ["plan", *case, "--lake", lake_root, "--format", form, "--out", str(file), *flags]
+        arguments = [*case, "--lake", lake_root, "--format", form, "--out", str(file), *flags]
         assert main(arguments) == 0
         return answers[-1], file.read_bytes()
 
@@ -96,16 +101,17 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", [*PLANS, *MAIN])
 def test_every_verb_has_the_shared_flags(name: str) -> None:
     parser = argparse.ArgumentParser()
-    SHOWN[name].add_arguments(parser)
+    (PLANS | MAIN)[name].add_arguments(parser)
     given = [word for flag in FLAGS.items() for word in flag]
-    for form in (["--json"], ["--csv"], *(["--format", each] for each in FORMATS)):
-        parser.parse_args([*given, *form])
+    own = ["--labels", "file"] if name == "evaluate" else []
+    for flags, form in ((["--json"], "json"), (["--csv"], "csv"), *((["--format", each], each) for each in FORMATS)):
+        assert parser.parse_args([*own, *given, *flags]).format == form
 
 
-@pytest.mark.parametrize("case", CASES, ids=" ".join)
+@pytest.mark.parametrize("case", AS_TABLES, ids=" ".join)
 def test_json_has_each_table_by_keys_with_units(case: tuple[str, ...], run: Run) -> None:
     answer, content = run(case, "json")
     found = json.loads(content, object_pairs_hook=unique)["tables"]

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import polars as pl
 import pytest
 
 from analytics.simulation import SimulatedFleet, owners_csv, prices_csv, write_fleet
+from benchmarks.physical_week import VIEWS, look, record
 from fallow.cli import main
+from fallow.clock import HOUR_MS
 from tests.answers import rows_of
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DAY_MS = 86_400_000
 UNTIL_MS = 1_763_596_800_000
 """2025-11-20T00:00Z."""
 PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
@@ -131,6 +133,51 @@ def test_nothing_but_a_select_of_the_tables_is_run(
     assert printed.out == ""
     assert len(printed.err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["select cast(state as int) from ledger", "select gpu, gpu from ledger", "select 1 // nothing from ledger"],
+)
+def test_what_fails_while_it_runs_is_one_sentence(
+    site: Path, capsys: pytest.CaptureFixture[str], statement: str
+) -> None:
+    assert main(["sql", statement, "--config", str(site)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_every_type_can_be_written(query: Callable[..., Rows], asked: Callable[..., str], tmp_path: Path) -> None:
+    statement = (
+        "select 'nan'::double n, sum(1::hugeint) * 1e30::hugeint h, timestamp '2026-01-02 03:04' t, date '2026-01-02' d, "
+        "[1, 2] l, {'a': [1]} s, 'ab'::blob b, true f, null u, 0.1::decimal(9, 3) m from ledger"
+    )
+    (row,) = query(statement)
+    assert (row["n"], row["h"] > 1e30, row["t"], row["d"]) == (None, True, "2026-01-02T03:04:00Z", "2026-01-02")
+    assert (row["l"], row["s"], row["f"], row["u"], row["m"]) == ([1, 2], {"a": [1]}, True, None, 0.1)
+    asked("sql", statement, "--format", "parquet", "--out", str(tmp_path / "rows.parquet"))
+    frame = pl.read_parquet(tmp_path / "rows.parquet")
+    assert frame.columns == list(row)
+    assert frame["l"].to_list() == ["[1, 2]"]
+    assert asked("sql", statement, "--csv").splitlines()[0] == ",".join(row)
+
+
+def test_waste_and_what_nothing_confirms_of_it_are_those_of_the_commands(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (view,) = (each for each in VIEWS if each.name == "60 s scrapes")
+    look(record(3 * HOUR_MS), view, tmp_path / "lake")
+
+    def printed(*arguments: str) -> str:
+        assert main([*arguments, "--json", "--lake", str(tmp_path / "lake")]) == 0
+        return capsys.readouterr().out
+
+    capsys.readouterr()
+    sums = "select sum(wasted_cost) as wasted, sum(unconfirmed_cost) as unconfirmed from ledger"
+    (row,) = rows_of(printed("sql", sums))["result"]
+    waste = json.loads(printed("recommendations"))["waste"]
+    assert row["wasted"] == pytest.approx(waste["cost"], abs=0.03)
+    assert row["unconfirmed"] == pytest.approx(waste["unconfirmed"]["cost"], abs=0.03)
+    assert row["unconfirmed"] > 1
 
 
 def test_a_scope_narrows_every_table(query: Callable[..., Rows]) -> None:

@@ -51,6 +51,7 @@ def head(report: Report, language: Language) -> dict[str, Any]:
         "mark": lambda cell: marked(cell, language),
         "language": language,
         "report": report,
+        "version": report.version,
         "title": language.translate(page_title(report)),
         "edition": report.scope.parts(),
         "facts": facts(report, language),
