@@ -101,6 +101,8 @@ def _stacked(chart: StackedBars, key: str, language: Language) -> Iterator[Marku
 
 
 _ROW, _THICK, _LABEL, _END, _HEAD = 25.0, 15.0, 92.0, 310.0, 27.0
+_LETTER = 6.6
+"""How wide a letter of a label is, in the mean."""
 
 
 def _ranked_height(chart: RankedBars) -> float:
@@ -109,13 +111,14 @@ def _ranked_height(chart: RankedBars) -> float:
 
 def _ranked(chart: RankedBars, key: str, language: Language) -> Iterator[Markup]:
     yield svg.hatching(key, {state: None for _, state, _ in chart.groups})
-    top = 0.0
+    longest = max((len(language.shown(bar.label)) for _, _, bars in chart.groups for bar in bars), default=0)
+    top, left = 0.0, max(_LABEL, _LETTER * longest)
     for title, state, bars in chart.groups:
         yield svg.text(0, top + 13, language.translate(title), kind="m")
         for place, bar in enumerate(bars):
             y = top + _HEAD - 5 + place * _ROW
             yield svg.text(0, y + 12, language.shown(bar.label))
-            yield svg.rect(_LABEL, y, (_END - _LABEL) * (bar.length or 0.0), _THICK, svg.state(state, key))
+            yield svg.rect(left, y, (_END - left) * (bar.length or 0.0), _THICK, svg.state(state, key))
             yield svg.text(svg.WIDTH, y + 12, _words(bar.figure, language), anchor="end")
         top += _HEAD + _ROW * len(bars)
 
