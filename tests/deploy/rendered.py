@@ -1,8 +1,7 @@
-"""What kustomize and helm make of deploy/, as documents."""
+"""What helm makes of the chart, as documents."""
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import kubernetes_validate
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-MANIFESTS = REPOSITORY / "deploy" / "kubernetes"
 CHART = REPOSITORY / "deploy" / "helm" / "fallow"
 VERSIONS = ("1.29", kubernetes_validate.latest_version())
 
@@ -24,18 +22,6 @@ Document = dict[str, Any]
 
 class RenderError(Exception):
     """What helm said instead."""
-
-
-def kustomized(folder: Path, components: Iterable[str] = ()) -> list[Document]:
-    """The manifests with these components, in an empty folder."""
-    copy = folder / "kubernetes"
-    shutil.copytree(MANIFESTS, copy)
-    if components:
-        with (copy / "kustomization.yaml").open("a", encoding="utf-8") as file:
-            file.write(f"components: [{', '.join(components)}]\n")
-    done = kube_tools.run("kubectl", "kustomize", copy)
-    assert done.returncode == 0, done.stderr
-    return list(yaml.safe_load_all(done.stdout))
 
 
 def charted(folder: Path, values: Document, namespace: str = "fallow") -> list[Document]:
