@@ -1,7 +1,7 @@
 """The shape of every source of rows, and the place where sources are run: timed, isolated, counted.
 
 A source of the host is a `Collector`, listed in agent/supervise/sources.py. A subject of each GPU is a
-`GpuCollector` (agent/nvml/collector.py), listed in `COLLECTORS` of agent/nvml/sampler.py.
+`GpuCollector` (agent/nvml/readings.py), listed in `COLLECTORS` of agent/nvml/sampler.py.
 """
 
 from __future__ import annotations

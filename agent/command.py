@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _once(args: argparse.Namespace) -> int:
     from agent.settings import host_name
-    from agent.top.once import look_once, table_text  # not needed by a run
+    from agent.top.sources import look_once, table_text  # not needed by a run
 
     loaded = config.load({}, args.config)
     look = look_once(loaded.integer("agent.call_timeout") / SECOND_MS, host_name(loaded), loaded)
@@ -104,7 +104,7 @@ def _once(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from agent.own_memory import bound_memory
+    from agent.own_process import bound_memory
 
     bound_memory()
     # here, so that `fallow agent status` does not load the whole agent
@@ -202,7 +202,7 @@ def _resume(args: argparse.Namespace) -> int:
 def _publish(args: argparse.Namespace) -> int:
     """Publishes the spool of a host that is gone, or rows that were set aside."""
     from agent.settings import AgentSettings
-    from agent.spool.leftover import publish_leftover
+    from agent.spool.publisher import publish_leftover
 
     flags = {"lake.path": args.lake, "agent.spool": args.spool, "agent.host": args.host}
     settings = AgentSettings.from_config(config.load(flags, args.config))

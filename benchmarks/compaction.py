@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.settings import Compaction
-from agent.spool.compaction import OwnFilesCompactor
-from agent.spool.compaction_notes import CompactionNotes, Small
+from agent.spool.compaction import CompactionNotes, OwnFilesCompactor, Small
 from agent.spool.spool import Spool
 from benchmarks.measure import Figure, cpu_s
 from fallow.clock import DAY_MS, HOUR_MS, floor_ms, parse_day_ms
@@ -144,7 +143,7 @@ def pss_mib() -> float:
 
 def main() -> None:
     """`python -m benchmarks.compaction LAKE`: merges a host-day as its agent would, and prints what that took as JSON."""
-    from agent.own_memory import bound_memory, trim_memory
+    from agent.own_process import bound_memory, trim_memory
 
     bound_memory()
     lake = Lake.at(sys.argv[1])

@@ -6,13 +6,12 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from agent.doctor.catalog import Version, shown, version
+from agent.doctor.host import Version, shown, version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agent.doctor.host import HostFiles
-    from agent.doctor.installed import Kernel
+    from agent.doctor.host import HostFiles, Kernel
     from agent.doctor.look import DriverLook
 
 Fact = str | int | float | bool | list[str] | None

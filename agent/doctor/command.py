@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from agent.doctor.case import Case, CheckResult, DoctorCheck, DoctorFinding, Options, Status, error
 from agent.doctor.checks import CHECKS
-from agent.doctor.host import HostFiles, exists, find_user
-from agent.doctor.installed import read_kernel
+from agent.doctor.host import HostFiles, exists, find_user, read_kernel
 from agent.doctor.look import look_at_driver
 from fallow import __version__, config
 from fallow.clock import SECOND_MS

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.doctor.catalog import Cuda, cuda
-from agent.doctor.host import HostFiles, exists, listed, read
+from agent.doctor.host import Cuda, HostFiles, cuda, exists, listed, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agent.doctor.judge import CudaOrMajor
+    from agent.doctor.compatibility import CudaOrMajor
 
 _TOOLKIT_PLACES = (
     "/usr/local/cuda*",

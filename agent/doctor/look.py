@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from agent.child_process import module_command
+from agent.own_process import module_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

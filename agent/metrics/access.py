@@ -12,8 +12,7 @@ from fallow.errors import ConfigError
 from fallow.given_file import CERTIFICATE_BYTES, SECRET_BYTES, given_bytes
 
 if TYPE_CHECKING:
-    from agent.metrics.connections import OpenConnection
-    from agent.metrics.settings import MetricsSettings
+    from agent.metrics.http_server import MetricsSettings, OpenConnection
 
 log = logging.getLogger("fallow.agent")
 

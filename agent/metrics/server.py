@@ -1,7 +1,7 @@
 """Serves /metrics and /healthz in threads of its own; nothing that a client does reaches the sampling.
 
 At most eight connections at a time, four of one address, none of them longer than ten seconds, each for one request that has to be
-there within three. Where there are more, those that keep others out are let go (connections.py).
+there within three. Where there are more, those that keep others out are let go (http_server.py).
 """
 
 from __future__ import annotations
@@ -14,19 +14,60 @@ import select
 import socket
 import threading
 import time
+from collections import Counter
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from agent.metrics.connections import Connections
-from agent.metrics.health import judge
-from agent.metrics.request import BadRequestError, Request, Response, read_request, send_response
+from agent.collectors import UNKNOWN
+from agent.metrics.http_server import BadRequestError, Connections, Request, Response, read_request, send_response
+from agent.snapshot import WATCHED, is_silent
+from fallow.clock import format_ms
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
     from agent.metrics.access import Certificate, Token
-    from agent.metrics.connections import OpenConnection
-    from agent.metrics.settings import MetricsSettings
-    from agent.snapshot import SnapshotBoard
+    from agent.metrics.http_server import MetricsSettings, OpenConnection
+    from agent.snapshot import PublishingStatus, SnapshotBoard
+
+
+def judge(board: SnapshotBoard) -> tuple[int, dict[str, Any]]:
+    """The HTTP status and the answer: 503 exactly where `fallow agent status` ends with 1, else 200.
+
+    A restart mends neither a driver that is down nor a GPU or a store that is away: these are told with 200.
+    """
+    newest = board.latest_with_age()
+    if newest is None:
+        age_s = board.age_s()
+        answer: dict[str, Any] = {"status": "starting", "reason": "no interval has been closed yet"}
+        return (503, _silent(answer, age_s)) if is_silent(age_s, board.interval_ms) else (200, answer)
+    snapshot, age_s = newest
+    health = Counter(row["health"] for row in snapshot.gpus)
+    answer = {"status": "ok", "mode": snapshot.mode, "age_seconds": round(age_s, 1), "gpus": dict(health)}
+    if (publishing := _publishing(snapshot.publishing)) is not None:
+        answer["publishing"] = publishing
+    if is_silent(age_s, snapshot.interval_ms):
+        return 503, _silent(answer, age_s)
+    if snapshot.mode == "released":
+        return 200, answer | {"status": "released"}
+    if health["driver_down"]:
+        return 200, answer | {"status": "driver_down", "reason": "the NVIDIA driver cannot be used"}
+    if not any(health[state] for state in (*WATCHED, "asleep", UNKNOWN)):
+        return 200, answer | {"status": "gpus_gone", "reason": f"none of {len(snapshot.gpus)} GPUs can be watched"}
+    return 200, answer
+
+
+def _publishing(state: PublishingStatus) -> str | None:
+    """What is wrong between the spool and the lake; without addresses and names, for everybody may ask."""
+    if state.failing_since_ms is not None:
+        return f"rows wait in the spool since {format_ms(state.failing_since_ms)}: `fallow agent status` says why"
+    if state.name_conflict is not None:
+        return "another agent has this host's name: `fallow agent status` says which"
+    return None
+
+
+def _silent(answer: dict[str, Any], age_s: float) -> dict[str, Any]:
+    return answer | {"status": "stale", "reason": f"no interval was closed for {age_s:.0f} s"}
+
 
 PATIENCE_S = 10.0
 HEAD_PATIENCE_S = 3.0

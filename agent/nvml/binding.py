@@ -24,3 +24,4 @@ def load() -> None:
 
 
 load()
+import pynvml as pynvml  # noqa: E402, PLC0414  # for whoever needs it loaded this way

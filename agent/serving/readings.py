@@ -1,18 +1,270 @@
-"""What one answer of a server says about each of its models, and rates from two answers."""
+"""What one answer of a server says about each of its models, and rates from two answers.
+
+The text in which servers expose metrics, Prometheus' own and OpenMetrics, is read in pieces as they arrive, keeping only the
+samples asked for: a server's answer is up to 4 MiB and a few dozen of its lines matter.
+
+The servers that are understood are data: which of their metrics answer which column. To add a server, describe it here;
+docs/inference-servers.md names the sources. Names are written without `_total`.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.serving.engines import ENGINES
+from agent.http_client import UnusableError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from agent.serving.engines import Engine, EngineMetric, Metric, MetricSource
-    from agent.serving.exposition import Sample
+_LABELS = r'(?:[^"}]|"(?:[^"\\]|\\.)*")*'
+_SAMPLE = re.compile(rf"([^\s{{]+)\s*(?:\{{({_LABELS})\}})?\s*(\S+)(?:\s+[-+.\deE]+)?\s*(?:#.*)?")
+_LABEL = re.compile(r'\s*([a-zA-Z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)', re.ASCII)
+_ESCAPED = re.compile(r"\\(.)")
+_VALUE = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?inf(inity)?|nan", re.IGNORECASE | re.ASCII)
+
+_MOST_SAMPLES = 20_000
+_LONGEST_LINE_BYTES = 2**16
+_TOTAL = "_total"
+
+
+@dataclass(frozen=True)
+class Sample:
+    name: str
+    """Without `_total`, which some clients append to the name of a counter and others do not."""
+    labels: tuple[tuple[str, str], ...]
+    """Sorted by name."""
+    value: float | None
+    """None where the server says NaN or infinity."""
+
+    def label(self, name: str) -> str:
+        """The label's value; empty where there is none, which the format holds to be the same."""
+        return dict(self.labels).get(name, "")
+
+
+class Exposition:
+    """One answer of a server.
+
+    Any method may raise UnusableError where the text is none that a metrics endpoint writes: of a sample that cannot be read
+    nobody knows what it would have added to a sum.
+    """
+
+    def __init__(self, names: Collection[str], prefixes: Iterable[str]) -> None:
+        """`names` are the metrics to keep, without `_total`; `prefixes` those to look out for in any metric's name."""
+        self._names = frozenset(names)
+        self._wanted = tuple(name.encode() for name in sorted(self._names))
+        self._prefixes = tuple(prefix.encode() for prefix in prefixes)
+        self._rest = b""
+        self.samples: list[Sample] = []
+        self.seen: set[str] = set()
+        """Prefixes of which some metric had a name."""
+
+    def feed(self, piece: bytes) -> None:
+        text = self._rest + piece
+        end = text.rfind(b"\n") + 1
+        self._rest = text[end:]
+        if len(self._rest) > _LONGEST_LINE_BYTES:
+            raise UnusableError("it does not write its metrics in lines")
+        self._read(text[:end])
+
+    def finish(self) -> None:
+        rest, self._rest = self._rest, b""
+        self._read(rest)
+
+    def _read(self, text: bytes) -> None:
+        for line in text.split(b"\n"):
+            if line.startswith(self._prefixes):
+                self.seen.update(prefix.decode() for prefix in self._prefixes if line.startswith(prefix))
+            if line.startswith(self._wanted):
+                self._keep(line)
+
+    def _keep(self, line: bytes) -> None:
+        name = re.split(rb"[\s{]", line, maxsplit=1)[0].decode("utf-8", "replace").removesuffix(_TOTAL)
+        if name not in self._names:  # one that only begins like a wanted one
+            return
+        if len(self.samples) >= _MOST_SAMPLES:
+            raise UnusableError(f"it has more than {_MOST_SAMPLES} series")
+        match = _SAMPLE.fullmatch(line.decode("utf-8", "replace"))
+        if match is None or not _VALUE.fullmatch(match[3]):
+            raise UnusableError(f"its metric {name} cannot be read")
+        value = float(match[3])
+        self.samples.append(Sample(name, _labels(match[2] or "", name), value if math.isfinite(value) else None))
+
+
+def _labels(text: str, name: str) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    position = 0
+    while position < len(text) and not text[position:].isspace():
+        match = _LABEL.match(text, position)
+        if match is None:
+            raise UnusableError(f"its metric {name} cannot be read")
+        found[match[1]] = _ESCAPED.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], match[2])
+        position = match.end()
+    return tuple(sorted(found.items()))
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The series of one metric that have one of the given values in each of the given labels."""
+
+    name: str
+    where: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class MetricSource:
+    """Where a column's value is from: a metric, or one metric over another."""
+
+    metric: Metric
+    over: Metric | None = None
+
+
+@dataclass(frozen=True)
+class EngineMetric:
+    """One column of the `serving` table."""
+
+    column: str
+    sources: tuple[MetricSource, ...]
+    """The first that the server has counts: versions have renamed metrics, and some show both names at once."""
+    mean: bool = False
+    """Whether several series of a model are averaged (shares) and not added up (counts)."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    name: str
+    prefix: str
+    """What the names of its metrics begin with: one such name and the server is recognised."""
+    model_labels: tuple[str, ...]
+    """Labels that together name the model; several are joined by a colon."""
+    levels: tuple[EngineMetric, ...]
+    counters: tuple[EngineMetric, ...]
+    """Counted since the server's start; the column is the rate."""
+    copies: tuple[str, ...] = ()
+    """Labels by whose value the server says one and the same thing several times: the largest counts."""
+    parts: tuple[str, ...] = ()
+    """Labels that are empty in the whole and filled in its parts: the parts are left out."""
+
+    def quantities(self) -> tuple[EngineMetric, ...]:
+        return self.levels + self.counters
+
+
+def _plain(column: str, *names: str, mean: bool = False) -> EngineMetric:
+    return EngineMetric(column, tuple(MetricSource(Metric(name)) for name in names), mean=mean)
+
+
+def _where(name: str, label: str, *values: str) -> Metric:
+    return Metric(name, ((label, values),))
+
+
+VLLM = Engine(
+    "vllm",
+    "vllm:",
+    model_labels=("model_name",),
+    levels=(
+        _plain("kv_cache_used_ratio", "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", mean=True),
+        _plain("running_requests", "vllm:num_requests_running"),
+        _plain("waiting_requests", "vllm:num_requests_waiting"),
+    ),
+    counters=(
+        _plain("requests_per_s", "vllm:request_success"),
+        _plain("prompt_tokens_per_s", "vllm:prompt_tokens"),
+        _plain("generated_tokens_per_s", "vllm:generation_tokens"),
+    ),
+)
+"""Data-parallel engines differ by the label `engine`, ends of requests by `finished_reason`."""
+
+SGLANG = Engine(
+    "sglang",
+    "sglang:",
+    model_labels=("model_name",),
+    levels=(
+        _plain("kv_cache_used_ratio", "sglang:token_usage", mean=True),
+        _plain("running_requests", "sglang:num_running_reqs"),
+        _plain("waiting_requests", "sglang:num_queue_reqs"),
+    ),
+    counters=(
+        _plain("requests_per_s", "sglang:num_requests"),
+        EngineMetric(
+            "prompt_tokens_per_s",
+            (
+                MetricSource(_where("sglang:realtime_tokens", "mode", "prefill_compute", "prefill_cache")),
+                MetricSource(Metric("sglang:prompt_tokens")),
+            ),
+        ),
+        EngineMetric(
+            "generated_tokens_per_s",
+            (
+                MetricSource(_where("sglang:realtime_tokens", "mode", "decode")),
+                MetricSource(Metric("sglang:generation_tokens")),
+            ),
+        ),
+    ),
+    copies=("tp_rank", "pp_rank", "moe_ep_rank"),
+    parts=("priority",),
+)
+"""With --enable-metrics-for-all-schedulers every rank of a model's split tells of the same requests.
+
+The real-time counters move while a request runs, the older ones only when it has ended.
+"""
+
+_REQUESTS = "nv_trt_llm_request_metrics"
+_BLOCKS = "nv_trt_llm_kv_cache_block_metrics"
+
+TRITON = Engine(
+    "triton",
+    "nv_inference_",
+    model_labels=("model", "version"),
+    levels=(
+        EngineMetric(
+            "kv_cache_used_ratio",
+            (
+                MetricSource(
+                    _where(_BLOCKS, "kv_cache_block_type", "used"), over=_where(_BLOCKS, "kv_cache_block_type", "max")
+                ),
+            ),
+            mean=True,
+        ),
+        EngineMetric("running_requests", (MetricSource(_where(_REQUESTS, "request_type", "scheduled")),)),
+        EngineMetric(
+            "waiting_requests",
+            (
+                MetricSource(_where(_REQUESTS, "request_type", "waiting")),
+                MetricSource(Metric("nv_inference_pending_request_count")),
+            ),
+        ),
+    ),
+    counters=(
+        _plain("requests_per_s", "nv_inference_request_success"),
+        _plain("prompt_tokens_per_s", "vllm:prompt_tokens"),
+        _plain("generated_tokens_per_s", "vllm:generation_tokens"),
+    ),
+)
+"""The nv_trt_llm_ metrics are those of the TensorRT-LLM backend, whose requests wait inside it and not in Triton's queue;
+the vllm: ones those of the vLLM backend, which bear Triton's labels. Other models know no tokens.
+"""
+
+TGI = Engine(
+    "tgi",
+    "tgi_",
+    model_labels=(),
+    levels=(
+        _plain("running_requests", "tgi_batch_current_size"),
+        _plain("waiting_requests", "tgi_queue_size"),
+    ),
+    counters=(
+        _plain("requests_per_s", "tgi_request_success"),
+        _plain("prompt_tokens_per_s", "tgi_request_input_length_sum"),
+        _plain("generated_tokens_per_s", "tgi_request_generated_tokens_sum"),
+    ),
+)
+
+ENGINES: tuple[Engine, ...] = (TRITON, VLLM, SGLANG, TGI)
+"""The first that is recognised counts: Triton passes on the metrics of the engines that it hosts."""
+
 
 Series = tuple[tuple[str, str], ...]
 Values = dict[Series, float | None]

@@ -8,21 +8,18 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from agent.http_exchange import UnreachableError, UnusableError
+from agent.http_client import UnreachableError, UnusableError, get, parse_endpoints
 from agent.serving import processes, readings
-from agent.serving.engines import ENGINES
-from agent.serving.exposition import Exposition
-from agent.serving.http_get import get, parse_endpoints
 from agent.serving.processes import families, find_listener
+from agent.serving.readings import ENGINES, Exposition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from agent.http_client import Endpoint
     from agent.rows import EventRow, ServingRow
-    from agent.serving.engines import Engine
-    from agent.serving.http_get import Endpoint
     from agent.serving.processes import ServerProcess
-    from agent.serving.readings import Reading
+    from agent.serving.readings import Engine, Reading
 
 _TIMEOUT_S = 2.0
 _SEARCH_EVERY = 20

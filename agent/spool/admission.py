@@ -1,30 +1,309 @@
 """Whether this agent may publish: into the lake that it was given, and under a name that is no other agent's.
 
 Asked before a publisher stores its first file, and again before rows count as published: a mount may go away between.
+By which rules two agents of one name settle it, fallow/host_claims.py says. Of the others' claims this one keeps in the spool
+for how long each has stayed the same, by this machine's own clock: a publisher is short-lived, and an agent that was restarted
+need not begin to wait anew.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
-from typing import TYPE_CHECKING
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, NamedTuple
 
-from agent.spool.name_claim import NameClaim
-from agent.spool.outcome import NAME_CONFLICT
-from agent.spool.spool import read_fact
-from fallow.clock import SystemClock
-from fallow.errors import HostNameTakenError, LakeError, NoLakeError
+from agent.spool.installation import COPIED_UNTIL, current_run, identity_of, new_installation
+from agent.spool.publisher_arguments import NAME_CONFLICT
+from agent.spool.spool import Spool, read_fact
+from fallow import __version__
+from fallow.clock import SystemClock, format_ms
+from fallow.errors import HostNameTakenError, LakeError, NoLakeError, SpoolError
+from fallow.host_claims import HOLDS, LEFT, WANTS, YIELDS, HostClaim, claim_of, list_claims, read_claim
 from fallow.lake_marker import no_marker, read_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from agent.rows import EventRow
-    from agent.spool.spool import Spool
+    from agent.spool.installation import AgentRun
     from fallow.clock import Clock
     from fallow.host_identity import HostIdentity
     from fallow.lake import Lake
+
+SILENT_PERIODS = 3
+"""After so many of its periods without a change, a claim is void."""
+
+_AT_WORK_MS = 30_000
+"""How long a publisher goes on after it has renewed its claim, at most in general: rows up to then may be in the lake."""
+
+_SEEN_FACT = "claims_seen"
+
+
+class _Seen(NamedTuple):
+    version: str
+    since_s: float
+    claim: HostClaim | None
+
+
+class ClaimsSeen:
+    """Those in one lake; `now_s` counts within one boot of the machine."""
+
+    def __init__(self, spool: Spool, lake: Lake, host: str, run: AgentRun) -> None:
+        self._spool, self._lake, self._host, self._boot = spool, lake, host, run.boot
+        self._seen = self._remembered()
+        self.listed: frozenset[str] = frozenset()
+        """The installations that have a claim, live or not, as far as `live` saw last."""
+
+    def live(self, own_install: str, now_s: float) -> list[HostClaim]:
+        """The others' claims that are live, by who began first. Raises LakeError and SpoolError."""
+        before = self._seen
+        self._seen = {}
+        claims = list_claims(self._lake.store, self._host)
+        self.listed = frozenset(claims)
+        for install, stored in claims.items():
+            if install == own_install:
+                continue
+            known = before.get(install)
+            if known is None or known.version != stored.version:
+                known = _Seen(stored.version, now_s, read_claim(self._lake.store, self._host, install))
+            self._seen[install] = known
+        if self._seen != before:
+            self._keep()
+        return sorted(
+            (
+                each.claim
+                for each in self._seen.values()
+                if each.claim is not None
+                and each.claim.state != LEFT
+                and now_s - each.since_s < SILENT_PERIODS * each.claim.period_s
+            ),
+            key=lambda claim: claim.order,
+        )
+
+    def held_until_ms(self) -> int:
+        """Until when another one may have published under this name, by its own clock; 0: never. Of what `live` saw last."""
+        claims = [each.claim for each in self._seen.values() if each.claim is not None and each.claim.held_until_ms]
+        return max((each.held_until_ms + (0 if each.state == LEFT else _AT_WORK_MS) for each in claims), default=0)
+
+    def _keep(self) -> None:
+        seen = {
+            install: [version, since_s, None if claim is None else asdict(claim)]
+            for install, (version, since_s, claim) in self._seen.items()
+        }
+        with contextlib.suppress(SpoolError):  # on a full disk: it waits longer then
+            self._spool.note(_SEEN_FACT, json.dumps({"boot": self._boot, "lake": self._lake.root, "seen": seen}))
+
+    def _remembered(self) -> dict[str, _Seen]:
+        fact = read_fact(self._spool, _SEEN_FACT, dict, {})
+        if (fact.get("boot"), fact.get("lake")) != (self._boot, self._lake.root):
+            return {}
+        try:
+            return {
+                str(install): _Seen(
+                    str(version), float(since_s), None if claim is None else claim_of(self._host, str(install), claim)
+                )
+                for install, (version, since_s, claim) in fact["seen"].items()
+            }
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return {}
+
+
+_AT_ONCE = 500
+
+
+class SetAside(NamedTuple):
+    """Where rows are kept, and how many were moved there."""
+
+    folder: Path
+    row_count: int
+
+    def said(self) -> str:
+        return (
+            f"{self.row_count} rows are kept in {self.folder}; `fallow agent publish --spool {self.folder} --host NAME` publishes them under "
+            "a name of their own"
+        )
+
+
+def set_rows_aside(spool: Spool, before_ms: int) -> SetAside | None:
+    """Moves waiting rows of the time before a moment, and returns where they are; None where there are none.
+
+    Rows that were in the spool when it came to this machine are those of the other agent, and stay.
+
+    Rows are removed only once they are there: where this is cut short they are moved anew. Raises SpoolError.
+    """
+    copied_until = int(spool.noted(COPIED_UNTIL) or 0)
+    if not spool.waiting_before(before_ms, copied_until, 1):
+        return None
+    folder = spool.folder / f"other-name-{format_ms(before_ms).replace(':', '')}"
+    aside, count = Spool(str(folder)), 0
+    try:
+        while rows := spool.waiting_before(before_ms, copied_until, _AT_ONCE):
+            aside.take(rows)
+            spool.drop_rows([row[0] for row in rows])
+            count += len(rows)
+    finally:
+        aside.close()
+    return SetAside(folder, count)
+
+
+_SURE_PERIODS = 2
+"""A holder that renewed its claim so long ago asks for the name anew: another one may have it by now."""
+
+_LOOKS_EVERY = 3
+"""A holder looks for others at every third renewal: a list costs an object store as much as a file."""
+
+_CLAIM_FACT = "claim"
+
+
+class NameClaim:
+    """One agent's claim in one lake; the spool keeps it from one publisher to the next."""
+
+    def __init__(
+        self, spool: Spool, lake: Lake, host: str, period_s: float, *, clock: Clock, now_s: Callable[[], float]
+    ) -> None:
+        """`now_s` is a clock that nobody can set; the claim is renewed about every `period_s`. Raises SpoolError."""
+        self.aside: SetAside | None = None
+        """Rows that were set aside when the name was taken over, for they are of the time of another agent."""
+        self.others: Sequence[HostClaim] = ()
+        """Other live agents of this name, as far as this one has looked."""
+        self.has_looked = False
+        self._spool, self._lake, self._clock, self._now_s = spool, lake, clock, now_s
+        self._run = current_run(spool)
+        self._seen = ClaimsSeen(spool, lake, host, self._run)
+        self.identity = identity_of(spool, host)
+        known = read_fact(spool, _CLAIM_FACT, dict, {})
+        if (known.get("lake"), known.get("run")) != (lake.root, self._run.id):
+            known = {}
+        self._stored_s: float | None = known.get("stored_s")
+        self._renewals = int(known.get("renewals", 0))
+        self._claim = HostClaim(
+            host,
+            self.identity.install,
+            self.identity.machine,
+            os.uname().nodename[:64],
+            f"fallow {__version__}",
+            self._run.id,
+            self._run.started_ms,
+            known.get("state", WANTS),
+            int(known.get("held_until_ms", 0)),
+            int(known.get("count", 0)),
+            period_s,
+        )
+
+    def renew(self) -> None:
+        """Holds the name from now on.
+
+        Raises HostNameTakenError where another one holds it, LakeError where the lake does not answer, and SpoolError.
+        """
+        self._meet_double()
+        if self._claim.state == HOLDS and self._age_s() < _SURE_PERIODS * self._claim.period_s:
+            self._renewals += 1
+            if self._renewals % _LOOKS_EVERY == 1:
+                # of two that hold it, which cannot be while every store keeps its word, the earlier one stays
+                self._give_way_to(
+                    each for each in self._look() if each.state == HOLDS and each.order < self._claim.order
+                )
+            self._store(HOLDS)
+        else:
+            self._contend()
+
+    @property
+    def yields(self) -> bool:
+        """Whether another agent had the name when this run of the agent last asked for it."""
+        return self._claim.state == YIELDS
+
+    def keep(self) -> None:
+        """Renews the claim where a long run would let it fall silent; raises as `renew`."""
+        if self._age_s() > self._claim.period_s:
+            self.renew()
+
+    def leave(self) -> None:
+        """Gives the name back at the end of a run; where that fails, the claim falls silent. Raises neither LakeError nor SpoolError."""
+        if self._stored_s is not None and self._claim.state != LEFT:
+            with contextlib.suppress(LakeError):
+                self._store(LEFT)
+
+    def _age_s(self) -> float:
+        return float("inf") if self._stored_s is None else self._now_s() - self._stored_s
+
+    def _contend(self) -> None:
+        others = self._look()
+        self._recall()
+        self._give_way_to(self._before_this(others))
+        self._store(WANTS)
+        others = self._look()
+        self._give_way_to(self._before_this(others))
+        if wanting := [each for each in others if each.state == WANTS]:
+            raise self._taken(wanting[0])  # it has to see this claim, and yield, before anybody publishes
+        self._renewals = 0
+        if (until_ms := min(self._seen.held_until_ms(), self._clock.now_ms())) > 0:
+            self.aside = set_rows_aside(self._spool, until_ms)
+        self._store(HOLDS)
+
+    def _before_this(self, others: Sequence[HostClaim]) -> list[HostClaim]:
+        return [
+            each for each in others if each.state == HOLDS or (each.state == WANTS and each.order < self._claim.order)
+        ]
+
+    def _give_way_to(self, rivals: Iterable[HostClaim]) -> None:
+        if (rival := next(iter(rivals), None)) is not None:
+            self._store(YIELDS)
+            raise self._taken(rival)
+
+    def _taken(self, rival: HostClaim) -> HostNameTakenError:
+        return HostNameTakenError(
+            f"another agent publishes as {self.identity.host}: {rival.said()}",
+            "set agent.host to a name of its own on one of the two, or stop the other agent",
+        )
+
+    def _look(self) -> Sequence[HostClaim]:
+        self.others = self._seen.live(self._claim.install, self._now_s())
+        self.has_looked = True
+        return self.others
+
+    def _recall(self) -> None:
+        """An earlier run of this installation may have held the name: others shall know until when."""
+        # only what was listed: a host that may list its own folder alone is told that what is missing is forbidden
+        if self._stored_s is not None or self._claim.install not in self._seen.listed:
+            return
+        if found := read_claim(self._lake.store, self.identity.host, self._claim.install):
+            self._claim = replace(self._claim, held_until_ms=found.held_until_ms)
+
+    def _meet_double(self) -> None:
+        """Another process writes this very claim: both run on copies of one spool. The one that began later gets a new id."""
+        if self._stored_s is None:
+            return
+        found = read_claim(self._lake.store, self.identity.host, self._claim.install)
+        if found is None or found.run == self._claim.run or found.order > self._claim.order:
+            return
+        self.identity = new_installation(self._spool, self.identity.host, self.identity.machine)
+        self._claim = replace(self._claim, install=self.identity.install, state=YIELDS)
+        self._stored_s = None
+
+    def _store(self, state: str) -> None:
+        now_s = self._now_s()  # before: what was stored late is as old as the wish to store it
+        before = self._claim
+        held = state == HOLDS or (state == LEFT and before.state == HOLDS)
+        held_until_ms = self._clock.now_ms() if held else before.held_until_ms
+        self._claim = replace(before, state=state, held_until_ms=held_until_ms, count=before.count + 1)
+        self._lake.store.put(self._claim.key, self._claim.content())
+        self._stored_s = now_s
+        known = {
+            "lake": self._lake.root,
+            "run": self._run.id,
+            "stored_s": now_s,
+            "renewals": self._renewals,
+            "state": state,
+            "count": self._claim.count,
+            "held_until_ms": held_until_ms,
+        }
+        with contextlib.suppress(SpoolError):  # on a full disk it is publishing that makes room
+            self._spool.note(_CLAIM_FACT, json.dumps(known))
+
 
 _LAKE_IDS = "lake_ids"
 """The fact that holds the id of each lake, by its address."""

@@ -12,20 +12,28 @@ import signal
 import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.settings import Compaction
 from agent.spool.admission import Admission
-from agent.spool.arrow_rows import arrow_rows
 from agent.spool.compaction import OwnFilesCompactor
-from agent.spool.copied_rows import drop_published_copies
-from agent.spool.outcome import EXIT_DAMAGED, EXIT_NAME_TAKEN, EXIT_SPOOL, LONGEST_S, Outcome
-from agent.spool.publisher_arguments import PublisherArguments
-from agent.spool.spool import PublishedFile, Spool, Stretch
+from agent.spool.installation import COPIED_UNTIL, begin_run, identity_of, new_installation
+from agent.spool.merging import arrow_rows
+from agent.spool.publisher_arguments import (
+    EXIT_DAMAGED,
+    EXIT_NAME_TAKEN,
+    EXIT_SPOOL,
+    LONGEST_S,
+    Outcome,
+    PublisherArguments,
+)
+from agent.spool.spool import APART_UNTIL, PublishedFile, Spool, Stretch
 from agent.spool.spool_file import is_damaged
-from fallow import parquet_writer
+from fallow import parquet_writer, schema
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS, Clock, SystemClock
-from fallow.errors import FallowError, HostNameTakenError, LakeError, SpoolError
+from fallow.errors import FallowError, HostNameTakenError, LakeError, SpoolError, UsageError
+from fallow.host_identity import INSTALL_KEY
 from fallow.lake import Lake, LakeFile
 from fallow.schema import table
 
@@ -33,6 +41,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from agent.rows import EventRow
+    from agent.settings import AgentSettings
+
+
+def drop_published_copies(spool: Spool, lake: Lake, host: str) -> None:
+    """Drops the copied rows that wait here and are in a file of the lake, by their numbers. Raises LakeError and SpoolError.
+
+    Numbers are unique, and a file holds every row of its table and date between its first and its last one.
+    """
+    until = spool.noted(COPIED_UNTIL)
+    if until is None:
+        return
+    for stretch in spool.stretches_until(int(until)):
+        for file in lake.files(stretch.table, hosts=[host], dates=[stretch.date]):
+            spool.drop(stretch, max(stretch.first_seq, file.first_seq), min(stretch.last_seq, file.last_seq))
+    spool.note(APART_UNTIL, until)
+    spool.forget_fact(COPIED_UNTIL)
+
 
 BATCH_ROWS = 3_000
 """About twenty minutes of eight GPUs and 32 processes: bounds the publisher's memory when a store was away for long."""
@@ -267,6 +292,61 @@ def main() -> int:
     for line in outcome.lines:
         print(line, file=sys.stderr)
     return outcome.exit_code
+
+
+def publish_leftover(settings: AgentSettings) -> int:
+    """Publishes what waits in the spool of the settings under their host's name; returns how many rows that were.
+
+    Raises SpoolError where an agent runs on it, and FallowError where not everything could be published.
+    """
+    if not Path(settings.spool, "spool.sqlite").is_file():
+        raise UsageError(
+            f"there is no spool in {settings.spool}", "give the folder that holds a spool.sqlite as --spool"
+        )
+    spool = Spool(settings.spool)
+    try:
+        spool.lock()
+        _check_apart(spool, settings)
+        # whoever wrote the spool may run elsewhere: this is another installation, and what the lake has of it stays there once
+        new_installation(spool, settings.host, "")
+        begin_run(spool, SystemClock().now_ms(), "")
+        spool.note(COPIED_UNTIL, str(spool.newest_seq()))
+        waited = spool.count()
+        outcome = outcome_of(
+            PublisherArguments(
+                settings.spool,
+                settings.lake,
+                settings.host,
+                every_ms=settings.publish_every_ms,
+                lake_id=settings.lake_id,
+                is_last=True,
+            )
+        )
+        if outcome.exit_code:
+            raise FallowError(outcome.lines[-1] if outcome.lines else "the spool could not be published")
+        return waited
+    finally:
+        spool.close()
+
+
+def _check_apart(spool: Spool, settings: AgentSettings) -> None:
+    """Raises FallowError where another installation has published under the name while the waiting rows were recorded.
+
+    They would be doubled, or hidden by a file whose numbers reach over theirs.
+    """
+    from agent.spool.merging import facts_and_times  # arro3, which is loaded for publishing anyway
+
+    lake, own = Lake.at(settings.lake), identity_of(spool, settings.host).install
+    for stretch in spool.stretches_until(spool.newest_seq()):
+        first_ms, last_ms = spool.span_ms(stretch)
+        for file in lake.files(stretch.table, hosts=[settings.host], dates=[stretch.date]):
+            meets = file.first_seq <= stretch.last_seq and stretch.first_seq <= file.last_seq
+            facts, times = facts_and_times(lake.read(file), schema.table(stretch.table))
+            if facts.get(INSTALL_KEY) != own and (meets or any(first_ms <= each <= last_ms for each in times)):
+                raise FallowError(
+                    f"another agent has published as {settings.host} while rows of {settings.spool} were recorded",
+                    "give another --host: under this name they would be there twice, or hidden",
+                )
 
 
 if __name__ == "__main__":

@@ -12,11 +12,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.spool.spool_folder import FOLDER_MODE, SpoolFolder
-from agent.spool.sqlite_errors import CORRUPT, FULL, NO_ROOM_FOR_INDEX, NOT_A_DATABASE, error_code, primary_code
 from fallow.errors import SpoolError, UnsafeSpoolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+FULL = 13
+CORRUPT = 11
+NOT_A_DATABASE = 26
+NO_ROOM_FOR_INDEX = 4874
+"""SQLITE_IOERR_SHMSIZE: the shared index of the log cannot grow, as on a full disk; SQLite calls that an I/O error."""
+
+_TEXTS = {
+    "database or disk is full": FULL,
+    "database disk image is malformed": CORRUPT,
+    "file is not a database": NOT_A_DATABASE,
+}
+"""From sqlite3ErrStr in SQLite's main.c; the text of an I/O error does not tell a full disk from a broken one."""
+
+
+def error_code(error: BaseException | None) -> int:
+    """SQLite's extended result code (sqlite.org/rescode.html); 0 where it is unknown or the error is not SQLite's."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return _TEXTS.get(str(error), 0) if code is None else code
+
+
+def primary_code(error: BaseException | None) -> int:
+    return error_code(error) & 0xFF
+
 
 BALLAST_BYTES = 1 << 20
 _BALLAST = "ballast"

@@ -14,7 +14,7 @@ import stat
 from collections import deque
 from pathlib import Path
 
-from agent.container import in_container
+from agent.own_process import in_container
 from fallow.errors import SpoolError, UnsafeSpoolError
 
 FOLDER_MODE = 0o750

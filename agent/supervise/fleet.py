@@ -12,15 +12,16 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from agent.collectors import UNKNOWN
-from agent.container import in_container
 from agent.nvml.installation import NOT_STARTED, REVOKED, driver_error, is_down_for_all
-from agent.supervise.gpu_account import GpuAccount
-from agent.supervise.known_gpus import KnownGpus, LostGpus
-from agent.supervise.restarts import Crashes, RestartBudget, Trials
+from agent.own_process import in_container
+from agent.supervise.known_gpus import GpuAccount, KnownGpus, LostGpus
 from agent.supervise.workers import (
+    Crashes,
     DriverLostError,
+    RestartBudget,
     StoppedError,
     Stuck,
+    Trials,
     WorkerClient,
     WorkerGoneError,
     WorkerHungError,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from agent.nvml.worker_protocol import Entries, IntervalAnswer, IntervalRequest, OpenAnswer
     from agent.rows import DeviceRow, EventRow, GpuRow
     from agent.snapshot import GpuErrors
-    from agent.supervise.missing_gpus import MissingGpus
+    from agent.supervise.known_gpus import MissingGpus
 
 log = logging.getLogger("fallow.agent")
 

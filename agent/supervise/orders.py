@@ -6,9 +6,11 @@ requests, because a worker answers one question at a time.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import select
 from queue import SimpleQueue
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -24,12 +26,36 @@ if TYPE_CHECKING:
     from agent.spool.spool import Spool
     from agent.supervise.fleet import HostGpus
     from agent.supervise.recorder import Recorder
-    from agent.supervise.schedule import Bell
     from fallow.clock import Clock
 
 _PATIENCE_S = 8.0  # the client waits for ten
 
 log = logging.getLogger("fallow.agent")
+
+
+class Bell:
+    """Rung by anyone, heard by the one loop that waits."""
+
+    def __init__(self) -> None:
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poll = select.poll()
+        self._poll.register(self._fd, select.POLLIN)
+
+    def ring(self) -> None:
+        """Ends the wait that is under way, or the next one."""
+        with contextlib.suppress(OSError):  # closed already, or rung very often
+            os.eventfd_write(self._fd, 1)
+
+    def wait(self, seconds: float) -> bool:
+        """Waits so long at most; whether the bell was rung."""
+        if not self._poll.poll(max(0.0, seconds) * 1000):
+            return False
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._fd)
+        return True
+
+    def close(self) -> None:
+        os.close(self._fd)
 
 
 class Orders:

@@ -1,28 +1,122 @@
-"""The sources of rows beside the driver, and what else follows the settings: made at the start and at every reload."""
+"""The sources of rows beside the driver and the epochs of counters: made at the start and at every reload."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from agent.attribution import AttributionSettings, ProcessOwners
-from agent.attribution.allocations import PodAllocations
+from agent.attribution.kubelet import PodAllocations
 from agent.collectors import Collector, Interval
 from agent.host import HostMeter
 from agent.spool.backlog import Backlog
 from agent.spool.publishing import Publishing
 from agent.spool.spool import read_fact
-from agent.supervise.counter_epochs import Epochs
+from fallow import schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.rows import EventRow, ServingRow
+    from agent.rows import EventRow, GpuRow, ServingRow
     from agent.serving.scraper import ServingScraper
     from agent.settings import AgentSettings
     from agent.spool.spool import Spool
     from fallow.config import Config
+
+COUNTERS = tuple(
+    column.name for column in schema.GPU.columns if column.name == "energy_mj" or column.name.startswith("throttled_")
+)
+
+_BREAKS = ("lost", "missing", "reset_required", "driver_down", "released")
+_MOST_W = 5_000  # three times the hungriest card: mJ per ms are watts
+_SLACK = 10_000  # mJ or ms: the moments of reading differ from the grid
+
+
+class KnownCounters(TypedDict):
+    """What is remembered of a GPU: the start of its epoch, and its newest counters with the moment of reading."""
+
+    since_ms: int
+    read_ms: int
+    counters: dict[str, int]
+
+
+class Epochs:
+    """Remembers each GPU's newest counters, also over restarts of the agent within one boot of the machine."""
+
+    def __init__(self, remembered: str | None, boot_id: str) -> None:
+        """`remembered` is what `as_text` gave, None for nothing; an empty `boot_id` is unknown.
+
+        What is damaged is forgotten: its GPUs begin anew.
+        """
+        before_id, self._known = _understood(remembered)
+        same_boot = not before_id or not boot_id or before_id == boot_id
+        self._boot_id = boot_id or before_id
+        self._broken: dict[str, str] = {} if same_boot else dict.fromkeys(self._known, "the machine was started anew")
+
+    def mark(self, rows: Sequence[GpuRow]) -> list[EventRow]:
+        """Sets `counters_since` of the rows that have a counter; returns the epochs that began, as events."""
+        events: list[EventRow] = []
+        for row in rows:
+            if row["health"] in _BREAKS:
+                self._broken.setdefault(row["gpu"], f"the GPU was {row['health'].replace('_', ' ')}")
+            counters = {name: value for name in COUNTERS if isinstance(value := row.get(name), int)}
+            if counters:
+                reason = self._mark_one(row, counters)
+                if reason:
+                    detail = f"energy and throttle counters restarted: {reason}"
+                    events.append({"kind": "counters_restarted", "gpu": row["gpu"], "detail": detail})
+        return events
+
+    def as_text(self) -> str:
+        """What has to be remembered over a restart."""
+        return json.dumps({"boot_id": self._boot_id, "gpus": self._known})
+
+    def _mark_one(self, row: GpuRow, counters: dict[str, int]) -> str | None:
+        gpu = row["gpu"]
+        known = self._known.get(gpu)
+        read_ms = row["time"] + row["interval_ms"] + (row.get("read_delay_ms") or 0)
+        reason = self._broken.pop(gpu, None)
+        if reason is None and known is not None:
+            reason = _contradiction(known, counters, read_ms)
+        since_ms = row["time"] if known is None or reason else known["since_ms"]
+        self._known[gpu] = {"since_ms": since_ms, "read_ms": read_ms, "counters": counters}
+        row["counters_since"] = since_ms
+        return None if known is None else reason
+
+
+def _understood(remembered: str | None) -> tuple[str, dict[str, KnownCounters]]:
+    """The boot id and each GPU's newest counters in what was remembered; empty where it cannot be read."""
+    try:
+        known = json.loads(remembered or "{}")
+    except ValueError:
+        return "", {}
+    boot_id, gpus = (known.get("boot_id"), known.get("gpus")) if isinstance(known, dict) else (None, None)
+    whole = {gpu: each for gpu, each in gpus.items() if _is_whole(each)} if isinstance(gpus, dict) else {}
+    return boot_id if isinstance(boot_id, str) else "", whole
+
+
+def _is_whole(known: object) -> bool:
+    if not isinstance(known, dict) or not isinstance(known.get("counters"), dict):
+        return False
+    numbers = [known.get("since_ms"), known.get("read_ms"), *known["counters"].values()]
+    return all(isinstance(number, int) for number in numbers)
+
+
+def _contradiction(known: KnownCounters, counters: dict[str, int], read_ms: int) -> str | None:
+    """Why the counters cannot have climbed from where they were; None where they can."""
+    elapsed_ms = read_ms - known["read_ms"]
+    for name, value in counters.items():
+        before = known["counters"].get(name)
+        if before is None:
+            continue
+        if value < before:
+            return f"{name} went back"
+        most = elapsed_ms * (_MOST_W if name == "energy_mj" else 1) + _SLACK
+        if elapsed_ms >= 0 and value - before > most:
+            return f"{name} grew by more than is possible"
+    return None
 
 
 class ServingCollector(Collector):

@@ -13,18 +13,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from agent.nvml.installation import NvidiaDevices
-from agent.own_memory import settle_memory
+from agent.own_process import settle_memory
 from agent.snapshot import SnapshotBoard
 from agent.spool.installation import begin_run, settle_installation
 from agent.spool.publishing import FINISH_S
 from agent.spool.spool import read_fact
 from agent.supervise.control import ControlServer
 from agent.supervise.fleet import HostGpus
-from agent.supervise.known_gpus import KnownGpus
-from agent.supervise.missing_gpus import MissingGpus
-from agent.supervise.orders import Orders
-from agent.supervise.recorder import Recorder
-from agent.supervise.schedule import Bell, LanePlan, Thinning
+from agent.supervise.known_gpus import KnownGpus, MissingGpus
+from agent.supervise.orders import Bell, Orders
+from agent.supervise.recorder import LanePlan, Recorder, Thinning
 from agent.supervise.sources import Parts, boot_id
 from agent.supervise.surfaces import Surfaces
 from agent.supervise.workers import StoppedError

@@ -80,8 +80,8 @@ def _stream(source: TopSource, *, once: bool) -> int:
 
 
 def _print_once(console: Console, source: TopSource, notice: str) -> int:
-    from agent.top.render import Frame, frame_lines  # loads rich
-    from agent.top.style import glyphs  # beside it
+    from agent.top.screen import Frame, frame_lines  # loads rich
+    from agent.top.tables import glyphs  # beside it
 
     try:
         snapshot = source.look()

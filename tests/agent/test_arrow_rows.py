@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from agent.spool.arrow_rows import arrow_rows
+from agent.spool.merging import arrow_rows
 from fallow import parquet
 from fallow.errors import LakeError
 from fallow.schema import DELIVERY, DEVICE, EVENT, GPU, HOST, PROCESS, TABLES, LakeTable

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.attribution import AttributionSettings
-from agent.attribution.allocations import PodName, Sighting
-from agent.attribution.kubelet import Kubelet
+from agent.attribution.kubelet import Kubelet, PodName, Sighting
 from agent.attribution.lookups import Failures
 from agent.attribution.placement import Placement
 from agent.attribution.pod_resources import PodContainer

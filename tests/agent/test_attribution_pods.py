@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.attribution.allocations import Allocation, PodName, Sighting, match_by_gpu
+from agent.attribution.kubelet import Allocation, PodName, Sighting, match_by_gpu
 from agent.attribution.placement import Placement
 from agent.attribution.pod_resources import PodContainer
 from agent.attribution.pods import PodsError, fetch_pods, parse_pods

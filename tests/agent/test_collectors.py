@@ -9,7 +9,7 @@ import pytest
 
 from agent.collectors import CollectorRuns, Interval
 from agent.host import HostMeter
-from agent.nvml.collector import GpuCollector
+from agent.nvml.readings import GpuCollector
 from agent.nvml.sampler import COLLECTORS
 
 

@@ -22,7 +22,7 @@ from tests.agent.spooled import MIDNIGHT_MS, ticks, times
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.spool.outcome import Outcome
+    from agent.spool.publisher_arguments import Outcome
 
 DATE = "2024-10-04"
 

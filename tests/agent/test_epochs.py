@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.supervise.counter_epochs import Epochs
+from agent.supervise.sources import Epochs
 
 STEP_MS = 10_000
 

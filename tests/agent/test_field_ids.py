@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pynvml
 import pytest
 
-from agent.nvml.field_ids import FIELD_IDS, NEWEST_CHECKED, field_numbers, parsed_version
+from agent.nvml.driver import FIELD_IDS, NEWEST_CHECKED, field_numbers, parsed_version
 from tests.agent.simulation import START_MS
 from tests.fakes.nvml import Gpu, Scenario, constant
 

@@ -11,7 +11,7 @@ import pytest
 
 from agent.command import is_stale
 from agent.metrics import MetricsEndpoint, MetricsSettings
-from agent.metrics.health import judge
+from agent.metrics.server import judge
 from agent.snapshot import PublishingStatus, SnapshotBoard
 from agent.supervise.control import AgentStatus
 from fallow import config

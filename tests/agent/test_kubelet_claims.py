@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.attribution import AttributionSettings, ProcessOwners
-from agent.attribution.allocations import SILENT_MS, PodAllocations
+from agent.attribution.kubelet import SILENT_MS, PodAllocations
 from analytics.allocations.spans import flatten
 from analytics.frames import read_frame
 from fallow import schema

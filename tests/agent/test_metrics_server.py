@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 from agent.metrics import MetricsEndpoint, MetricsSettings
-from agent.metrics.connections import MOST, SHARE, SLOW_S, Connections
+from agent.metrics.http_server import MOST, SHARE, SLOW_S, Connections
 from agent.snapshot import SnapshotBoard
 from fallow import config
 from fallow.errors import ConfigError, FallowError
@@ -150,7 +150,7 @@ def test_whoever_reads_nothing_keeps_no_scrape_out(
     serve: Serve, board: SnapshotBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.metrics.server.PATIENCE_S", 120.0)
-    monkeypatch.setattr("agent.metrics.connections.SLOW_S", 0.0)
+    monkeypatch.setattr("agent.metrics.http_server.SLOW_S", 0.0)
     board.publish(snapshot(pool="p" * 20_000_000))  # more than any buffer on the way holds
     server = serve()
     with contextlib.ExitStack() as stack:
@@ -448,7 +448,7 @@ def test_closing_leaves_nothing_open(board: SnapshotBoard) -> None:
 
 
 def test_it_loads_nothing_heavy() -> None:
-    code = "import sys, agent.metrics.server, agent.metrics.settings\nprint(*sys.modules)"
+    code = "import sys, agent.metrics.server, agent.metrics.http_server\nprint(*sys.modules)"
     loaded = set(run_python("-c", code).stdout.split())
     assert "agent.metrics.server" in loaded
     assert loaded.isdisjoint({"prometheus_client", "http.server", "ssl", "hmac", "rich", "pyarrow", "email"})

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.spool.spool import Spool
-from agent.supervise.known_gpus import KnownGpus
-from agent.supervise.missing_gpus import REMEMBERED_MS, MissingGpus
+from agent.supervise.known_gpus import REMEMBERED_MS, KnownGpus, MissingGpus
 from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import totals_of

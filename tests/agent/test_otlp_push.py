@@ -16,8 +16,7 @@ from google.protobuf import json_format
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 
-from agent.metrics.otlp_message import otlp_message
-from agent.metrics.otlp_push import OtlpPush, OtlpSettings
+from agent.metrics.otlp import OtlpPush, OtlpSettings, otlp_message
 from agent.snapshot import SnapshotBoard
 from agent.supervise.surfaces import Surfaces
 from analytics.scraped.mapping.loading import load_exporters, metric_names

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent.nvml.installation import NvidiaDevices
 from agent.supervise.known_gpus import KnownGpus
-from agent.supervise.restarts import BURST, EVERY_S, Crashes, RestartBudget
+from agent.supervise.workers import BURST, EVERY_S, Crashes, RestartBudget
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from agent.settings import AgentSettings
-from agent.supervise.schedule import Bell, LanePlan, Thinning
+from agent.supervise.orders import Bell
+from agent.supervise.recorder import LanePlan, Thinning
 from fallow.clock import DAY_MS, HOUR_MS
 
 STEP_MS = 10_000

@@ -11,8 +11,7 @@ import prometheus_client
 import pytest
 import trustme
 
-from agent.http_exchange import LARGEST_BYTES, UnreachableError, UnusableError
-from agent.serving.http_get import get, parse_endpoints
+from agent.http_client import LARGEST_BYTES, UnreachableError, UnusableError, get, parse_endpoints
 from fallow.errors import UsageError
 from tests.agent.loopback import HOLD, Loopback, chunked, ok, status
 from tests.conftest import run_python

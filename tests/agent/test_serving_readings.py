@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 
-from agent.http_exchange import UnusableError
+from agent.http_client import UnusableError
 from agent.serving import readings
-from agent.serving.engines import ENGINES
-from agent.serving.exposition import Exposition, Sample
+from agent.serving.readings import ENGINES, Exposition, Sample
 from fallow import schema
 from tests.agent import serving_texts as texts
 from tests.conftest import REPOSITORY

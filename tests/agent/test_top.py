@@ -13,8 +13,8 @@ from rich.cells import cell_len
 
 from agent.top.command import _interval_ms
 from agent.top.model import gpu_lines, process_lines, summarize, user_name
-from agent.top.render import Frame, frame_lines
-from agent.top.style import PLAIN, Glyphs, bar, gib, glyphs, shown, span
+from agent.top.screen import Frame, frame_lines
+from agent.top.tables import PLAIN, Glyphs, bar, gib, glyphs, shown, span
 from fallow.errors import UsageError
 from tests.agent.snapshots import BUSY, FREE, GIB, HELD, LOST, device_row, gpu_row, mig_snapshot, process_row, snapshot
 from tests.agent.top_terminal import line_of

@@ -17,7 +17,7 @@ import pytest
 
 from agent.snapshot import Snapshot
 from agent.supervise.control import ControlServer
-from agent.top.once import Look, table_text
+from agent.top.sources import Look, table_text
 from tests.agent.conftest import login_name
 from tests.agent.snapshots import BUSY, GIB, HELD, snapshot
 from tests.agent.top_terminal import PROGRAM, Terminal, line_of

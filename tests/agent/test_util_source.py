@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.nvml.util_source import rounded_up, with_gpm
+from agent.nvml.utilization import rounded_up, with_gpm
 from tests.agent.lanes import PAST_S, Lanes, of
 from tests.agent.simulation import START_MS
 from tests.fakes.clock import FakeClock

@@ -14,8 +14,8 @@ import pytest
 
 from agent.attribution.pods import PodsError, fetch_pods
 from agent.metrics.access import Certificate, Token
-from agent.metrics.otlp_push import OtlpSettings
-from agent.metrics.settings import MetricsSettings
+from agent.metrics.http_server import MetricsSettings
+from agent.metrics.otlp import OtlpSettings
 from analytics.delivery.links import AnswerLinks
 from analytics.delivery.nudges import Contacts
 from dashboard.access.choose import access_of

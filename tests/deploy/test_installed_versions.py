@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.deployment.environment import base_python, check_user
-from agent.deployment.host import Host
-from agent.deployment.install import WantedInstall, go_back, install
-from agent.deployment.layout import Layout, VersionEnvironment
-from agent.deployment.uninstall import uninstall
-from agent.deployment.unit_files import CONFIG, UNIT_PATH
+from agent.deployment.command import WantedInstall, go_back, install, uninstall
+from agent.deployment.host_files import Host
+from agent.deployment.service import CONFIG, UNIT_PATH
+from agent.deployment.versions import Layout, VersionEnvironment, base_python, check_user
 from fallow import __version__
 from fallow.errors import FallowError
 from tests.conftest import REPOSITORY

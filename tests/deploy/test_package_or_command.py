@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.deployment.host import Host
-from agent.deployment.uninstall import uninstall
+from agent.deployment.command import uninstall
+from agent.deployment.host_files import Host
 from fallow.cli import main
 from tests.conftest import REPOSITORY
 from tests.deploy.test_installed_versions import PREFIX, files, make_version, put_in, root

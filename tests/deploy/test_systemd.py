@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.deployment.arguments import add_verbs
-from agent.deployment.environment import CheckedEnvironment
-from agent.deployment.host import Host
-from agent.deployment.layout import Layout
-from agent.deployment.unit_files import drop_in_lines
+from agent.deployment.host_files import Host
+from agent.deployment.service import drop_in_lines
+from agent.deployment.versions import CheckedEnvironment, Layout
 from fallow import config
 from fallow.clock import SECOND_MS, parse_duration_ms
 from fallow.errors import UsageError

@@ -10,8 +10,7 @@ import pytest
 
 from agent.doctor.case import Case, Options
 from agent.doctor.checks import CHECKS
-from agent.doctor.host import INITIAL_PID_NAMESPACE, HostFiles, KernelClock
-from agent.doctor.installed import read_kernel
+from agent.doctor.host import INITIAL_PID_NAMESPACE, HostFiles, KernelClock, read_kernel
 from agent.doctor.look import DriverLook, GpuLook
 from tests.fakes.nvml import library_folder
 

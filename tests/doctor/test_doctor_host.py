@@ -362,7 +362,7 @@ from pathlib import Path
 from agent.doctor.case import Case, Options
 from agent.doctor.checks import CHECKS
 from agent.doctor.host import HostFiles
-from agent.doctor.installed import read_kernel
+from agent.doctor.host import read_kernel
 from agent.doctor.look import DriverLook
 from agent.doctor.store_probe import main
 root = Path(sys.argv[1])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent.doctor import catalog
-from agent.doctor.catalog import library_version, shown, version
-from agent.doctor.judge import (
+from agent.doctor import compatibility as catalog
+from agent.doctor.compatibility import (
     CardSupport,
     CudaFit,
     generation_of,
@@ -18,6 +17,7 @@ from agent.doctor.judge import (
     torch_build,
     torch_lacks,
 )
+from agent.doctor.host import library_version, shown, version
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ import polars as pl
 import pytest
 
 from agent.nvml.ring import PERIOD_US, RING_US, Timeline
-from agent.nvml.util_source import rounded_up
-from agent.nvml.utilization import UtilizationMeter
-from agent.supervise.counter_epochs import Epochs
+from agent.nvml.utilization import UtilizationMeter, rounded_up
+from agent.supervise.sources import Epochs
 from analytics.scraped.rows.pace import Paces, new_readings, snapped
 from analytics.scraped.rows.row_settings import Pace
 from tests.ledger.rows import T0

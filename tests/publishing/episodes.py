@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.spool.backlog import Backlog
-from agent.spool.publisher_runs import ProcessRun
-from agent.spool.publishing import Publishing
+from agent.spool.publishing import ProcessRun, Publishing
 from agent.spool.spool import Spool
 from tests.publishing.proxy import FaultyProxy
 from tests.publishing.rows import settings, ticks

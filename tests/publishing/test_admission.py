@@ -13,9 +13,8 @@ import pytest
 
 from agent.spool.admission import Admission
 from agent.spool.installation import COPIED_UNTIL, begin_run, identity_of, settle_installation
-from agent.spool.outcome import EXIT_NAME_TAKEN, NAME_CONFLICT
 from agent.spool.publisher import Publisher, outcome_of
-from agent.spool.publisher_arguments import PublisherArguments
+from agent.spool.publisher_arguments import EXIT_NAME_TAKEN, NAME_CONFLICT, PublisherArguments
 from agent.spool.spool import Spool
 from fallow import parquet, schema
 from fallow.errors import HostNameTakenError, LakeError, NoLakeError

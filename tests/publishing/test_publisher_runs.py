@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.spool.publisher_runs import ProcessRun, ThreadRun
-from agent.spool.publishing import Publishing
+from agent.spool.publishing import ProcessRun, Publishing, ThreadRun
 from agent.spool.spool import Spool
 from fallow import parquet_writer
 from fallow.lake_marker import MARKER_KEY
@@ -226,7 +225,7 @@ def test_the_publishers_connection_leaves_the_locks_of_the_agents_alone(tmp_path
 
 def test_a_process_ends_while_its_publisher_hangs(tmp_path: Path) -> None:
     code = (
-        "import sys, threading, time; from agent.spool.publisher_runs import ThreadRun\n"
+        "import sys, threading, time; from agent.spool.publishing import ThreadRun\n"
         "from agent.spool.publisher_arguments import PublisherArguments\n"
         "from fallow.stores import LocalStore\n"
         "entered = threading.Event()\n"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.spool.publisher_runs import ProcessRun
-from agent.spool.publishing import Publishing
+from agent.spool.publishing import ProcessRun, Publishing
 from agent.spool.spool import Spool
 from fallow import parquet, schema
 from fallow.clock import MINUTE_MS

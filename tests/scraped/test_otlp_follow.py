@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from agent.metrics.otlp_push import OtlpPush, OtlpSettings
+from agent.metrics.otlp import OtlpPush, OtlpSettings
 from agent.snapshot import SnapshotBoard
 from analytics.frames import read_frame
 from analytics.scraped.following.day_merging import DayMerging

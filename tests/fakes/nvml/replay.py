@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
-from agent.nvml.field_ids import field_numbers, parsed_version
+from agent.nvml.driver import field_numbers, parsed_version
 from tests.fakes.nvml.devices import Fabric, Gpu, Platform, Process, ThrottleReason
 from tests.fakes.nvml.faults import Fault, FaultKind
 from tests.fakes.nvml.scenario import Scenario

@@ -1,4 +1,4 @@
-"""The agent's own memory: how much it is, and how it stays that way."""
+"""The agent's own processes: how they are started, whether they run in a container, and their memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,27 @@ import contextlib
 import ctypes
 import gc
 import os
+import sys
+
+_WITHOUT_FOLDER = "import sys, runpy; del sys.path[0], sys.argv[0]; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command of this Python for a module; nothing is ever imported from the folder that the agent runs in.
+
+    That is what `-P` is for, which Python 3.10 lacks: there a line of code takes the folder off the path before any
+    module is looked for.
+    """
+    if sys.version_info >= (3, 11):
+        return [sys.executable, "-P", "-m", module, *arguments]
+    return [sys.executable, "-c", _WITHOUT_FOLDER, module, *arguments]
+
+
+def in_container() -> bool:
+    """Whether this process runs in a container of docker, podman or Kubernetes."""
+    marks = ("/.dockerenv", "/run/.containerenv")
+    return "KUBERNETES_SERVICE_HOST" in os.environ or any(os.path.exists(mark) for mark in marks)  # noqa: PTH110  # the NVML worker spares pathlib, 0.8 MiB
+
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h of glibc
 _RETURNED_FROM_BYTES = 32 << 10
