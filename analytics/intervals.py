@@ -1,4 +1,4 @@
-"""Half-open intervals [time, end) in integer milliseconds: the one clip, cut and merge for rows of every table.
+"""Half-open intervals [time, end) in integer milliseconds: the one clip, cut, merge, islands and levels for rows of every table.
 
 The sums that a ledger row carries (SUMS) are shared by time whenever a row is shortened, so that no part claims the energy of the
 whole. Whole numbers stay whole, so that parts may differ from the row by half a millisecond each.
@@ -142,11 +142,49 @@ def merge(spans: pl.DataFrame, by: Sequence[str] = ("gpu",), *, tail_ms: int = 0
     share = ["gpu_share"] if "gpu_share" in spans.columns else []
     ordered = spans.select(*by, start, *share, end=pl.col("end") + tail_ms).sort(*by, start)
     reach = pl.col("end").cum_max()
-    before = (reach.over(*by) if by else reach).shift(1)
-    apart = pl.any_horizontal(pl.col(start) > before, *(pl.col(name).ne_missing(pl.col(name).shift(1)) for name in by))
     return (
-        ordered.with_columns(block=apart.fill_null(value=True).cum_sum())
+        ordered.with_columns(reach=reach.over(*by) if by else reach)
+        .with_columns(block=islands(by, start=start, end="reach"))
         .group_by("block", maintain_order=True)
         .agg(*(pl.col(name).first() for name in by), pl.col(start).min(), pl.col("end").max(), *map(pl.max, share))
         .drop("block")
     )
+
+
+def islands(by: Sequence[str], gap_ms: int | None = 0, *, start: str = "time", end: str = "end") -> pl.Expr:
+    """Number each row's island: neighbours in the rows' order that agree in all of `by`, with no long gap between them.
+
+    Numbers rise with the rows. A null agrees with a null only.
+
+    Args:
+        by: columns in which the rows of an island agree.
+        gap_ms: longest time from the end of the row before to the start of a row of the same island; None for any time.
+        start: column in which a row begins.
+        end: column in which a row ends. Where rows overlap, name a column with the latest end so far.
+    """
+    apart = [pl.col(name).ne_missing(pl.col(name).shift(1)) for name in by]
+    if gap_ms is not None:
+        apart.append((pl.col(start) - pl.col(end).shift(1) > gap_ms).fill_null(value=True))
+    return pl.any_horizontal(apart).cum_sum()
+
+
+def levels(
+    spans: pl.DataFrame, by: Sequence[str] = (), *, weight: pl.Expr | None = None, start: str = "time"
+) -> pl.DataFrame:
+    """Count the spans that there are at once: `by`, `time`, `end` and `level`, sorted by `by` and `time`.
+
+    A row lasts from one moment at which a span of its `by` begins or ends to the next, also where the level stays equal or is 0.
+    The last row of each `by` begins where the last span ends: its level is 0 and its `end` null.
+
+    Args:
+        spans: rows with `by`, the column that `start` names, and `end`.
+        by: columns that tell apart what is counted apart.
+        weight: what each span counts with; None counts 1.
+        start: column in which a span begins.
+    """
+    weight = pl.lit(1, pl.Int64) if weight is None else weight
+    begins = spans.select(*by, time=start, level=weight)
+    ends = spans.select(*by, time="end", level=-weight)
+    changes = pl.concat([begins, ends]).group_by(*by, "time").agg(pl.col("level").sum()).sort(*by, "time")
+    level, end = pl.col("level").cum_sum(), pl.col("time").shift(-1)
+    return changes.select(*by, "time", end=end.over(by) if by else end, level=level.over(by) if by else level)

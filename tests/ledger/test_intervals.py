@@ -1,4 +1,4 @@
-"""Clip, cut and merge against counting moment by moment, which is slow and plain."""
+"""Clip, cut, merge, islands and levels against counting moment by moment, which is slow and plain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from analytics.intervals import by_day, clip, cut, merge
+from analytics.intervals import by_day, clip, cut, islands, levels, merge
 from fallow.clock import DAY_MS, HOUR_MS, from_ms, to_ms
 
 SCHEMA = {"gpu": pl.String, "time": pl.Int64, "end": pl.Int64, "zero_ms": pl.Int64, "energy_mj": pl.Float64}
@@ -73,6 +73,37 @@ def test_merge_covers_what_any_span_covers_and_leaves_gaps(frame: pl.DataFrame, 
     together = merge(frame, (), tail_ms=tail_ms)
     covered = {at for _, at in moments(longer)}
     assert {at for _, at in moments(together.with_columns(gpu=pl.lit("")))} == covered
+
+
+@given(rows(), st.one_of(st.none(), st.integers(0, 9)))
+def test_islands_join_neighbours_that_agree_and_lie_no_longer_than_the_gap_apart(
+    frame: pl.DataFrame, gap_ms: int | None
+) -> None:
+    # a null agrees with a null only: one of the two GPUs has no name
+    ordered = frame.sort("gpu", "time", "end").with_columns(pl.col("gpu").replace("a", None))
+    found = ordered.select(islands(("gpu",), gap_ms)).to_series().to_list()
+    spans = list(ordered.select("gpu", "time", "end").iter_rows())
+    for number, (gpu, start, _) in enumerate(spans[1:], 1):
+        before_gpu, _, before_end = spans[number - 1]
+        together = gpu == before_gpu and (gap_ms is None or start - before_end <= gap_ms)
+        assert found[number] - found[number - 1] == (0 if together else 1)
+
+
+@given(rows(), st.sampled_from([(), ("gpu",)]))
+def test_levels_count_at_every_moment_the_spans_that_cover_it(frame: pl.DataFrame, by: tuple[str, ...]) -> None:
+    weighed = levels(frame, by, weight=pl.col("zero_ms") + 1)
+    counted = levels(frame.rename({"time": "begin"}), by, start="begin")
+    assert_frame_equal(counted.drop("level"), weighed.drop("level"))
+    for gpu in frame["gpu"].unique() if by else [None]:
+        own = frame if gpu is None else frame.filter(pl.col("gpu") == gpu)
+        spans = list(own.select("time", "end", "zero_ms").iter_rows())
+        changes = sorted({moment for span in spans for moment in span[:2]})
+        here = [each if gpu is None else each.filter(pl.col("gpu") == gpu) for each in (counted, weighed)]
+        assert here[0]["time"].to_list() == changes
+        assert here[0]["end"].to_list() == [*changes[1:], None][: len(changes)]
+        for moment, count, weight in zip(changes, *(each["level"] for each in here), strict=True):
+            covering = [zero_ms + 1 for start, end, zero_ms in spans if start <= moment < end]
+            assert (count, weight) == (len(covering), sum(covering))
 
 
 @pytest.mark.parametrize(
