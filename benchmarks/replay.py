@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from analytics.plan.replay.engine import replay
-from analytics.plan.replay.job_schema import REPLAY_JOB_SCHEMA
 from analytics.plan.replay.policy import Priorities, ReplayPolicy
 from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
+from analytics.plan.replay.replay_jobs import REPLAY_JOB_SCHEMA
 from benchmarks.measure import Figure, timed
 from fallow.clock import DAY_MS
 from tests.plan.queueing import RandomClass, erlang_c, hours_by_rank, observed, replay_jobs

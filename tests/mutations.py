@@ -61,7 +61,7 @@ MUTATIONS = (
     Mutation("analytics/scope.py", 'gpu_share=pl.col("gpu_share") * part', 'gpu_share=pl.col("gpu_share")', "tests/promises/test_access.py"),
     Mutation("analytics/decide/filters.py", "return others or strangers or", "return others or", "tests/promises/test_access.py"),
     Mutation("analytics/delivery/nudges.py", 'or (None if JOINER in (joined or "") else joined)', "or joined", "tests/promises/test_nudges.py"),
-    Mutation("analytics/plan/waiting_jobs.py", "(over >= until_ms)", "(over > until_ms)", "tests/promises/test_queue.py"),
+    Mutation("analytics/plan/jobs.py", "(over >= until_ms)", "(over > until_ms)", "tests/promises/test_queue.py"),
     Mutation("analytics/workloads/reclaimable.py", "if not is_broken and len(gone) >= spare:", "if not is_broken and spare < 0:", "tests/findings/test_opportunities.py"),
     # ledger
     Mutation("analytics/ledger/sampled.py", "<= limit).all(ignore_nulls=False).over(whole)", "<= limit).any(ignore_nulls=False).over(whole)", "tests/ledger/test_sampled.py"),

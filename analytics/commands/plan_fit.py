@@ -9,12 +9,10 @@ from pathlib import Path
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.language.sentences import tr
 from analytics.money.window_money import open_prices
-from analytics.plan.fit import fit_model, fit_seen
-from analytics.plan.measured_tokens import measured_tokens
-from analytics.plan.memory_need import METHODS, OPTIMIZERS, PRECISIONS, STORED_BITS, Serving, Training
+from analytics.plan.fit import fit_model, fit_seen, measured_tokens
+from analytics.plan.model_needs import METHODS, OPTIMIZERS, PRECISIONS, STORED_BITS, Serving, Training
 from analytics.plan.model_shape import ModelShape, is_compressed, missing_keys, read_config, shape_of, typical_shape
-from analytics.plan.old_cards import old_cards
-from analytics.plan.seen_work import SeenWork, seen_works
+from analytics.plan.seen_work import SeenWork, old_cards, seen_works
 from analytics.tables.plan_fit import (
     fitted_model,
     fleet_cards,

@@ -6,8 +6,7 @@ import argparse
 
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.language.sentences import tr
-from analytics.plan.demand_series import HISTORY_MS
-from analytics.plan.order_date import HORIZON_DAYS, lead_days, of_scope, outlooks
+from analytics.plan.forecast import HISTORY_MS, HORIZON_DAYS, lead_days, of_scope, outlooks
 from analytics.tables.plan_forecast import forecast_days, order_dates
 from fallow.clock import DAY_MS, parse_duration_ms
 from fallow.errors import UsageError

@@ -7,10 +7,9 @@ import argparse
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.language.languages import time_zone
 from analytics.language.sentences import tr
-from analytics.plan.internal_prices import internal_prices_of
-from analytics.plan.pool_prices import of_scope
-from analytics.plan.replay.policy_file import policy_from
-from analytics.plan.replay.shifted_work import shifted_work
+from analytics.plan.pool_prices import internal_prices_of, of_scope
+from analytics.plan.replay.comparisons import shifted_work
+from analytics.plan.replay.policy import policy_from
 from analytics.tables.plan_internal_prices import (
     internal_price_table,
     price_factors,

@@ -8,11 +8,9 @@ from pathlib import Path
 
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.language.sentences import tr
-from analytics.plan.replay.policy import ORDERS, ReplayPolicy
-from analytics.plan.replay.policy_file import policy_table
-from analytics.plan.replay.policy_over import policy_over
+from analytics.plan.replay.comparisons import sweep
+from analytics.plan.replay.policy import ORDERS, ReplayPolicy, policy_over, policy_table
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
-from analytics.plan.replay.sweep import sweep
 from analytics.tables.plan_replay import outcome_figures, replay_basis, replay_tables
 from analytics.tables.plan_replay_check import replay_check
 from analytics.tables.plan_scenarios import replay_sweep, sweep_figures

@@ -6,7 +6,7 @@ import argparse
 
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.language.sentences import tr
-from analytics.plan.wait_groups import GROUPS
+from analytics.plan.waits import GROUPS
 from analytics.tables.plan_waits import (
     back_test,
     counted_jobs,

@@ -2,22 +2,284 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
+from typing import Literal
 
 import polars as pl
 
+from analytics.capacity.concurrency import hourly_most
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
-from analytics.money.accounts import Accounts
+from analytics.ledger.shared_work import job_names
+from analytics.money.accounts import OF_TEAM, Account, Accounts
 from analytics.money.owners import Owners
-from analytics.money.priced_segments import placed
+from analytics.money.priced_segments import NO_ORGANISATION, NO_PROJECT, NO_TEAM, NOBODY, placed, project_of, whose
 from analytics.money.window_money import Money
 from analytics.plan.endings import Ending, Endings
-from analytics.plan.owner_tree import OwnerNode, owner_tree, with_claimed_projects
-from analytics.plan.owner_waits import owner_waits
+from analytics.plan.jobs import IS_COUNTED, jobs_in_window, located
 from analytics.plan.starving import StarvingPair, starving_pairs
-from analytics.plan.uptake import Arrival
 from analytics.scope import Scope
+from analytics.workloads.model import Context
+from analytics.workloads.uptake import added_gpus, ramps
+from fallow.clock import DAY_MS, utc_day
+
+_NAMES = ("organisation", "team", "team_project")
+
+
+def owner_waits(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int], owners: Owners) -> pl.DataFrame:
+    """The jobs that waited in a window or got GPUs in it, of those whose time of asking and number of GPUs are known.
+
+    Columns: those of `jobs_in_window`, and organisation, team and team_project as `Accounts` labels them.
+
+    Args:
+        jobs: with JOB_SCHEMA.
+        placed: the ledger's rows of the window with `pool`.
+        window: its start and end, in ms.
+        owners: who is who.
+    """
+    known, _ = located(jobs, placed)
+    rows = jobs_in_window(known, *window).filter(IS_COUNTED)
+    key = ("user", "account", "project")
+    people = rows.select(key).unique()
+    paths = [_path(owners, user, account, project) for user, account, project in people.iter_rows()]
+    labels = pl.DataFrame(paths, schema=dict.fromkeys(_NAMES, pl.String), orient="row")
+    return rows.join(pl.concat([people, labels], how="horizontal"), on=key, how="left", nulls_equal=True)
+
+
+def _path(owners: Owners, user: str | None, account: str | None, project: str | None) -> tuple[str, str, str]:
+    team, organisation = whose(owners, user, account)
+    named = project_of(owners, user, account, project) or NO_PROJECT
+    return organisation or NO_ORGANISATION, team or NO_TEAM, OF_TEAM.join((team or NO_TEAM, named))
+
+
+Level = Literal["organisation", "team", "project"]
+
+_GROUPS: dict[str, Level] = {"organisation": "organisation", "team": "team", "team_project": "project"}
+"""By column what a row of the tree is."""
+
+
+@dataclass(frozen=True)
+class Waited:
+    """What jobs waited for GPUs in the window: job time, the same times the GPUs of each, and the median of all that were let in or wait."""
+
+    jobs: int
+    job_ms: int
+    gpu_ms: int
+    median_ms: float | None
+
+
+@dataclass(frozen=True)
+class OwnerNode:
+    """One organisation, team or project; `label` is its name, or what stands for one.
+
+    `account` is None where it was given nothing. `quota_gpus` is None where no line has one, and for a part of the GPUs;
+    `mean` are the GPUs that it had on average, `most` those of its highest whole hour, None where the window has no whole hour. The children have all of
+    their parent: what is of no team or project is one of them.
+    """
+
+    level: Level
+    label: str
+    account: Account | None
+    quota_gpus: float | None
+    mean: float
+    most: float | None
+    waited: Waited
+    children: tuple[OwnerNode, ...] = ()
+
+    @property
+    def allocated_ms(self) -> float:
+        """GPU time that it was given."""
+        return 0.0 if self.account is None else self.account.allocated_ms
+
+    @property
+    def used_ms(self) -> float:
+        """Of it what did something."""
+        return 0.0 if self.account is None else self.account.effective_ms
+
+    @property
+    def low_unused_ms(self) -> float:
+        """Of it the unused part of time with little activity."""
+        return self.allocated_ms - self.used_ms - self.state_ms("held") - self.state_ms("reserved")
+
+    def state_ms(self, state: str) -> float:
+        """GPU time of a state."""
+        return 0.0 if self.account is None else self.account.state_ms[state]
+
+    @property
+    def cents(self) -> int | None:
+        """What was paid; None without a price."""
+        return 0 if self.account is None else self.account.paid_cents
+
+
+def owner_tree(
+    accounts: Accounts, waits: pl.DataFrame, owners: Owners, window: tuple[int, int], *, has_quotas: bool
+) -> tuple[OwnerNode, ...]:
+    """The organisations with their teams and projects, the most GPU time first.
+
+    Args:
+        accounts: the money of the window, of rows `with_claimed_projects`.
+        waits: see `owner_waits`.
+        owners: who is who.
+        window: its start and end, in ms.
+        has_quotas: whether the accounts are of all GPUs, for which quotas are.
+    """
+    quotas = owners if has_quotas else Owners.none()
+    levels = {group: _nodes(group, accounts, waits, quotas, window) for group in _GROUPS}
+    organisations = _organisations(accounts, waits, owners)
+    for label, team in levels["team"].items():
+        own = [each for path, each in levels["team_project"].items() if path.partition(OF_TEAM)[0] == label]
+        levels["team"][label] = replace(team, children=_most_first(own))
+    for label, organisation in levels["organisation"].items():
+        own = [each for name, each in levels["team"].items() if organisations[name] == label]
+        levels["organisation"][label] = replace(organisation, children=_most_first(own))
+    return _most_first(list(levels["organisation"].values()))
+
+
+def _most_first(nodes: Sequence[OwnerNode]) -> tuple[OwnerNode, ...]:
+    return tuple(sorted(nodes, key=lambda each: (-each.allocated_ms, -each.waited.gpu_ms, each.label)))
+
+
+def with_claimed_projects(stretches: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+    """The ledger's rows with `project`: that which the claim of their job names, null of several jobs."""
+    named = jobs.drop_nulls("project").unique("job", keep="last").select(_job="job", project="project")
+    works = job_names()
+    alone = pl.when(works.list.len() == 1).then(works.list.first().str.replace(r"^[a-z]+:", ""))
+    return stretches.with_columns(_job=alone).join(named, on="_job", how="left", maintain_order="left").drop("_job")
+
+
+def _organisations(accounts: Accounts, waits: pl.DataFrame, owners: Owners) -> dict[str, str]:
+    """By team the label of its organisation."""
+    known = {team.name: team.organisation or NO_ORGANISATION for team in owners.teams().values()}
+    pairs = (rows.select("team", "organisation").unique() for rows in (accounts.allocated, waits))
+    return known | dict(row for each in pairs for row in each.iter_rows())
+
+
+def _nodes(
+    group: str, accounts: Accounts, waits: pl.DataFrame, owners: Owners, window: tuple[int, int]
+) -> dict[str, OwnerNode]:
+    given = {each.label: each for each in accounts.by(group) if each.allocated_ms > 0}
+    most = hourly_most(accounts.allocated, (group,), *window).group_by(group).agg(pl.col("most").max())
+    highest = dict(most.iter_rows())
+    waited = {str(name): _waited(own) for (name,), own in waits.group_by(group)}
+    quotas = _quotas(group, owners)
+    span_ms = window[1] - window[0]
+    nodes = {}
+    for label in sorted({*given, *waited, *quotas} - {NOBODY}):
+        account = given.get(label)
+        nodes[label] = OwnerNode(
+            level=_GROUPS[group],
+            label=label.rpartition(OF_TEAM)[2],
+            account=account,
+            quota_gpus=quotas.get(label),
+            mean=0.0 if account is None else account.allocated_ms / span_ms,
+            most=highest.get(label, 0.0 if account is None else None),
+            waited=waited.get(label, Waited(0, 0, 0, None)),
+        )
+    return nodes
+
+
+def _quotas(group: str, owners: Owners) -> Mapping[str, float]:
+    """By label the quotas of its lines together; of those only that have one."""
+    found: dict[str, float] = {}
+    for line in owners.by_name.values():
+        if line.quota_gpus is not None:
+            organisation = owners.teams()[line.team].organisation or NO_ORGANISATION
+            project = project_of(
+                owners, line.name if line.kind == "user" else None, None if line.kind == "user" else line.name
+            )
+            path = OF_TEAM.join((line.team, project or NO_PROJECT))
+            label = {"organisation": organisation, "team": line.team, "team_project": path}[group]
+            found[label] = found.get(label, 0.0) + line.quota_gpus
+    return found
+
+
+def _waited(rows: pl.DataFrame) -> Waited:
+    wait = pl.col("until") - pl.col("begin")
+    jobs, job_ms, gpu_ms, median = rows.select(
+        pl.len(), job_ms=wait.sum(), gpu_ms=(wait * pl.col("gpus")).sum(), median=wait.median()
+    ).row(0)
+    return Waited(jobs, job_ms, gpu_ms, median)
+
+
+_HOURS_A_DAY = 24
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """The cards of one pool and model that were first seen on a host on one day (UTC).
+
+    `idle_days` are from a card's first moment to its first use, up to the end of the window where there was none, added up over
+    the cards. `first_use_days` and `ramp_days` are medians of the cards that were used, and that reached half of the fleet's
+    mean, None where none was. `day_cost` is what a day of all of these cards costs, `idle_cost` that of the idle days, None without a
+    price. `active_share` is what share of the time since they were active, `fleet_share` that of the cards from before; None unknown.
+    `earlier_days` is the median of the days to first use of the `earlier` cards that came before; one never used counts as it does in
+    `idle_days`, so that it is rather said too low than too high.
+    """
+
+    day: date
+    pool: str
+    model: str
+    host: str
+    gpus: tuple[str, ...]
+    unused: int
+    idle_days: float
+    first_use_days: float | None
+    ramp_days: float | None
+    active_share: float | None
+    fleet_share: float | None
+    day_cost: float | None
+    idle_cost: float | None
+    earlier_days: float | None
+    earlier: int
+
+
+def arrivals(context: Context) -> tuple[Arrival, ...]:
+    """The cards that came after the lake's first day, the newest first; what was there from the start is not new."""
+    added = added_gpus(context)
+    if added.is_empty():
+        return ()
+    rates = {gpu: context.costs.rate_of(gpu) for gpu in added["gpu"]}
+    places = {gpu: (context.inventory.pool(gpu), context.inventory.model(gpu)) for gpu in rates}
+    cards = ramps(context, added).with_columns(
+        pl.Series("pool", [places[gpu][0] for gpu in added["gpu"]]),
+        pl.Series("model", [places[gpu][1] for gpu in added["gpu"]]),
+        pl.Series("rate", list(rates.values()), pl.Float64),
+        idle_days=(pl.coalesce("first_use", "last_seen") - pl.col("first_seen")) / DAY_MS,
+        ramp_days=(pl.col("ramp_day") - pl.col("day")).cast(pl.Float64),
+        is_used=pl.col("first_use").is_not_null(),
+    )
+    ordered = cards.sort("day", "pool", "model", "host", "gpu", descending=(True, False, False, False, False))
+    batches = ordered.group_by("day", "pool", "model", "host", maintain_order=True)
+    return tuple(_arrival(own, cards) for _, own in batches)
+
+
+def _arrival(own: pl.DataFrame, cards: pl.DataFrame) -> Arrival:
+    first = own.row(0, named=True)
+    earlier = cards.filter(pl.col("day") < first["day"])["idle_days"]
+    is_priced = not own["rate"].null_count()
+    return Arrival(
+        day=date.fromisoformat(utc_day(first["day"] * DAY_MS)),
+        pool=first["pool"],
+        model=first["model"],
+        host=first["host"],
+        gpus=tuple(own["gpu"]),
+        unused=own.filter(~pl.col("is_used")).height,
+        idle_days=float(own["idle_days"].sum()),
+        first_use_days=_median(own.filter("is_used")["idle_days"]),
+        ramp_days=_median(own["ramp_days"]),
+        active_share=own.select(pl.col("active_share").mean()).item(),
+        fleet_share=first["fleet_mean"],
+        day_cost=float(own["rate"].sum()) * _HOURS_A_DAY if is_priced else None,
+        idle_cost=own.select((pl.col("rate") * pl.col("idle_days")).sum()).item() * _HOURS_A_DAY if is_priced else None,
+        earlier_days=_median(earlier),
+        earlier=earlier.len(),
+    )
+
+
+def _median(values: pl.Series) -> float | None:
+    return values.to_frame("value").select(pl.col("value").median()).item()  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

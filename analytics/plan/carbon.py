@@ -14,10 +14,8 @@ from analytics.money.energy import MJ_PER_KWH, Grid
 from analytics.money.grid_intensity import GridIntensity
 from analytics.money.priced_segments import NOBODY
 from analytics.money.window_money import Money
-from analytics.plan.carbon_sum import NOTHING, CarbonSum, carbon_sums
-from analytics.plan.deferrable_work import with_deferrable
-from analytics.plan.deferral import Deferral, GridHours, find_deferral
-from analytics.plan.hourly_energy import FREE, HELD, PARTS, hourly_energy
+from analytics.plan.deferral import Deferral, GridHours, find_deferral, with_deferrable
+from analytics.plan.hourly_energy import FREE, HELD, NOTHING, PARTS, CarbonSum, carbon_sums, hourly_energy
 from fallow.clock import HOUR_MS, floor_ms
 
 YEAR_HOURS = 8766
@@ -116,7 +114,7 @@ class AskedCarbon:
 class CarbonBasis:
     """What carbon dioxide rests on beside the money of the same GPU time.
 
-    `jobs` are their names (`analytics.plan.deferrable_work`); None where nobody asks what other hours would save.
+    `jobs` are their names (`analytics.plan.deferral`); None where nobody asks what other hours would save.
     """
 
     rollups: Rollups

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from analytics.money.cards import Card, card, cards
 from analytics.money.prices import PriceBook
-from analytics.plan.memory_need import MemoryNeed
+from analytics.plan.model_needs import MemoryNeed
 from analytics.workloads.cards import Demand, Offer, present_gpus, shelf
 from analytics.workloads.mig_profiles import MigFit, fits
 from analytics.workloads.model import Context, once_per_context

@@ -1,22 +1,126 @@
-"""What the need of each pool would cost, bought, reserved, rented and mixed, over a year that is like the window."""
+"""What the need of each pool would cost, bought, reserved, rented and mixed, and what an hour should cost within the house."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+from functools import reduce
+from typing import Literal
 
+import numpy as np
 import polars as pl
 
+from analytics.capacity.concurrency import hourly_most
+from analytics.capacity.demand import duration
+from analytics.intervals import by_hour
 from analytics.money.cards import card
 from analytics.money.energy import KNOWN_MIN, Grid
 from analytics.money.offers import GpuOffer, is_of, useful_hourly
 from analytics.money.prices import HOURS_PER_YEAR, PriceBook
-from analytics.plan.need_curve import NeedCurve
+from analytics.plan.jobs import IS_COUNTED, POOL_MODEL, PoolModel, jobs_in_window, located
 from analytics.plan.price_mix import Hours, Mix, Option, cheapest, cheapest_mix
-from analytics.plan.waiting_jobs import POOL_MODEL, PoolModel
 from analytics.scope import Scope
-from analytics.states import IN_USE
+from analytics.states import ALLOCATED, IN_USE
+from analytics.workloads.surplus import UNKNOWN_MAX
 from fallow.clock import HOUR_MS, WEEK_MS, floor_ms
+
+
+@dataclass(frozen=True)
+class NeedCurve:
+    """The need of one pool and model.
+
+    `hours` has one row for each whole hour of which at least 90 % of the GPUs were observed: `time`, and the GPUs of the `need` (the most in
+    use at once, and those that jobs waited for, on average over the hour), of the `firm` part of it (whose work must not be interrupted), and
+    `taken` (the need, and what was held or reserved without use). `gpus` are there at most at once; `unseen` hours were left out.
+    """
+
+    pool: str
+    model: str
+    gpus: float
+    hours: pl.DataFrame
+    unseen: int
+
+    @property
+    def duration(self) -> pl.DataFrame:
+        """The demand curve: in how many hours at least so many `gpus` were needed."""
+        return duration(self.hours["need"])
+
+
+def need_curves(
+    placed: pl.DataFrame,
+    jobs: pl.DataFrame,
+    window: tuple[int, int],
+    may_stop: Callable[[str | None, str | None], bool],
+) -> tuple[NeedCurve, ...]:
+    """The curves, by pool and model.
+
+    Args:
+        placed: the ledger's rows of the window with `pool` and `model`; a MIG instance counts its share.
+        jobs: with JOB_SCHEMA; what a job waits for counts while it waits, where its pool is known.
+        window: its start and end in ms; hours that are not wholly in it are left out.
+        may_stop: whether the work of a user and an account may be interrupted.
+    """
+    rows = placed.filter(pl.col("gpu_share") > 0)
+    own = [*POOL_MODEL, "time", "end", "gpu_share", "holder", "account", "state"]
+    asked = _asked(placed, jobs, window)
+    pairs = pl.concat([each.select("holder", "account") for each in (rows, asked)]).unique()
+    stops = pairs.with_columns(stops=pl.Series([may_stop(*pair) for pair in pairs.iter_rows()], dtype=pl.Boolean))
+    rows, asked = (each.join(stops, on=["holder", "account"], nulls_equal=True) for each in (rows.select(own), asked))
+    in_use = rows.filter(pl.col("state").is_in(IN_USE))
+    spans = {
+        "there": rows,
+        "in_use": in_use,
+        "firm": in_use.filter(~pl.col("stops")),
+        "taken": rows.filter(pl.col("state").is_in(ALLOCATED)),
+        "unknown": rows.filter(pl.col("state") == "unknown"),
+    }
+    levels = (hourly_most(each, POOL_MODEL, *window).rename({"most": name}) for name, each in spans.items())
+    means = (_mean(asked, "asked"), _mean(asked.filter(~pl.col("stops")), "firm_asked"))
+    key = (*POOL_MODEL, "time")
+    hours = reduce(lambda found, each: found.join(each, on=key, how="left"), [*levels, *means])
+    hours = hours.filter(pl.col("there") > 0).fill_null(0.0).sort(key)
+    hours = hours.with_columns(
+        need=pl.col("in_use") + pl.col("asked"),
+        firm=pl.col("firm") + pl.col("firm_asked"),
+        taken=pl.col("taken") + pl.col("asked"),
+    )
+    found = hours.group_by(POOL_MODEL, maintain_order=True)
+    return tuple(_curve(str(pool), str(model), own_hours) for (pool, model), own_hours in found)
+
+
+def with_spot_share(curve: NeedCurve, share: float) -> NeedCurve:
+    """The same need, of which another share may be interrupted in every hour."""
+    return replace(curve, hours=curve.hours.with_columns(firm=pl.col("need") * (1 - share)))
+
+
+def _mean(asked: pl.DataFrame, name: str) -> pl.DataFrame:
+    """The GPUs that were waited for in each hour, as long as they were: ten minutes count a sixth."""
+    waited = pl.col("gpus") * (pl.col("end") - pl.col("time")) / HOUR_MS
+    return by_hour(asked).group_by(*POOL_MODEL, time="hour").agg(waited.sum().alias(name))
+
+
+def _asked(placed: pl.DataFrame, jobs: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:
+    """The GPUs that jobs waited for, while they waited."""
+    known, _ = located(jobs, placed)
+    waiting = jobs_in_window(known, *window).filter(
+        IS_COUNTED, pl.col("pool").is_not_null(), pl.col("until") > pl.col("begin")
+    )
+    return waiting.select(
+        *POOL_MODEL,
+        pl.col("begin").cast(pl.Int64).alias("time"),
+        pl.col("until").cast(pl.Int64).alias("end"),
+        pl.col("gpus").cast(pl.Float64),
+        pl.col("user").alias("holder"),
+        "account",
+    )
+
+
+def _curve(pool: str, model: str, hours: pl.DataFrame) -> NeedCurve:
+    seen = hours.filter(pl.col("unknown") <= UNKNOWN_MAX * pl.col("there"))
+    gpus = float(hours["there"].max() or 0.0)  # type: ignore[arg-type]  # a column of numbers
+    return NeedCurve(pool, model, gpus, seen.select("time", "need", "firm", "taken"), hours.height - seen.height)
+
 
 WEEKS_MIN = 2
 """Weeks that a range is said of."""
@@ -198,3 +302,72 @@ def _weeks(hours: pl.DataFrame, options: Sequence[Option], until_ms: int) -> Ite
         if mix is not None and week.height >= _SEEN_MIN * _WEEK_HOURS:
             yield mix
         end_ms -= WEEK_MS
+
+
+Priority = Literal["urgent", "normal", "deferrable"]
+
+WEIGHTS: Mapping[Priority, float] = {"urgent": 1.5, "normal": 1.0, "deferrable": 0.5}
+"""What an hour costs relative to normal work: a choice, not a measurement."""
+
+_DAY_HOURS = 24
+_EMPTY = 0.5
+"""The price of an empty pool over that of a half full one; a full one is as far above."""
+
+
+@dataclass(frozen=True)
+class InternalPrices:
+    """A day's schedule for a pool and model, in the site's time zone.
+
+    `load` is the share of the GPUs that was needed in each hour of the day, on average, at most 1; None where no such hour was observed.
+    `factors` are the price of a GPU-hour over the flat price `flat`, by priority and hour. `flat` is None where none is known.
+    """
+
+    pool: str
+    model: str
+    load: tuple[float | None, ...]
+    factors: Mapping[Priority, tuple[float | None, ...]]
+    flat: float | None
+
+    @property
+    def spread(self) -> float:
+        """How far the fullest hour is above the emptiest."""
+        known = [each for each in self.load if each is not None]
+        return max(known) - min(known) if known else 0.0
+
+
+def internal_prices(curve: NeedCurve, flat: float | None, zone: tzinfo) -> InternalPrices | None:
+    """The schedule for a need; None where no hour of it was observed, or nothing was needed.
+
+    price(hour, priority) = k x flat x (1/2 + load(hour)) x weight(priority), where k makes what the observed need pays the same as at the flat
+    price: whoever changes nothing pays as much in all. Firm work counts as normal, work that may be interrupted as deferrable.
+
+    Args:
+        curve: the need.
+        flat: the price of a GPU-hour now.
+        zone: whose hours they are.
+    """
+    local = pl.from_epoch("time", "ms").dt.replace_time_zone("UTC").dt.convert_time_zone(str(zone)).dt.hour()
+    by_hour = curve.hours.group_by(hour=local).agg(pl.col("need", "firm").mean(), hours=pl.len())
+    if not by_hour["need"].sum():
+        return None
+    load, firm, other = (np.full(_DAY_HOURS, np.nan) for _ in range(3))
+    at = by_hour["hour"].to_numpy()
+    need = by_hour["need"].to_numpy()
+    load[at] = np.minimum(need / curve.gpus, 1.0)
+    firm[at] = by_hour["firm"].to_numpy() * by_hour["hours"].to_numpy()
+    other[at] = (need - by_hour["firm"].to_numpy()) * by_hour["hours"].to_numpy()
+    weighed = np.nansum((_EMPTY + load) * (firm * WEIGHTS["normal"] + other * WEIGHTS["deferrable"]))
+    hourly = (_EMPTY + load) * np.nansum(firm + other) / weighed
+    return InternalPrices(
+        curve.pool, curve.model, _known(load), {name: _known(hourly * weight) for name, weight in WEIGHTS.items()}, flat
+    )
+
+
+def internal_prices_of(pools: Sequence[PoolPrices], zone: tzinfo) -> tuple[InternalPrices, ...]:
+    """Of each pool, at the site's price in force, else at the cheapest one on demand."""
+    schedules = (internal_prices(each.curve, each.flat_hourly, zone) for each in pools)
+    return tuple(each for each in schedules if each is not None)
+
+
+def _known(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float | None, ...]:
+    return tuple(None if np.isnan(each) else float(each) for each in values)

@@ -1,4 +1,4 @@
-"""Who waited how long for GPUs, and why: each job's wait, cut to the window, with the time of each cause."""
+"""Who waited how long for GPUs, and why: each wait with the time of each cause, waits added up, and what GPU time led to."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ import numpy as np
 import polars as pl
 
 from analytics.intervals import SPAN_MS, merge
-from analytics.plan.asked_models import AskedModels
-from analytics.plan.idle_pool import WHOLE_POOL, IdlePool, Want
-from analytics.plan.idle_pools import IdlePools, idle_pools
+from analytics.plan.idle_pool import WHOLE_POOL, IdlePool, IdlePools, Want, idle_pools
+from analytics.plan.jobs import (
+    IS_COUNTED,
+    PARTITION,
+    POOL_MODEL,
+    AskedModels,
+    PoolModel,
+    blocks,
+    jobs_in_window,
+    located,
+)
 from analytics.plan.wait_causes import CAUSES, REMEDIES, SHORTAGE, Waiter, real_place, try_remedy
-from analytics.plan.waiting_jobs import IS_COUNTED, PARTITION, POOL_MODEL, PoolModel, blocks, jobs_in_window, located
 
 SIZES = {1: "1", 2: "2-3", 4: "4-7", 8: "8", 9: "9-16", 17: "17-64", 65: "65+"}
 """Sizes of jobs in GPUs, by the least of each."""
@@ -223,3 +230,156 @@ def _idle_while(spans: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
     timed = spans.with_columns(gpu_ms=SPAN_MS, waited_ms=pl.Series(until - since, dtype=pl.Float64))
     key = (*POOL_MODEL, "kind")
     return timed.group_by(key).agg(pl.col("gpu_ms", "waited_ms").sum()).sort(key)
+
+
+GROUPS = ("pool", "size", "team", "partition", "rank")
+"""What waits are added up by, as columns of their rows."""
+
+
+@dataclass(frozen=True)
+class WaitGroup:
+    """Waits of some jobs; `name` is None where it is not known.
+
+    `open_jobs` still waited at the end. The median and the nine of ten are of all jobs, those without a wait among them, None
+    where there is none. `wait_ms` is job time, `gpu_ms` the same times the GPUs of each; `cause_ms` and `cause_gpu_ms` are parts of it.
+    """
+
+    name: str | None
+    jobs: int
+    open_jobs: int
+    median_ms: float | None
+    p90_ms: float | None
+    wait_ms: int
+    gpu_ms: int
+    cause_ms: Mapping[str, int]
+    cause_gpu_ms: Mapping[str, int]
+
+    def share(self, cause: str) -> float | None:
+        """Which part of the time has the cause; None where nobody waited."""
+        return self.cause_ms[cause] / self.wait_ms if self.wait_ms else None
+
+    @property
+    def shortage(self) -> tuple[float | None, float | None]:
+        """Least and most of the part that only more GPUs cure: what nobody saw may be shortage as well."""
+        least, unknown = self.share(SHORTAGE), self.share("unknown")
+        return least, None if least is None or unknown is None else least + unknown
+
+
+def in_all(waits: Waits) -> WaitGroup:
+    """All waits."""
+    return _group(None, waits.rows)
+
+
+def wait_groups(waits: Waits, by: str) -> list[WaitGroup]:
+    """One for each value of a column of GROUPS, the longest waits first."""
+    found = [_group(name, rows) for (name,), rows in waits.rows.partition_by(by, as_dict=True).items()]
+    return sorted(found, key=lambda each: (-each.wait_ms, each.name or ""))
+
+
+def halves(waits: Waits) -> tuple[WaitGroup, WaitGroup]:
+    """What was waited in the first and in the second half of the window."""
+    middle = (waits.since_ms + waits.until_ms) // 2
+    return _group(None, _part(waits.rows, waits.since_ms, middle)), _group(
+        None, _part(waits.rows, middle, waits.until_ms)
+    )
+
+
+def _part(rows: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
+    """The part of each wait in [since, until): the last cause comes first in it, and the first one last."""
+    stop, columns = pl.col("begin"), {}
+    for cause in reversed(CAUSES):
+        start, stop = stop, stop + pl.col(TIME_OF[cause])
+        columns[TIME_OF[cause]] = stop.clip(since_ms, until_ms) - start.clip(since_ms, until_ms)
+    inside = rows.with_columns(
+        begin=pl.col("begin").clip(since_ms, until_ms), until=pl.col("until").clip(since_ms, until_ms), **columns
+    )
+    return inside.filter(pl.col("begin") < pl.col("until"))
+
+
+def _group(name: str | None, rows: pl.DataFrame) -> WaitGroup:
+    wait = pl.col("until") - pl.col("begin")
+    sums = rows.select(
+        jobs=pl.len(),
+        open_jobs=pl.col("is_open").sum(),
+        median_ms=wait.median(),
+        p90_ms=wait.quantile(0.9, "linear"),
+        wait_ms=wait.sum(),
+        gpu_ms=(wait * pl.col("gpus")).sum(),
+    ).row(0, named=True)
+    times = rows.select(TIME_OF.values()).sum().row(0)
+    gpu_times = rows.select(pl.col(name) * pl.col("gpus") for name in TIME_OF.values()).sum().row(0)
+    return WaitGroup(
+        name,
+        **sums,
+        cause_ms=dict(zip(CAUSES, times, strict=True)),
+        cause_gpu_ms=dict(zip(CAUSES, gpu_times, strict=True)),
+    )
+
+
+RUNNING, UNKNOWN = "running", "unknown"
+
+_WORDS: Mapping[str, str] = {
+    "COMPLETED": "completed",
+    "SUCCEEDED": "completed",
+    "FINISHED": "completed",
+    "FAILED": "failed",
+    "OUT_OF_MEMORY": "failed",
+    "TIMEOUT": "timed out",
+    "DEADLINE": "timed out",
+    "DEADLINEEXCEEDED": "timed out",
+    "CANCELLED": "cancelled",
+    "REVOKED": "cancelled",
+    "PREEMPTED": "preempted",
+    "REQUEUED": "preempted",
+    "EVICTED": "preempted",
+    "NODE_FAIL": "host failed",
+    "BOOT_FAIL": "host failed",
+    "NODELOST": "host failed",
+}
+"""How a scheduler's word for a job's end is counted: Slurm's job states, and the phases of pods and conditions of Kueue."""
+
+END_STATES = (*dict.fromkeys(_WORDS.values()), RUNNING, UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Goodput:
+    """GPU time of a window by END_STATES, and how many jobs each has; what nobody said is unknown, never completed."""
+
+    gpu_ms: Mapping[str, int]
+    jobs: Mapping[str, int]
+
+    @property
+    def completed_share(self) -> float | None:
+        """The part of the time whose end is known that led to completed jobs; None where no end is known."""
+        known = sum(spent for state, spent in self.gpu_ms.items() if state not in (RUNNING, UNKNOWN))
+        return self.gpu_ms["completed"] / known if known else None
+
+
+def goodput(jobs: pl.DataFrame, since_ms: int, until_ms: int) -> Goodput:
+    """How the GPU time of a window ended.
+
+    Args:
+        jobs: with `gpus`, `start`, `end` and `state`, one row per run; those without a number of GPUs and those that never began are left out.
+        since_ms: start of the window.
+        until_ms: its end.
+    """
+    word = pl.col("state").str.to_uppercase().str.extract(r"^([A-Z_]+)")
+    ended = word.replace_strict(_WORDS, default=UNKNOWN, return_dtype=pl.String).fill_null(UNKNOWN)
+    runs = pl.col("end").is_null() | (pl.col("end") > until_ms)
+    stop = pl.min_horizontal(pl.col("end").fill_null(until_ms), pl.lit(until_ms))
+    spent = (
+        jobs.filter(pl.col("start").is_not_null())
+        .select(
+            ended=pl.when(runs).then(pl.lit(RUNNING)).otherwise(ended),
+            gpu_ms=(stop - pl.max_horizontal("start", pl.lit(since_ms))) * pl.col("gpus"),
+        )
+        .filter(pl.col("gpu_ms") > 0)
+    )
+    sums = {
+        state: (time, count)
+        for state, time, count in spent.group_by("ended").agg(pl.col("gpu_ms").sum(), pl.len()).iter_rows()
+    }
+    return Goodput(
+        {state: sums.get(state, (0, 0))[0] for state in END_STATES},
+        {state: sums.get(state, (0, 0))[1] for state in END_STATES},
+    )

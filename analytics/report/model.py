@@ -29,9 +29,9 @@ from analytics.money.priced_segments import placed
 from analytics.money.requests_file import load_requests
 from analytics.money.window_money import Money, open_money
 from analytics.plan.endings import Endings
-from analytics.plan.order_date import PoolOutlook, of_scope
+from analytics.plan.forecast import PoolOutlook, of_scope
 from analytics.plan.reallocation import Reallocation, propose
-from analytics.plan.replay.compared_scenarios import ComparedScenario
+from analytics.plan.replay.comparisons import ComparedScenario
 from analytics.plan.scenarios import load_scenarios
 from analytics.plan.supply import find_supply
 from analytics.plan.waits import Waits

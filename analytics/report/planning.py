@@ -14,25 +14,30 @@ from analytics.language.languages import time_zone
 from analytics.money.offers import load_offers
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money
-from analytics.plan.allocation import FleetAllocation, Owned, owned_in, pairs_of, poolless_ms, tree_of
+from analytics.plan.allocation import (
+    Arrival,
+    FleetAllocation,
+    Owned,
+    arrivals,
+    owned_in,
+    pairs_of,
+    poolless_ms,
+    tree_of,
+)
 from analytics.plan.carbon import AskedCarbon, Carbon, CarbonBasis, find_carbon
-from analytics.plan.deferrable_work import job_names
-from analytics.plan.demand_series import DemandSeries, demand_series
+from analytics.plan.deferral import job_names
 from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
 from analytics.plan.endings import Endings, find_endings
-from analytics.plan.jobs import ended_by_limit, load_jobs
-from analytics.plan.need_curve import need_curves, with_spot_share
-from analytics.plan.order_date import HORIZON_DAYS, PoolOutlook, lead_days, outlooks
-from analytics.plan.pool_prices import Market, PoolPrices, measured_powers, pool_prices
-from analytics.plan.replay.compared_scenarios import ComparedScenario, compared_scenarios
-from analytics.plan.replay.fleet_today import GpuFacts
+from analytics.plan.forecast import HORIZON_DAYS, DemandSeries, PoolOutlook, demand_series, lead_days, outlooks
+from analytics.plan.jobs import POOL_MODEL, ended_by_limit, load_jobs
+from analytics.plan.pool_prices import Market, PoolPrices, measured_powers, need_curves, pool_prices, with_spot_share
+from analytics.plan.replay.comparisons import ComparedScenario, compared_scenarios
 from analytics.plan.replay.replay_base import ReplayBase, ReplayInputs, replay_base
-from analytics.plan.replay.work_needs import work_needs
+from analytics.plan.replay.replay_fleet import GpuFacts
+from analytics.plan.replay.replay_jobs import work_needs
 from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
 from analytics.plan.scenarios import SavedScenario
 from analytics.plan.starving import StarvingPair
-from analytics.plan.uptake import Arrival, arrivals
-from analytics.plan.waiting_jobs import POOL_MODEL
 from analytics.plan.waits import Waits, find_waits
 from analytics.scope import Scope
 from analytics.window import Inputs, WindowLedger

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share, from_cents, rounded_span
 from analytics.language.sentences import tr
-from analytics.plan.allocation import FleetAllocation
-from analytics.plan.owner_tree import OwnerNode
+from analytics.plan.allocation import FleetAllocation, OwnerNode
 from analytics.plan.starving import StarvingPair
 from analytics.tables.names import NAME_MOST, account_name, place_name
 from analytics.tables.point_samples import counted_note

@@ -13,9 +13,8 @@ from analytics.language.sentences import tr, tr_many
 from analytics.money.energy import MJ_PER_KWH
 from analytics.money.priced_segments import UNNAMED
 from analytics.plan.carbon import Carbon, TeamCarbon
-from analytics.plan.carbon_sum import CarbonSum
 from analytics.plan.deferral import Deferral, HourOfDay
-from analytics.plan.hourly_energy import FREE, HELD, PARTS, REST, USED
+from analytics.plan.hourly_energy import FREE, HELD, PARTS, REST, USED, CarbonSum
 from analytics.tables.line_chart import Line, LineChart, LinePanel
 from analytics.tables.names import NAME_MOST, account_name, card_name
 from analytics.tables.table import Column, Table, column, fact, single

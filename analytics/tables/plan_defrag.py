@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from analytics.language.quantities import Amount, Number, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.plan.moves import Moves
-from analytics.plan.occupants import Occupant
+from analytics.plan.moves import Moves, Occupant
 from analytics.plan.room_for_jobs import PoolRoom, RoomCheck, RoomFor, of_pools
 from analytics.tables.basis import PageBasis
 from analytics.tables.names import least_to_most, model_column, place_name, pool_column

@@ -10,7 +10,7 @@ from analytics.language.quantities import Amount, Bytes, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.card_options import CardOption
 from analytics.plan.fit import FittedOption, ModelFit
-from analytics.plan.memory_need import ERROR, MemoryNeed, Serving, Training
+from analytics.plan.model_needs import ERROR, MemoryNeed, Serving, Training
 from analytics.tables.names import NAME_MOST
 from analytics.tables.table import Column, Table, column, fact, single
 

@@ -9,8 +9,16 @@ from functools import partial
 
 from analytics.language.quantities import Date, Number, Share, ShortDate
 from analytics.language.sentences import tr, tr_many
-from analytics.plan.forecast import BAND, LEVELS, MODEL_MIN_DAYS, NAIVE_MIN_DAYS, Fan, ForecastTest
-from analytics.plan.order_date import PoolOutlook, of_scope
+from analytics.plan.forecast import (
+    BAND,
+    LEVELS,
+    MODEL_MIN_DAYS,
+    NAIVE_MIN_DAYS,
+    Fan,
+    ForecastTest,
+    PoolOutlook,
+    of_scope,
+)
 from analytics.report.model import Report
 from analytics.tables.basis import PageBasis
 from analytics.tables.line_chart import GoalLine, Line, LineBand, LineChart, LinePanel

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.plan.internal_prices import WEIGHTS, InternalPrices, Priority
+from analytics.plan.pool_prices import WEIGHTS, InternalPrices, Priority
+from analytics.plan.replay.comparisons import ShiftedWork
 from analytics.plan.replay.replay_base import ReplayBase
-from analytics.plan.replay.shifted_work import ShiftedWork
 from analytics.tables.names import card_name, place_name
 from analytics.tables.plan_replay_check import P95_WAIT, refusal, span
 from analytics.tables.table import Column, Table, column, column_of, for_programs, single

@@ -9,9 +9,8 @@ from operator import attrgetter
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes, GpuHours, Number
 from analytics.language.sentences import tr, tr_many
-from analytics.plan.measured_tokens import MeasuredTokens, measured_tokens
-from analytics.plan.old_cards import PATIENT_TIMES, OldCards, old_cards
-from analytics.plan.seen_work import PlacedWork, seen_works
+from analytics.plan.fit import MeasuredTokens, measured_tokens
+from analytics.plan.seen_work import PATIENT_TIMES, OldCards, PlacedWork, old_cards, seen_works
 from analytics.tables.basis import PageBasis
 from analytics.tables.names import NAME_MOST, card_name
 from analytics.tables.plan_fit import amount, decimals

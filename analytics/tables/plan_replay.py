@@ -13,7 +13,7 @@ from analytics.money.priced_segments import NOT_KNOWN
 from analytics.money.window_money import Money
 from analytics.plan.replay.outcome import ComparedWaits, CutUser, FleetUse, ReplayOutcome, Unplaced
 from analytics.plan.replay.replay_base import ReplayBase
-from analytics.plan.replay.stations import NO_GPUS, TOO_LITTLE_MEMORY, TOO_MANY, TOO_WIDE
+from analytics.plan.replay.station import NO_GPUS, TOO_LITTLE_MEMORY, TOO_MANY, TOO_WIDE
 from analytics.tables.names import NAME_MOST, account_name
 from analytics.tables.plan_replay_check import (
     NOT_BEGUN,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from analytics.language.quantities import Amount, Number, Quantity, Share, Span
 from analytics.language.sentences import tr
-from analytics.plan.replay.validation import JOBS_MIN, CheckedPool, ReplayCheck
+from analytics.plan.replay.replayed_waits import JOBS_MIN, CheckedPool, ReplayCheck
 from analytics.tables.names import place_name
 from analytics.tables.table import Cell, Column, Table, column, column_of
 

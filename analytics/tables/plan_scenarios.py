@@ -10,10 +10,9 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.money.window_money import Money
-from analytics.plan.replay.compared_scenarios import ComparedScenario
+from analytics.plan.replay.comparisons import ComparedScenario, Sweep
 from analytics.plan.replay.outcome import FleetUse
-from analytics.plan.replay.sweep import Sweep
-from analytics.plan.replay.validation import ReplayCheck
+from analytics.plan.replay.replayed_waits import ReplayCheck
 from analytics.report.model import Report
 from analytics.tables.line_chart import Line, LineChart, LinePanel
 from analytics.tables.names import place_name

@@ -7,8 +7,7 @@ from functools import partial
 
 from analytics.language.quantities import Amount, Number, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.plan.allocation import FleetAllocation
-from analytics.plan.uptake import Arrival
+from analytics.plan.allocation import Arrival, FleetAllocation
 from analytics.tables.names import model_if_several, pool_column
 from analytics.tables.table import Table, column, fact
 

@@ -10,10 +10,8 @@ import polars as pl
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr
-from analytics.plan.goodput import END_STATES, goodput
 from analytics.plan.wait_causes import CAUSES, SHORTAGE
-from analytics.plan.wait_groups import WaitGroup, halves, in_all, wait_groups
-from analytics.plan.waits import Waits
+from analytics.plan.waits import END_STATES, WaitGroup, Waits, goodput, halves, in_all, wait_groups
 from analytics.report.model import Report
 from analytics.tables.names import NAME_MOST, least_to_most, place_name
 from analytics.tables.point_samples import counted_note

@@ -10,8 +10,7 @@ from dash import html
 from analytics.language.sentences import tr
 from analytics.money.grid_intensity import open_intensity
 from analytics.plan.carbon import AskedCarbon, Carbon
-from analytics.plan.internal_prices import internal_prices_of
-from analytics.plan.pool_prices import PoolPrices, of_scope
+from analytics.plan.pool_prices import PoolPrices, internal_prices_of, of_scope
 from analytics.tables.palette import Palette
 from analytics.tables.plan_carbon import better_hours, cannot_rate, carbon_by_team, carbon_parts, parking_power
 from analytics.tables.plan_internal_prices import internal_price_table

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from analytics.language.sentences import tr
-from analytics.plan.wait_groups import GROUPS
-from analytics.plan.waits import Waits
+from analytics.plan.waits import GROUPS, Waits
 from analytics.tables.plan_waits import goodput_table, idle_while_waiting, wait_causes, wait_table
 from analytics.tables.table import Table
 from dashboard.pages.page import Page, PlacedSection

@@ -7,9 +7,9 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from analytics.plan.replay.compared_scenarios import ComparedScenario
+from analytics.plan.replay.comparisons import ComparedScenario
 from analytics.plan.replay.outcome import ReplayOutcome
-from analytics.plan.replay.policy_over import policy_over
+from analytics.plan.replay.policy import policy_over
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
 from analytics.plan.scenarios import SavedScenario
 from analytics.report.planning import Planning

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analytics.plan.memory_need import ERROR, Serving, Training, serving_need, training_need
+from analytics.plan.model_needs import ERROR, Serving, Training, serving_need, training_need
 from analytics.plan.model_shape import ModelShape
 
 if TYPE_CHECKING:

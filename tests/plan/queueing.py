@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from analytics.plan.replay.engine import replay
-from analytics.plan.replay.job_schema import REPLAY_JOB_SCHEMA
 from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
+from analytics.plan.replay.replay_jobs import REPLAY_JOB_SCHEMA
 from fallow.clock import HOUR_MS
 
 if TYPE_CHECKING:

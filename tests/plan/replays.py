@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from analytics.plan.jobs import JOB_SCHEMA
-from analytics.plan.replay.fleet_today import GpuFacts
 from analytics.plan.replay.replay_base import ReplayBase, ReplayInputs, replay_base
+from analytics.plan.replay.replay_fleet import GpuFacts
 from analytics.plan.replay.replay_jobs import WORK_NEEDS
 from fallow.clock import HOUR_MS
 from tests.plan.scheduler import Cluster, Start, Task, ledger_rows, recorded_jobs, simulate

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from analytics.plan.allocation import FleetAllocation, poolless_ms
+from analytics.plan.allocation import FleetAllocation, arrivals, poolless_ms
 from analytics.plan.endings import Endings
-from analytics.plan.uptake import arrivals
 from analytics.tables.plan_allocation import starving_table
 from fallow.cli import main
 from tests.answers import rows_of

@@ -17,10 +17,8 @@ from analytics.money.grid_intensity import GridIntensity
 from analytics.money.owners import Owner, Owners
 from analytics.money.window_money import Money
 from analytics.plan.carbon import AskedCarbon, Carbon, CarbonBasis, find_carbon
-from analytics.plan.deferrable_work import with_deferrable
-from analytics.plan.deferral import GridHours, find_deferral
+from analytics.plan.deferral import GridHours, find_deferral, least_rates, moved_work, with_deferrable
 from analytics.plan.hourly_energy import hourly_energy
-from analytics.plan.later_hours import least_rates, moved_work
 from analytics.tables.plan_carbon import carbon_tables
 from fallow import schema
 from fallow.cli import main

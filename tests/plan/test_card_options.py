@@ -6,7 +6,7 @@ import pytest
 
 from analytics.money.cards import Card, card
 from analytics.plan.card_options import CardOption, card_options, times_as_long
-from analytics.plan.memory_need import MemoryNeed
+from analytics.plan.model_needs import MemoryNeed
 from analytics.workloads.cards import Demand, Offer
 
 GIB = 2**30

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from analytics.plan.demand_series import DemandSeries, demand_series
+from analytics.plan.forecast import DemandSeries, demand_series
 from fallow.clock import from_ms
 from tests.answers import rows_of
 from tests.findings.conftest import BUSY, FREE, context_of

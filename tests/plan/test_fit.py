@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from analytics.plan.measured_tokens import measured_tokens
-from analytics.plan.old_cards import OldCards, old_cards
-from analytics.plan.seen_work import seen_works
+from analytics.plan.fit import measured_tokens
+from analytics.plan.seen_work import OldCards, old_cards, seen_works
 from fallow.cli import main
 from tests.answers import rows_of
 from tests.findings.conftest import context_of

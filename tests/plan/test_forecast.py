@@ -7,8 +7,7 @@ from datetime import date, timedelta
 import numpy as np
 import pytest
 
-from analytics.plan.demand_series import DemandSeries
-from analytics.plan.forecast import LEVELS, filled, forecast, predicted, rolling_test
+from analytics.plan.forecast import LEVELS, DemandSeries, filled, forecast, predicted, rolling_test
 
 MONDAY = date(2026, 8, 3)
 WEEK = np.array([5.0, 6.0, 6.0, 6.0, 5.0, 1.0, 1.0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analytics.language.languages import language
-from analytics.plan.order_date import outlooks
+from analytics.plan.forecast import outlooks
 from analytics.render.html.lines import line_panels
 from analytics.tables.line_chart import LineBand, LineChart, LinePanel
 from analytics.tables.palette import LIGHT

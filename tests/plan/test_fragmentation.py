@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analytics.plan.fragmentation import FreeRoom, JobShape, fragmentation, fragments
+from analytics.plan.room_for_jobs import FreeRoom, JobShape, fragmentation, fragments
 
 HOSTS = (
     (8, 1, 22), (8, 2, 2), (16, 2, 107), (32, 4, 28), (48, 4, 9), (64, 2, 22), (64, 8, 7), (82, 8, 1), (96, 4, 17),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from analytics.plan.memory_need import (
+from analytics.plan.model_needs import (
     RUNTIME_BYTES,
     Serving,
     Training,

@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from analytics.plan.moves import Moves, moves_for
-from analytics.plan.occupants import Occupant, OccupiedHost
+from analytics.plan.moves import Moves, Occupant, OccupiedHost, moves_for
 
 HOUR = 3_600_000
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.plan.forecast import LEVELS, Fan
-from analytics.plan.order_date import Crossing, crossing, of_scope, outlooks
+from analytics.plan.forecast import LEVELS, Crossing, Fan, crossing, of_scope, outlooks
 from analytics.scope import Scope
 from analytics.tables.plan_forecast import forecast_sentence, order_dates
 from tests.plan.test_forecast import MONDAY, growing, series
 
 if TYPE_CHECKING:
-    from analytics.plan.demand_series import DemandSeries
+    from analytics.plan.forecast import DemandSeries
 
 NEXT = MONDAY + timedelta(7)
 

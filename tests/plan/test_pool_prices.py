@@ -13,10 +13,19 @@ import pytest
 from analytics.money.energy import Grid
 from analytics.money.offers import GpuOffer
 from analytics.money.prices import HOURS_PER_YEAR, PriceBook
-from analytics.plan.internal_prices import WEIGHTS, internal_prices
 from analytics.plan.jobs import JOB_SCHEMA
-from analytics.plan.need_curve import NeedCurve, need_curves, with_spot_share
-from analytics.plan.pool_prices import Market, PoolPrices, Power, measured_powers, pool_prices
+from analytics.plan.pool_prices import (
+    WEIGHTS,
+    Market,
+    NeedCurve,
+    PoolPrices,
+    Power,
+    internal_prices,
+    measured_powers,
+    need_curves,
+    pool_prices,
+    with_spot_share,
+)
 from fallow.clock import HOUR_MS, WEEK_MS
 from tests.answers import rows_of
 from tests.findings.scenarios.builder import H100, Fleet

@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 
 from analytics.money.energy import Grid
+from analytics.plan.replay.comparisons import knee, sweep
 from analytics.plan.replay.engine import replay
 from analytics.plan.replay.outcome import fleet_use
 from analytics.plan.replay.policy import Priorities
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
-from analytics.plan.replay.sweep import knee, sweep
 from analytics.tables.plan_replay import replay_answer
 from analytics.tables.plan_scenarios import replay_sweep
 from fallow.clock import HOUR_MS

@@ -10,10 +10,9 @@ import polars as pl
 import pytest
 
 from analytics.plan.replay.engine import replay
-from analytics.plan.replay.policy import OffPeakHours, Priorities, ReplayPolicy, SmallWork
-from analytics.plan.replay.policy_file import policy_from
+from analytics.plan.replay.policy import OffPeakHours, Priorities, ReplayPolicy, SmallWork, policy_from
 from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
-from analytics.plan.replay.stations import NO_GPUS, TOO_LITTLE_MEMORY, TOO_MANY, TOO_WIDE
+from analytics.plan.replay.station import NO_GPUS, TOO_LITTLE_MEMORY, TOO_MANY, TOO_WIDE
 from fallow.clock import HOUR_MS, to_ms
 from fallow.errors import UsageError
 from tests.plan.queueing import one_pool, replay_jobs

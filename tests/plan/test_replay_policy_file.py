@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.plan.replay.policy import OffPeakHours, Priorities, ReplayPolicy, SmallWork
-from analytics.plan.replay.policy_file import GIB, policy_from, policy_table
+from analytics.plan.replay.policy import (
+    GIB,
+    OffPeakHours,
+    Priorities,
+    ReplayPolicy,
+    SmallWork,
+    policy_from,
+    policy_table,
+)
 from analytics.plan.replay.replay_fleet import HostGroup
 from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.errors import UsageError

@@ -15,7 +15,7 @@ from tests.plan.replays import base_of, placed_rows, simulated_base
 from tests.plan.scheduler import recorded_jobs, simulate
 
 if TYPE_CHECKING:
-    from analytics.plan.replay.validation import CheckedWaits
+    from analytics.plan.replay.replayed_waits import CheckedWaits
 
 CASES = {case.name: case for case in planted(seed=2)}
 TO = 0.10

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.plan.replay.compared_scenarios import saved_policy
+from analytics.plan.replay.comparisons import saved_policy
 from analytics.plan.replay.policy import Priorities, ReplayPolicy
 from analytics.plan.scenarios import MOST, SavedScenario, as_toml, load_scenarios, remove_scenario, save_scenario
 from fallow.actors import Actor

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from analytics.plan.internal_prices import InternalPrices
+from analytics.plan.pool_prices import InternalPrices
+from analytics.plan.replay.comparisons import ShiftedWork, shifted_work
 from analytics.plan.replay.policy import OffPeakHours
-from analytics.plan.replay.shifted_work import ShiftedWork, shifted_work
 from fallow.clock import HOUR_MS
 from tests.plan.replays import base_of, gpu_rows, job_row, jobs_frame
 

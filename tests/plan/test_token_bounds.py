@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from analytics.money.cards import Card, card
-from analytics.plan.memory_need import Serving, Training
+from analytics.plan.model_needs import Serving, TokenBounds, Training, peak_rate, serving_bounds, training_bounds
 from analytics.plan.model_shape import ModelShape
-from analytics.plan.token_bounds import TokenBounds, peak_rate, serving_bounds, training_bounds
 from tests.plan.published_memory import LLAMA2_7B, LLAMA3_8B
 
 

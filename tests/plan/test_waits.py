@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.plan.goodput import goodput
 from analytics.plan.jobs import JOB_SCHEMA
-from analytics.plan.wait_groups import halves, in_all, wait_groups
-from analytics.plan.waits import Waits, find_waits
+from analytics.plan.waits import Waits, find_waits, goodput, halves, in_all, wait_groups
 from fallow.cli import main
 from fallow.clock import HOUR_MS
 from tests.answers import rows_of

@@ -2,19 +2,202 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import polars as pl
 
-from analytics.plan.replay.asked_jobs import AskedJobs
-from analytics.plan.replay.changed_fleet import changed_fleet
-from analytics.plan.replay.given_jobs import given_jobs
-from analytics.plan.replay.loop import ReplayLoop
-from analytics.plan.replay.policy import ReplayPolicy
+from analytics.allocations.spans import FOREVER_MS
+from analytics.plan.replay.policy import OffPeakHours, Priorities, ReplayPolicy, SmallWork, changed_fleet
+from analytics.plan.replay.queue_order import ORDER_RULES, victims
 from analytics.plan.replay.replay_fleet import ReplayFleet
-from analytics.plan.replay.station import Run
-from analytics.plan.replay.stations import stations_of, waiting_at
+from analytics.plan.replay.station import AskedJobs, Run, Seat, Station, stations_of, waiting_at
+
+
+def given_jobs(jobs: pl.DataFrame, policy: ReplayPolicy) -> pl.DataFrame:
+    """The jobs as they come under the policy, in their order.
+
+    With `arrived`, `rank`, `is_small`, `cut_ms` and `worked_later` beside REPLAY_JOB_SCHEMA; `ran_ms`, `limit_ms`, `gpus`, `hosts` and `pool` are changed.
+
+    Args:
+        jobs: with REPLAY_JOB_SCHEMA.
+        policy: see there.
+    """
+    ranked = jobs.with_columns(
+        arrived=arrived(policy.off_peak), rank=rank(policy.priorities), is_small=is_small(policy.small_work)
+    )
+    given = with_idle_timeout(ranked, policy.idle_timeout_ms)
+    if policy.limit_to_need:
+        given = given.with_columns(limit_ms="ran_ms")
+    return with_merged_pools(in_blocks(given, policy.block), policy.merge)
+
+
+def arrived(hours: OffPeakHours | None) -> pl.Expr:
+    """When a job comes: when it asked, or began where that is unknown or it ran already; deferrable ones at the next off-peak hour."""
+    ran_before = pl.col("before_window") | pl.col("asked").is_null()
+    came = pl.when(ran_before).then("started").otherwise("asked")
+    if hours is None:
+        return came
+    waits = (pl.col("is_deferrable") & ~pl.col("before_window")).fill_null(value=False)
+    return pl.when(waits).then(next_off_peak(came, hours)).otherwise(came)
+
+
+def next_off_peak(moment: pl.Expr, hours: OffPeakHours) -> pl.Expr:
+    """The same moment within the hours, else when they begin next, on the local clock."""
+    local = pl.from_epoch(moment, "ms").dt.replace_time_zone("UTC").dt.convert_time_zone(hours.zone)
+    wall = local.dt.replace_time_zone(None)
+    minute = (wall.dt.hour().cast(pl.Int64) * 60 + wall.dt.minute()).cast(pl.Int64)
+    since, until = hours.since_min, hours.until_min
+    is_off_peak = (minute >= since) & (minute < until) if since <= until else (minute >= since) | (minute < until)
+    begins = wall.dt.truncate("1d") + pl.duration(minutes=since) + pl.duration(days=(minute >= since).cast(pl.Int64))
+    as_zoned = begins.dt.replace_time_zone(hours.zone, ambiguous="earliest", non_existent="null")
+    after_gap = (begins + pl.duration(hours=1)).dt.replace_time_zone(
+        hours.zone, ambiguous="earliest", non_existent="null"
+    )
+    return pl.when(is_off_peak).then(moment).otherwise(pl.coalesce(as_zoned, after_gap).dt.epoch("ms"))
+
+
+def rank(priorities: Priorities | None) -> pl.Expr:
+    """How urgent a job is: 0 is the most urgent; those of which it is unknown come last."""
+    if priorities is None:
+        return pl.lit(0, pl.Int64)
+    column = pl.col(priorities.by)
+    if priorities.by == "priority":
+        return column.rank("dense", descending=True).cast(pl.Int64).fill_null(column.n_unique() + 1)
+    places = {value: place for place, value in enumerate(priorities.values)}
+    return column.replace_strict(places, default=len(places), return_dtype=pl.Int64)
+
+
+def is_small(work: SmallWork | None) -> pl.Expr:
+    """Whether a job is small work; one whose need of memory is unknown is not."""
+    if work is None:
+        return pl.lit(value=False)
+    is_kind = pl.col("kind").is_in(work.kinds).fill_null(value=False)
+    return (is_kind | (pl.col("gpus") == 1)) & pl.col("mem_bytes").is_not_null()
+
+
+def with_idle_timeout(jobs: pl.DataFrame, timeout_ms: int | None) -> pl.DataFrame:
+    """The jobs, ended once none of their GPUs has worked for so long; those whose idle spells are unknown run as they did."""
+    if timeout_ms is None:
+        return jobs.with_columns(cut_ms=pl.lit(0, pl.Int64), worked_later=pl.lit(value=False))
+    numbered = jobs.with_row_index("row")
+    spells = numbered.select("row", "ran_ms", spell="idle_spells").explode("spell").drop_nulls("spell").unnest("spell")
+    over = (
+        spells.filter(pl.col("end") - pl.col("begin") >= timeout_ms)
+        .group_by("row")
+        .agg(pl.col("begin").min() + timeout_ms, worked_later=(pl.col("end").min() < pl.col("ran_ms").first()))
+    )
+    found = numbered.join(over, on="row", how="left", maintain_order="left")
+    ends = pl.min_horizontal("ran_ms", pl.coalesce("begin", "ran_ms"))
+    return found.with_columns(
+        ran_ms=ends, cut_ms=pl.col("ran_ms") - ends, worked_later=pl.col("worked_later").fill_null(value=False)
+    ).drop("row", "begin")
+
+
+def in_blocks(jobs: pl.DataFrame, block: int | None) -> pl.DataFrame:
+    """The jobs with as many GPUs as they ever used, in blocks; never more than they had, on as few hosts as hold these as before."""
+    if block is None:
+        return jobs
+    used = pl.max_horizontal(pl.col("gpus_used"), 1)
+    blocks = pl.min_horizontal("gpus", (used + block - 1) // block * block)
+    given = pl.when(pl.col("gpus_used").is_null()).then("gpus").otherwise(blocks)
+    per_host = (pl.col("gpus") + pl.col("hosts") - 1) // pl.col("hosts")
+    return jobs.with_columns(gpus=given, hosts=(given + per_host - 1) // per_host)
+
+
+def with_merged_pools(jobs: pl.DataFrame, merge: tuple[tuple[str, ...], ...]) -> pl.DataFrame:
+    """The jobs with the name of the pool that theirs became."""
+    return jobs.with_columns(pl.col("pool").replace({pool: pools[0] for pools in merge for pool in pools}))
+
+
+class ReplayLoop:
+    """Runs jobs at stations. `runs` are all runs that were, in the order of their ends; `preempted` how often each job lost its GPUs.
+
+    Args:
+        jobs: what they ask for.
+        stations: where they may run; the first go first at each moment.
+        waits_at: at which of them each job waits, by its number; at none, it never runs.
+        policy: how it is decided who begins.
+    """
+
+    def __init__(
+        self, jobs: AskedJobs, stations: Sequence[Station], waits_at: Sequence[Sequence[Station]], policy: ReplayPolicy
+    ) -> None:
+        self.runs: list[Run] = []
+        self.preempted = [0] * len(waits_at)
+        self._jobs = jobs
+        self._stations = stations
+        self._waits_at = waits_at
+        self._priorities = policy.priorities
+        self._orders = [ORDER_RULES[policy.order](station) for station in stations]
+        self._left_ms = list(jobs.run_ms)
+        self._ending: list[tuple[int, int, Run]] = []
+        self._serial = count()
+
+    def run(self) -> None:
+        """From the first job's arrival to the last one's end."""
+        ending = self._ending
+        coming = sorted((turn[1:] for turn in self._jobs.turns if self._waits_at[turn[2]]), reverse=True)
+        while coming or ending:
+            now = min(coming[-1][0] if coming else FOREVER_MS, ending[0][0] if ending else FOREVER_MS)
+            changed = set[int]()
+            while ending and ending[0][0] == now:
+                self._end(heapq.heappop(ending)[2], now, changed)
+            while coming and coming[-1][0] == now:
+                self._wait(coming.pop()[1], changed)
+            self._begin_all(changed, now)
+
+    def _wait(self, number: int, changed: set[int]) -> None:
+        for station in self._waits_at[number]:
+            station.wait(self._jobs.turns[number])
+            changed.add(station.index)
+
+    def _begin_all(self, changed: set[int], now: int) -> None:
+        """Whoever can begin where something changed does; so at the stations of jobs that give way to them."""
+        while changed:
+            station = self._stations[min(changed)]
+            changed.remove(station.index)
+            for number, seat in self._orders[station.index].beginners(now):
+                self._begin(number, seat, station, now, changed)
+            if self._priorities is not None and self._priorities.preempt and station.queue:
+                self._make_room(station.queue[0][2], station, self._priorities, now, changed)
+
+    def _make_room(self, number: int, station: Station, priorities: Priorities, now: int, changed: set[int]) -> None:
+        """Less urgent jobs give way to one that has no room anywhere."""
+        if all(each.seat(number) is None for each in self._waits_at[number]):
+            for run in victims(station, number, now):
+                self._preempt(run, priorities, now)
+                self._wait(run.number, changed)
+
+    def _begin(self, number: int, seat: Seat, station: Station, now: int, changed: set[int]) -> None:
+        for each in self._waits_at[number]:
+            each.leave(self._jobs.turns[number])
+            if each is not station:
+                changed.add(each.index)  # who stood behind it there may be the first now
+        run = Run(number, station, seat, now, station.planned_end(number, now))
+        station.begin(run)
+        end = now + round(self._left_ms[number] * station.factor(number))
+        heapq.heappush(self._ending, (end, next(self._serial), run))
+
+    def _end(self, run: Run, now: int, changed: set[int]) -> None:
+        if run.end is None:  # else it gave way
+            run.end = now
+            run.station.end(run)
+            self.runs.append(run)
+            changed.add(run.station.index)
+
+    def _preempt(self, run: Run, priorities: Priorities, now: int) -> None:
+        """The job loses its GPUs and waits again: it goes on where it stopped, or begins anew."""
+        run.end = now
+        run.station.end(run)
+        self.runs.append(run)
+        self.preempted[run.number] += 1
+        done = round((now - run.since) / run.station.factor(run.number)) if priorities.resume else 0
+        whole = self._left_ms[run.number] if priorities.resume else self._jobs.run_ms[run.number]
+        self._left_ms[run.number] = whole - done + priorities.cost_ms
+
 
 RUN_SCHEMA: dict[str, pl.DataType] = {
     "number": pl.UInt32(),

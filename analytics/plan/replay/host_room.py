@@ -1,8 +1,11 @@
-"""Free GPUs on hosts, and where a job finds room: on the fullest hosts that have it, so that whole hosts stay whole."""
+"""Free GPUs on hosts, now and at each moment to come, and where a job finds room: on the fullest hosts that have it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import and_
 from typing import TypeAlias
 
 Hold: TypeAlias = tuple[tuple[int, int], ...]
@@ -70,3 +73,81 @@ def _fullest(by_free: Sequence[int], count: int, used: int) -> list[int] | None:
             found.append(lowest.bit_length() - 1)
             rest ^= lowest
     return found if len(found) == count else None
+
+
+class RoomAhead:
+    """Steps from now on: at each, bit by bit the hosts that have at least 0, 1, 2 ... free GPUs.
+
+    Args:
+        now: when the first step begins.
+        free: the GPUs of each host that are free now.
+        widest: how many GPUs a host has at most.
+        ends: when which GPUs come free, the earliest first; those that are late come free at once after now.
+    """
+
+    def __init__(self, now: int, free: Sequence[int], widest: int, ends: Iterable[tuple[int, Hold]]) -> None:
+        levels = [sum(1 << host for host, gpus in enumerate(free) if gpus >= level) for level in range(widest + 1)]
+        self._moments, self._steps = [now], [levels]
+        self._reserved: dict[tuple[int, int], tuple[int, int]] = {}
+        for end, hold in ends:
+            moment = max(end, now + 1)
+            if moment > self._moments[-1]:
+                self._moments.append(moment)
+                self._steps.append(list(self._steps[-1]))
+            for share, hosts in _by_share(hold):
+                step = self._steps[-1]
+                step[1:] = [
+                    mine | (fewer & hosts) for mine, fewer in zip(step[1:], [-1] * (share - 1) + step, strict=False)
+                ]
+
+    def reserve(self, gpus: int, hosts: int, lasting_ms: int) -> tuple[int, Hold]:
+        """The first moment from which a job has room for so long, and where; the room is taken."""
+        least, larger = divmod(gpus, hosts)
+        for first in range(self._first_to_try(gpus, hosts, lasting_ms), len(self._moments)):
+            moment = self._moments[first]
+            after = bisect_left(self._moments, moment + lasting_ms, lo=first + 1)
+            if self._has_room(first, after, least, hosts) and (
+                not larger or self._has_room(first, after, least + 1, larger)
+            ):
+                hold = self._fit(first, after, gpus, hosts)
+                self._take(first, after, moment + lasting_ms, hold)
+                self._reserved[gpus, hosts] = lasting_ms, moment
+                return moment, hold
+        raise AssertionError  # at the end all is free, and jobs that fit nowhere do not wait
+
+    def _first_to_try(self, gpus: int, hosts: int, lasting_ms: int) -> int:
+        """The step of the last reservation of as many GPUs for no longer: before it there is no room, since reservations only take some."""
+        lasted_ms, moment = self._reserved.get((gpus, hosts), (0, self._moments[0]))
+        return bisect_left(self._moments, moment) if lasted_ms <= lasting_ms else 0
+
+    def _has_room(self, first: int, after: int, gpus: int, hosts: int) -> bool:
+        """Whether enough hosts have so many GPUs all the time."""
+        there = -1
+        for step in self._steps[first:after]:
+            there &= step[gpus]
+            if there.bit_count() < hosts:
+                return False
+        return True
+
+    def _fit(self, first: int, after: int, gpus: int, hosts: int) -> Hold:
+        """On the hosts that have the least to spare over that time."""
+        at_least = [reduce(and_, levels) for levels in zip(*self._steps[first:after], strict=True)]
+        exactly = [mine & ~more for mine, more in zip(at_least, [*at_least[1:], 0], strict=True)]
+        return fit_by_free(exactly, gpus, hosts) or ()
+
+    def _take(self, first: int, after: int, end: int, hold: Hold) -> None:
+        if after == len(self._moments) or self._moments[after] != end:
+            self._moments.insert(after, end)
+            self._steps.insert(after, list(self._steps[after - 1]))
+        for share, hosts in _by_share(hold):
+            for step in self._steps[first:after]:
+                step[1:] = [
+                    (mine & ~hosts) | (more & hosts)
+                    for mine, more in zip(step[1:], step[1 + share :] + [0] * share, strict=True)
+                ]
+
+
+def _by_share(hold: Hold) -> Iterator[tuple[int, int]]:
+    """Each number of GPUs that it has of a host, with the bits of these hosts."""
+    for share in {gpus for _, gpus in hold}:
+        yield share, sum(1 << host for host, gpus in hold if gpus == share)

@@ -1,12 +1,20 @@
-"""What a replay changes: the fleet, what jobs are given, and in which order they begin."""
+"""What a replay changes: the fleet, what jobs are given, and in which order they begin; and how people write that as TOML or flags."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
-from analytics.plan.replay.replay_fleet import HostGroup
+from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
+from analytics.plan.replay.replay_jobs import KINDS
+from fallow.clock import HOUR_MS, MINUTE_MS
+from fallow.errors import UsageError
+from fallow.given_file import SETTINGS_BYTES, given_text
 
 Order = Literal["fifo", "backfill", "conservative"]
 ORDERS: tuple[Order, ...] = ("fifo", "backfill", "conservative")
@@ -88,3 +96,282 @@ class ReplayPolicy:
     idle_timeout_ms: int | None = None
     limit_to_need: bool = False
     block: int | None = None
+
+
+def changed_fleet(fleet: ReplayFleet, policy: ReplayPolicy) -> ReplayFleet:
+    """The fleet under the policy; raises UsageError where it names a pool that is not there, or merges one twice."""
+    groups = _replaced(fleet.groups, policy.groups)
+    for name, gpus in policy.gpus.items():
+        groups = _resized(groups, name, gpus)
+    known = _replaced(fleet.groups, policy.groups)  # with those that have no GPUs left
+    for pools in policy.merge:
+        _check_pools(known, pools)
+    _check_merged_once(policy.merge)
+    for pools in policy.merge:
+        groups, known = _merged(groups, pools), _merged(known, pools)
+    if policy.small_work is not None:
+        _check_small_work(known, policy.small_work.to)
+    return ReplayFleet(tuple(groups))
+
+
+def _replaced(groups: Sequence[HostGroup], others: Sequence[HostGroup]) -> list[HostGroup]:
+    """The groups, with others instead of all those of their pools; a pool that is not there is new."""
+    pools = {group.pool for group in others}
+    return [*(group for group in groups if group.pool not in pools), *others]
+
+
+def _resized(groups: Sequence[HostGroup], name: str, gpus: int) -> list[HostGroup]:
+    """So many GPUs in a pool, or in a model of it: hosts that are open to nobody go first, then the last ones, or hosts like its first ones come; one of them perhaps in part."""
+    mine = [group for group in groups if name in (EVERY_POOL, group.pool, f"{group.pool}/{group.model}")]
+    if not mine:
+        raise _no_pool(groups, name)
+    if len({(group.pool, group.model) for group in mine}) > 1:
+        said = "the fleet" if name == EVERY_POOL else f"the pool {name}"
+        hint = f"say which of them, such as {mine[0].pool}/{mine[0].model}"
+        raise UsageError(f"{said} has GPUs of several pools or models", hint)
+    kept, left = list[HostGroup](), gpus
+    mine.sort(key=lambda group: group.partitions == frozenset())
+    for group in mine:
+        kept += _hosts_with(group, min(left, group.gpus))
+        left -= min(left, group.gpus)
+    kept += _hosts_with(mine[0], left)
+    return [*(group for group in groups if group not in mine), *kept]
+
+
+def _hosts_with(group: HostGroup, gpus: int) -> list[HostGroup]:
+    """Whole hosts like these, and one in part, with so many GPUs in all."""
+    whole, part = divmod(gpus, group.gpus_per_host)
+    found = [replace(group, hosts=whole), replace(group, hosts=1, gpus_per_host=part)]
+    return [each for each in found if each.gpus]
+
+
+def _check_pools(groups: Sequence[HostGroup], pools: Sequence[str]) -> None:
+    for name in pools:
+        if name not in {group.pool for group in groups}:
+            raise _no_pool(groups, name)
+
+
+def _check_merged_once(merge: Sequence[Sequence[str]]) -> None:
+    names = [name for pools in merge for name in pools]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(
+            f"the pool {twice} is merged twice", "name all pools that become one together: train,research,old"
+        )
+
+
+def _check_small_work(groups: Sequence[HostGroup], name: str) -> None:
+    pools, models = ({group.pool for group in groups}, {group.model for group in groups})
+    if name not in pools | models:
+        known = ", ".join((*sorted(pools), *sorted(models)))
+        raise UsageError(f"small work goes to {name}, which is no pool or model", f"there are {known}")
+
+
+def _merged(groups: Sequence[HostGroup], pools: Sequence[str]) -> list[HostGroup]:
+    """Pools that are one, open to everybody."""
+    return [replace(group, pool=pools[0], partitions=None) if group.pool in pools else group for group in groups]
+
+
+def _no_pool(groups: Sequence[HostGroup], name: str) -> UsageError:
+    return UsageError(
+        f"there is no pool {name}", f"the pools are {', '.join(sorted({group.pool for group in groups}))}"
+    )
+
+
+GIB = 1 << 30
+_DAY_MIN = 24 * 60
+_SPAN = re.compile(r"(\d\d):(\d\d)-(\d\d):(\d\d)")
+
+Reader: TypeAlias = Callable[[object], Any]
+"""Gives what a value means; raises UsageError with what it has to be."""
+
+
+def policy_table(path: Path) -> Mapping[str, object]:
+    """The keys and values of a file; raises UsageError if it cannot be read."""
+    try:
+        return tomllib.loads(given_text("the policy", path, SETTINGS_BYTES, UsageError))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"the policy {path} is not TOML: {error}", "correct that line") from error
+
+
+def policy_from(content: Mapping[str, object], zone: str, where: str) -> ReplayPolicy:
+    """The policy that keys and values say, as in a file; raises UsageError, which begins with `where`."""
+    found = _read(content, _POLICY, where)
+    hours, kinds = found.pop("off_peak", None), found.pop("small_work_kinds", None)
+    if hours is not None:
+        found["off_peak"] = OffPeakHours(hours[0], hours[1], zone)
+    if "small_work_to" in found:
+        found["small_work"] = SmallWork(found.pop("small_work_to"), *([kinds] if kinds is not None else []))
+    elif kinds is not None:
+        raise UsageError(f"{where} sets small_work_kinds, but not where they go", "set small_work_to as well")
+    if found.get("mig") and found.get("share", 1) > 1:
+        raise UsageError(
+            f"{where} sets both mig and share", "a GPU is shared in one of these ways: leave out the other"
+        )
+    return ReplayPolicy(**found)
+
+
+def _read(content: Mapping[str, object], readers: Mapping[str, tuple[str, Reader]], where: str) -> dict[str, Any]:
+    """The values of a table by the names of what they are read into."""
+    found = {}
+    for key, value in content.items():
+        if key not in readers:
+            near = get_close_matches(key, readers, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(readers)}"
+            raise UsageError(f"{where} sets {key}, which is not known".strip(), hint)
+        name, reader = readers[key]
+        try:
+            found[name] = reader(value)
+        except UsageError as error:
+            raise UsageError(f"{where}{': ' if where else ''}{key} {error.message}", error.hint) from None
+    return found
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise UsageError("is not a name", 'write it in quotes, such as "train"')
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise UsageError("is not a list of names", 'write it as ["batch", "test"]')
+    return tuple(_text(each) for each in value)
+
+
+def _kinds(value: object) -> tuple[str, ...]:
+    return tuple(_one_of(KINDS)(each) for each in _texts(value))
+
+
+def _switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError("is neither true nor false", "write true or false, without quotes")
+    return value
+
+
+def _whole(least: int) -> Reader:
+    def read(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise UsageError("is not a number that can be", f"write a whole number from {least} on")
+        return value
+
+    return read
+
+
+def _amount(unit: float) -> Reader:
+    """A number above 0 of a unit, in what is kept of it."""
+
+    def read(value: object) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+            raise UsageError("is not a number that can be", "write a number above 0")
+        return value * unit
+
+    return read
+
+
+def _rounded(unit: float) -> Reader:
+    return lambda value: round(_amount(unit)(value))
+
+
+def _one_of(names: Sequence[str]) -> Reader:
+    def read(value: object) -> str:
+        if value not in names:
+            raise UsageError(f"is none of {', '.join(names)}", "write one of them, in quotes")
+        return str(value)
+
+    return read
+
+
+def _gpus(value: object) -> dict[str, int]:
+    """GPUs by pool, from one number where the fleet has one pool."""
+    by_pool = value if isinstance(value, dict) else {EVERY_POOL: value}
+    return {pool: _whole(0)(gpus) for pool, gpus in by_pool.items()}
+
+
+def _pools(value: object) -> tuple[tuple[str, ...], ...]:
+    if not isinstance(value, list) or not all(isinstance(each, list) and len(each) > 1 for each in value):
+        raise UsageError("is not a list of pools that become one", 'write it as [["train", "research"]]')
+    return tuple(_texts(each) for each in value)
+
+
+def _hours(value: object) -> tuple[int, int]:
+    match = _SPAN.fullmatch(value) if isinstance(value, str) else None
+    since_h, since_min, until_h, until_min = (int(part) for part in match.groups()) if match else (0, 0, 0, 0)
+    since, until = since_h * 60 + since_min, until_h * 60 + until_min
+    if max(since, until) > _DAY_MIN or max(since_min, until_min) > 59 or since == until:
+        raise UsageError("is not a span of hours", 'write it as "20:00-08:00"')
+    return since, until
+
+
+def _priorities(value: object) -> Priorities:
+    found = _table(value, _PRIORITIES, "priorities")
+    if "by" not in found:
+        raise UsageError("does not say by what", f"set by to one of {', '.join(PRIORITY_COLUMNS)}")
+    if (found["by"] == "priority") == ("values" in found):
+        hint = "leave out values: more is more urgent" if "values" in found else "set values, the most urgent first"
+        raise UsageError(f"by {found['by']} " + ("has no values" if "values" in found else "needs values"), hint)
+    return Priorities(**found)
+
+
+def _groups(value: object) -> tuple[HostGroup, ...]:
+    if not isinstance(value, list):
+        raise UsageError("is not a list of tables", "write each as [[hosts]]")
+    return tuple(_group(each) for each in value)
+
+
+def _group(value: object) -> HostGroup:
+    found = _table(value, _HOSTS, "hosts")
+    missing = [each for each in ("pool", "model", "hosts", "gpus_per_host") if each not in found]
+    if missing:
+        raise UsageError("has hosts of which something is missing", "each needs pool, model, count and gpus_per_host")
+    return HostGroup(**found)
+
+
+def _table(value: object, readers: Mapping[str, tuple[str, Reader]], name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UsageError("is not a table", f"write it below [{name}]")
+    return _read(value, readers, "")
+
+
+_PRIORITIES: Mapping[str, tuple[str, Reader]] = {
+    "by": ("by", _one_of(PRIORITY_COLUMNS)),
+    "values": ("values", _texts),
+    "preempt": ("preempt", _switch),
+    "resume": ("resume", _switch),
+    "cost_min": ("cost_ms", _rounded(MINUTE_MS)),
+}
+
+_HOSTS: Mapping[str, tuple[str, Reader]] = {
+    "pool": ("pool", _text),
+    "model": ("model", _text),
+    "count": ("hosts", _whole(1)),
+    "gpus_per_host": ("gpus_per_host", _whole(1)),
+    "memory_gib": ("mem_bytes", _rounded(GIB)),
+    "price_per_hour": ("hourly_price", _amount(1)),
+    "idle_w": ("idle_w", _amount(1)),
+    "busy_w": ("busy_w", _amount(1)),
+    "slowdown": ("slowdown", _amount(1)),
+}
+
+_POLICY: Mapping[str, tuple[str, Reader]] = {
+    "gpus": ("gpus", _gpus),
+    "hosts": ("groups", _groups),
+    "merge": ("merge", _pools),
+    "order": ("order", _one_of(ORDERS)),
+    "priorities": ("priorities", _priorities),
+    "off_peak": ("off_peak", _hours),
+    "small_work_to": ("small_work_to", _text),
+    "small_work_kinds": ("small_work_kinds", _kinds),
+    "share": ("share", _whole(1)),
+    "mig": ("mig", _switch),
+    "idle_timeout_h": ("idle_timeout_ms", _rounded(HOUR_MS)),
+    "limit_to_need": ("limit_to_need", _switch),
+    "block": ("block", _whole(1)),
+}
+"""The keys of a policy: the name of what each is read into, and how."""
+
+
+def policy_over(today: ReplayPolicy, table: Mapping[str, object], zone: str, where: str) -> ReplayPolicy:
+    """The policy of the keys of a policy file; order and priorities that it does not name are today's. Raises UsageError, which begins with `where`."""
+    policy = policy_from({"order": today.order, **table}, zone, where)
+    return policy if "priorities" in table else replace(policy, priorities=today.priorities)

@@ -8,15 +8,22 @@ from itertools import product
 
 import polars as pl
 
-from analytics.plan.replay.delays import Delays, learnt_delays, with_delays
+from analytics.plan.jobs import PoolModel, blocks, located
 from analytics.plan.replay.engine import Replayed, replay
-from analytics.plan.replay.fleet_today import GpuFacts, fleet_today
 from analytics.plan.replay.outcome import ReplayOutcome, replay_outcome
 from analytics.plan.replay.policy import Order, Priorities, ReplayPolicy
-from analytics.plan.replay.replay_fleet import ReplayFleet
+from analytics.plan.replay.replay_fleet import GpuFacts, ReplayFleet, fleet_today
 from analytics.plan.replay.replay_jobs import RebuiltJobs, TeamOf, in_places, partition_key, rebuilt_jobs
-from analytics.plan.replay.validation import ReplayCheck, check_replay, checked_waits, mean_error_ms, mean_waiting
-from analytics.plan.waiting_jobs import PoolModel, blocks, located
+from analytics.plan.replay.replayed_waits import (
+    Delays,
+    ReplayCheck,
+    check_replay,
+    checked_waits,
+    learnt_delays,
+    mean_error_ms,
+    mean_waiting,
+    with_delays,
+)
 from fallow.errors import UsageError
 
 _LEARNT_FROM = 10_000
@@ -38,7 +45,7 @@ class ReplayBase:
         coming: the same as they come to the queue, later by what holds them beside GPUs.
         fleet: today's.
         policy: how the queue is taken to work today.
-        delays: what else held jobs, see `analytics.plan.replay.delays`; empty where the GPUs alone explain the waits.
+        delays: what else held jobs, see `analytics.plan.replay.replayed_waits`; empty where the GPUs alone explain the waits.
         today: the replay of today.
         check: that against what was observed.
         window: its start and end, in ms.

@@ -11,14 +11,210 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.intervals import clip
-from analytics.plan.replay.bare_jobs import bare_jobs
-from analytics.plan.replay.idle_spells import NUMBERED_ROWS, idle_spells
-from analytics.plan.replay.job_schema import REPLAY_JOB_SCHEMA
-from analytics.plan.replay.work_kinds import is_deferrable, work_kind
-from analytics.plan.waiting_jobs import COULD_BEGIN, POOL_MODEL, PoolModel, located, run_ms
+from analytics.intervals import clip, merge
+from analytics.plan.jobs import COULD_BEGIN, POOL_MODEL, PoolModel, located, run_ms
+from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.ledger_rows import by_job
-from fallow.clock import HOUR_MS
+from analytics.workloads.model import Context
+from analytics.workloads.runs import busy_percentiles, runs_with_memory
+from analytics.workloads.workloads import BUSY_SHARE, RUN_MIN_MS
+from fallow.clock import HOUR_MS, MINUTE_MS
+
+REPLAY_JOB_SCHEMA: dict[str, pl.DataType] = {
+    "number": pl.UInt32(),
+    "job": pl.String(),
+    "user": pl.String(),
+    "team": pl.String(),
+    "pool": pl.String(),
+    "model": pl.String(),
+    "partition": pl.String(),
+    "kind": pl.String(),
+    "gpus": pl.Int32(),
+    "gpus_used": pl.Int32(),
+    "hosts": pl.Int32(),
+    "asked": pl.Int64(),
+    "ran_ms": pl.Int64(),
+    "limit_ms": pl.Int64(),
+    "used_ms": pl.Int64(),
+    "idle_spells": pl.List(pl.Struct({"begin": pl.Int64, "end": pl.Int64})),
+    "mem_bytes": pl.Int64(),
+    "sm_pct": pl.Float64(),
+    "priority": pl.Int64(),
+    "is_deferrable": pl.Boolean(),
+    "started": pl.Int64(),
+    "ended": pl.Int64(),
+    "before_window": pl.Boolean(),
+}
+"""One row per job run; times are milliseconds since the epoch. Null is unknown, except where it says otherwise.
+
+number       of the job, each once
+kind         of work: notebook, serving, test or batch
+gpus         it held, at least 1
+gpus_used    of these that ever worked; the others are there because blocks are whole
+hosts        over how many it was spread, at least 1; the GPUs of a job on one host have to fit on one
+asked        when it could have begun: its submission, not its start; null: it is taken to come when it started
+ran_ms       how long it held its GPUs
+limit_ms     its time limit
+used_ms      from its start to the last work on any of its GPUs; what is left of `ran_ms` is an idle tail
+idle_spells  when none of its GPUs worked, from its start, in order
+mem_bytes    the most that it needs on any GPU
+sm_pct       the most that it makes use of one GPU, in percent of its SMs
+priority     the scheduler's own number: more is more urgent
+is_deferrable  its owner would not mind that it runs at night
+started, ended  what was observed
+before_window  it ran when the window began: it holds its GPUs from `started` on, and is not judged
+"""
+
+
+KINDS = ("batch", "test", "notebook", "serving")
+"""What `work_kind` may say."""
+
+NIGHT_MS = 12 * HOUR_MS
+"""What runs no longer than this is done by the morning."""
+
+_NOTEBOOK = r"(?i)jupyter|notebook|interactive|ipython|vscode"
+_SERVING = r"(?i)serv(e|ing)|inference|endpoint|vllm|sglang|triton|prod"
+_TEST = r"(?i)test|debug"
+AWAITED = f"{_NOTEBOOK}|{_SERVING.removeprefix('(?i)')}|debug"
+"""How the names of jobs, partitions and QOS read for whose result a person or a customer waits."""
+_SAID_IN = ("name", "partition", "qos")
+
+
+def work_kind() -> pl.Expr:
+    """The kind of a job of `analytics.plan.jobs.JOB_SCHEMA` with `run_ms`: notebook, serving, test, batch, or null where nobody knows.
+
+    By its name, partition and quality of service; a pod without a time limit serves, a job that ran for less than an hour is a test,
+    whatever else has a time limit is batch.
+    """
+    said = pl.concat_str(*(pl.col(name).fill_null("") for name in _SAID_IN), separator=" ")
+    has_limit = (pl.col("time_limit_ms") > 0).fill_null(value=False)
+    was_short = (pl.col("end").is_not_null() & (pl.col("run_ms") < RUN_MIN_MS)).fill_null(value=False)
+    return (
+        pl.when(said.str.contains(_NOTEBOOK))
+        .then(pl.lit("notebook"))
+        .when(said.str.contains(_SERVING) | ((pl.col("scheduler") == "kubernetes") & ~has_limit).fill_null(value=False))
+        .then(pl.lit("serving"))
+        .when(said.str.contains(_TEST) | was_short)
+        .then(pl.lit("test"))
+        .when(has_limit)
+        .then(pl.lit("batch"))
+    )
+
+
+def is_deferrable() -> pl.Expr:
+    """Whether a job with `kind`, `run_ms` and `hosts` may wait for the night: batch work on one host that is done by the morning.
+
+    Its owner does not sit before it, and it ends before anybody comes back. Whether he minds the wait nobody knows.
+    """
+    is_batch = (pl.col("kind") == "batch").fill_null(value=False)
+    return is_batch & (pl.col("host_count") == 1) & (pl.col("run_ms") <= NIGHT_MS)
+
+
+NUMBERED_ROWS = ("number", "host", "gpu", "holder", "account", "job", "time", "end", "state")
+"""Columns of the ledger's whole GPUs by the job that had them: `number` is the job's, `job` what the ledger calls those on the GPU."""
+
+
+def idle_spells(rows: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+    """How each job used its GPUs: `number`, `gpus_used`, `used_ms` and `idle_spells` of REPLAY_JOB_SCHEMA.
+
+    A job stands idle while somebody has all of its GPUs and none of them works; time that nobody observed is no idle time. All are
+    null where the ledger did not see all of its GPUs. Spells that began before the window are known from its start on.
+
+    Args:
+        rows: with NUMBERED_ROWS.
+        jobs: `number`, `gpus` and `started` of each.
+    """
+    in_use = pl.col("state").is_in(IN_USE)
+    seen = rows.group_by("number").agg(
+        seen=pl.col("gpu").n_unique(),
+        gpus_used=pl.col("gpu").filter(in_use).n_unique().cast(pl.Int32),
+        last_use=pl.col("end").filter(in_use).max(),
+    )
+    known = jobs.join(seen, on="number").filter(pl.col("seen") >= pl.col("gpus"))
+    spells = _all_idle(rows.join(known.select("number", "seen"), on="number"))
+    timed = spells.join(known.select("number", "started"), on="number").select(
+        "number", idle_spells=pl.struct(begin=pl.col("time") - pl.col("started"), end=pl.col("end") - pl.col("started"))
+    )
+    by_job = timed.group_by("number", maintain_order=True).agg("idle_spells")
+    found = known.select("number", "gpus_used", used_ms=pl.col("last_use") - pl.col("started"))
+    none = pl.lit([], by_job.schema["idle_spells"])
+    return found.join(by_job, on="number", how="left").with_columns(pl.col("idle_spells").fill_null(none))
+
+
+def _all_idle(rows: pl.DataFrame) -> pl.DataFrame:
+    """`number`, `time` and `end` of the times in which as many GPUs of a job stood idle as it has (`seen`)."""
+    idle = rows.filter(pl.col("state").is_in(IDLE_ALLOCATED))
+    changes = pl.concat(
+        [idle.select("number", "seen", at=name, step=pl.lit(step)) for name, step in (("time", 1), ("end", -1))]
+    )
+    moments = changes.group_by("number", "seen", "at").agg(pl.col("step").sum()).sort("number", "at")
+    counted = moments.with_columns(
+        idle=pl.col("step").cum_sum().over("number"), end=pl.col("at").shift(-1).over("number")
+    )
+    spans = counted.filter(pl.col("idle") == pl.col("seen")).select("number", "end", time="at")
+    return merge(spans, ("number",))
+
+
+TOGETHER_MS = 5 * MINUTE_MS
+"""GPUs that one user takes, and lets go, within so long of one another are one job."""
+
+_WHOSE = ("host", *POOL_MODEL, "holder", "account", "job")
+
+
+def bare_jobs(whole: pl.DataFrame, claimed: pl.DataFrame, first_number: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Jobs made of rows without a job of the queue, numbered from `first_number` on, and their rows with NUMBERED_ROWS.
+
+    The jobs have `number`, POOL_MODEL, `user`, `account`, `gpus`, `started` and `end`. A user's rows on a host on which a job of his runs
+    are that job's: which GPUs it has is then known by their number only.
+
+    Args:
+        whole: the ledger's rows of whole GPUs, with POOL_MODEL.
+        claimed: see `analytics.plan.jobs.claimed_spans`, with all ends.
+        first_number: of the jobs.
+    """
+    held = whole.filter(pl.col("state").is_in(ALLOCATED)).with_row_index("row")
+    known = by_job(held).join(claimed.select(work="job").unique(), on="work", how="semi")
+    rows = _of_nobodys_job(held.join(known.select("row").unique(), on="row", how="anti"), claimed)
+    stays = _stays(rows)
+    jobs = stays.group_by("number", *_WHOSE, maintain_order=True).agg(
+        gpus=pl.col("gpu").n_unique(), started=pl.col("time").min(), end=pl.col("end").max()
+    )
+    numbers = jobs.select("number", renumbered=pl.int_range(first_number, first_number + jobs.height, dtype=pl.UInt32))
+    own = rows.join(stays.select("gpu", "number", first="time", last="end"), on="gpu")
+    own = own.filter(pl.col("time") >= pl.col("first"), pl.col("end") <= pl.col("last"))
+    named = [each.join(numbers, on="number").with_columns(number="renumbered") for each in (jobs, own)]
+    return named[0].rename({"holder": "user"}).drop("renumbered", "job"), named[1].select(NUMBERED_ROWS)
+
+
+def _of_nobodys_job(rows: pl.DataFrame, claimed: pl.DataFrame) -> pl.DataFrame:
+    numbered = rows.filter(pl.col("job").is_null())
+    spans = claimed.drop_nulls("user").select("host", holder="user", first="time", last="end")
+    met = numbered.select("row", "host", "holder", "time", "end").join(spans, on=("host", "holder"))
+    taken = met.filter(pl.col("time") < pl.col("last"), pl.col("end") > pl.col("first"))
+    return rows.join(taken.select("row").unique(), on="row", how="anti").drop("row")
+
+
+def _stays(rows: pl.DataFrame) -> pl.DataFrame:
+    """Unbroken use of one GPU by one user, `time` to `end`, with _WHOSE and the `number` of the job that it is a part of."""
+    ordered = rows.select("gpu", *_WHOSE, "time", "end").sort("gpu", "time")
+    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in ("gpu", *_WHOSE))
+    follows = (pl.col("time") == pl.col("end").shift(1)).fill_null(value=False)
+    stays = (
+        ordered.with_columns(stay=(~(same & follows)).cum_sum())
+        .group_by("stay", maintain_order=True)
+        .agg(pl.col("gpu", *_WHOSE).first(), pl.col("time").min(), pl.col("end").max())
+    )
+    begun = _clustered(stays, (*_WHOSE,), "time", "began")
+    return _clustered(begun, (*_WHOSE, "began"), "end", "number")
+
+
+def _clustered(stays: pl.DataFrame, by: tuple[str, ...], moment: str, name: str) -> pl.DataFrame:
+    """The stays with a number in the column `name`: the same for those of one `by` whose moments lie TOGETHER_MS apart at most."""
+    ordered = stays.sort(*by, moment, "gpu", nulls_last=True)
+    same = pl.all_horizontal(pl.col(each).eq_missing(pl.col(each).shift(1)) for each in by)
+    near = pl.col(moment) - pl.col(moment).shift(1) <= TOGETHER_MS
+    return ordered.with_columns((~(same & near).fill_null(value=False)).cum_sum().alias(name))
+
 
 SEEN_WAITING_MS = HOUR_MS
 """A job without GPUs still waits where it was seen to wait so shortly before the end of the window."""
@@ -186,3 +382,15 @@ def _conform(jobs: pl.DataFrame, since_ms: int, team_of: TeamOf) -> pl.DataFrame
     )
     columns = [pl.col(name).cast(kind) for name, kind in REPLAY_JOB_SCHEMA.items()]
     return found.select(*columns, "rank").sort("number")
+
+
+def work_needs(context: Context) -> pl.DataFrame:
+    """One row per GPU, holder and job, with WORK_NEEDS.
+
+    `need_bytes` is that of right-sizing, null where memory is reserved ahead. `sm_pct` is what SM activity stays within for 95 % of the time; the
+    time with any kernel where SM activity was not measured, which is more.
+    """
+    found = busy_percentiles(context, runs_with_memory(context), BUSY_SHARE)
+    return found.with_columns(sm_pct=pl.coalesce("sm_pct", "util_pct")).select(
+        pl.col(name).cast(kind) for name, kind in WORK_NEEDS.items()
+    )

@@ -1,10 +1,17 @@
-"""How long jobs waited, as they were seen to and as they were replayed, cut to the same window."""
+"""How long jobs waited, as they were seen to and as they were replayed, and whether a replay of today says what was observed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import polars as pl
+
+from analytics.intervals import clip
+from analytics.plan.replay.engine import Replayed
+from analytics.states import ALLOCATED, WITHOUT_EVIDENCE
+from fallow.clock import HOUR_MS
 
 JUDGED = ~pl.col("before_window") & pl.col("asked").is_not_null()
 """Of jobs with REPLAY_JOB_SCHEMA: whether there is a wait to tell; jobs that ran when the window began, and those of which nobody knows when they asked, have none."""
@@ -51,3 +58,203 @@ def wait_figures(jobs: pl.DataFrame) -> WaitFigures:
         (wait * pl.col("gpus")).sum().alias("gpu_ms"),
     ).row(0)
     return WaitFigures(*row)
+
+
+WHOSE = ("team", "pool")
+"""Columns of the jobs by which delays are told apart."""
+
+Delays: TypeAlias = Mapping[tuple[str | None, str], Sequence[int]]
+
+_GOLDEN = 0.6180339887498949
+"""Multiples of it, less their whole parts, fill the numbers from 0 to 1 evenly from the first few on."""
+
+LEARNT_JOBS_MIN = 10
+"""Fewer jobs of a team in a pool say nothing of the others."""
+
+
+def learnt_delays(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int) -> Delays:
+    """By WHOSE what jobs waited longer than they were replayed to, in order, in ms; never less than nothing.
+
+    Args:
+        jobs: those to learn from, with REPLAY_JOB_SCHEMA.
+        runs: with `analytics.plan.replay.engine.RUN_SCHEMA`.
+        until_ms: the end of the window.
+    """
+    replayed = jobs.join(runs.select("number", "begin"), on="number")
+    then = with_waits(replayed, pl.col("begin"), until_ms).select("number", then="wait_ms")
+    both = with_waits(jobs, pl.col("started"), until_ms).join(then, on="number")
+    longer = both.group_by(WHOSE).agg(delay=(pl.col("wait_ms") - pl.col("then")).clip(lower_bound=0).sort())
+    return {(team, pool): own for team, pool, own in longer.iter_rows() if len(own) >= LEARNT_JOBS_MIN}
+
+
+def with_delays(jobs: pl.DataFrame, delays: Delays) -> pl.DataFrame:
+    """The jobs, each coming later by one of the delays of its team and pool; these take turns in a fixed order that has long and short ones alike."""
+    parts = []
+    for (team, pool), own in (
+        jobs.sort("asked", "number").partition_by(WHOSE, maintain_order=True, as_dict=True).items()
+    ):
+        known = delays.get((team, pool), ())
+        turns = [known[int(turn * _GOLDEN % 1 * len(known))] if known else 0 for turn in range(own.height)]
+        later = pl.col("asked") + pl.Series(turns, dtype=pl.Int64)
+        parts.append(own.with_columns(asked=pl.when(JUDGED).then(later).otherwise("asked")))
+    return pl.concat(parts).sort("number") if delays else jobs
+
+
+WAIT_FLOOR_MS = HOUR_MS
+"""Errors are shares of the observed wait, or of this where that is shorter: no plan hangs on minutes."""
+
+JOBS_MIN = 20
+"""Below so many jobs nineteen of twenty say nothing."""
+
+
+@dataclass(frozen=True)
+class CheckedWaits:
+    """Waits, observed and replayed, of jobs that asked from `since_ms` on."""
+
+    observed: WaitFigures
+    replayed: WaitFigures
+
+    @property
+    def error(self) -> float | None:
+        """The larger of the errors of the median and of the nineteen of twenty; None where there are too few jobs."""
+        if self.observed.jobs < JOBS_MIN:
+            return None
+        pairs = ((self.replayed.p50_ms, self.observed.p50_ms), (self.replayed.p95_ms, self.observed.p95_ms))
+        return max(
+            abs(then - seen) / max(seen, WAIT_FLOOR_MS) for then, seen in pairs if then is not None and seen is not None
+        )
+
+
+@dataclass(frozen=True)
+class CheckedUse:
+    """What part of the GPU time was given out, observed and replayed; None where nothing was observed."""
+
+    observed: float | None
+    replayed: float | None
+
+    @property
+    def error(self) -> float | None:
+        """As a share of the observed one, or of all where none was; None where nothing was observed."""
+        if self.observed is None or self.replayed is None:
+            return None
+        return abs(self.replayed - self.observed) / (self.observed or 1.0)
+
+
+@dataclass(frozen=True)
+class CheckedPool:
+    """What is checked of one pool; `pool` is None for all of them."""
+
+    pool: str | None
+    waits: CheckedWaits
+    use: CheckedUse
+
+
+@dataclass(frozen=True)
+class ReplayCheck:
+    """The replay of today against what was observed.
+
+    `since_ms` is when the jobs asked at the earliest by which waits are judged: the middle of the window, for the order of the queue was chosen by
+    those before. Errors beyond `error_max` say that the replay is none. `pools` has each pool of the fleet by name.
+    """
+
+    since_ms: int
+    waits: CheckedWaits
+    use: CheckedUse
+    pools: tuple[CheckedPool, ...]
+    error_max: float
+
+    @property
+    def has_waits(self) -> bool:
+        """Whether the replay says how long jobs waited, to `error_max`; not where too few jobs tell."""
+        return self.has_use and self.waits.error is not None and self.waits.error <= self.error_max
+
+    @property
+    def has_use(self) -> bool:
+        """Whether the replay says what GPUs were given out, to `error_max`."""
+        return self.use.error is not None and self.use.error <= self.error_max
+
+
+def check_replay(
+    jobs: pl.DataFrame,
+    placed: pl.DataFrame,
+    replayed: Replayed,
+    window: tuple[int, int],
+    *,
+    judged_from_ms: int,
+    error_max: float,
+) -> ReplayCheck:
+    """What a replay of today says against what was observed.
+
+    Args:
+        jobs: those replayed, with REPLAY_JOB_SCHEMA.
+        placed: the ledger's rows of whole GPUs in the window, with `pool`.
+        replayed: today's replay.
+        window: its start and end, in ms.
+        judged_from_ms: jobs that asked earlier are not judged.
+        error_max: beyond which nothing is said.
+    """
+    late = jobs.filter(pl.col("asked") >= judged_from_ms)
+    pools = sorted({group.pool for group in replayed.fleet.groups})
+    seen, given = _observed_use(placed), _given(replayed, window)
+    there = {pool: sum(group.gpus for group in replayed.fleet.groups if group.pool == pool) for pool in pools}
+    span = window[1] - window[0]
+    uses = {pool: given.get(pool, 0.0) for pool in pools}
+    observed, known = (sum(each[place] for each in seen.values()) for place in (0, 1))
+    return ReplayCheck(
+        since_ms=judged_from_ms,
+        waits=checked_waits(late, replayed.runs, window[1]),
+        use=CheckedUse(_share(observed, known), _share(sum(uses.values()), sum(there.values()) * span)),
+        pools=tuple(
+            CheckedPool(
+                pool,
+                checked_waits(late, replayed.runs, window[1], pool),
+                CheckedUse(_share(*seen.get(pool, (0.0, 0.0))), _share(uses[pool], there[pool] * span)),
+            )
+            for pool in pools
+        ),
+        error_max=error_max,
+    )
+
+
+def checked_waits(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int, pool: str | None = None) -> CheckedWaits:
+    """The waits of jobs, of one pool or of all, as they were seen and as they were replayed."""
+    own = jobs if pool is None else jobs.filter(pl.col("pool") == pool)
+    found = own.join(runs.select("number", "begin"), on="number", how="left")
+    return CheckedWaits(
+        wait_figures(with_waits(found, pl.col("started"), until_ms)),
+        wait_figures(with_waits(found, pl.col("begin"), until_ms)),
+    )
+
+
+def mean_error_ms(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int) -> float:
+    """By how much the replayed wait of a job is off the observed one in the mean; 0 where no job has a wait to tell."""
+    found = jobs.join(runs.select("number", "begin"), on="number", how="left")
+    seen, then = (with_waits(found, pl.col(name), until_ms)["wait_ms"] for name in ("started", "begin"))
+    return float((seen - then).abs().mean() or 0.0)  # type: ignore[arg-type]  # of integers
+
+
+def mean_waiting(jobs: pl.DataFrame, runs: pl.DataFrame, since_ms: int, until_ms: int) -> float:
+    """How many jobs wait at the same moment in a replay, in the mean from one moment to another."""
+    found = jobs.join(runs.select("number", "begin"), on="number", how="left")
+    return float(with_waits(found, pl.col("begin"), until_ms)["wait_ms"].sum()) / max(until_ms - since_ms, 1)
+
+
+def _observed_use(placed: pl.DataFrame) -> Mapping[str, tuple[float, float]]:
+    """By pool the GPU time that somebody had, and all that was observed."""
+    span = pl.col("end") - pl.col("time")
+    known = ~pl.col("state").is_in(WITHOUT_EVIDENCE)
+    found = placed.group_by("pool").agg(
+        given=span.filter(pl.col("state").is_in(ALLOCATED)).sum(), known=span.filter(known).sum()
+    )
+    return {pool: (given, seen) for pool, given, seen in found.iter_rows()}
+
+
+def _given(replayed: Replayed, window: tuple[int, int]) -> Mapping[str, float]:
+    """By pool the GPU time that jobs had in the window."""
+    rows = clip(replayed.holds, *window, start="begin", sums=())
+    found = rows.group_by("pool").agg(((pl.col("end") - pl.col("begin")) * pl.col("gpus")).sum())
+    return dict(found.iter_rows())
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

@@ -1,17 +1,158 @@
-"""The GPUs of one pool and model: what is free, who runs there until when, and who waits in which order."""
+"""The stations of a fleet: the GPUs of one pool and model, what is free, who runs there until when, and who waits in which order."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from heapq import merge
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeAlias
 
-from analytics.plan.replay.asked_jobs import AskedJobs, Turn
+import polars as pl
+
 from analytics.plan.replay.host_room import Hold, HostRoom
-from analytics.plan.replay.shared_gpus import GpuSharing, Part, SharedGpu
+from analytics.plan.replay.policy import ReplayPolicy
+from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
+from analytics.workloads.mig_profiles import MigFit, first_fit
+from analytics.workloads.sharing import BUSY_MAX_PCT, MEMORY_MAX_SHARE
+from fallow.clock import DAY_MS
+
+UNLIMITED_MS = 365 * DAY_MS
+"""What a job without a time limit is planned with, as Slurm's backfill scheduler does."""
+
+Turn: TypeAlias = tuple[int, int, int]
+"""A job's place in a queue: its rank (less is more urgent), when it came, and the number of its row."""
+
+
+@dataclass(frozen=True)
+class AskedJobs:
+    """One entry per job: its turn in the queue, GPUs and over how many hosts, how long it runs and may run, where it ran, and its need of a GPU."""
+
+    turns: Sequence[Turn]
+    gpus: Sequence[int]
+    hosts: Sequence[int]
+    run_ms: Sequence[int]
+    limit_ms: Sequence[int]
+    pools: Sequence[str | None]
+    models: Sequence[str | None]
+    partitions: Sequence[str | None]
+    mem_bytes: Sequence[int | None]
+    needs: Sequence[Need | None]
+    is_small: Sequence[bool]
+
+    @classmethod
+    def of(cls, jobs: pl.DataFrame, *, is_sharing: bool) -> AskedJobs:
+        """Of rows as `given_jobs` makes them; needs are left out where nobody shares a GPU."""
+        ones = zip(*(jobs[name].to_list() for name in ("gpus", "hosts", "mem_bytes", "sm_pct")), strict=True)
+        return cls(
+            turns=list(zip(jobs["rank"].to_list(), jobs["arrived"].to_list(), range(jobs.height), strict=True)),
+            gpus=jobs["gpus"].to_list(),
+            hosts=jobs["hosts"].to_list(),
+            run_ms=jobs["ran_ms"].to_list(),
+            limit_ms=jobs["limit_ms"].fill_null(UNLIMITED_MS).to_list(),
+            pools=jobs["pool"].to_list(),
+            models=jobs["model"].to_list(),
+            partitions=jobs["partition"].to_list(),
+            mem_bytes=jobs["mem_bytes"].to_list(),
+            needs=[
+                Need(mem_bytes, sm_pct)
+                if is_sharing and gpus == hosts == 1 and mem_bytes is not None and sm_pct is not None
+                else None
+                for gpus, hosts, mem_bytes, sm_pct in ones
+            ],
+            is_small=jobs["is_small"].to_list(),
+        )
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a job on one GPU needs of its memory, and uses of its SMs at its peak."""
+
+    mem_bytes: int
+    sm_pct: float
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a job has of a GPU: the share that it counts with; its need, or its memory slices as bits."""
+
+    share: float
+    need: Need
+    slices: int = 0
+
+
+class GpuSharing(Protocol):
+    """A way to share a GPU."""
+
+    def part(self, need: Need, beside: Collection[Part] = ()) -> Part | None:
+        """The part that a job gets beside others; None where it does not fit."""
+
+    def is_full(self, parts: Collection[Part]) -> bool:
+        """Whether no job at all fits beside these."""
+
+
+@dataclass(frozen=True)
+class TakingTurns:
+    """Up to `most` jobs on one GPU, if what they need of its memory and use of its SMs fits together."""
+
+    most: int
+    card_bytes: int
+
+    def part(self, need: Need, beside: Collection[Part] = ()) -> Part | None:
+        mem_bytes = need.mem_bytes + sum(each.need.mem_bytes for each in beside)
+        sm_pct = need.sm_pct + sum(each.need.sm_pct for each in beside)
+        fits = len(beside) < self.most and mem_bytes <= MEMORY_MAX_SHARE * self.card_bytes and sm_pct <= BUSY_MAX_PCT
+        return Part(1 / self.most, need) if fits else None
+
+    def is_full(self, parts: Collection[Part]) -> bool:
+        return len(parts) == self.most
+
+
+@dataclass(frozen=True)
+class MigInstances:
+    """The smallest MIG instance of the card in which a job fits; instances stay where they lie while they run."""
+
+    model: str
+
+    def part(self, need: Need, beside: Collection[Part] = ()) -> Part | None:
+        fit = _profile(self.model, need)
+        if fit is None:
+            return None
+        taken = _slices(beside)
+        for start in reversed(fit.starts):  # those at the end of the card first: larger instances cannot use it
+            slices = ((1 << fit.memory_slices) - 1) << start
+            if not taken & slices:
+                return Part(fit.sm_share, need, slices)
+        return None
+
+    def is_full(self, parts: Collection[Part]) -> bool:
+        smallest = _profile(self.model, Need(0, 0.0))
+        return smallest is None or self.part(Need(0, 0.0), parts) is None
+
+
+@cache
+def _profile(model: str, need: Need) -> MigFit | None:
+    return first_fit(model, sm_share=need.sm_pct / 100, need_bytes=need.mem_bytes, bandwidth_share=None)
+
+
+def _slices(parts: Iterable[Part]) -> int:
+    return sum(part.slices for part in parts)
+
+
+@dataclass(eq=False)
+class SharedGpu:
+    """A GPU of a host on which jobs have parts: which, and until when each may run by its time limit, by the job's number."""
+
+    host: int
+    parts: dict[int, Part] = field(default_factory=dict)
+    until: dict[int, int] = field(default_factory=dict)
+    is_full: bool = False
+
+    @property
+    def planned_end(self) -> int:
+        return max(self.until.values())
 
 
 class Seat(NamedTuple):
@@ -167,3 +308,78 @@ class Station:
         if sharing is None or need is None or self.jobs.models[number] != self.model:
             return None
         return sharing.part(need, beside)
+
+
+NO_GPUS = "no GPUs of its pool and model"
+TOO_LITTLE_MEMORY = "not enough memory"
+TOO_WIDE = "too many GPUs for any host"
+TOO_MANY = "too many GPUs for the pool"
+WHY_NOT = (NO_GPUS, TOO_LITTLE_MEMORY, TOO_WIDE, TOO_MANY)
+"""Why a job never fits: the first of these that holds."""
+
+
+def stations_of(fleet: ReplayFleet, jobs: AskedJobs, policy: ReplayPolicy) -> list[Station]:
+    """A station for each pool and model, and within these for hosts that are open to the same partitions, in the order of the fleet.
+
+    Those for small work are first, since they come first at each moment.
+    """
+    small = policy.small_work.to if policy.small_work is not None else None
+    by_place: dict[tuple[str, str, frozenset[str] | None], list[HostGroup]] = {}
+    for group in sorted(fleet.groups, key=lambda group: small not in (group.pool, group.model)):
+        by_place.setdefault((group.pool, group.model, group.partitions), []).append(group)
+    stations, hosts = list[Station](), Counter[tuple[str, str]]()
+    for (pool, model, _), groups in by_place.items():
+        cards = _cards(groups, policy, hosts[pool, model])
+        stations.append(Station(len(stations), (pool, model), cards, jobs))
+        hosts[pool, model] += len(cards.widths)
+    return stations
+
+
+def _cards(groups: Sequence[HostGroup], policy: ReplayPolicy, first_host: int) -> Cards:
+    widths = tuple(group.gpus_per_host for group in groups for _ in range(group.hosts))
+    known = [group.mem_bytes for group in groups if group.mem_bytes is not None]
+    mem_bytes = min(known) if len(known) == len(groups) else None
+    sharing = _sharing(groups[0].model, mem_bytes, policy)
+    return Cards(widths, mem_bytes, groups[0].slowdown, sharing, groups[0].partitions, first_host)
+
+
+def _sharing(model: str, mem_bytes: int | None, policy: ReplayPolicy) -> GpuSharing | None:
+    if policy.mig:
+        return MigInstances(model)
+    return TakingTurns(policy.share, mem_bytes) if policy.share > 1 and mem_bytes is not None else None
+
+
+def waiting_at(number: int, stations: Sequence[Station], policy: ReplayPolicy) -> tuple[list[Station], str | None]:
+    """At which stations a job waits, the first it prefers; or why at none.
+
+    At those of its pool and model that are open to its partition, or at all of its pool where that has no such model. In a pool that was merged at
+    those of other models as well where its memory fits, after its own; small work at older cards as well, and there first.
+    """
+    if not stations:
+        return [], NO_GPUS
+    jobs, small_work = stations[0].jobs, policy.small_work
+    pool, model = jobs.pools[number], jobs.models[number]
+    own = [station for station in stations if station.pool == pool and station.is_open_to(jobs.partitions[number])]
+    homes = [station for station in own if station.model == model] or own
+    if not homes:
+        return [], NO_GPUS
+    roomy = [station for station in homes if _fits_memory(station, number) is not False]
+    if pool in {pools[0] for pools in policy.merge}:
+        roomy += [station for station in own if station not in homes and _fits_memory(station, number)]
+    if not roomy:
+        return [], TOO_LITTLE_MEMORY
+    if small_work is not None and jobs.is_small[number]:
+        older = [station for station in stations if small_work.to in (station.pool, station.model)]
+        roomy = [*(each for each in older if each not in roomy and _fits_memory(each, number)), *roomy]
+    found = [station for station in roomy if station.could_hold(number)]
+    if found:
+        return found, None
+    return [], TOO_WIDE if jobs.hosts[number] == 1 else TOO_MANY
+
+
+def _fits_memory(station: Station, number: int) -> bool | None:
+    """Whether the job's memory fits, as it did on its own model; None where nobody knows."""
+    need, there = station.jobs.mem_bytes[number], station.cards.mem_bytes
+    if station.jobs.models[number] == station.model:
+        return True
+    return None if need is None or there is None else need <= there
