@@ -25,7 +25,7 @@ from analytics.decide.review import run_rules
 from analytics.proportions import wilson
 from analytics.rules import RULES
 from analytics.simulation import SimulatedFleet, write_fleet
-from analytics.simulation.kinds import KINDS
+from analytics.simulation.catalog import KINDS
 from analytics.window import load_whole, load_window_ledger, open_inputs
 from analytics.workloads.context import open_context, week_before
 from analytics.workloads.surplus import PoolSurplus, demand

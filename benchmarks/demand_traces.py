@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from analytics.capacity.concurrency import hourly_most
+from analytics.capacity.demand import hourly_most
 from analytics.workloads.surplus import QUANTILE
 from fallow.clock import HOUR_MS, SECOND_MS
 

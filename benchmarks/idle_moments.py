@@ -13,7 +13,7 @@ import polars as pl
 
 from analytics.names import JOINER
 from analytics.simulation import SimulatedFleet, write_fleet
-from analytics.simulation.kinds import KINDS
+from analytics.simulation.catalog import KINDS
 from analytics.states import IN_USE, WITHOUT_EVIDENCE
 from analytics.window import load_whole, open_inputs
 from analytics.workloads.persistence import ANYBODY, idle_spells

@@ -56,8 +56,8 @@ MUTATIONS = (
     Mutation("analytics/workloads/window_end.py", 'return (pl.col("end") > context.until_ms - SILENT_AFTER_MS)', 'return (pl.col("end") >= context.until_ms - SILENT_AFTER_MS)', "tests/promises/test_findings.py"),
     Mutation("analytics/workloads/context.py", "< SILENT_AFTER_MS", "<= SILENT_AFTER_MS", "tests/promises/test_findings.py"),
     # money and parts
-    Mutation("analytics/money/cents.py", "(2 * amount + MICROCENTS) //", "(2 * amount + MICROCENTS - 1) //", "tests/promises/test_recommendations.py"),
-    Mutation("analytics/money/cents.py", "-(amounts[key] % MICROCENTS), key", "amounts[key] % MICROCENTS, key", "tests/promises/test_recommendations.py"),
+    Mutation("analytics/money/priced_segments.py", "(2 * amount + MICROCENTS) //", "(2 * amount + MICROCENTS - 1) //", "tests/promises/test_recommendations.py"),
+    Mutation("analytics/money/priced_segments.py", "-(amounts[key] % MICROCENTS), key", "amounts[key] % MICROCENTS, key", "tests/promises/test_recommendations.py"),
     Mutation("analytics/scope.py", 'gpu_share=pl.col("gpu_share") * part', 'gpu_share=pl.col("gpu_share")', "tests/promises/test_access.py"),
     Mutation("analytics/decide/filters.py", "return others or strangers or", "return others or", "tests/promises/test_access.py"),
     Mutation("analytics/delivery/nudges.py", 'or (None if JOINER in (joined or "") else joined)', "or joined", "tests/promises/test_nudges.py"),

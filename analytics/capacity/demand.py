@@ -1,13 +1,49 @@
-"""How many GPUs were wanted at once: each hour's most, and how many hours reached each level."""
+"""How many GPUs were in some state at once: each hour's most, and how many hours reached each level."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from analytics.capacity.concurrency import hourly_most
+from analytics.intervals import clip
 from analytics.states import ALLOCATED, IN_USE
+from fallow.clock import HOUR_MS
+
+_DIGITS = 6
+"""Shares of MIG instances are sevenths: what their sums are off by lies far below."""
+
+
+def hourly_most(
+    spans: pl.DataFrame, by: Sequence[str], since_ms: int, until_ms: int, *, weight: str = "gpu_share"
+) -> pl.DataFrame:
+    """The most GPUs at once in each hour: `by`, `time` (start of the hour) and `most`, sorted.
+
+    Every value of `by` gets all whole hours of the time, with 0 where it has no span.
+
+    Args:
+        spans: rows with `by`, `time`, `end` and the weight that each counts with; none may overlap itself on a GPU.
+        by: columns that tell apart what is counted apart.
+        since_ms: start of the time; hours that began before are left out.
+        until_ms: its end; the hour that holds it is left out.
+        weight: the column with the weights.
+    """
+    first_ms, last_ms = -(-since_ms // HOUR_MS) * HOUR_MS, until_ms // HOUR_MS * HOUR_MS
+    hours = pl.select(time=pl.int_range(first_ms, last_ms, HOUR_MS, dtype=pl.Int64))
+    marks = spans.select(by).unique().join(hours, how="cross").with_columns(change=pl.lit(0.0))
+    inside = clip(spans, first_ms, None, sums=()).filter(pl.col("time") < last_ms)
+    begins = inside.select(*by, "time", change=pl.col(weight).cast(pl.Float64))
+    ends = inside.select(*by, time="end", change=-pl.col(weight).cast(pl.Float64))
+    steps = pl.concat([marks, begins, ends]).group_by(*by, "time").agg(pl.col("change").sum()).sort(*by, "time")
+    level = pl.col("change").cum_sum()
+    return (
+        steps.with_columns(most=level.over(by) if by else level, time=pl.col("time") // HOUR_MS * HOUR_MS)
+        .filter(pl.col("time") < last_ms)
+        .group_by(*by, "time")
+        .agg(pl.col("most").max().round(_DIGITS))
+        .sort(*by, "time")
+    )
+
 
 _COUNTED: Mapping[str, tuple[str, ...]] = {
     "allocated": ALLOCATED,

@@ -6,7 +6,7 @@ import argparse
 
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.language.sentences import tr
-from analytics.money.grid_intensity import open_intensity
+from analytics.money.energy import open_intensity
 from analytics.plan.carbon import SHIFT_HOURS, AskedCarbon
 from analytics.tables.plan_carbon import carbon_tables
 from fallow.clock import HOUR_MS, parse_duration_ms

@@ -10,13 +10,11 @@ from datetime import date
 from analytics.commands.prices_import import add_import_arguments, run_import
 from analytics.inventory import Inventory, load_inventory
 from analytics.language.plain_text import PAGE_COLUMNS, folded, page_columns, plain, wrap
-from analytics.money.catalog import catalog
+from analytics.money.cards import catalog
 from analytics.money.costs import Costs
-from analytics.money.in_force import gpus_at, in_force
 from analytics.money.offers import OLD_AFTER, GpuOffer, is_old, load_offers
 from analytics.money.prices import COLUMNS, Price, PriceBook, priced_as
-from analytics.money.unmatched import unmatched_prices
-from analytics.money.window_money import PriceBasis, newest_basis, open_prices
+from analytics.money.window_money import PriceBasis, gpus_at, in_force, newest_basis, open_prices, unmatched_prices
 from analytics.render.money_json import price_json
 from analytics.tables.money_basis import price_source
 from fallow import config

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from analytics.commands.written_file import write_whole
 from analytics.language.plain_text import plain
-from analytics.money.offers import COLUMNS, offer_lines
-from analytics.money.skypilot import ImportedCatalog, import_catalog, merged
+from analytics.money.offers import COLUMNS, ImportedCatalog, import_catalog, merged, offer_lines
 from fallow.config import Config
 from fallow.csv_text import csv_of
 from fallow.errors import UsageError

@@ -39,8 +39,7 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr
 from analytics.ledger.data_end import newest_row_ms
 from analytics.ledger.summary import SILENT_AFTER_MS
-from analytics.money.cents import MICROCENTS, nested, rounded
-from analytics.money.priced_segments import AMOUNT, pieces_of, unused_amount
+from analytics.money.priced_segments import AMOUNT, MICROCENTS, nested, pieces_of, rounded, unused_amount
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.names import JOINER
 from analytics.states import IN_USE, WASTED

@@ -1,26 +1,113 @@
-"""The money of one window: its accounts, the prices that they rest on, and the grid."""
+"""The money of one window: its accounts, the prices that they rest on and the grid, and names in the tables that nobody has."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
 
 import polars as pl
 
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL, Inventory
+from analytics.language.plain_text import count, plain
 from analytics.ledger.build import Ledger
 from analytics.mig import MIG_PREFIX
 from analytics.money.accounts import Accounts
-from analytics.money.catalog import listed
-from analytics.money.costs import Costs
+from analytics.money.cards import card, catalog, listed
+from analytics.money.costs import UNKNOWN_TERM, Costs
 from analytics.money.energy import Grid
 from analytics.money.owners import Owners
-from analytics.money.prices import Price, PriceBook
-from analytics.money.terms import UNKNOWN
-from analytics.money.unmatched import unmatched_owners, unmatched_prices
+from analytics.money.prices import Price, PriceBook, priced_as
 from analytics.window import Inputs
 from fallow.config import Config
+
+_SHOWN = 5
+
+
+def unmatched_prices(settings: Config, book: PriceBook, inventory: Inventory) -> str:
+    """Lines of the price table that price no GPU of the lake; empty where there are none.
+
+    A line for a card that fallow knows and the lake lacks is no mistake: one table may serve several lakes.
+    """
+    if not inventory.devices:
+        return ""
+    models = {device.model for device in inventory.devices.values() if device.model}
+    pools = {device.pool for device in inventory.devices.values() if device.pool}
+    pools |= set(inventory.terms["pool"].drop_nulls())
+    keys = {priced_as(model, None)[0] for model in models}
+    said = []
+    for (model, pool), (price, *_) in book.site.items():
+        wrong = []
+        if model is not None and model not in keys and card(price.model) is None:
+            wrong.append(f"'{plain(price.model or '', 40)}'{_model_like(price, models)}")
+        if pool is not None and pool not in pools:
+            wrong.append(f"pool '{plain(pool, 40)}' (pools: {_listed(sorted(pools)) or 'none'})")
+        if wrong:
+            said.append(" in ".join(wrong))
+    if not said:
+        return ""
+    verb = "prices" if len(said) == 1 else "price"
+    lines = f"{count(len(said), 'line')} {verb} no GPU of this lake: {_listed(said)}"
+    return f"{_name(settings, 'money.prices')}: {lines}"
+
+
+def unmatched_owners(settings: Config, owners: Owners, stretches: pl.DataFrame) -> str:
+    """Names of the owners' table that nobody has in the window, though somebody without an owner has nearly that name.
+
+    Names that nothing resembles are counted only: who has left or is away has no line to mend.
+    """
+    seen = {kind: _seen(stretches, kind) for kind in ("holder", "account")}
+    strangers = {
+        "user": seen["holder"] - {name for kind, name in owners.by_name if kind == "user"},
+        "account": seen["account"] - {name for kind, name in owners.by_name if kind != "user"},
+    }
+    alike, rest = [], 0
+    for kind, name in owners.by_name:
+        if name in seen["holder" if kind == "user" else "account"]:
+            continue
+        near = _near(name, strangers["user" if kind == "user" else "account"])
+        if near:
+            alike.append(f"{plain(name, 40)} ({plain(near, 40)}?)")
+        else:
+            rest += 1
+    if not alike and rest < len(owners.by_name):
+        return ""
+    more = [f"{rest} more" if alike else f"all {rest} of its names"] if rest else []
+    file = _name(settings, "money.owners")
+    return (
+        f"{file} names nobody in this window: {', '.join([_listed(alike), *more] if alike else more)}"
+        if more or alike
+        else ""
+    )
+
+
+def _model_like(price: Price, models: Collection[str]) -> str:
+    names = {known.name if (known := card(model)) else model for model in models}
+    near = _near(price.model or "", names | set(models))
+    return f" (did you mean {near}?)" if near else ""
+
+
+def _near(name: str, names: Collection[str]) -> str | None:
+    """The name that is most like it, whatever the case."""
+    by_lower = {each.lower(): each for each in sorted(names)}
+    near = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.75)
+    return by_lower[near[0]] if near else None
+
+
+def _seen(stretches: pl.DataFrame, column: str) -> set[str]:
+    return {name for joined in stretches[column].drop_nulls().unique() for name in joined.split("+")}
+
+
+def _listed(names: Iterable[str]) -> str:
+    everything = list(names)
+    more = len(everything) - _SHOWN
+    return ", ".join(everything[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _name(settings: Config, setting: str) -> str:
+    return Path(settings.text(setting)).name
 
 
 @dataclass(frozen=True)
@@ -119,7 +206,7 @@ def price_basis(stretches: pl.DataFrame, costs: Costs) -> tuple[PriceBasis, ...]
     found: dict[tuple[str, str, Price | None], set[str]] = defaultdict(set)
     spans = stretches.group_by("gpu").agg(pl.col("time").min(), pl.col("end").max())
     for gpu, first_ms, last_ms in spans.filter(~pl.col("gpu").str.starts_with(MIG_PREFIX)).iter_rows():
-        for term in costs.terms.get(gpu, (UNKNOWN,)):
+        for term in costs.terms.get(gpu, (UNKNOWN_TERM,)):
             if term.since_ms < last_ms and term.until_ms > first_ms:
                 found[term.model or UNKNOWN_MODEL, term.pool or NO_POOL, term.price].add(gpu)
     return _ordered(found)
@@ -139,3 +226,15 @@ def _ordered(found: Mapping[tuple[str, str, Price | None], set[str]]) -> tuple[P
     return tuple(
         sorted(basis, key=lambda each: (each.price is None, -each.gpus, each.model, each.pool, str(each.price)))
     )
+
+
+def in_force(book: PriceBook) -> list[Price]:
+    """The site's prices, whenever they hold, then the list prices, the dearest first."""
+    listed = [price for model in catalog() if (price := book.from_catalog(model)) is not None]
+    stated = [price for prices in book.site.values() for price in prices]
+    return sorted(dict.fromkeys([*stated, *listed]), key=lambda price: (price.origin == "catalog", -price.hourly))
+
+
+def gpus_at(price: Price, basis: Sequence[PriceBasis]) -> int:
+    """How many GPUs have this price."""
+    return sum(each.gpus for each in basis if each.price == price)

@@ -9,7 +9,7 @@ from typing import Literal
 
 import polars as pl
 
-from analytics.capacity.concurrency import hourly_most
+from analytics.capacity.demand import hourly_most
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
 from analytics.ledger.shared_work import job_names

@@ -10,8 +10,7 @@ from functools import cached_property
 import polars as pl
 
 from analytics.ledger.rollups import Rollups
-from analytics.money.energy import MJ_PER_KWH, Grid
-from analytics.money.grid_intensity import GridIntensity
+from analytics.money.energy import MJ_PER_KWH, Grid, GridIntensity
 from analytics.money.priced_segments import NOBODY
 from analytics.money.window_money import Money
 from analytics.plan.deferral import Deferral, GridHours, find_deferral, with_deferrable

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.capacity.concurrency import hourly_most
+from analytics.capacity.demand import hourly_most
 from analytics.scope import Scope
 from analytics.states import ALLOCATED
 from analytics.workloads.ledger_rows import whole_number

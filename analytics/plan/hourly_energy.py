@@ -9,8 +9,7 @@ import polars as pl
 
 from analytics.intervals import SPAN_MS, cut
 from analytics.ledger.rollups import Rollups
-from analytics.money.energy import MJ_PER_KWH, Energy
-from analytics.money.grid_intensity import GridIntensity
+from analytics.money.energy import MJ_PER_KWH, Energy, GridIntensity
 from analytics.money.priced_segments import NOBODY
 from analytics.states import IDLE_ALLOCATED, IN_USE
 from fallow.clock import HOUR_MS

@@ -11,8 +11,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from analytics.capacity.concurrency import hourly_most
-from analytics.capacity.demand import duration
+from analytics.capacity.demand import duration, hourly_most
 from analytics.intervals import by_hour
 from analytics.money.cards import card
 from analytics.money.energy import KNOWN_MIN, Grid

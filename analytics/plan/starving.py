@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.capacity.concurrency import hourly_most
+from analytics.capacity.demand import hourly_most
 from analytics.intervals import SPAN_MS, by_hour, clip
 from analytics.money.priced_segments import NO_ACCOUNT, NO_TEAM, NOT_KNOWN
 from analytics.states import IDLE_ALLOCATED

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from analytics.money.accounts import Account
-from analytics.money.efficiency_ranks import EfficiencyRank
+from analytics.money.accounts import Account, EfficiencyRank
 from analytics.money.energy import Energy, Grid
 from analytics.money.prices import Price
 from analytics.money.window_money import Money

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.ledger.summary import Totals
-from analytics.money.efficiency_ranks import EfficiencyRank
+from analytics.money.accounts import EfficiencyRank
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from analytics.capacity.concurrency import hourly_most
+from analytics.capacity.demand import hourly_most
 from analytics.language.language import Sentence
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr

@@ -12,8 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.simulation.calibration import IntervalLengths, Knots
-from analytics.simulation.interval_lengths import draw
+from analytics.simulation.calibration import IntervalLengths, Knots, draw
 from analytics.simulation.stays import Stay
 from fallow.clock import DAY_MS, HOUR_MS, SECOND_MS
 

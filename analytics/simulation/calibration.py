@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 @dataclass(frozen=True)
 class IntervalLengths:
@@ -130,3 +133,16 @@ TAIL_RATIO = 0.05
 
 PROCESS_INTERVAL_MS = 300_000
 """How often processes are listed while nothing changes: every 30 s would be ten times the rows and say the same."""
+
+
+def draw(spells: IntervalLengths, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+    """`count` lengths in seconds, before the hour's factor and the limits."""
+    long = rng.random(count) < spells.long_ratio
+    median = np.where(long, spells.long_median_s, spells.median_s)
+    sigma = np.where(long, spells.long_sigma, spells.sigma)
+    return median * np.exp(sigma * rng.standard_normal(count))
+
+
+def draw_ms(spells: IntervalLengths, rng: np.random.Generator) -> int:
+    """One length in milliseconds within the limits, without the hour's factor."""
+    return round(1000 * float(np.clip(draw(spells, rng, 1)[0], spells.min_s, spells.max_s)))

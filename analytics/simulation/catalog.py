@@ -1,8 +1,14 @@
-"""What the simulated fleet is made of: card models, pools, teams and their people. Plain data."""
+"""What the simulated fleet is made of: card models, pools, hosts, teams and their people, and how these use it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from analytics.simulation import calibration as known
+from analytics.simulation.calibration import Behaviour, IntervalLengths, Knots
 
 GIB = 1024**3
 
@@ -90,3 +96,119 @@ SERVICES: tuple[tuple[str, str], ...] = (
     ("ranker", "ranking"),
 )
 """What the serving pool serves, and the team that owns it; the first is the one that hardly anybody calls."""
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What work is like: training in general and that of some accounts, serving in general and some services.
+
+    `tail_ratio` and `part_ratio` are the shares of training jobs that stay after their work and that use half of their GPUs.
+    `told` says whether the agent may record what was started in a notebook's arguments.
+    """
+
+    training: Behaviour = known.TRAINING
+    training_of: Mapping[str, Behaviour] = field(default_factory=dict)
+    serving: Behaviour = known.SERVING
+    serving_of: Mapping[str, Behaviour] = field(default_factory=dict)
+    tail_ratio: float = known.TAIL_RATIO
+    part_ratio: float = known.PART_UNUSED_RATIO
+    told: bool = False
+
+
+MEASURED = Habits()
+"""Everybody as on the measured fleets."""
+
+TUNED = replace(
+    known.TRAINING,
+    level_pct=Knots((0.0, 0.05, 1.0), (82.0, 93.0, 99.8)),
+    intensity_ratio=Knots((0.0, 1.0), (0.58, 0.92)),
+    # beside the shares of the card that frameworks reserve on their own
+    mem_ratio=Knots((0.0, 0.6, 0.601, 1.0), (0.56, 0.71, 0.79, 0.86)),
+)
+"""Training that somebody has looked at: the GPU works and its memory is used."""
+
+BUSY_SERVING = replace(
+    known.SERVING,
+    busy=IntervalLengths(240.0, 0.9, night=-0.3),
+    idle=IntervalLengths(45.0, 0.9, night=0.6),
+    level_pct=Knots((0.0, 0.5, 1.0), (28.0, 52.0, 95.0)),
+    intensity_ratio=Knots((0.0, 0.5, 1.0), (0.3, 0.5, 0.9)),
+    mem_ratio=Knots((0.0, 1.0), (0.58, 0.71)),
+)
+"""Services that people use all day."""
+
+TAUGHT = Habits(
+    training=TUNED,
+    training_of={"ranking": known.TRAINING},
+    serving=BUSY_SERVING,
+    serving_of=dict.fromkeys(("image-gen", "image-gen-staging"), known.SERVING),
+    tail_ratio=0.01,
+    part_ratio=0.0,
+    told=True,
+)
+"""Most have tuned their work; one team trains and one service waits as on the measured fleets."""
+
+
+@dataclass(frozen=True)
+class FleetKind:
+    """The pools, whose shares add up to 1, and the habits of the people in them."""
+
+    pools: tuple[Pool, ...] = POOLS
+    habits: Habits = MEASURED
+
+
+KINDS: dict[str, FleetKind] = {
+    "measured": FleetKind(),
+    "tuned": FleetKind(habits=TAUGHT),
+    "training": FleetKind((Pool("train", H100, 0.75, 8, "training"), Pool("legacy", V100, 0.25, 4, "notebook"))),
+    "serving": FleetKind((Pool("serving", L40S, 0.75, 4, "serving"), Pool("train", H100, 0.25, 8, "training"))),
+    "interactive": FleetKind((Pool("lab", V100, 0.75, 4, "notebook"), Pool("train-old", A100, 0.25, 8, "training"))),
+    "returning": FleetKind((Pool("batch", A100, 0.75, 8, "returning"), Pool("train", H100, 0.25, 8, "training"))),
+    "projects": FleetKind((Pool("research", H100, 0.75, 8, "project"), Pool("serving", L40S, 0.25, 4, "serving"))),
+}
+"""`measured` is that of the sources in docs/simulation.md; of the others the calibration wants as different ones as it can get."""
+
+
+@dataclass(frozen=True)
+class SimulatedGpu:
+    """One simulated GPU: its UUID and its place on the host."""
+
+    uuid: str
+    index: int
+
+
+@dataclass(frozen=True)
+class SimulatedHost:
+    """One simulated host: `number` counts over the whole fleet and seeds what happens on it."""
+
+    name: str
+    number: int
+    pool: Pool
+    gpus: tuple[SimulatedGpu, ...]
+
+
+def build_hosts(gpus: int, seed: int, pools: Sequence[Pool]) -> tuple[SimulatedHost, ...]:
+    """The hosts of a fleet of that many GPUs, pool by pool; the last host of a pool may be only partly filled."""
+    hosts: list[SimulatedHost] = []
+    for pool, count in zip(pools, split_gpus(gpus, pools), strict=True):
+        for nth, first in enumerate(range(0, count, pool.gpus_per_host)):
+            name = f"sim-{pool.card.tag}-{nth + 1:02d}"
+            size = min(pool.gpus_per_host, count - first)
+            cards = tuple(SimulatedGpu(_uuid(seed, name, index), index) for index in range(size))
+            hosts.append(SimulatedHost(name, len(hosts), pool, cards))
+    return tuple(hosts)
+
+
+def split_gpus(gpus: int, pools: Sequence[Pool]) -> list[int]:
+    """GPUs per pool, by largest remainder: they add up to `gpus`, earlier pools win ties."""
+    exact = [gpus * pool.share for pool in pools]
+    counts = [int(part) for part in exact]
+    by_remainder = sorted(range(len(pools)), key=lambda nth: (counts[nth] - exact[nth], nth))
+    for nth in by_remainder[: gpus - sum(counts)]:
+        counts[nth] += 1
+    return counts
+
+
+def _uuid(seed: int, host: str, index: int) -> str:
+    digest = hashlib.sha256(f"fallow simulation {seed} {host} {index}".encode()).digest()
+    return f"GPU-{uuid.UUID(bytes=digest[:16])}"

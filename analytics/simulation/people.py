@@ -1,4 +1,4 @@
-"""The tables that a site keeps by hand, for a simulated fleet: who is in which team, what a GPU costs, and who asks for which."""
+"""The tables that a site keeps by hand, for a simulated fleet: who is in which team, what a GPU costs, who asks for which, and its grid."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import io
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
+import numpy as np
+
 from analytics.money import offers, owners, prices, requests_file
-from analytics.simulation.catalog import TEAMS, Pool
-from analytics.simulation.layout import split_gpus
+from analytics.simulation.catalog import TEAMS, Pool, split_gpus
 from analytics.simulation.placement import SimulatedFleet
-from analytics.simulation.scenes import PROJECTS
-from fallow.clock import from_ms
+from analytics.simulation.plan import PROJECTS
+from fallow.clock import DAY_MS, HOUR_MS, format_ms, from_ms
 
 _QUOTA_SHARES = {"language": 0.44, "vision": 0.3, "speech": 0.2, "robotics": 0.5, "ranking": 0.12}
 """Of the fleet's GPUs; together more than there are, as quotas are."""
@@ -153,3 +154,28 @@ def _csv(columns: Iterable[str], rows: Iterable[Mapping[str, object]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+_MEAN_G, _LEAST_G = 290.0, 60.0
+_NOON_G, _EVENING_G, _WEATHER_G = 110.0, 90.0, 45.0
+_GAP = (2, 3, 4)
+"""Hours of the fleet's last but one day."""
+
+
+def intensity_csv(fleet: SimulatedFleet) -> str:
+    """Grams of CO2 per kWh for every hour (UTC) of the fleet's days, as `plan.carbon` takes them; all of it is invented."""
+    hours = np.arange(fleet.days * 24)
+    weather = np.repeat(np.random.default_rng(fleet.seed).normal(0.0, _WEATHER_G, fleet.days), 24)
+    grams = _MEAN_G + weather - _NOON_G * _bump(hours, 12, 4.0) + _EVENING_G * _bump(hours, 19, 2.0)
+    first_ms = fleet.until_ms - fleet.days * DAY_MS
+    gap = {(fleet.days - 2) * 24 + hour for hour in _GAP}
+    lines = [
+        f"{format_ms(first_ms + int(hour) * HOUR_MS)},{max(_LEAST_G, g):.0f}"
+        for hour, g in zip(hours, grams, strict=True)
+        if hour not in gap
+    ]
+    return "\n".join(["# a simulated grid: none of these figures is a real one", "time,intensity", *lines, ""])
+
+
+def _bump(hours: np.ndarray, at: int, width: float) -> np.ndarray:
+    return np.asarray(np.exp(-(((hours % 24 - at) / width) ** 2)))

@@ -6,10 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from analytics.simulation import calibration as known
-from analytics.simulation.catalog import Pool
-from analytics.simulation.habits import TAUGHT, Habits
-from analytics.simulation.kinds import KINDS
-from analytics.simulation.layout import SimulatedHost
+from analytics.simulation.catalog import KINDS, TAUGHT, Habits, Pool, SimulatedHost
 from analytics.simulation.stays import NOTEBOOK_ARGUMENTS, Stay, host_stays
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from fallow.errors import UsageError

@@ -2,19 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from analytics.simulation import calibration as known
-from analytics.simulation.calibration import Behaviour
-from analytics.simulation.catalog import SERVICES, TEAMS
-from analytics.simulation.habits import MEASURED, Habits
-from analytics.simulation.interval_lengths import draw_ms
-from analytics.simulation.layout import SimulatedHost
-from analytics.simulation.routines import Visit, projects, returning_runs
+from analytics.simulation.calibration import Behaviour, draw_ms
+from analytics.simulation.catalog import MEASURED, SERVICES, TEAMS, Habits, SimulatedHost
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
+
+_EVERY = (("day", 0.5), ("weekday", 0.3), ("week", 0.2))
+"""How often a run comes back, and the share of the slots in which it does; our own guess, no trace behind it."""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Somebody's time on a slot: at work from `start_ms` to `idle_from_ms`, with a process there until `end_ms`."""
+
+    start_ms: int
+    idle_from_ms: int
+    end_ms: int
+    person: int
+
+
+def returning_runs(rng: np.random.Generator, since_ms: int, until_ms: int) -> Iterator[Visit]:
+    """A run of one to three hours at the same hour, whose process stays until the next one in two of three slots."""
+    rhythm = str(rng.choice([name for name, _ in _EVERY], p=[share for _, share in _EVERY]))
+    hour_ms, weekday, person = int(rng.integers(0, 24)) * HOUR_MS, int(rng.integers(0, 7)), int(rng.integers(0, 2**31))
+    stays = rng.random() < 2 / 3
+    days = [
+        day_ms for day_ms in range(since_ms // DAY_MS * DAY_MS, until_ms, DAY_MS) if _is_due(rhythm, day_ms, weekday)
+    ]
+    for day_ms, next_ms in zip(days, [*days[1:], until_ms], strict=True):
+        start_ms = day_ms + hour_ms + int(rng.normal(0, 5)) * MINUTE_MS
+        idle_ms = start_ms + int(rng.uniform(1, 3) * HOUR_MS)
+        end_ms = next_ms + hour_ms - 40 * MINUTE_MS if stays else idle_ms
+        yield Visit(start_ms, idle_ms, max(idle_ms, end_ms), person)
+
+
+def _is_due(rhythm: str, day_ms: int, weekday: int) -> bool:
+    there = (day_ms // DAY_MS + 3) % 7  # the epoch was a Thursday
+    return rhythm == "day" or (there < 5 if rhythm == "weekday" else there == weekday)
+
+
+def projects(
+    rng: np.random.Generator, since_ms: int, until_ms: int, working_hour: Callable[[int, np.random.Generator], int]
+) -> Iterator[Visit]:
+    """Weeks of work by one person, day after day; two in five projects leave a process behind when they end, some for good."""
+    at_ms = since_ms + int(rng.exponential(3.0) * DAY_MS)
+    while at_ms < until_ms:
+        person, ends_ms = int(rng.integers(0, 2**31)), at_ms + int(rng.uniform(5, 40) * DAY_MS)
+        while at_ms < ends_ms:
+            start_ms = working_hour(at_ms, rng)
+            idle_ms = start_ms + int(rng.uniform(2, 9) * HOUR_MS)
+            next_ms = working_hour(idle_ms + int(rng.choice([14.0, 40.0], p=[0.8, 0.2]) * HOUR_MS), rng)
+            yield Visit(start_ms, idle_ms, next_ms - 10 * MINUTE_MS if rng.random() < 0.6 else idle_ms, person)
+            at_ms = next_ms
+        if rng.random() < 0.4:
+            left_ms = int(rng.choice([rng.uniform(4, 20), 365.0], p=[0.6, 0.4]) * DAY_MS)
+            yield Visit(at_ms, at_ms + HOUR_MS, at_ms + left_ms, person)
+            at_ms += left_ms
+        at_ms += int(rng.exponential(8.0) * DAY_MS)
+
 
 BURN_IN_MS = 7 * DAY_MS
 """Stays are drawn from a week before the first row on, so that the first day finds the fleet at work."""

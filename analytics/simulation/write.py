@@ -15,7 +15,7 @@ from analytics.simulation.days import SimulatedDay, host_days
 from analytics.simulation.placement import Planted, SimulatedFleet
 from analytics.simulation.plan import plan_fleet
 from analytics.simulation.queue import SCHEDULER, Row, SimulatedQueue, simulated_queue
-from analytics.simulation.serving import serving_table
+from analytics.simulation.tables import serving_table
 from fallow.clock import utc_day
 from fallow.lake import Lake, LakeFile
 from fallow.parquet import encode, table_from_rows

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from analytics.decide.filters import is_in_scope, names_others
-from analytics.money.cents import MICROCENTS
-from analytics.money.in_force import gpus_at, in_force
-from analytics.money.priced_segments import UNNAMED, unused_amount
-from analytics.money.window_money import newest_basis, open_prices
+from analytics.money.priced_segments import MICROCENTS, UNNAMED, unused_amount
+from analytics.money.window_money import gpus_at, in_force, newest_basis, open_prices
 from analytics.render.opportunities_json import opportunity_json
 from analytics.report.model import Whole
 from analytics.scope import Scope

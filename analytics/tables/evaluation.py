@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Literal
 
-from analytics.evaluation.evaluate import Evaluation, Reliability
-from analytics.evaluation.state_agreement import StateAgreement
+from analytics.evaluation.evaluate import Evaluation, Reliability, StateAgreement
 from analytics.evaluation.verdicts import LABELLED_MIN, Proportion
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number, Share

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analytics.capacity.hour_of_week import HoursOfWeek
-from analytics.capacity.off_peak import WEEKS_MIN
+from analytics.capacity.off_peak import WEEKS_MIN, HoursOfWeek
 from analytics.language.language import Language, SentenceList
 from analytics.language.quantities import Number, Quantity, Share, WeekHour
 from analytics.language.sentences import tr, tr_many

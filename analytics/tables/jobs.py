@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analytics.capacity.jobs import JobUse, jobs
+from analytics.capacity.user_jobs import JobUse, jobs
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many

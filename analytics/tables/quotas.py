@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analytics.capacity.quotas import QuotaUse, against_quota
+from analytics.capacity.user_jobs import QuotaUse, against_quota
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr

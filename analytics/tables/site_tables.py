@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, Number
 from analytics.language.sentences import tr, tr_many
-from analytics.money.in_force import gpus_at, in_force
 from analytics.money.prices import Price
-from analytics.money.window_money import PriceBasis, newest_basis, open_prices
+from analytics.money.window_money import PriceBasis, gpus_at, in_force, newest_basis, open_prices
 from analytics.report.model import Whole
 from analytics.tables.money_basis import price_source
 from analytics.tables.names import place_name

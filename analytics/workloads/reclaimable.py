@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from analytics.capacity.concurrency import hourly_most
+from analytics.capacity.demand import hourly_most
 from analytics.intervals import merge
 from analytics.states import IN_USE, UNUSED
 from analytics.workloads.model import Context, once_per_context

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.capacity.concurrency import hourly_most
+from analytics.capacity.demand import hourly_most
 from analytics.intervals import merge
 from analytics.states import IN_USE
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, WEEK_MS, floor_ms

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from dash import html
 
 from analytics.language.sentences import tr
-from analytics.money.grid_intensity import open_intensity
+from analytics.money.energy import open_intensity
 from analytics.plan.carbon import AskedCarbon, Carbon
 from analytics.plan.pool_prices import PoolPrices, internal_prices_of, of_scope
 from analytics.tables.palette import Palette

@@ -6,7 +6,7 @@ from typing import Any
 
 from dash import ALL, Input, Output, State, callback_context, html, no_update
 
-from analytics.capacity.hour_of_week import HoursOfWeek, hours_of_week
+from analytics.capacity.off_peak import HoursOfWeek, hours_of_week
 from analytics.decide.annotations import Annotation
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr

@@ -6,7 +6,7 @@ from typing import Any
 
 from dash import dcc, html
 
-from analytics.capacity.quotas import against_quota
+from analytics.capacity.user_jobs import against_quota
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr

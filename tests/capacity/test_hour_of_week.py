@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pytest
 
-from analytics.capacity.hour_of_week import HOURS, hours_of_week
+from analytics.capacity.off_peak import HOURS, hours_of_week
 from analytics.states import UNUSED
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, WEEK_MS, from_ms, to_ms
 

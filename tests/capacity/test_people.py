@@ -7,8 +7,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from analytics.capacity.jobs import jobs
-from analytics.capacity.quotas import against_quota
+from analytics.capacity.user_jobs import against_quota, jobs
 from analytics.money.costs import Costs
 from analytics.money.prices import PriceBook
 from analytics.scope import Scope, narrowed

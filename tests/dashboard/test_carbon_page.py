@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.simulation import SimulatedFleet
-from analytics.simulation.grid import intensity_csv
+from analytics.simulation.people import intensity_csv
 from tests.dashboard.conftest import UNTIL_MS, page, words
 from tests.dashboard.planned import LANGUAGE, WEEK, Planned, planned_site, with_plan
 

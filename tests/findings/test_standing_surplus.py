@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.capacity.concurrency import hourly_most
+from analytics.capacity.demand import hourly_most
 from analytics.intervals import merge
 from analytics.rules.standing_surplus import STANDING_SURPLUS
 from analytics.tables.evidence_text import evidence

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.money.accounts import GROUPS
-from analytics.money.cents import MICROCENTS, nested
-from analytics.money.efficiency_ranks import EfficiencyRank
+from analytics.money.accounts import GROUPS, EfficiencyRank
 from analytics.money.energy import Energy, Grid
+from analytics.money.priced_segments import MICROCENTS, nested
 from fallow.clock import HOUR_MS, Window
 from fallow.schema import STATES
 from tests.money.fleet import MODELS, T0, accounts, book, owners, stretch

@@ -8,8 +8,7 @@ from importlib import resources
 
 import pytest
 
-from analytics.money.cards import card, cards, words
-from analytics.money.catalog import catalog, listed
+from analytics.money.cards import card, cards, catalog, listed, words
 
 GIB = 2**30
 

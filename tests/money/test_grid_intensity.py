@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.money.grid_intensity import GridIntensity, open_intensity
+from analytics.money.energy import GridIntensity, open_intensity
 from fallow import config
 from fallow.clock import format_ms
 from fallow.errors import ConfigError

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.money.offers import OLD_AFTER, GpuOffer, is_of, is_old, load_offers, useful_hourly
+from analytics.money.offers import OLD_AFTER, GpuOffer, import_catalog, is_of, is_old, load_offers, useful_hourly
 from analytics.money.prices import PriceBook
-from analytics.money.skypilot import import_catalog
 from fallow import config
 from fallow.errors import ConfigError
 from tests.in_process import run_in_process

@@ -12,8 +12,7 @@ import pytest
 from scipy.optimize import linprog
 
 from analytics.ledger.rollups import Rollups
-from analytics.money.energy import Grid
-from analytics.money.grid_intensity import GridIntensity
+from analytics.money.energy import Grid, GridIntensity
 from analytics.money.owners import Owner, Owners
 from analytics.money.window_money import Money
 from analytics.plan.carbon import AskedCarbon, Carbon, CarbonBasis, find_carbon

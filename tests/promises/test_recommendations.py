@@ -12,7 +12,7 @@ from analytics.decide.actions import Action
 from analytics.decide.claims import HELD_IDLE, TimeClaim, claims_of
 from analytics.decide.lifecycle import status_of
 from analytics.decide.opportunities import Opportunities, Saving, decide, opportunities_in
-from analytics.money.cents import MICROCENTS, nested, rounded, share_out
+from analytics.money.priced_segments import MICROCENTS, nested, rounded, share_out
 from analytics.scope import Scope
 from analytics.states import WASTED
 from analytics.workloads.model import Confidence

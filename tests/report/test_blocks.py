@@ -12,7 +12,7 @@ import pytest
 from analytics.capacity.off_peak import OffPeak
 from analytics.decide.actions import record
 from analytics.language.languages import language
-from analytics.money.efficiency_ranks import EfficiencyRank
+from analytics.money.accounts import EfficiencyRank
 from analytics.render.html.page import page
 from analytics.render.report.markdown import MarkdownFormat
 from analytics.render.report.text import TextFormat, columns, for_text, section_text

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from analytics.simulation import SimulatedFleet, plan_fleet, write_fleet
-from analytics.simulation.catalog import POOLS
-from analytics.simulation.layout import split_gpus
+from analytics.simulation.catalog import POOLS, split_gpus
 from fallow.clock import DAY_MS
 from fallow.errors import UsageError
 from tests.lakes import made_lake
