@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from analytics.intervals import clip
+from analytics.intervals import clip, levels
 from analytics.states import ALLOCATED, IN_USE
 from fallow.clock import HOUR_MS
 
@@ -30,17 +30,14 @@ def hourly_most(
     """
     first_ms, last_ms = -(-since_ms // HOUR_MS) * HOUR_MS, until_ms // HOUR_MS * HOUR_MS
     hours = pl.select(time=pl.int_range(first_ms, last_ms, HOUR_MS, dtype=pl.Int64))
-    marks = spans.select(by).unique().join(hours, how="cross").with_columns(change=pl.lit(0.0))
+    marks = spans.select(by).unique().join(hours, how="cross").with_columns(end="time", weight=pl.lit(0.0))
     inside = clip(spans, first_ms, None, sums=()).filter(pl.col("time") < last_ms)
-    begins = inside.select(*by, "time", change=pl.col(weight).cast(pl.Float64))
-    ends = inside.select(*by, time="end", change=-pl.col(weight).cast(pl.Float64))
-    steps = pl.concat([marks, begins, ends]).group_by(*by, "time").agg(pl.col("change").sum()).sort(*by, "time")
-    level = pl.col("change").cum_sum()
+    counted = inside.select(*by, "time", "end", weight=pl.col(weight).cast(pl.Float64))
     return (
-        steps.with_columns(most=level.over(by) if by else level, time=pl.col("time") // HOUR_MS * HOUR_MS)
+        levels(pl.concat([counted, marks]), by, weight=pl.col("weight"))
         .filter(pl.col("time") < last_ms)
-        .group_by(*by, "time")
-        .agg(pl.col("most").max().round(_DIGITS))
+        .group_by(*by, time=pl.col("time") // HOUR_MS * HOUR_MS)
+        .agg(most=pl.col("level").max().round(_DIGITS))
         .sort(*by, "time")
     )
 

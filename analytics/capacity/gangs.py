@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.intervals import clip
+from analytics.intervals import clip, levels
 from analytics.states import PERHAPS_FREE
 
 SIZES_LEAST = (1, 2, 4, 8)
@@ -47,28 +47,28 @@ def gangs(placed: pl.DataFrame, since_ms: int, until_ms: int, wanted: Sequence[i
     """
     rows = clip(placed.filter(pl.col("gpu_share") == 1), since_ms, until_ms)
     if wanted is None:
-        wanted = sizes(int(_levels(rows, _GROUP).select(pl.col("level").max()).item() or 0))
+        wanted = sizes(int(levels(rows, _GROUP).select(pl.col("level").max()).item() or 0))
     widths, window_ms = _widths(rows), until_ms - since_ms
     sure, most = (_levels_in(rows, states, widths) for states in (("free",), PERHAPS_FREE))
-    apart = _sum(_changes(sure, pl.col("level"), _PLACE), _GROUP)
+    apart = _summed(sure, pl.col("level"), _GROUP)
     return tuple(_gang(size, (sure, most, apart), until_ms, window_ms) for size in wanted)
 
 
 def free_levels(rows: pl.DataFrame, states: Sequence[str]) -> pl.DataFrame:
     """How many whole GPUs of each host are in one of the states at once.
 
-    Columns: pool, model, host, `time` from which it holds, `level`, and `width`, which is how many a host of its pool and model has.
+    Columns: those of `levels` by pool, model and host, and `width`, which is how many a host of its pool and model has.
     """
     return _levels_in(rows, states, _widths(rows))
 
 
 def _widths(rows: pl.DataFrame) -> pl.DataFrame:
     """How many whole GPUs a host of each pool and model has at most."""
-    return _levels(rows, _PLACE).group_by(_GROUP).agg(width=pl.col("level").max())
+    return levels(rows, _PLACE).group_by(_GROUP).agg(width=pl.col("level").max())
 
 
 def _levels_in(rows: pl.DataFrame, states: Sequence[str], widths: pl.DataFrame) -> pl.DataFrame:
-    return _levels(rows.filter(pl.col("state").is_in(states)), _PLACE).join(widths, on=_GROUP)
+    return levels(rows.filter(pl.col("state").is_in(states)), _PLACE).join(widths, on=_GROUP)
 
 
 def sizes(gpus: int) -> tuple[int, ...]:
@@ -81,57 +81,42 @@ def sizes(gpus: int) -> tuple[int, ...]:
     return (*SIZES_LEAST, *more)
 
 
-def _gang(size: int, levels: tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame], until_ms: int, window_ms: int) -> Gang:
-    """`levels` are the free GPUs of each host, the same with what nobody saw, and those of each pool wherever they are."""
-    sure, most, apart = levels
+def _gang(size: int, free: tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame], until_ms: int, window_ms: int) -> Gang:
+    """`free` are the free GPUs of each host, the same with what nobody saw, and those of each pool wherever they are."""
+    sure, most, apart = free
     could, might = starting(sure, size), starting(most, size)
-    free = _sum(_changes(apart, pl.col("level") // size, _GROUP), ())
+    anywhere = _summed(apart, pl.col("level") // size)
     return Gang(
         size=size,
         now=_last(could, until_ms),
         now_most=_last(might, until_ms),
-        free_share=_share(free, until_ms, window_ms),
+        free_share=_share(anywhere, until_ms, window_ms),
         start_share=_share(could, until_ms, window_ms),
         start_share_most=_share(might, until_ms, window_ms),
     )
 
 
 def starting(free: pl.DataFrame, size: int) -> pl.DataFrame:
-    """How many jobs of a size could start in `free_levels`: `time` from which it holds and `level`."""
+    """How many jobs of a size could start in `free_levels`, with the columns of `levels`."""
     small, large = free.filter(pl.col("width") >= size), free.filter(pl.col("width") < size)
-    whole = _sum(_changes(large, pl.col("level") // pl.col("width"), _PLACE), (*_GROUP, "width"))
+    whole = _summed(large, pl.col("level") // pl.col("width"), (*_GROUP, "width"))
     hosts = (pl.lit(size) + pl.col("width") - 1) // pl.col("width")
-    parts = (_changes(small, pl.col("level") // size, _PLACE), _changes(whole, pl.col("level") // hosts, _GROUP))
-    return _sum(pl.concat([each.select("time", "change") for each in parts]), ())
+    could = (small.with_columns(pl.col("level") // size), whole.with_columns(pl.col("level") // hosts))
+    return _summed(pl.concat([each.select("time", "end", "level") for each in could]), pl.col("level"))
 
 
-def _levels(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """How many rows there are at once: `by`, `time` from which it holds, and `level`."""
-    begins = rows.select(*by, "time", change=pl.lit(1, pl.Int64))
-    ends = rows.select(*by, time="end", change=pl.lit(-1, pl.Int64))
-    return _sum(pl.concat([begins, ends]), by)
+def _summed(free: pl.DataFrame, value: pl.Expr, by: Sequence[str] = ()) -> pl.DataFrame:
+    """The sum of a value of rows of `levels` that hold at once, with the columns of `levels`."""
+    return levels(free.drop_nulls("end"), by, weight=value)
 
 
-def _changes(levels: pl.DataFrame, value: pl.Expr, by: Sequence[str]) -> pl.DataFrame:
-    """By how much a value changes at each place when its level does."""
-    valued = levels.sort(*by, "time").with_columns(value=value.cast(pl.Int64))
-    return valued.with_columns(change=pl.col("value") - pl.col("value").shift(1).over(by).fill_null(0))
-
-
-def _sum(changes: pl.DataFrame, to: Sequence[str]) -> pl.DataFrame:
-    """Changes added up over time and over all but `to`: `to`, `time` and `level`."""
-    steps = changes.group_by(*to, "time").agg(pl.col("change").sum()).sort(*to, "time")
-    level = pl.col("change").cum_sum()
-    return steps.select(*to, "time", level=level.over(to) if to else level)
-
-
-def _last(levels: pl.DataFrame, until_ms: int) -> int:
-    before = levels.filter(pl.col("time") < until_ms)
+def _last(counted: pl.DataFrame, until_ms: int) -> int:
+    before = counted.filter(pl.col("time") < until_ms)
     return int(before["level"][-1]) if before.height else 0
 
 
-def _share(levels: pl.DataFrame, until_ms: int, window_ms: int) -> float | None:
+def _share(counted: pl.DataFrame, until_ms: int, window_ms: int) -> float | None:
     """For which part of the window the level was at least 1."""
-    lasting = pl.col("time").shift(-1).fill_null(until_ms) - pl.col("time")
-    enough_ms = int(levels.select(lasting.filter(pl.col("level") >= 1).sum()).item() or 0)
+    lasting = pl.col("end").fill_null(until_ms) - pl.col("time")
+    enough_ms = int(counted.select(lasting.filter(pl.col("level") >= 1).sum()).item() or 0)
     return enough_ms / window_ms if window_ms > 0 else None

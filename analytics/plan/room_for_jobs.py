@@ -206,7 +206,7 @@ def _fragmentation(free: pl.DataFrame, pieces: pl.DataFrame, until_ms: int) -> F
     shapes = known or [JobShape(size, 1 / len(SIZES_LEAST)) for size in SIZES_LEAST]
     widest = int(free["level"].max() or 0)  # type: ignore[arg-type]  # a count
     lost = [fragments(FreeRoom((1.0,) * level), shapes) for level in range(widest + 1)]
-    lasting = pl.col("time").shift(-1).over("host").fill_null(until_ms) - pl.col("time")
+    lasting = pl.col("end").fill_null(until_ms) - pl.col("time")
     spans = free.sort("host", "time").with_columns(
         lasting=lasting, fragment=pl.col("level").replace_strict(range(widest + 1), lost, return_dtype=pl.Float64)
     )
@@ -247,8 +247,8 @@ def _checks(
 
 def _checked(free: pl.DataFrame, size: int, asked: pl.DataFrame) -> RoomCheck:
     """Jobs of one size in one pool, by whether one could have started just before it came."""
-    levels = starting(free, size).sort("time")
-    met = asked.sort("came").join_asof(levels, left_on="came", right_on="time", allow_exact_matches=False)
+    could = starting(free, size)
+    met = asked.sort("came").join_asof(could, left_on="came", right_on="time", allow_exact_matches=False)
     groups = met.group_by(has_room=pl.col("level").fill_null(0) >= 1, waited="waited").len()
     counts = {(has_room, waited): number for has_room, waited, number in groups.iter_rows()}
     return RoomCheck(*(counts.get(each, 0) for each in ((True, False), (True, True), (False, False), (False, True))))

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.capacity.demand import hourly_most
-from analytics.intervals import SPAN_MS, by_hour, clip
+from analytics.intervals import SPAN_MS, by_hour, clip, levels, merge
 from analytics.money.priced_segments import NO_ACCOUNT, NO_TEAM, NOT_KNOWN
 from analytics.states import IDLE_ALLOCATED
 from fallow.clock import HOUR_MS
@@ -104,24 +104,13 @@ def _under_quota(
 
 def _times_within(allocated: pl.DataFrame, quota: float, window: tuple[int, int]) -> list[tuple[int, int]]:
     """The stretches of the window in which no more than the quota was allocated at once."""
-    times, levels = _levels(allocated, window)
-    fits = levels <= quota + 1e-6
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], fits, [False]]).astype(np.int8)))
-    bounds = np.append(times, window[1])
-    return [(int(bounds[first]), int(bounds[last])) for first, last in edges.reshape(-1, 2)]
-
-
-def _levels(spans: pl.DataFrame, window: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """How much was had at once (`gpu_share`) from each moment on, from the start of the window on."""
-    changes = pl.concat(
-        [
-            pl.DataFrame({"at": [window[0]], "change": [0.0]}),
-            spans.select(at="time", change=pl.col("gpu_share").cast(pl.Float64)),
-            spans.select(at="end", change=-pl.col("gpu_share").cast(pl.Float64)),
-        ]
-    )
-    sums = changes.filter(pl.col("at") < window[1]).group_by("at").agg(pl.col("change").sum()).sort("at")
-    return sums["at"].to_numpy(), np.cumsum(sums["change"].to_numpy())
+    since_ms, until_ms = window
+    # a span without weight at the window's start: until the first allocation nothing is had
+    start = pl.DataFrame({"time": [since_ms], "end": [since_ms], "gpu_share": [0.0]})
+    spans = pl.concat([start, allocated.select("time", "end", pl.col("gpu_share").cast(pl.Float64))])
+    counted = levels(spans, weight=pl.col("gpu_share")).filter(pl.col("time") < until_ms)
+    fits = counted.filter(pl.col("level") <= quota + 1e-6)
+    return merge(fits.with_columns(pl.col("end").fill_null(until_ms).clip(upper_bound=until_ms)), ()).rows()
 
 
 def _idle_pairs(pool: str, waiting: pl.DataFrame, idle: pl.DataFrame) -> list[StarvingPair]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from analytics.intervals import clip
+from analytics.intervals import clip, levels
 from analytics.money.energy import MJ_PER_KWH
 from analytics.plan.replay.engine import Replayed
 from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
@@ -217,9 +217,8 @@ def _most(holds: pl.DataFrame) -> float | None:
     """The most GPUs that were held at the same moment; what ends makes room for what begins. None where jobs share them."""
     if _shares(holds):
         return None
-    changes = pl.concat([holds.select(at="begin", gpus="gpus"), holds.select(at="end", gpus=-pl.col("gpus"))])
-    sums = changes.group_by("at").agg(pl.col("gpus").sum()).sort("at").select(pl.col("gpus").cum_sum().max())
-    return round(float(sums.item() or 0.0), 6)
+    most = levels(holds, weight=pl.col("gpus"), start="begin")["level"].max()
+    return round(float(most or 0.0), 6)  # type: ignore[arg-type]  # of floats
 
 
 def _cost(groups: list[HostGroup], span_ms: int) -> float | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.intervals import clip, merge
+from analytics.intervals import clip, islands, levels, merge
 from analytics.plan.jobs import COULD_BEGIN, POOL_MODEL, PoolModel, located, run_ms
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.ledger_rows import by_job
@@ -144,14 +144,7 @@ def idle_spells(rows: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
 def _all_idle(rows: pl.DataFrame) -> pl.DataFrame:
     """`number`, `time` and `end` of the times in which as many GPUs of a job stood idle as it has (`seen`)."""
     idle = rows.filter(pl.col("state").is_in(IDLE_ALLOCATED))
-    changes = pl.concat(
-        [idle.select("number", "seen", at=name, step=pl.lit(step)) for name, step in (("time", 1), ("end", -1))]
-    )
-    moments = changes.group_by("number", "seen", "at").agg(pl.col("step").sum()).sort("number", "at")
-    counted = moments.with_columns(
-        idle=pl.col("step").cum_sum().over("number"), end=pl.col("at").shift(-1).over("number")
-    )
-    spans = counted.filter(pl.col("idle") == pl.col("seen")).select("number", "end", time="at")
+    spans = levels(idle, ("number", "seen")).filter(pl.col("level") == pl.col("seen"))
     return merge(spans, ("number",))
 
 
@@ -197,10 +190,8 @@ def _of_nobodys_job(rows: pl.DataFrame, claimed: pl.DataFrame) -> pl.DataFrame:
 def _stays(rows: pl.DataFrame) -> pl.DataFrame:
     """Unbroken use of one GPU by one user, `time` to `end`, with _WHOSE and the `number` of the job that it is a part of."""
     ordered = rows.select("gpu", *_WHOSE, "time", "end").sort("gpu", "time")
-    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in ("gpu", *_WHOSE))
-    follows = (pl.col("time") == pl.col("end").shift(1)).fill_null(value=False)
     stays = (
-        ordered.with_columns(stay=(~(same & follows)).cum_sum())
+        ordered.with_columns(stay=islands(("gpu", *_WHOSE)))
         .group_by("stay", maintain_order=True)
         .agg(pl.col("gpu", *_WHOSE).first(), pl.col("time").min(), pl.col("end").max())
     )
@@ -211,9 +202,7 @@ def _stays(rows: pl.DataFrame) -> pl.DataFrame:
 def _clustered(stays: pl.DataFrame, by: tuple[str, ...], moment: str, name: str) -> pl.DataFrame:
     """The stays with a number in the column `name`: the same for those of one `by` whose moments lie TOGETHER_MS apart at most."""
     ordered = stays.sort(*by, moment, "gpu", nulls_last=True)
-    same = pl.all_horizontal(pl.col(each).eq_missing(pl.col(each).shift(1)) for each in by)
-    near = pl.col(moment) - pl.col(moment).shift(1) <= TOGETHER_MS
-    return ordered.with_columns((~(same & near).fill_null(value=False)).cum_sum().alias(name))
+    return ordered.with_columns(islands(by, TOGETHER_MS, start=moment, end=moment).alias(name))
 
 
 SEEN_WAITING_MS = HOUR_MS
