@@ -24,11 +24,11 @@ from analytics.decide.reversals import reversals
 from analytics.decide.review import run_rules
 from analytics.proportions import wilson
 from analytics.rules import RULES
-from analytics.simulation import SimulatedFleet, write_fleet
-from analytics.simulation.catalog import KINDS
+from analytics.simulation import write_fleet
 from analytics.window import load_whole, load_window_ledger, open_inputs
 from analytics.workloads.context import open_context, week_before
 from analytics.workloads.surplus import PoolSurplus, demand
+from benchmarks.fleet_kinds import KINDS, FleetOfKind
 from benchmarks.measure import between_marks
 from fallow.clock import DAY_MS, utc_day
 from tests.lakes import made_lake
@@ -184,8 +184,13 @@ def main(arguments: list[str]) -> int:
     for kind in arguments or KINDS:
         for seed in SEEDS:
             with tempfile.TemporaryDirectory() as folder:
-                fleet = SimulatedFleet(
-                    gpus=GPUS, days=DAYS, seed=100 * seed + len(kind), interval_ms=600_000, until_ms=UNTIL_MS, kind=kind
+                fleet = FleetOfKind(
+                    gpus=GPUS,
+                    days=DAYS,
+                    seed=100 * seed + len(kind),
+                    interval_ms=600_000,
+                    until_ms=UNTIL_MS,
+                    kind=kind,
                 )
                 write_fleet(made_lake(folder), fleet)
                 for weeks_back in WEEKS_BACK:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from analytics.names import JOINER
-from analytics.simulation import SimulatedFleet, write_fleet
-from analytics.simulation.catalog import KINDS
+from analytics.simulation import write_fleet
 from analytics.states import IN_USE, WITHOUT_EVIDENCE
 from analytics.window import load_whole, open_inputs
 from analytics.workloads.persistence import ANYBODY, idle_spells
 from analytics.workloads.process_lists import SERVER
+from benchmarks.fleet_kinds import KINDS, FleetOfKind
 from benchmarks.labelled_trace import import_trace, trace_folder
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from tests.lakes import made_lake
@@ -105,7 +105,7 @@ def simulated(gpus: int = GPUS, kinds: Iterable[str] = tuple(KINDS)) -> Iterator
             seed = SEED + len(kind)
             write_fleet(
                 made_lake(folder),
-                SimulatedFleet(gpus=gpus, days=DAYS, seed=seed, interval_ms=600_000, until_ms=UNTIL_MS, kind=kind),
+                FleetOfKind(gpus=gpus, days=DAYS, seed=seed, interval_ms=600_000, until_ms=UNTIL_MS, kind=kind),
             )
             stretches, kinds_of_work = _known(folder)
         print(kind, file=sys.stderr, flush=True)

@@ -69,7 +69,8 @@ class Pool:
     card: SimulatedCard
     share: float
     gpus_per_host: int
-    work: str  # training, serving or notebook
+    work: str
+    """One of those that `analytics.simulation.stays` draws: training, serving or notebook."""
 
 
 POOLS: tuple[Pool, ...] = (
@@ -147,26 +148,6 @@ TAUGHT = Habits(
     told=True,
 )
 """Most have tuned their work; one team trains and one service waits as on the measured fleets."""
-
-
-@dataclass(frozen=True)
-class FleetKind:
-    """The pools, whose shares add up to 1, and the habits of the people in them."""
-
-    pools: tuple[Pool, ...] = POOLS
-    habits: Habits = MEASURED
-
-
-KINDS: dict[str, FleetKind] = {
-    "measured": FleetKind(),
-    "tuned": FleetKind(habits=TAUGHT),
-    "training": FleetKind((Pool("train", H100, 0.75, 8, "training"), Pool("legacy", V100, 0.25, 4, "notebook"))),
-    "serving": FleetKind((Pool("serving", L40S, 0.75, 4, "serving"), Pool("train", H100, 0.25, 8, "training"))),
-    "interactive": FleetKind((Pool("lab", V100, 0.75, 4, "notebook"), Pool("train-old", A100, 0.25, 8, "training"))),
-    "returning": FleetKind((Pool("batch", A100, 0.75, 8, "returning"), Pool("train", H100, 0.25, 8, "training"))),
-    "projects": FleetKind((Pool("research", H100, 0.75, 8, "project"), Pool("serving", L40S, 0.25, 4, "serving"))),
-}
-"""`measured` is that of the sources in docs/simulation.md; of the others the calibration wants as different ones as it can get."""
 
 
 @dataclass(frozen=True)

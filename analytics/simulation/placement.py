@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from analytics.simulation import calibration as known
-from analytics.simulation.catalog import KINDS, TAUGHT, Habits, Pool, SimulatedHost
+from analytics.simulation.catalog import MEASURED, POOLS, TAUGHT, Habits, Pool, SimulatedHost
 from analytics.simulation.stays import NOTEBOOK_ARGUMENTS, Stay, host_stays
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from fallow.errors import UsageError
@@ -18,7 +18,7 @@ _SHORTEST_MS = 5 * MINUTE_MS
 class SimulatedFleet:
     """What to simulate: GPUs, whole days, the seed, the row interval and the UTC midnight (ms) at which it ends.
 
-    `kind` is one of KINDS. A `showcase` is a fleet whose people have mostly tuned their work, and in which something of everything goes wrong.
+    A `showcase` is a fleet whose people have mostly tuned their work, and in which something of everything goes wrong.
     """
 
     until_ms: int
@@ -27,17 +27,16 @@ class SimulatedFleet:
     seed: int = 1
     interval_ms: int = 30_000
     showcase: bool = False
-    kind: str = "measured"
 
     @property
     def pools(self) -> tuple[Pool, ...]:
         """The pools, of which small fleets may have no GPU."""
-        return KINDS[self.kind].pools
+        return POOLS
 
     @property
     def habits(self) -> Habits:
         """How its people work."""
-        return TAUGHT if self.showcase else KINDS[self.kind].habits
+        return TAUGHT if self.showcase else MEASURED
 
     def __post_init__(self) -> None:
         """Checks the numbers; UsageError names the one that cannot be."""
@@ -46,8 +45,6 @@ class SimulatedFleet:
                 f"cannot simulate {self.gpus} GPUs over {self.days} days from seed {self.seed}",
                 "give at least one GPU, at least one day and a seed of 0 or more",
             )
-        if self.kind not in KINDS:
-            raise UsageError(f"there is no kind of fleet called {self.kind}", f"give one of {', '.join(KINDS)}")
         if self.interval_ms < 1000 or DAY_MS % self.interval_ms or self.interval_ms > HOUR_MS:
             raise UsageError(
                 f"an interval of {self.interval_ms} ms does not divide a day", "give 10s, 30s or 60s, at most an hour"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,60 +11,6 @@ from analytics.simulation import calibration as known
 from analytics.simulation.calibration import Behaviour, draw_ms
 from analytics.simulation.catalog import MEASURED, SERVICES, TEAMS, Habits, SimulatedHost
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
-
-_EVERY = (("day", 0.5), ("weekday", 0.3), ("week", 0.2))
-"""How often a run comes back, and the share of the slots in which it does; our own guess, no trace behind it."""
-
-
-@dataclass(frozen=True)
-class Visit:
-    """Somebody's time on a slot: at work from `start_ms` to `idle_from_ms`, with a process there until `end_ms`."""
-
-    start_ms: int
-    idle_from_ms: int
-    end_ms: int
-    person: int
-
-
-def returning_runs(rng: np.random.Generator, since_ms: int, until_ms: int) -> Iterator[Visit]:
-    """A run of one to three hours at the same hour, whose process stays until the next one in two of three slots."""
-    rhythm = str(rng.choice([name for name, _ in _EVERY], p=[share for _, share in _EVERY]))
-    hour_ms, weekday, person = int(rng.integers(0, 24)) * HOUR_MS, int(rng.integers(0, 7)), int(rng.integers(0, 2**31))
-    stays = rng.random() < 2 / 3
-    days = [
-        day_ms for day_ms in range(since_ms // DAY_MS * DAY_MS, until_ms, DAY_MS) if _is_due(rhythm, day_ms, weekday)
-    ]
-    for day_ms, next_ms in zip(days, [*days[1:], until_ms], strict=True):
-        start_ms = day_ms + hour_ms + int(rng.normal(0, 5)) * MINUTE_MS
-        idle_ms = start_ms + int(rng.uniform(1, 3) * HOUR_MS)
-        end_ms = next_ms + hour_ms - 40 * MINUTE_MS if stays else idle_ms
-        yield Visit(start_ms, idle_ms, max(idle_ms, end_ms), person)
-
-
-def _is_due(rhythm: str, day_ms: int, weekday: int) -> bool:
-    there = (day_ms // DAY_MS + 3) % 7  # the epoch was a Thursday
-    return rhythm == "day" or (there < 5 if rhythm == "weekday" else there == weekday)
-
-
-def projects(
-    rng: np.random.Generator, since_ms: int, until_ms: int, working_hour: Callable[[int, np.random.Generator], int]
-) -> Iterator[Visit]:
-    """Weeks of work by one person, day after day; two in five projects leave a process behind when they end, some for good."""
-    at_ms = since_ms + int(rng.exponential(3.0) * DAY_MS)
-    while at_ms < until_ms:
-        person, ends_ms = int(rng.integers(0, 2**31)), at_ms + int(rng.uniform(5, 40) * DAY_MS)
-        while at_ms < ends_ms:
-            start_ms = working_hour(at_ms, rng)
-            idle_ms = start_ms + int(rng.uniform(2, 9) * HOUR_MS)
-            next_ms = working_hour(idle_ms + int(rng.choice([14.0, 40.0], p=[0.8, 0.2]) * HOUR_MS), rng)
-            yield Visit(start_ms, idle_ms, next_ms - 10 * MINUTE_MS if rng.random() < 0.6 else idle_ms, person)
-            at_ms = next_ms
-        if rng.random() < 0.4:
-            left_ms = int(rng.choice([rng.uniform(4, 20), 365.0], p=[0.6, 0.4]) * DAY_MS)
-            yield Visit(at_ms, at_ms + HOUR_MS, at_ms + left_ms, person)
-            at_ms += left_ms
-        at_ms += int(rng.exponential(8.0) * DAY_MS)
-
 
 BURN_IN_MS = 7 * DAY_MS
 """Stays are drawn from a week before the first row on, so that the first day finds the fleet at work."""
@@ -117,7 +63,7 @@ class Stay:
 
 
 @dataclass(frozen=True)
-class _Site:
+class Site:
     """Where stays are drawn for."""
 
     host: SimulatedHost
@@ -139,8 +85,8 @@ def host_stays(
 
     Work of several GPUs is spread over those in `free`; each of those in `alone` only gets work of its own.
     """
-    draw = _WORK[host.pool.work]
-    site = _Site(host, habits)
+    draw = WORK[host.pool.work]
+    site = Site(host, habits)
     rng = np.random.default_rng([seed, host.number, 1])
     stays = []
     for slot in (*_slots(free, host.pool.work, rng), *((gpu,) for gpu in alone)):
@@ -155,11 +101,7 @@ def host_stays(
 def _slots(free: tuple[int, ...], work: str, rng: np.random.Generator) -> Iterator[tuple[int, ...]]:
     at = 0
     while at < len(free):
-        sizes = (
-            [size for size in (8, 4, 2, 1) if size <= len(free) - at]
-            if work in ("training", "returning", "project")
-            else [1]
-        )
+        sizes = [1] if work in ("serving", "notebook") else [size for size in (8, 4, 2, 1) if size <= len(free) - at]
         chance = np.array([{8: 0.45, 4: 0.3, 2: 0.15, 1: 0.1}[size] for size in sizes])
         size = sizes[int(rng.choice(len(sizes), p=chance / chance.sum()))]
         yield free[at : at + size]
@@ -167,12 +109,12 @@ def _slots(free: tuple[int, ...], work: str, rng: np.random.Generator) -> Iterat
 
 
 def _training(
-    site: _Site, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
+    site: Site, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
 ) -> Iterator[Stay]:
     at_ms = since_ms + int(rng.integers(0, DAY_MS // 2))
     while at_ms < until_ms:
         end_ms = at_ms + draw_ms(known.JOB_LENGTH, rng)
-        team, user = _person(rng)
+        team, user = person(rng)
         number = 1_000_000 + int(rng.integers(0, 9_000_000))
         part = len(slot) > 1 and rng.random() < site.habits.part_ratio
         tail = rng.random() < site.habits.tail_ratio
@@ -187,7 +129,7 @@ def _training(
             name=f"{team}-{('pretrain', 'finetune', 'sweep', 'eval')[int(rng.integers(0, 4))]}",
             job_id=str(number),
             command="python3",
-            seed=_seed(rng),
+            seed=new_seed(rng),
             claimed=True,
             unused=slot[len(slot) // 2 :] if part else (),
             idle_from_ms=at_ms + int((end_ms - at_ms) * rng.uniform(0.3, 0.8)) if tail else None,
@@ -196,7 +138,7 @@ def _training(
 
 
 def _serving(
-    site: _Site, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
+    site: Site, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
 ) -> Iterator[Stay]:
     quiet = (site.host.number * site.host.pool.gpus_per_host + slot[0]) % known.QUIET_EVERY == known.QUIET_EVERY - 3
     service, team = SERVICES[0 if quiet else 1 + int(rng.integers(0, len(SERVICES) - 1))]
@@ -206,18 +148,18 @@ def _serving(
         pod = f"{service}-{int(rng.integers(16**9)):09x}-{int(rng.integers(16**5)):05x}"
         yield Stay(
             at_ms, end_ms, slot, site.habits.serving_of.get(service, site.habits.serving), "serving", f"svc-{team}", team,
-            name=pod, job_id="", command="tritonserver" if service == "ranker" else "python3", seed=_seed(rng),
+            name=pod, job_id="", command="tritonserver" if service == "ranker" else "python3", seed=new_seed(rng),
             claimed=True, idle_factor=known.QUIET_IDLE_FACTOR if quiet else 1.0, server=SimulatedServer(service, "triton"),
         )  # fmt: skip
         at_ms = end_ms + int(rng.integers(1, 4)) * MINUTE_MS
 
 
 def _notebooks(
-    site: _Site, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
+    site: Site, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
 ) -> Iterator[Stay]:
-    at_ms = _working_hour(since_ms + int(rng.integers(0, 3 * DAY_MS)), rng)
+    at_ms = working_hour(since_ms + int(rng.integers(0, 3 * DAY_MS)), rng)
     while at_ms < until_ms:
-        team, user = _person(rng)
+        team, user = person(rng)
         worked_ms = int(rng.uniform(1, 8) * HOUR_MS)
         # most close it in the evening, some find it open the next day, a few forget it over days
         left_ms = int(rng.choice([0.0, rng.uniform(8, 20), rng.uniform(24, 80)], p=[0.6, 0.27, 0.13]) * HOUR_MS)
@@ -232,62 +174,29 @@ def _notebooks(
             name="jupyter",
             job_id="",
             command="python3",
-            seed=_seed(rng),
+            seed=new_seed(rng),
             processes=2 if rng.random() < 0.25 else 1,
             idle_from_ms=at_ms + worked_ms if left_ms else None,
             arguments=NOTEBOOK_ARGUMENTS if site.habits.told else None,
         )
-        at_ms = _working_hour(at_ms + worked_ms + left_ms + int(rng.exponential(60 * HOUR_MS)), rng)
+        at_ms = working_hour(at_ms + worked_ms + left_ms + int(rng.exponential(60 * HOUR_MS)), rng)
 
 
-def _returning(
-    site: _Site, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
-) -> Iterator[Stay]:
-    yield from _visits(site, slot, rng, returning_runs(rng, since_ms, until_ms))
+DrawnStays = Callable[[Site, tuple[int, ...], np.random.Generator, int, int], Iterator[Stay]]
+"""Draws the work of a slot of GPUs from one moment to another."""
 
-
-def _projects(
-    site: _Site, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
-) -> Iterator[Stay]:
-    yield from _visits(site, slot, rng, projects(rng, since_ms, until_ms, _working_hour))
-
-
-def _visits(site: _Site, slot: tuple[int, ...], rng: np.random.Generator, visits: Iterable[Visit]) -> Iterator[Stay]:
-    for visit in visits:
-        team, user = _person(np.random.default_rng(visit.person))
-        yield Stay(
-            visit.start_ms,
-            visit.end_ms,
-            slot,
-            site.habits.training,
-            "returning",
-            user,
-            team,
-            name=f"{team}-run",
-            job_id="",
-            command="python3",
-            seed=_seed(rng),
-            idle_from_ms=visit.idle_from_ms if visit.end_ms > visit.idle_from_ms else None,
-        )
-
-
-_WORK = {
-    "training": _training,
-    "serving": _serving,
-    "notebook": _notebooks,
-    "returning": _returning,
-    "project": _projects,
-}
+WORK: dict[str, DrawnStays] = {"training": _training, "serving": _serving, "notebook": _notebooks}
+"""By the work of a pool how its stays are drawn; benchmarks/fleet_kinds.py adds more."""
 
 
 def _next_start(at_ms: int, rng: np.random.Generator) -> int:
     """When the next job starts in a slot that could take one at `at_ms`: many wait for somebody to come to work."""
     if _at_work(at_ms) or rng.random() < known.NIGHT_START_RATIO:
         return at_ms
-    return _working_hour(at_ms, rng)
+    return working_hour(at_ms, rng)
 
 
-def _working_hour(at_ms: int, rng: np.random.Generator) -> int:
+def working_hour(at_ms: int, rng: np.random.Generator) -> int:
     """The time itself inside working hours, otherwise some time in the next working morning."""
     if _at_work(at_ms):
         return at_ms
@@ -302,13 +211,13 @@ def _at_work(at_ms: int) -> bool:
     return weekday < 5 and 8 * HOUR_MS <= at_ms % DAY_MS < 20 * HOUR_MS
 
 
-def _person(rng: np.random.Generator) -> tuple[str, str]:
+def person(rng: np.random.Generator) -> tuple[str, str]:
     teams = tuple(TEAMS)
     team = teams[int(rng.choice(len(teams), p=[0.4, 0.25, 0.15, 0.1, 0.1]))]
     return team, TEAMS[team][int(rng.integers(0, len(TEAMS[team])))]
 
 
-def _seed(rng: np.random.Generator) -> int:
+def new_seed(rng: np.random.Generator) -> int:
     return int(rng.integers(0, 2**62))
 
 
