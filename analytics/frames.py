@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -72,6 +72,28 @@ def typed(frame: pl.DataFrame, table: schema.LakeTable) -> pl.DataFrame:
         )
         for column in table.columns
     )
+
+
+def with_mapped(
+    rows: pl.DataFrame, by: Sequence[str], schema: Mapping[str, pl.DataType], of: Callable[..., Sequence[object]]
+) -> pl.DataFrame:
+    """Return the rows, in their order, with columns that a function makes of some others; it is called once for each combination.
+
+    Args:
+        rows: with the columns `by`.
+        by: columns that the function takes, in its order; a null is None.
+        schema: the new columns.
+        of: returns their values.
+    """
+    known = rows.select(by).unique()
+    made = pl.DataFrame([of(*each) for each in known.iter_rows()], schema=schema, orient="row")
+    values = pl.concat([known, made], how="horizontal")
+    return rows.join(values, on=by, how="left", nulls_equal=True, maintain_order="left")
+
+
+def local_time(moment: str | pl.Expr, zone: str) -> pl.Expr:
+    """Return milliseconds since the epoch as times of a zone of the IANA."""
+    return pl.from_epoch(moment, "ms").dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
 
 
 def digest(*parts: object) -> str:

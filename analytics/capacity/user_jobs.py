@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analytics.capacity.demand import hourly_most
+from analytics.intervals import SPAN_MS
 from analytics.ledger.shared_work import HAS_OTHERS
 from analytics.money.costs import Costs
 from analytics.states import ALLOCATED, IN_USE
@@ -50,7 +51,7 @@ def jobs(own: pl.DataFrame, costs: Costs) -> tuple[JobUse, ...]:
 
 
 def _job(rows: pl.DataFrame, costs: Costs) -> JobUse:
-    gpu_ms = (pl.col("end") - pl.col("time")) * pl.col("gpu_share")
+    gpu_ms = SPAN_MS * pl.col("gpu_share")
     sums = dict(rows.group_by("state").agg(gpu_ms.sum()).iter_rows())
     return JobUse(
         name=rows["job"][0],
@@ -105,5 +106,5 @@ def against_quota(stretches: pl.DataFrame, quota_gpus: float, since_ms: int, unt
 
 def _mean(rows: pl.DataFrame, states: Sequence[str], window_ms: int) -> float | None:
     own = rows.filter(pl.col("state").is_in(states))
-    gpu_ms = float(own.select(((pl.col("end") - pl.col("time")) * pl.col("gpu_share")).sum()).item())
+    gpu_ms = float(own.select((SPAN_MS * pl.col("gpu_share")).sum()).item())
     return gpu_ms / window_ms if window_ms > 0 else None

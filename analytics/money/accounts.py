@@ -13,6 +13,7 @@ from functools import cached_property
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
 from analytics.inventory import UNKNOWN_MODEL, Inventory
 from analytics.ledger.build import Ledger
 from analytics.ledger.summary import OPEN_FROM, Totals, ratio
@@ -195,7 +196,7 @@ class Accounts:
         names = ("organisation", "team", "account", "holder", "pool", "state", "spell_ms", "time", "end")
         more = [name for name in ("team_project",) if name in self.pieces.columns]
         rows = self.pieces.filter(pl.col("state").is_in(ALLOCATED_USED_FIRST))
-        return rows.select(*names, *more, gpu_share=pl.col("gpu_ms") / (pl.col("end") - pl.col("time")))
+        return rows.select(*names, *more, gpu_share=pl.col("gpu_ms") / SPAN_MS)
 
     def by(self, group: str) -> tuple[Account, ...]:
         """One row per pool, team, ... (GROUPS): days by date, else the most paid, then the most time first."""

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
 from analytics.inventory import Inventory
 from analytics.money.prices import Price, PriceBook
 from fallow.clock import HOUR_MS
@@ -171,7 +172,7 @@ class Costs:
         rows = self.at_their_time(stretches.select(_SPANS)).join(self.rates(), on=("gpu", "since"), how="left")
         if rows["rate"].null_count():
             return None
-        hours = (pl.col("end") - pl.col("time")) * pl.col("gpu_share") / HOUR_MS
+        hours = SPAN_MS * pl.col("gpu_share") / HOUR_MS
         return float(rows.select((hours * pl.col("rate")).sum()).item())
 
     def at_their_time(self, stretches: pl.DataFrame) -> pl.DataFrame:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from analytics.frames import with_mapped
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL, Inventory
 from analytics.ledger.activity import LOW_ACTIVITY, by_sm_activity, used_share
 from analytics.mig import MIG_PREFIX
@@ -205,22 +206,17 @@ def _named(rows: pl.DataFrame, owners: Owners) -> pl.DataFrame:
     """Adds teams, organisations and projects, and says what stands for a name where there is none."""
     claimed = ["project"] if "project" in rows.columns else []
     key = ("holder", "account", "is_beside_others", *claimed)
-    known = rows.select(key).unique()
-    names = [
-        (*whose(owners, holder, account, is_beside_others=beside), project_of(owners, holder, account, *project))
-        for holder, account, beside, *project in known.iter_rows()
-    ]
-    named = pl.DataFrame(
-        names, schema=dict.fromkeys(("team", "organisation", "named_project"), pl.String), orient="row"
-    )
+
+    def names(holder: str | None, account: str | None, beside: bool, *project: str | None) -> tuple[str | None, ...]:  # noqa: FBT001  # a row's columns
+        return *whose(owners, holder, account, is_beside_others=beside), project_of(owners, holder, account, *project)
+
+    named = with_mapped(rows, key, dict.fromkeys(("team", "organisation", "named_project"), pl.String()), names)
     idle = pl.col("state").is_in(UNALLOCATED)
     stand_in = {"holder": NOT_KNOWN, "account": NO_ACCOUNT, "team": NO_TEAM, "organisation": NO_ORGANISATION}
     projects = {"project": NO_PROJECT} if claimed else {}
     unknown = pl.col("holder").is_null() & pl.col("account").is_null()
     days = rows["day"].unique()
-    found = rows.join(pl.concat([known, named], how="horizontal"), on=key, how="left", nulls_equal=True).with_columns(
-        *([pl.col("named_project").alias("project")] if claimed else [])
-    )
+    found = named.with_columns(*([pl.col("named_project").alias("project")] if claimed else []))
     return found.with_columns(
         *(
             pl.when(idle)

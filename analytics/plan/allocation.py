@@ -10,6 +10,7 @@ from typing import Literal
 import polars as pl
 
 from analytics.capacity.demand import hourly_most
+from analytics.frames import with_mapped
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
 from analytics.ledger.shared_work import job_names
@@ -25,8 +26,6 @@ from analytics.workloads.model import Context
 from analytics.workloads.uptake import added_gpus, ramps
 from fallow.clock import DAY_MS, utc_day
 
-_NAMES = ("organisation", "team", "team_project")
-
 
 def owner_waits(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int], owners: Owners) -> pl.DataFrame:
     """The jobs that waited in a window or got GPUs in it, of those whose time of asking and number of GPUs are known.
@@ -41,17 +40,14 @@ def owner_waits(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int
     """
     known, _ = located(jobs, placed)
     rows = jobs_in_window(known, *window).filter(IS_COUNTED)
-    key = ("user", "account", "project")
-    people = rows.select(key).unique()
-    paths = [_path(owners, user, account, project) for user, account, project in people.iter_rows()]
-    labels = pl.DataFrame(paths, schema=dict.fromkeys(_NAMES, pl.String), orient="row")
-    return rows.join(pl.concat([people, labels], how="horizontal"), on=key, how="left", nulls_equal=True)
 
+    def path(user: str | None, account: str | None, project: str | None) -> tuple[str, str, str]:
+        team, organisation = whose(owners, user, account)
+        named = project_of(owners, user, account, project) or NO_PROJECT
+        return organisation or NO_ORGANISATION, team or NO_TEAM, OF_TEAM.join((team or NO_TEAM, named))
 
-def _path(owners: Owners, user: str | None, account: str | None, project: str | None) -> tuple[str, str, str]:
-    team, organisation = whose(owners, user, account)
-    named = project_of(owners, user, account, project) or NO_PROJECT
-    return organisation or NO_ORGANISATION, team or NO_TEAM, OF_TEAM.join((team or NO_TEAM, named))
+    labels = dict.fromkeys(("organisation", "team", "team_project"), pl.String())
+    return with_mapped(rows, ("user", "account", "project"), labels, path)
 
 
 Level = Literal["organisation", "team", "project"]

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.frames import with_mapped
 from analytics.money.energy import MJ_PER_KWH
 from analytics.money.owners import Owners
 from analytics.plan.hourly_energy import FREE, NOTHING, USED, CarbonSum, carbon_sums
@@ -25,9 +26,6 @@ from fallow.lake import Lake
 
 if TYPE_CHECKING:
     from highspy import HighsLp
-
-
-_WORK = ("job", "holder", "account")
 
 
 def job_names(lake: Lake) -> pl.DataFrame:
@@ -50,12 +48,11 @@ def with_deferrable(rows: pl.DataFrame, jobs: pl.DataFrame, owners: Owners) -> p
         owners: with their priority classes.
     """
     awaited = _awaited_jobs(jobs)
-    known = rows.select(_WORK).unique()
-    flags = [
-        _is_batch(job, awaited) or is_best_effort(owners, holder, account) for job, holder, account in known.iter_rows()
-    ]
-    marked = known.with_columns(is_deferrable=pl.Series(flags, dtype=pl.Boolean))
-    return rows.join(marked, on=_WORK, how="left", nulls_equal=True, maintain_order="left")
+
+    def flag(job: str | None, holder: str | None, account: str | None) -> tuple[bool]:
+        return (_is_batch(job, awaited) or is_best_effort(owners, holder, account),)
+
+    return with_mapped(rows, ("job", "holder", "account"), {"is_deferrable": pl.Boolean()}, flag)
 
 
 def _is_batch(job: str | None, awaited: frozenset[str]) -> bool:

@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.capacity.demand import hourly_most
+from analytics.frames import local_time
 from analytics.scope import Scope
 from analytics.states import ALLOCATED
 from analytics.workloads.ledger_rows import whole_number
@@ -119,8 +120,9 @@ def _hours(context: Context) -> pl.DataFrame:
 
 def _days(need: PoolNeed, hours: pl.DataFrame, zone: tzinfo) -> dict[date, float]:
     """What was needed on each day of which enough is known."""
-    local = pl.from_epoch("time", "ms").dt.replace_time_zone("UTC").dt.convert_time_zone(str(zone))
-    known = hours.filter(pl.col("unknown") <= UNKNOWN_MAX * need.count).with_columns(day=local.dt.date())
+    known = hours.filter(pl.col("unknown") <= UNKNOWN_MAX * need.count).with_columns(
+        day=local_time("time", str(zone)).dt.date()
+    )
     most = pl.col("allocated").quantile(quantile_of(need.pool), "higher")
     days = known.group_by("day").agg(most=most, hours=pl.len()).filter(pl.col("hours") >= _KNOWN_HOURS_MIN)
     return dict(days.select("day", "most").iter_rows())

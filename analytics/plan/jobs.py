@@ -5,14 +5,15 @@ They come from the `claim` table, which has those that were given GPUs, and from
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import polars as pl
 
 from analytics.allocations.spans import FOREVER_MS, known_allocations, ledger_job
-from analytics.frames import read_frame
+from analytics.frames import read_frame, with_mapped
+from analytics.intervals import SPAN_MS
 from analytics.money.cards import is_called
 from analytics.small_tables import read_small
 from fallow import schema
@@ -178,7 +179,7 @@ def located(jobs: pl.DataFrame, placed: pl.DataFrame) -> tuple[pl.DataFrame, pl.
 
 def hosts_of_pools(placed: pl.DataFrame) -> dict[PoolModel, tuple[str, ...]]:
     """The hosts of each pool and model, each in the one that most of its GPU time was in; those with most hosts first."""
-    times = placed.group_by("host", *POOL_MODEL).agg(time=(pl.col("end") - pl.col("time")).sum())
+    times = placed.group_by("host", *POOL_MODEL).agg(time=SPAN_MS.sum())
     most = times.sort("host", "time", *POOL_MODEL, descending=[False, True, False, False]).unique(
         "host", keep="first", maintain_order=True
     )
@@ -306,3 +307,12 @@ def blocks(jobs: pl.DataFrame, claimed: pl.DataFrame) -> dict[tuple[str | None, 
     ran = claimed.join(jobs.select("number", *PARTITION, "pool"), on="number").drop_nulls(["partition", "pool"])
     hosts = ran.group_by(*PARTITION, "pool").agg(pl.col("host").unique())
     return {(scheduler, partition, pool): own for scheduler, partition, pool, own in hosts.iter_rows()}
+
+
+TeamOf = Callable[[str | None, str | None], str | None]
+"""The team of a user and an account; None is unknown."""
+
+
+def with_teams(jobs: pl.DataFrame, team_of: TeamOf) -> pl.DataFrame:
+    """The jobs with `team`."""
+    return with_mapped(jobs, ("user", "account"), {"team": pl.String()}, lambda *whose: (team_of(*whose),))

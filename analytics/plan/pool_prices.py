@@ -12,7 +12,8 @@ import numpy as np
 import polars as pl
 
 from analytics.capacity.demand import duration, hourly_most
-from analytics.intervals import by_hour
+from analytics.frames import local_time, with_mapped
+from analytics.intervals import SPAN_MS, by_hour
 from analytics.money.cards import card
 from analytics.money.energy import KNOWN_MIN, Grid
 from analytics.money.offers import GpuOffer, is_of, useful_hourly
@@ -63,9 +64,10 @@ def need_curves(
     rows = placed.filter(pl.col("gpu_share") > 0)
     own = [*POOL_MODEL, "time", "end", "gpu_share", "holder", "account", "state"]
     asked = _asked(placed, jobs, window)
-    pairs = pl.concat([each.select("holder", "account") for each in (rows, asked)]).unique()
-    stops = pairs.with_columns(stops=pl.Series([may_stop(*pair) for pair in pairs.iter_rows()], dtype=pl.Boolean))
-    rows, asked = (each.join(stops, on=["holder", "account"], nulls_equal=True) for each in (rows.select(own), asked))
+    rows, asked = (
+        with_mapped(each, ("holder", "account"), {"stops": pl.Boolean()}, lambda *whose: (may_stop(*whose),))
+        for each in (rows.select(own), asked)
+    )
     in_use = rows.filter(pl.col("state").is_in(IN_USE))
     spans = {
         "there": rows,
@@ -95,7 +97,7 @@ def with_spot_share(curve: NeedCurve, share: float) -> NeedCurve:
 
 def _mean(asked: pl.DataFrame, name: str) -> pl.DataFrame:
     """The GPUs that were waited for in each hour, as long as they were: ten minutes count a sixth."""
-    waited = pl.col("gpus") * (pl.col("end") - pl.col("time")) / HOUR_MS
+    waited = pl.col("gpus") * SPAN_MS / HOUR_MS
     return by_hour(asked).group_by(*POOL_MODEL, time="hour").agg(waited.sum().alias(name))
 
 
@@ -221,7 +223,7 @@ def measured_powers(placed: pl.DataFrame) -> dict[PoolModel, Power]:
         placed: the ledger's rows with `pool` and `model`.
     """
     times = placed.filter(pl.col("state").is_in([*IN_USE, "free"])).with_columns(
-        in_use=pl.col("state") != "free", ms=pl.col("end") - pl.col("time")
+        in_use=pl.col("state") != "free", ms=SPAN_MS
     )
     sums = times.group_by(*POOL_MODEL, "in_use").agg(pl.col("energy_mj", "energy_ms", "ms").sum())
     known = sums.filter(pl.col("energy_ms") >= KNOWN_MIN * pl.col("ms"), pl.col("energy_ms") > 0)
@@ -345,8 +347,9 @@ def internal_prices(curve: NeedCurve, flat: float | None, zone: tzinfo) -> Inter
         flat: the price of a GPU-hour now.
         zone: whose hours they are.
     """
-    local = pl.from_epoch("time", "ms").dt.replace_time_zone("UTC").dt.convert_time_zone(str(zone)).dt.hour()
-    by_hour = curve.hours.group_by(hour=local).agg(pl.col("need", "firm").mean(), hours=pl.len())
+    by_hour = curve.hours.group_by(hour=local_time("time", str(zone)).dt.hour()).agg(
+        pl.col("need", "firm").mean(), hours=pl.len()
+    )
     if not by_hour["need"].sum():
         return None
     load, firm, other = (np.full(_DAY_HOURS, np.nan) for _ in range(3))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -18,9 +18,11 @@ from analytics.plan.jobs import (
     POOL_MODEL,
     AskedModels,
     PoolModel,
+    TeamOf,
     blocks,
     jobs_in_window,
     located,
+    with_teams,
 )
 from analytics.plan.wait_causes import CAUSES, REMEDIES, SHORTAGE, Waiter, real_place, try_remedy
 
@@ -72,7 +74,7 @@ def find_waits(
     window: tuple[int, int],
     *,
     held_min_ms: int,
-    team_of: Callable[[str | None, str | None], str | None] = lambda _user, _account: None,
+    team_of: TeamOf = lambda _user, _account: None,
 ) -> Waits:
     """The waits of a window and their causes.
 
@@ -206,12 +208,9 @@ def _want(gpus: int, host_count: int | None, home: IdlePool | None) -> Want:
     return Want(gpus, width if gpus % width == 0 else 0)
 
 
-def _named(jobs: pl.DataFrame, team_of: Callable[[str | None, str | None], str | None]) -> pl.DataFrame:
+def _named(jobs: pl.DataFrame, team_of: TeamOf) -> pl.DataFrame:
     """With what jobs are grouped by."""
-    pairs = jobs.select("user", "account").unique()
-    teams = pairs.with_columns(team=pl.Series([team_of(*pair) for pair in pairs.iter_rows()], dtype=pl.String))
-    found = jobs.join(teams, on=("user", "account"), how="left", nulls_equal=True, maintain_order="left")
-    return found.with_columns(
+    return with_teams(jobs, team_of).with_columns(
         rank=pl.coalesce("qos", pl.col("priority").cast(pl.String)),
         size=reduce(
             lambda smaller, each: pl.when(pl.col("gpus") >= each[0]).then(pl.lit(each[1])).otherwise(smaller),

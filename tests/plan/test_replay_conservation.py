@@ -52,9 +52,9 @@ POLICIES = st.builds(
 
 def most_held(replayed: Replayed) -> pl.DataFrame:
     """The most GPUs of each host that are held at once: `pool`, `model`, `host` and `most`."""
-    holds = replayed.holds.filter(pl.col("end") > pl.col("begin"))
+    holds = replayed.holds.filter(pl.col("end") > pl.col("time"))
     place = ("pool", "model", "host")
-    begun = holds.select(*place, at="begin", change=pl.col("gpus"))
+    begun = holds.select(*place, at="time", change=pl.col("gpus"))
     ended = holds.select(*place, at="end", change=-pl.col("gpus"))
     changes = pl.concat([begun, ended]).group_by(*place, "at").agg(pl.col("change").sum()).sort("at")
     return changes.group_by(place).agg(most=pl.col("change").cum_sum().max())

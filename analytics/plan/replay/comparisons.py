@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from analytics.intervals import by_hour, clip
+from analytics.frames import local_time
+from analytics.intervals import SPAN_MS, by_hour, clip
 from analytics.plan.pool_prices import InternalPrices
 from analytics.plan.replay.engine import Replayed, replay
 from analytics.plan.replay.outcome import ReplayOutcome
@@ -172,11 +173,10 @@ def shifted_work(base: ReplayBase, off_peak: OffPeakHours, prices: Sequence[Inte
 
 def _held(replayed: Replayed, jobs: pl.DataFrame, window: tuple[int, int], zone: str) -> pl.DataFrame:
     """GPU time of the jobs in the window by `pool`, `model` and `hour_of_day`: `gpu_ms`."""
-    own = replayed.holds.filter(pl.col("number").is_in(jobs["number"].implode())).rename({"begin": "time"})
+    own = replayed.holds.filter(pl.col("number").is_in(jobs["number"].implode()))
     rows = by_hour(clip(own, *window, sums=()))
-    local = pl.from_epoch("time", "ms").dt.replace_time_zone("UTC").dt.convert_time_zone(zone).dt.hour()
-    spent = (pl.col("end") - pl.col("time")) * pl.col("gpus")
-    return rows.group_by("pool", "model", local.alias("hour_of_day")).agg(gpu_ms=spent.sum())
+    hour = local_time("time", zone).dt.hour()
+    return rows.group_by("pool", "model", hour_of_day=hour).agg(gpu_ms=(SPAN_MS * pl.col("gpus")).sum())
 
 
 def _paid(held: pl.DataFrame, prices: Sequence[InternalPrices]) -> float | None:

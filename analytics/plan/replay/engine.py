@@ -10,6 +10,8 @@ from itertools import count
 import polars as pl
 
 from analytics.allocations.spans import FOREVER_MS
+from analytics.frames import local_time
+from analytics.intervals import SPAN_MS
 from analytics.plan.replay.policy import OffPeakHours, Priorities, ReplayPolicy, SmallWork, changed_fleet
 from analytics.plan.replay.queue_order import ORDER_RULES, victims
 from analytics.plan.replay.replay_fleet import ReplayFleet
@@ -46,8 +48,7 @@ def arrived(hours: OffPeakHours | None) -> pl.Expr:
 
 def next_off_peak(moment: pl.Expr, hours: OffPeakHours) -> pl.Expr:
     """The same moment within the hours, else when they begin next, on the local clock."""
-    local = pl.from_epoch(moment, "ms").dt.replace_time_zone("UTC").dt.convert_time_zone(hours.zone)
-    wall = local.dt.replace_time_zone(None)
+    wall = local_time(moment, hours.zone).dt.replace_time_zone(None)
     minute = (wall.dt.hour().cast(pl.Int64) * 60 + wall.dt.minute()).cast(pl.Int64)
     since, until = hours.since_min, hours.until_min
     is_off_peak = (minute >= since) & (minute < until) if since <= until else (minute >= since) | (minute < until)
@@ -228,7 +229,7 @@ why_not       why it never fits, one of WHY_NOT
 
 HOLD_SCHEMA: dict[str, pl.DataType] = {
     "number": pl.UInt32(),
-    "begin": pl.Int64(),
+    "time": pl.Int64(),
     "end": pl.Int64(),
     "pool": pl.String(),
     "model": pl.String(),
@@ -300,9 +301,8 @@ def _holds(runs: Iterable[Run]) -> pl.DataFrame:
 def _runs(jobs: pl.DataFrame, holds: pl.DataFrame) -> pl.DataFrame:
     """One row per job with RUN_SCHEMA; `jobs` has `row`, `preempted` and `why_not`."""
     pieces = holds.unique("piece", keep="first", maintain_order=True)
-    lasting = (pl.col("end") - pl.col("begin")).sum()
     ran = pieces.group_by("row").agg(
-        pl.col("begin").min(), pl.col("end").max(), pl.col("pool", "model").last(), held_ms=lasting
+        pl.col("time").min().alias("begin"), pl.col("end").max(), pl.col("pool", "model").last(), held_ms=SPAN_MS.sum()
     )
     found = jobs.drop("pool", "model").join(ran, on="row", how="left", maintain_order="left")
     return _as(found.with_columns(pl.col("held_ms").fill_null(0)), RUN_SCHEMA)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from analytics.intervals import clip, levels
+from analytics.intervals import SPAN_MS, clip, levels
 from analytics.money.energy import MJ_PER_KWH
 from analytics.plan.replay.engine import Replayed
 from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
@@ -191,7 +191,7 @@ def _by(jobs: pl.DataFrame, column: str, today: Replayed, then: Replayed, window
 
 def fleet_use(replayed: Replayed, window: Window) -> FleetUse:
     """How the pools of a replay were used in a window."""
-    holds = clip(replayed.holds, *window, start="begin", sums=())
+    holds = clip(replayed.holds, *window, sums=())
     pools = sorted({group.pool for group in replayed.fleet.groups})
     return FleetUse(
         tuple(_pool_use(pool, replayed.fleet, holds, window) for pool in pools), _kwh(replayed, holds, window)
@@ -206,7 +206,7 @@ def _pool_use(pool: str, fleet: ReplayFleet, holds: pl.DataFrame, window: Window
 
 
 def _held_ms(holds: pl.DataFrame) -> float:
-    return float(holds.select(((pl.col("end") - pl.col("begin")) * pl.col("gpus")).sum()).item())
+    return float(holds.select((SPAN_MS * pl.col("gpus")).sum()).item())
 
 
 def _shares(holds: pl.DataFrame) -> bool:
@@ -217,7 +217,7 @@ def _most(holds: pl.DataFrame) -> float | None:
     """The most GPUs that were held at the same moment; what ends makes room for what begins. None where jobs share them."""
     if _shares(holds):
         return None
-    most = levels(holds, weight=pl.col("gpus"), start="begin")["level"].max()
+    most = levels(holds, weight=pl.col("gpus"))["level"].max()
     return round(float(most or 0.0), 6)  # type: ignore[arg-type]  # of floats
 
 
@@ -234,7 +234,7 @@ def _kwh(replayed: Replayed, holds: pl.DataFrame, window: Window) -> float | Non
         return None
     runs = replayed.runs.drop_nulls("end")
     cut = dict(_cut_in(runs, window).group_by("model").agg(pl.col("freed_ms").sum()).iter_rows())
-    held = dict(holds.group_by("model").agg(((pl.col("end") - pl.col("begin")) * pl.col("gpus")).sum()).iter_rows())
+    held = dict(holds.group_by("model").agg((SPAN_MS * pl.col("gpus")).sum()).iter_rows())
     millijoules = 0.0
     for model in sorted({group.model for group in replayed.fleet.groups}):
         groups = [group for group in replayed.fleet.groups if group.model == model]

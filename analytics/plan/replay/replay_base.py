@@ -8,12 +8,12 @@ from itertools import product
 
 import polars as pl
 
-from analytics.plan.jobs import PoolModel, blocks, located
+from analytics.plan.jobs import PoolModel, TeamOf, blocks, located
 from analytics.plan.replay.engine import Replayed, replay
 from analytics.plan.replay.outcome import ReplayOutcome, replay_outcome
 from analytics.plan.replay.policy import Order, Priorities, ReplayPolicy
 from analytics.plan.replay.replay_fleet import GpuFacts, ReplayFleet, fleet_today
-from analytics.plan.replay.replay_jobs import RebuiltJobs, TeamOf, in_places, partition_key, rebuilt_jobs
+from analytics.plan.replay.replay_jobs import RebuiltJobs, in_places, partition_key, rebuilt_jobs
 from analytics.plan.replay.replayed_waits import (
     Delays,
     ReplayCheck,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
 from analytics.plan.jobs import POOL_MODEL
 from analytics.states import ALLOCATED, IDLE_ALLOCATED
 from analytics.workloads.ledger_rows import ENERGY_KNOWN_MIN
@@ -129,13 +130,12 @@ def _mean(gpus: Sequence[str], fact: FactOf) -> float | None:
 
 def _draws(whole: pl.DataFrame) -> dict[str, tuple[float | None, float | None, float | None]]:
     """What a GPU of each model draws in watts: free, allocated, and of that while it stands idle; None where it is known for less than 90 % of that time."""
-    span = pl.col("end") - pl.col("time")
 
     def watts(states: Iterable[str]) -> pl.Expr:
         own = pl.col("state").is_in(list(states))
         known = pl.col("energy_ms").filter(own).sum()
         mean = pl.col("energy_mj").filter(own).sum() / known  # a millijoule in a millisecond is a watt
-        return pl.when((known > 0) & (known >= ENERGY_KNOWN_MIN * span.filter(own).sum())).then(mean)
+        return pl.when((known > 0) & (known >= ENERGY_KNOWN_MIN * SPAN_MS.filter(own).sum())).then(mean)
 
     if "energy_ms" not in whole.columns:
         return {}

@@ -6,13 +6,13 @@ were asked for: they come when they started.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import polars as pl
 
 from analytics.intervals import clip, islands, levels, merge
-from analytics.plan.jobs import COULD_BEGIN, POOL_MODEL, PoolModel, located, run_ms
+from analytics.plan.jobs import COULD_BEGIN, POOL_MODEL, PoolModel, TeamOf, located, run_ms, with_teams
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.ledger_rows import by_job
 from analytics.workloads.model import Context
@@ -208,8 +208,6 @@ def _clustered(stays: pl.DataFrame, by: tuple[str, ...], moment: str, name: str)
 SEEN_WAITING_MS = HOUR_MS
 """A job without GPUs still waits where it was seen to wait so shortly before the end of the window."""
 
-TeamOf = Callable[[str | None, str | None], str | None]
-
 WORK_NEEDS = {
     "host": pl.String(),
     "gpu": pl.String(),
@@ -356,9 +354,7 @@ def _with_use(jobs: pl.DataFrame, rows: pl.DataFrame, needs: pl.DataFrame) -> pl
 
 
 def _conform(jobs: pl.DataFrame, since_ms: int, team_of: TeamOf) -> pl.DataFrame:
-    pairs = jobs.select("user", "account").unique()
-    teams = pairs.with_columns(team=pl.Series([team_of(*pair) for pair in pairs.iter_rows()], dtype=pl.String))
-    found = jobs.join(teams, on=("user", "account"), how="left", nulls_equal=True).with_columns(
+    found = with_teams(jobs, team_of).with_columns(
         asked=pl.max_horizontal("asked", pl.when(pl.col("asked").is_not_null()).then(since_ms)),
         is_deferrable=is_deferrable(),
         hosts="host_count",

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import polars as pl
 
-from analytics.intervals import clip
+from analytics.intervals import SPAN_MS, clip
 from analytics.plan.replay.engine import Replayed
 from analytics.states import ALLOCATED, WITHOUT_EVIDENCE
 from fallow.clock import HOUR_MS
@@ -241,19 +241,17 @@ def mean_waiting(jobs: pl.DataFrame, runs: pl.DataFrame, since_ms: int, until_ms
 
 def _observed_use(placed: pl.DataFrame) -> Mapping[str, tuple[float, float]]:
     """By pool the GPU time that somebody had, and all that was observed."""
-    span = pl.col("end") - pl.col("time")
     known = ~pl.col("state").is_in(WITHOUT_EVIDENCE)
     found = placed.group_by("pool").agg(
-        given=span.filter(pl.col("state").is_in(ALLOCATED)).sum(), known=span.filter(known).sum()
+        given=SPAN_MS.filter(pl.col("state").is_in(ALLOCATED)).sum(), known=SPAN_MS.filter(known).sum()
     )
     return {pool: (given, seen) for pool, given, seen in found.iter_rows()}
 
 
 def _given(replayed: Replayed, window: tuple[int, int]) -> Mapping[str, float]:
     """By pool the GPU time that jobs had in the window."""
-    rows = clip(replayed.holds, *window, start="begin", sums=())
-    found = rows.group_by("pool").agg(((pl.col("end") - pl.col("begin")) * pl.col("gpus")).sum())
-    return dict(found.iter_rows())
+    rows = clip(replayed.holds, *window, sums=())
+    return dict(rows.group_by("pool").agg((SPAN_MS * pl.col("gpus")).sum()).iter_rows())
 
 
 def _share(part: float, whole: float) -> float | None:
