@@ -11,7 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from analytics.decide.actions import Action
-from analytics.decide.claims import (
+from analytics.decide.lifecycle import broken_release
+from analytics.decide.opportunities import OPERATORS, Opportunity, Saving, without_names
+from analytics.language.language import Sentence
+from analytics.language.sentences import tr
+from analytics.names import JOINER
+from analytics.rules import RULES_BY_NAME
+from analytics.rules.zombie_holder import is_orphan
+from analytics.workloads.commands import acts, monitor_command
+from analytics.workloads.model import Confidence, Finding
+from analytics.workloads.waste import (
     ALLOCATED_IDLE,
     FAULTY,
     HELD_IDLE,
@@ -21,30 +30,17 @@ from analytics.decide.claims import (
     OVERSIZED,
     SURPLUS,
 )
-from analytics.decide.lifecycle import broken_release
-from analytics.decide.opportunities import OPERATORS, Opportunity, Saving, is_orphan, without_names
-from analytics.language.language import Sentence
-from analytics.language.sentences import tr
-from analytics.names import JOINER
-from analytics.workloads.commands import acts, monitor_command
-from analytics.workloads.model import Confidence, Finding
 from analytics.workloads.wording import agreeing, gpus_on_hosts, of_gpus
 from fallow.clock import HOUR_MS
 
 RELEASE, RIGHT_SIZE, TUNE, REPAIR, RETURN = "release", "right_size", "tune", "repair", "return"
 """What is asked: idle GPUs back, a card that fits, better use of the same card; of operators a repair, or cards that leave the site too."""
 
-FAULTS = ("throttled", "blind_spot")
-"""Rules about the machine itself: whoever holds such a GPU cannot do anything about it, and does not read of it."""
-
 LEFT_ALONE = ("acknowledged", "suppressed", "closed", "unseen", "reversed")
 """Statuses of what nobody is asked about: somebody has answered for it, or it is over."""
 
 LEAST_TUNED_MS = HOUR_MS
 """Wasted GPU time from which somebody is asked to change work that runs: an answer takes minutes of theirs."""
-
-_OF_SEVERAL = ("mig_fit", "co_location")
-"""Rules about a part of a card: whoever holds it cannot split it, nor find who takes the rest."""
 
 _IDLE = (ALLOCATED_IDLE.name, HELD_IDLE.name)
 
@@ -131,7 +127,7 @@ def _not_to_ask(one: Opportunity) -> str:
         return _KEPT if is_kept else "nothing to do now: it is over, or its GPUs are in another decision"
     if one.action == "ask" and (one.risk.probability or 0.0) > _LIKELY_USED:
         return "likely to be used again before long"
-    if one.leading is not None and one.leading.rule in _OF_SEVERAL:
+    if one.leading is not None and RULES_BY_NAME[one.leading.rule].of_part:
         return "only together with the work of others: operators are told where that saves something"
     return _not_to_tune(one) if one.kind == INEFFICIENT.name and one.action != "repair" else ""
 
@@ -144,7 +140,7 @@ def _not_to_tune(one: Opportunity) -> str:
     """The same of work that runs."""
     if one.owner == OPERATORS:
         return "no user"
-    if one.evidence[0].rule not in _TUNED:
+    if not RULES_BY_NAME[one.evidence[0].rule].advice:
         return "for planning: whoever holds the GPUs cannot do anything about it"
     return "" if one.gpu_ms >= LEAST_TUNED_MS else "less than a GPU-hour of it was wasted"
 
@@ -217,7 +213,7 @@ def _own(one: Opportunity) -> tuple[Finding, ...]:
             for each in others
             if each.holder == first.holder
             and not each.beside_unknown
-            and each.rule not in FAULTS
+            and not RULES_BY_NAME[each.rule].of_machine
             and each.status not in LEFT_ALONE
         ),
     )
@@ -301,21 +297,6 @@ _WHOSE = of_gpus(
 )
 _PACK = tr("Put this work on fewer cards together, or say why not.")
 
-_TUNED = {
-    "input_starved": tr(
-        "Let more workers load the data, or read it from a faster disk: the GPUs wait for input. Or say why not."
-    ),
-    "imbalance": tr("Spread the work evenly over its GPUs, or ask for fewer next time; or say why not."),
-    "stalls": tr(
-        "Find out what the work waits for when it pauses, such as saving or checking, and shorten it; or say why not."
-    ),
-    "inefficient": tr("Give the GPU more to do at once, such as larger batches or lower precision; or say why not."),
-    "low_efficiency": tr(
-        "Put more work on each GPU, such as larger batches or several runs, or ask for fewer; or say why not."
-    ),
-}
-"""What whoever runs such work can do about it; of other rules about work that runs, nothing."""
-
 
 def _asked(one: Opportunity, action: str, gpus: int) -> str:
     is_unsure = one.confidence.grade == "low"
@@ -326,7 +307,7 @@ def _asked(one: Opportunity, action: str, gpus: int) -> str:
     if action == RIGHT_SIZE:
         return _PACK if one.packing is not None else _FIT
     if action == TUNE:
-        return _TUNED[one.evidence[0].rule]
+        return RULES_BY_NAME[one.evidence[0].rule].advice
     if one.owner == OPERATORS:
         is_lost = is_orphan(one.evidence[0]) and not is_unsure
         return agreeing(_ORPHANED if is_lost else _WHOSE, gpus)

@@ -9,78 +9,11 @@ import polars as pl
 
 from analytics.money.priced_segments import NOT_KNOWN
 from analytics.names import JOINER
-from analytics.states import IN_USE
 from analytics.workloads.model import Finding
+from analytics.workloads.waste import WasteKind
 
 ANY = ""
 """In a claim: whoever holds the GPU."""
-
-
-@dataclass(frozen=True)
-class WasteKind:
-    """One step of the precedence: what is wrong, the time that it is about, and the rules whose findings say so.
-
-    A piece of time goes to the first kind, and in it to the first rule, that claims it. `of_holder`: only time of the holder
-    whom the finding names. `spelled`: only intervals that last `findings.held_min`; shorter ones are pauses.
-    """
-
-    name: str
-    states: tuple[str, ...]
-    rules: tuple[str, ...] = ()
-    of_holder: bool = False
-    spelled: bool = False
-
-
-FAULTY = WasteKind("faulty", ("unavailable",), spelled=True)
-NEVER_USED = WasteKind("never_used", ("free",), ("never_used",))
-SURPLUS = WasteKind("surplus", ("free",), ("standing_surplus", "slow_uptake"))
-ALLOCATED_IDLE = WasteKind(
-    "allocated_idle",
-    ("reserved",),
-    ("reserved_unused", "partial_use", "wind_down", "hoarding"),
-    of_holder=True,
-    spelled=True,
-)
-HELD_IDLE = WasteKind(
-    "held_idle",
-    ("held",),
-    ("zombie_holder", "loaded_no_traffic", "held", "partial_use", "wind_down", "hoarding"),
-    of_holder=True,
-    spelled=True,
-)
-OVERSIZED = WasteKind(
-    "oversized",
-    IN_USE,
-    ("compute_oversized", "memory_oversized", "mig_fit", "co_location"),
-    of_holder=True,
-)
-INEFFICIENT = WasteKind(
-    "inefficient",
-    IN_USE,
-    (
-        "throttled",
-        "input_starved",
-        "imbalance",
-        "stalls",
-        "inefficient",
-        "low_efficiency",
-        "preallocated",
-        "wind_down",
-        "hoarding",
-        "blind_spot",
-    ),
-    of_holder=True,
-)
-OFF_PEAK = WasteKind("off_peak", ("free",))
-"""Free time that nothing above claims, in hours of the week in which its pool is not needed."""
-
-PRECEDENCE = (FAULTY, NEVER_USED, SURPLUS, ALLOCATED_IDLE, HELD_IDLE, OVERSIZED, INEFFICIENT)
-"""Faulty > never used > unallocated surplus > allocated and idle > held idle > oversized > inefficient."""
-
-
-def kind_of(finding: Finding) -> WasteKind:
-    """The first kind that a finding can be of."""
-    return next(kind for kind in PRECEDENCE if finding.rule in kind.rules)
 
 
 def opportunity_id(finding: Finding) -> str:

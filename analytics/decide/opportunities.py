@@ -11,23 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from analytics.decide.claims import (
-    ALLOCATED_IDLE,
-    ANY,
-    FAULTY,
-    HELD_IDLE,
-    INEFFICIENT,
-    NEVER_USED,
-    OFF_PEAK,
-    OVERSIZED,
-    SURPLUS,
-    Claims,
-    TimeClaim,
-    WasteKind,
-    claims_of,
-    holders_of,
-    opportunity_id,
-)
+from analytics.decide.claims import ANY, Claims, TimeClaim, claims_of, holders_of, opportunity_id
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.idle_hours import SHARE, IdleHours
 from analytics.decide.review import Review
@@ -42,12 +26,25 @@ from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.money.priced_segments import AMOUNT, MICROCENTS, nested, pieces_of, rounded, unused_amount
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.names import JOINER
+from analytics.rules import RULES_BY_NAME, rules_of_kind
+from analytics.rules.zombie_holder import is_orphan
 from analytics.states import IN_USE, WASTED
 from analytics.workloads.commands import acts, look_command
 from analytics.workloads.model import Confidence, Context, Finding
 from analytics.workloads.packing_model import Packing
 from analytics.workloads.pool_need import POOL_MIN_GPUS
 from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable, reclaimable
+from analytics.workloads.waste import (
+    ALLOCATED_IDLE,
+    FAULTY,
+    HELD_IDLE,
+    INEFFICIENT,
+    NEVER_USED,
+    OFF_PEAK,
+    OVERSIZED,
+    SURPLUS,
+    WasteKind,
+)
 from analytics.workloads.window_end import last_rows, newest_rows
 from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS
 
@@ -58,7 +55,6 @@ _HORIZON_DAYS = {"return": 28, "right-size": 28, "schedule off-peak": 28}
 _WEEKS_BACK = 4
 _YEARLY_FROM_MS = DAY_MS
 """A shorter history says nothing of a year."""
-_FAULTS = frozenset({"throttled", "blind_spot"})
 
 
 @dataclass(frozen=True)
@@ -404,7 +400,7 @@ class _Book:
 
     def _still_of(self, finding: Finding, gpus: Sequence[str]) -> tuple[str, ...]:
         """Those that no other user has at the end of the window; of a fault all, for it is the card's and not the user's."""
-        if finding.holder is None or finding.rule in _FAULTS:
+        if finding.holder is None or RULES_BY_NAME[finding.rule].of_machine:
             return tuple(gpus)
         theirs = frozenset(finding.holder.split(JOINER))
         return tuple(gpu for gpu in gpus if not theirs.isdisjoint(self._users.get(gpu, theirs)))
@@ -433,8 +429,8 @@ class _Book:
 
 def _of_kind(findings: Sequence[Finding], kind: WasteKind) -> Iterator[Finding]:
     """Those that may be of a kind, by rule in its order."""
-    for rule in kind.rules:
-        yield from (each for each in findings if each.rule == rule)
+    for rule in rules_of_kind(kind):
+        yield from (each for each in findings if each.rule == rule.name)
 
 
 def _sizing(review: Review, book: _Book, packed: Sequence[Packing] | None) -> RightSizing:
@@ -784,7 +780,7 @@ def without_names(confidence: Confidence) -> Confidence:
 
 
 def _action(lead: Lead, now: Sequence[str], *, is_seen: bool) -> str:
-    if lead.kind is FAULTY or (lead.finding is not None and lead.finding.rule in _FAULTS):
+    if lead.kind is FAULTY or (lead.finding is not None and RULES_BY_NAME[lead.finding.rule].of_machine):
         return "repair"
     if lead.kind in (NEVER_USED, SURPLUS) and is_seen:
         return "return"
@@ -813,11 +809,6 @@ def _owner(action: str, lead: Lead, holder: str | None) -> str:
     """Who must act: the holder, and the operators where there is none or where the work has lost its holder."""
     orphan = lead.finding is not None and is_orphan(lead.finding)
     return OPERATORS if holder is None or orphan or action in ("return", "repair") else holder
-
-
-def is_orphan(finding: Finding) -> bool:
-    """Whether its work has lost whoever started it; an idle notebook is still its user's."""
-    return finding.rule == "zombie_holder" and finding.evidence.numbers.get("why") != "notebook idle"
 
 
 def _risk(lead: Lead, holder: str | None) -> Risk:

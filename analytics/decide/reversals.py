@@ -10,14 +10,13 @@ import polars as pl
 from analytics.intervals import SPAN_MS, clip
 from analytics.ledger.sampled import with_unconfirmed
 from analytics.proportions import wilson
+from analytics.rules import RULES_BY_NAME
 from analytics.states import UNOCCUPIED, WITHOUT_EVIDENCE
 from analytics.workloads.confidence import COVERAGE_MIN
 from analytics.workloads.model import Context, Finding
 from fallow.clock import HOUR_MS, WEEK_MS, format_ms
 
 GRADES = ("high", "medium", "low")
-OF_A_POOL = ("standing_surplus",)
-"""A statement on how many of a pool are needed at once: one of its GPUs at work proves nothing."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def reversals(context: Context, before: Context | None, findings: Iterable[Findi
     """
     if before is None:
         return None
-    claimed = [finding for finding in findings if finding.reclaimable and finding.rule not in OF_A_POOL]
+    claimed = [finding for finding in findings if finding.reclaimable and not RULES_BY_NAME[finding.rule].of_pool]
     named = pl.DataFrame(
         [(number, gpu, finding.holder) for number, finding in enumerate(claimed) for gpu in finding.reclaimable_gpus],
         schema={"number": pl.Int64, "gpu": pl.String, "whom": pl.String},

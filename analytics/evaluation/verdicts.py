@@ -9,10 +9,10 @@ from functools import cached_property
 
 import polars as pl
 
-from analytics.decide.reversals import OF_A_POOL
 from analytics.evaluation.labels import Labels
 from analytics.intervals import SPAN_MS, clip
 from analytics.proportions import wilson
+from analytics.rules import RULES_BY_NAME
 from analytics.states import WITHOUT_EVIDENCE
 from analytics.workloads.confidence import COVERAGE_MIN
 from analytics.workloads.model import Context, Finding
@@ -138,7 +138,7 @@ def judge_findings(context: Context, findings: Sequence[Finding], index: LabelIn
 
 def promises(finding: Finding) -> bool:
     """Whether each of the finding's GPUs to take back can be judged: of a pool's surplus it is the number that is meant."""
-    return finding.reclaimable and finding.rule not in OF_A_POOL
+    return finding.reclaimable and not RULES_BY_NAME[finding.rule].of_pool
 
 
 def _verdict(finding: Finding, index: LabelIndex, moment_ms: int) -> Verdict:

@@ -24,6 +24,8 @@ from analytics.rules.standing_surplus import STANDING_SURPLUS
 from analytics.rules.throttled import THROTTLED
 from analytics.rules.wind_down import WIND_DOWN
 from analytics.rules.zombie_holder import ZOMBIE_HOLDER
+from analytics.workloads.model import Rule
+from analytics.workloads.waste import WasteKind
 
 RULES = (
     HELD,
@@ -49,3 +51,11 @@ RULES = (
     HOARDING,
     BLIND_SPOT,
 )
+
+RULES_BY_NAME = {rule.name: rule for rule in RULES}
+"""Findings name their rule."""
+
+
+def rules_of_kind(kind: WasteKind) -> tuple[Rule, ...]:
+    """Return the rules whose findings may claim time of a kind, in their precedence."""
+    return tuple(sorted((rule for rule in RULES if kind in rule.kinds), key=lambda rule: rule.precedence))

@@ -17,6 +17,7 @@ from analytics.language.sentences import tr
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.states import OCCUPIED, WITHOUT_EVIDENCE
+from analytics.workloads import waste
 from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import grade
 from analytics.workloads.evidence_labels import label, words_for
@@ -63,6 +64,9 @@ BLIND_SPOT = Rule(
     name="blind_spot",
     category="coverage",
     sentence=of_gpus("not observed well enough"),
+    kinds=(waste.INEFFICIENT,),
+    precedence=100,
+    of_machine=True,
     per_host=True,
     history=HistoryNeed(gpu_hours=GPU_HOURS_MIN),
     thresholds={

@@ -13,6 +13,7 @@ import polars as pl
 from analytics.language.language import Sentence
 from analytics.language.quantities import Bytes
 from analytics.language.sentences import tr
+from analytics.workloads import waste
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import bounded, label
@@ -75,6 +76,9 @@ CO_LOCATION = Rule(
     name="co_location",
     category="right_size",
     sentence=of_gpus("with workloads that might share one card (try it first)"),
+    kinds=(waste.OVERSIZED,),
+    precedence=40,
+    of_part=True,
     per_host=True,
     history=HistoryNeed(ALIGNED_MIN_HOURS * HOUR_MS),
     thresholds={

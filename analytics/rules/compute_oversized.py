@@ -14,6 +14,7 @@ import polars as pl
 from analytics.language.language import Sentence
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
+from analytics.workloads import waste
 from analytics.workloads.evidence_labels import Known
 from analytics.workloads.model import Context, Finding, Label, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS
@@ -71,6 +72,8 @@ COMPUTE_OVERSIZED = Rule(
         "busy for at most a fifth of the time, where a slower or older card would do",
         "busy for at most a fifth of the time, where a slower or older card would do",
     ),
+    kinds=(waste.OVERSIZED,),
+    precedence=10,
     per_host=False,
     history=WORKLOAD_HISTORY,
     thresholds={

@@ -15,6 +15,7 @@ import polars as pl
 from analytics.intervals import SPAN_MS
 from analytics.ledger.summary import ratio
 from analytics.states import UNOCCUPIED
+from analytics.workloads import waste
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import ending_command, ties
 from analytics.workloads.finding_parts import finding_of
@@ -48,6 +49,8 @@ HELD = Rule(
     name="held",
     category="reclaim",
     sentence=of_gpus("held without running a kernel"),
+    kinds=(waste.HELD_IDLE,),
+    precedence=30,
     per_host=True,
     history=HistoryNeed(setting="held_min_ms"),
     thresholds={

@@ -17,6 +17,7 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr
 from analytics.money.owners import Owner, Team
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
+from analytics.workloads import waste
 from analytics.workloads.commands import quote, watch_command
 from analytics.workloads.evidence_labels import counted, label, words_for
 from analytics.workloads.finding_parts import finding_of
@@ -99,6 +100,8 @@ HOARDING = Rule(
     name="hoarding",
     category="demand",
     sentence=of_gpus("of a team whose quota or allocation far exceeds its use"),
+    kinds=(waste.ALLOCATED_IDLE, waste.HELD_IDLE, waste.INEFFICIENT),
+    precedence=90,
     per_host=False,
     history=HistoryNeed(HISTORY_MIN_DAYS * DAY_MS),
     thresholds={

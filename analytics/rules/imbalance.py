@@ -11,9 +11,11 @@ from typing import Any
 
 import polars as pl
 
+from analytics.intervals import islands
 from analytics.language.language import Sentence
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
+from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import finding_of
@@ -63,6 +65,9 @@ IMBALANCE = Rule(
     name="imbalance",
     category="efficiency",
     sentence=of_gpus("that did less than half the work of the busiest GPU of the same job"),
+    kinds=(waste.INEFFICIENT,),
+    precedence=30,
+    advice=tr("Spread the work evenly over its GPUs, or ask for fewer next time; or say why not."),
     per_host=False,
     history=HistoryNeed(SUSTAINED_H * HOUR_MS),
     thresholds={
@@ -152,12 +157,7 @@ def _with_program(hours: pl.DataFrame, context: Context) -> pl.DataFrame:
 
 def _lasting(judged: pl.DataFrame) -> pl.DataFrame:
     """The uneven hours that belong to a long enough series, of workloads in which they are not rare."""
-    begins = (
-        (pl.col("work") != pl.col("work").shift(1))
-        | (pl.col("time") != pl.col("time").shift(1) + HOUR_MS)
-        | (pl.col("uneven") != pl.col("uneven").shift(1))
-    )
-    series = judged.with_columns(series=begins.fill_null(value=True).cum_sum())
+    series = judged.with_columns(series=islands(("work", "uneven"), HOUR_MS, end="time"))
     lasting = pl.col("uneven") & (pl.len().over("series") >= SUSTAINED_H)
     return series.with_columns(lasting=lasting).filter(
         pl.col("lasting") & (pl.col("lasting").mean().over("work") >= SHARE_MIN)

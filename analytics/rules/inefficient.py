@@ -14,6 +14,7 @@ from analytics.language.language import Sentence
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
 from analytics.ranks import rank
+from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label, rank_label
@@ -60,6 +61,9 @@ INEFFICIENT = Rule(
     name="inefficient",
     category="efficiency",
     sentence=of_gpus("busy, but with few SMs active or at low power"),
+    kinds=(waste.INEFFICIENT,),
+    precedence=50,
+    advice=tr("Give the GPU more to do at once, such as larger batches or lower precision; or say why not."),
     per_host=False,
     history=HistoryNeed(HOUR_MS, gpu_hours=GPU_HOURS_MIN),
     thresholds={

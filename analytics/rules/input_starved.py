@@ -15,6 +15,7 @@ import polars as pl
 from analytics.language.quantities import Bytes, Number, Share
 from analytics.language.sentences import tr
 from analytics.states import IN_USE
+from analytics.workloads import waste
 from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label, words_for
@@ -80,6 +81,11 @@ INPUT_STARVED = Rule(
     name="input_starved",
     category="efficiency",
     sentence=of_gpus("that waited for input"),
+    kinds=(waste.INEFFICIENT,),
+    precedence=20,
+    advice=tr(
+        "Let more workers load the data, or read it from a faster disk: the GPUs wait for input. Or say why not."
+    ),
     per_host=True,
     history=HistoryNeed(HOUR_MS, gpu_hours=GPU_HOURS_MIN),
     thresholds={

@@ -15,6 +15,7 @@ from analytics.intervals import clip
 from analytics.language.quantities import Share
 from analytics.language.sentences import tr
 from analytics.states import OCCUPIED
+from analytics.workloads import waste
 from analytics.workloads.commands import look_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import Ties, ending_command, listed_now, ties
@@ -78,6 +79,8 @@ LOADED_NO_TRAFFIC = Rule(
     name="loaded_no_traffic",
     category="reclaim",
     sentence=of_gpus("loaded with a server that gets no requests"),
+    kinds=(waste.HELD_IDLE,),
+    precedence=20,
     per_host=True,
     history=HistoryNeed(QUIET_MS),
     thresholds={

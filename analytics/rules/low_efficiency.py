@@ -15,6 +15,7 @@ from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
 from analytics.ranks import rank
 from analytics.states import OCCUPIED
+from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import Known, label, rank_label
 from analytics.workloads.finding_parts import finding_of
@@ -97,6 +98,9 @@ LOW_EFFICIENCY = Rule(
     name="low_efficiency",
     category="efficiency",
     sentence=of_gpus("at a mean utilization of 25 % or less, of one of the largest users"),
+    kinds=(waste.INEFFICIENT,),
+    precedence=60,
+    advice=tr("Put more work on each GPU, such as larger batches or several runs, or ask for fewer; or say why not."),
     per_host=False,
     history=HistoryNeed(gpu_hours=GPU_HOURS_MIN),
     thresholds={

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from analytics.workloads import waste
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS
@@ -49,6 +50,8 @@ MEMORY_OVERSIZED = Rule(
         "needing at most half of the card's memory, where a smaller card would do",
         "needing at most half of the card's memory, where a smaller card would do",
     ),
+    kinds=(waste.OVERSIZED,),
+    precedence=20,
     per_host=False,
     history=WORKLOAD_HISTORY,
     thresholds={

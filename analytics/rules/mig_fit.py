@@ -15,6 +15,7 @@ from analytics.language.language import Sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Number, Share
 from analytics.language.sentences import tr
+from analytics.workloads import waste
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.evidence_labels import label
 from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, finding_of
@@ -84,6 +85,9 @@ MIG_FIT = Rule(
     name="mig_fit",
     category="right_size",
     sentence=of_gpus("with work that would fit into a MIG instance of the card"),
+    kinds=(waste.OVERSIZED,),
+    precedence=30,
+    of_part=True,
     per_host=True,
     history=WORKLOAD_HISTORY,
     thresholds={

@@ -12,6 +12,7 @@ from dataclasses import replace
 import polars as pl
 
 from analytics.states import UNOCCUPIED
+from analytics.workloads import waste
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.confidence import watched_holders
@@ -45,6 +46,8 @@ NEVER_USED = Rule(
     name="never_used",
     category="reclaim",
     sentence=of_gpus("never used since first seen"),
+    kinds=(waste.NEVER_USED,),
+    precedence=10,
     per_host=True,
     history=HistoryNeed(setting="never_used_min_ms"),
     thresholds={

@@ -17,6 +17,7 @@ from analytics.language.language import Sentence
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.states import IN_USE
+from analytics.workloads import waste
 from analytics.workloads.allocation_spans import KNOWN_MIN, unseen_gpus
 from analytics.workloads.commands import look_command, quote
 from analytics.workloads.confidence import known_holder
@@ -64,6 +65,8 @@ PARTIAL_USE = Rule(
     name="partial_use",
     category="reclaim",
     sentence=of_gpus("that never worked while other GPUs of the same job did"),
+    kinds=(waste.ALLOCATED_IDLE, waste.HELD_IDLE),
+    precedence=40,
     per_host=False,
     history=HistoryNeed(MIN_MS),
     thresholds={

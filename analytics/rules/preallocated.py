@@ -16,6 +16,7 @@ import polars as pl
 from analytics.language.language import Sentence
 from analytics.language.quantities import Bytes, Number, Share
 from analytics.language.sentences import tr
+from analytics.workloads import waste
 from analytics.workloads.cards import Offer, shelf
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
@@ -90,6 +91,8 @@ PREALLOCATED = Rule(
     name="preallocated",
     category="right_size",
     sentence=of_gpus("with memory reserved in advance, so that the need is not known"),
+    kinds=(waste.INEFFICIENT,),
+    precedence=70,
     per_host=False,
     history=HistoryNeed(RUN_MIN_MS),
     thresholds={

@@ -14,6 +14,7 @@ import polars as pl
 from analytics.language.sentences import tr
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import OCCUPIED
+from analytics.workloads import waste
 from analytics.workloads.commands import array_command, operands, quote, watch_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.ending_commands import Ties, ties
@@ -48,6 +49,8 @@ RESERVED_UNUSED = Rule(
     name="reserved_unused",
     category="reclaim",
     sentence=of_gpus("allocated without a process on it", "allocated without a process on them"),
+    kinds=(waste.ALLOCATED_IDLE,),
+    precedence=10,
     per_host=True,
     history=HistoryNeed(setting="held_min_ms"),
     thresholds={

@@ -13,6 +13,7 @@ import polars as pl
 from analytics.language.quantities import Share
 from analytics.language.sentences import tr
 from analytics.states import UNUSED
+from analytics.workloads import waste
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.evidence_labels import counted, label
@@ -46,6 +47,8 @@ SLOW_UPTAKE = Rule(
     name="slow_uptake",
     category="demand",
     sentence=of_gpus("slow to be used since it was added", "slow to be used since they were added"),
+    kinds=(waste.SURPLUS,),
+    precedence=20,
     per_host=True,
     history=HistoryNeed(START_MS + FIRST_USE_MAX_DAYS * DAY_MS),
     thresholds={

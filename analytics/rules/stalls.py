@@ -17,6 +17,7 @@ from analytics.intervals import SPAN_MS, clip
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
 from analytics.states import OCCUPIED
+from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.evidence_labels import counted, label, varying
 from analytics.workloads.finding_parts import finding_of
@@ -86,6 +87,11 @@ STALLS = Rule(
     sentence=of_gpus(
         "that stood still at regular intervals during its job",
         "that stood still together at regular intervals during their job",
+    ),
+    kinds=(waste.INEFFICIENT,),
+    precedence=40,
+    advice=tr(
+        "Find out what the work waits for when it pauses, such as saving or checking, and shorten it; or say why not."
     ),
     per_host=False,
     history=HistoryNeed(COUNT_MIN * STALL_MIN_MS),

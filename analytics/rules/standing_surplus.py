@@ -17,6 +17,7 @@ from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import UNUSED
+from analytics.workloads import waste
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.finding_parts import finding_of
@@ -118,6 +119,9 @@ STANDING_SURPLUS = Rule(
     name="standing_surplus",
     category="reclaim",
     sentence=of_gpus("beyond what the pool needed at once"),
+    kinds=(waste.SURPLUS,),
+    precedence=10,
+    of_pool=True,
     per_host=False,
     history=HistoryNeed(HISTORY_MIN_DAYS * DAY_MS),
     thresholds={

@@ -13,6 +13,7 @@ import polars as pl
 
 from analytics.language.quantities import Share
 from analytics.language.sentences import tr
+from analytics.workloads import waste
 from analytics.workloads.commands import throttle_command
 from analytics.workloads.confidence import measured_enough
 from analytics.workloads.evidence_labels import label, words_for
@@ -70,6 +71,9 @@ THROTTLED = Rule(
     name="throttled",
     category="efficiency",
     sentence=of_gpus("slowed down while it worked", "slowed down while they worked"),
+    kinds=(waste.INEFFICIENT,),
+    precedence=10,
+    of_machine=True,
     per_host=True,
     history=HistoryNeed(ACTIVE_HOURS_MIN * HOUR_MS),
     thresholds={

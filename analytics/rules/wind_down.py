@@ -20,6 +20,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.money.owners import Owner
 from analytics.states import ALLOCATED, IDLE_ALLOCATED
+from analytics.workloads import waste
 from analytics.workloads.commands import look_command, quote
 from analytics.workloads.ending_commands import ties
 from analytics.workloads.evidence_labels import counted, label
@@ -89,6 +90,8 @@ WIND_DOWN = Rule(
     name="wind_down",
     category="demand",
     sentence=of_gpus("still with a user whose work has faded or whose project ends"),
+    kinds=(waste.ALLOCATED_IDLE, waste.HELD_IDLE, waste.INEFFICIENT),
+    precedence=80,
     per_host=False,
     history=HistoryNeed(RECENT_DAYS * DAY_MS),
     thresholds={

@@ -12,6 +12,7 @@ import polars as pl
 
 from analytics.intervals import clip
 from analytics.language.sentences import tr
+from analytics.workloads import waste
 from analytics.workloads.allocation_spans import allocations
 from analytics.workloads.commands import look_command, on_host
 from analytics.workloads.confidence import known_holder
@@ -61,6 +62,8 @@ ZOMBIE_HOLDER = Rule(
     name="zombie_holder",
     category="reclaim",
     sentence=of_gpus("held by processes that outlived their purpose"),
+    kinds=(waste.HELD_IDLE,),
+    precedence=10,
     per_host=True,
     history=HistoryNeed(setting="held_min_ms"),
     thresholds={
@@ -79,6 +82,11 @@ ZOMBIE_HOLDER = Rule(
     ),
     find=zombie_holder_findings,
 )
+
+
+def is_orphan(finding: Finding) -> bool:
+    """Whether its work has lost the user who started it; an idle notebook still belongs to its user."""
+    return finding.rule == ZOMBIE_HOLDER.name and finding.evidence.numbers.get("why") != NOTEBOOK
 
 
 def _zombie_holder_finding(context: Context, host: str, why: str, processes: pl.DataFrame) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.workloads.process_lists import ProcessHolders
 from analytics.workloads.surplus import PoolSurplus
+from analytics.workloads.waste import WasteKind
 from fallow.clock import HOUR_MS, Window, format_ms
 from fallow.lake import Lake
 
@@ -242,21 +243,34 @@ class HistoryNeed:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule, one file: `name` is that of its module, `find` the query that yields its findings, in no order.
-
-    `sentence` is said of the finding's GPUs. `per_host`: it looks at each host for itself, so that a subject may come up on
-    several, in a finding for each. `thresholds` are the numbers that it depends on, each with its source, for people to
-    read. `history` is what has to be known before it can speak. `labels` are those of the evidence that only this rule has (the others: `analytics.workloads.wording`).
-    """
+    """One rule, one file: what it finds, and what becomes of that. `name` is that of its module."""
 
     name: str
     category: str
     sentence: str
+    """Said of the finding's GPUs."""
+    kinds: tuple[WasteKind, ...]
+    """The kinds of wasted time that its findings claim, in the order of `waste.PRECEDENCE`."""
+    precedence: int
+    """Of rules that claim the same time the lowest number has it."""
     per_host: bool
+    """Whether it looks at each host for itself, so that a subject may come up on several, in a finding for each."""
     thresholds: Mapping[str, str]
+    """The numbers that it depends on, each with its source, for people to read."""
     history: HistoryNeed
+    """What has to be known before it can find anything."""
     find: Callable[[Context], Iterable[Finding]]
+    """The query that yields its findings, in no order."""
+    of_machine: bool = False
+    """A fault of the machine: operators repair it, and the user of the GPU neither can nor reads of it."""
+    of_part: bool = False
+    """About a part of a card: its user cannot split the card, nor find who takes the rest."""
+    of_pool: bool = False
+    """About how many GPUs of a pool are needed: one of them at work does not refute it."""
+    advice: str = ""
+    """What the user is asked to change in work that runs; users are not asked about it where this is empty."""
     labels: tuple[Label, ...] = ()
+    """Of the evidence that only this rule has; the others are `evidence_labels.SHARED_LABELS`."""
 
 
 Result = TypeVar("Result")

@@ -6,10 +6,11 @@ from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
-from analytics.decide.asks import FAULTS, Asks, Basis, asks_of
-from analytics.decide.claims import kind_of, opportunity_id
+from analytics.decide.asks import Asks, Basis, asks_of
+from analytics.decide.claims import opportunity_id
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.opportunities import OPERATORS, Opportunity, Risk
+from analytics.rules import RULES_BY_NAME
 from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS
 from tests.delivery.test_contacts import FINDING
@@ -48,8 +49,9 @@ def found(rule: str, gpus: str = "a", holder: str | None = "ann", **changes: Any
 
 def opportunity(lead: Finding, *others: Finding, **changes: Any) -> Opportunity:
     """What `decide` would make of a finding that leads and of those behind it, all of whose GPUs can be acted on now."""
-    kind = kind_of(lead)
-    action = "repair" if lead.rule in FAULTS else _ACTIONS[kind.name]
+    rule = RULES_BY_NAME[lead.rule]
+    kind = rule.kinds[0]
+    action = "repair" if rule.of_machine else _ACTIONS[kind.name]
     holder = lead.holder if kind.of_holder else None
     is_operators = holder is None or lead.rule == "zombie_holder" or action in ("return", "repair")
     change = action in ("right-size", "ask")

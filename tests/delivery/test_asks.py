@@ -11,7 +11,6 @@ import pytest
 
 from analytics.decide.actions import Action
 from analytics.decide.asks import RELEASE, REPAIR, RETURN, RIGHT_SIZE, TUNE
-from analytics.decide.claims import FAULTY
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.opportunities import OPERATORS, Opportunities, Saving, Waste
 from analytics.decide.right_sizing import RightSizing
@@ -20,6 +19,7 @@ from analytics.language.sentences import tr
 from analytics.render.opportunities_json import opportunity_json
 from analytics.tables.opportunities import opportunities as section
 from analytics.workloads.model import Confidence
+from analytics.workloads.waste import FAULTY
 from fallow import config
 from fallow.clock import DAY_MS, HOUR_MS, format_ms
 from fallow.errors import ConfigError

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.decide.asks import FAULTS, Basis, asks_of
+from analytics.decide.asks import Basis, asks_of
 from analytics.decide.opportunities import OPERATORS
+from analytics.rules import RULES_BY_NAME
 from analytics.scope import Scope
 from tests.findings.test_opportunities import WINDOWS, whole_of
 
@@ -28,5 +29,5 @@ def test_a_fleet_is_asked_what_its_opportunities_say_and_each_gpu_once(simulated
         said = one.saving if one.ranked else None
         assert (ask.gpus, ask.deadline_ms, ask.saving) == (one.gpus_now, one.deadline_ms, said)
         assert ask.to_operators == (one.owner == OPERATORS)
-        assert ask.to_operators or not any(each.rule in FAULTS for each in ask.evidence)
+        assert ask.to_operators or not any(RULES_BY_NAME[each.rule].of_machine for each in ask.evidence)
     assert {each.to_operators for each in asked.asks} == {True, False}

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analytics.capacity.off_peak import OffPeak
-from analytics.decide.claims import PRECEDENCE, holders_of
+from analytics.decide.claims import holders_of
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.idle_hours import SHARE, IdleHours
 from analytics.decide.opportunities import OPERATORS, Opportunities, decide, opportunities_in
@@ -25,13 +25,14 @@ from analytics.ledger.activity import used_share
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.render.opportunities_json import opportunity_json
 from analytics.report.model import Whole
-from analytics.rules import RULES
+from analytics.rules import RULES, rules_of_kind
 from analytics.scope import Scope
 from analytics.states import WASTED
 from analytics.tables.opportunities import first_opportunities, who_acts
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Confidence, Evidence, Finding
 from analytics.workloads.reclaimable import MARGIN, MARGINS, Reclaimable, reclaimable
+from analytics.workloads.waste import HELD_IDLE, NEVER_USED, PRECEDENCE
 from fallow.clock import parse_day_ms
 from tests.findings.conftest import FREE, HELD, reviewed
 from tests.findings.scenarios.builder import H100, Fleet
@@ -133,20 +134,21 @@ def test_whatever_the_findings_say_no_time_is_in_two_opportunities(
 
 
 def test_every_rule_has_its_place_in_the_precedence() -> None:
-    assert {rule for kind in PRECEDENCE for rule in kind.rules} == {rule.name for rule in RULES}
+    assert all(rule.kinds == tuple(kind for kind in PRECEDENCE if kind in rule.kinds) != () for rule in RULES)
+    for kind in PRECEDENCE:
+        places = [rule.precedence for rule in rules_of_kind(kind)]
+        assert len(set(places)) == len(places)
 
 
 def test_a_finding_claims_the_time_of_its_own_holders_only() -> None:
-    held = next(kind for kind in PRECEDENCE if kind.name == "held_idle")
-    never = next(kind for kind in PRECEDENCE if kind.name == "never_used")
     one = Finding(
         rule="held", category="reclaim", sentence="", subject="", gpus=("a",), host="", id_host="", holder="ann+bob", since_ms=0,
         gpu_ms=0.0, energy_kwh=None, confidence=Confidence(()), reclaimable_gpus=(), evidence=Evidence(0, 1, {}), next_command="",
         simulated=False,
     )  # fmt: skip
-    assert holders_of(one, held) == ("ann", "bob")
-    assert holders_of(one, never) is None
-    assert holders_of(replace(one, holder=None), held) == ("(holder not known)",)
+    assert holders_of(one, HELD_IDLE) == ("ann", "bob")
+    assert holders_of(one, NEVER_USED) is None
+    assert holders_of(replace(one, holder=None), HELD_IDLE) == ("(holder not known)",)
 
 
 def test_where_nothing_is_known_to_save_the_first_page_has_what_to_look_at(simulated: tuple[Lake, object]) -> None:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.decide.claims import ALLOCATED_IDLE, HELD_IDLE
+from analytics.rules import rules_of_kind
 from analytics.workloads.confidence import grade
 from analytics.workloads.model import Outlook
+from analytics.workloads.waste import ALLOCATED_IDLE, HELD_IDLE
 from fallow.clock import DAY_MS, HOUR_MS
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, idle_findings, only, reviewed
 from tests.ledger.rows import fill, ms, processes, samples
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tests.promises.site import Site
 
 LOOK = "ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv"
-OF_USERS = {*ALLOCATED_IDLE.rules, *HELD_IDLE.rules}
+OF_USERS = {rule.name for kind in (ALLOCATED_IDLE, HELD_IDLE) for rule in rules_of_kind(kind)}
 
 
 def minutes(gpu: str, first_s: float, last_s: float, **values: Any) -> list[dict[str, Any]]:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.decide.actions import Action
-from analytics.decide.claims import HELD_IDLE, TimeClaim, claims_of
+from analytics.decide.claims import TimeClaim, claims_of
 from analytics.decide.lifecycle import status_of
 from analytics.decide.opportunities import Opportunities, Saving, decide, opportunities_in
 from analytics.money.priced_segments import MICROCENTS, nested, rounded, share_out
 from analytics.scope import Scope
 from analytics.states import WASTED
 from analytics.workloads.model import Confidence
+from analytics.workloads.waste import HELD_IDLE
 from fallow.actors import Actor
 from tests.delivery.asking import found as finding_by_hand
 from tests.delivery.asking import opportunity
