@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS, islands
 from analytics.states import ALLOCATED
 
 
@@ -16,11 +17,10 @@ def stays(stretches: pl.DataFrame) -> pl.DataFrame:
     """
     given = stretches.filter(pl.col("state").is_in(ALLOCATED)).sort("gpu", "time")
     names = ("gpu", "host", "holder", "job")
-    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in names)
-    spent = (pl.col("end") - pl.col("time")) * pl.col("gpu_share")
+    spent = SPAN_MS * pl.col("gpu_share")
     sums = [spent.filter(pl.col("state") == state).sum().alias(state) for state in ALLOCATED]
     return (
-        given.with_columns(stay=(~same).fill_null(value=True).cum_sum())
+        given.with_columns(stay=islands(names, None))
         .group_by("stay", maintain_order=True)
         .agg(*(pl.col(name).first() for name in names), pl.col("time").min(), pl.col("end").max(), *sums)
         .drop("stay")

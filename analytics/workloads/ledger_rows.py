@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.intervals import SPAN_MS, clip
+from analytics.intervals import SPAN_MS, clip, islands
 from analytics.ledger.shared_work import job_names
 from analytics.states import ALLOCATED, OCCUPIED
 from analytics.workloads.model import Context, once_per_context
@@ -114,10 +114,8 @@ def occupancies(stretches: pl.DataFrame) -> pl.DataFrame:
     """One row per GPU and unbroken time with processes of the same holder, account and job: `time` to `end`."""
     names = ("host", "gpu", "holder", "account", "job")
     rows = stretches.filter(pl.col("state").is_in(OCCUPIED)).select(*names, "time", "end").sort("gpu", "host", "time")
-    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in names)
-    follows = (pl.col("time") == pl.col("end").shift(1)).fill_null(value=False)
     return (
-        rows.with_columns(stay=(~(same & follows)).cum_sum())
+        rows.with_columns(stay=islands(names))
         .group_by("stay", maintain_order=True)
         .agg(*(pl.col(name).first() for name in names), pl.col("time").min(), pl.col("end").max())
         .drop("stay")

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.intervals import islands
 from analytics.language.quantities import Share, Span
 from analytics.language.sentences import tr
 from analytics.names import JOINER
@@ -191,10 +192,8 @@ def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
         )
         .sort("gpu", "time")
     )
-    same = [pl.col(name).eq_missing(pl.col(name).shift(1)) for name in ("gpu", "kind", "user")]
-    goes_on = pl.all_horizontal(*same, pl.col("time") == pl.col("end").shift(1)).fill_null(value=False)
     spells = (
-        rows.with_columns(spell=(~goes_on).cum_sum())
+        rows.with_columns(spell=islands(("gpu", "kind", "user")))
         .group_by("spell", maintain_order=True)
         .agg(pl.col("gpu", "kind", "user", "time").first(), pl.col("end").last())
     )

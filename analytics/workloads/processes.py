@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from analytics.intervals import clip
+from analytics.intervals import clip, islands
 from analytics.states import OCCUPIED
 from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.process_lists import SERVER, ListedProcess, is_service
@@ -77,11 +77,9 @@ def programs(processes: pl.DataFrame) -> pl.DataFrame:
         .agg(pl.col("user", "parent_pid").first())
         .sort("host", "user", "parent_pid", "started", "pid", nulls_last=True)
     )
-    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in ("host", "user", "parent_pid"))
-    close = (pl.col("started") - pl.col("started").shift(1) <= _TOGETHER_MS).fill_null(value=False)
     parents = single.select("host", parent_pid="pid", parent_started="started").unique(("host", "parent_pid"))
     grouped = (
-        single.with_columns(burst=(~(same & close)).fill_null(value=True).cum_sum())
+        single.with_columns(burst=islands(("host", "user", "parent_pid"), _TOGETHER_MS, start="started", end="started"))
         .with_columns(siblings=pl.len().over("burst"), first=pl.col("started").min().over("burst"))
         .join(parents, on=("host", "parent_pid"), how="left")
     )

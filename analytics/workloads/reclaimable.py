@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from analytics.capacity.demand import hourly_most
-from analytics.intervals import merge
+from analytics.intervals import levels, merge
 from analytics.states import IN_USE, UNUSED
 from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.pool_need import PoolModel, PoolNeed, history_start_ms, pool_needs
@@ -333,11 +333,7 @@ def _whole_hosts_needed(context: Context) -> Mapping[PoolModel, int]:
 def _whole_at_once(rows: pl.DataFrame, since_ms: int, until_ms: int, quantile: float) -> int:
     by = ("host", "whom", "width")
     named = rows.with_columns(whom=pl.coalesce("job", "holder", pl.lit("")))
-    begins = named.select(*by, "time", change=pl.lit(1, pl.Int64))
-    ends = named.select(*by, time="end", change=pl.lit(-1, pl.Int64))
-    steps = pl.concat([begins, ends]).group_by(*by, "time").agg(pl.col("change").sum()).sort(*by, "time")
-    levels = steps.with_columns(level=pl.col("change").cum_sum().over(by), end=pl.col("time").shift(-1).over(by))
-    whole = merge(levels.filter(pl.col("level") >= pl.col("width")).drop_nulls("end"), ("host",))
+    whole = merge(levels(named, by).filter(pl.col("level") >= pl.col("width")).drop_nulls("end"), ("host",))
     if whole.is_empty():
         return 0
     hours = hourly_most(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 
+from analytics.intervals import islands
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.workloads.confidence import measured_enough
@@ -61,8 +62,7 @@ def runs_with_workload(context: Context) -> pl.DataFrame:
         pl.when(pl.col("gpu_count") > 1).then("host").otherwise(pl.concat_str("host", pl.lit("/"), "gpu"))
     )
     found = runs_with_memory(context).with_columns(place=place).sort(*_WORK, "run", nulls_last=True)
-    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in _WORK)
-    return found.with_columns(work=(~same).fill_null(value=True).cum_sum()).drop("place")
+    return found.with_columns(work=islands(_WORK, None)).drop("place")
 
 
 @once_per_context
