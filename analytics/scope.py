@@ -10,8 +10,8 @@ import polars as pl
 from analytics.intervals import clip, merge
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
-from analytics.ledger.shared_work import SEVERAL_HOLD, foreign_work
 from analytics.ledger.summary import Summary, stopped_gpus, summarise
+from analytics.ledger.usage import SEVERAL_HOLD, foreign_work
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.money.priced_segments import placed, whose

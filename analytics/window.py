@@ -10,10 +10,9 @@ import polars as pl
 from analytics.inventory import load_inventory
 from analytics.language.languages import time_zone
 from analytics.ledger.build import Ledger, load_ledger, load_recent, newest_kept_ms, recent
-from analytics.ledger.data_end import data_end_ms
 from analytics.ledger.sampled import IdleFloors, idle_floors, with_unconfirmed
 from analytics.ledger.settings import LedgerSettings
-from analytics.ledger.summary import Summary, clip_ledger, stopped_gpus, summarise
+from analytics.ledger.summary import Summary, clip_ledger, data_end_ms, stopped_gpus, summarise
 from analytics.ledger.unused_files import left_out_note
 from analytics.progress import bar
 from fallow import config

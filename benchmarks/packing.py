@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analytics.workloads.mig_layouts import fewest_cards
-from analytics.workloads.mig_profiles import fits
-from analytics.workloads.sharing import Candidate, groups
-from analytics.workloads.sharing_groups import best_sharing
+from analytics.workloads.mig_profiles import fewest_cards, fits
+from analytics.workloads.sharing import Candidate, best_sharing, groups
 from benchmarks.measure import Figure, timed
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from analytics.decide.annotations import Annotation, load_annotations
 from analytics.language.language import Language
 from analytics.language.languages import language
 from analytics.ledger.build import Ledger
-from analytics.ledger.data_end import data_end_ms
+from analytics.ledger.summary import data_end_ms
 from analytics.money.window_money import open_owners, open_prices
 from analytics.report.goal_table import open_goals
 from analytics.report.model import Asked, Whole, after_actions, edition_of

@@ -9,7 +9,7 @@ import polars as pl
 
 from analytics.capacity.demand import hourly_most
 from analytics.intervals import SPAN_MS
-from analytics.ledger.shared_work import HAS_OTHERS
+from analytics.ledger.usage import HAS_OTHERS
 from analytics.money.costs import Costs
 from analytics.states import ALLOCATED, IN_USE
 

@@ -10,9 +10,7 @@ from difflib import get_close_matches
 from analytics.commands import finding_actions as action_command
 from analytics.commands import finding_show as show_command
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
-from analytics.decide.filters import is_in_scope
-from analytics.decide.readiness import waiting_rules
-from analytics.decide.review import Review
+from analytics.decide.review import Review, is_in_scope, waiting_rules
 from analytics.decide.totals import most_first, totals
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import Summary

@@ -21,7 +21,7 @@ from fallow.outside_text import visible
 from fallow.quarantine import LeftOut
 
 if TYPE_CHECKING:
-    from analytics.lake_care.inspect import Inspected
+    from analytics.lake_care.repair import Inspected
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints them; 1 where there are any."""
-    from analytics.lake_care.inspect import inspect
     from analytics.lake_care.partitions import partitions
+    from analytics.lake_care.repair import inspect
     from analytics.progress import bar
 
     lake = lake_of(args).require_known()

@@ -12,8 +12,7 @@ from fallow.output import show
 from fallow.units import format_bytes
 
 if TYPE_CHECKING:
-    from analytics.lake_care.expire import Expiry, ExpiryPlan
-    from analytics.lake_care.retention import Retention
+    from analytics.lake_care.expire import Expiry, ExpiryPlan, Retention
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints what goes of each table; 1 where days stay because the lake does not keep their ledger."""
-    from analytics.lake_care.expire import carry_out, plan
-    from analytics.lake_care.retention import Retention
+    from analytics.lake_care.expire import Retention, carry_out, plan
     from analytics.ledger.settings import LedgerSettings
     from analytics.progress import bar
 
@@ -63,7 +61,7 @@ def _text(planned: ExpiryPlan, retention: Retention, *, done: bool) -> str:
 
 
 def _sentence(each: Expiry, retention: Retention, *, done: bool) -> str:
-    from analytics.lake_care.retention import LOST
+    from analytics.lake_care.expire import LOST
 
     days = sorted(each.files)
     verb = "went" if done else "would go"

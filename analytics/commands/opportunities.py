@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.decide.opportunities import Opportunities
-from analytics.decide.readiness import waiting_rules
+from analytics.decide.review import waiting_rules
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from analytics.names import JOINER

@@ -14,7 +14,8 @@ from analytics.commands.actor import add_actor_argument
 from analytics.decide.actions import load_actions, record
 from analytics.decide.asks import Ask, Asks, Basis, asks_of
 from analytics.decide.deadlines import Deadlines
-from analytics.decide.opportunities import OPERATORS, decide, opportunities_in
+from analytics.decide.leads import decide
+from analytics.decide.opportunities import OPERATORS, opportunities_in
 from analytics.decide.review import Review, review
 from analytics.delivery.channels import open_channels, safe
 from analytics.delivery.deliver import deliver, left, tell, to_do, would
@@ -27,7 +28,7 @@ from analytics.delivery.targets import parse_targets
 from analytics.language.language import Language
 from analytics.language.languages import CODES, language
 from analytics.language.plain_text import count, moment, plain
-from analytics.ledger.data_end import data_end_ms
+from analytics.ledger.summary import data_end_ms
 from analytics.names import JOINER, asked_name
 from analytics.window import Inputs, WindowLedger, load_window_ledger, open_inputs
 from analytics.workloads.window_end import last_rows

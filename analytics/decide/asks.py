@@ -1,6 +1,6 @@
 """What people are asked about their GPUs: one ask for each opportunity that somebody can act on.
 
-`asks_of` is the one place where asks are made. Which opportunity a GPU belongs to is decided before (analytics.decide.claims);
+`asks_of` is the one place where asks are made. Which opportunity a GPU belongs to is decided before (analytics.decide.leads);
 everything behind it, the mails and the links in them, knows asks alone.
 """
 

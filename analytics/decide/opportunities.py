@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
-from analytics.decide.claims import ANY, Claims, TimeClaim, claims_of, holders_of, opportunity_id
-from analytics.decide.deadlines import Deadlines
-from analytics.decide.idle_hours import SHARE, IdleHours
-from analytics.decide.review import Review
-from analytics.decide.right_sizing import RightSizing, right_sizing
+from analytics.decide.leads import SHARE, Decisions, Lead, opportunity_id, own_key
+from analytics.decide.right_sizing import RightSizing
 from analytics.decide.totals import saving_of
-from analytics.intervals import clip
 from analytics.inventory import NO_POOL
-from analytics.language.quantities import Number
 from analytics.language.sentences import tr
-from analytics.ledger.data_end import newest_row_ms
-from analytics.ledger.summary import SILENT_AFTER_MS
-from analytics.money.priced_segments import AMOUNT, MICROCENTS, nested, pieces_of, rounded, unused_amount
+from analytics.ledger.summary import SILENT_AFTER_MS, newest_row_ms
+from analytics.money.priced_segments import AMOUNT, MICROCENTS, nested, rounded
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.names import JOINER
-from analytics.rules import RULES_BY_NAME, rules_of_kind
+from analytics.rules import RULES_BY_NAME
 from analytics.rules.zombie_holder import is_orphan
 from analytics.states import IN_USE, WASTED
 from analytics.workloads.commands import acts, look_command
 from analytics.workloads.model import Confidence, Context, Finding
-from analytics.workloads.packing_model import Packing
-from analytics.workloads.pool_need import POOL_MIN_GPUS
-from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable, reclaimable
+from analytics.workloads.packing import Packing
+from analytics.workloads.reclaimable import Reclaimable
 from analytics.workloads.waste import (
     ALLOCATED_IDLE,
     FAULTY,
-    HELD_IDLE,
     INEFFICIENT,
     NEVER_USED,
     OFF_PEAK,
@@ -45,14 +35,13 @@ from analytics.workloads.waste import (
     SURPLUS,
     WasteKind,
 )
-from analytics.workloads.window_end import last_rows, newest_rows
-from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS
+from analytics.workloads.window_end import newest_rows
+from fallow.clock import DAY_MS, HOUR_MS
 
 OPERATORS = "operators"
 """Who acts where it is nobody's own GPU."""
 
 _HORIZON_DAYS = {"return": 28, "right-size": 28, "schedule off-peak": 28}
-_WEEKS_BACK = 4
 _YEARLY_FROM_MS = DAY_MS
 """A shorter history says nothing of a year."""
 
@@ -241,245 +230,6 @@ def _sum(listed: Iterable[Opportunity]) -> Saving | None:
     return Saving(*(sum(getattr(each, name) for each in known) for name in ("low", "point", "high")))
 
 
-@dataclass(frozen=True)
-class Lead:
-    """What an opportunity stands on, before it is priced: a finding, a packing, or GPUs out of order or spare without either.
-
-    `gpus` is what it claims, `now` what of it can be acted on at the end of the window.
-    """
-
-    opportunity_id: str
-    kind: WasteKind
-    finding: Finding | None
-    gpus: tuple[str, ...]
-    now: tuple[str, ...]
-    confidence: Confidence
-    pool: PoolReclaimable | None = None
-    packing: Packing | None = None
-
-
-@dataclass(frozen=True)
-class Decisions:
-    """What is decided for the whole fleet; parts of it are priced by `opportunities_in`. Deadlines count from `told_ms`."""
-
-    review: Review
-    deadlines: Deadlines
-    told_ms: int
-    leads: Mapping[str, Lead]
-    claims: Claims
-    reclaimable: Reclaimable
-    idle_hours: IdleHours
-    sizing: RightSizing
-    for_people: bool
-
-    @cached_property
-    def now(self) -> pl.DataFrame:
-        """Which opportunity acts on which GPU at the end of the window, each GPU once: opportunity, gpu."""
-        rows = [(key, gpu) for key, lead in self.leads.items() for gpu in lead.now]
-        return pl.DataFrame(rows, schema={"opportunity": pl.String, "gpu": pl.String}, orient="row")
-
-    @cached_property
-    def evidence(self) -> Mapping[str, tuple[Finding, ...]]:
-        """By opportunity the findings about its time, the one that leads first; a weaker one stands under each that took time from it."""
-        by_id = {opportunity_id(each): each for each in self.review.findings}
-        found = {key: [] if lead.finding is None else [lead.finding] for key, lead in self.leads.items()}
-        for winner, other in _overlaps(self.claims.frame):
-            if other in by_id and by_id[other] not in found[winner]:
-                found[winner].append(by_id[other])
-        return {key: tuple(own) for key, own in found.items()}
-
-    @cached_property
-    def time_now(self) -> Mapping[str, float]:
-        """By opportunity its time in the window on the GPUs to act on: wasted, or in use where another card is proposed."""
-        return _time_on_now(self, self.review.context.inside.stretches)
-
-    @cached_property
-    def swings(self) -> Mapping[str, tuple[float, float, float]]:
-        """By opportunity the least, the mean and the most of its time in the last weeks, over that of the window, each in an hour."""
-        return _swings(self)
-
-
-def decide(review: Review, deadlines: Deadlines, told_ms: int | None = None, *, for_people: bool = False) -> Decisions:
-    """The decisions that the findings of a window lead to, to be told at `told_ms`: by default at the end of what was seen.
-
-    Off-peak hours are those of the deadlines' time zone. `for_people` there are no packings: what lies together best depends on
-    the work of all, so that it would tell one team of another.
-    """
-    context = review.context
-    if_all_go = reclaimable(context)
-    found = if_all_go.without(_put_off(review.findings, if_all_go))
-    book = _Book(context, if_all_go, found)
-    _add_repairs(book, context)
-    _add_idle(book, review)
-    sizing = _sizing(review, book, (() if for_people else None))
-    _add_changes(book, review, sizing)
-    idle_hours = IdleHours.of(context, deadlines.zone)
-    for pool in idle_hours.windows:
-        untested = Confidence((tr("whether work would wait for these hours is not known"),))
-        book.add(Lead(_key("off_peak", pool), OFF_PEAK, None, (), (), untested))
-    claims = claims_of(book.claims, context.settings.held_min_ms)
-    told_ms = context.until_ms if told_ms is None else told_ms
-    return Decisions(review, deadlines, told_ms, book.leads, claims, found, idle_hours, sizing, for_people)
-
-
-def _add_repairs(book: _Book, context: Context) -> None:
-    for key, gpus in _faulty(context).items():
-        unsure = Confidence((tr("how long it stays out of order is not known"),))
-        book.add(Lead(key, FAULTY, None, gpus, book.with_state(gpus, FAULTY.states), unsure))
-
-
-def _add_idle(book: _Book, review: Review) -> None:
-    """What nobody has, and what somebody has and does not use."""
-    for finding in _of_kind(review.findings, NEVER_USED):
-        book.add_returnable(finding, NEVER_USED)
-    book.add_spare(review.findings)
-    for finding in _of_kind(review.findings, SURPLUS):
-        book.add_returnable(finding, SURPLUS)
-    for kind in (ALLOCATED_IDLE, HELD_IDLE):
-        for finding in _of_kind(review.findings, kind):
-            book.add_finding(finding, kind)
-
-
-def _add_changes(book: _Book, review: Review, sizing: RightSizing) -> None:
-    """Work that runs, and could run on less or better."""
-    for packing in sizing.packings:
-        book.add(
-            Lead(
-                packing.opportunity_id, OVERSIZED, None, packing.gpus, packing.gpus, packing.confidence, packing=packing
-            )
-        )
-    for finding in (*sizing.moves, *_of_kind(review.findings, OVERSIZED)):
-        book.add_finding(finding, OVERSIZED, finding.gpus)
-    for finding in _of_kind(review.findings, INEFFICIENT):
-        book.add_finding(finding, INEFFICIENT, finding.gpus)
-
-
-class _Book:
-    """Leads and claims in their precedence; a GPU is acted on by the first that can.
-
-    `if_all_go` is what could be given back if nobody had put anything off, `found` what can.
-    """
-
-    def __init__(self, context: Context, if_all_go: Reclaimable, found: Reclaimable) -> None:
-        self._if_all_go, self._found = if_all_go, found
-        self.leads: dict[str, Lead] = {}
-        self.claims: list[TimeClaim] = []
-        self._taken: set[str] = set()
-        self._is_unseen = context.fell_silent
-        last = last_rows(context).select("gpu", "state", "holder")
-        self._last = {gpu: state for gpu, state, _ in last.iter_rows()}
-        self._users = {gpu: frozenset(user.split(JOINER)) for gpu, _, user in last.iter_rows() if user is not None}
-
-    @property
-    def taken(self) -> frozenset[str]:
-        return frozenset(self._taken)
-
-    def with_state(self, gpus: Iterable[str], states: Sequence[str]) -> tuple[str, ...]:
-        """Those that stood so at the end of the window."""
-        return tuple(gpu for gpu in gpus if self._last.get(gpu) in states)
-
-    def add(self, lead: Lead, holders: Sequence[str] | None = None) -> None:
-        """A lead with its first claim; what it acts on is what nothing before it does."""
-        self.claims.append(TimeClaim(lead.opportunity_id, lead.kind, lead.gpus, holders))
-        now = () if self._is_unseen else tuple(gpu for gpu in lead.now if gpu not in self._taken)
-        self._taken.update(now)
-        before = self.leads.get(lead.opportunity_id)
-        if before is None or not before.now:
-            self.leads[lead.opportunity_id] = replace(lead, now=now)
-        else:  # of two kinds: allocated here, held there
-            self.leads[lead.opportunity_id] = replace(before, now=(*before.now, *now))
-
-    def add_finding(self, finding: Finding, kind: WasteKind, now: Sequence[str] | None = None) -> None:
-        """The lead of a finding; what somebody put off takes its GPUs, so that no weaker finding asks for them."""
-        wanted = self.with_state(finding.reclaimable_gpus, kind.states) if now is None else self._still_of(finding, now)
-        if finding.status == "suppressed":
-            self._taken.update(wanted)
-            wanted = ()
-        lead = Lead(opportunity_id(finding), kind, finding, finding.gpus, wanted, finding.confidence)
-        self.add(lead, holders_of(finding, kind))
-
-    def _still_of(self, finding: Finding, gpus: Sequence[str]) -> tuple[str, ...]:
-        """Those that no other user has at the end of the window; of a fault all, for it is the card's and not the user's."""
-        if finding.holder is None or RULES_BY_NAME[finding.rule].of_machine:
-            return tuple(gpus)
-        theirs = frozenset(finding.holder.split(JOINER))
-        return tuple(gpu for gpu in gpus if not theirs.isdisjoint(self._users.get(gpu, theirs)))
-
-    def add_returnable(self, finding: Finding, kind: WasteKind) -> None:
-        """The lead of a finding about GPUs that nobody has: of those alone that can go, for the others are the reserve."""
-        about = tuple(gpu for gpu in finding.reclaimable_gpus if gpu in self._if_all_go.safe_gpus)
-        now = tuple(gpu for gpu in self.with_state(about, kind.states) if gpu in self._found.safe_gpus)
-        pool = _pool_of(now, self._found)
-        self.add(Lead(opportunity_id(finding), kind, finding, about, now, finding.confidence, pool))
-
-    def add_spare(self, findings: Sequence[Finding]) -> None:
-        """The leads of free GPUs that can go: of the pool's finding, or of their own where it has none."""
-        told = {(each.surplus.pool, each.surplus.model): each for each in findings if each.surplus is not None}
-        left = {(each.pool, each.model): each for each in self._found.pools}
-        for pool in self._if_all_go.pools:
-            about = self.with_state(pool.safe_gpus, SURPLUS.states)
-            if not about:
-                continue
-            finding, kept = told.get((pool.pool, pool.model)), left[pool.pool, pool.model]
-            key = _key("surplus", f"{pool.pool}\0{pool.model}") if finding is None else opportunity_id(finding)
-            confidence = Confidence((_small(pool),)) if finding is None else finding.confidence
-            now = tuple(gpu for gpu in about if gpu in kept.safe_gpus)
-            self.add(Lead(key, SURPLUS, finding, about, now, confidence, kept))
-
-
-def _of_kind(findings: Sequence[Finding], kind: WasteKind) -> Iterator[Finding]:
-    """Those that may be of a kind, by rule in its order."""
-    for rule in rules_of_kind(kind):
-        yield from (each for each in findings if each.rule == rule.name)
-
-
-def _sizing(review: Review, book: _Book, packed: Sequence[Packing] | None) -> RightSizing:
-    """Other cards and packings for work on GPUs with which nothing else is to be done, and that nobody wants left as they are."""
-    moves = tuple(_of_kind(review.findings, OVERSIZED))
-    taken = book.taken.union(*(each.gpus for each in moves if each.status == "suppressed"))
-    free = [each for each in moves if taken.isdisjoint(each.gpus)]
-    return right_sizing(review.context, free, packed, taken)
-
-
-def _faulty(context: Context) -> dict[str, tuple[str, ...]]:
-    """By opportunity the GPUs of a host that were out of order for long enough to be repaired."""
-    rows = context.inside.stretches.filter(
-        pl.col("state").is_in(FAULTY.states)
-        & (pl.col("stretch_end") - pl.col("stretch_start") >= context.settings.held_min_ms)
-    )
-    hosts = rows.group_by("host").agg(pl.col("gpu").unique().sort()).sort("host")
-    return {_key("faulty", str(host)): tuple(gpus) for host, gpus in hosts.iter_rows()}
-
-
-def _key(kind: str, subject: str) -> str:
-    return "O-" + hashlib.sha256(f"{kind}\0{subject}".encode()).hexdigest()[:10]
-
-
-def _small(pool: PoolReclaimable) -> str:
-    return tr(
-        "the pool has {gpus} GPUs: of fewer than {wanted} the need varies much",
-        gpus=Number(pool.gpus),
-        wanted=Number(POOL_MIN_GPUS),
-    )
-
-
-def _put_off(findings: Sequence[Finding], found: Reclaimable) -> frozenset[str]:
-    """The GPUs that somebody wants to be left where they are: those of suppressed findings; of a pool's surplus all of the pool."""
-    gpus: set[str] = set()
-    for each in findings:
-        if each.status == "suppressed":
-            gpus.update(each.reclaimable_gpus)
-            if each.surplus is not None:
-                of = (each.surplus.pool, each.surplus.model)
-                gpus.update(*(pool.names for pool in found.pools if (pool.pool, pool.model) == of))
-    return frozenset(gpus)
-
-
-def _pool_of(gpus: Sequence[str], found: Reclaimable) -> PoolReclaimable | None:
-    """That in which all of these are safe to give back."""
-    return next((each for each in found.pools if gpus and set(gpus) <= set(each.safe_gpus)), None)
-
-
 def opportunities_in(
     decisions: Decisions, stretches: pl.DataFrame, about: Iterable[Finding] | None = None
 ) -> Opportunities:
@@ -492,10 +242,7 @@ def opportunities_in(
     """
     context = decisions.review.context
     named = frozenset(each.finding_id for each in (decisions.review.findings if about is None else about))
-    rows_of = decisions.idle_hours.shares(context, stretches)
-    pieces = _with_off_peak(
-        _wasted(decisions.claims.assigned(pieces_of(rows_of, context.costs, context.inventory, context.owners)))
-    )
+    pieces = _with_off_peak(decisions.wasted(decisions.idle_hours.shares(context, stretches)))
     cents = _cents(pieces)
     by_key: dict[str, int] = defaultdict(int)
     for (_, key), each in cents.items():
@@ -542,32 +289,13 @@ def _most_saved_first(each: Opportunity) -> tuple[bool, float, float, float, str
     return not each.ranked, -saved, -float(each.cents or 0), -each.gpu_ms, each.opportunity_id
 
 
-def _wasted(pieces: pl.DataFrame) -> pl.DataFrame:
-    """With waste_ms and waste_amount, and open_ms: of it, by point samples alone."""
-    wasted, low = pl.col("state").is_in(WASTED), pl.col("state") == "low"
-    unused = pl.when(wasted).then(1.0 - pl.col("used_share")).otherwise(0.0)
-    amount = (
-        pl.when(low)
-        .then(unused_amount())
-        .when(wasted)
-        .then("amount")
-        .when(pl.col("amount").is_not_null())
-        .then(pl.lit(0, AMOUNT))
-    )
-    return pieces.with_columns(
-        waste_ms=pl.col("gpu_ms") * unused,
-        waste_amount=amount,
-        open_ms=pl.col("gpu_ms") * unused * pl.col("open_share"),
-    )
-
-
 def _with_off_peak(pieces: pl.DataFrame) -> pl.DataFrame:
     """The pieces with free time that nothing claims cut in two: in off-peak hours, which is that opportunity's, and outside."""
     open_to_use = pl.col("opportunity").is_null() & (pl.col("state") == "free") & (pl.col(SHARE) > 0)
     cut, whole = pieces.filter(open_to_use), pieces.filter(~open_to_use.fill_null(value=False))
     if cut.is_empty():
         return pieces
-    keys = {pool: _key("off_peak", pool) for pool in cut["pool"].unique()}
+    keys = {pool: own_key("off_peak", pool) for pool in cut["pool"].unique()}
     inside = (pl.col("waste_amount").cast(pl.Float64) * pl.col(SHARE)).round().cast(AMOUNT)
     times = [pl.col(name) * pl.col(SHARE) for name in ("gpu_ms", "waste_ms", "open_ms")]
     others = [pl.col(name) * (1 - pl.col(SHARE)) for name in ("gpu_ms", "waste_ms", "open_ms")]
@@ -579,22 +307,6 @@ def _with_off_peak(pieces: pl.DataFrame) -> pl.DataFrame:
     )
     rest = cut.with_columns(*others, amount=pl.col("amount") - inside, waste_amount=pl.col("waste_amount") - inside)
     return pl.concat([whole, part, rest])
-
-
-def _overlaps(claims: pl.DataFrame) -> list[tuple[str, str]]:
-    """Pairs of opportunities that claim the same time: the first of the precedence, and each other one."""
-    keys = claims.select("gpu", "state", "holder", "place", "opportunity")
-    met = keys.join(keys, on=("gpu", "state"), suffix="_other").filter(
-        (pl.col("place") < pl.col("place_other"))
-        & ((pl.col("holder") == pl.col("holder_other")) | (pl.col("holder") == ANY) | (pl.col("holder_other") == ANY))
-    )
-    first = met.sort("place").unique(("gpu", "state", "holder_other", "opportunity_other"), keep="first")
-    pairs = (
-        first.group_by("opportunity", "opportunity_other")
-        .agg(pl.col("place_other").min())
-        .sort("place_other", "opportunity")
-    )
-    return [(one, other) for one, other in pairs.select("opportunity", "opportunity_other").iter_rows() if one != other]
 
 
 def _cents(pieces: pl.DataFrame) -> dict[tuple[str, str], int]:
@@ -761,7 +473,7 @@ def _without_names(one: Opportunity, before: Sequence[Opportunity]) -> Opportuni
     alike = sum((each.kind, each.gpus, each.holder) == (one.kind, one.gpus, None) for each in before)
     return replace(
         one,
-        opportunity_id=_key(one.kind, "\0".join((str(alike), *one.gpus))),
+        opportunity_id=own_key(one.kind, "\0".join((str(alike), *one.gpus))),
         holder=None,
         evidence=(),
         next_command="",
@@ -821,44 +533,40 @@ def _risk(lead: Lead, holder: str | None) -> Risk:
     return Risk(wrong, within_ms, reserve.short_hours, reserve.hours, reserve.short_gpus, holder)
 
 
-def _swings(decisions: Decisions) -> Mapping[str, tuple[float, float, float]]:
-    """See `Decisions.swings`: of the weeks that the lake knows whole, or of all that it knows where that is less than one.
+GroupBy = Literal["owner", "pool"]
 
-    A single span says nothing of how they differ: the least is 0 then.
-    """
-    context = decisions.review.context
-    first_ms, until_ms = context.whole.first_ms, context.until_ms
-    spans = [(until_ms - back * WEEK_MS, until_ms - (back - 1) * WEEK_MS) for back in range(1, _WEEKS_BACK + 1)]
-    spans = [span for span in spans if span[0] >= first_ms] or [(first_ms, until_ms)]
-    rates = [
-        {
-            key: spent / (end - start)
-            for key, spent in _time_on_now(decisions, clip(context.whole.stretches, start, end)).items()
-        }
-        for start, end in spans
+
+@dataclass(frozen=True)
+class OpportunityGroup:
+    """The ranked opportunities of one owner or pool: `gpus` to act on now, the wasted time and its cents, what they save together."""
+
+    name: str
+    listed: tuple[Opportunity, ...]
+    saving: Saving | None
+
+    @property
+    def gpus(self) -> int:
+        """Each GPU is in one opportunity."""
+        return sum(len(each.gpus_now) for each in self.listed)
+
+    @property
+    def gpu_ms(self) -> float:
+        return sum(each.gpu_ms for each in self.listed)
+
+    @property
+    def cents(self) -> int | None:
+        """None where nothing has a price."""
+        known = [each.cents for each in self.listed if each.cents is not None]
+        return sum(known) if known else None
+
+
+def grouped(found: Opportunities, by: GroupBy) -> tuple[OpportunityGroup, ...]:
+    """The groups, the one that saves most first."""
+    own: dict[str, list[Opportunity]] = {}
+    for each in found.ranked:
+        own.setdefault(getattr(each, by), []).append(each)
+    groups = [
+        OpportunityGroup(name, tuple(listed), replace(found, listed=tuple(listed)).saving)
+        for name, listed in own.items()
     ]
-    found: dict[str, tuple[float, float, float]] = {}
-    for key, spent in decisions.time_now.items():
-        if spent > 0:
-            now = spent / (until_ms - context.since_ms)
-            shares = [each.get(key, 0.0) / now for each in rates]
-            least = min(shares) if len(shares) > 1 else 0.0
-            found[key] = (least, sum(shares) / len(shares), max(shares))
-    return found
-
-
-def _time_on_now(decisions: Decisions, stretches: pl.DataFrame) -> dict[str, float]:
-    """By opportunity the time on the GPUs to act on now: wasted, or in use where another card is proposed."""
-    context = decisions.review.context
-    rows = stretches.filter(
-        pl.col("gpu").is_in(decisions.now["gpu"].implode()) & pl.col("state").is_in((*WASTED, *IN_USE))
-    )
-    pieces = _wasted(decisions.claims.assigned(pieces_of(rows, context.costs, context.inventory, context.owners)))
-    keys = {key for key, lead in decisions.leads.items() if lead.kind is OVERSIZED}
-    own = pieces.join(decisions.now, on=("opportunity", "gpu"))
-    counted = (
-        pl.when(pl.col("opportunity").is_in(list(keys)))
-        .then("gpu_ms")
-        .otherwise(pl.col("waste_ms") - pl.col("open_ms"))
-    )
-    return dict(own.group_by("opportunity").agg(counted.sum()).iter_rows())
+    return tuple(sorted(groups, key=lambda group: (-(group.saving.point if group.saving else 0.0), group.name)))

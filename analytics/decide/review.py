@@ -1,4 +1,4 @@
-"""Runs every rule over a window, ranks what they found, and says how each finding stands."""
+"""Runs every rule over a window, ranks what they found, and says how each finding stands and which rules know too little yet."""
 
 from __future__ import annotations
 
@@ -15,13 +15,57 @@ from analytics.decide.totals import most_first
 from analytics.inventory import Inventory
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.mig import MIG_PREFIX
+from analytics.money.owners import Owners
+from analytics.names import JOINER
 from analytics.rules import RULES
+from analytics.scope import Scope
 from analytics.time_limit import check_time
 from analytics.window import Inputs, WindowLedger
 from analytics.workloads.context import open_context, week_before
 from analytics.workloads.ledger_rows import held_gpu_hours
 from analytics.workloads.model import Context, Finding, Rule
-from fallow.clock import SystemClock
+from fallow.clock import SystemClock, format_ms
+
+
+def is_in_scope(finding: Finding, scope: Scope, inventory: Inventory) -> bool:
+    """Whether a finding is about the scope, also beside others."""
+    return (
+        (scope.of_gpus.is_all or any(scope.has_gpu(gpu, inventory) for gpu in finding.gpus))
+        and (scope.team is None or scope.team in (finding.team or "").split(JOINER))
+        and (scope.holder is None or scope.holder in (finding.holder or "").split(JOINER))
+    )
+
+
+def names_others(finding: Finding, scope: Scope, owners: Owners) -> bool:
+    """Whether a finding is also about people who are not asked for: its words and its command name them."""
+    names = (finding.holder or "").split(JOINER)
+    others = scope.holder is not None and names != [scope.holder]
+    if scope.team is None:
+        return others or finding.beside_unknown
+    strangers = len(names) > 1 and any(owners.team(name, None) != scope.team for name in names)
+    return others or strangers or finding.team != scope.team or finding.beside_unknown
+
+
+@dataclass(frozen=True)
+class WaitingRule:
+    """A rule, and the moment from which it can find something at the earliest."""
+
+    rule: str
+    from_ms: int
+
+    def as_json(self) -> dict[str, object]:
+        """The shape that `fallow findings --json` prints."""
+        return {"rule": self.rule, "from": format_ms(self.from_ms)}
+
+
+def waiting_rules(context: Context) -> tuple[WaitingRule, ...]:
+    """The rules that need more history than there was at the end of the window, the first to speak first."""
+    seen, first_ms = context.whole.lifetimes, context.whole.first_ms
+    if seen.is_empty():
+        return ()
+    gpus = seen["gpu"].n_unique()
+    found = (WaitingRule(rule.name, first_ms + rule.history.least_ms(context.settings, gpus)) for rule in RULES)
+    return tuple(sorted((each for each in found if each.from_ms > context.until_ms), key=lambda each: each.from_ms))
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 from analytics.decide.totals import saving_of, work_places
 from analytics.workloads.model import Context, Finding
-from analytics.workloads.packing import packings_without
-from analytics.workloads.packing_model import Packing
+from analytics.workloads.packing import Packing, packings_without
 
 Proposal: TypeAlias = Finding | Packing
 

@@ -10,9 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from analytics.lake_care.leftovers import Leftovers, old_hidden, remove_hidden
-from analytics.lake_care.partitions import Partition, partitions, turn
-from analytics.lake_care.rows import put_merged, rows_of
+from analytics.lake_care.partitions import (
+    Leftovers,
+    Partition,
+    old_hidden,
+    partitions,
+    put_merged,
+    remove_hidden,
+    rows_of,
+    turn,
+)
 from fallow.errors import SchemaVersionError, UnusableFileError, VanishedFileError
 from fallow.file_limits import MOST_ROWS
 from fallow.lake import Lake, LakeFile

@@ -1,7 +1,7 @@
 """Deletes what is older than the retention settings say, and nothing that the ledger or a report in force still needs.
 
 A day's samples go only once the lake keeps its ledger and its hourly rows as they follow from them; that the day has expired is noted
-before its first file goes (`analytics.ledger.expired_days`), so that its ledger stays. Hourly rows go by being replaced with none.
+before its first file goes (`cache.record_expiry`), so that its ledger stays. Hourly rows go by being replaced with none.
 """
 
 from __future__ import annotations
@@ -12,16 +12,72 @@ from dataclasses import dataclass, field
 
 from analytics.frames import arrow, empty
 from analytics.lake_care.partitions import turn
-from analytics.lake_care.retention import EMPTIED, Retention
 from analytics.ledger.build import kept_ledger
-from analytics.ledger.cache import facts_of
+from analytics.ledger.cache import expired_days, facts_of, record_expiry
 from analytics.ledger.day import SOURCES
-from analytics.ledger.expired_days import expired_days, record_expiry
 from analytics.ledger.settings import LedgerSettings
 from fallow import parquet, schema
-from fallow.clock import format_ms
+from fallow.clock import DAY_MS, format_ms, utc_day
+from fallow.config import Config
 from fallow.errors import LakeError
 from fallow.lake import Lake, LakeFile
+
+HOURLY = frozenset(table.name for table in (schema.HOURLY, schema.HOST_HOURLY, schema.SERVING_HOURLY))
+"""The tables of `retention.hourly`."""
+
+EMPTIED = HOURLY | {schema.PROCESS_DAY.name}
+"""Derived tables whose files stay, without rows: a day of the ledger is kept as a whole or not at all."""
+
+_SETTINGS = {
+    **{
+        table.name: f"retention.{table.name}"
+        for table in (
+            schema.GPU,
+            schema.PROCESS,
+            schema.HOST,
+            schema.SERVING,
+            schema.EVENT,
+            schema.AGENT,
+            schema.PROCESS_DAY,
+        )
+    },
+    **dict.fromkeys(sorted(HOURLY), "retention.hourly"),
+}
+
+LOST: Mapping[str, str] = {
+    "gpu": "the ledger of these days cannot be built again with other settings or later allocations, and their readings are not drawn",
+    "process": "the ledger of these days cannot be built again, and who ran what is known by the day only",
+    "host": "the hosts' own load of these days is known by the hour only",
+    "serving": "the inference servers' load of these days is known by the hour only",
+    "event": "reports of these days name no events",
+    "agent": "what the agents cost on these days is gone",
+    "process_day": "reports of these days name no processes",
+    "hourly": "percentiles, peaks and power of these days are gone; their hours by state stay",
+    "host_hourly": "the hosts' load of these days is gone",
+    "serving_hourly": "the inference servers' load of these days is gone",
+}
+"""What can no longer be said once a table's rows are gone."""
+
+
+@dataclass(frozen=True)
+class Retention:
+    """By table how long its rows are kept, in ms; tables that are kept for ever are not in it."""
+
+    kept_ms: Mapping[str, int]
+
+    @classmethod
+    def from_config(cls, config: Config) -> Retention:
+        found = {table: config.integer(name) for table, name in _SETTINGS.items()}
+        return cls({table: kept_ms for table, kept_ms in found.items() if kept_ms})
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return tuple(self.kept_ms)
+
+    def last_day(self, table: str, now_ms: int) -> str:
+        """The newest day of which every moment is older than the table's rows are kept."""
+        return utc_day(now_ms - self.kept_ms[table] - DAY_MS)
+
 
 _SOURCES = frozenset(table.name for table in SOURCES)
 

@@ -11,19 +11,15 @@ import polars as pl
 from analytics.frames import read_frame
 from analytics.inventory import Inventory, load_inventory
 from analytics.ledger import cache as keep
+from analytics.ledger.cache import KeptMeanwhile, Manifest, TurnToKeep, expired_days, files_of, sizes_of
 from analytics.ledger.catch_up import Days, KeptLedger, catch_up, dates_between
-from analytics.ledger.damaged_files import discarding
-from analytics.ledger.day import SOURCES, HostDay
-from analytics.ledger.demand import load_allocations
-from analytics.ledger.expired_days import expired_days
+from analytics.ledger.day import SOURCES, HostDay, load_allocations
 from analytics.ledger.lifetimes import Earlier, activity, lifetimes
 from analytics.ledger.made_days import MadeDays, host_days, method_of
-from analytics.ledger.manifest import Manifest, files_of, sizes_of
-from analytics.ledger.moved_gpus import counted_once, spells_counted_once
 from analytics.ledger.rollups import TABLES, Rollups
 from analytics.ledger.settings import LedgerSettings
-from analytics.ledger.stitch import stitch
-from analytics.ledger.turn import KeptMeanwhile, TurnToKeep
+from analytics.ledger.stitch import counted_once, spells_counted_once, stitch
+from analytics.ledger.unused_files import discarding
 from fallow import schema
 from fallow.clock import DAY_MS, Window, floor_ms, parse_day_ms, utc_day
 from fallow.lake import Lake, LakeFile

@@ -1,27 +1,55 @@
 """What is kept in the lake of the ledger and its sister tables: per UTC day one file of each over all hosts.
 
 The parts carry, in their files' metadata, a fingerprint per host of all that they were made from, and the build that
-they belong to, so that a day of which only some tables were written is built again.
+they belong to, so that a day of which only some tables were written is built again. The manifest says of every day what it was
+made from, so that a command compares the days that it reads alone.
+
+Days whose samples were deleted on purpose can never be built again: `.expired/date=D.json` in the lake says so of one day, and
+stands before the first of its files goes. What a host publishes later for such a day is not counted.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Self
 
 import polars as pl
 
 from analytics.decode import read_days
 from analytics.frames import arrow, digest, read_frame
-from analytics.ledger.damaged_files import discarding
 from analytics.ledger.day import PARTS
-from analytics.ledger.moved_gpus import on_several_hosts
+from analytics.ledger.stitch import on_several_hosts
+from analytics.ledger.unused_files import discarding
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, utc_day
 from fallow.errors import LakeError
-from fallow.lake import ALL_HOSTS, Lake, LakeFile
+from fallow.lake import ALL_HOSTS, Lake, LakeFile, SameLake
+from fallow.leases import DEFAULT_TIMES, leased
+from fallow.output import say
 from fallow.quarantine import OnUnusable
+
+FOLDER = ".expired"
+"""Where the records lie in the lake: no table has this name."""
+
+_KEY = re.compile(rf"{re.escape(FOLDER)}/date=(\d{{4}}-\d\d-\d\d)\.json", re.ASCII)
+
+
+def expired_days(lake: Lake) -> frozenset[str]:
+    """The dates whose samples have expired; LakeError where the lake cannot be listed."""
+    keys = (_KEY.fullmatch(stored.key) for stored in lake.store.list(FOLDER) if not stored.fault)
+    return frozenset(match[1] for match in keys if match is not None)
+
+
+def record_expiry(lake: Lake, date: str, facts: Mapping[str, object]) -> None:
+    """Notes that samples of a day go; `facts` are for whoever reads the record. LakeError where it cannot be kept."""
+    key, data = f"{FOLDER}/date={date}.json", (json.dumps(facts, indent=2, sort_keys=True) + "\n").encode()
+    lake.store.put(key, data)
+    lake.store.confirm(key, data)
 
 
 @dataclass(frozen=True)
@@ -216,3 +244,127 @@ def digest_of(rows: pl.DataFrame) -> str:
         if isinstance(kind, pl.List)
     )
     return digest(int(flat.hash_rows(seed=1).sum()), len(rows), int(rows["time"].sum()))
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What every day of the ledger was made from: it stands in the newest file of `gpu_lifetime`, which is written last.
+
+    `method` says by what, `days` of each date a digest of its hosts' fingerprints and the sizes of the files made of it, and
+    `contents` by table (`ledger`, `spell`) and date a digest of the rows. A command that reads some days compares those alone.
+    """
+
+    method: str
+    days: Mapping[str, tuple[str, Mapping[str, int]]]
+    contents: Mapping[str, Mapping[str, str]]
+
+    @classmethod
+    def read(cls, lifetimes: Sequence[LakeFile]) -> Manifest | None:
+        """The manifest of the lake; None where there is none that can be read."""
+        try:
+            facts = parquet.metadata(lifetimes[-1])
+            days = json.loads(facts["days"])
+            contents = json.loads(facts["contents"])
+            return cls(
+                facts["method"],
+                {date: (of, sizes) for date, (of, sizes) in days.items()},
+                {table.name: dict(contents[table.name]) for table in (schema.LEDGER, schema.SPELL)},
+            )
+        except (LakeError, LookupError, ValueError, AttributeError, TypeError):
+            return None
+
+    @property
+    def prints(self) -> dict[str, str]:
+        """By date the digest of its hosts' fingerprints."""
+        return {date: of for date, (of, _) in self.days.items()}
+
+    def facts(self) -> dict[str, str]:
+        """As the metadata of a file."""
+        parts = {"days": self.days, "contents": self.contents}
+        return {"method": self.method} | {name: json.dumps(part, sort_keys=True) for name, part in parts.items()}
+
+
+DERIVED = (*PARTS, schema.LEDGER, schema.SPELL)
+"""The tables of which a day has one file."""
+
+
+def files_of(lake: Lake, dates: Collection[str] | None) -> dict[str, dict[str, LakeFile]]:
+    """The files over all hosts of DERIVED, by date and table."""
+    found: dict[str, dict[str, LakeFile]] = {}
+    for table in DERIVED:
+        for file in lake.all_files(table.name, dates=dates):
+            if file.host == ALL_HOSTS:
+                found.setdefault(file.date, {})[table.name] = file
+    return found
+
+
+def sizes_of(files: Mapping[str, LakeFile]) -> dict[str, int]:
+    """The sizes of one day's files."""
+    return {name: file.size_bytes for name, file in sorted(files.items())}
+
+
+def keep_lifetimes(lake: Lake, rows: pl.DataFrame, manifest: Manifest, first: str = "") -> None:
+    """Writes the days of `gpu_lifetime` that have changed, the newest with the manifest; LakeError where it cannot be written.
+
+    `rows` are those of all days from the date `first` on; what was kept before it stays.
+    """
+    table = schema.GPU_LIFETIME
+    before = {file.date: file for file in lake.all_files(table.name) if file.date >= first}
+    days = {utc_day(int(day)): own for (day,), own in rows.partition_by("time", as_dict=True).items()}
+    for date, file in before.items():
+        if date not in days:
+            lake.delete(file)
+    for date, own in sorted(days.items()):
+        facts = {"content": digest_of(own)} | (manifest.facts() if date == max(days) else {})
+        if date not in before or not facts.items() <= facts_of(before[date]).items():
+            lake.put(LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(own, table), facts))
+
+
+_TIMES = replace(DEFAULT_TIMES, wait_s=300)
+"""Whoever has waited so long builds the tables for itself alone."""
+
+_TABLES = (*DERIVED, schema.GPU_LIFETIME)
+
+
+class KeptMeanwhile(Exception):  # noqa: N818  # nothing is wrong
+    """Another command has kept other tables since this one looked: look again. This one has the turn by now."""
+
+
+class TurnToKeep(SameLake):
+    """The lake as its derived tables are kept by one command at a time; what was read is compared when the turn comes.
+
+    `put` and `delete` raise KeptMeanwhile, and LakeError as `leased` does.
+    """
+
+    def __init__(self, lake: Lake, tell: Callable[[str], None] = say) -> None:
+        super().__init__(lake)
+        self._tell = tell
+        self._leases = ExitStack()
+        self._mine: Lake | None = None
+        self._seen = self._derived()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._mine = None
+        self._leases.close()
+
+    def put(self, file: LakeFile, data: bytes) -> LakeFile:
+        return self._taken().put(file, data)
+
+    def delete(self, file: LakeFile) -> None:
+        self._taken().delete(file)
+
+    def _taken(self) -> Lake:
+        if self._mine is None:
+            self._mine = self._leases.enter_context(leased(self, "ledger", "the ledger", times=_TIMES, tell=self._tell))
+            if self._derived() != self._seen:
+                raise KeptMeanwhile
+        return self._mine
+
+    def _derived(self) -> set[tuple[str, int, str]]:
+        files = [file for table in _TABLES for file in self.all_files(table.name)]
+        return {(file.key, file.size_bytes, file.version) for file in files}

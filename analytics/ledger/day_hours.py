@@ -1,25 +1,83 @@
-"""`hourly` of some hosts' same day: per GPU and hour what stretches cannot keep, with histograms that merge by adding.
+"""The hourly tables of some hosts' same UTC day: `hourly` with its histograms, `host_hourly` and `serving_hourly`.
 
-A row counts in the hour in which it starts.
+A mean hides bursts the better the longer its row is. What a row's samples stay within does not: the percentiles of the peaks are
+never below those of the samples themselves, whatever the length of the rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.frames import empty
-from analytics.ledger.columns import Floats
+from analytics.frames import empty, read_frame
+from analytics.ledger.columns import Columns, Floats
 from analytics.ledger.day_owners import Held
-from analytics.ledger.day_rows import THROTTLED, DayRows
+from analytics.ledger.day_rows import THROTTLED, DayRows, in_day
 from analytics.ledger.day_segments import named
-from analytics.ledger.peaks import RowPeaks, sm_peaks, util_peaks
 from analytics.ledger.rollups import BINS
 from fallow import schema
-from fallow.clock import HOUR_MS
+from fallow.clock import DAY_MS, HOUR_MS
+from fallow.lake import LakeFile
+from fallow.quarantine import OnUnusable
+
+PEAK_SHARE = 0.98
+"""The share of a row's time for which its `gpu_util_p98_pct` holds."""
+
+FINE_MS = 200
+"""Rows up to this length are their own peak: they are as fine as the driver's samples, averages over a sixth of a second."""
+
+
+@dataclass(frozen=True)
+class RowPeaks:
+    """For each row the level of most of its time and that of its rest, and the milliseconds at each and at no known level.
+
+    NaN where nothing is known of a row's samples.
+    """
+
+    most_pct: Floats
+    rest_pct: Floats
+    most_ms: Floats
+    rest_ms: Floats
+    unseen_ms: Floats
+
+
+def util_peaks(rows: DayRows, util: Floats, weight: Floats) -> RowPeaks:
+    """The levels that utilization stays within: PEAK_SHARE of a row at its 98th percentile, the rest at its maximum.
+
+    The whole row at its maximum where the percentile is unknown, and at its mean where the row is short. Time that the
+    samples do not cover is at no known level.
+    """
+    largest = np.where(rows.interval <= FINE_MS, util, np.nan)
+    largest = np.fmax(rows.floats["gpu_util_max_pct"], largest)
+    most = np.fmin(rows.floats["gpu_util_p98_pct"], largest)
+    stated = ~np.isnan(rows.floats["gpu_util_p98_pct"])
+    covered = np.where(np.isnan(rows.floats["gpu_util_coverage_ratio"]), 1.0, rows.floats["gpu_util_coverage_ratio"])
+    seen_ms = weight * np.minimum(covered, 1.0)
+    rest_ms = np.where(stated, (1 - PEAK_SHARE) * seen_ms, 0.0)
+    known = ~np.isnan(util) & ~np.isnan(largest)
+    return RowPeaks(
+        np.where(known, most, np.nan), np.where(known, largest, np.nan), seen_ms - rest_ms, rest_ms, weight - seen_ms
+    )
+
+
+def sm_peaks(rows: DayRows, util: Floats, peaks: RowPeaks) -> RowPeaks:
+    """The levels that SM activity stays within if the kernels of one row take up equally many SMs.
+
+    There are only means of it. Over the row's share of time with a kernel, a mean says how many SMs a kernel takes up.
+    """
+    active = rows.floats["sm_active_pct"]
+    if active is rows.nothing:
+        return replace(peaks, most_pct=rows.nothing, rest_pct=rows.nothing)
+    ratio = np.ones(len(active))
+    np.divide(active, util, out=ratio, where=util > 0)
+    ratio = np.where(np.isnan(active), np.nan, np.minimum(ratio, 1.0))
+    return replace(peaks, most_pct=peaks.most_pct * ratio, rest_pct=peaks.rest_pct * ratio)
+
 
 _MEANS = {
     "dram_active_mean_pct": "dram_active_pct",
@@ -195,3 +253,100 @@ def _added(left: Floats, right: Floats) -> Floats:
     unknown = np.flatnonzero(np.isnan(total))
     total[unknown] = np.fmax(left[unknown], right[unknown])
     return total
+
+
+_HOST_MEANS = {
+    "cpu_util_mean_pct": "cpu_util_pct",
+    "cpu_pressure_mean_pct": "cpu_pressure_pct",
+    "io_pressure_mean_pct": "io_pressure_pct",
+    "disk_read_mean_bytes_per_s": "disk_read_bytes_per_s",
+    "disk_write_mean_bytes_per_s": "disk_write_bytes_per_s",
+    "net_receive_mean_bytes_per_s": "net_receive_bytes_per_s",
+    "net_transmit_mean_bytes_per_s": "net_transmit_bytes_per_s",
+}
+_HOURS = np.int64(2**32)
+"""More hours than there will ever be."""
+_HOUR = (pl.col("time") // HOUR_MS * HOUR_MS).alias("time")
+
+
+_COLUMNS = ("time", "cpu_count", *_HOST_MEANS.values())
+
+
+def _known(name: str) -> pl.Expr:
+    """What can be a measurement: NaN and negative values are unknown."""
+    value = pl.col(name).cast(pl.Float64).fill_nan(None)
+    return pl.when(value >= 0).then(value)
+
+
+def host_hours(files: Sequence[LakeFile], day_ms: int, on_unusable: OnUnusable | None = None) -> pl.DataFrame:
+    """The hours with the columns of `host_hourly`."""
+    columns = Columns(files, schema.HOST, _COLUMNS, on_unusable=on_unusable)
+    if not len(columns):
+        return empty(schema.HOST_HOURLY)
+    time = columns.ints("time")
+    hour = time // HOUR_MS
+    order = np.flatnonzero(in_day(time, day_ms))
+    if (np.diff(columns.host.codes[order] * _HOURS + hour[order]) < 0).any():
+        order = order[np.lexsort((hour[order], columns.host.codes[order]))]
+    if not len(order):
+        return empty(schema.HOST_HOURLY)
+    host, hour = columns.host.codes[order], hour[order]
+    starts = np.flatnonzero(np.concatenate(([True], (np.diff(host) != 0) | (np.diff(hour) != 0))))
+    table: dict[str, object] = {
+        name: _means(columns.floats(source)[order], starts) for name, source in _HOST_MEANS.items()
+    }
+    cpu_count = np.maximum.reduceat(columns.ints("cpu_count")[order], starts)
+    frame = pl.DataFrame(
+        {
+            "time": hour[starts] * HOUR_MS,
+            "host": [columns.host.names[code] for code in host[starts]],
+            **table,
+            "cpu_count": cpu_count,
+            "sample_count": np.diff(np.append(starts, len(hour))),
+        }
+    )
+    return frame.with_columns(
+        pl.col(*_HOST_MEANS).fill_nan(None), cpu_count=pl.when(pl.col("cpu_count") > 0).then("cpu_count")
+    )
+
+
+def _means(values: Floats, starts: NDArray[np.intp]) -> Floats:
+    """The mean of each group, NaN where nothing is known; what is below 0 or no number is unknown."""
+    known = np.isfinite(values) & (values >= 0)
+    counts = np.add.reduceat(known, starts, dtype=np.float64)
+    out = np.full(len(starts), np.nan)
+    np.divide(np.add.reduceat(np.where(known, values, 0.0), starts), counts, out=out, where=counts > 0)
+    return out
+
+
+def serving_hours(files: Sequence[LakeFile], day_ms: int, on_unusable: OnUnusable | None = None) -> pl.DataFrame:
+    """The hours with the columns of `serving_hourly`."""
+    names = (
+        "time",
+        "gpu",
+        "endpoint",
+        "model",
+        "engine",
+        "health",
+        "kv_cache_used_ratio",
+        "running_requests",
+        "waiting_requests",
+        "requests_per_s",
+        "generated_tokens_per_s",
+    )
+    if not files:
+        return empty(schema.SERVING_HOURLY)
+    frame = read_frame(files, schema.SERVING, names, on_unusable).unique(
+        ("host", "time", "gpu", "endpoint", "model"), keep="any"
+    )
+    frame = frame.filter(pl.col("time").is_between(day_ms, day_ms + DAY_MS, closed="left"))
+    answered = (pl.col("health") == "ok").fill_null(value=False)
+    return frame.group_by(_HOUR, "host", "gpu", "endpoint", "model").agg(
+        pl.col("engine").drop_nulls().last(),
+        kv_cache_used_max_ratio=_known("kv_cache_used_ratio").max(),
+        running_requests_max=_known("running_requests").max(),
+        waiting_requests_max=_known("waiting_requests").max(),
+        requests_mean_per_s=_known("requests_per_s").mean(),
+        generated_tokens_mean_per_s=_known("generated_tokens_per_s").mean(),
+        scrape_count=answered.sum(),
+    )

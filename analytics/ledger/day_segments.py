@@ -14,8 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.ledger.columns import Codes, Floats, Ints, Mask
-from analytics.ledger.day_mig import Shares
-from analytics.ledger.day_owners import UNSEEN, USE, Held
+from analytics.ledger.day_owners import UNSEEN, USE, Held, Shares
 from analytics.ledger.day_processes import Lists, RowOwner
 from analytics.ledger.day_rows import DayRows
 from analytics.ledger.settings import DRIVER_WINDOW_MS, GAP_INTERVALS, SAMPLED_BELOW, LedgerSettings

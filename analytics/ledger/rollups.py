@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from analytics.decode import read_days
 from analytics.frames import empty, milliseconds
-from analytics.ledger.damaged_files import Discard, discarding
+from analytics.ledger.unused_files import Discard, discarding
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, Window, floor_ms, utc_day
 from fallow.lake import LakeFile

@@ -1,16 +1,36 @@
-"""Files of a day that could not be used, as rows of the `quality` table: so a kept day says what it lacks."""
+"""Files that cannot be used: samples are left out, with a row of `quality`; kept files are removed, and made again."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from analytics.ledger.day_rows import Defect
-from fallow.errors import UnreadableFileError, UnusableFileError
+from fallow.errors import BrokenFileError, LakeError, UnreadableFileError, UnusableFileError, VanishedFileError
 from fallow.lake import Lake, LakeFile
-from fallow.quarantine import FAULTS, LeftOut
+from fallow.quarantine import FAULTS, LeftOut, OnUnusable
 from fallow.stores.model import NOT_PERMITTED
+
+Discard = Callable[[LakeFile], None]
+"""Removes a kept file; raises LakeError where it cannot."""
+
+
+def discarding(discard: Discard) -> OnUnusable:
+    """What a reader of derived tables is given: of a damaged file it makes a VanishedFileError, of any other the error itself."""
+
+    def damaged(file: LakeFile, error: UnusableFileError) -> None:
+        if not isinstance(error, BrokenFileError):
+            raise error
+        try:
+            discard(file)
+        except LakeError:
+            raise error from None
+        raise VanishedFileError(f"{file.url} was damaged and is removed", "run the command again: it is made again")
+
+    return damaged
+
 
 LEFT_OUT = "file_left_out"
 """The kind of a file whose fault stays until the file is another one."""

@@ -13,7 +13,7 @@ import polars as pl
 
 from analytics.frames import with_mapped
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL, Inventory
-from analytics.ledger.activity import LOW_ACTIVITY, by_sm_activity, used_share
+from analytics.ledger.usage import LOW_ACTIVITY, by_sm_activity, used_share
 from analytics.mig import MIG_PREFIX
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
@@ -106,7 +106,7 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
     Columns: state, time, end, day, gpu, host, gpu_share, instance, job, pool, model, holder, account, team, organisation (names,
     UNNAMED where there is none), project (see `project_of`; where the rows have a claim's `project`),
     gpu_ms, amount (microcents, null without a price), open_share (of it, that point samples alone call idle), used_share (of it,
-    see `analytics.ledger.activity`), by_sm (whether SM activity says so), since (the start of the term that its price is of), spell_ms (how long its whole interval lasts), energy_mj,
+    see `analytics.ledger.usage`), by_sm (whether SM activity says so), since (the start of the term that its price is of), spell_ms (how long its whole interval lasts), energy_mj,
     energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
     GPU, not shared, and of the first holder only).
     """

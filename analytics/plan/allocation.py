@@ -13,7 +13,7 @@ from analytics.capacity.demand import hourly_most
 from analytics.frames import with_mapped
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
-from analytics.ledger.shared_work import job_names
+from analytics.ledger.usage import job_names
 from analytics.money.accounts import OF_TEAM, Account, Accounts
 from analytics.money.owners import Owners
 from analytics.money.priced_segments import NO_ORGANISATION, NO_PROJECT, NO_TEAM, NOBODY, placed, project_of, whose

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from analytics.ledger.data_end import WALL_CLOCK, hosts_ahead
+from analytics.ledger.summary import WALL_CLOCK, hosts_ahead
 from analytics.window import WindowLedger
 
 

@@ -10,8 +10,7 @@ import polars as pl
 from analytics.intervals import clip
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
-from analytics.ledger.data_end import newest_row_ms
-from analytics.ledger.summary import SILENT_AFTER_MS, Summary, ratio, totals_of
+from analytics.ledger.summary import SILENT_AFTER_MS, Summary, newest_row_ms, ratio, totals_of
 from analytics.mig import MIG_PREFIX
 from analytics.quality.host_clocks import seen_until
 from analytics.window import WindowLedger

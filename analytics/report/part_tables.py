@@ -7,7 +7,7 @@ from collections.abc import Collection
 import polars as pl
 
 from analytics.ledger.build import Ledger
-from analytics.ledger.shared_work import foreign_work
+from analytics.ledger.usage import foreign_work
 from analytics.names import JOINER, single_names
 from analytics.readings import never_during
 from analytics.report.model import Whole

@@ -20,8 +20,7 @@ from analytics.states import OCCUPIED, WITHOUT_EVIDENCE
 from analytics.workloads import waste
 from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import grade
-from analytics.workloads.evidence_labels import label, words_for
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import finding_of, label, words_for
 from analytics.workloads.ledger_rows import GPU_MS, gpu_ms_of, whole_number
 from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.wording import of_gpus

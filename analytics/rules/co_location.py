@@ -16,8 +16,7 @@ from analytics.language.sentences import tr
 from analytics.workloads import waste
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.evidence_labels import bounded, label
-from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, finding_of
+from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, bounded, finding_of, label
 from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS, stretches_of
 from analytics.workloads.sharing import (

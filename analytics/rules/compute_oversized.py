@@ -15,7 +15,7 @@ from analytics.language.language import Sentence
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
 from analytics.workloads import waste
-from analytics.workloads.evidence_labels import Known
+from analytics.workloads.finding_parts import Known
 from analytics.workloads.model import Context, Finding, Label, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS
 from analytics.workloads.smaller_cards import PRICE_THRESHOLDS, SMALLER_CARD_LABELS, smaller_card_findings

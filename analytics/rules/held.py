@@ -16,8 +16,8 @@ from analytics.intervals import SPAN_MS
 from analytics.ledger.summary import ratio
 from analytics.states import UNOCCUPIED
 from analytics.workloads import waste
+from analytics.workloads.commands import ending_command, ties
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.ending_commands import ending_command, ties
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN, held_gpu_ms
 from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule

@@ -19,8 +19,7 @@ from analytics.money.owners import Owner, Team
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads import waste
 from analytics.workloads.commands import quote, watch_command
-from analytics.workloads.evidence_labels import counted, label, words_for
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import counted, finding_of, label, words_for
 from analytics.workloads.ledger_rows import gpu_ms_of, joined, whole_number
 from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
 from analytics.workloads.wording import agreeing, of_gpus, whole_gpus

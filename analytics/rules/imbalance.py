@@ -17,8 +17,7 @@ from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
 from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.evidence_labels import label
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import finding_of, label
 from analytics.workloads.ledger_rows import (
     first_ms,
     gpu_ms_of,

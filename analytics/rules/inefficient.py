@@ -17,8 +17,7 @@ from analytics.ranks import rank
 from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.evidence_labels import label, rank_label
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import finding_of, label, rank_label
 from analytics.workloads.ledger_rows import (
     first_ms,
     gpu_ms_of,

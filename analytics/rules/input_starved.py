@@ -18,8 +18,7 @@ from analytics.states import IN_USE
 from analytics.workloads import waste
 from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.evidence_labels import label, words_for
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import finding_of, label, words_for
 from analytics.workloads.ledger_rows import first_ms, joined, newest_source, whole_hours, within_hours
 from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.processes import serving_gpus

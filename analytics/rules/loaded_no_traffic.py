@@ -16,11 +16,9 @@ from analytics.language.quantities import Share
 from analytics.language.sentences import tr
 from analytics.states import OCCUPIED
 from analytics.workloads import waste
-from analytics.workloads.commands import look_command
+from analytics.workloads.commands import Ties, ending_command, listed_now, look_command, ties
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.ending_commands import Ties, ending_command, listed_now, ties
-from analytics.workloads.evidence_labels import label
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import finding_of, label
 from analytics.workloads.ledger_rows import joined, whole_number
 from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
 from analytics.workloads.process_lists import SERVER, is_service

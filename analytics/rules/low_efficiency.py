@@ -17,8 +17,7 @@ from analytics.ranks import rank
 from analytics.states import OCCUPIED
 from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.evidence_labels import Known, label, rank_label
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import Known, finding_of, label, rank_label
 from analytics.workloads.ledger_rows import GPU_MS, SEVERAL, gpus_on, newest_source
 from analytics.workloads.model import Context, Finding, HistoryNeed, Label, Rule
 from analytics.workloads.process_lists import is_service

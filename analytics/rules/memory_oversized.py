@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from analytics.workloads import waste
-from analytics.workloads.evidence_labels import label
+from analytics.workloads.finding_parts import label
 from analytics.workloads.model import Context, Finding, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS
 from analytics.workloads.smaller_cards import PRICE_THRESHOLDS, SMALLER_CARD_LABELS, smaller_card_findings

@@ -17,8 +17,7 @@ from analytics.language.quantities import Bytes, Number, Share
 from analytics.language.sentences import tr
 from analytics.workloads import waste
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.evidence_labels import label
-from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, finding_of
+from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, finding_of, label
 from analytics.workloads.mig_profiles import (
     MigFit,
     fits,

@@ -16,8 +16,7 @@ from analytics.workloads import waste
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.confidence import watched_holders
-from analytics.workloads.evidence_labels import label
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import finding_of, label
 from analytics.workloads.ledger_rows import joined, whole_number
 from analytics.workloads.model import Context, Evidence, Finding, HistoryNeed, Rule
 from analytics.workloads.window_end import seen_lately

@@ -19,11 +19,9 @@ from analytics.language.sentences import tr, tr_many
 from analytics.states import IN_USE
 from analytics.workloads import waste
 from analytics.workloads.allocation_spans import KNOWN_MIN, unseen_gpus
-from analytics.workloads.commands import look_command, quote
+from analytics.workloads.commands import ending_command, look_command, quote, ties
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.ending_commands import ending_command, ties
-from analytics.workloads.evidence_labels import label
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import finding_of, label
 from analytics.workloads.ledger_rows import GPU_MS, by_job, joined, newest_source
 from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.processes import program_stretches

@@ -20,8 +20,7 @@ from analytics.workloads import waste
 from analytics.workloads.cards import Offer, shelf
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.evidence_labels import label, varying
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import finding_of, label, varying
 from analytics.workloads.ledger_rows import gpus_on
 from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS, stretches_of

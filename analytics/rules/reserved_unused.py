@@ -15,11 +15,9 @@ from analytics.language.sentences import tr
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import OCCUPIED
 from analytics.workloads import waste
-from analytics.workloads.commands import array_command, operands, quote, watch_command
+from analytics.workloads.commands import Ties, array_command, operands, quote, ties, watch_command
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.ending_commands import Ties, ties
-from analytics.workloads.evidence_labels import label
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import finding_of, label
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN, by_job, gpu_ms_of, joined, whole_number
 from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.window_end import still_going

@@ -16,8 +16,7 @@ from analytics.states import UNUSED
 from analytics.workloads import waste
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
-from analytics.workloads.evidence_labels import counted, label
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import counted, finding_of, label
 from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
 from analytics.workloads.uptake import RAMP_SHARE, START_MS, added_gpus, ramps

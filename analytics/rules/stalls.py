@@ -19,8 +19,7 @@ from analytics.language.sentences import tr
 from analytics.states import OCCUPIED
 from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.evidence_labels import counted, label, varying
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import counted, finding_of, label, varying
 from analytics.workloads.ledger_rows import GPU_MS, gpus_on, joined, newest_source, occupancies, one_job
 from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.processes import program_stretches, serving_gpus

@@ -16,8 +16,7 @@ from analytics.language.sentences import tr
 from analytics.workloads import waste
 from analytics.workloads.commands import throttle_command
 from analytics.workloads.confidence import measured_enough
-from analytics.workloads.evidence_labels import label, words_for
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import finding_of, label, words_for
 from analytics.workloads.ledger_rows import first_ms, joined, newest_source, whole_hours, within_hours
 from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
 from analytics.workloads.wording import of_gpus

@@ -14,11 +14,9 @@ from analytics.intervals import clip
 from analytics.language.sentences import tr
 from analytics.workloads import waste
 from analytics.workloads.allocation_spans import allocations
-from analytics.workloads.commands import look_command, on_host
+from analytics.workloads.commands import Ties, ending_command, listed_now, look_command, on_host, own_processes, ties
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.ending_commands import Ties, ending_command, listed_now, own_processes, ties
-from analytics.workloads.evidence_labels import counted, label, words_for
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import counted, finding_of, label, words_for
 from analytics.workloads.ledger_rows import joined, whole_number
 from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
 from analytics.workloads.process_lists import NOTEBOOK_COMMAND, NOTEBOOK_POD, SERVER, is_service

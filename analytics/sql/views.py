@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.decide.filters import is_in_scope, names_others
+from analytics.decide.review import is_in_scope, names_others
 from analytics.money.priced_segments import MICROCENTS, UNNAMED, unused_amount
 from analytics.money.window_money import gpus_at, in_force, newest_basis, open_prices
 from analytics.render.opportunities_json import opportunity_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analytics.language.language import SentenceList
 from analytics.rules import RULES
-from analytics.workloads.evidence_labels import SHARED_LABELS, shown_plainly
+from analytics.workloads.finding_parts import SHARED_LABELS, shown_plainly
 from analytics.workloads.model import Finding
 
 LABELS = {rule.name: {key: each for each in (*SHARED_LABELS, *rule.labels) for key in each.keys} for rule in RULES}

@@ -14,8 +14,8 @@ from analytics.frames import read_frame
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Day, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.ledger.occupancy import stays
 from analytics.ledger.summary import totals_of
+from analytics.ledger.usage import stays
 from analytics.quality.checks.files import FILE_SENTENCES
 from analytics.quality.checks.values import SENTENCES
 from analytics.readings import only_during

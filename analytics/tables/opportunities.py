@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from analytics.decide.actions import Action
-from analytics.decide.opportunities import OPERATORS, Opportunities, Opportunity, Saving, Waste
-from analytics.decide.opportunity_groups import GroupBy, grouped
+from analytics.decide.opportunities import OPERATORS, GroupBy, Opportunities, Opportunity, Saving, Waste, grouped
 from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain

@@ -14,7 +14,7 @@ from analytics.report.model import Report
 from analytics.tables.names import CONFIDENCE, MODEL, POOL, place_name
 from analytics.tables.opportunities import saving_words
 from analytics.tables.table import Cell, LinkedCell, Table, column, fact
-from analytics.workloads.packing_model import MIG, SM_ACTIVITY, PackedCard, PackedWork, Packing
+from analytics.workloads.packing import MIG, SM_ACTIVITY, PackedCard, PackedWork, Packing
 
 _LISTED = 25
 _GPU_LETTERS = 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analytics.decide.readiness import WaitingRule
+from analytics.decide.review import WaitingRule
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Moment, Number
 from analytics.language.sentences import tr, tr_many

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from analytics.decide.what_if_reserve import WhatIfReserve, reserve_steps, what_if_reserve
 from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.names import place_name
 from analytics.tables.table import Column, Table, column, fact
-from analytics.workloads.reclaimable import Reclaimable, Reserve
+from analytics.workloads.reclaimable import Reclaimable, Reserve, WhatIfReserve, reserve_steps, what_if_reserve
 
 
 def reserve_by_pool(found: Reclaimable, margin: float) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analytics.decide.readiness import waiting_rules
+from analytics.decide.review import waiting_rules
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Share

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.intervals import SPAN_MS, clip, islands
-from analytics.ledger.shared_work import job_names
+from analytics.ledger.usage import job_names
 from analytics.states import ALLOCATED, OCCUPIED
 from analytics.workloads.model import Context, once_per_context
 from fallow.clock import HOUR_MS, MINUTE_MS

@@ -7,25 +7,312 @@ What ran on a GPU one after the other needs one place, as large as the largest o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import polars as pl
 
 from analytics.language.sentences import tr, tr_many
+from analytics.workloads.cards import present_gpus
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import grade, known_holder, observe, right_clocks, watched_enough
-from analytics.workloads.mig_profiles import part_measured, split_command
+from analytics.workloads.mig_profiles import MigFit, fewest_cards, fits, part_measured, profile_for, split_command
 from analytics.workloads.model import Confidence, Context, once_per_context
-from analytics.workloads.packing_model import BUSY_TIME, SHARING, SM_ACTIVITY, PackedCard, PackedWork, Packing
-from analytics.workloads.packing_places import Bin, targets, wholly_freed
-from analytics.workloads.packing_plans import Plan, plan_of
-from analytics.workloads.runs import stretches_of
-from analytics.workloads.sharing import holders_apart
-from analytics.workloads.slowdown import Slowdown, in_a_part, on_a_shared_card
-from analytics.workloads.small_works import short_runs_beside, small_works
+from analytics.workloads.runs import NEED_SHARE, runs, stretches_of
+from analytics.workloads.sharing import (
+    BUSY_MAX_PCT,
+    MEMORY_MAX_SHARE,
+    Candidate,
+    Slowdown,
+    best_sharing,
+    candidates,
+    holders_apart,
+    in_a_part,
+    is_best_effort,
+    on_a_shared_card,
+)
 from analytics.workloads.window_end import still_going
-from analytics.workloads.workloads import runs_of, seen_long_enough
+from analytics.workloads.workloads import (
+    REPORTED_FROM_GPU_MS,
+    RUN_MIN_MS,
+    nvlinked,
+    runs_of,
+    runs_with_workload,
+    seen_long_enough,
+    with_demand,
+    workloads,
+)
+
+MIG, SHARING = "mig", "sharing"
+"""Kinds of packings: instances of split cards, and whole cards that several take turns on."""
+
+BUSY_TIME, SM_ACTIVITY = "busy time", "sm"
+"""What says how much of a card some work needs: SM activity, or the time with any kernel, which is never less."""
+
+
+@dataclass(frozen=True)
+class PackedWork:
+    """A work of a holder on one GPU, and the place that it would have.
+
+    `memory_bytes` is what it needs (MIG: the larger of the peak and the 98th percentile with its margin; sharing: the 98th
+    percentile). `sm_pct` and `busy_pct` are what SM activity (None: not measured) and the time with any kernel stay within for
+    95 % of the time. `profile` and `start` are the instance; works of one GPU follow one another in the same one.
+    """
+
+    holder: str | None
+    account: str | None
+    job: str | None
+    host: str
+    gpu: str
+    gpu_ms: float
+    memory_bytes: int
+    busy_pct: float
+    sm_pct: float | None
+    slowdown: Slowdown
+    profile: str | None = None
+    start: int | None = None
+
+
+@dataclass(frozen=True)
+class PackedCard:
+    """A card of the fleet, the works that it would hold, and the command that prepares it."""
+
+    host: str
+    gpu: str
+    works: tuple[PackedWork, ...]
+    command: str
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs that its works are on now."""
+        return tuple(sorted({each.gpu for each in self.works}))
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What would be freed in one pool of one model, and how.
+
+    `saving` is the price of the time that the moved works spent on the freed GPUs in the window, None while a price is missing; what
+    that is worth a year its opportunity says. Time in which those GPUs were idle is not in it. `at_most` is what no packing
+    of these works could free more than: the same number where the best is proven.
+    """
+
+    kind: str
+    pool: str
+    model: str
+    cards: tuple[PackedCard, ...]
+    freed_gpus: tuple[str, ...]
+    freed_hosts: tuple[str, ...]
+    at_most: int
+    measured_by: str
+    saving: float | None
+    currency: str
+    confidence: Confidence
+    simulated: bool
+
+    @property
+    def packing_id(self) -> str:
+        """Stable over weeks: from kind, pool and model."""
+        return "P-" + hashlib.sha256(f"{self.kind}\0{self.pool}\0{self.model}".encode()).hexdigest()[:10]
+
+    @property
+    def opportunity_id(self) -> str:
+        """That of the decision to pack, which has the same digits."""
+        return "O" + self.packing_id[1:]
+
+    @property
+    def works(self) -> tuple[PackedWork, ...]:
+        return tuple(work for each in self.cards for work in each.works)
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs that its works are on now: those that stay and those that come free."""
+        return tuple(sorted({gpu for each in self.cards for gpu in each.gpus}))
+
+    @property
+    def holders(self) -> frozenset[str | None]:
+        return frozenset(each.holder for each in self.works)
+
+    def as_json(self) -> dict[str, object]:
+        """The packing as JSON values; money is null while a price is missing."""
+        return {
+            "packing_id": self.packing_id,
+            "opportunity_id": self.opportunity_id,
+            "kind": self.kind,
+            "pool": self.pool,
+            "model": self.model,
+            "freed_gpus": list(self.freed_gpus),
+            "freed_hosts": list(self.freed_hosts),
+            "freed_at_most": self.at_most,
+            "measured_by": self.measured_by,
+            "saving": self.saving,
+            "currency": None if self.saving is None else self.currency,
+            "confidence": self.confidence.grade,
+            "failed_conditions": [str(each) for each in self.confidence.failed],
+            "simulated": self.simulated,
+            "cards": [
+                {
+                    "host": card.host,
+                    "gpu": card.gpu,
+                    "command": card.command,
+                    "works": [asdict(work) for work in card.works],
+                }
+                for card in self.cards
+            ],
+        }
+
+
+@once_per_context
+def small_works(context: Context) -> pl.DataFrame:
+    """Works of one GPU that may leave room on it: columns of `with_demand` for NEED_SHARE, `busy95_pct`, `sm95_pct`, `util_mean`, `sm_mean`, `host`, `gpu` and `pool`."""
+    alone = workloads(context).filter(
+        (pl.col("gpu_count") == 1) & (pl.col("gpus") == 1) & pl.col("need_bytes").is_not_null()
+    )
+    alone = alone.join(nvlinked(context), on="work", how="anti")
+    if alone.is_empty():
+        return alone
+    where = runs_of(context, alone).join(runs(context).select("run", "sm_mean_pct"), on="run", suffix="_of_run")
+    where = where.group_by("work").agg(pl.col("host", "gpu", "sm_mean_pct").first())
+    usual = with_demand(context, alone.select("work")).select("work", busy95_pct="util_pct", sm95_pct="sm_pct")
+    found = with_demand(context, alone, NEED_SHARE).filter(pl.col("util_pct") > 0)
+    found = found.join(where, on="work").join(usual, on="work")
+    pools = [context.inventory.pool(gpu) for gpu in found["gpu"]]
+    return found.with_columns(pool=pl.Series(pools, dtype=pl.String)).sort("pool", "model", "host", "gpu", "work")
+
+
+@once_per_context
+def short_runs_beside(context: Context) -> Mapping[str, int]:
+    """The GPUs on which nothing but small work ran, and how many short runs there were beside it."""
+    small = small_works(context)
+    if small.is_empty():
+        return {}
+    own = runs_with_workload(context).filter(~pl.col("service"))
+    is_short = (pl.col("ended") - pl.col("began") < RUN_MIN_MS).alias("short")
+    rest = (
+        own.join(small.select("work"), on="work", how="anti")
+        .group_by("gpu")
+        .agg(short=is_short.sum(), others=(~is_short).sum())
+    )
+    per_gpu = (
+        small.group_by("gpu")
+        .agg(pl.col("gpu_ms").sum())
+        .join(rest, on="gpu", how="left")
+        .with_columns(pl.col("short", "others").fill_null(0))
+    )
+    kept = per_gpu.filter((pl.col("others") == 0) & (pl.col("gpu_ms") > REPORTED_FROM_GPU_MS))
+    there = present_gpus(context)
+    return {gpu: short for gpu, short in kept.select("gpu", "short").iter_rows() if gpu in there}
+
+
+Bin = tuple[str, ...]
+"""GPUs whose work lies together on one card."""
+
+
+def targets(context: Context, bins: Sequence[Bin]) -> list[tuple[Bin, str]]:
+    """Each bin with the card that it lies on, one of those that the bins' works are on now.
+
+    A bin stays on the card of one of its own, unless more whole hosts come free where it does not.
+    """
+    packed = {gpu for each in bins for gpu in each}
+    ranks = {gpu: _rank(context, gpu, packed) for gpu in packed}
+    own = [(each, min(each, key=ranks.__getitem__)) for each in bins]
+    kept = sorted(packed, key=ranks.__getitem__)[: len(bins)]
+    moved = _onto(bins, kept)
+    freed = [wholly_freed(context, packed - {target for _, target in each}) for each in (own, moved)]
+    return moved if len(freed[1]) > len(freed[0]) else own
+
+
+def _rank(context: Context, gpu: str, packed: Collection[str]) -> tuple[bool, int, str, str]:
+    """Which cards to keep: first those of hosts that cannot come free, then those of the largest hosts."""
+    host = context.inventory.devices[gpu].host
+    there = gpus_of_hosts(context).get(host, frozenset())
+    return there <= set(packed), -len(there), host, gpu
+
+
+def _onto(bins: Sequence[Bin], kept: Sequence[str]) -> list[tuple[Bin, str]]:
+    """The bins on these cards, each on one of its own where it is among them."""
+    left = set(kept)
+    found: dict[Bin, str] = {}
+    for each in bins:
+        target = next((gpu for gpu in each if gpu in left), None)
+        if target is not None:
+            found[each] = target
+            left.remove(target)
+    rest = iter(sorted(left))
+    return [(each, found[each] if each in found else next(rest)) for each in bins]
+
+
+@once_per_context
+def gpus_of_hosts(context: Context) -> dict[str, frozenset[str]]:
+    """The whole GPUs that each host has at the window's end."""
+    there = present_gpus(context)
+    found: dict[str, set[str]] = {}
+    for gpu, device in context.inventory.devices.items():
+        if gpu in there and device.parent_gpu is None:
+            found.setdefault(device.host, set()).add(gpu)
+    return {host: frozenset(gpus) for host, gpus in found.items()}
+
+
+def wholly_freed(context: Context, freed: Collection[str]) -> tuple[str, ...]:
+    """The hosts of which every GPU comes free."""
+    devices = context.inventory.devices
+    counts = Counter(devices[gpu].host for gpu in freed)
+    return tuple(sorted(host for host, count in counts.items() if count == len(gpus_of_hosts(context)[host])))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What lies together, by GPU: `places` has profile and start of each GPU in a split card, `at_most` the bound on freed GPUs."""
+
+    kind: str
+    bins: tuple[Bin, ...]
+    at_most: int
+    places: Mapping[str, tuple[MigFit, int]]
+    members: Mapping[str, Candidate]
+
+
+def plan_of(context: Context, works: pl.DataFrame) -> Plan:
+    """The best plan for works of one pool and model (columns of `small_works`)."""
+    return _split(works) if fits(works["model"][0]) else _shared(context, works)
+
+
+def _split(works: pl.DataFrame) -> Plan:
+    """The GPUs as instances on the fewest cards; a GPU with work for no instance is left out, as is one that would be alone."""
+    order = {each.profile.name: place for place, each in enumerate(fits(works["model"][0]))}
+    needs: dict[str, MigFit | None] = {}
+    for row in works.iter_rows(named=True):
+        fit, before = profile_for(row), needs.get(row["gpu"])
+        if row["gpu"] not in needs or (
+            before and (fit is None or order[fit.profile.name] > order[before.profile.name])
+        ):
+            needs[row["gpu"]] = fit
+    known = [(gpu, fit) for gpu, fit in needs.items() if fit is not None]
+    layouts = fewest_cards([fit for _, fit in known])
+    several = [each for each in layouts if len(each) > 1]
+    places = {known[one.number][0]: (known[one.number][1], one.start) for each in several for one in each}
+    bins = tuple(tuple(known[one.number][0] for one in each) for each in several)
+    return Plan(MIG, bins, len(known) - len(layouts), places, {})
+
+
+def _shared(context: Context, works: pl.DataFrame) -> Plan:
+    """The GPUs in pairs and triples that leave room for one another and of which one at most may not be slowed down."""
+    fitting = works.filter(
+        (pl.col("util_mean_pct") <= BUSY_MAX_PCT).all().over("gpu"),
+        (pl.col("q98_bytes") < MEMORY_MAX_SHARE * pl.col("card_bytes")).all().over("gpu"),
+    )
+    fitting = fitting.with_columns(number=pl.col("gpu").rank("dense").cast(pl.Int64))
+    yielding = [is_best_effort(context.owners, *names) for names in fitting.select("holder", "account").iter_rows()]
+    fitting = fitting.with_columns(yielding=pl.Series(yielding, dtype=pl.Boolean))
+    gives_way = fitting.group_by("number").agg(pl.col("yielding").all()).filter("yielding")["number"]
+    if gives_way.is_empty():
+        return Plan(SHARING, (), 0, {}, {})
+    those = list(candidates(context, fitting, "number").values())
+    found = best_sharing(those, frozenset(gives_way), int(fitting["card_bytes"].bottom_k(1)[0]))
+    bins = tuple(tuple(each.gpu for each in group.members) for group in found.groups)
+    return Plan(SHARING, bins, found.at_most, {}, {each.gpu: each for each in those})
 
 
 @once_per_context

@@ -1,4 +1,7 @@
-"""One number for what can be given back: idle now, less the reserve, less what would break a block that jobs need."""
+"""One number for what can be given back: idle now, less the reserve, less what would break a block that jobs need.
+
+And what another reserve would leave to give back, and what it would have been worth last week.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import polars as pl
 
@@ -341,3 +345,51 @@ def _whole_at_once(rows: pl.DataFrame, since_ms: int, until_ms: int, quantile: f
     )
     at_once = hours["most"].quantile(quantile, "higher")
     return 0 if at_once is None else int(at_once)
+
+
+class PoolReserve(NamedTuple):
+    """A pool, and what a reserve means for it."""
+
+    pool: PoolReclaimable
+    reserve: Reserve
+
+
+@dataclass(frozen=True)
+class WhatIfReserve:
+    """The pools with an idle GPU and a known need, each with what this reserve means for it.
+
+    `worst` is the pool that would have been short for longest last week; None where no such week was observed.
+    """
+
+    margin: float
+    pools: tuple[PoolReserve, ...]
+    is_known: bool
+
+    @property
+    def safe(self) -> int | None:
+        """The GPUs that could go; None where that is known of no idle one."""
+        if not self.pools and not self.is_known:
+            return None
+        return sum(reserve.safe for _, reserve in self.pools)
+
+    @property
+    def worst(self) -> PoolReserve | None:
+        tested = [each for each in self.pools if each.reserve.short_hours is not None]
+        return max(tested, key=lambda each: (each.reserve.short_hours or 0, each.reserve.short_gpus or 0), default=None)
+
+
+def what_if_reserve(found: Reclaimable, margin: float) -> WhatIfReserve:
+    """With one of `MARGINS` as the reserve."""
+    pools = (
+        PoolReserve(pool, reserve)
+        for pool in found.pools
+        for reserve in pool.reserves
+        if pool.idle_now and reserve.margin == margin
+    )
+    is_known = found.unseen_since_ms is None and not found.need_unknown
+    return WhatIfReserve(margin, tuple(pools), is_known)
+
+
+def reserve_steps(found: Reclaimable) -> tuple[WhatIfReserve, ...]:
+    """With each reserve that is compared."""
+    return tuple(what_if_reserve(found, margin) for margin in MARGINS)

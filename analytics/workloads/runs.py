@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from analytics.intervals import SPAN_MS
 from analytics.ledger.rollups import percentiles
-from analytics.ledger.shared_work import HAS_OTHERS
+from analytics.ledger.usage import HAS_OTHERS
 from analytics.money.cards import card
 from analytics.states import OCCUPIED
 from analytics.workloads.ledger_rows import GPU_MS, RowIndex, one_job, whole_hours

@@ -1,10 +1,16 @@
-"""Workloads that might share a whole card: what each takes, and which leave room for one another."""
+"""Workloads that might share a whole card: what each takes, which leave room for one another, and which groups spare the most cards.
+
+The best choice of groups is set packing by HiGHS: first-fit frees up to a sixth less (`python -m benchmarks packing`). HiGHS
+(highspy) is one wheel of 3 MB that needs numpy alone; OR-tools brings 30 MB and pandas, SciPy 35 MB, and has the same HiGHS
+inside. The result is the same on every machine: one thread, and the search ends after a number of nodes and not after a time.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -12,11 +18,61 @@ from numpy.typing import NDArray
 
 from analytics.language.sentences import tr
 from analytics.money.owners import Owners
+from analytics.solver import one_thread_solver
 from analytics.workloads.ledger_rows import first_ms
 from analytics.workloads.model import Context
 from analytics.workloads.runs import peak_histograms, run_hours
 from analytics.workloads.workloads import runs_of
 from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from highspy import HighsLp
+
+
+_NODES = 500
+"""Nodes of the search; groups of a block of 40 members are mostly proven best at the first."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Places of the chosen groups in what was given, and the bound: no choice spares more than `at_most`."""
+
+    chosen: tuple[int, ...]
+    at_most: int
+
+
+def best_groups(groups: Sequence[Sequence[int]], members: int) -> Choice:
+    """The groups that spare the most members (all but one of each), so that none of 0..`members`-1 is in two of them."""
+    if not groups:
+        return Choice((), 0)
+    solver = one_thread_solver(mip_max_nodes=_NODES)
+    solver.passModel(_model(groups, members))
+    solver.run()
+    info = solver.getInfo()
+    values = np.array(solver.getSolution().col_value)
+    chosen = tuple(int(each) for each in np.flatnonzero(values > 0.5))
+    # a sum of whole numbers is whole: a bound in between says no more than the number below it
+    return Choice(chosen, int(np.floor(info.mip_dual_bound + 1e-6)))
+
+
+def _model(groups: Sequence[Sequence[int]], members: int) -> HighsLp:
+    """Maximise what the chosen groups spare, each member at most once; a column per group, a row per member."""
+    import highspy
+
+    sizes = np.array([len(each) for each in groups])
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = len(groups), members
+    model.sense_ = highspy.ObjSense.kMaximize
+    model.col_cost_ = (sizes - 1).astype(np.float64)
+    model.col_lower_, model.col_upper_ = np.zeros(len(groups)), np.ones(len(groups))
+    model.row_lower_, model.row_upper_ = np.full(members, -highspy.kHighsInf), np.ones(members)
+    model.integrality_ = [highspy.HighsVarType.kInteger] * len(groups)
+    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    model.a_matrix_.start_ = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
+    model.a_matrix_.index_ = np.concatenate([np.asarray(each) for each in groups]).astype(np.int32)
+    model.a_matrix_.value_ = np.ones(int(sizes.sum()))
+    return model
+
 
 _BEST_EFFORT = re.compile(r"best.?effort|preempt|scaveng|backfill|opportun|spot|idle|low|batch|free", re.IGNORECASE)
 """How sites name the priority classes that may be slowed or stopped."""
@@ -162,3 +218,132 @@ def _independent_pct(histograms: Sequence[NDArray[np.int64]]) -> float:
     for histogram in histograms:
         shares = np.convolve(shares, histogram / histogram.sum())
     return float(np.searchsorted(np.cumsum(shares), BUSY_SHARE - 1e-9))
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """Times as long: `expected` by what the work makes use of, `at_most` if its kernels never overlap with its other work."""
+
+    expected: float
+    at_most: float
+
+
+def in_a_part(sm_share: float, *, used_pct: float, busy_mean_pct: float, sm_mean_pct: float | None) -> Slowdown:
+    """In an instance with this share of the SMs.
+
+    The work makes use of `used_pct` of them for 95 % of the time: what that share holds is not slowed down. At the worst its
+    kernels take up more than the share for moments, and everything else waits for them: the time with a kernel then grows
+    from `busy_mean_pct` to what the mean of SM activity takes of the share (of all SMs, where that was not measured).
+    """
+    busy = busy_mean_pct / 100
+    taken = busy if sm_mean_pct is None else min(sm_mean_pct / 100, busy)
+    expected = max(used_pct / 100 / sm_share, 1.0)
+    return Slowdown(expected, max(1 - busy + max(busy, taken / sm_share), expected))
+
+
+def on_a_shared_card(own: Candidate, others: Iterable[Candidate]) -> Slowdown:
+    """On a card of which it has all, but for the moments in which another's kernels run.
+
+    Expected: within an hour both run when chance has it. At the worst they always run at the same moments.
+    """
+    present = ~np.isnan(own.hourly_pct)
+    mine = own.hourly_pct[present] / 100
+    beside = [np.nan_to_num(each.hourly_pct[present]) / 100 for each in others]
+    expected = 1 + sum(float(np.mean(mine * each)) for each in beside)
+    at_most = 1 + sum(float(np.mean(np.minimum(mine, each))) for each in beside)
+    return Slowdown(expected, at_most)
+
+
+BLOCK = 40
+"""Candidates that are looked at together: 9,880 triples, which the solver proves best in a tenth of a second."""
+ROUNDS = 3
+"""Where there are more, those that are left over are looked at again in other blocks."""
+
+_LEVELS = int(BUSY_MAX_PCT) + 1
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """The groups, and how many cards no choice could spare more than."""
+
+    groups: tuple[Group, ...]
+    at_most: int
+
+
+def best_sharing(those: Sequence[Candidate], best_effort: frozenset[int], card_bytes: int) -> Sharing:
+    """Pairs and triples that spare the most cards; at most one of a group is not best effort, for the others have to give way.
+
+    Args:
+        those: candidates of one model, each with a card of its own.
+        best_effort: the numbers of those that may be slowed or stopped.
+        card_bytes: the memory of a card.
+    """
+    left = sorted(those, key=lambda each: (each.work in best_effort, -each.memory_bytes, each.work))
+    proven = len(left) <= BLOCK
+    found: list[Group] = []
+    for _ in range(1 if proven else ROUNDS):
+        blocks = -(-len(left) // BLOCK)
+        # each block has its part of those that give way, and of large and small ones
+        made = [_in_block(left[first::blocks], best_effort, card_bytes) for first in range(blocks)]
+        found += [group for each in made for group in each.groups]
+        grouped = {member.work for group in found for member in group.members}
+        left = [each for each in left if each.work not in grouped]
+        if proven:
+            return Sharing(tuple(found), sum(each.at_most for each in made))
+    return Sharing(tuple(found), _bound(those, best_effort, card_bytes))
+
+
+def _in_block(block: Sequence[Candidate], best_effort: frozenset[int], card_bytes: int) -> Sharing:
+    fitting = fitting_groups(block, best_effort, card_bytes)
+    choice = best_groups(fitting, len(block))
+    tried = (together(tuple(block[each] for each in fitting[number]), card_bytes) for number in choice.chosen)
+    return Sharing(tuple(group for group in tried if group is not None), choice.at_most)
+
+
+def _bound(those: Sequence[Candidate], best_effort: frozenset[int], card_bytes: int) -> int:
+    """What no choice can spare more than: a card holds so many, one that is not best effort, and so much memory."""
+    important = sum(each.work not in best_effort for each in those)
+    memory = sum(each.memory_bytes for each in those)
+    cards = max(important, -(-len(those) // GROUP_MAX), int(np.ceil(memory / (MEMORY_MAX_SHARE * card_bytes))))
+    return len(those) - cards
+
+
+def fitting_groups(those: Sequence[Candidate], best_effort: frozenset[int], card_bytes: int) -> list[tuple[int, ...]]:
+    """Every pair of which `together` makes a group and one is best effort, and the triples that have such pairs only; by place."""
+    if len(those) < 2:
+        return []
+    memory = np.array([each.memory_bytes for each in those], np.float64)
+    gives_way = np.array([each.work in best_effort for each in those])
+    hourly = np.array([each.hourly_pct for each in those])
+    shares = np.array([each.histogram / each.histogram.sum() for each in those])
+    within = np.cumsum(shares, axis=1)[
+        :, _LEVELS - 1 :: -1
+    ]  # what each stays within, from what the others leave down to 0
+    room = MEMORY_MAX_SHARE * card_bytes
+    one, two = np.triu_indices(len(those), 1)
+    kept = (memory[one] + memory[two] <= room) & (gives_way[one] | gives_way[two])
+    one, two = one[kept], two[kept]
+    bursts = np.einsum("ij,ij->i", shares[one][:, :_LEVELS], within[two])
+    kept = (bursts >= BUSY_SHARE - 1e-9) & _calm(hourly[one] + hourly[two])
+    one, two = one[kept], two[kept]
+    beside = np.zeros((len(those), len(those)), np.bool_)
+    beside[one, two] = True
+    pair, third = np.nonzero(beside[one] & beside[two])
+    kept = memory[one[pair]] + memory[two[pair]] + memory[third] <= room
+    pair, third = pair[kept], third[kept]
+    both = np.array([np.convolve(shares[a], shares[b])[:_LEVELS] for a, b in zip(one, two, strict=True)])
+    if len(pair):
+        bursts = np.einsum("ij,ij->i", both[pair], within[third])
+        kept = (bursts >= BUSY_SHARE - 1e-9) & _calm(hourly[one[pair]] + hourly[two[pair]] + hourly[third])
+        pair, third = pair[kept], third[kept]
+    pairs = list(zip(one.tolist(), two.tolist(), strict=True))
+    return [*pairs, *((*pairs[each], other) for each, other in zip(pair.tolist(), third.tolist(), strict=True))]
+
+
+def _calm(sums: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which rows of summed hours are long enough and stay within BUSY_MAX_PCT for BUSY_SHARE of them; NaN is no hour of all."""
+    hours = (~np.isnan(sums)).sum(axis=1)
+    at = np.maximum(np.ceil(BUSY_SHARE * hours).astype(np.int64) - 1, 0)
+    level: NDArray[np.float64] = np.take_along_axis(np.sort(sums, axis=1), at[:, None], axis=1)[:, 0]  # NaN comes last
+    calm: NDArray[np.bool_] = (hours >= ALIGNED_MIN_HOURS) & (level <= BUSY_MAX_PCT)
+    return calm

@@ -12,8 +12,7 @@ from analytics.language.sentences import tr
 from analytics.workloads.cards import BFLOAT16_SINCE, WORTH_MOVING, Demand, Offer, ask_for, shelf, slowdown
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
-from analytics.workloads.evidence_labels import label
-from analytics.workloads.finding_parts import finding_of
+from analytics.workloads.finding_parts import finding_of, label
 from analytics.workloads.ledger_rows import gpu_ms_of, gpus_on
 from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
 from analytics.workloads.runs import stretches_of

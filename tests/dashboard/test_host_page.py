@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from analytics.ledger.occupancy import stays
+from analytics.ledger.usage import stays
 from analytics.report.model import Report
 from analytics.tables.history import findings_naming
 from analytics.tables.palette import LIGHT

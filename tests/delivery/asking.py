@@ -7,8 +7,8 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from analytics.decide.asks import Asks, Basis, asks_of
-from analytics.decide.claims import opportunity_id
 from analytics.decide.deadlines import Deadlines
+from analytics.decide.leads import opportunity_id
 from analytics.decide.opportunities import OPERATORS, Opportunity, Risk
 from analytics.rules import RULES_BY_NAME
 from analytics.workloads.wording import of_gpus

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.workloads.best_groups import best_groups
-from analytics.workloads.sharing import Candidate, groups, together
-from analytics.workloads.sharing_groups import BLOCK, best_sharing, fitting_groups
+from analytics.workloads.sharing import BLOCK, Candidate, best_groups, best_sharing, fitting_groups, groups, together
 from tests.findings.scenarios.builder import GB
 
 if TYPE_CHECKING:

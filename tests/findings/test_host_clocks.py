@@ -11,7 +11,7 @@ import pytest
 from analytics.decide.review import Review
 from analytics.decide.review import review as review_of
 from analytics.inventory import load_inventory
-from analytics.ledger.data_end import OTHER_HOSTS, WALL_CLOCK
+from analytics.ledger.summary import OTHER_HOSTS, WALL_CLOCK
 from analytics.quality.host_clocks import SeenUntil, seen_until
 from analytics.quality.remarks import data_quality
 from analytics.window import load_window_ledger, open_inputs

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.workloads.mig_layouts import fewest_cards, layouts
-from analytics.workloads.mig_profiles import MigFit, fits, memory_slices_of
+from analytics.workloads.mig_profiles import MigFit, fewest_cards, fits, layouts, memory_slices_of
 from tests.findings.scenarios.builder import A30, H100
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analytics.workloads.mig_layouts import Layout
+    from analytics.workloads.mig_profiles import Layout
 
 MODELS = (H100.model, A30.model)
 PROFILES = {model: {each.profile.name: each for each in fits(model)} for model in MODELS}

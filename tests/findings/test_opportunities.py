@@ -16,12 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analytics.capacity.off_peak import OffPeak
-from analytics.decide.claims import holders_of
 from analytics.decide.deadlines import Deadlines
-from analytics.decide.idle_hours import SHARE, IdleHours
-from analytics.decide.opportunities import OPERATORS, Opportunities, decide, opportunities_in
-from analytics.decide.what_if_reserve import what_if_reserve
-from analytics.ledger.activity import used_share
+from analytics.decide.leads import SHARE, IdleHours, decide, holders_of
+from analytics.decide.opportunities import OPERATORS, Opportunities, opportunities_in
+from analytics.ledger.usage import used_share
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.render.opportunities_json import opportunity_json
 from analytics.report.model import Whole
@@ -31,7 +29,7 @@ from analytics.states import WASTED
 from analytics.tables.opportunities import first_opportunities, who_acts
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Confidence, Evidence, Finding
-from analytics.workloads.reclaimable import MARGIN, MARGINS, Reclaimable, reclaimable
+from analytics.workloads.reclaimable import MARGIN, MARGINS, Reclaimable, reclaimable, what_if_reserve
 from analytics.workloads.waste import HELD_IDLE, NEVER_USED, PRECEDENCE
 from fallow.clock import parse_day_ms
 from tests.findings.conftest import FREE, HELD, reviewed

@@ -16,7 +16,7 @@ from tests.findings.scenarios.situations import serve, train
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from analytics.workloads.packing_model import Packing
+    from analytics.workloads.packing import Packing
     from fallow.lake import Lake
 
 H100_HOURLY, L40S_HOURLY = 6.88, 1.861

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.lake_care.compact import LakeCompactor
-from analytics.lake_care.expire import carry_out, plan
-from analytics.lake_care.retention import Retention
+from analytics.lake_care.expire import Retention, carry_out, plan
 from analytics.ledger.build import load_ledger, load_recent
-from analytics.ledger.expired_days import expired_days, record_expiry
+from analytics.ledger.cache import expired_days, record_expiry
 from analytics.ledger.settings import LedgerSettings
 from fallow import schema
 from fallow.clock import DAY_MS, Window, utc_day

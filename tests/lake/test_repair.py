@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.lake_care.inspect import inspect
 from analytics.lake_care.partitions import partitions
-from analytics.lake_care.repair import Repairer
+from analytics.lake_care.repair import Repairer, inspect
 from fallow.clock import SystemClock
 from fallow.lake import AGENT_FIRST_SEQ, Lake
 from tests.in_process import run_in_process

@@ -17,9 +17,9 @@ from polars.testing import assert_frame_equal
 
 from analytics import window
 from analytics.frames import read_frame
-from analytics.ledger import build, catch_up, newest_days
+from analytics.ledger import build, catch_up
 from analytics.ledger.build import load_ledger, recent
-from analytics.ledger.manifest import Manifest
+from analytics.ledger.cache import Manifest
 from analytics.ledger.stitch import stitch
 from analytics.window import Inputs, history_start_ms, load_window_ledger
 from fallow import config, schema
@@ -121,7 +121,7 @@ def counted() -> Iterator[dict[str, int]]:
 
     with (
         mock.patch.object(build, "stitch", spy("whole", stitch)),
-        mock.patch.object(newest_days, "stitch", spy("newest", stitch)),
+        mock.patch.object(catch_up, "stitch", spy("newest", stitch)),
         mock.patch.object(window, "load_ledger", spy("loads", load_ledger)),
     ):
         yield calls

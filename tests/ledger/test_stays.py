@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics.ledger.occupancy import stays
+from analytics.ledger.usage import stays
 
 
 def ledger(*rows: tuple[object, ...]) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from analytics.decide.filters import names_others
+from analytics.decide.review import names_others
 from analytics.money.owners import Owners
 from analytics.render.opportunities_json import opportunity_json
 from analytics.scope import Scope, narrowed

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.decide.actions import Action
-from analytics.decide.claims import TimeClaim, claims_of
+from analytics.decide.leads import TimeClaim, claims_of, decide
 from analytics.decide.lifecycle import status_of
-from analytics.decide.opportunities import Opportunities, Saving, decide, opportunities_in
+from analytics.decide.opportunities import Opportunities, Saving, opportunities_in
 from analytics.money.priced_segments import MICROCENTS, nested, rounded, share_out
 from analytics.scope import Scope
 from analytics.states import WASTED

@@ -19,9 +19,8 @@ from agent.spool.compaction import OwnFilesCompactor
 from agent.spool.publisher import Publisher
 from agent.spool.spool import Spool
 from analytics.lake_care.compact import LakeCompactor
-from analytics.lake_care.expire import carry_out, plan
+from analytics.lake_care.expire import Retention, carry_out, plan
 from analytics.lake_care.repair import Repairer
-from analytics.lake_care.retention import Retention
 from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
 from fallow import parquet, schema

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from analytics.decide.readiness import waiting_rules
+from analytics.decide.review import waiting_rules
 from analytics.language.language import Language
 from analytics.ledger.summary import Totals
 from analytics.render.money_json import energy_json, money_json, rank_json

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.decide.readiness import waiting_rules
+from analytics.decide.review import waiting_rules
 from analytics.rules import RULES
 from analytics.workloads.context import open_context
 from tests.findings.scenarios.grid import T_END

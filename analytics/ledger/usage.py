@@ -1,11 +1,56 @@
-"""Rows of the ledger that several have a part in, whose job and account may be those of any of them."""
+"""What ledger rows say of use: how much of the time was really used, who had a GPU for which job, and whose work it may be."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
+from analytics.intervals import SPAN_MS, islands
 from analytics.ledger.rollups import Rollups
 from analytics.names import JOINER, single_names
+from analytics.states import ALLOCATED
+
+LOW_ACTIVITY = ("sm_active_mean_pct", "gpu_util_mean_pct")
+"""What `low` time is weighted by: SM activity where it was measured, else utilization, which counts a GPU as busy while any kernel runs."""
+
+
+def used_share(measured: Sequence[str] = LOW_ACTIVITY) -> pl.Expr:
+    """The used share of a ledger row's time, from 0 to 1, by those columns of LOW_ACTIVITY that the rows have.
+
+    1 for `low` time whose activity is not known: nothing is called unused that was not measured.
+    """
+    low = (pl.coalesce(*measured, pl.lit(None, pl.Float64)) / 100).clip(0.0, 1.0).fill_null(1.0)
+    state = pl.col("state")
+    return pl.when(state == "active").then(1.0).when(state == "low").then(low).otherwise(0.0)
+
+
+def by_sm_activity(measured: Sequence[str] = LOW_ACTIVITY) -> pl.Expr:
+    """Whether SM activity is what weights a ledger row; false for all but `low` time."""
+    sm = LOW_ACTIVITY[0]
+    known = pl.col(sm).is_not_null() if sm in measured else pl.lit(value=False)
+    return (pl.col("state") == "low") & known
+
+
+def stays(stretches: pl.DataFrame) -> pl.DataFrame:
+    """Per GPU and time with one holder and job: `gpu`, `host`, `holder`, `job`, `time`, `end` and a column per state.
+
+    Times are in milliseconds; a state's column has its GPU time, a MIG instance's being its part. Time that belongs to
+    nobody (free, unavailable, unknown) is left out and ends no stay if the same holder's goes on with the same job. The newest
+    come first.
+    """
+    given = stretches.filter(pl.col("state").is_in(ALLOCATED)).sort("gpu", "time")
+    names = ("gpu", "host", "holder", "job")
+    spent = SPAN_MS * pl.col("gpu_share")
+    sums = [spent.filter(pl.col("state") == state).sum().alias(state) for state in ALLOCATED]
+    return (
+        given.with_columns(stay=islands(names, None))
+        .group_by("stay", maintain_order=True)
+        .agg(*(pl.col(name).first() for name in names), pl.col("time").min(), pl.col("end").max(), *sums)
+        .drop("stay")
+        .sort("time", "gpu", descending=(True, False))
+    )
+
 
 SEVERAL_HOLD = pl.col("holder").str.contains(JOINER, literal=True).fill_null(value=False)
 """Whether a row names several holders."""
