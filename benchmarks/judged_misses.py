@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from analytics.decide.review import found_by_rules
 from analytics.evaluation.labels import gpu_names, read_labels
 from analytics.evaluation.verdicts import LabelIndex, judge_findings
-from analytics.importers.limits import InputLimits
+from analytics.importers.source import InputLimits
 from analytics.inventory import load_inventory
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.context import open_context

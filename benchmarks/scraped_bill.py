@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from analytics.importers.model import Imported
 from analytics.importers.publish import publish
-from analytics.scraped.mapping.loading import load_exporters
+from analytics.scraped.mapping.mapping_file import load_exporters
 from analytics.scraped.reading import joined
-from analytics.scraped.rows.row_settings import RowSettings
+from analytics.scraped.rows.model import RowSettings
 from analytics.scraped.rows.scraped_rows import host_rows
 from benchmarks.measure import Figure, timed
 from tests.lakes import made_lake
@@ -19,7 +19,7 @@ from tests.lakes import made_lake
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from analytics.scraped.host_rows import HostRows
+    from analytics.scraped.rows.model import HostRows
     from analytics.scraped.samples import Samples
     from analytics.scraped.server.metrics_server import WayOfReading
 

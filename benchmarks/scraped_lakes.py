@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 
 from analytics.scraped.lake_writer import LakeWriter, WriterSettings
-from analytics.scraped.mapping.loading import load_exporters
-from analytics.scraped.rows.row_settings import RowSettings
+from analytics.scraped.mapping.mapping_file import load_exporters
+from analytics.scraped.rows.model import RowSettings
 from analytics.scraped.rows.scraped_rows import host_rows
 from analytics.scraped.samples import SAMPLE_SCHEMA, Labels, Samples
 from analytics.scraped.totals import ReadTotals
-from analytics.scraped.who.given import Given
+from analytics.scraped.who.label_runs import Given
 from analytics.simulation.tables import table_of
 from benchmarks.recordings import TICK_MS
 from benchmarks.worked_week import COLLECT_MS, START_MS, WorkedGpu, collect_phase
@@ -26,7 +26,7 @@ from fallow.schema import DEVICE, GPU, PROCESS, LakeTable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from analytics.scraped.host_rows import HostRows
+    from analytics.scraped.rows.model import HostRows
     from benchmarks.recordings import Floats
 
 _ROW_MS = 10 * SECOND_MS

@@ -17,11 +17,8 @@ import numpy as np
 import psutil
 
 from analytics.scraped.server.address import ServerAddress
-from analytics.scraped.server.connection import ServerConnection
-from analytics.scraped.server.export_lines import ExportLines
-from analytics.scraped.server.limits import ServerLimits
-from analytics.scraped.server.range_vectors import RangeVectors
-from analytics.scraped.server.remote_read import RemoteRead
+from analytics.scraped.server.connection import ServerConnection, ServerLimits
+from analytics.scraped.server.ways import ExportLines, RangeVectors, RemoteRead
 from benchmarks.measure import Figure, timed
 from benchmarks.scraped_bill import bill
 from tests.scraped.servers import PrometheusProcess, VictoriaProcess, missing
@@ -54,7 +51,7 @@ READ_LONG = """
 import sys
 from pathlib import Path
 from analytics.scraped.server.address import ServerAddress
-from analytics.scraped.server.limits import ServerLimits
+from analytics.scraped.server.connection import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
 url, since_ms, until_ms, repeats = sys.argv[1], *map(int, sys.argv[2:])
 with MetricsServer.connect(ServerAddress(url), ServerLimits(rate=1e6)) as server:

@@ -10,9 +10,9 @@ from analytics.allocations.model import KnownHosts, ReadAllocations, Surrounding
 from analytics.allocations.times import Moments, read_moments, start_and_end
 from analytics.frames import typed
 from analytics.importers.kinds import with_progress
-from analytics.importers.limits import InputLimits
-from analytics.importers.lines import HandTable, named_lines, read_lines
 from analytics.importers.model import FileReport, Tally
+from analytics.importers.records import HandTable, named_lines, read_lines
+from analytics.importers.source import InputLimits
 from analytics.importers.times import LATEST_MS, check_zone
 from analytics.names import single_names
 from fallow.clock import SECOND_MS, parse_duration_ms

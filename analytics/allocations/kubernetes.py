@@ -4,18 +4,205 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from analytics.allocations.cluster_rows import ClusterRows, KnownObjects, rows_of
-from analytics.allocations.kubernetes_list import EXPORT, Object, read_objects
-from analytics.allocations.kubernetes_objects import ClusterObject, job_of, pod_of, workload_of
-from analytics.allocations.model import ReadAllocations, Surroundings
+import polars as pl
+
+from analytics.allocations.kubernetes_objects import (
+    EXPORT,
+    ClusterObject,
+    KueueWorkload,
+    Object,
+    Pod,
+    job_of,
+    pod_of,
+    read_objects,
+    workload_of,
+)
+from analytics.allocations.model import ROW_SCHEMA, KnownHosts, ReadAllocations, Surroundings, conform
+from analytics.frames import POLARS, typed
 from analytics.importers.kinds import with_progress
-from analytics.importers.limits import InputLimits
 from analytics.importers.model import FileReport, Tally
-from analytics.importers.source import open_source
+from analytics.importers.source import InputLimits, open_source
+from analytics.names import single_names
+from fallow.clock import MINUTE_MS, SECOND_MS
 from fallow.errors import InputError
+from fallow.schema import REQUEST
+
+_WITH_ADMISSION_MS = 10 * MINUTE_MS
+"""Pods that are made so soon after the admission of their Workload began with it; later ones stand for pods that are over."""
+
+_Row = dict[str, Any]
+
+
+@dataclass
+class ClusterRows:
+    """Rows of the two tables, how many objects they stand for, and why the others do not."""
+
+    claims: list[_Row] = field(default_factory=list)
+    requests: list[_Row] = field(default_factory=list)
+    kept: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    @staticmethod
+    def frames(found: Sequence[ClusterRows]) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The claims and the requests of several."""
+        claims = pl.DataFrame([row for each in found for row in each.claims], schema=ROW_SCHEMA)
+        requests = pl.DataFrame(
+            [row for each in found for row in each.requests],
+            schema={column.name: POLARS[column.type] for column in REQUEST.columns},
+        )
+        named = single_names("account")
+        return conform(claims.with_columns(named)), typed(requests.with_columns(named), REQUEST)
+
+
+@dataclass(frozen=True)
+class KnownObjects:
+    """All objects of an import, each as it was last seen, by what others know of them."""
+
+    by_uid: Mapping[str, ClusterObject]
+    workloads: Mapping[tuple[str, str], KueueWorkload]
+    """By namespace and name."""
+    owned: Mapping[str, KueueWorkload]
+    """By the UID of what each was made for."""
+
+    @classmethod
+    def of(cls, objects: Iterable[ClusterObject]) -> KnownObjects:
+        by_uid: dict[str, ClusterObject] = {}
+        for each in objects:
+            if each.uid not in by_uid or by_uid[each.uid].latest <= each.latest:
+                by_uid[each.uid] = each
+        workloads = [each for each in by_uid.values() if isinstance(each, KueueWorkload)]
+        return cls(
+            by_uid,
+            {(each.namespace, each.name): each for each in workloads},
+            {uid: each for each in workloads for uid, _ in each.owners},
+        )
+
+    def is_newest(self, each: ClusterObject) -> bool:
+        return self.by_uid[each.uid] is each
+
+    def workload_of(self, pod: Pod) -> KueueWorkload | None:
+        """By its name on the pod, else as the one that was made for the pod, for its Job or for what that is a part of."""
+        if pod.workload is not None and (named := self.workloads.get((pod.namespace, pod.workload))):
+            return named
+        uids = [pod.uid, *(uid for uid, _ in pod.owners)]
+        uids += [uid for owner in uids[1:] if owner in self.by_uid for uid, _ in self.by_uid[owner].owners]
+        return next((self.owned[uid] for uid in uids if uid in self.owned), None)
+
+    def job_of(self, pod: Pod) -> ClusterObject | None:
+        return next((self.by_uid[uid] for uid, _ in pod.owners if uid in self.by_uid), None)
+
+
+def rows_of(
+    objects: Iterable[ClusterObject], as_of_ms: int | None, known: KnownObjects, hosts: KnownHosts
+) -> ClusterRows:
+    """The rows of one file's objects, which were so at `as_of_ms`."""
+    found = ClusterRows()
+    for each in objects:
+        if isinstance(each, Pod):
+            reason = _add_pod(found, each, as_of_ms, known, hosts)
+        elif isinstance(each, KueueWorkload):
+            reason = _add_workload(found, each, as_of_ms)
+        else:
+            reason = "Job, which its pods stand for"
+        if reason:
+            found.dropped[reason] += 1
+        else:
+            found.kept += 1
+    return found
+
+
+def _add_pod(found: ClusterRows, pod: Pod, as_of_ms: int | None, known: KnownObjects, hosts: KnownHosts) -> str:
+    """Why it has no row, or nothing."""
+    workload = known.workload_of(pod)
+    if not pod.demand.gpus:
+        return "no GPU or MIG instance of its own"
+    if pod.is_over and pod.ended is None:
+        return "over, and nobody knows since when"
+    if pod.placed is None and workload is not None and workload.admitted is None:
+        return "pod of a Workload that waits itself"
+    if pod.placed is not None and pod.ended is not None and pod.ended <= pod.placed:
+        return "over as it began"
+    row = _pod_row(pod, workload, known.job_of(pod))
+    if pod.placed is None:
+        row |= {
+            "time": row["submitted"],
+            "as_of": as_of_ms,
+            "withdrawn": pod.ended,
+            "reason": pod.reason,
+            "task_count": 1,
+        }
+        found.requests.append(_only(row, REQUEST.names))
+    else:
+        limit_s = row["time_limit_s"]
+        row |= {
+            "host": hosts.named(str(pod.node)),
+            "time": pod.placed,
+            "end": pod.ended,
+            "host_gpu_count": pod.demand.gpus,
+            "planned_end": None if limit_s is None else pod.placed + limit_s * SECOND_MS,
+        }
+        found.claims.append(_only(row, ROW_SCHEMA))
+    return ""
+
+
+def _pod_row(pod: Pod, workload: KueueWorkload | None, job: ClusterObject | None) -> _Row:
+    """What both tables say of a pod."""
+    submitted, eligible = _asked(pod, workload, job)
+    limits = [each.time_limit_s for each in (pod, workload, job) if each is not None and each.time_limit_s is not None]
+    ranked = pod if workload is None or workload.priority is None else workload
+    return {
+        "claim_id": pod.claim_id,
+        "scheduler": "kubernetes",
+        "account": pod.namespace,
+        "name": pod.name,
+        "gpu_count": pod.demand.gpus,
+        "gpu_model": pod.demand.model,
+        "host_count": 1,
+        "state": pod.state,
+        "partition": (workload.queue if workload else None) or pod.queue or pod.demand.pool,
+        "qos": (workload.priority_class if workload else None) or pod.demand.priority_class,
+        "priority": ranked.priority,
+        "project": pod.project,
+        "time_limit_s": min(limits, default=None),
+        "submitted": submitted,
+        "eligible": eligible,
+    }
+
+
+def _asked(pod: Pod, workload: KueueWorkload | None, job: ClusterObject | None) -> tuple[int, int]:
+    """When the work was asked for, and from when on this pod could have begun."""
+    if workload is None:
+        return (pod.created if job is None else min(job.created, pod.created)), pod.created
+    waited_once = workload.admitted is not None and not workload.was_evicted
+    if waited_once and pod.created <= int(workload.admitted or 0) + _WITH_ADMISSION_MS:
+        return workload.created, workload.created
+    return pod.created, pod.created
+
+
+def _add_workload(found: ClusterRows, each: KueueWorkload, as_of_ms: int | None) -> str:
+    """Why it has no row that anybody counts, or nothing."""
+    if not each.gpus:
+        return "no GPU or MIG instance of its own"
+    waits_since = each.created if each.evicted is None else each.evicted
+    row: _Row = {
+        "time": waits_since, "as_of": as_of_ms, "claim_id": each.claim_id, "scheduler": "kubernetes",
+        "account": each.namespace, "name": next((name for _, name in each.owners), each.name), "gpu_count": each.gpus,
+        "task_count": 1, "gpu_model": each.model, "partition": each.queue, "qos": each.priority_class,
+        "priority": each.priority, "project": each.project, "time_limit_s": each.time_limit_s, "state": each.state,
+        "eligible": waits_since, "reason": each.reason, "granted": each.admitted,
+        "withdrawn": each.finished if each.admitted is None else None,
+    }  # fmt: skip
+    found.requests.append(row)
+    return "" if each.admitted is None else "Workload that was admitted, which its pods stand for"
+
+
+def _only(row: _Row, names: Iterable[str]) -> _Row:
+    return {name: row.get(name) for name in names}
+
 
 _READERS: Mapping[str, Callable[[Object], ClusterObject]] = {"Pod": pod_of, "Workload": workload_of, "Job": job_of}
 

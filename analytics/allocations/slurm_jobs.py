@@ -8,12 +8,19 @@ from dataclasses import dataclass
 import polars as pl
 
 from analytics.allocations.model import conform
-from analytics.allocations.sacct import read_jobs
-from analytics.allocations.slurm_text import duration_ms, expand, gpu_count, gpu_model, has_share, task_count
+from analytics.allocations.slurm_output import (
+    duration_ms,
+    expand,
+    gpu_count,
+    gpu_model,
+    has_share,
+    read_jobs,
+    task_count,
+)
 from analytics.allocations.times import read_moments, start_and_end
 from analytics.frames import typed
-from analytics.importers.limits import InputLimits
 from analytics.importers.model import FileReport, Tally
+from analytics.importers.source import InputLimits
 from analytics.importers.times import LATEST_MS
 from analytics.names import single_names
 from fallow.clock import MINUTE_MS, SECOND_MS

@@ -20,8 +20,7 @@ from analytics.allocations.publish import publish_allocations
 from analytics.allocations.slurm import Slurm
 from analytics.allocations.waiting_list import ListedRequest
 from analytics.frames import read_frame
-from analytics.importers.kinds import add_kinds, open_lake
-from analytics.importers.pseudonymised import pseudonyms_of, replaced
+from analytics.importers.kinds import add_kinds, open_lake, pseudonyms_of, replaced
 from analytics.language.plain_text import folded, page_columns
 from analytics.plan.jobs import jobs_of
 from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out

@@ -11,7 +11,7 @@ from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.decide.records import RuleRecord, save_records
 from analytics.evaluation.evaluate import Evaluation, evaluate
 from analytics.evaluation.labels import COLUMNS, gpu_names, read_labels
-from analytics.importers.limits import InputLimits
+from analytics.importers.source import InputLimits
 from analytics.importers.times import check_zone
 from analytics.language.plain_text import count
 from analytics.language.sentences import tr

@@ -7,7 +7,7 @@ import argparse
 from analytics.importers import IMPORTERS
 from analytics.importers import command as files
 from analytics.importers.kinds import Kind, add_kinds
-from analytics.scraped.importing import command as prometheus
+from analytics.scraped import server_import as prometheus
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

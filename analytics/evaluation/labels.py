@@ -14,9 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 from analytics.allocations.times import Moments, read_moments
-from analytics.importers.limits import InputLimits
-from analytics.importers.lines import HandTable, check_header, named_lines, read_lines
-from analytics.importers.source import open_source, read_parquet
+from analytics.importers.records import HandTable, check_header, named_lines, read_lines
+from analytics.importers.source import InputLimits, open_source, read_parquet
 from analytics.intervals import merge
 from analytics.inventory import Inventory
 from analytics.names import JOINER

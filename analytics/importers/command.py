@@ -6,14 +6,11 @@ import argparse
 import dataclasses
 import json
 
-from analytics.importers.asking import ask
-from analytics.importers.doubts import doubts
-from analytics.importers.kinds import open_lake
-from analytics.importers.limits import InputLimits
+from analytics.importers.doubts import ImportOverview, ask, doubts, overview_lines, overview_of
+from analytics.importers.kinds import open_lake, pseudonymised, pseudonyms_of
 from analytics.importers.model import FileReport, Imported
-from analytics.importers.overview import ImportOverview, overview_lines, overview_of
-from analytics.importers.pseudonymised import pseudonymised, pseudonyms_of
 from analytics.importers.publish import Published, publish
+from analytics.importers.source import InputLimits
 from fallow.clock import SystemClock, format_ms
 from fallow.output import show
 

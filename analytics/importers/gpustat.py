@@ -8,15 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analytics.importers.json_documents import CUT_OFF, number, read_documents
 from analytics.importers.kinds import with_progress
-from analytics.importers.limits import InputLimits
-from analytics.importers.measures import BYTES
 from analytics.importers.model import FileReport, Imported, Tally, check_host
 from analytics.importers.nvidia_smi import Lines, NvidiaSmiSettings, read_lines, together
 from analytics.importers.processes import ImportedProcess, command_name, lists_by_line, readable, readable_pid
-from analytics.importers.source import ImportSource, open_source
+from analytics.importers.records import CUT_OFF, number, read_documents
+from analytics.importers.source import ImportSource, InputLimits, open_source
 from analytics.importers.times import check_zone, given_interval_ms
+from analytics.importers.values import BYTES
 from fallow.errors import InputError
 
 _FIELDS = {

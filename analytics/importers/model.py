@@ -9,7 +9,7 @@ from typing import Protocol
 
 import polars as pl
 
-from analytics.importers.limits import InputLimits
+from analytics.importers.source import InputLimits
 from fallow.errors import UsageError
 from fallow.schema import DEVICE
 

@@ -10,17 +10,14 @@ from functools import partial
 
 import polars as pl
 
-from analytics.importers.json_documents import CUT_OFF
 from analytics.importers.kinds import with_progress
-from analytics.importers.limits import InputLimits
 from analytics.importers.model import PROCESSES, FileReport, Imported, Tally, check_host, contradictions, daily_devices
-from analytics.importers.nvidia_smi_dmon import kind_of_table, table_as_csv
-from analytics.importers.nvidia_smi_fields import MASKS, QUANTITIES, RECORD, Field, check_fields
-from analytics.importers.nvidia_smi_lines import parse_lines
-from analytics.importers.nvidia_smi_xml import is_xml, xml_as_csv
+from analytics.importers.nvidia_smi_forms import is_xml, kind_of_table, table_as_csv, xml_as_csv
+from analytics.importers.nvidia_smi_lines import MASKS, QUANTITIES, RECORD, Field, check_fields, parse_lines
 from analytics.importers.plausibility import Claim, check_values
 from analytics.importers.processes import beside_samples, counted, flat
-from analytics.importers.source import ImportSource, open_source
+from analytics.importers.records import CUT_OFF
+from analytics.importers.source import ImportSource, InputLimits, open_source
 from analytics.importers.ticks import MOST_GPUS, place
 from analytics.importers.times import (
     IN_THE_FUTURE,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.importers.measures import BYTES
+from analytics.importers.values import BYTES
 from fallow.errors import InputError
 from fallow.units import format_bytes
 

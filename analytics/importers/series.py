@@ -11,13 +11,11 @@ from functools import partial
 import polars as pl
 
 from analytics.importers.kinds import with_progress
-from analytics.importers.limits import InputLimits
-from analytics.importers.measures import ReadUnit, in_lake_unit, named_otherwise, parse_units, unit_of, units_of
 from analytics.importers.model import KEYS, FileReport, Imported, Tally, check_host, daily_devices, scoped, unique_keys
 from analytics.importers.plausibility import Claim, card_bytes, check_values
-from analytics.importers.source import read_columns
+from analytics.importers.source import InputLimits, read_columns
 from analytics.importers.times import check_zone, drop_impossible, given_interval_ms, on_grid, read_times, steps_back
-from analytics.importers.values import clean
+from analytics.importers.values import ReadUnit, clean, in_lake_unit, named_otherwise, parse_units, unit_of, units_of
 from fallow.errors import InputError, UsageError
 from fallow.schema import GPU
 from fallow.units import parse_bytes

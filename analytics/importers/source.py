@@ -1,4 +1,4 @@
-"""Opens input files by their first bytes, not their names, undoes gzip and encodings, and reads named columns."""
+"""Opens input files by their first bytes, not their names, within limits; undoes gzip and encodings, and reads named columns."""
 
 from __future__ import annotations
 
@@ -6,20 +6,146 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
+from typing import BinaryIO
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from analytics.importers.limits import InputLimits
-from analytics.importers.unpacked import unpacked
+from fallow.config import Config
 from fallow.errors import InputError
 from fallow.given_file import open_input, remedy
+from fallow.units import format_bytes
+
+
+@dataclass(frozen=True)
+class InputLimits:
+    """What one file may hold at most; a few kilobytes of gzip or Parquet can stand for more than any machine's memory."""
+
+    max_bytes: int
+    """Of the decoded file."""
+
+    max_record_bytes: int
+    """Of one line, or of one JSON or XML document."""
+
+    max_rows: int
+
+    @classmethod
+    def of(cls, settings: Config) -> InputLimits:
+        return cls(
+            settings.integer("import.max_bytes"),
+            settings.integer("import.max_record"),
+            settings.integer("import.max_rows"),
+        )
+
+    def too_large(self, path: str) -> InputError:
+        return InputError(
+            f"{path} holds more than {format_bytes(self.max_bytes)} of data",
+            "import it in parts, or raise import.max_bytes where it is a file that you trust",
+        )
+
+    def too_long(self, path: str) -> InputError:
+        return InputError(
+            f"{path} holds a line or document of more than {format_bytes(self.max_record_bytes)}",
+            "check the file, or raise import.max_record where it is one that you trust",
+        )
+
+    def too_many(self, path: str) -> InputError:
+        return InputError(
+            f"{path} holds more than {self.max_rows:,} rows",
+            "import it in parts, or raise import.max_rows where it is a file that you trust",
+        )
+
+    def check_rows(self, path: str, rows: int) -> None:
+        """Raises InputError."""
+        if rows > self.max_rows:
+            raise self.too_many(path)
+
+    def check_each(self, path: str, rows: Iterable[object]) -> None:
+        """Raises InputError where there are too many; counts no further than it has to."""
+        self.check_rows(path, sum(1 for _ in islice(rows, self.max_rows + 1)))
+
+    def check_lines(self, path: str, text: bytes) -> None:
+        """Raises InputError for too many lines, or one that is too long."""
+        self.check_rows(path, text.count(b"\n"))
+        start = 0
+        while len(text) - start > self.max_record_bytes:
+            end = text.rfind(b"\n", start, start + self.max_record_bytes + 1)
+            if end < 0:
+                raise self.too_long(path)
+            start = end + 1
+
+
+_GZIP = b"\x1f\x8b"
+_PACKED_PIECE = 1 << 16
+"""Small, for what follows a gzip member in its piece is copied for the next."""
+
+
+def unpacked(path: str, head: bytes, file: BinaryIO, limits: InputLimits) -> tuple[bytes, bool]:
+    """What is in the file, whose first bytes have been read, and whether a gzip stream ends too early.
+
+    Raises InputError for a damaged one and for more than a file may hold, and OSError.
+    """
+    pieces = chain([head], iter(partial(file.read, _PACKED_PIECE), b""))
+    if head.startswith(_GZIP):
+        return _gunzip(path, pieces, limits)
+    return b"".join(_bounded(path, pieces, limits)), False
+
+
+def _bounded(path: str, pieces: Iterable[bytes], limits: InputLimits) -> Iterator[bytes]:
+    """The pieces; InputError as soon as there are more bytes than one file may hold."""
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > limits.max_bytes:
+            raise limits.too_large(path)
+        yield piece
+
+
+def _gunzip(path: str, pieces: Iterable[bytes], limits: InputLimits) -> tuple[bytes, bool]:
+    """The unpacked bytes of all members and whether the last one ends too early."""
+    unpacker = _Unpacker()
+    try:
+        # the packed bytes are bounded as well: any number of members may be empty
+        data = b"".join(_bounded(path, unpacker.unpacked(_bounded(path, pieces, limits)), limits))
+    except zlib.error as error:
+        raise InputError(f"{path} is a damaged gzip file ({error})", "fetch it again") from error
+    return data, not unpacker.is_whole
+
+
+class _Unpacker:
+    """Gzip as a stream: never more than a piece of it is unpacked ahead of who reads."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(wbits=31)
+
+    @property
+    def is_whole(self) -> bool:
+        return self._member.eof
+
+    def unpacked(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """What is in the members, piece by piece; NUL bytes behind one are padding, and anything else ends the stream."""
+        for piece in pieces:
+            rest = piece
+            while rest:
+                if self._member.eof:
+                    rest = rest.lstrip(b"\x00")
+                    if not rest.startswith(_GZIP[:1]):
+                        break
+                    self._member = zlib.decompressobj(wbits=31)
+                yield self._member.decompress(rest, _PACKED_PIECE)
+                rest = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+        if not self._member.eof:
+            yield self._member.flush(_PACKED_PIECE)
+
 
 _PARQUET = b"PAR1"
 _OTHERS = {

@@ -1,10 +1,15 @@
-"""Turns what a file holds into a column of the lake: the lake's type, null for what cannot be, each null counted."""
+"""Turns what a file holds into a column of the lake: its unit, its type, null for what cannot be, each null counted."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
 from analytics.importers.model import Tally
+from fallow.errors import UsageError
 from fallow.schema import HEALTH_STATES, LakeColumn, LakeTable, Type
 
 _TYPES: dict[Type, pl.DataType] = {
@@ -109,3 +114,152 @@ def _bounds(column: LakeColumn) -> tuple[float, float]:
 
 def _count(tally: Tally, column: LakeColumn, reason: str, where: pl.Series) -> None:
     tally.null(column.name, reason, int(where.sum() or 0))
+
+
+BYTES: Mapping[str, float] = {
+    "B": 1.0,
+    "KiB": 2.0**10,
+    "MiB": 2.0**20,
+    "GiB": 2.0**30,
+    "TiB": 2.0**40,
+    "KB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "TB": 1e12,
+}
+PERCENT: Mapping[str, float] = {"%": 1.0, "ratio": 100.0}
+RATIO: Mapping[str, float] = {"ratio": 1.0, "%": 0.01}
+WATTS: Mapping[str, float] = {"W": 1.0, "mW": 1e-3, "kW": 1e3}
+MILLIJOULES: Mapping[str, float] = {"mJ": 1.0, "J": 1e3, "kJ": 1e6, "Wh": 3.6e6, "kWh": 3.6e9}
+CELSIUS: Mapping[str, float] = {"C": 1.0}
+MHZ: Mapping[str, float] = {"MHz": 1.0, "Hz": 1e-6, "kHz": 1e-3, "GHz": 1e3}
+MILLISECONDS: Mapping[str, float] = {"ms": 1.0, "s": 1e3, "us": 1e-3, "ns": 1e-6}
+
+_BY_SUFFIX: tuple[tuple[str, Mapping[str, float]], ...] = (
+    ("_bytes", BYTES),
+    ("_bytes_per_s", BYTES),
+    ("_pct", PERCENT),
+    ("_ratio", RATIO),
+    ("_w", WATTS),
+    ("_mj", MILLIJOULES),
+    ("_c", CELSIUS),
+    ("_mhz", MHZ),
+    ("_ms", MILLISECONDS),
+)
+_WRITTEN = {
+    "bytes": "B", "byte": "B", "percent": "%", "percentage": "%", "pct": "%", "fraction": "ratio", "frac": "ratio",
+    "watt": "W", "watts": "W", "milliwatt": "mW", "milliwatts": "mW", "joule": "J", "joules": "J", "celsius": "C",
+    "seconds": "s", "sec": "s", "milliseconds": "ms", "mbytes": "MB", "gbytes": "GB", "kbytes": "KB",
+}  # fmt: skip
+_ELSEWHERE = {"f": "Fahrenheit", "fahrenheit": "Fahrenheit", "k": "Kelvin", "kelvin": "Kelvin"}
+_BRACKETS = re.compile(r"[\[(]\s*([^\])]*?)\s*[\])]\s*$")
+_LETTERS = r"[A-Za-z%]"
+_CELL = r"^([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z%]*)$"
+
+
+@dataclass(frozen=True)
+class ReadUnit:
+    """The unit of one column of a file, and how it is known: declared, named (by the column) or assumed."""
+
+    unit: str
+    known_by: str
+    factor: float
+
+    @property
+    def declared(self) -> bool:
+        """Whether somebody said it for this import."""
+        return self.known_by == "declared"
+
+
+def units_of(column: LakeColumn) -> Mapping[str, float]:
+    """The units that a column of the lake can be given in, its own first; empty where it has none."""
+    return next((units for suffix, units in _BY_SUFFIX if column.name.endswith(suffix)), {})
+
+
+def find_unit(text: str, units: Mapping[str, float]) -> str | None:
+    """The unit that the text writes, however it is spelled; None where it is none of these."""
+    plain = text.strip()
+    if plain in units:
+        return plain
+    known = {name.casefold(): name for name in units}
+    return known.get(_WRITTEN.get(plain.casefold(), plain).casefold())
+
+
+def parse_units(texts: Sequence[str], columns: Sequence[LakeColumn]) -> dict[str, str]:
+    """What the --unit flags declare, by column; UsageError where a flag fits no column that is imported."""
+    declared: dict[str, str] = {}
+    by_name = {column.name: column for column in columns}
+    for text in texts:
+        name, equals, written = text.rpartition("=")
+        if equals and name not in by_name:
+            raise UsageError(f"--unit {text}: no --column fills {name}", f"filled are {', '.join(by_name)}")
+        meant = [by_name[name]] if equals else columns
+        fits = {column.name: unit for column in meant if (unit := find_unit(written, units_of(column))) is not None}
+        if not fits:
+            known = dict.fromkeys(unit for column in meant for unit in units_of(column))
+            raise UsageError(f"--unit {text}: no such unit", f"units are {', '.join(known) or 'none'} here")
+        declared |= fits
+    return declared
+
+
+def unit_of(source: str, column: LakeColumn, declared: str | None) -> ReadUnit | None:
+    """The unit of a file's column `source`: declared, else written in its name (`mem_mib`, `memory [MiB]`), else the lake's.
+
+    None for a column without unit. UsageError where the name writes a unit that cannot be read.
+    """
+    units = units_of(column)
+    if not units:
+        return None
+    if declared is not None:
+        return ReadUnit(declared, "declared", units[declared])
+    brackets = _BRACKETS.search(source)
+    written = brackets[1] if brackets else re.split(r"[_\s.\-]+", source.strip())[-1]
+    unit = find_unit(written, units)
+    if unit is not None:
+        return ReadUnit(unit, "named", units[unit])
+    foreign = _ELSEWHERE.get(written.casefold()) if units is CELSIUS else None
+    if foreign is not None or (brackets and written):
+        raise UsageError(
+            f"the column '{source}' names the unit {foreign or written}, which {column.name} cannot be read from",
+            f"declare --unit {column.name}=UNIT ({', '.join(units)}), or convert it first",
+        )
+    own = next(iter(units))
+    return ReadUnit(own, "assumed", units[own])
+
+
+def named_otherwise(source: str, column: LakeColumn, unit: ReadUnit) -> str | None:
+    """The unit that the column's name writes where another one was declared."""
+    if not unit.declared:
+        return None
+    try:
+        named = unit_of(source, column, None)
+    except UsageError:
+        return None
+    return None if named is None or named.known_by != "named" or named.unit == unit.unit else named.unit
+
+
+def in_lake_unit(values: pl.Series, column: LakeColumn, unit: ReadUnit | None, tally: Tally) -> pl.Series:
+    """The values times the unit's factor; a unit that stands in a cell (`512 MiB`) counts more than the column's.
+
+    Text that is no number stays as it is, for `clean` to count.
+    """
+    if unit is None:
+        return values
+    if values.dtype != pl.String:
+        return values if unit.factor == 1 else (values.cast(pl.Float64) * unit.factor).alias(values.name)
+    if unit.factor == 1 and not values.str.contains(_LETTERS).any():
+        return values
+    text = values.str.strip_chars()
+    parts = text.str.extract_groups(_CELL).struct.unnest()
+    number, written = parts.to_series(0), parts.to_series(1)
+    own = (written != "").fill_null(value=False)
+    if not own.any() and unit.factor == 1:
+        return values
+    units = units_of(column)
+    spelled = {each: units[name] for each in written.unique().drop_nulls() if (name := find_unit(each, units))}
+    factor = written.replace_strict({**spelled, "": unit.factor}, default=None, return_dtype=pl.Float64)
+    scaled = number.cast(pl.Float64, strict=False) * factor
+    unknown = own & factor.is_null()
+    tally.null(column.name, "unknown unit", int(unknown.sum()))
+    rest = text.set(unknown, None)  # counted already
+    return scaled.cast(pl.String).zip_with(scaled.is_not_null(), rest).alias(values.name)

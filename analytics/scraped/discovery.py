@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from analytics.scraped.mapping.mapped_series import mapped_series
 from analytics.scraped.mapping.model import Exporter
-from analytics.scraped.mapping.series_labels import gpu_of, host_of
-from analytics.scraped.samples import Labels
-from analytics.scraped.selector import SeriesSelection
+from analytics.scraped.mapping.series_labels import gpu_of, host_of, mapped_series
+from analytics.scraped.samples import Labels, SeriesSelection
+from analytics.scraped.server.answers import OversizedAnswerError
 from analytics.scraped.server.metrics_server import MetricsServer
-from analytics.scraped.server.refusals import OversizedAnswerError
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 _TELLING = ("gpu_util_pct", "mem_used_bytes")

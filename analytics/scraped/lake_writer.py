@@ -2,27 +2,92 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
 
 from analytics.allocations.model import KnownHosts, ReadAllocations
 from analytics.allocations.publish import publish_allocations
+from analytics.frames import empty, read_frame
+from analytics.importers.kinds import replaced
 from analytics.importers.model import FileReport, Imported
-from analytics.importers.pseudonymised import replaced
-from analytics.importers.publish import publish
-from analytics.scraped.agent_cover import AgentDay
-from analytics.scraped.host_rows import HostRows
+from analytics.importers.publish import merge_day, publish
+from analytics.scraped.rows.model import HostRows
 from analytics.scraped.samples import Samples
 from analytics.scraped.totals import ReadTotals
-from analytics.scraped.who.allocations import OpenAllocations, WindowAllocations, allocations_of
-from analytics.scraped.who.given import Given
-from analytics.scraped.who.label_runs import named_holders
-from analytics.scraped.who.later_samples import LaterSamples, with_ends
-from fallow.clock import HOUR_MS
-from fallow.lake import Lake
+from analytics.scraped.who.allocations import (
+    LaterSamples,
+    OpenAllocations,
+    WindowAllocations,
+    allocations_of,
+    with_ends,
+)
+from analytics.scraped.who.label_runs import Given, named_holders
+from fallow.clock import DAY_MS, HOUR_MS, floor_ms, utc_day
+from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile, visible
 from fallow.pseudonyms import Pseudonyms
-from fallow.schema import GPU, HOST
+from fallow.schema import DEVICE, GPU, HOST, LakeTable
+
+_MOMENT = pl.col("time").cast(pl.Int64) + pl.col("offset_ms").cast(pl.Int64).fill_null(0)
+
+
+@dataclass(frozen=True)
+class AgentDay:
+    """The GPUs that agents described on one UTC date, each with its host in the lake."""
+
+    lake: Lake
+    date: str
+    hosts: Mapping[str, str]
+
+    @classmethod
+    def of(cls, lake: Lake, date: str) -> AgentDay:
+        """Reads the inventories of the date. Raises LakeError."""
+        frame = _agent_rows(lake, DEVICE, date, None, ("gpu",))
+        return cls(lake, date, dict(zip(frame["gpu"], frame["host"], strict=True)))
+
+    def host_of(self, host: str, gpus: Sequence[str]) -> str:
+        """The name by which agents have the host of these GPUs; the given one where they do not know it."""
+        known = Counter(self.hosts[gpu] for gpu in gpus if gpu in self.hosts)
+        return known.most_common(1)[0][0] if known else host
+
+    def without_known(self, host: str, rows: pl.DataFrame, table: LakeTable) -> pl.DataFrame:
+        """The rows of `gpu` or `host` at moments that no row of an agent covers. Raises LakeError."""
+        if rows.is_empty() or host not in set(self.hosts.values()):
+            return rows
+        by = [name for name in ("gpu",) if name in table.names]
+        known = _agent_rows(self.lake, table, self.date, host, ("time", "interval_ms", *by))
+        spans = known.select(
+            *by, start=pl.col("time").cast(pl.Int64), _end=pl.col("time").cast(pl.Int64) + pl.col("interval_ms")
+        )
+        moment = _MOMENT if table is GPU else pl.col("time").cast(pl.Int64)
+        met = (
+            rows.with_columns(_at=moment)
+            .sort("_at")
+            .join_asof(
+                spans.sort("start"),
+                left_on="_at",
+                right_on="start",
+                by=by or None,
+                strategy="backward",
+                check_sortedness=False,
+            )
+        )
+        return met.filter((pl.col("_end") <= pl.col("_at")).fill_null(value=True)).select(rows.columns)
+
+    def without_known_gpus(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows (gpu, time) but those of the date of GPUs that agents described."""
+        is_known = pl.col("gpu").is_in(list(self.hosts)) & (pl.col("time").dt.strftime("%Y-%m-%d") == self.date)
+        return rows.filter(~is_known)
+
+
+def _agent_rows(lake: Lake, table: LakeTable, date: str, host: str | None, columns: Sequence[str]) -> pl.DataFrame:
+    if not lake.store.exists():
+        return empty(table).select(columns).with_columns(host=pl.lit(None, pl.String))
+    files = lake.files(table.name, dates=[date], hosts=None if host is None else [host])
+    own = [file for file in files if file.last_seq >= AGENT_FIRST_SEQ]
+    return read_frame(own, table, columns, lake.left_out.leave_out)
 
 
 @dataclass(frozen=True)
@@ -133,3 +198,45 @@ def _dates(rows: HostRows) -> list[str]:
             for date in frame.select(_date()).to_series().unique()
         }
     )
+
+
+_BACK_DAYS = 7
+
+
+@dataclass
+class DayMerging:
+    """Of what was followed into one lake: days that ended `lateness_ms` ago; what was replaced goes after `grace_ms`."""
+
+    lake: Lake
+    grace_ms: int
+    lateness_ms: int
+    stopped: Callable[[], bool] = lambda: False
+    _settled: str = ""
+    """The newest date up to which nothing is left to do."""
+
+    def run(self, position_ms: int, now_ms: int) -> int:
+        """Merges the days before the position; returns how many days of hosts and tables became one file. Raises LakeError."""
+        newest_ms = floor_ms(position_ms - self.lateness_ms, DAY_MS) - DAY_MS
+        merged = 0
+        for date in (utc_day(newest_ms - back * DAY_MS) for back in range(_BACK_DAYS, -1, -1)):
+            if date > self._settled and not self.stopped():
+                count, left = self._run_date(date, now_ms)
+                merged += count
+                if not left and not self.stopped():
+                    self._settled = date
+        return merged
+
+    def _run_date(self, date: str, now_ms: int) -> tuple[int, int]:
+        """How many were merged, and how many still have files to be merged or deleted."""
+        merged = left = 0
+        for table in (GPU, HOST):
+            by_host: dict[str, list[LakeFile]] = defaultdict(list)
+            for file in self.lake.all_files(table.name, dates=[date]):
+                if file.last_seq < AGENT_FIRST_SEQ:
+                    by_host[file.host].append(file)
+            for host, files in by_host.items():
+                if len(files) > 1 and not self.stopped():
+                    done = merge_day(self.lake, table, host, date, grace_ms=self.grace_ms, now_ms=now_ms)
+                    merged += bool(done)
+                    left += bool(done) or len(visible(files)) < len(files)
+        return merged, left

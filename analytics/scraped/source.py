@@ -1,20 +1,135 @@
-"""What `import` and `follow` open alike: the server, the exporters that count, the lake and who is named in it."""
+"""What `import` and `follow` open alike: flags, the server, the exporters that count, and how far it has been read into the lake."""
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import hashlib
+import json
+import os
+import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analytics.scraped.journal import ReadingJournal
-from analytics.scraped.mapping.loading import load_exporters
+from analytics.frames import digest
+from analytics.scraped.mapping.mapping_file import load_exporters
 from analytics.scraped.mapping.model import Exporter
 from analytics.scraped.server.address import ServerAddress
-from analytics.scraped.server.limits import ServerLimits
+from analytics.scraped.server.connection import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
+from fallow import config
 from fallow.config import Config
+from fallow.errors import FallowError
 from fallow.given_file import SETTINGS_BYTES, given_bytes
 from fallow.lake import Lake
+from fallow.lake_marker import read_marker
+
+_FLAGS = {
+    "url": ("ADDRESS", "address of the metrics server"),
+    "token-file": ("FILE", "file with the bearer token"),
+    "user": ("NAME", "name to log in with (basic authentication)"),
+    "password-file": ("FILE", "file with the password"),
+    "tenant": ("NAME", "tenant, sent as X-Scope-OrgID"),
+    "ca-file": ("FILE", "PEM file with the authority that signed the server's certificate"),
+    "certificate": ("FILE", "PEM file with this client's certificate"),
+    "key": ("FILE", "PEM file with its key"),
+    "collect-interval": ("DURATION", "how often the exporters read the driver"),
+    "concurrency": ("N", "requests at a time"),
+    "rate": ("NUMBER", "requests in a second, at most"),
+}
+_REPEATED = {
+    "match": ("MATCHERS", """label matchers that narrow what is read, such as 'cluster="a"'; repeatable"""),
+    "mapping": ("FILE", "a site's own mapping (TOML); repeatable"),
+    "header": ("'NAME: VALUE'", "a header for every request; repeatable"),
+}
+
+
+def add_server_flags(parser: argparse.ArgumentParser) -> None:
+    for name, (metavar, meaning) in _FLAGS.items():
+        parser.add_argument(f"--{name}", metavar=metavar, help=f"{meaning} (default: prometheus.{_key(name)})")
+    for name, (metavar, meaning) in _REPEATED.items():
+        parser.add_argument(f"--{name}", metavar=metavar, action="append", help=meaning)
+
+
+def server_settings(args: argparse.Namespace, **others: str | None) -> config.Config:
+    """The settings in force where these flags and `others` (`section__key`) were given. Raises ConfigError and UsageError."""
+    flags: dict[str, str | None] = {f"prometheus.{_key(name)}": getattr(args, _key(name)) for name in _FLAGS}
+    for name, key in (("match", "match"), ("mapping", "mapping"), ("header", "headers")):
+        given = getattr(args, name)
+        flags[f"prometheus.{key}"] = None if given is None else ",".join(given)
+    flags["lake.path"] = args.lake
+    flags |= {name.replace("__", "."): value for name, value in others.items()}
+    return config.load(flags, args.config)
+
+
+def _key(name: str) -> str:
+    return name.replace("-", "_")
+
+
+@dataclass(frozen=True, order=True)
+class ReadSpan:
+    """All from `since_ms` up to `until_ms` is in the lake."""
+
+    since_ms: int
+    until_ms: int
+
+
+class ReadingJournal:
+    """Of one server, one set of matchers, one mapping and one lake."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def of(cls, url: str, match: str, mapping: str, lake: Lake) -> ReadingJournal:
+        """The lake counts by its id, so that a new one in the same place is another. Raises LakeError."""
+        marker = read_marker(lake.store) if lake.store.exists() else None
+        key = digest(url, match, mapping, marker.id if marker else lake.root)
+        return cls(_state_folder() / f"{key}.json")
+
+    def read(self) -> tuple[ReadSpan, ...]:
+        """What was read, in order; nothing where there is no journal or none that can be read: what it would spare is done again."""
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            return tuple(ReadSpan(int(since_ms), int(until_ms)) for since_ms, until_ms in found["read"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ()
+
+    def forget(self) -> None:
+        """Raises FallowError."""
+        self._write(())
+
+    def add(self, span: ReadSpan) -> None:
+        """Takes note of one more; replaces the file at once or not at all. Raises FallowError."""
+        spans: list[ReadSpan] = []
+        for each in sorted((*self.read(), span)):
+            if spans and each.since_ms <= spans[-1].until_ms:
+                spans[-1] = ReadSpan(spans[-1].since_ms, max(spans[-1].until_ms, each.until_ms))
+            else:
+                spans.append(each)
+        self._write(spans)
+
+    def _write(self, spans: Sequence[ReadSpan]) -> None:
+        content = {"read": [[each.since_ms, each.until_ms] for each in spans]}
+        beside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            beside.write_text(json.dumps(content), encoding="utf-8")
+            beside.chmod(0o600)
+            beside.replace(self.path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                beside.unlink()
+            raise FallowError(
+                f"cannot write the journal {self.path}: {error.strerror}",
+                "make its folder writable, or set XDG_STATE_HOME to another one",
+            ) from error
+
+
+def _state_folder() -> Path:
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "fallow" / "prometheus"
 
 
 @dataclass(frozen=True)

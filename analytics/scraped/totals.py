@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from analytics.importers.overview import ImportOverview
+from analytics.importers.doubts import ImportOverview
 from analytics.importers.publish import Published
-from analytics.scraped.host_rows import HostRows
+from analytics.scraped.rows.model import HostRows
 from analytics.scraped.rows.scraped_rows import ENDED
 from fallow.clock import HOUR_MS
 

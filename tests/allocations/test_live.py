@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from analytics.allocations.slurm_text import JobGpus, job_gpus
-from analytics.allocations.snapshots import read_snapshot
-from analytics.importers.limits import InputLimits
+from analytics.allocations.slurm import read_snapshot
+from analytics.allocations.slurm_output import JobGpus, job_gpus
+from analytics.importers.source import InputLimits
 from analytics.plan.jobs import load_jobs
 from fallow import schema
 from fallow.clock import DAY_MS

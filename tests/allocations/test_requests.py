@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.allocations.requests import add_requests
+from analytics.allocations.publish import add_requests
 from analytics.frames import POLARS, typed
 from analytics.lake_care.compact import LakeCompactor
 from analytics.plan.jobs import load_jobs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.allocations.slurm_text import duration_ms, expand, gpu_count, gpu_model, task_count
+from analytics.allocations.slurm_output import duration_ms, expand, gpu_count, gpu_model, task_count
 from analytics.plan.jobs import load_jobs
 from fallow import parquet, schema
 from fallow.lake import LakeFile

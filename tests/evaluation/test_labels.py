@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from analytics.evaluation.labels import COLUMNS, STATES_MEANT, gpu_names, read_labels
-from analytics.importers.limits import InputLimits
+from analytics.importers.source import InputLimits
 from analytics.inventory import Device, Inventory
 from fallow.errors import InputError
 from fallow.schema import STATES

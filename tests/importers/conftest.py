@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from analytics.importers.limits import InputLimits
+from analytics.importers.source import InputLimits
 from fallow.cli import main
 from fallow.lake import Lake
 from tests.lakes import made_lake

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.importers.nvidia_smi_fields import RECORD
+from analytics.importers.nvidia_smi_lines import RECORD
 from fallow.cli import main
 from tests.conftest import REPOSITORY
 from tests.importers.conftest import at

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from analytics.importers.json_documents import read_documents
-from analytics.importers.limits import InputLimits
+from analytics.importers.records import read_documents
+from analytics.importers.source import InputLimits
 from fallow.errors import InputError
 from tests.importers.conftest import LIMITS
 from tests.in_process import run_in_process

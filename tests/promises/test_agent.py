@@ -10,8 +10,11 @@ import pytest
 from agent.nvml.ring import PERIOD_US, RING_US, Timeline
 from agent.nvml.utilization import UtilizationMeter, rounded_up
 from agent.supervise.sources import Epochs
+from agent.nvml.utilization import rounded_up
+from agent.nvml.utilization import UtilizationMeter
+from agent.supervise.sources import Epochs
+from analytics.scraped.rows.model import Pace
 from analytics.scraped.rows.pace import Paces, new_readings, snapped
-from analytics.scraped.rows.row_settings import Pace
 from tests.ledger.rows import T0
 
 START_US = 1_800_000_000_000_000

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Self
 import polars as pl
 
 from analytics.scraped.samples import SAMPLE_SCHEMA, Labels, Samples
-from analytics.scraped.server.refusals import OversizedAnswerError
-from analytics.scraped.server.selectors import matchers
+from analytics.scraped.server.answers import OversizedAnswerError
+from analytics.scraped.server.ways import matchers
 from fallow.errors import InputError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from analytics.scraped.mapping.loading import built_in
+from analytics.scraped.mapping.mapping_file import built_in
 
 if TYPE_CHECKING:
     from analytics.scraped.mapping.model import Exporter, MappedMetric

@@ -8,8 +8,8 @@ import polars as pl
 
 from analytics.importers.model import Imported
 from analytics.importers.publish import publish
-from analytics.scraped.mapping.loading import load_exporters
-from analytics.scraped.rows.row_settings import RowSettings
+from analytics.scraped.mapping.mapping_file import load_exporters
+from analytics.scraped.rows.model import RowSettings
 from analytics.scraped.rows.scraped_rows import host_rows
 from analytics.scraped.samples import SAMPLE_SCHEMA, Samples
 from tests.ledger.rows import T0
@@ -17,7 +17,7 @@ from tests.ledger.rows import T0
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from analytics.scraped.host_rows import HostRows
+    from analytics.scraped.rows.model import HostRows
     from fallow.lake import Lake
 
 Series = tuple[dict[str, str], list[tuple[int, float | None]]]

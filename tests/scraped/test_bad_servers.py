@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from analytics.scraped.server.limits import ServerLimits
+from analytics.scraped.server.connection import ServerLimits
 from tests.in_process import run_in_process
 from tests.lakes import holds_nothing
 from tests.scraped.exposed import Exposed

@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.importers.publish import merge_day
-from analytics.scraped.following.follower import Follower, FollowSettings
-from analytics.scraped.following.follower_page import FollowerPage
-from analytics.scraped.following.newest_hour import newest_hour_ms
-from analytics.scraped.following.status import StatusBoard
-from analytics.scraped.journal import ReadSpan
-from analytics.scraped.mapping.loading import load_exporters
+from analytics.scraped.follower import Follower, FollowSettings, StatusBoard, newest_hour_ms
+from analytics.scraped.mapping.mapping_file import load_exporters
 from analytics.scraped.reading import ReadingStoppedError, SiteReader
 from analytics.scraped.server.address import ServerAddress
-from analytics.scraped.server.limits import ServerLimits
+from analytics.scraped.server.connection import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
-from analytics.scraped.source import ScrapedSource
+from analytics.scraped.service import FollowerPage
+from analytics.scraped.source import ReadSpan, ScrapedSource
 from fallow import parquet
 from fallow.clock import HOUR_MS, MINUTE_MS, SystemClock
 from fallow.lake import LakeFile

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.scraped.following.follower import Follower, FollowSettings
-from analytics.scraped.following.status import StatusBoard
-from analytics.scraped.mapping.loading import load_exporters
+from analytics.scraped.follower import Follower, FollowSettings, StatusBoard
+from analytics.scraped.mapping.mapping_file import load_exporters
 from analytics.scraped.server.address import ServerAddress
-from analytics.scraped.server.limits import ServerLimits
+from analytics.scraped.server.connection import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.source import ScrapedSource
 from tests.in_process import run_in_process

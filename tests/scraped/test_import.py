@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.scraped import reading
-from analytics.scraped.chunks import Chunker
 from analytics.scraped.discovery import FoundHost
-from analytics.scraped.importing.progress_line import ProgressLine
+from analytics.scraped.reading import Chunker
 from analytics.scraped.server.metrics_server import MetricsServer
+from analytics.scraped.server_import import ProgressLine
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SystemClock, format_ms
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.metrics.catalogue import DEVICE, GPU, HOST
-from analytics.scraped.mapping.loading import built_in, load_exporters, metric_names
+from analytics.scraped.mapping.mapping_file import built_in, load_exporters, metric_names
 from analytics.scraped.who.kube_metrics import KUBE_METRICS
 from fallow.errors import ConfigError
 

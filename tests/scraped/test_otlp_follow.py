@@ -16,13 +16,13 @@ import pytest
 from agent.metrics.otlp import OtlpPush, OtlpSettings
 from agent.snapshot import SnapshotBoard
 from analytics.frames import read_frame
-from analytics.scraped.following.day_merging import DayMerging
-from analytics.scraped.mapping.loading import load_exporters, metric_names
-from analytics.scraped.otlp import spool_delivery
-from analytics.scraped.otlp.delivery_rounds import DeliveryRounds
+from analytics.scraped.lake_writer import DayMerging
+from analytics.scraped.mapping.mapping_file import load_exporters, metric_names
+from analytics.scraped.otlp import delivery
+from analytics.scraped.otlp.command import ReceiverStatus
+from analytics.scraped.otlp.delivery import DeliveryRounds
 from analytics.scraped.otlp.messages import PROTOBUF
 from analytics.scraped.otlp.receiver import Intake, OtlpReceiver
-from analytics.scraped.otlp.self_metrics import ReceiverStatus
 from analytics.scraped.otlp.spool import RequestSpool, frames
 from fallow import config, parquet
 from fallow.cli import main
@@ -179,7 +179,7 @@ def test_what_nobody_foresaw_is_set_aside_and_holds_nothing_up(site: Site, monke
     site.rounds.run()
     site.take(push(1))
     with monkeypatch.context() as patched:
-        patched.setattr(spool_delivery, "host_rows", unforeseen)
+        patched.setattr(delivery, "host_rows", unforeseen)
         site.rounds.run()
     site.take(push(2))
     site.rounds.run()

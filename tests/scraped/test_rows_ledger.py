@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.scraped.rows.row_settings import RowSettings
+from analytics.scraped.rows.model import RowSettings
 from analytics.scraped.rows.scraped_rows import host_rows
 from tests.ledger.rows import GB, T0, claim, held_by, load, samples, states
 from tests.ledger.rows import write as write_rows

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analytics.scraped.rows.row_settings import RowSettings
+from analytics.scraped.rows.model import RowSettings
 from analytics.scraped.rows.scraped_rows import find_source_paces, host_rows
 from analytics.scraped.samples import Samples
 from tests.ledger.rows import T0

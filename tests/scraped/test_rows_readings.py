@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.scraped.rows.row_settings import Pace, RowSettings
+from analytics.scraped.rows.model import Pace, RowSettings
 from analytics.scraped.rows.scraped_rows import find_source_paces, host_rows
 from tests.ledger.rows import T0
 from tests.scraped.scraped_series import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.scraped.server.address import ServerAddress
-from analytics.scraped.server.selectors import LabelMatcher, matchers
+from analytics.scraped.server.ways import LabelMatcher, matchers
 from fallow.config import load
 from fallow.errors import ConfigError, UsageError
 

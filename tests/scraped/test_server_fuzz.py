@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.scraped.server.address import ServerAddress
-from analytics.scraped.server.limits import ServerLimits
+from analytics.scraped.server.connection import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from tests.scraped.exposed import Exposed

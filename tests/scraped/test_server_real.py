@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.scraped.server.address import ServerAddress
-from analytics.scraped.server.limits import ServerLimits
+from analytics.scraped.server.connection import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
 from tests.scraped.exposed import Exposed
 from tests.scraped.gateway import Answered, Gateway

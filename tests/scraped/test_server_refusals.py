@@ -12,11 +12,9 @@ import pytest
 import trustme
 
 from analytics.scraped.server.address import ServerAddress
-from analytics.scraped.server.connection import ServerConnection
-from analytics.scraped.server.limits import ServerLimits
+from analytics.scraped.server.answers import HttpAnswer, OversizedAnswerError, refusal
+from analytics.scraped.server.connection import RequestPace, ServerConnection, ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
-from analytics.scraped.server.pace import RequestPace
-from analytics.scraped.server.refusals import HttpAnswer, OversizedAnswerError, refusal
 from fallow.errors import FallowError, InputError
 from tests.delivery.receiver import DRIP, DROP, HANG, Receiver
 from tests.scraped.evaluator import Evaluator

@@ -12,14 +12,10 @@ import cramjam
 import pytest
 
 from analytics.scraped.server.address import ServerAddress
-from analytics.scraped.server.api_answers import api_data
-from analytics.scraped.server.connection import ServerConnection
-from analytics.scraped.server.export_lines import ExportLines
-from analytics.scraped.server.limits import ServerLimits
+from analytics.scraped.server.answers import HttpAnswer, api_data
+from analytics.scraped.server.connection import ServerConnection, ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
-from analytics.scraped.server.read_messages import ReadRequest, ReadResponse
-from analytics.scraped.server.refusals import HttpAnswer
-from analytics.scraped.server.remote_read import RemoteRead
+from analytics.scraped.server.ways import ExportLines, ReadRequest, ReadResponse, RemoteRead
 from fallow.errors import InputError
 from tests.scraped.evaluator import Evaluator
 from tests.scraped.gateway import Answered, Gateway

@@ -14,7 +14,7 @@ from tests.scraped.scraped_series import UTIL, dcgm, rows_of, uuid
 from tests.scraped.who_rows import bring, given, host_rows, spans
 
 if TYPE_CHECKING:
-    from analytics.scraped.host_rows import HostRows
+    from analytics.scraped.rows.model import HostRows
     from fallow.lake import Lake
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from analytics.allocations.model import KnownHosts
 from analytics.plan.jobs import load_jobs
-from analytics.scraped.kube_reading import kube_samples
 from analytics.scraped.who.allocations import OpenAllocations, allocations_of
 from analytics.scraped.who.kube_metrics import KUBE_METRICS, kube_selectors
+from analytics.scraped.windows import kube_samples
 from fallow.clock import MINUTE_MS
 from tests.allocations.conftest import requested, stored
 from tests.ledger.rows import T0, ms

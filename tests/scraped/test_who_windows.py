@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from analytics.allocations.model import KnownHosts
 from analytics.allocations.publish import publish_allocations
 from analytics.scraped.who.allocations import OpenAllocations, allocations_of
-from analytics.scraped.who.given import Given
+from analytics.scraped.who.label_runs import Given
 from tests.lakes import made_lake
 from tests.ledger.rows import ms
 from tests.scraped.who_rows import STEP_S, bring, host_rows, spans

@@ -9,10 +9,10 @@ import polars as pl
 
 from analytics.allocations.model import KnownHosts
 from analytics.allocations.publish import publish_allocations
-from analytics.scraped.host_rows import HostRows
+from analytics.scraped.rows.model import HostRows
 from analytics.scraped.samples import SAMPLE_SCHEMA, Samples
 from analytics.scraped.who.allocations import OpenAllocations, allocations_of
-from analytics.scraped.who.given import Given
+from analytics.scraped.who.label_runs import Given
 from tests.allocations.conftest import stored
 from tests.ledger.rows import T0, ms
 

@@ -1,20 +1,79 @@
-"""One TOML file as an exporter; every way to get it wrong is one sentence."""
+"""Mappings in TOML: the exporters that fallow knows, and a site's own over them; every way to get one wrong is one sentence."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from analytics.scraped.mapping.metric_units import UNITS, convertible, factor
 from analytics.scraped.mapping.model import GIVEN, HOLDERS, KINDS, CombinedColumn, Exporter, MappedMetric
 from fallow.errors import ConfigError
 from fallow.given_file import SETTINGS_BYTES, given_text
 from fallow.schema import DEVICE, EVENT, GPU, HOST, Type
+
+_QUANTITIES: dict[str, tuple[str, float]] = {
+    "": ("count", 1),
+    "1": ("count", 1),
+    "%": ("share", 0.01),
+    "ratio": ("share", 1),
+    "bytes": ("memory", 1),
+    "KiB": ("memory", 2**10),
+    "MiB": ("memory", 2**20),
+    "GiB": ("memory", 2**30),
+    "kB": ("memory", 1e3),
+    "MB": ("memory", 1e6),
+    "GB": ("memory", 1e9),
+    "bytes/s": ("rate", 1),
+    "KiB/s": ("rate", 2**10),
+    "MiB/s": ("rate", 2**20),
+    "GiB/s": ("rate", 2**30),
+    "kB/s": ("rate", 1e3),
+    "MB/s": ("rate", 1e6),
+    "GB/s": ("rate", 1e9),
+    "mW": ("power", 1e-3),
+    "W": ("power", 1),
+    "kW": ("power", 1e3),
+    "uJ": ("energy", 1e-6),
+    "mJ": ("energy", 1e-3),
+    "J": ("energy", 1),
+    "Wh": ("energy", 3600),
+    "kWh": ("energy", 3.6e6),
+    "degC": ("temperature", 1),
+    "Hz": ("frequency", 1),
+    "MHz": ("frequency", 1e6),
+    "GHz": ("frequency", 1e9),
+    "ns": ("time", 1e-9),
+    "us": ("time", 1e-6),
+    "ms": ("time", 1e-3),
+    "s": ("time", 1),
+}
+_CLIMBS_TO = {"bytes/s": "bytes", "%": "s"}
+"""What a counter counts whose climb in a second is the key's unit: 0.2 s of CPU time in a second are 20 %."""
+
+UNITS = tuple(_QUANTITIES)
+
+
+def convertible(column_unit: str, kind: str) -> tuple[str, ...]:
+    """The units that a metric of that kind may have for a column of that unit."""
+    quantity = _QUANTITIES[_counted(column_unit, kind)][0]
+    return tuple(unit for unit, (of, _) in _QUANTITIES.items() if of == quantity)
+
+
+def factor(unit: str, column_unit: str, kind: str) -> float:
+    """What a value in `unit` is multiplied by to be in the column's; of a counter that fills a rate, its climb in a second."""
+    counted = _counted(column_unit, kind)
+    scale = 100 if column_unit == "%" and counted != "%" else 1
+    return _QUANTITIES[unit][1] / _QUANTITIES[counted][1] * scale
+
+
+def _counted(column_unit: str, kind: str) -> str:
+    return _CLIMBS_TO.get(column_unit, column_unit) if kind == "counter" else column_unit
+
 
 _NUMBERS = (Type.INT16, Type.INT32, Type.INT64, Type.FLOAT, Type.DOUBLE)
 _OWN = ("interval_ms", "offset_ms", "read_delay_ms", "gpu_util_coverage_ratio")
@@ -225,3 +284,102 @@ def _nearest(word: str, known: tuple[str, ...]) -> str:
 def _either(words: tuple[str, ...]) -> str:
     shown = [word or "no unit" for word in words]
     return f"{', '.join(shown[:-1])} or {shown[-1]}" if shown[1:] else shown[0]
+
+
+_FOLDER = Path(__file__).parent / "exporters"
+
+
+@cache
+def built_in() -> tuple[Exporter, ...]:
+    """The exporters that come with fallow, by name."""
+    return tuple(exporter_from(content, name) for name, content in _contents().items())
+
+
+def load_exporters(site_files: Sequence[Path] = ()) -> tuple[Exporter, ...]:
+    """A site's own exporters, then those that come with fallow; a file that extends one of those takes its place.
+
+    Raises ConfigError with what is wrong in which file.
+    """
+    site: dict[str, Exporter] = {}
+    replaced: set[str] = set()
+    for path in site_files:
+        content = mapping_content(path)
+        base = content.get("extend", path.stem)
+        if "extend" in content:
+            content = _extended(content, path.name)
+        content = _prefixed(content)
+        if path.stem in site:
+            raise ConfigError(f"two mappings are called {path.stem}", "name one of the files differently")
+        if base in replaced:
+            raise ConfigError(f"two mappings extend {base}", "put both into one file")
+        replaced.add(base)
+        site[path.stem] = exporter_from(content, path.stem)
+    return (*site.values(), *(exporter for exporter in built_in() if exporter.name not in replaced))
+
+
+def metric_names(exporters: Iterable[Exporter]) -> frozenset[str]:
+    """Every metric that is wanted of a server, also those that only tell which exporter a target is."""
+    return frozenset(
+        name
+        for exporter in exporters
+        for name in (*exporter.signed_by, *(mapped.metric for mapped in exporter.metrics))
+    )
+
+
+@cache
+def _contents() -> dict[str, Content]:
+    return {path.stem: mapping_content(path) for path in sorted(_FOLDER.glob("*.toml"))}
+
+
+def _extended(content: Content, file: str) -> Content:
+    """The base's keys under the file's own: its labels one by one, its metrics and sums by name, before the base's."""
+    base = _contents().get(content["extend"]) if isinstance(content["extend"], str) else None
+    if base is None:
+        raise ConfigError(
+            f"mapping {file}: there is no exporter {content['extend']!r} to extend", f"use {', '.join(_contents())}"
+        )
+    merged: dict[str, object] = {**base, **content}
+    if isinstance(content.get("labels", {}), dict):
+        merged["labels"] = _merged_labels(content.get("labels", {}), base.get("labels", {}))
+    merged["metrics"] = _over(content.get("metrics", []), base.get("metrics", []), "name")
+    merged["combined"] = _over(content.get("combined", []), base.get("combined", []), "to")
+    return merged
+
+
+def _merged_labels(own: Content, base: Content) -> Content:
+    parts = {
+        part: {**base.get(part, {}), **own[part]} for part in ("device", "holder") if isinstance(own.get(part), dict)
+    }
+    return {**base, **own, **parts}
+
+
+def _prefixed(content: Content) -> Content:
+    """The content with `prefix` before the name of every metric, for a server or an exporter that renames them all."""
+    prefix = content.get("prefix", "")
+    if not (prefix and isinstance(prefix, str)):
+        return content
+    found = dict(content)
+    for key, names in (("metrics", ("name",)), ("combined", ("add", "subtract"))):
+        if isinstance(entries := content.get(key), list):
+            found[key] = [_renamed(entry, names, prefix) if isinstance(entry, dict) else entry for entry in entries]
+    return _renamed(found, ("signed_by",), prefix)
+
+
+def _renamed(entry: Content, keys: tuple[str, ...], prefix: str) -> Content:
+    """The entry with the prefix before the names at these keys; what is not as it should be stays for the reader to refuse."""
+    found = dict(entry)
+    for key in keys:
+        match entry.get(key):
+            case str() as name:
+                found[key] = prefix + name
+            case list() as names:
+                found[key] = [prefix + name if isinstance(name, str) else name for name in names]
+    return found
+
+
+def _over(own: object, base: list[dict[str, object]], key: str) -> object:
+    """The file's entries and those of the base that it does not name; what is no list is left for the reader to refuse."""
+    if not isinstance(own, list):
+        return own
+    named = {entry.get(key) for entry in own if isinstance(entry, dict)}
+    return [*own, *(entry for entry in base if entry.get(key) not in named)]

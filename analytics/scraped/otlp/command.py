@@ -1,30 +1,87 @@
-"""`fallow follow otlp`: takes the metrics that OpenTelemetry collectors push, until it is told to stop."""
+"""`fallow follow otlp`: takes the metrics that OpenTelemetry collectors push, until it is told to stop, and says of itself how it goes."""
 
 from __future__ import annotations
 
 import argparse
 import threading
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
-from analytics.importers.pseudonymised import add_key_argument, pseudonyms_of
-from analytics.scraped.following.day_merging import DayMerging
-from analytics.scraped.following.follower_page import FollowerPage
-from analytics.scraped.following.stop_signals import stop_at_signals
-from analytics.scraped.mapping.loading import load_exporters, metric_names
-from analytics.scraped.otlp.delivery_rounds import DeliveryRounds
+from analytics.importers.kinds import add_key_argument, pseudonyms_of
+from analytics.scraped.lake_writer import DayMerging
+from analytics.scraped.mapping.mapping_file import load_exporters, metric_names
+from analytics.scraped.otlp.delivery import DeliveryRounds, DeliveryState
 from analytics.scraped.otlp.receiver import Intake, OtlpReceiver
-from analytics.scraped.otlp.self_metrics import ReceiverStatus
 from analytics.scraped.otlp.spool import RequestSpool
+from analytics.scraped.service import FollowerPage, stop_at_signals
 from fallow import config
-from fallow.clock import SECOND_MS, SystemClock
+from fallow.clock import MINUTE_MS, SECOND_MS, Clock, SystemClock, format_ms
 from fallow.config import Config
 from fallow.errors import ConfigError
+from fallow.exposition import ExposedSamples, Family, label_text
 from fallow.given_file import SECRET_BYTES, given_text
 from fallow.lake import Lake
 from fallow.lake_init import require_marker
 from fallow.listen_address import is_of_this_host, parse_listen
 from fallow.output import say
+
+_PATIENCE_MS = 15 * MINUTE_MS
+_PATIENCE_ROUNDS = 3
+
+
+def _family(name: str, unit: str, meaning: str, kind: str = "counter") -> Family:
+    return Family(f"fallow_otlp_{name}", unit, meaning, "follow otlp", kind=kind)
+
+
+_REQUESTS = _family("requests_total", "1", "requests, by the HTTP status of the answer")
+_POINTS = _family("points_total", "1", "data points that were kept")
+_IGNORED = _family("ignored_points_total", "1", "data points of metrics and hardware that fallow has no use for")
+_REJECTED = _family("rejected_points_total", "1", "data points that would be read wrongly")
+_AGENT_ROWS = _family("agent_rows_total", "1", "rows left out because agents have them, those of overlaps again")
+_DROPPED = _family("dropped_total", "1", "points and values that make nothing, those of overlaps again")
+_SPOOL = _family("spool_bytes", "bytes", "size of the spool on disk", "gauge")
+_DELIVERED = _family("last_delivery_timestamp_seconds", "s", "when all that was received was last in the lake", "gauge")
+_FAILING = _family("delivery_failing", "0 or 1", "whether the newest try to reach the lake failed", "gauge")
+
+
+@dataclass(frozen=True)
+class ReceiverStatus:
+    """Asked by many threads."""
+
+    intake: Intake
+    state: DeliveryState
+    clock: Clock
+    every_ms: int
+
+    def metrics(self) -> ExposedSamples:
+        found, state, tally = ExposedSamples(), self.state, self.intake.tally
+        with tally.lock:
+            for status, count in sorted(tally.requests.items()):
+                found.add(_REQUESTS, count, label_text({"code": int(status)}))
+            found.add(_POINTS, tally.points)
+            found.add(_IGNORED, tally.ignored)
+            found.add(_REJECTED, tally.rejected)
+        found.add(_AGENT_ROWS, state.agent_rows)
+        found.add(_DROPPED, state.dropped)
+        found.add(_SPOOL, self.intake.spool.size_bytes)
+        found.add(_DELIVERED, None if state.last_success_ms is None else state.last_success_ms / SECOND_MS)
+        found.add(_FAILING, bool(state.trouble))
+        return found
+
+    def health(self) -> tuple[int, dict[str, object]]:
+        """503 where nothing was tried for a while, which a restart may mend; a lake that is away is told and is no failure."""
+        state = self.state
+        told: dict[str, object] = {
+            "status": "failing" if state.trouble else "ok",
+            "spool_bytes": self.intake.spool.size_bytes,
+        }
+        if state.last_success_ms is not None:
+            told["last_delivery"] = format_ms(state.last_success_ms)
+        if self.clock.now_ms() - state.round_ms > max(_PATIENCE_MS, _PATIENCE_ROUNDS * self.every_ms):
+            return 503, told | {"status": "stale"}
+        return 200, told
+
 
 _FLAGS = {
     "listen": ("ADDRESS", "address:port to take metrics at"),

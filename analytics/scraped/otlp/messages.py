@@ -1,8 +1,14 @@
-"""OTLP's request and answers, in protobuf and in JSON."""
+"""OTLP's request and answers, and the data points of a request that tell of GPUs and hosts.
+
+Names: opentelemetry.io/docs/specs/semconv/hardware/gpu and /hardware/common (in development, read in November 2026).
+"""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
@@ -10,8 +16,13 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, DataPointFlags, Metric, NumberDataPoint
 
+from analytics.scraped.samples import Labels, first_label
+from fallow.clock import DAY_MS
 from fallow.errors import InputError
+from fallow.outside_text import plain
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 
@@ -60,3 +71,180 @@ def _varint(number: int) -> bytes:
         found.append(number & 0x7F | 0x80)
         number >>= 7
     return bytes([*found, number])
+
+
+NS_PER_MS = 1_000_000
+
+UNITS: Mapping[str, tuple[str, ...]] = {
+    "hw.gpu.utilization": ("1", ""),
+    "hw.gpu.memory.utilization": ("1", ""),
+    "hw.gpu.memory.usage": ("By", ""),
+    "hw.gpu.memory.limit": ("By", ""),
+    "hw.gpu.io": ("By", ""),
+    "hw.power": ("W", ""),
+    "hw.energy": ("J", ""),
+    "hw.temperature": ("Cel", ""),
+}
+"""The units that the conventions give; in another one a number would be read as what it is not."""
+
+_UUIDS = ("GPU-", "MIG-")
+_TARGET = {
+    "job": ("service.name",),
+    "instance": ("service.instance.id", "host.name", "k8s.node.name", "host.id"),
+    "cluster": ("k8s.cluster.name",),
+}
+"""What a metrics server calls the page that was scraped is in OTLP the resource."""
+
+_HOST = ("host.name", "k8s.node.name")
+_OF_SENDERS = ("k8s.", "container.")
+_OF_HOSTS = ("k8s.node.name", "k8s.cluster.name")
+"""Kubernetes' words in a resource are about the pod that sends, not about the one that has the GPU: all but these."""
+
+_OLDEST_MS = 31 * DAY_MS
+"""What is older is no late point but a clock that is wrong, and a row of 1970 would make every GPU 56 years old."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One number of a series. `value` is None where the series ended; `start_ms` is since when a sum counts, 0 where it is no sum.
+
+    Of a sum that `is_delta`, the value is only what came since `start_ms`.
+    """
+
+    labels: Labels
+    time_ms: int
+    value: float | None
+    start_ms: int = 0
+    is_delta: bool = False
+
+
+@dataclass
+class Sorted:
+    """What of a request is of use: `request` holds nothing else; `points` are how many, `rejected` how many are wrong, by reason."""
+
+    request: ExportMetricsServiceRequest
+    points: int = 0
+    ignored: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+
+
+def sort_out(request: ExportMetricsServiceRequest, wanted: Collection[str], now_ms: int) -> Sorted:
+    """Leaves in the request what has a wanted name and can be used; what has another name is ignored, what is wrong is rejected."""
+    found = Sorted(request)
+    for resource in request.resource_metrics:
+        has_host = bool(first_label(_texts(resource.resource.attributes), _HOST))
+        for scope in resource.scope_metrics:
+            kept = [metric for metric in scope.metrics if _keep(metric, wanted, found, now_ms, has_host=has_host)]
+            del scope.metrics[:]
+            scope.metrics.extend(kept)
+    return found
+
+
+def _keep(metric: Metric, wanted: Collection[str], found: Sorted, now_ms: int, *, has_host: bool) -> bool:
+    """Whether anything of a metric is of use; the points that are not are taken out."""
+    kind = metric.WhichOneof("data")
+    points = [] if kind is None else getattr(metric, kind).data_points
+    if metric.name not in wanted:
+        found.ignored += len(points)
+        return False
+    if (why := _wrong_metric(metric, kind, has_host=has_host)) is not None:
+        found.rejected[why] += len(points)
+        return False
+    kept = []
+    for point in points:
+        if (why := _wrong_point(metric.name, point, now_ms)) is not None:
+            found.rejected[why] += 1
+        elif _of_interest(metric.name, point):
+            kept.append(point)
+        else:
+            found.ignored += 1
+    del points[:]
+    points.extend(kept)
+    found.points += len(kept)
+    return bool(kept)
+
+
+def _wrong_metric(metric: Metric, kind: str | None, *, has_host: bool) -> str | None:
+    if kind not in ("gauge", "sum"):
+        return f"{metric.name} comes as {kind or 'nothing'}, not as gauge or sum"
+    if metric.unit not in UNITS.get(metric.name, (metric.unit,)):
+        return f"{metric.name} is in {plain(metric.unit)}, not in {UNITS[metric.name][0]}"
+    if metric.name.startswith("hw.") and not has_host:
+        return f"{metric.name} names no host: the resource needs host.name"
+    return None
+
+
+def _wrong_point(name: str, point: NumberDataPoint, now_ms: int) -> str | None:
+    if not point.time_unix_nano:
+        return f"a point of {name} has no time"
+    if point.time_unix_nano // NS_PER_MS > now_ms + DAY_MS:
+        return f"a point of {name} is more than a day in the future"
+    if point.time_unix_nano // NS_PER_MS < now_ms - _OLDEST_MS:
+        return f"a point of {name} is more than a month old"
+    if point.WhichOneof("value") is None and not _has_ended(point):
+        return f"a point of {name} has no value"
+    return None
+
+
+def _has_ended(point: NumberDataPoint) -> bool:
+    return bool(point.flags & DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK)
+
+
+def _of_interest(name: str, point: NumberDataPoint) -> bool:
+    """Names that begin with `hw.` are of all hardware: only those of GPUs count."""
+    return not name.startswith("hw.") or bool(_gpu_labels(name, _texts(point.attributes)))
+
+
+def points_of(request: ExportMetricsServiceRequest) -> Iterator[Point]:
+    """The points of a request that was sorted out, in its order."""
+    for resource in request.resource_metrics:
+        said = _texts(resource.resource.attributes)
+        target = {label: value for label, names in _TARGET.items() if (value := first_label(said, names))}
+        own = {key: value for key, value in said.items() if key in _OF_HOSTS or not key.startswith(_OF_SENDERS)}
+        about = target | own
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                yield from _points_of_metric(metric, about)
+
+
+def _points_of_metric(metric: Metric, about: Labels) -> Iterator[Point]:
+    is_sum = metric.WhichOneof("data") == "sum"
+    is_delta = is_sum and metric.sum.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
+    for point in (metric.sum if is_sum else metric.gauge).data_points:
+        own = _texts(point.attributes)
+        value = None if _has_ended(point) else float(getattr(point, str(point.WhichOneof("value"))))
+        start_ns = point.start_time_unix_nano if is_sum and point.start_time_unix_nano <= point.time_unix_nano else 0
+        yield Point(
+            {**about, **own, **_gpu_labels(metric.name, own), "__name__": metric.name},
+            point.time_unix_nano // NS_PER_MS,
+            value,
+            start_ns // NS_PER_MS,  # a sum that begins after it was read has no beginning that is known
+            is_delta,
+        )
+
+
+def _gpu_labels(name: str, attributes: Labels) -> dict[str, str]:
+    """`uuid`, `mig_uuid` or `index` of the GPU that a point is about; empty where it is about none.
+
+    A sensor is a component of its own, and its parent the GPU.
+    """
+    own, parent = attributes.get("hw.id", ""), attributes.get("hw.parent", "")
+    if not own or not name.startswith("hw."):
+        return {}
+    if not (name.startswith("hw.gpu.") or attributes.get("hw.type") == "gpu"):
+        own, parent = (parent, "") if parent.startswith(_UUIDS) else ("", "")
+    if own.startswith("MIG-"):
+        return {"mig_uuid": own} | ({"uuid": parent} if parent else {})
+    if own.startswith(_UUIDS):
+        return {"uuid": own}
+    return {"index": own} if own else {}
+
+
+def _texts(attributes: Collection[KeyValue]) -> dict[str, str]:
+    """Attributes as labels; lists and maps are no label."""
+    found = {}
+    for each in attributes:
+        kind = each.value.WhichOneof("value")
+        if kind in ("string_value", "int_value", "double_value", "bool_value"):
+            found[each.key] = str(getattr(each.value, kind))
+    return found

@@ -15,7 +15,7 @@ import polars as pl
 
 from analytics.scraped.mapping.model import Exporter
 from analytics.scraped.rows.metric_frame import Ints, Mask
-from analytics.scraped.rows.row_settings import Pace
+from analytics.scraped.rows.model import Pace
 from fallow.clock import DAY_MS, MINUTE_MS, SECOND_MS
 
 DEFAULT_SCRAPE_MS = MINUTE_MS

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.scraped.rows.lake_columns import COUNTERS
+from analytics.scraped.rows.exporter_rows import COUNTERS
 
 _KEYS = ("gpu", "host", "source", "time_ms", "interval_ms", "ended")
 _BY_SOURCE = (*_KEYS, *COUNTERS, "gpu_util_pct", "gpu_util_coverage_ratio", "code")

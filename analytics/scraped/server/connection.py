@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
+import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
+from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import (
     DecodeError,
     HTTPError,
@@ -22,13 +26,11 @@ from urllib3.exceptions import (
     ReadTimeoutError,
     SSLError,
 )
+from urllib3.response import HTTPResponse
 from urllib3.util import make_headers, parse_url
 
 from analytics.scraped.server.address import ServerAddress
-from analytics.scraped.server.head_guard import guard
-from analytics.scraped.server.limits import ServerLimits
-from analytics.scraped.server.pace import RequestPace
-from analytics.scraped.server.refusals import (
+from analytics.scraped.server.answers import (
     HttpAnswer,
     OversizedAnswerError,
     broken_answer,
@@ -39,7 +41,116 @@ from analytics.scraped.server.refusals import (
     unreadable_answer,
 )
 from fallow import __version__
+from fallow.config import Config
 from fallow.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class ServerLimits:
+    """Counts, bytes and seconds; `rate` is requests a second."""
+
+    concurrency: int = 4
+    rate: float = 20.0
+    attempts: int = 6
+    """Of one request that meets a busy server or a broken connection: about a minute with the pauses between them."""
+
+    connect_s: float = 10.0
+    silence_s: float = 60.0
+    """Without a byte."""
+
+    answer_s: float = 600.0
+    """For a whole answer, however steadily its bytes drip."""
+
+    answer_bytes: int = 32 * 2**20
+    """Unpacked. Half a million samples as JSON are 15 MB, and the labels of 10,000 series in Kubernetes another 7."""
+
+    series_bytes: int = 192 * 2**20
+    """The same of a list of series."""
+
+    piece_samples: int = 500_000
+    """What a piece should hold: 10 MB as a frame, and 150 MB while JSON is read."""
+
+    most_series: int = 200_000
+    """Of one selector."""
+
+    most_labels: int = 500
+    """Of one series."""
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        return cls(concurrency=config.integer("prometheus.concurrency"), rate=config.number("prometheus.rate"))
+
+
+class RequestPace:
+    """At most `rate` requests a second; what the server asks to wait, all wait."""
+
+    def __init__(self, rate: float, now_s: Callable[[], float], sleep: Callable[[float], object]) -> None:
+        self._apart_s, self._now_s, self._sleep = 1 / rate, now_s, sleep
+        self._next_s = now_s()
+        self._lock = threading.Lock()
+
+    def wait(self) -> None:
+        """Returns when it is this caller's turn."""
+        with self._lock:
+            now_s = self._now_s()
+            turn_s = max(now_s, self._next_s)
+            self._next_s = turn_s + self._apart_s
+        if turn_s > now_s:
+            self._sleep(turn_s - now_s)
+
+    def hold(self, pause_s: float) -> None:
+        """Nobody's turn comes before that many seconds from now."""
+        with self._lock:
+            self._next_s = max(self._next_s, self._now_s() + pause_s)
+
+
+class GuardedHttp(HTTPConnection):
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as in urllib3 itself
+        """Raises TimeoutError, which urllib3 makes a ReadTimeoutError of."""
+        with _cut_after(self.sock, self.timeout):
+            return super().getresponse()
+
+
+class GuardedHttps(GuardedHttp, HTTPSConnection):
+    """The same with TLS."""
+
+
+class _HttpPool(HTTPConnectionPool):
+    ConnectionCls = GuardedHttp
+
+
+class _HttpsPool(HTTPSConnectionPool):
+    ConnectionCls = GuardedHttps
+
+
+def guard(manager: PoolManager) -> PoolManager:
+    """The manager, whose connections are guarded from now on."""
+    manager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+    return manager
+
+
+@contextlib.contextmanager
+def _cut_after(sock: socket.socket, seconds: float | None) -> Iterator[None]:
+    over = threading.Event()
+
+    def cut() -> None:
+        over.set()
+        with contextlib.suppress(OSError):
+            # not the method of a TLS socket, which would take its state away from under the reader
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds or 0, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception as error:
+        if over.is_set():
+            raise TimeoutError from error
+        raise
+    finally:
+        timer.cancel()
+
 
 _BUSY = frozenset({429, 502, 503, 504})
 _FIRST_PAUSE_S = 1.0

@@ -1,29 +1,177 @@
-"""A metrics server that answers: its series, and their raw samples, each once."""
+"""A metrics server that answers: what it is, its series, and their raw samples, each once."""
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, Protocol, Self
 from urllib.parse import urlencode
 
+import orjson
+
 from analytics.scraped.samples import Labels, Samples
 from analytics.scraped.server.address import ServerAddress
-from analytics.scraped.server.api_answers import api_data
-from analytics.scraped.server.connection import ServerConnection
-from analytics.scraped.server.export_lines import ExportLines
-from analytics.scraped.server.external_labels import external_labels
-from analytics.scraped.server.identity import ADDS_NO_LABELS, VICTORIA, identity, measured_offset_ms
-from analytics.scraped.server.labelled import checked_labels
-from analytics.scraped.server.limits import ServerLimits
-from analytics.scraped.server.pieces import PieceLength, in_pieces
-from analytics.scraped.server.range_vectors import RAW, RangeVectors, seconds
-from analytics.scraped.server.refusals import OversizedAnswerError, no_metrics_server
-from analytics.scraped.server.remote_read import RemoteRead
-from fallow.clock import Clock, SystemClock
+from analytics.scraped.server.answers import HttpAnswer, OversizedAnswerError, api_data, no_metrics_server, refusal
+from analytics.scraped.server.connection import FORM, ServerConnection, ServerLimits
+from analytics.scraped.server.ways import (
+    RAW,
+    ExportLines,
+    RangeVectors,
+    RemoteRead,
+    checked_labels,
+    external_labels,
+    seconds,
+)
+from fallow.clock import DAY_MS, MINUTE_MS, SECOND_MS, Clock, SystemClock
 from fallow.outside_text import plain
+
+VICTORIA = "VictoriaMetrics"
+ADDS_NO_LABELS = ("Grafana Mimir", "Cortex")
+"""Names of those whose remote-read hands on what their API answers, without labels of their own."""
+
+
+@dataclass(frozen=True)
+class ServerIdentity:
+    """`name` such as "Prometheus 2.42.0"; `clock_offset_ms` is how far its clock is ahead of ours, known to a second or so."""
+
+    name: str
+    clock_offset_ms: int | None
+
+
+def identity(connection: ServerConnection, clock: Clock) -> ServerIdentity:
+    """Asks for a number, which every server of this family knows, and for its build, which most tell.
+
+    Raises InputError where no metrics server answers.
+    """
+    answer, clock_offset_ms = _told(connection, clock)
+    return ServerIdentity(_name(connection, answer), clock_offset_ms)
+
+
+def measured_offset_ms(connection: ServerConnection, clock: Clock) -> int | None:
+    """How far its clock is ahead of ours now, known to a second or so; None where it does not tell. Raises InputError."""
+    return _told(connection, clock)[1]
+
+
+def _told(connection: ServerConnection, clock: Clock) -> tuple[HttpAnswer, int | None]:
+    """What it answers to the smallest of questions, and how far its clock was ahead. Raises InputError."""
+    before_ms = clock.now_ms()
+    answer = connection.post("/api/v1/query", b"query=1", FORM)
+    between_ms = (before_ms + clock.now_ms()) // 2
+    if error := refusal(answer, connection.address):
+        raise error
+    data = api_data(answer.body, connection.address, lambda _: None)
+    if not isinstance(data, dict) or data.get("resultType") not in {"scalar", "vector"}:
+        raise no_metrics_server(connection.address)
+    return answer, _offset_ms(answer, between_ms)
+
+
+def _name(connection: ServerConnection, first: HttpAnswer) -> str:
+    """VictoriaMetrics names a version of Prometheus as its build, so its header counts more."""
+    if "x-server-hostname" in first.headers:
+        return VICTORIA
+    build = _build(connection)
+    version = plain(str(build.get("version", "")), 40).partition("+")[0]
+    if application := build.get("application"):
+        return f"{plain(str(application), 40)} {version}".strip()
+    if not version:
+        return "a server with Prometheus' API"
+    return f"Thanos {version}" if re.match(r"v?0\.", version) else f"Prometheus {version}"
+
+
+def _build(connection: ServerConnection) -> dict[str, object]:
+    answer = connection.get("/api/v1/status/buildinfo")
+    try:
+        data = orjson.loads(answer.body)["data"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _offset_ms(answer: HttpAnswer, our_ms: int) -> int | None:
+    """The Date header is cut to whole seconds: half a second more is as often too much as too little."""
+    try:
+        server_s = parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
+    except ValueError:
+        return None
+    return round(server_s * 1000) + 500 - our_ms
+
+
+_FIRST_MS = 5 * MINUTE_MS
+_LONGEST_MS = 7 * DAY_MS
+_SHORTEST_MS = SECOND_MS
+_STRIDE = 8
+"""By how much at most a piece is longer than the one before: samples may become dense again."""
+
+
+class PieceLength:
+    """How long a piece may be, learnt from those before: counting first would make the server decode everything twice."""
+
+    def __init__(self, most_samples: int) -> None:
+        self.ms = _FIRST_MS
+        self.is_settled = False
+        """Whether the last piece was of some size: what follows empty ones may be far too much, which is met one at a time."""
+        self._most_samples = most_samples
+
+    def learn(self, length_ms: int, samples: int) -> None:
+        wanted_ms = length_ms * self._most_samples // max(samples, 1)
+        self.ms = max(_SHORTEST_MS, min(max(wanted_ms, self.ms // _STRIDE), self.ms * _STRIDE, _LONGEST_MS))
+        self.is_settled = samples * _STRIDE >= self._most_samples
+
+    def shorten(self, length_ms: int) -> None:
+        """After a refusal of that length."""
+        self.ms = max(min(self.ms, length_ms // 2), _SHORTEST_MS)
+        self.is_settled = False
+
+
+def in_pieces(
+    read: Callable[[int, int], Samples],
+    since_ms: int,
+    until_ms: int,
+    *,
+    length: PieceLength,
+    pool: Executor,
+    ahead: int,
+) -> Iterator[Samples]:
+    """`read` over adjacent spans, in order of time, without empty ones; asks for half of a span that is refused for its size.
+
+    Raises OversizedAnswerError where a second is refused.
+    """
+    asked: deque[tuple[int, int, Future[Samples]]] = deque()
+    next_ms = since_ms
+    try:
+        while asked or next_ms < until_ms:
+            while next_ms < until_ms and len(asked) < (ahead if length.is_settled else 1):
+                end_ms = min(until_ms, next_ms + length.ms)
+                asked.append((next_ms, end_ms, pool.submit(read, next_ms, end_ms)))
+                next_ms = end_ms
+            start_ms, end_ms, future = asked.popleft()
+            try:
+                samples = future.result()
+            except OversizedAnswerError:
+                if end_ms - start_ms <= _SHORTEST_MS:
+                    raise
+                length.shorten(end_ms - start_ms)
+                _give_up(asked)  # those behind it are as long
+                next_ms = start_ms
+                continue
+            length.learn(end_ms - start_ms, samples.frame.height)
+            if samples.frame.height:
+                yield samples
+    finally:
+        _give_up(asked)
+
+
+def _give_up(asked: deque[tuple[int, int, Future[Samples]]]) -> None:
+    for _, _, future in asked:
+        future.cancel()
+    asked.clear()
+
 
 _MOST_WARNINGS = 20
 _LONGEST_IN_URL = 7500

@@ -1,16 +1,22 @@
-"""An HTTP server with a thread for each connection, and not more of them than it has places."""
+"""What services that follow something share: a bounded HTTP server, /metrics and /healthz, and their end at a signal."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import FrameType
 from typing import Any
 
 from fallow import __version__
 from fallow.errors import FallowError
+from fallow.exposition import ExposedSamples, negotiate
 
 _FREED_WITHIN_S = 1.0
 _LOOK_S = 0.05
@@ -113,3 +119,68 @@ class BoundedHandler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the name that http.server calls it by
         pass
+
+
+_PATIENCE_S = 10.0
+_CONNECTIONS = 16
+
+
+class FollowerPage(BoundedServer):
+    """`metrics` and `health` are asked by many threads. Health is a status and what is told."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        metrics: Callable[[], ExposedSamples],
+        health: Callable[[], tuple[int, dict[str, object]]],
+    ) -> None:
+        """Raises FallowError where the address is taken or is not this host's."""
+        remedy = "set follow.listen to an address of this host with a free port, or to nothing"
+        super().__init__((host, port), _Handler, _CONNECTIONS, remedy)
+        self.metrics, self.health = metrics, health
+
+
+class _Handler(BoundedHandler):
+    timeout = _PATIENCE_S
+    server: FollowerPage
+
+    def do_GET(self) -> None:  # the name that http.server looks for
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            kind = negotiate(self.headers.get("Accept", ""))
+            self._answer(HTTPStatus.OK, kind, self.server.metrics().render(kind))
+        elif path == "/healthz":
+            status, told = self.server.health()
+            self._answer(status, "application/json", json.dumps(told).encode() + b"\n")
+        elif path == "/":
+            self._answer(
+                HTTPStatus.OK, "text/plain", b"fallow follow: /metrics for Prometheus, /healthz for health checks\n"
+            )
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"Not Found\n")
+
+    do_HEAD = do_GET  # noqa: N815  # the name that http.server looks for
+
+    def _answer(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+def stop_at_signals(stop: threading.Event) -> None:
+    """The work ends where it next looks at the event; a second signal ends it at once."""
+
+    def ask(number: int, _: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, signal.default_int_handler)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ask)

@@ -1,10 +1,11 @@
-"""What a server's answer means where it is not what was asked for: one sentence each, with a remedy."""
+"""What a server answers: the data in its JSON, or one sentence with a remedy where it is not what was asked for."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -186,3 +187,29 @@ def _said(answer: HttpAnswer, address: ServerAddress) -> str:
         pass
     words = plain(address.masked(text), 240)
     return f": {words}" if words else ""
+
+
+def api_data(body: bytes, address: ServerAddress, tell: Callable[[str], None]) -> Any:
+    """What an answer carries; its warnings are told. Raises InputError for one that is cut off, partial or no such answer."""
+    try:
+        content = json_content(body)
+    except orjson.JSONDecodeError as error:
+        raise (unreadable_answer if body.lstrip()[:1] == b"{" else no_metrics_server)(address) from error
+    if not isinstance(content, dict) or content.get("status") != "success" or "data" not in content:
+        raise no_metrics_server(address)
+    if content.get("isPartial"):
+        raise InputError(f"{address.url} answers with a part of its data", "look which of its storage nodes is down")
+    for warning in content.get("warnings") or ():
+        tell(f"{address.url} warns: {plain(address.masked(str(warning)), 240)}")
+    return content["data"]
+
+
+def json_content(body: bytes) -> Any:
+    """What it says. VictoriaMetrics hands on labels that are no UTF-8 as they are: what is none in them becomes U+FFFD, as in Prometheus.
+
+    Raises orjson.JSONDecodeError.
+    """
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return orjson.loads(body.decode(errors="replace"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analytics.importers.command import published_line
-from analytics.importers.overview import overview_lines
+from analytics.importers.doubts import overview_lines
 from analytics.scraped.totals import ReadTotals
 from fallow.clock import SECOND_MS, format_duration, format_ms
 

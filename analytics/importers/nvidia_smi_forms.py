@@ -1,0 +1,269 @@
+"""`nvidia-smi dmon`, `pmon -o DT` and `-q -x`: their tables and documents rewritten as the CSV of --query-gpu."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from xml.etree import ElementTree as ET
+
+import polars as pl
+
+from analytics.importers.model import Tally
+from analytics.importers.processes import KINDS, ImportedProcess, command_name, lists_by_line, readable, readable_pid
+from analytics.importers.source import InputLimits
+from analytics.importers.values import BYTES
+from fallow.errors import InputError
+
+_GPU_FIELDS = {
+    "gpu": ("index", "Idx"),
+    "pwr": ("power.draw [W]", "W"),
+    "gtemp": ("temperature.gpu", "C"),
+    "mtemp": ("temperature.memory", "C"),
+    "sm": ("utilization.gpu [%]", "%"),
+    "mem": ("utilization.memory [%]", "%"),
+    "mclk": ("clocks.mem [MHz]", "MHz"),
+    "pclk": ("clocks.sm [MHz]", "MHz"),
+    "fb": ("memory.used [MiB]", "MB"),
+}
+"""dmon's column: the field of --query-gpu that is the same quantity, and the unit that dmon's second header line names.
+
+`sm` is the share of time in which a kernel ran (man nvidia-smi), which --query-gpu calls utilization.gpu. `fb` is in
+MiB although dmon writes MB: it is the number that --query-gpu writes as MiB.
+"""
+
+_PROCESS_FIELDS = {
+    "gpu": ("index", "Idx"),
+    "pid": ("pid", "#"),
+    "type": ("process_type", "C/G"),
+    "fb": ("used_gpu_memory [MiB]", "MB"),
+    "command": ("process_name", "name"),
+}
+"""pmon's columns likewise. Its `sm` is the share of one process, from which nothing follows for the GPU."""
+
+_UNITS = re.compile(r"#\s*(?:YYYYMMDD|HH:MM:SS|Idx)\b")
+_HEADER = re.compile(r"#\s*(?:Date\b|Time\b|gpu\b)")
+_HALF_DAY_S = 43_200
+
+
+def kind_of_table(text: bytes) -> str | None:
+    """`dmon` or `pmon`, whose table the text is; None if it is none."""
+    head = text[:400].decode(errors="replace").lstrip().partition("\n")[0]
+    if _HEADER.match(head) is None:
+        return None
+    return "pmon" if "pid" in _cells(head.lstrip("# ")) else "dmon"
+
+
+@dataclass
+class _Table:
+    """The columns of the header read last, what they become, and the day that times without one belong to."""
+
+    kind: str
+    names: tuple[str, ...] = ()
+    day: date | None = None
+    last_s: int = 0
+
+    @property
+    def fields(self) -> Mapping[str, tuple[str, str]]:
+        return _PROCESS_FIELDS if self.kind == "pmon" else _GPU_FIELDS
+
+    @property
+    def quantities(self) -> list[str]:
+        """The columns to write: of pmon's only those that are read."""
+        names = [name for name in self.names if name not in ("Date", "Time")]
+        return [name for name in names if name in _PROCESS_FIELDS] if self.kind == "pmon" else names
+
+
+def table_as_csv(path: str, text: bytes, day: date | None) -> bytes:
+    """The same lines as CSV; header lines of units are blank. `day` is that of the first line where no date is written.
+
+    Raises InputError for tables without times, and where the unit of a column is another.
+    """
+    table = _Table(kind_of_table(text) or "dmon", day=day)
+    written = io.BytesIO()
+    for line in _table_lines(path, (part for whole in io.BytesIO(text) for part in _parts(whole)), table):
+        written.write(line.encode() + b"\n")
+    return written.getvalue() if text.endswith(b"\n") else written.getvalue().removesuffix(b"\n")
+
+
+def _parts(line: bytes) -> list[str]:
+    """The line without its end; a lone carriage return or form feed in it ends a line too."""
+    return line.decode(errors="replace").splitlines()
+
+
+def _table_lines(path: str, lines: Iterable[str], table: _Table) -> Iterator[str]:
+    for line in lines:
+        if _UNITS.match(line.strip()):
+            _check_units(path, table, _cells(line.strip().removeprefix("#")))
+            yield ""
+        elif _HEADER.match(line.strip()):
+            table.names = _cells(line.lstrip("# "))
+            _check_header(path, table)
+            yield ", ".join(["timestamp", *(table.fields.get(name, (name, ""))[0] for name in table.quantities)])
+        else:
+            yield _row(line, table)
+
+
+def _cells(line: str, most: int = 0) -> tuple[str, ...]:
+    """The cells of a line; where there may be `most`, the last one takes the rest."""
+    return tuple(cell.strip() for cell in line.replace(",", " ").split(None, most - 1))
+
+
+def _check_header(path: str, table: _Table) -> None:
+    what = f"{path} is a table of nvidia-smi {table.kind}"
+    if "Time" not in table.names:
+        raise InputError(f"{what} without times", f"record it with nvidia-smi {table.kind} -o DT")
+    if "Date" not in table.names and table.day is None:
+        raise InputError(f"{what} without dates", "give the day of its first line: --date 2026-11-20")
+
+
+def _check_units(path: str, table: _Table, units: Sequence[str]) -> None:
+    for name, unit in zip(table.names, units, strict=False):
+        expected = table.fields.get(name, ("", unit))[1]
+        if unit != expected:
+            raise InputError(
+                f"{path}: {name} is in {unit}, and {table.kind} writes {expected}", "import the CSV of --query-gpu"
+            )
+
+
+def _row(line: str, table: _Table) -> str:
+    cells = _cells(line, len(table.names) if table.kind == "pmon" else 0)
+    if len(cells) != len(table.names) or not table.names:
+        return line.replace(",", " ")  # too few fields, or a message: counted as such further on
+    values = dict(zip(table.names, cells, strict=True))
+    when = _row_time(values, table)
+    absent = {name: "[N/A]" for name in table.quantities if values[name] == "-" and name != "pid"}
+    return ", ".join([when, *(absent.get(name, values[name]) for name in table.quantities)])
+
+
+def _row_time(values: dict[str, str], table: _Table) -> str:
+    """`2026-11-20 10:00:00`; where only the time stands there, a day later after each midnight."""
+    written = values.get("Date", "").replace("-", "").replace("/", "")
+    if "Date" in table.names or table.day is None:
+        return f"{written[:4]}-{written[4:6]}-{written[6:8]} {values['Time']}"
+    found = re.fullmatch(r"(\d\d):(\d\d):(\d\d)", values["Time"])
+    if found is None:
+        return values["Time"]
+    seconds = 3600 * int(found[1]) + 60 * int(found[2]) + int(found[3])
+    if seconds < table.last_s - _HALF_DAY_S:
+        table.day += timedelta(days=1)
+    table.last_s = seconds
+    return f"{table.day.isoformat()} {values['Time']}"
+
+
+_FIELDS = {
+    "uuid": ("uuid",),
+    "name": ("product_name",),
+    "memory.total": ("fb_memory_usage/total",),
+    "memory.used": ("fb_memory_usage/used",),
+    "memory.reserved": ("fb_memory_usage/reserved",),
+    "utilization.gpu": ("utilization/gpu_util",),
+    "utilization.memory": ("utilization/memory_util",),
+    "power.draw": tuple(
+        f"{block}/{name}"
+        for block in ("gpu_power_readings", "power_readings")
+        for name in ("power_draw", "average_power_draw", "instant_power_draw")
+    ),
+    "power.limit": tuple(
+        f"{block}/{name}"
+        for block in ("gpu_power_readings", "power_readings")
+        for name in ("enforced_power_limit", "current_power_limit", "power_limit")
+    ),
+    "temperature.gpu": ("temperature/gpu_temp",),
+    "temperature.memory": ("temperature/memory_temp",),
+    "clocks.sm": ("clocks/sm_clock",),
+    "clocks.mem": ("clocks/mem_clock",),
+}
+"""The field of --query-gpu, and where documents of drivers 470 to 580 hold it: the first that is there counts."""
+
+HEADER = ("timestamp", "index", "pci.bus_id", "driver_version", *_FIELDS)
+_END = b"</nvidia_smi_log>"
+
+
+def is_xml(text: bytes) -> bool:
+    """Whether the text begins as a document of nvidia-smi -q -x does."""
+    return re.match(rb"\s*(?:<\?xml|<!DOCTYPE nvidia_smi_log|<nvidia_smi_log)", text) is not None
+
+
+def xml_as_csv(path: str, text: bytes, limits: InputLimits, tally: Tally) -> tuple[bytes, pl.DataFrame, int]:
+    """A line per GPU and document, the lines' process lists, and how many GPUs stand in documents that cannot be read.
+
+    Raises InputError where the documents have no time, and for one that is too long.
+    """
+    lines, lost = [", ".join(HEADER)], 0
+    lists: dict[int, list[ImportedProcess] | None] = {}
+    for document in _documents(path, text, limits):
+        try:
+            root = _parse(document)
+            lists |= enumerate((_processes(gpu, tally) for gpu in root.iterfind("gpu")), len(lines))
+            lines.extend(_document_lines(path, root))
+        except ET.ParseError:
+            lost += max(len(re.findall(rb"<gpu id=", document)), 1)
+    return ("\n".join(lines) + "\n").encode(), lists_by_line(lists), lost
+
+
+def _documents(path: str, text: bytes, limits: InputLimits) -> Iterator[bytes]:
+    """Each with its end, also where the last one lacks it; at most so long, for as elements it takes fifty times its size."""
+    start = 0
+    while start < len(text):
+        end = text.find(_END, start)
+        end = len(text) if end < 0 else end
+        if end - start > limits.max_record_bytes:
+            raise limits.too_long(path)
+        if document := text[start:end].strip():
+            yield document + _END
+        start = end + len(_END)
+
+
+def _parse(document: bytes) -> ET.Element:
+    begin = document.find(b"<nvidia_smi_log")
+    if begin < 0 or b"<!ENTITY" in document:
+        raise ET.ParseError
+    return ET.fromstring(document[begin:])  # noqa: S314 (without its document type nothing in it can refer to anything)
+
+
+def _document_lines(path: str, root: ET.Element) -> Iterator[str]:
+    when = _document_time(path, root.findtext("timestamp"))
+    driver = _cell(root.findtext("driver_version"))
+    for index, gpu in enumerate(root.iterfind("gpu")):
+        found = (next((text for place in places if (text := gpu.findtext(place))), None) for places in _FIELDS.values())
+        yield ", ".join([when, str(index), _cell(gpu.get("id")), driver, *(_cell(text) for text in found)])
+
+
+def _cell(text: str | None) -> str:
+    return " ".join((text or "[N/A]").strip().replace(",", " ").splitlines())
+
+
+def _processes(gpu: ET.Element, tally: Tally) -> list[ImportedProcess] | None:
+    """The processes of a GPU; None where the document says `N/A` or nothing instead of a list."""
+    block = gpu.find("processes")
+    if block is None or (block.text or "").strip():
+        return None
+    return readable((_process(each) for each in block.iterfind("process_info")), tally)
+
+
+def _process(info: ET.Element) -> ImportedProcess | None:
+    pid = readable_pid(info.findtext("pid"))
+    if pid is None:
+        return None
+    kind = KINDS.get((info.findtext("type") or "").strip())
+    size = re.fullmatch(r"(\d+) (MiB|KiB|GiB)", (info.findtext("used_memory") or "").strip())
+    used = None if size is None else int(int(size[1]) * BYTES[size[2]])
+    return ImportedProcess(pid, kind, used, command=command_name(info.findtext("process_name")))
+
+
+def _document_time(path: str, text: str | None) -> str:
+    """`2026-11-20 10:00:00` of `Fri Nov 20 10:00:00 2026`, which nvidia-smi writes in English in every locale."""
+    if text is None:
+        raise InputError(f"{path} has a document without a timestamp", "record it with nvidia-smi -q -x")
+    months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    parts = text.split()
+    if len(parts) != 5 or parts[1] not in months:
+        return text.strip().replace(",", " ")  # unreadable: counted as such further on
+    try:
+        clock = datetime.strptime(parts[3], "%H:%M:%S").time()  # noqa: DTZ007 (a local time of day)
+        return f"{int(parts[4]):04}-{months.index(parts[1]) + 1:02}-{int(parts[2]):02} {clock.isoformat()}"
+    except ValueError:
+        return text.strip().replace(",", " ")

@@ -1,0 +1,380 @@
+"""`fallow follow prometheus`: keeps the lake up with a metrics server, every few minutes, until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from analytics.importers.kinds import add_key_argument, pseudonyms_of
+from analytics.scraped.lake_writer import DayMerging, LakeWriter, WriterSettings
+from analytics.scraped.reading import ReadChunk, ReadingStoppedError, SiteReader, days
+from analytics.scraped.server.metrics_server import MetricsServer
+from analytics.scraped.service import FollowerPage, stop_at_signals
+from analytics.scraped.source import ReadSpan, ScrapedSource, add_server_flags, server_settings
+from analytics.scraped.totals import ReadTotals
+from analytics.scraped.windows import WindowWork
+from fallow.clock import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    SECOND_MS,
+    Clock,
+    SystemClock,
+    floor_ms,
+    format_duration,
+    format_ms,
+    parse_duration_ms,
+    utc_day,
+)
+from fallow.config import Config
+from fallow.errors import FallowError, InputError, LakeError, NoLakeError
+from fallow.exposition import ExposedSamples, Family
+from fallow.lake import AGENT_FIRST_SEQ, Lake
+from fallow.lake_init import require_marker
+from fallow.listen_address import parse_listen
+from fallow.output import say
+from fallow.pseudonyms import Pseudonyms
+from fallow.schema import GPU
+
+_BACK_DAYS = 7
+
+
+def newest_hour_ms(lake: Lake, now_ms: int) -> int | None:
+    """The start of the newest hour that followers wrote in the last week, of the host that is furthest behind; None where there is none.
+
+    Several followers may share a lake, and one of them may have been away. Their files are named for whole hours, which tells them from those
+    of other imports; an hour that was begun is read again. Raises LakeError.
+    """
+    if not lake.store.exists():
+        return None
+    newest: dict[str, int] = {}
+    for file in lake.files(GPU.name, dates=[utc_day(now_ms - back * DAY_MS) for back in range(_BACK_DAYS + 1)]):
+        end_ms = file.last_seq + 1
+        if file.last_seq < AGENT_FIRST_SEQ and file.first_seq % HOUR_MS == 0 and end_ms % HOUR_MS == 0:
+            newest[file.host] = max(end_ms - HOUR_MS, newest.get(file.host, 0))
+    return min(newest.values(), default=None)
+
+
+_PATIENCE_MS = 15 * MINUTE_MS
+_PATIENCE_ROUNDS = 3
+
+_FAMILIES: Mapping[str, Family] = {
+    "lag_ms": Family("fallow_follow_lag_seconds", "s", "time since the end of the newest window that is in the lake", "", 0.001),
+    "position_ms": Family("fallow_follow_position_timestamp_seconds", "s", "up to when everything is in the lake, since the epoch", "", 0.001),
+    "offset_ms": Family("fallow_follow_clock_offset_seconds", "s", "how far the server's clock is ahead of this host's", "", 0.001),
+    "targets": Family("fallow_follow_targets", "1", "targets with samples in the newest window", ""),
+    "gpus": Family("fallow_follow_gpus", "1", "GPUs with samples in the newest window", ""),
+    "silent_gpus": Family("fallow_follow_silent_gpus", "1", "GPUs of the last 24 hours without samples in the newest window", ""),
+    "windows": Family("fallow_follow_windows_total", "1", "windows that are in the lake", "", kind="counter"),
+    "samples": Family("fallow_follow_samples_total", "1", "samples read, those of overlaps again", "", kind="counter"),
+    "new_rows": Family("fallow_follow_new_rows_total", "1", "rows written that were not there", "", kind="counter"),
+    "changed_rows": Family("fallow_follow_changed_rows_total", "1", "rows that got other values", "", kind="counter"),
+    "agent_rows": Family("fallow_follow_agent_rows_total", "1", "rows left out because agents have them", "", kind="counter"),
+    "dropped": Family("fallow_follow_dropped_total", "1", "samples and values that make nothing", "", kind="counter"),
+    "refusals": Family("fallow_follow_refusals_total", "1", "rounds that ended with an error", "", kind="counter"),
+    "merged_days": Family("fallow_follow_merged_days_total", "1", "days of hosts and tables made one file", "", kind="counter"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FollowStatus:
+    """Counts since the start; None where nothing is known yet."""
+
+    position_ms: int | None = None
+    worked_at_ms: int | None = None
+    """When the newest piece of a window was finished, by this host's clock."""
+
+    offset_ms: int | None = None
+    targets: int | None = None
+    gpus: int | None = None
+    silent_gpus: int | None = None
+    windows: int = 0
+    samples: int = 0
+    new_rows: int = 0
+    changed_rows: int = 0
+    agent_rows: int = 0
+    dropped: int = 0
+    refusals: int = 0
+    merged_days: int = 0
+    failing: str = ""
+    """What kind of thing goes wrong, without names and addresses, for everybody may ask."""
+
+    last_seen_ms: Mapping[str, int] = field(default_factory=dict)
+    """When each GPU of the last 24 hours last had samples."""
+
+    def after(self, totals: ReadTotals, end_ms: int, targets: int, at_ms: int) -> FollowStatus:
+        """After a window that ended at `end_ms` and is in the lake."""
+        seen = {gpu: last for gpu, last in self.last_seen_ms.items() if last > end_ms - DAY_MS}
+        seen |= dict.fromkeys(totals.gpus, end_ms)
+        published = totals.published.values()
+        return replace(
+            self,
+            position_ms=end_ms,
+            worked_at_ms=at_ms,
+            targets=targets,
+            gpus=len(totals.gpus),
+            silent_gpus=len(seen) - len(totals.gpus),
+            windows=self.windows + 1,
+            samples=self.samples + totals.samples,
+            new_rows=self.new_rows + sum(each.new for each in published),
+            changed_rows=self.changed_rows + sum(each.replaced for each in published),
+            agent_rows=self.agent_rows + totals.of_agents,
+            dropped=self.dropped + totals.dropped.total(),
+            failing="",
+            last_seen_ms=seen,
+        )
+
+
+class StatusBoard:
+    """The newest status, written by one thread and read by others."""
+
+    def __init__(self, clock: Clock, every_ms: int) -> None:
+        self._clock = clock
+        self._began_ms = clock.now_ms()
+        self._patience_ms = max(_PATIENCE_MS, _PATIENCE_ROUNDS * every_ms)
+        self.status = FollowStatus()
+
+    def metrics(self) -> ExposedSamples:
+        status, samples = self.status, ExposedSamples()
+        now_ms = self._clock.now_ms() + (status.offset_ms or 0)
+        values = vars(status) | {"lag_ms": None if status.position_ms is None else max(0, now_ms - status.position_ms)}
+        for name, family in _FAMILIES.items():
+            value = values[name]
+            samples.add(family, value if value is None or family.factor == 1 else round(value * family.factor, 3))
+        return samples
+
+    def health(self) -> tuple[int, dict[str, object]]:
+        """503 where nothing was finished for a while: a restart may help, or the log says what is wrong."""
+        status = self.status
+        quiet_ms = self._clock.now_ms() - (status.worked_at_ms or self._began_ms)
+        told: dict[str, object] = {"status": "starting" if status.position_ms is None else "ok"}
+        if status.position_ms is not None:
+            told["position"] = format_ms(status.position_ms)
+        if status.failing:
+            told |= {"status": "failing", "reason": status.failing}
+        if quiet_ms > self._patience_ms:
+            told |= {"status": "stale", "quiet_seconds": quiet_ms // SECOND_MS}
+            return 503, told
+        return 200, told
+
+
+_FIRST_PAUSE_MS = 10 * SECOND_MS
+_CLOCKS_APART_MS = 2 * SECOND_MS
+
+
+@dataclass(frozen=True)
+class FollowSettings:
+    """Milliseconds."""
+
+    every_ms: int
+    late_ms: int
+    first_ms: int
+    """How far back a follower begins that finds neither a journal nor rows of scraped hours."""
+
+    lateness_ms: int
+    grace_ms: int
+    pseudonyms: Pseudonyms | None = None
+
+
+@dataclass
+class Follower:
+    """`round` does what is due; whoever calls it waits in between for as long as it says."""
+
+    source: ScrapedSource
+    lake: Lake
+    settings: FollowSettings
+    clock: Clock
+    board: StatusBoard
+    say: Callable[[str], None]
+    stopped: Callable[[], bool] = lambda: False
+    connect: Callable[[], MetricsServer] | None = None
+    _open: ExitStack = field(default_factory=ExitStack)
+    _reading: WindowWork | None = None
+    _failures: int = 0
+    _said: str = ""
+    _lake_id: str = ""
+
+    def __post_init__(self) -> None:
+        self._merging = DayMerging(self.lake, self.settings.grace_ms, self.settings.lateness_ms, self.stopped)
+
+    def round(self) -> int:
+        """Reads up to now; returns how many milliseconds to wait. Raises ReadingStoppedError and nothing that may pass by itself."""
+        try:
+            self._catch_up()
+        except FallowError as error:
+            return self._failed(error)
+        self._failures, self._said = 0, ""
+        now_ms = self.clock.now_ms()
+        return self.settings.every_ms - now_ms % self.settings.every_ms
+
+    def close(self) -> None:
+        self._open.close()
+        self._reading = None
+
+    def _failed(self, error: FallowError) -> int:
+        """Says what is wrong once, and waits longer each time."""
+        if str(error) != self._said:
+            self._said = str(error)
+            self.say(str(error))
+        kind = (
+            "the lake"
+            if isinstance(error, LakeError)
+            else "the metrics server"
+            if isinstance(error, InputError)
+            else "this host"
+        )
+        status = self.board.status
+        self.board.status = replace(status, refusals=status.refusals + 1, failing=f"{kind} fails: the log says how")
+        if isinstance(error, InputError):  # a server that was replaced may be read another way
+            self.close()
+        self._failures += 1
+        return int(min(self.settings.every_ms, _FIRST_PAUSE_MS * 2 ** (self._failures - 1)))
+
+    def _catch_up(self) -> None:
+        """All windows up to now. Raises FallowError and ReadingStoppedError."""
+        self._require_lake()
+        work = self._connected()
+        offset_ms = work.server.measured_offset_ms()
+        self.board.status = replace(self.board.status, offset_ms=offset_ms)
+        now_ms = self.clock.now_ms() + (offset_ms or 0)
+        span = self._position(now_ms)
+        for start_ms, end_ms in _windows(span.until_ms, now_ms):
+            work.writer.settings = replace(work.writer.settings, hourly=end_ms - start_ms <= HOUR_MS)
+            self._run_window(work, start_ms, end_ms)
+            settled_ms = max(span.until_ms, min(end_ms, now_ms - self.settings.late_ms))
+            self.source.journal(self.lake).add(ReadSpan(span.since_ms, settled_ms))
+        merged = self._merging.run(now_ms, self.clock.now_ms())
+        self.board.status = replace(self.board.status, merged_days=self.board.status.merged_days + merged)
+
+    def _require_lake(self) -> None:
+        """Raises NoLakeError where the lake, or the lake of before, is not there."""
+        marker = require_marker(self.lake)
+        if self._lake_id not in {"", marker.id}:
+            raise NoLakeError(
+                f"the lake at {self.lake.root} is another one than before: its id is {marker.id}, and was {self._lake_id}",
+                "mount the right one, or start the follower anew",
+            )
+        self._lake_id = marker.id
+
+    def _run_window(self, work: WindowWork, start_ms: int, end_ms: int) -> None:
+        totals = ReadTotals()
+        work.writer.totals = totals
+        targets = len({instance for host in work.run(start_ms, end_ms).hosts for instance in host.instances})
+        self.board.status = self.board.status.after(totals, end_ms, targets, self.clock.now_ms())
+
+    def _position(self, now_ms: int) -> ReadSpan:
+        """Up to where all is in the lake: as the journal has it, else as the files of scraped hours have it.
+
+        What is not yet old enough to be complete counts as unread, whatever was read while the server's clock was ahead.
+        Of several stretches the first one of the last week counts: somebody may have imported an hour while the follower was away.
+        """
+        found = self.source.journal(self.lake).read()
+        if found:
+            span = next((each for each in found if each.until_ms >= now_ms - 7 * DAY_MS), found[-1])
+            return replace(span, until_ms=max(span.since_ms, min(span.until_ms, now_ms - self.settings.late_ms)))
+        newest_ms = newest_hour_ms(self.lake, now_ms)
+        start_ms = now_ms - self.settings.first_ms if newest_ms is None else newest_ms
+        self.say(f"begins at {format_ms(start_ms)}")
+        return ReadSpan(start_ms, start_ms)
+
+    def _connected(self) -> WindowWork:
+        if self._reading is None:
+            server = self._open.enter_context(self.connect() if self.connect else self.source.connect())
+            reader = self._open.enter_context(SiteReader(server, self.source, self.stopped))
+            writer = LakeWriter(
+                self.lake, WriterSettings(hourly=True, pseudonyms=self.settings.pseudonyms), ReadTotals()
+            )
+            self._reading = WindowWork(server, reader, writer, self.source.match, lambda _: None, self._told)
+            self._say_connected(server)
+        return self._reading
+
+    def _say_connected(self, server: MetricsServer) -> None:
+        offset_ms = server.clock_offset_ms()
+        self.board.status = replace(self.board.status, offset_ms=offset_ms)
+        self.say(f"follows {server.name} at {self.source.address.url}, by {server.way}")
+        if offset_ms is not None and abs(offset_ms) >= _CLOCKS_APART_MS:
+            apart = format_duration(abs(offset_ms) // SECOND_MS * SECOND_MS)
+            self.say(
+                f"the server's clock is {apart} {'ahead of' if offset_ms > 0 else 'behind'} this host's; the server's counts"
+            )
+
+    def _told(self, _: ReadChunk) -> None:
+        self.board.status = replace(self.board.status, worked_at_ms=self.clock.now_ms())
+        if self.stopped():
+            raise ReadingStoppedError
+
+
+def _windows(since_ms: int, until_ms: int) -> Iterator[tuple[int, int]]:
+    """Whole days up to yesterday, whose rows go into files of a day as an import's do, and then hours."""
+    recent_ms = max(since_ms, floor_ms(until_ms, DAY_MS) - DAY_MS)
+    yield from days(since_ms, recent_ms)
+    yield from days(recent_ms, until_ms, HOUR_MS)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_server_flags(parser)
+    parser.add_argument("--every", metavar="DURATION", help="how often to read (default: prometheus.every)")
+    parser.add_argument("--late", metavar="DURATION", help="how far back to read again (default: prometheus.late)")
+    parser.add_argument(
+        "--since",
+        default="1h",
+        metavar="DURATION",
+        help="how far back to begin where nothing was followed before (default: 1h)",
+    )
+    parser.add_argument("--listen", metavar="ADDRESS", help="where /metrics and /healthz are (default: follow.listen)")
+    parser.add_argument("--once", action="store_true", help="catch up and end")
+    parser.add_argument("--lake", help="folder of the lake (default: lake.path of the config)")
+    parser.add_argument("--config", metavar="FILE", help="config file to read instead of the usual one")
+    add_key_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Returns after SIGTERM or Ctrl-C; raises ConfigError and UsageError, and LakeError where there is no lake."""
+    settings = server_settings(
+        args, prometheus__every=args.every, prometheus__late=args.late, follow__listen=args.listen
+    )
+    stop = threading.Event()
+    stop_at_signals(stop)
+    clock = SystemClock()
+    board = StatusBoard(clock, settings.integer("prometheus.every"))
+    lake = Lake.at(settings.require("lake.path", "--lake"))
+    require_marker(lake)
+    follower = Follower(
+        ScrapedSource.of(settings), lake, _follow_settings(args, settings), clock, board, say, stop.is_set
+    )
+    with ExitStack() as opened:
+        opened.callback(follower.close)
+        if settings.text("follow.listen"):
+            page = FollowerPage(
+                *parse_listen(settings.text("follow.listen"), "follow.listen"), board.metrics, board.health
+            )
+            page.start()
+            opened.callback(page.close)
+        return _follow(follower, stop, once=args.once)
+
+
+def _follow(follower: Follower, stop: threading.Event, *, once: bool) -> int:
+    try:
+        while not stop.is_set():
+            pause_ms = follower.round()
+            if once:
+                return 1 if follower.board.status.failing else 0
+            stop.wait(pause_ms / SECOND_MS)
+    except ReadingStoppedError:
+        pass
+    say(f"stopped following {follower.source.address.url}; the next start goes on from here")
+    return 0
+
+
+def _follow_settings(args: argparse.Namespace, settings: Config) -> FollowSettings:
+    return FollowSettings(
+        every_ms=settings.integer("prometheus.every"),
+        late_ms=settings.integer("prometheus.late"),
+        first_ms=parse_duration_ms(args.since),
+        lateness_ms=settings.integer("compaction.lateness"),
+        grace_ms=settings.integer("compaction.grace"),
+        pseudonyms=pseudonyms_of(args, settings),
+    )

@@ -1,1 +1,0 @@
-"""Keeps a lake up with a metrics server: window after window, late samples, outages and restarts included."""

@@ -1,0 +1,326 @@
+"""`fallow import prometheus`: what a metrics server has of GPUs, into the lake, window after window, judged before anything is published."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+import polars as pl
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from analytics.importers.doubts import ask, doubts, overview_of
+from analytics.importers.kinds import pseudonyms_of
+from analytics.importers.model import Imported
+from analytics.importers.plausibility import Claim, check_values
+from analytics.importers.ticks import MOST_GPUS
+from analytics.language.plain_text import page_columns
+from analytics.mig import MIG_PREFIX
+from analytics.scraped.import_summary import ScrapedImport, as_shown
+from analytics.scraped.lake_writer import LakeWriter, WriterSettings
+from analytics.scraped.mapping.check import check_json, check_text
+from analytics.scraped.mapping.recognition import recognised
+from analytics.scraped.reading import ReadChunk, SiteReader, days
+from analytics.scraped.server.metrics_server import MetricsServer
+from analytics.scraped.source import ReadSpan, ScrapedSource, add_server_flags, server_settings
+from analytics.scraped.totals import ReadTotals
+from analytics.scraped.windows import WindowWork
+from fallow.clock import HOUR_MS, SECOND_MS, Clock, SystemClock, Window, format_duration, format_ms, parse_window
+from fallow.errors import InputError, UsageError
+from fallow.lake import Lake
+from fallow.output import say, show
+from fallow.pseudonyms import Pseudonyms
+from fallow.schema import DEVICE, GPU
+
+_MOST = 10
+_MOMENTS = ("time", "gpu", "interval_ms", "offset_ms")
+_ALL_HOSTS = "import"
+"""How the doubts know that it is not one host."""
+
+
+def judged(hosts: Sequence[Imported], now_ms: int, *, own_mapping: bool) -> tuple[str, ...]:
+    """Sentences on what is odd, the first few; `now_ms` is the server's time.
+
+    Values are judged of all hosts together, and only where a site's own mapping says their units: cards that rest look odd. Raises
+    InputError for values that cannot be, with the unit that they are probably in.
+    """
+    # a host may have 56 MIG instances, and their values are not a card's
+    cards = [each.gpu.filter(~pl.col("gpu").str.starts_with(MIG_PREFIX)) for each in hosts]
+    found = [
+        f"{gpus} GPUs on the one host {each.host}, where {MOST_GPUS} are the most"
+        for each, own in zip(hosts, cards, strict=True)
+        if (gpus := own["gpu"].n_unique()) > MOST_GPUS
+    ]
+    gpu = pl.concat(cards, how="diagonal") if cards else pl.DataFrame()
+    if gpu.height:
+        device = pl.concat([each.device for each in hosts], how="diagonal")
+        files = tuple(file for each in hosts for file in each.files)
+        found += _of_all(Imported(_ALL_HOSTS, gpu, device, files, "as scraped", "UTC"), now_ms, own_mapping=own_mapping)
+    more = [f"and {len(found) - _MOST:,} more of this kind"] if len(found) > _MOST else []
+    return tuple(found[:_MOST] + more)
+
+
+def _of_all(imported: Imported, now_ms: int, *, own_mapping: bool) -> Iterator[str]:
+    nulled = Counter[tuple[str, str]]()
+    for each in (each for file in imported.files for each in file.nulled):
+        nulled[each.column, each.reason] += each.count
+    for table, frame in ((GPU, imported.gpu), (DEVICE, imported.device)) if own_mapping else ():
+        claims = _claims([column.name for column in table.columns if column.name in frame.columns])
+        yield from check_values(frame, claims, nulled, _card_bytes(imported))
+    told = imported if own_mapping else replace(imported, gpu=imported.gpu.select(_MOMENTS))
+    yield from doubts(told, overview_of(told), now_ms)
+
+
+def _claims(names: Iterable[str]) -> Mapping[str, Claim]:
+    return {name: Claim(name, declared=True, declare=_in_mapping(name)) for name in names}
+
+
+def _in_mapping(name: str) -> Callable[[str], str]:
+    return lambda unit: f"check the unit of {name} in the mapping" + (f": is it {unit}?" if unit else "")
+
+
+def _card_bytes(imported: Imported) -> int | None:
+    if "mem_total_bytes" not in imported.device.columns:
+        return None
+    largest = imported.device["mem_total_bytes"].max()
+    return int(str(largest)) if largest else None
+
+
+_LINE_EVERY_S = 60.0
+
+
+class ProgressLine:
+    """Of one window; `advance` is told of what was done."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._console = Console(stderr=True)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            TextColumn("left, {task.fields[read]}"),
+        )
+        self._bar = Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
+        self._task = self._bar.add_task("reading", total=1.0, read="nothing read yet")
+        self._began_s = self._told_s = clock.monotonic_s()
+        self._done, self._samples = 0.0, 0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leaves the terminal to a question."""
+        self._bar.stop()
+        yield
+        self._bar.start()
+
+    @property
+    def passed_s(self) -> float:
+        return self._clock.monotonic_s() - self._began_s
+
+    def advance(self, share: float, samples: int) -> None:
+        """`share` of the whole is done, with so many samples."""
+        self._done, self._samples = self._done + share, self._samples + samples
+        passed_s = max(self.passed_s, 0.001)
+        read = f"{self._samples:,} samples, {self._samples / passed_s:,.0f}/s"
+        self._bar.update(self._task, completed=self._done, read=read)
+        if not self._console.is_terminal and self._clock.monotonic_s() - self._told_s >= _LINE_EVERY_S:
+            self._told_s = self._clock.monotonic_s()
+            left_s = round(passed_s * (1 - self._done) / max(self._done, 1e-6))
+            say(f"{self._done:.0%} read, {read}, about {format_duration(max(left_s, 1) * SECOND_MS)} left")
+
+
+@dataclass(frozen=True)
+class ImportParts:
+    """Where from and where to."""
+
+    source: ScrapedSource
+    server: MetricsServer
+    reader: SiteReader
+    lake: Lake
+
+
+@dataclass(frozen=True)
+class ImportWish:
+    """What was asked for; `now_ms` is the server's time, and the last `late_ms` before it may not be whole yet."""
+
+    since_ms: int
+    until_ms: int
+    now_ms: int
+    late_ms: int
+    restart: bool = False
+    yes: bool = False
+    machines: bool = False
+
+
+class ServerImport:
+    """Runs once."""
+
+    def __init__(self, parts: ImportParts, wish: ImportWish, pseudonyms: Pseudonyms | None) -> None:
+        """Raises LakeError where the lake cannot be read."""
+        self._parts, self._wish = parts, wish
+        self._totals = ReadTotals()
+        settings = WriterSettings(pseudonyms=pseudonyms, until_ms=wish.until_ms)
+        self._writer = LakeWriter(parts.lake, settings, self._totals)
+        self._began_ms, self._from_ms = self._resumed()
+        self._progress = ProgressLine(SystemClock())
+        self._window_ms = 0
+        self._odd: dict[str, None] = {}
+        self._is_judged = wish.yes
+        self._unsaid = ""
+
+    def run(self) -> ScrapedImport:
+        """Raises InputError and LakeError; what is in the lake then is whole, and the same import goes on from there."""
+        parts, wish = self._parts, self._wish
+        self._unsaid = self._found()
+        work = WindowWork(parts.server, parts.reader, self._writer, parts.source.match, self._judge, self._told)
+        with self._progress:
+            for start_ms, end_ms in days(self._from_ms, wish.until_ms):
+                self._window_ms = end_ms - start_ms
+                work.run(start_ms, end_ms)
+                self._note(end_ms)
+        if not (self._totals.rows or self._totals.of_agents) and self._from_ms == wish.since_ms:
+            reasons = "; ".join(f"{count:,} {reason}" for (reason, _), count in self._totals.dropped.most_common(3))
+            raise InputError(
+                f"the series that were found make no rows{f': {reasons}' if reasons else ''}",
+                "`--check` says what is found and how it is read",
+            )
+        return self._outcome(is_published=True)
+
+    def _note(self, end_ms: int) -> None:
+        """What may still come late is not taken as read, and nothing is before anything is in the lake."""
+        if self._totals.published:
+            done_ms = max(self._began_ms, min(end_ms, self._wish.now_ms - self._wish.late_ms))
+            self._parts.source.journal(self._parts.lake).add(ReadSpan(self._began_ms, done_ms))
+
+    def _resumed(self) -> tuple[int, int]:
+        """Since when all is in the lake in the end, and where this run begins."""
+        wish = self._wish
+        journal = self._parts.source.journal(self._parts.lake)
+        if wish.restart and journal.read():
+            journal.forget()
+        for before in journal.read():
+            if before.since_ms <= wish.since_ms <= before.until_ms:
+                return before.since_ms, min(before.until_ms, wish.until_ms)
+        return wish.since_ms, wish.since_ms
+
+    def _found(self) -> str:
+        """What there is, in a line; raises InputError where the server has nothing that fallow knows."""
+        parts, wish = self._parts, self._wish
+        names = parts.reader.names(wish.since_ms, wish.until_ms)
+        if not names.telling:
+            raise InputError(
+                f"{parts.server.name} at {parts.source.address.url} has no series of a known GPU exporter between "
+                f"{format_ms(wish.since_ms)} and {format_ms(wish.until_ms)}{_narrowed(parts.source.match)}",
+                "`--check` says what it has; --mapping FILE names series of your own",
+            )
+        return f"{parts.server.name} at {parts.source.address.url} has metrics as of {', '.join(names.titles)}; reading by {parts.server.way}"
+
+    def _judge(self, hosts: Sequence[Imported]) -> None:
+        """Before the first rows are published, what was found is said, and what is odd is asked about; later that is told at the end."""
+        if self._unsaid:
+            say(self._unsaid)
+            self._unsaid = ""
+        odd = judged(hosts, self._wish.now_ms, own_mapping=bool(self._parts.source.mapping))
+        self._odd |= dict.fromkeys(odd)
+        if odd and not self._is_judged:
+            with self._progress.paused():
+                shown = self._outcome(is_published=False)
+                ask(odd, as_shown(shown, machines=False), as_shown(shown, machines=self._wish.machines))
+        self._is_judged = True
+
+    def _told(self, chunk: ReadChunk) -> None:
+        share = chunk.chunk.share * self._window_ms / max(1, self._wish.until_ms - self._from_ms)
+        self._progress.advance(share, chunk.samples)
+
+    def _outcome(self, *, is_published: bool) -> ScrapedImport:
+        parts, wish = self._parts, self._wish
+        return ScrapedImport(
+            server=parts.server.name,
+            url=parts.source.address.url,
+            way=parts.server.way,
+            clock_offset_ms=parts.server.clock_offset_ms(),
+            since_ms=wish.since_ms,
+            until_ms=wish.until_ms,
+            read_from_ms=self._from_ms,
+            totals=self._totals,
+            seconds=self._progress.passed_s,
+            odd=tuple(self._odd),
+            warnings=parts.server.warnings,
+            lake=parts.lake.root,
+            journal=parts.source.journal(parts.lake).path,
+            is_published=is_published,
+        )
+
+
+def _narrowed(match: str) -> str:
+    return f" where {match}" if match else ""
+
+
+class ImportPrometheus:
+    """The kind of history that a metrics server has."""
+
+    name = "prometheus"
+    summary = "what a Prometheus, Thanos, Mimir or VictoriaMetrics has scraped of GPUs"
+    example = "fallow import prometheus --url http://prometheus:9090 --since 30d --lake /srv/lake"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_server_flags(parser)
+        parser.add_argument("--since", default="30d", metavar="WHEN", help="from when on (default: 30d)")
+        parser.add_argument("--until", metavar="WHEN", help="until when (default: now)")
+        parser.add_argument(
+            "--check", action="store_true", help="only say what is found, how it is read and what is missing"
+        )
+        parser.add_argument("--restart", action="store_true", help="read again what an earlier run has read")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises InputError, UsageError and LakeError; what is in the lake then is whole, and the same import goes on from there."""
+    settings = server_settings(args)
+    source, pseudonyms = ScrapedSource.of(settings), pseudonyms_of(args, settings)
+    with source.connect() as server, SiteReader(server, source) as reader:
+        now_ms = SystemClock().now_ms() + (server.clock_offset_ms() or 0)
+        window = _window(args, now_ms)
+        if args.check:
+            _check(args, source, reader, window)
+            return 0
+        done = ServerImport(
+            ImportParts(source, server, reader, Lake.at(settings.require("lake.path", "--lake"))),
+            ImportWish(*window, now_ms, settings.integer("prometheus.late"), args.restart, args.yes, args.json),
+            pseudonyms,
+        ).run()
+        show(as_shown(done, machines=args.json))
+    return 0
+
+
+def _window(args: argparse.Namespace, now_ms: int) -> tuple[int, int]:
+    asked: Window = parse_window(args.since, args.until)
+    since_ms, until_ms = asked.since_ms or 0, min(asked.until_ms or now_ms, now_ms)
+    if since_ms >= until_ms:
+        raise UsageError(f"--since {args.since} is not before now, by the server's clock", "widen the window")
+    return since_ms, until_ms
+
+
+def _check(args: argparse.Namespace, source: ScrapedSource, reader: SiteReader, window: tuple[int, int]) -> None:
+    """Of the last hour of the window, or the newest day that has anything."""
+    since_ms, until_ms = window
+    looks = [(max(since_ms, until_ms - HOUR_MS), until_ms), *reversed(list(days(since_ms, until_ms)))]
+    for start_ms, end_ms in looks:
+        found = recognised(reader.labels(start_ms, end_ms), source.exporters)
+        if found.gpus or start_ms == since_ms:
+            show(check_json(found) if args.json else check_text(found, page_columns()))
+            return
