@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from analytics.importers.model import Imported
 from analytics.importers.publish import publish
-from analytics.scraped.mapping.mapping_file import load_exporters
+from analytics.mapping.mapping_file import load_exporters
 from analytics.scraped.reading import joined
 from analytics.scraped.rows.model import RowSettings
 from analytics.scraped.rows.scraped_rows import host_rows

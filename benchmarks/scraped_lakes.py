@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from analytics.mapping.mapping_file import load_exporters
 from analytics.scraped.lake_writer import LakeWriter, WriterSettings
-from analytics.scraped.mapping.mapping_file import load_exporters
 from analytics.scraped.rows.model import RowSettings
 from analytics.scraped.rows.scraped_rows import host_rows
 from analytics.scraped.samples import SAMPLE_SCHEMA, Labels, Samples

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from analytics.scraped.mapping.model import Exporter
-from analytics.scraped.mapping.series_labels import gpu_of, host_of, mapped_series
+from analytics.mapping.model import Exporter
 from analytics.scraped.samples import Labels, SeriesSelection
+from analytics.scraped.series_labels import gpu_of, host_of, mapped_series
 from analytics.scraped.server.answers import OversizedAnswerError
 from analytics.scraped.server.metrics_server import MetricsServer
 from fallow.clock import HOUR_MS, MINUTE_MS

@@ -13,7 +13,7 @@ from typing import Self
 import polars as pl
 
 from analytics.scraped.discovery import Discovery, FoundHost, FoundNames
-from analytics.scraped.mapping.recognition import GPU_LIKE
+from analytics.scraped.recognition import GPU_LIKE
 from analytics.scraped.rows.model import INSTANCE, HostRows, Pace, RowSettings, Source
 from analytics.scraped.rows.scraped_rows import find_source_paces, host_rows
 from analytics.scraped.samples import SAMPLE_SCHEMA, Labels, Samples

@@ -23,9 +23,8 @@ from analytics.language.plain_text import page_columns
 from analytics.mig import MIG_PREFIX
 from analytics.scraped.import_summary import ScrapedImport, as_shown
 from analytics.scraped.lake_writer import LakeWriter, WriterSettings
-from analytics.scraped.mapping.check import check_json, check_text
-from analytics.scraped.mapping.recognition import recognised
 from analytics.scraped.reading import ReadChunk, SiteReader, days
+from analytics.scraped.recognition import check_json, check_text, recognised
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.source import ReadSpan, ScrapedSource, add_server_flags, server_settings
 from analytics.scraped.totals import ReadTotals

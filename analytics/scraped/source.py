@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analytics.frames import digest
-from analytics.scraped.mapping.mapping_file import load_exporters
-from analytics.scraped.mapping.model import Exporter
+from analytics.mapping.mapping_file import load_exporters
+from analytics.mapping.model import Exporter
 from analytics.scraped.server.address import ServerAddress
 from analytics.scraped.server.connection import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer

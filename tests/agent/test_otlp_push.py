@@ -19,7 +19,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 from agent.metrics.otlp import OtlpPush, OtlpSettings, otlp_message
 from agent.snapshot import SnapshotBoard
 from agent.supervise.surfaces import Surfaces
-from analytics.scraped.mapping.mapping_file import load_exporters, metric_names
+from analytics.mapping.mapping_file import load_exporters, metric_names
 from analytics.scraped.otlp.messages import UNITS, points_of, sort_out
 from fallow import config
 from fallow.errors import ConfigError

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from analytics.scraped.mapping.mapping_file import built_in
+from analytics.mapping.mapping_file import built_in
 
 if TYPE_CHECKING:
-    from analytics.scraped.mapping.model import Exporter, MappedMetric
+    from analytics.mapping.model import Exporter, MappedMetric
 
 BEGIN = "<!-- mappings: written by `make docs` -->"
 END = "<!-- mappings end -->"
@@ -21,7 +21,7 @@ def mappings_page() -> str:
     head = [
         "# How series of each exporter are read",
         "",
-        "<!-- written by `make docs` from analytics/scraped/mapping/exporters -->",
+        "<!-- written by `make docs` from analytics/mapping/exporters -->",
         "",
         "What a metric fills is a column of the lake ([schema.md](schema.md)); `given` stands for who holds the GPU. Where several metrics fill one",
         "column, the first that has a value counts. A value describes a *moment*, a time that is *surely* covered, a *mean* of a time (the exporter's",

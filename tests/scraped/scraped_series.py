@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics.importers.model import Imported
 from analytics.importers.publish import publish
-from analytics.scraped.mapping.mapping_file import load_exporters
+from analytics.mapping.mapping_file import load_exporters
 from analytics.scraped.rows.model import RowSettings
 from analytics.scraped.rows.scraped_rows import host_rows
 from analytics.scraped.samples import SAMPLE_SCHEMA, Samples

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.importers.publish import merge_day
+from analytics.mapping.mapping_file import load_exporters
 from analytics.scraped.follower import Follower, FollowSettings, StatusBoard, newest_hour_ms
-from analytics.scraped.mapping.mapping_file import load_exporters
 from analytics.scraped.reading import ReadingStoppedError, SiteReader
 from analytics.scraped.server.address import ServerAddress
 from analytics.scraped.server.connection import ServerLimits

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.mapping.mapping_file import load_exporters
 from analytics.scraped.follower import Follower, FollowSettings, StatusBoard
-from analytics.scraped.mapping.mapping_file import load_exporters
 from analytics.scraped.server.address import ServerAddress
 from analytics.scraped.server.connection import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.metrics.catalogue import DEVICE, GPU, HOST
-from analytics.scraped.mapping.mapping_file import built_in, load_exporters, metric_names
+from analytics.mapping.mapping_file import built_in, load_exporters, metric_names
 from analytics.scraped.who.kube_metrics import KUBE_METRICS
 from fallow.errors import ConfigError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent.metrics.catalogue import Family
-    from analytics.scraped.mapping.model import Exporter, MappedMetric
+    from analytics.mapping.model import Exporter, MappedMetric
 
 
 @pytest.fixture

@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from analytics.scraped.mapping.check import check_json, check_text
-from analytics.scraped.mapping.mapping_file import built_in, load_exporters
-from analytics.scraped.mapping.recognition import Recognised, recognised
-from analytics.scraped.mapping.series_labels import gpu_of, holder_of, host_of, mapped_series, renaming_targets
+from analytics.mapping.mapping_file import built_in, load_exporters
+from analytics.scraped.recognition import Recognised, check_json, check_text, recognised
+from analytics.scraped.series_labels import gpu_of, holder_of, host_of, mapped_series, renaming_targets
 from tests.core import pages
 from tests.scraped import mapping_page
 from tests.scraped.recorded_labels import RECORDED, recorded_labels

@@ -16,8 +16,8 @@ import pytest
 from agent.metrics.otlp import OtlpPush, OtlpSettings
 from agent.snapshot import SnapshotBoard
 from analytics.frames import read_frame
+from analytics.mapping.mapping_file import load_exporters, metric_names
 from analytics.scraped.lake_writer import DayMerging
-from analytics.scraped.mapping.mapping_file import load_exporters, metric_names
 from analytics.scraped.otlp import delivery
 from analytics.scraped.otlp.command import ReceiverStatus
 from analytics.scraped.otlp.delivery import DeliveryRounds

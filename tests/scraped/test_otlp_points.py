@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.scraped.mapping.mapping_file import load_exporters, metric_names
+from analytics.mapping.mapping_file import load_exporters, metric_names
 from analytics.scraped.otlp.delivery import DeltaSum, SeriesKey, climbed, window_samples
 from analytics.scraped.otlp.messages import Point, points_of, sort_out
 from tests.scraped.otlp_requests import NOW_MS, climbing, gauge, point, request

@@ -21,7 +21,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 
-from analytics.scraped.mapping.mapping_file import load_exporters, metric_names
+from analytics.mapping.mapping_file import load_exporters, metric_names
 from analytics.scraped.otlp.messages import JSON, PROTOBUF
 from analytics.scraped.otlp.receiver import Intake, OtlpReceiver, RefusedRequestError, read_body
 from analytics.scraped.otlp.spool import RequestSpool, frames

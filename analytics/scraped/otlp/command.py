@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analytics.importers.kinds import add_key_argument, pseudonyms_of
+from analytics.mapping.mapping_file import load_exporters, metric_names
 from analytics.scraped.lake_writer import DayMerging
-from analytics.scraped.mapping.mapping_file import load_exporters, metric_names
 from analytics.scraped.otlp.delivery import DeliveryRounds, DeliveryState
 from analytics.scraped.otlp.receiver import Intake, OtlpReceiver
 from analytics.scraped.otlp.spool import RequestSpool

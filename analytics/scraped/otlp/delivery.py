@@ -10,9 +10,8 @@ from pathlib import Path
 import polars as pl
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from analytics.mapping.model import Exporter
 from analytics.scraped.lake_writer import DayMerging, LakeWriter, WriterSettings
-from analytics.scraped.mapping.model import Exporter
-from analytics.scraped.mapping.series_labels import target_of
 from analytics.scraped.otlp.messages import Point, points_of
 from analytics.scraped.otlp.spool import RequestSpool, frames
 from analytics.scraped.rows.metric_frame import scraped_units
@@ -20,6 +19,7 @@ from analytics.scraped.rows.model import HostRows, Pace, RowSettings, Source
 from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS
 from analytics.scraped.rows.scraped_rows import find_source_paces, host_rows
 from analytics.scraped.samples import SAMPLE_SCHEMA, Labels, Samples
+from analytics.scraped.series_labels import target_of
 from analytics.scraped.totals import ReadTotals
 from analytics.scraped.who.label_runs import Given
 from fallow.clock import DAY_MS, Clock

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from analytics.scraped.mapping.model import Exporter, MappedMetric
+from analytics.mapping.model import Exporter, MappedMetric
 from analytics.scraped.rows.metric_frame import Ints, MetricFrame, ScrapedUnit, ScrapedUnits
 from analytics.scraped.rows.model import Pace, Source
 from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS, Paces, changed, find_paces, new_readings, scrapes_of

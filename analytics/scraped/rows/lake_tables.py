@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 
 from analytics.importers.values import polars_schema
-from analytics.scraped.mapping.model import HOLDERS, Exporter
-from analytics.scraped.mapping.series_labels import gpu_of
+from analytics.mapping.model import HOLDERS, Exporter
 from analytics.scraped.rows.exporter_rows import COUNTERS, DEVICE_PREFIX, GIVEN_PREFIX, UnitCodes
 from analytics.scraped.rows.metric_frame import TIME_BITS, Ints, Mask, SampleArrays, ScrapedUnit, ScrapedUnits, keys_of
 from analytics.scraped.rows.model import RowSettings
 from analytics.scraped.samples import Labels, first_label
+from analytics.scraped.series_labels import gpu_of
 from fallow.clock import DAY_MS
 from fallow.schema import DEVICE
 

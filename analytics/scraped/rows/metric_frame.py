@@ -15,9 +15,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.mapping.model import Exporter, MappedMetric
 from analytics.mig import MIG_PREFIX
-from analytics.scraped.mapping.model import Exporter, MappedMetric
-from analytics.scraped.mapping.series_labels import (
+from analytics.scraped.rows.model import Source
+from analytics.scraped.samples import Labels
+from analytics.scraped.series_labels import (
     GpuLabels,
     MappedSeries,
     gpu_of,
@@ -27,8 +29,6 @@ from analytics.scraped.mapping.series_labels import (
     renaming_targets,
     target_of,
 )
-from analytics.scraped.rows.model import Source
-from analytics.scraped.samples import Labels
 
 _REPLICAS = ("replica", "prometheus_replica", "__replica__", "prometheus", "monitor", "receive_replica")
 """Labels by which servers that scrape the same targets tell themselves apart."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from analytics.scraped.mapping.model import Exporter
+from analytics.mapping.model import Exporter
 from analytics.scraped.rows.metric_frame import Ints, Mask
 from analytics.scraped.rows.model import Pace
 from fallow.clock import DAY_MS, MINUTE_MS, SECOND_MS

@@ -11,7 +11,7 @@ import polars as pl
 from analytics.importers.model import Count, Tally
 from analytics.importers.times import IN_THE_FUTURE, latest_possible_ms
 from analytics.importers.values import clean, polars_schema
-from analytics.scraped.mapping.model import HOLDERS, Exporter
+from analytics.mapping.model import HOLDERS, Exporter
 from analytics.scraped.rows.exporter_rows import ExporterRows, UnitCodes, exporter_rows
 from analytics.scraped.rows.lake_tables import (
     device_facts,

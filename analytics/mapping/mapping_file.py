@@ -1,20 +1,20 @@
-"""Mappings in TOML: the exporters that fallow knows, and a site's own over them; every way to get one wrong is one sentence."""
+"""Mappings in TOML: the exporters and tools that fallow knows, and a site's own over them; every way to get one wrong is one sentence."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from analytics.scraped.mapping.model import GIVEN, HOLDERS, KINDS, CombinedColumn, Exporter, MappedMetric
+from analytics.mapping.model import GIVEN, HOLDERS, KINDS, CombinedColumn, Exporter, MappedMetric
 from fallow.errors import ConfigError
 from fallow.given_file import SETTINGS_BYTES, given_text
-from fallow.schema import DEVICE, EVENT, GPU, HOST, Type
+from fallow.schema import DEVICE, EVENT, GPU, HOST, PROCESS, LakeColumn, Type
 
 _QUANTITIES: dict[str, tuple[str, float]] = {
     "": ("count", 1),
@@ -79,9 +79,10 @@ _NUMBERS = (Type.INT16, Type.INT32, Type.INT64, Type.FLOAT, Type.DOUBLE)
 _OWN = ("interval_ms", "offset_ms", "read_delay_ms", "gpu_util_coverage_ratio")
 """Columns that the reader of the samples fills by itself."""
 
-_TABLES = {table.name: {column.name: column for column in table.columns} for table in (GPU, DEVICE, HOST, EVENT)}
+_TABLES = {table.name: table for table in (GPU, DEVICE, HOST, EVENT, PROCESS)}
+_OF_TOOLS = tuple(f"{name}.{column}" for name, table in _TABLES.items() for column in table.names)
 _COLUMNS = (
-    *(f"{table}.{column}" for table, columns in _TABLES.items() for column in columns),
+    *(each for each in _OF_TOOLS if not each.startswith(f"{PROCESS.name}.")),
     *(f"{GIVEN}.{holder}" for holder in HOLDERS),
 )
 
@@ -101,6 +102,11 @@ class _Place:
 
     file: str
     part: str = ""
+    columns: tuple[str, ...] = _COLUMNS
+    """Those that there are."""
+
+    def at(self, part: str) -> _Place:
+        return replace(self, part=part)
 
     def wrong(self, what: str, remedy: str) -> ConfigError:
         where = f"{self.file}, {self.part}" if self.part else self.file
@@ -118,7 +124,7 @@ class _Place:
             raise self.wrong(f"{key} is {found!r}", 'write a list of names, such as ["uuid", "UUID"]')
         return tuple(found)
 
-    def only_known(self, content: Content, known: tuple[str, ...], what: str) -> None:
+    def only_known(self, content: Content, known: Sequence[str], what: str) -> None:
         for key in content:
             if key not in known:
                 raise self.wrong(f"there is no {what} {key!r}", _nearest(key, known))
@@ -142,12 +148,12 @@ def mapping_content(path: Path) -> Content:
         raise ConfigError(f"the mapping {path} is not TOML: {error}", "correct that line") from error
 
 
-def exporter_from(content: Content, name: str) -> Exporter:
-    """The exporter that the keys of a file describe; raises ConfigError with what is wrong and the remedy."""
-    place = _Place(f"{name}.toml")
+def exporter_from(content: Content, name: str, *, is_tool: bool = False) -> Exporter:
+    """The exporter, or tool, that the keys of a file describe; raises ConfigError with what is wrong and the remedy."""
+    place = _Place(f"{name}.toml", columns=_OF_TOOLS if is_tool else _COLUMNS)
     place.only_known(content, _TOP, "key")
     labels = place.value(content, "labels", dict, {})
-    _Place(place.file, "labels").only_known(labels, _LABELS, "key")
+    place.at("labels").only_known(labels, (*_LABELS, "process") if is_tool else _LABELS, "key")
     metrics = _metrics(content, place)
     return Exporter(
         name=name,
@@ -161,8 +167,9 @@ def exporter_from(content: Content, name: str) -> Exporter:
         host=place.names(labels, "host"),
         mig_uuid=place.names(labels, "mig_uuid"),
         mig_instance=place.names(labels, "mig_instance"),
-        device=_label_columns(labels, "device", tuple(_TABLES["device"]), place.file),
-        holder=_label_columns(labels, "holder", HOLDERS, place.file),
+        device=_label_columns(labels, "device", DEVICE.names, place),
+        holder=_label_columns(labels, "holder", HOLDERS, place),
+        process=_label_columns(labels, "process", PROCESS.names, place),
         own_pods=place.pattern(place.value(content, "own_pods", str, ""), "own_pods"),
         unknown=_ranges(content, place),
         ignored=place.pattern(place.value(content, "ignored", str, ""), "ignored"),
@@ -172,9 +179,9 @@ def exporter_from(content: Content, name: str) -> Exporter:
 
 
 def _label_columns(
-    labels: Content, key: str, columns: tuple[str, ...], file: str
+    labels: Content, key: str, columns: Sequence[str], whole: _Place
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    place = _Place(file, f"labels.{key}")
+    place = whole.at(f"labels.{key}")
     found = place.value(labels, key, dict, {})
     place.only_known(found, columns, "column")
     return tuple((column, place.names(found, column)) for column in found)
@@ -205,7 +212,7 @@ def _metrics(content: Content, place: _Place) -> tuple[MappedMetric, ...]:
 def _metric(entry: Content, interval_s: float | None, whole: _Place) -> MappedMetric:
     if not isinstance(entry, dict) or not isinstance(name := entry.get("name"), str) or not name:
         raise whole.wrong(f"metrics has {entry!r}", 'give each metric a name, as { name = "gpu_util", ... }')
-    place = _Place(whole.file, f"metric {name}")
+    place = whole.at(f"metric {name}")
     place.only_known(entry, _METRIC, "key")
     kind = place.value(entry, "kind", str, "info")
     if kind not in KINDS:
@@ -237,12 +244,12 @@ def _target(entry: Content, kind: str, place: _Place) -> tuple[str, str, float]:
         raise place.wrong(f"there is no unit {unit!r}", _nearest(unit, UNITS))
     if not target:
         return "", "", 1.0
-    if target not in _COLUMNS:
-        raise place.wrong(f"there is no column {target!r}", _nearest(target, _COLUMNS))
+    if target not in place.columns:
+        raise place.wrong(f"there is no column {target!r}", _nearest(target, place.columns))
     table, _, column = target.partition(".")
     if table == GIVEN:
         return table, column, 1.0
-    into = _TABLES[table][column]
+    into = _TABLES[table].column(column)
     if into.type not in _NUMBERS or column in _OWN:
         raise place.wrong(f"{target} is not filled from a metric's value", "leave the line out")
     fitting = convertible(into.unit, kind)
@@ -257,7 +264,7 @@ def _target(entry: Content, kind: str, place: _Place) -> tuple[str, str, float]:
 def _combined(entry: Content, metrics: tuple[MappedMetric, ...], whole: _Place) -> CombinedColumn:
     if not isinstance(entry, dict):
         raise whole.wrong(f"combined has {entry!r}", 'write { to = "table.column", unit = "MiB", add = [...] }')
-    place = _Place(whole.file, f"combined {entry.get('to', '')}")
+    place = whole.at(f"combined {entry.get('to', '')}")
     place.only_known(entry, _COMBINED, "key")
     table, column, scale = _target(entry, "reading", place)
     known = tuple(metric.metric for metric in metrics)
@@ -272,7 +279,7 @@ def _combined(entry: Content, metrics: tuple[MappedMetric, ...], whole: _Place) 
     return CombinedColumn(table, column, add, subtract, scale)
 
 
-def _nearest(word: str, known: tuple[str, ...]) -> str:
+def _nearest(word: str, known: Sequence[str]) -> str:
     """The remedy for a name that nothing has."""
     if near := get_close_matches(word, known, n=1):
         return f"did you mean {near[0]!r}?"
@@ -286,13 +293,23 @@ def _either(words: tuple[str, ...]) -> str:
     return f"{', '.join(shown[:-1])} or {shown[-1]}" if shown[1:] else shown[0]
 
 
-_FOLDER = Path(__file__).parent / "exporters"
+_FOLDER = Path(__file__).parent
 
 
 @cache
 def built_in() -> tuple[Exporter, ...]:
     """The exporters that come with fallow, by name."""
     return tuple(exporter_from(content, name) for name, content in _contents().items())
+
+
+def tool(name: str) -> Exporter:
+    """The mapping of a tool whose files can be imported."""
+    return exporter_from(mapping_content(_FOLDER / "tools" / f"{name}.toml"), name, is_tool=True)
+
+
+def lake_column(metric: MappedMetric) -> LakeColumn:
+    """The column that a metric fills."""
+    return _TABLES[metric.table].column(metric.column)
 
 
 def load_exporters(site_files: Sequence[Path] = ()) -> tuple[Exporter, ...]:
@@ -328,7 +345,7 @@ def metric_names(exporters: Iterable[Exporter]) -> frozenset[str]:
 
 @cache
 def _contents() -> dict[str, Content]:
-    return {path.stem: mapping_content(path) for path in sorted(_FOLDER.glob("*.toml"))}
+    return {path.stem: mapping_content(path) for path in sorted((_FOLDER / "exporters").glob("*.toml"))}
 
 
 def _extended(content: Content, file: str) -> Content:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analytics.scraped.mapping.model import Exporter, MappedMetric
+from analytics.mapping.model import Exporter, MappedMetric
 from analytics.scraped.samples import Labels, first_label
 
 _TARGET = ("cluster", "job", "instance")

@@ -1,12 +1,11 @@
-"""A mapping as data: one exporter, its labels, and the column that each of its metrics fills."""
+"""A mapping as data: one exporter or tool, its labels, and the column that each of its metrics fills."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-
-from analytics.scraped.samples import Labels
 
 KINDS = ("reading", "average", "counter", "info", "count")
 """reading: true of a moment, or of less than the exporter's interval. average: a mean over what `covers_s` says.
@@ -27,7 +26,7 @@ class MappedMetric:
 
     metric: str
     table: str
-    """`gpu`, `device`, `host`, `event`, `given` (HOLDERS), or empty: it is known, and only its labels or sums use it."""
+    """`gpu`, `device`, `host`, `event`, of tools `process`, `given` (HOLDERS), or empty: it is known, and only its labels or sums use it."""
 
     column: str
     kind: str
@@ -51,7 +50,7 @@ class MappedMetric:
     def _patterns(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
         return tuple((label, re.compile(pattern)) for label, pattern in self.only)
 
-    def takes(self, labels: Labels) -> bool:
+    def takes(self, labels: Mapping[str, str]) -> bool:
         """Whether a series of this metric counts."""
         return all(pattern.fullmatch(labels.get(label, "")) for label, pattern in self._patterns)
 
@@ -69,7 +68,7 @@ class CombinedColumn:
 
 @dataclass(frozen=True)
 class Exporter:
-    """One exporter. Of several names of a label the first that a series has, and that is not empty, counts.
+    """One exporter, or one tool that writes files. Of several names of a label the first that a series has, and that is not empty, counts.
 
     Where two metrics fill one column, the first in `metrics` counts wherever it has a value.
     """
@@ -114,6 +113,8 @@ class Exporter:
 
     metrics: tuple[MappedMetric, ...]
     combined: tuple[CombinedColumn, ...]
+    process: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Of a tool: columns of `process` and the tool's names for them."""
 
     @cached_property
     def by_metric(self) -> dict[str, tuple[MappedMetric, ...]]:
