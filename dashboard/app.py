@@ -28,9 +28,9 @@ from dashboard.error_panels import (
     unexpected_error_panel,
     unforeseen_message,
 )
-from dashboard.exports import serve_exports
+from dashboard.files import serve_files
 from dashboard.frame import FAILED_ACTION, OUTPUTS, choices, connect_bar, frame, heading, links, no_choices
-from dashboard.metrics.routes import serve_metrics
+from dashboard.metrics import serve_metrics
 from dashboard.pages import PAGES
 from dashboard.protection import BY_LINK, protect
 from dashboard.query import Query
@@ -69,7 +69,7 @@ def build_app(source: LakeSource, access: Access = LOCAL, *, rates: Rates = UNLI
     for page in PAGES:
         page.connect(app, source)
     _serve_charts_library(app.server)
-    serve_exports(app.server, source)
+    serve_files(app.server, source)
     serve_api(app.server, source)
     serve_metrics(app.server, source)
     serve_answers(app.server, source, BY_LINK)

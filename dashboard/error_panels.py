@@ -10,7 +10,7 @@ from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
 from dashboard.query import Query
 from dashboard.source import LakeSource
-from dashboard.view import UNREADABLE, Problem, View
+from dashboard.view import UNREADABLE, Problem, View, problem_of
 from fallow.errors import FallowError
 
 
@@ -50,6 +50,17 @@ def in_a_line(speaks: Language, message: str, hint: str) -> str:
     """The same where there is room for a line only: sentences one after the other, a command's message with its hint."""
     said, advice = speaks.translate(message), speaks.translate(hint)
     return f"{said}{' ' if said.endswith('.') else '; '}{advice}" if advice else said
+
+
+def error_line(view: View, error: FallowError) -> str:
+    """In a line, what the view's reader may know of an error."""
+    found = problem_of(error, view.reader)
+    return in_a_line(view.language, found.message, found.hint)
+
+
+def problem_line(source: LakeSource, search: str | None, found: Problem) -> str:
+    """In a line, why an address has no view, in the address's language."""
+    return in_a_line(language_of(source, search), found.message, found.hint)
 
 
 def missing_page_panel(speaks: Language, path: str) -> html.Div:

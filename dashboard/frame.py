@@ -13,9 +13,9 @@ from analytics.language.sentences import tr
 from analytics.tables.facts import facts
 from analytics.tables.wording import scope_parts
 from dashboard.access.people import ADMIN
-from dashboard.days import day_fields, shown_days
 from dashboard.pages import PAGES
 from dashboard.query import DEFAULT_SPAN, SPANS, Query
+from dashboard.times import day_fields, shown_days
 from dashboard.view import View
 from fallow import __version__
 from fallow.clock import DAY_MS
@@ -244,10 +244,13 @@ def connect_bar(app: Any) -> None:
     A choice is what differs from what the server has last put into the lists: an answer that comes late, when its reader has
     gone back already, is none.
     """
-    app.clientside_callback(ClientsideFunction("fallow", "copy"), Input("copy", "n_clicks"))
-    app.clientside_callback(ClientsideFunction("fallow", "speak"), Input("spoken", "data"))
-    app.clientside_callback(ClientsideFunction("fallow", "title"), Input("titled", "data"))
-    app.clientside_callback(ClientsideFunction("views", "words"), Input("views-words", "data"))
+    for space, function, changed in (
+        ("fallow", "copy", Input("copy", "n_clicks")),
+        ("fallow", "speak", Input("spoken", "data")),
+        ("fallow", "title", Input("titled", "data")),
+        ("views", "words", Input("views-words", "data")),
+    ):
+        app.clientside_callback(ClientsideFunction(space, function), changed)
     app.clientside_callback(
         ClientsideFunction("fallow", "ask"),
         Output("url", "search"),
@@ -270,12 +273,8 @@ def frame() -> html.Div:
     return html.Div(
         [
             dcc.Location(id="url", refresh="callback-nav"),
-            dcc.Store(id="scheme"),
             dcc.Store(id="version", data=""),
-            dcc.Store(id="shown"),
-            dcc.Store(id="spoken"),
-            dcc.Store(id="titled"),
-            dcc.Store(id="views-words"),
+            *(dcc.Store(id=name) for name in ("scheme", "shown", "spoken", "titled", "views-words")),
             dcc.Interval(id="news", interval=_NEWS_EVERY_MS),
             html.A("Skip to the page", href="#main", id="skip", className="skip"),
             html.Header(

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from analytics.language.languages import CODES, time_zone
 from analytics.report.compare import window_against
-from analytics.report.day_range import day_window, days_between
+from analytics.report.weeks import day_window, days_between
 from analytics.scope import Scope
 from fallow.clock import SECOND_MS, AskedWindow, Window, parse_window
 from fallow.errors import UsageError
@@ -35,7 +35,7 @@ class Query:
     window beside: `before`, `13w` or days as `2026-08-10..2026-08-16`. `zone` and
     `lang` stand for `report.timezone` and `report.language`. `gpu`, `host`, `holder`, `finding` and `opportunity` (ids) are what a page is
     about, `sort` the order of its rows, `filter` which of them and `show` whether it has those too that it leaves out by itself
-    (grid_address.py), `start` and `end` the part of the window that a chart is zoomed to, `rows` what a row of the film
+    (grid.py), `start` and `end` the part of the window that a chart is zoomed to, `rows` what a row of the film
     stands for, `group` what the opportunities are grouped by, `reserve` the reserve in percent that is
     tried out, `scenario` what is tried out on the page What if.
     """

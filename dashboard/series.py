@@ -13,9 +13,8 @@ import polars as pl
 from analytics.language.sentences import tr
 from analytics.readings import binned, gpu_readings, only_during
 from analytics.report.part_tables import host_hours, without_others
-from dashboard.bins import edges, width_of
+from dashboard.times import edges, visible, width_of
 from dashboard.view import View
-from dashboard.zoom import visible
 from fallow.clock import SECOND_MS
 
 MOST_POINTS = 2_000

@@ -16,14 +16,13 @@ from analytics.language.languages import language
 from analytics.ledger.build import Ledger
 from analytics.ledger.summary import data_end_ms
 from analytics.money.window_money import open_owners, open_prices
-from analytics.report.goal_table import open_goals
+from analytics.report.goals import open_goals
 from analytics.report.model import Asked, Whole, after_actions, edition_of
 from analytics.report.part_tables import all_known
 from analytics.scope import Scope
 from analytics.window import Inputs, load_whole, load_window_ledger
 from dashboard.access.people import VIEWER, Reader
-from dashboard.cache import Cache
-from dashboard.makers import Makers
+from dashboard.makers import Cache, Makers
 from dashboard.query import Query
 from dashboard.view import View
 from fallow.clock import SystemClock, Window

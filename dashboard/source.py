@@ -18,8 +18,7 @@ from typing import TypeVar
 from analytics.language.sentences import tr
 from analytics.window import Inputs
 from dashboard.access.people import VIEWER, Reader, person
-from dashboard.cache import Cache
-from dashboard.makers import Makers, TooManyError
+from dashboard.makers import Cache, Makers, TooManyError
 from dashboard.memory import Budget
 from dashboard.query import SPANS, Query
 from dashboard.snapshot import LakeSnapshot, nobody, seen_by

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from datetime import tzinfo
-from typing import Any
+from typing import Any, TypeVar
 
 from analytics.decide.annotations import Annotation
+from analytics.decide.opportunities import Opportunities
 from analytics.language.language import Language
 from analytics.language.sentences import tr
 from analytics.report.model import Report, Whole
 from analytics.window import WindowLedger
 from dashboard.access.people import Reader
-from dashboard.cache import Cache
+from dashboard.makers import Cache
 from dashboard.query import Query
 from fallow.clock import Window
 from fallow.errors import (
@@ -28,6 +29,8 @@ from fallow.errors import (
 )
 
 _LOG = logging.getLogger(__name__)
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +68,26 @@ class View:
     def key_of_figures(self) -> tuple[Query, str, str | None]:
         """The same for all who see the same figures, on whatever page and in whatever language."""
         return replace(self.query.on_every_page, lang=""), self.reader.role, self.reader.team
+
+    @property
+    def opportunities(self) -> Opportunities:
+        """Those of the scope, made once for all who see the same; what they rest on is made once for all scopes of a window."""
+
+        def make() -> Opportunities:
+            # one thread makes the decisions, the others wait
+            if self.report.scope.is_personal:
+                self.made.of(
+                    ("decisions for people", self.whole.ledger.window), lambda: self.whole.decisions_for_people
+                )
+            else:
+                self.made.of(("decisions", self.whole.ledger.window), lambda: self.whole.decisions)
+            return self.whole.opportunities(self.report.scope, self.part)
+
+        return self.kept("opportunities", make)
+
+    def kept(self, name: Hashable, make: Callable[[], V]) -> V:
+        """What `make` makes, once for all who see the same figures; `name` says what it is."""
+        return self.made.of((name, *self.key_of_figures), make)  # type: ignore[no-any-return]
 
     def translate(self, text: str) -> str:
         """The text in the reader's language."""

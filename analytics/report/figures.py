@@ -1,15 +1,18 @@
-"""What a report is made of beside totals and findings: trends, steps from paid to useful, people, capacity and the film strip."""
+"""What a report is made of beside totals and findings: trends, steps from paid to useful, people, and what pools can spare."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from analytics.ledger.summary import Totals
 from analytics.money.accounts import EfficiencyRank
+from analytics.money.accounts import Account, Accounts
+from analytics.money.accounts import EfficiencyRank
+from analytics.states import IN_USE, UNUSED
+from analytics.workloads.model import Finding
+from analytics.workloads.surplus import PoolSurplus
+from fallow.clock import WEEK_MS
 
 
 @dataclass(frozen=True)
@@ -99,21 +102,76 @@ class SurplusInterval:
     back_test: BackTest | None
 
 
-@dataclass(frozen=True)
-class Film:
-    """The state in which each GPU spent most of each bin: `codes` has a row per GPU and a column per bin.
-
-    A code is a position in `fallow.schema.STATES`, NOT_THERE where the GPU was not in the ledger. Rows go by waste, the most
-    first. `totals` are those of each GPU over the window: a bin's colour is that of most of it, and no sum.
-    """
-
-    gpus: tuple[str, ...]
-    hosts: tuple[str, ...]
-    since_ms: int
-    bin_ms: int
-    codes: NDArray[np.uint8]
-    totals: tuple[Totals, ...]
+STEPS = ("unavailable", "unknown", *UNUSED, *IN_USE)
+"""From what was paid to what was useful: what takes most of it away for reasons outside the work first."""
 
 
-NOT_THERE = 255
-"""In a film: no word of this GPU then."""
+def steps(totals: Totals, account: Account) -> tuple[Step, ...]:
+    """The states with the cents of `fallow ledger`, which add up to what was paid."""
+    priced = account.paid_cents is not None
+    return tuple(Step(state, totals.state_ms[state], account.state_cents[state] if priced else None) for state in STEPS)
+
+
+def teams(everybody: Accounts, own: Accounts) -> tuple[UserFigures, ...]:
+    """The teams of a part of the ledger, the most paid first, with their ranks among everybody."""
+    return _people(everybody.by("team"), own.by("team"), lambda _: None)
+
+
+def holders(everybody: Accounts, own: Accounts, team_of: Callable[[str], str | None]) -> tuple[UserFigures, ...]:
+    """The holders of a part of the ledger, the most paid first, with their ranks among everybody."""
+    return _people(everybody.by("holder"), own.by("holder"), team_of)
+
+
+def _people(
+    everybody: Sequence[Account], own: Sequence[Account], team_of: Callable[[str], str | None]
+) -> tuple[UserFigures, ...]:
+    # a rank goes with the figures that it was given for: who has more outside the part has none beside those of the part
+    ranks = {(row.label, round(row.allocated_ms)): (row.rank_gpu_time, row.efficiency_rank) for row in everybody}
+    ranked = sum(row.rank_gpu_time is not None for row in everybody)
+    return tuple(
+        UserFigures(
+            name=row.name,
+            label=row.label,
+            team=None if row.name is None else team_of(row.name),
+            gpu_ms=row.total_ms,
+            allocated_ms=row.allocated_ms,
+            effective_ms=row.effective_ms,
+            low_ms=row.state_ms["low"],
+            low_by_sm_ms=row.low_by_sm_ms,
+            held_ms=row.state_ms["held"],
+            reserved_ms=row.state_ms["reserved"],
+            open_ms=row.allocated_open_ms,
+            cents=row.paid_cents,
+            efficiency=row.efficiency,
+            rank_gpu_time=rank,
+            ranked=ranked,
+            efficiency_rank=efficiency_rank,
+        )
+        for row in own
+        if row.allocated_ms > 0
+        for rank, efficiency_rank in [ranks.get((row.label, round(row.allocated_ms)), (None, None))]
+    )
+
+
+def surplus_intervals(findings: Iterable[Finding]) -> tuple[SurplusInterval, ...]:
+    """Those of the findings of a standing surplus, one per pool and model, the largest first."""
+    found = [_surplus_interval(each.surplus, each.evidence.until_ms) for each in findings if each.surplus is not None]
+    return tuple(sorted(found, key=lambda each: (-each.point, each.pool, each.model)))
+
+
+def _surplus_interval(surplus: PoolSurplus, until_ms: int) -> SurplusInterval:
+    found, tested = surplus.estimate, surplus.backtest
+    low, high = found.next_week
+    return SurplusInterval(
+        pool=surplus.pool,
+        model=surplus.model,
+        gpus=found.gpus,
+        low=low,
+        point=found.left,
+        high=high,
+        blocks=dict(sorted(surplus.in_blocks.items())),
+        history_days=found.days,
+        back_test=None
+        if tested is None
+        else BackTest(until_ms - WEEK_MS, until_ms, tested.surplus, tested.hours, tested.exceeded),
+    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.ledger.summary import totals_by
-from analytics.report.figures import NOT_THERE, Film
+from analytics.ledger.summary import Totals, totals_by
 from analytics.states import UNUSED
 from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.schema import STATES
@@ -15,6 +16,26 @@ from fallow.schema import STATES
 _BINS_MS = (10 * MINUTE_MS, 30 * MINUTE_MS, HOUR_MS, 2 * HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS, 24 * HOUR_MS)
 BINS_MOST = 336
 """A week of half hours."""
+
+
+@dataclass(frozen=True)
+class Film:
+    """The state in which each GPU spent most of each bin: `codes` has a row per GPU and a column per bin.
+
+    A code is a position in `fallow.schema.STATES`, NOT_THERE where the GPU was not in the ledger. Rows go by waste, the most
+    first. `totals` are those of each GPU over the window: a bin's colour is that of most of it, and no sum.
+    """
+
+    gpus: tuple[str, ...]
+    hosts: tuple[str, ...]
+    since_ms: int
+    bin_ms: int
+    codes: NDArray[np.uint8]
+    totals: tuple[Totals, ...]
+
+
+NOT_THERE = 255
+"""In a film: no word of this GPU then."""
 
 
 def film(stretches: pl.DataFrame, since_ms: int, until_ms: int) -> Film:

@@ -9,9 +9,8 @@ from analytics.ledger.sampled import IdleFloors
 from analytics.ledger.summary import Summary
 from analytics.money.window_money import Money
 from analytics.report.coverage import Seen
-from analytics.report.figures import Step
+from analytics.report.figures import Step, steps
 from analytics.report.model import Whole
-from analytics.report.waterfall import steps
 from analytics.scope import Scope
 from analytics.window import WindowLedger
 from analytics.workloads.ledger_rows import held_gpu_hours

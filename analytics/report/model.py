@@ -37,23 +37,18 @@ from analytics.plan.supply import find_supply
 from analytics.plan.waits import Waits
 from analytics.quality.model import Remark
 from analytics.quality.remarks import data_quality
-from analytics.report import people
 from analytics.report.coverage import Seen, Watch
-from analytics.report.figures import Film, Step, SurplusInterval, Trend, UserFigures
-from analytics.report.film import film
-from analytics.report.goal_table import Goal, open_goals
-from analytics.report.goals import GoalProgress, progress
+from analytics.report.figures import Step, SurplusInterval, Trend, UserFigures, holders, steps, surplus_intervals, teams
+from analytics.report.film import Film, film
+from analytics.report.goals import Goal, GoalProgress, open_goals, progress
 from analytics.report.planning import Planning
-from analytics.report.reclaimable import reclaimable
 from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, Figures, WeekFigures, trends, weeks_up_to
-from analytics.report.waterfall import steps
 from analytics.report.weeks import Week
 from analytics.scope import Scope, narrow, narrowed, without_jobs
 from analytics.window import Inputs, WindowLedger, confirmed, load_whole
 from analytics.workloads.context import open_context
 from analytics.workloads.model import Context, Finding
-from analytics.workloads.reclaimable import Reclaimable
-from analytics.workloads.reclaimable import reclaimable as safe_to_give
+from analytics.workloads.reclaimable import Reclaimable, reclaimable
 from fallow import __version__
 from fallow.clock import DAY_MS, SystemClock, Window
 from fallow.errors import EmptyLakeError
@@ -257,7 +252,7 @@ class Whole:
         """What can be given back, without what somebody put off; the rules run only where anybody did."""
         actions = load_actions(self.inputs.lake).values()
         is_put_off = any(each.kind == "suppress" for own in actions for each in own)
-        return self.decisions.reclaimable if is_put_off else safe_to_give(self.context)
+        return self.decisions.reclaimable if is_put_off else reclaimable(self.context)
 
     def reallocation(
         self, scope: Scope, requests_path: str | None = None, calendar: Endings | None = None
@@ -384,9 +379,9 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         goals=whole.progress(asked.scope, asked.week) if asked.week else (),
         trends=trends(now, [each.figures for each in earlier]) if asked.week else (),
         steps=steps(part.summary.totals, money.accounts.total),
-        teams=people.teams(everybody, money.accounts),
-        holders=people.holders(everybody, money.accounts, lambda name: money.owners.team(name, None)),
-        reclaimable=() if scope.is_personal else reclaimable(found.findings),
+        teams=teams(everybody, money.accounts),
+        holders=holders(everybody, money.accounts, lambda name: money.owners.team(name, None)),
+        reclaimable=() if scope.is_personal else surplus_intervals(found.findings),
         off_peak=() if scope.is_personal else _off_peak(ledger, asked, inventory),
         opportunities=whole.opportunities(scope, part),
         film=film(spans, part.summary.since_ms, part.summary.until_ms),
@@ -421,7 +416,7 @@ def _weeks(whole: Whole, asked: Asked, seen: Seen, now: Figures) -> tuple[WeekFi
 def after_actions(report: Report, whole: Whole, part: WindowLedger) -> Report:
     """The same report after people did something about its findings; `part` is what it was made of."""
     found = _part_of(whole, report.scope, part.inside.stretches)
-    groups = () if report.scope.is_personal else reclaimable(found.findings)
+    groups = () if report.scope.is_personal else surplus_intervals(found.findings)
     decided = whole.opportunities(report.scope, part)
     return replace(report, review=found, reclaimable=groups, opportunities=decided)
 

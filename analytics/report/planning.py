@@ -46,6 +46,11 @@ from analytics.workloads.sharing import is_best_effort
 from fallow.clock import HOUR_MS
 
 
+def _asked(**names: str | None) -> list[pl.Expr]:
+    """Conditions on the columns of which a value is given."""
+    return [pl.col(name) == value for name, value in names.items() if value is not None]
+
+
 class Planning:
     """Everybody's, over one window; `context` is asked for only where something needs it."""
 
@@ -64,6 +69,13 @@ class Planning:
         self._context = context
         self._replay_lock = threading.Lock()
         self._replay_bases: dict[Scope, ReplayBase] = {}
+        self._window = (ledger.summary.since_ms, ledger.summary.until_ms)
+        self._held_min_ms = inputs.settings.integer("findings.held_min")
+        self._zone_name = inputs.settings.text("report.timezone")
+
+    def _placed(self) -> pl.DataFrame:
+        """The ledger's rows of the window with their pools and models; not kept, for they take much memory."""
+        return placed(self._ledger.inside.stretches, self._money.costs, self._inventory)
 
     @cached_property
     def jobs(self) -> pl.DataFrame:
@@ -77,20 +89,15 @@ class Planning:
 
     def rooms_for(self, sizes: Sequence[int]) -> tuple[PoolRoom, ...]:
         """The same for jobs of these sizes."""
-        rows, costs = self._ledger.inside.stretches, self._money.costs
-        priced = placed(rows, costs, self._inventory).join(costs.rates(), on=("gpu", "since"), how="left")
-        window = (self._ledger.summary.since_ms, self._ledger.summary.until_ms)
-        return pool_rooms(priced, self.jobs, window, self._inputs.settings.integer("findings.held_min"), sizes)
+        priced = self._placed().join(self._money.costs.rates(), on=("gpu", "since"), how="left")
+        return pool_rooms(priced, self.jobs, self._window, self._held_min_ms, sizes)
 
     @cached_property
     def waits(self) -> Waits:
         """Who waited for GPUs in the window, and why; everybody's."""
-        summary = self._ledger.summary
-        rows = placed(self._ledger.inside.stretches, self._money.costs, self._inventory)
-        held_min_ms = self._inputs.settings.integer("findings.held_min")
-        window = (summary.since_ms, summary.until_ms)
-        team_of = self._money.owners.team
-        return find_waits(self.jobs, rows, self._memory_gib(rows), window, held_min_ms=held_min_ms, team_of=team_of)
+        rows, team_of = self._placed(), self._money.owners.team
+        memory_gib = self._memory_gib(rows)
+        return find_waits(self.jobs, rows, memory_gib, self._window, held_min_ms=self._held_min_ms, team_of=team_of)
 
     def _memory_gib(self, rows: pl.DataFrame) -> dict[str, int | None]:
         """The memory of each model's cards, that of the smallest; None where nobody knows it of all."""
@@ -103,9 +110,8 @@ class Planning:
 
     def waits_of(self, scope: Scope) -> Waits:
         """Those of a scope's pool, model, team or user."""
-        asked = {"pool": scope.pool, "model": scope.model, "team": scope.team, "user": scope.holder}
-        found = self.waits.where(*(pl.col(name) == value for name, value in asked.items() if value is not None))
-        places = [pl.col(name) == asked[name] for name in POOL_MODEL if asked[name] is not None]
+        places = _asked(pool=scope.pool, model=scope.model)
+        found = self.waits.where(*places, *_asked(team=scope.team, user=scope.holder))
         return replace(found, idle=found.idle.filter(*places)) if places else found
 
     @cached_property
@@ -115,7 +121,7 @@ class Planning:
 
     def endings_for(self, days: int) -> Endings:
         """The same for so many days."""
-        return find_endings(self._context(), self.jobs, days, time_zone(self._inputs.settings.text("report.timezone")))
+        return find_endings(self._context(), self.jobs, days, time_zone(self._zone_name))
 
     @cached_property
     def new_cards(self) -> tuple[Arrival, ...]:
@@ -134,7 +140,7 @@ class Planning:
     @cached_property
     def starving(self) -> tuple[StarvingPair, ...]:
         """Who starves while who hoards; everybody's."""
-        return pairs_of(self.owned, self._money.owners, self._inputs.settings.integer("findings.held_min"))
+        return pairs_of(self.owned, self._money.owners, self._held_min_ms)
 
     def allocation(self, scope: Scope, part: WindowLedger, calendar: Endings | None = None) -> FleetAllocation:
         """Who has GPUs, who wants them and which come free, as far as a scope lets its reader know; `part` is `self.part` of it."""
@@ -175,8 +181,7 @@ class Planning:
         if scope.is_all:
             return self.owned
         own = self._owned_in(part)
-        asked = {"team": scope.team, "user": scope.holder}
-        waits = self.owned.waits.filter(*(pl.col(name) == value for name, value in asked.items() if value is not None))
+        waits = self.owned.waits.filter(*_asked(team=scope.team, user=scope.holder))
         if not scope.of_gpus.is_all:
             waits = waits.filter(pl.col("pool").is_in(own.accounts.allocated["pool"].unique().implode()))
         return replace(own, waits=waits)
@@ -188,15 +193,13 @@ class Planning:
 
     def prices_for(self, spot_share: float | None) -> tuple[PoolPrices, ...]:
         """The same where such a share of each hour's need may be interrupted; None: the work of best-effort owners."""
-        summary, settings, money = self._ledger.summary, self._inputs.settings, self._money
+        settings, money, rows = self._inputs.settings, self._money, self._placed()
         lost_hours = settings.integer("plan.lost_per_interruption") / HOUR_MS
         market = Market(load_offers(settings, money.costs.prices), money.costs.prices, money.grid, lost_hours)
-        rows = placed(self._ledger.inside.stretches, money.costs, self._inventory)
-        window = (summary.since_ms, summary.until_ms)
-        curves = need_curves(rows, self.jobs, window, partial(is_best_effort, money.owners))
+        curves = need_curves(rows, self.jobs, self._window, partial(is_best_effort, money.owners))
         if spot_share is not None:
             curves = tuple(with_spot_share(each, spot_share) for each in curves)
-        return pool_prices(curves, market, measured_powers(rows), summary.until_ms)
+        return pool_prices(curves, market, measured_powers(rows), self._window[1])
 
     def replay_base(self, scope: Scope) -> ReplayBase:
         """What replays of the jobs and GPUs of a pool, a model or all of them start from; made once, whoever asks at the same time."""
@@ -206,10 +209,8 @@ class Planning:
             return self._replay_bases[scope.of_gpus]
 
     def _replay_base(self, scope: Scope) -> ReplayBase:
-        summary = self._ledger.summary
-        rows = placed(self._ledger.inside.stretches, self._money.costs, self._inventory)
-        asked = {"pool": scope.pool, "model": scope.model}
-        own = rows.filter(*(pl.col(name) == value for name, value in asked.items() if value is not None))
+        rows = self._placed()
+        own = rows.filter(*_asked(pool=scope.pool, model=scope.model))
         return replay_base(
             ReplayInputs(
                 jobs=self.jobs,
@@ -217,7 +218,7 @@ class Planning:
                 needs=work_needs(self._context()),
                 facts=GpuFacts(lambda gpu: self._inventory.device(gpu, "").mem_total_bytes, self._money.costs.rate_of),
                 team_of=self._money.owners.team,
-                window=(summary.since_ms, summary.until_ms),
+                window=self._window,
                 error_max=self._inputs.settings.number("plan.replay_error_pct") / 100,
                 places=frozenset(own.select(POOL_MODEL).unique().rows()),
             )
@@ -227,12 +228,12 @@ class Planning:
         """Saved scenarios over the jobs and GPUs of a pool or a model; nothing is replayed where there are none."""
         if not saved:
             return ()
-        return tuple(compared_scenarios(self.replay_base(scope), saved, self._inputs.settings.text("report.timezone")))
+        return tuple(compared_scenarios(self.replay_base(scope), saved, self._zone_name))
 
     @cached_property
     def demand(self) -> tuple[DemandSeries, ...]:
         """What each pool and model needed day by day, in the site's time zone."""
-        return demand_series(self._context(), time_zone(self._inputs.settings.text("report.timezone")))
+        return demand_series(self._context(), time_zone(self._zone_name))
 
     @cached_property
     def outlooks(self) -> tuple[PoolOutlook, ...]:

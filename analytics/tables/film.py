@@ -8,7 +8,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
-from analytics.report.figures import Film
+from analytics.report.film import Film
 from analytics.report.model import Report
 from analytics.states import IN_USE
 from analytics.tables.palette import ORDER

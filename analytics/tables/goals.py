@@ -9,8 +9,7 @@ from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Date, Number, Quantity, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.report.goal_table import Goal
-from analytics.report.goals import WEEKS_MIN, Course, GoalProgress
+from analytics.report.goals import WEEKS_MIN, Course, Goal, GoalProgress
 from analytics.report.model import Report
 from analytics.report.weeks import week_of
 from analytics.tables.basis import PageBasis

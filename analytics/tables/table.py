@@ -30,7 +30,7 @@ from analytics.language.quantities import (
     Span,
     rounded_span,
 )
-from analytics.report.figures import Film
+from analytics.report.film import Film
 from analytics.tables.line_chart import LineChart
 from fallow.clock import HOUR_MS, SECOND_MS, format_ms
 

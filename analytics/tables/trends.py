@@ -5,7 +5,7 @@ from __future__ import annotations
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
-from analytics.report.changes import Change
+from analytics.report.compare import Change
 from analytics.report.coverage import WHOLE_FROM
 from analytics.report.figures import Trend
 from analytics.report.model import Report

@@ -10,9 +10,9 @@ from analytics.decide.annotations import Annotation
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Amount, Date, Number, Quantity, Share
 from analytics.language.sentences import tr
-from analytics.report.changes import Change
+from analytics.report.compare import Change
 from analytics.report.coverage import WHOLE_FROM
-from analytics.report.goal_table import Goal, Measure
+from analytics.report.goals import Goal, Measure
 from analytics.report.model import Report
 from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, WeekFigures
 from analytics.report.weeks import week_of

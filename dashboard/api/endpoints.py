@@ -15,7 +15,7 @@ from analytics.names import JOINER
 from analytics.render.money_json import account_json
 from analytics.render.opportunities_json import opportunities_json, opportunity_json
 from analytics.render.report.json_format import finding_json, known_figures, ledger_json, seen_json
-from analytics.report.gpu_table import rows_by_gpu
+from analytics.report.part_tables import rows_by_gpu
 from dashboard.api.parameters import (
     BY,
     FINDING,
@@ -28,7 +28,6 @@ from dashboard.api.parameters import (
     Parameter,
     ReadRequest,
 )
-from dashboard.decisions import opportunities_of
 from dashboard.view import View
 
 Json = dict[str, object]
@@ -89,7 +88,7 @@ def _scopes(view: View) -> Json:
 
 
 def _totals(view: View) -> Json:
-    found = opportunities_json(opportunities_of(view))
+    found = opportunities_json(view.opportunities)
     found.pop("opportunities")
     return known_figures(view.report, found)
 
@@ -98,14 +97,14 @@ def _gpu_rows(view: View, _: ReadRequest) -> Sequence[Json]:
     def make() -> Sequence[Json]:
         return rows_by_gpu(view.part.inside.stretches, view.whole.inventory)
 
-    return view.made.of(("gpu rows", *view.key_of_figures), make)  # type: ignore[no-any-return]
+    return view.kept("gpu rows", make)
 
 
 def _account_rows(view: View, asked: ReadRequest) -> Sequence[Account]:
     def make() -> Sequence[Account]:
         return view.report.money.accounts.by(asked.by)
 
-    return view.made.of(("accounts", asked.by, *view.key_of_figures), make)  # type: ignore[no-any-return]
+    return view.kept(("accounts", asked.by), make)
 
 
 ENDPOINTS = (
@@ -143,7 +142,7 @@ ENDPOINTS = (
         "the decisions, those that save most first, with their evidence and risk: `fallow recommendations --json`",
         "opportunity",
         EndpointRows(
-            items=lambda view, _: opportunities_of(view).listed,
+            items=lambda view, _: view.opportunities.listed,
             row=lambda _, item: opportunity_json(item),
             filters={
                 OPPORTUNITY: lambda item, value: item.opportunity_id == value,

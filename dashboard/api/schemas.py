@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from analytics.render.report.json_format import report_schema
-from analytics.report.gpu_table import COLUMNS as GPU_COLUMNS
+from analytics.report.part_tables import GPU_COLUMNS
 from analytics.states import UNUSED
 from dashboard.api.endpoints import ApiEndpoint
 

@@ -1,4 +1,4 @@
-// A table's filters and order as text, and back: what an address says of them (grid_address.py) in the grid's own form.
+// A table's filters and order as text, and back: what an address says of them (grid.py) in the grid's own form.
 
 (function () {
     "use strict";
@@ -21,7 +21,7 @@
         },
     };
 
-    // Text <-> the grid's own form of its filters; null where the text is none (grid_address.py says what is wrong with it).
+    // Text <-> the grid's own form of its filters; null where the text is none (grid.py says what is wrong with it).
 
     function split(text) {
         const parts = [[""]];

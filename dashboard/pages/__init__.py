@@ -1,41 +1,35 @@
-"""The pages, one file each, in the order in which they are listed."""
+"""The pages in the order in which they are listed."""
 
 from __future__ import annotations
 
-from dashboard.pages.allocation import AllocationPage
-from dashboard.pages.capacity import Capacity
-from dashboard.pages.compare import ComparePage
-from dashboard.pages.costs import CostsPage
-from dashboard.pages.detail import GpuPage, HostPage
-from dashboard.pages.film import FilmPage
-from dashboard.pages.findings import Findings
-from dashboard.pages.opportunities import OpportunitiesPage
-from dashboard.pages.overview import Overview
+from dashboard.pages.costs import COSTS
+from dashboard.pages.detail import GPU_PAGE, HOST_PAGE
+from dashboard.pages.film import FILM
+from dashboard.pages.findings import FINDINGS
+from dashboard.pages.opportunities import OPPORTUNITIES
 from dashboard.pages.page import Page
-from dashboard.pages.quality import Quality
-from dashboard.pages.report import ReportPage
-from dashboard.pages.right_size import RightSize
-from dashboard.pages.settings import SettingsPage
-from dashboard.pages.users import UsersPage
-from dashboard.pages.waits import WaitsPage
-from dashboard.pages.what_if import WhatIfPage
+from dashboard.pages.report import REPORT
+from dashboard.pages.settings import SETTINGS_PAGE
+from dashboard.pages.table_pages import ALLOCATION, CAPACITY, COMPARE, OVERVIEW, QUALITY, RIGHT_SIZE, WAITS
+from dashboard.pages.users import USERS
+from dashboard.pages.what_if import WHAT_IF
 
 PAGES: tuple[Page, ...] = (
-    Overview(),
-    OpportunitiesPage(),
-    FilmPage(),
-    Findings(),
-    UsersPage(),
-    RightSize(),
-    Capacity(),
-    WaitsPage(),
-    AllocationPage(),
-    CostsPage(),
-    WhatIfPage(),
-    ComparePage(),
-    ReportPage(),
-    Quality(),
-    SettingsPage(),
-    GpuPage(),
-    HostPage(),
+    OVERVIEW,
+    OPPORTUNITIES,
+    FILM,
+    FINDINGS,
+    USERS,
+    RIGHT_SIZE,
+    CAPACITY,
+    WAITS,
+    ALLOCATION,
+    COSTS,
+    WHAT_IF,
+    COMPARE,
+    REPORT,
+    QUALITY,
+    SETTINGS_PAGE,
+    GPU_PAGE,
+    HOST_PAGE,
 )

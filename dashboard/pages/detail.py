@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,40 +26,42 @@ from analytics.tables.money_basis import price_source
 from analytics.tables.palette import ORDER, Palette
 from analytics.tables.table import Table
 from dashboard.film import shoot
-from dashboard.pages.film_strip import connect_strip
-from dashboard.pages.page import ALL_FINDINGS, Page, PlacedSection
+from dashboard.pages.film import connect_strip
+from dashboard.pages.page import Onward, Page, PlacedSection, all_findings, no_way, panels
 from dashboard.render.panel import panel
 from dashboard.render.series import series_chart
 from dashboard.render.states import legend
-from dashboard.render.tables import gpu_link, name_links
+from dashboard.render.tables import facts_list, gpu_link, name_links
 from dashboard.series import PageSeries, gpu_series, host_series
 from dashboard.source import LakeSource
+from dashboard.times import zoom_note
 from dashboard.view import View
-from dashboard.zoom import zoom_note
 
 _FIRST = 10
 """Rows in sight."""
 _LETTERS = 14
 _NO_NAME = 8
 """Letters: what is shorter begins too many names."""
-_HISTORY: tuple[Callable[..., Table | None], ...] = (who_had_it, processes, findings_naming, events)
 
 
-class Detail(Page, ABC):
-    """A page about one GPU or host: the two differ in their facts, their series and what is remarked on a host's rows."""
+@dataclass(frozen=True)
+class _Detail:
+    """What the pages of a GPU and of a host differ in: `column` names both the ledger's column and the address's value."""
 
-    listed = False
     column: str
     title: str
     question: str
-    history = _HISTORY
     unnamed: str
+    unknown: Callable[[str], str]
+    facts: Callable[[View, Subject], Iterable[tuple[str, Any]]]
+    series: Callable[[View, str], PageSeries]
+    history: tuple[Callable[..., Table | None], ...] = (who_had_it, processes, findings_naming, events)
 
     @property
     def graph(self) -> str:
         return f"{self.column}-graph"
 
-    def connect(self, app: Any, source: LakeSource) -> None:  # noqa: ARG002  # every page is given it
+    def connect(self, app: Any, _: LakeSource) -> None:
         """Tooltip, click and zoom: a zoomed page is an address, whose rows are read for what is in sight only."""
         connect_strip(app, self.graph)
 
@@ -68,42 +70,22 @@ class Detail(Page, ABC):
         asked = getattr(view.query, self.column)
         if not asked:
             return _nothing(view, self.unnamed)
-        meant = self.meant(view, asked)
+        meant = _meant_gpus(view, asked) if self.column == "gpu" else [asked]
         if len(meant) > 1:
             return _nothing(view, tr("The names of several GPUs begin with {gpu}.", gpu=plain(asked)))
         subject = subject_named(view, self.column, *meant)
         if subject is None:
             return _nothing(view, self.unknown(plain(asked)))
-        items = [
-            html.Div([html.Dt(view.translate(label)), html.Dd(value)])
-            for label, value in self.facts(view, subject)
-            if value
-        ]
-        sections = [
-            PlacedSection(partial(made, subject=subject), first=_FIRST, onward=ALL_FINDINGS * (made is findings_naming))
+        ways: Mapping[Any, Onward] = {findings_naming: all_findings}
+        sections = (
+            PlacedSection(partial(made, subject=subject), first=_FIRST, onward=ways.get(made, no_way))
             for made in self.history
-        ]
+        )
+        known = facts_list(view, ((label, value) for label, value in self.facts(view, subject) if value))
+        lead = html.Div(known, className="panel wide lead")
         return html.Div(
-            [
-                html.Div(html.Dl(items, className="facts"), className="panel wide lead"),
-                self._states(view, colours, subject),
-                *(shown for each in sections if (shown := each.panel(view, colours)) is not None),
-            ],
-            className="panels",
-        )  # fmt: skip
-
-    def meant(self, view: View, asked: str) -> list[str]:  # noqa: ARG002  # a GPU's name can be shortened
-        """The names that the address may mean."""
-        return [asked]
-
-    @abstractmethod
-    def unknown(self, asked: str) -> str: ...
-
-    @abstractmethod
-    def facts(self, view: View, subject: Subject) -> list[tuple[str, Any]]: ...
-
-    @abstractmethod
-    def series(self, view: View, subject: Subject) -> PageSeries: ...
+            [lead, self._states(view, colours, subject), *panels(view, colours, sections)], className="panels"
+        )
 
     def _states(self, view: View, colours: Palette, subject: Subject) -> html.Section:
         """The states of its GPUs side by side with what was measured meanwhile, of what is in sight."""
@@ -117,7 +99,9 @@ class Detail(Page, ABC):
                 legend(view, colours, ORDER),
                 *([html.P(view.translate(others), className="hint")] if view.report.scope.is_personal else []),
                 zoom_note(view),
-                *series_chart(view, colours, self.graph, shoot(view, only=subject.gpus), self.series(view, subject)),
+                *series_chart(
+                    view, colours, self.graph, shoot(view, only=subject.gpus), self.series(view, subject.name)
+                ),
             ],
             wide=True,
         )
@@ -143,78 +127,67 @@ def _gpu_links(view: View, gpus: Iterable[str]) -> html.Span | None:
     return html.Span(links) if links else None
 
 
-class GpuPage(Detail):
-    """`/gpu?gpu=UUID`, or as much of it as no other GPU begins with."""
-
-    path = "/gpu"
-    name: str = tr("GPU")
-    column = "gpu"
-    title = tr("States and series")
-    question = tr("What did it do, minute by minute, and what did that look like to the GPU itself?")
-    unnamed = tr("No GPU is named.")
-
-    def unknown(self, asked: str) -> str:
-        return tr(
-            "There is nothing to show of the GPU {gpu}: it is not known, or not in this window, or not of what is "
-            "chosen above or yours to see.",
-            gpu=asked,
-        )
-
-    def meant(self, view: View, asked: str) -> list[str]:
-        """The GPU of that name, else those whose names begin with it."""
-        known = view.part.inside.stretches["gpu"].unique().sort()
-        if asked in known or len(asked) < _NO_NAME:
-            return [asked]
-        return known.filter(known.str.starts_with(asked)).to_list() or [asked]
-
-    def series(self, view: View, subject: Subject) -> PageSeries:
-        return gpu_series(view, subject.name)
-
-    def facts(self, view: View, subject: Subject) -> list[tuple[str, Any]]:
-        gpu, host = subject.name, subject.hosts[-1]
-        inventory = view.whole.inventory
-        index, price = inventory.device(gpu, host).gpu_index, view.whole.money.costs.price_of(gpu)
-        beside = view.part.inside.stretches.filter((pl.col("host") == host) & (pl.col("gpu") != gpu))["gpu"]
-        return [
-            (tr("GPU"), plain(gpu)),
-            (tr("model"), plain(inventory.model(gpu))),
-            (tr("host"), name_links(view, "host", host)),
-            (tr("index"), "" if index is None else str(index)),
-            (tr("pool"), plain(inventory.pool(gpu))),
-            (tr("last seen"), view.language.moment(subject.last_seen_ms)),
-            (tr("per GPU-hour"), price and view.translate(tr("{money}, {source}", money=Amount(price.hourly, price.currency), source=price_source(price)))),
-            (tr("on the same host"), _gpu_links(view, beside.unique().sort())),
-        ]  # fmt: skip
+def _meant_gpus(view: View, asked: str) -> list[str]:
+    """The GPU of that name, else those whose names begin with it."""
+    known = view.part.inside.stretches["gpu"].unique().sort()
+    if asked in known or len(asked) < _NO_NAME:
+        return [asked]
+    return known.filter(known.str.starts_with(asked)).to_list() or [asked]
 
 
-class HostPage(Detail):
-    """`/host?host=NAME`."""
+def _gpu_facts(view: View, subject: Subject) -> Iterator[tuple[str, Any]]:
+    gpu, host, inventory = subject.name, subject.hosts[-1], view.whole.inventory
+    index, price = inventory.device(gpu, host).gpu_index, view.whole.money.costs.price_of(gpu)
+    beside = view.part.inside.stretches.filter((pl.col("host") == host) & (pl.col("gpu") != gpu))["gpu"]
+    yield tr("GPU"), plain(gpu)
+    yield tr("model"), plain(inventory.model(gpu))
+    yield tr("host"), name_links(view, "host", host)
+    yield tr("index"), "" if index is None else str(index)
+    yield tr("pool"), plain(inventory.pool(gpu))
+    yield tr("last seen"), view.language.moment(subject.last_seen_ms)
+    if price:
+        hourly = Amount(price.hourly, price.currency)
+        yield tr("per GPU-hour"), view.translate(tr("{money}, {source}", money=hourly, source=price_source(price)))
+    yield tr("on the same host"), _gpu_links(view, beside.unique().sort())
 
-    path = "/host"
-    name: str = tr("Host")
-    column = "host"
-    title = tr("The GPUs side by side")
-    question = tr("Do its GPUs work together or wait for one another, and does the machine keep up?")
-    unnamed = tr("No host is named.")
 
-    def unknown(self, asked: str) -> str:
-        return tr(
-            "There is nothing to show of the host {host}: it is not known, or not in this window, or not of what is "
-            "chosen above or yours to see.",
-            host=asked,
-        )
+def _host_facts(view: View, subject: Subject) -> Iterator[tuple[str, Any]]:
+    inventory = view.whole.inventory
+    yield tr("host"), plain(subject.name)
+    yield tr("GPUs"), _gpu_links(view, subject.gpus)
+    yield tr("model"), ", ".join(sorted({plain(inventory.model(gpu)) for gpu in subject.gpus}))
+    yield tr("pool"), ", ".join(sorted({plain(inventory.pool(gpu)) for gpu in subject.gpus}))
+    yield tr("last seen"), view.language.moment(subject.last_seen_ms)
 
-    history = (*_HISTORY, host_remarks)
 
-    def series(self, view: View, subject: Subject) -> PageSeries:
-        return host_series(view, subject.name)
-
-    def facts(self, view: View, subject: Subject) -> list[tuple[str, Any]]:
-        inventory = view.whole.inventory
-        return [
-            (tr("host"), plain(subject.name)),
-            (tr("GPUs"), _gpu_links(view, subject.gpus)),
-            (tr("model"), ", ".join(sorted({plain(inventory.model(gpu)) for gpu in subject.gpus}))),
-            (tr("pool"), ", ".join(sorted({plain(inventory.pool(gpu)) for gpu in subject.gpus}))),
-            (tr("last seen"), view.language.moment(subject.last_seen_ms)),
-        ]
+_GPU = _Detail(
+    column="gpu",
+    title=tr("States and series"),
+    question=tr("What did it do, minute by minute, and what did that look like to the GPU itself?"),
+    unnamed=tr("No GPU is named."),
+    unknown=lambda asked: tr(
+        "There is nothing to show of the GPU {gpu}: it is not known, or not in this window, or not of what is "
+        "chosen above or yours to see.",
+        gpu=asked,
+    ),
+    facts=_gpu_facts,
+    series=gpu_series,
+)
+_HOST = _Detail(
+    column="host",
+    title=tr("The GPUs side by side"),
+    question=tr("Do its GPUs work together or wait for one another, and does the machine keep up?"),
+    unnamed=tr("No host is named."),
+    unknown=lambda asked: tr(
+        "There is nothing to show of the host {host}: it is not known, or not in this window, or not of what is "
+        "chosen above or yours to see.",
+        host=asked,
+    ),
+    facts=_host_facts,
+    series=host_series,
+    history=(*_Detail.history, host_remarks),
+)
+GPU_PAGE = Page("/gpu", tr("GPU"), _GPU.content, _GPU.connect, listed=False)
+"""`?gpu=UUID`, or as much of it as no other GPU begins with."""
+HOST_PAGE = Page("/host", tr("Host"), _HOST.content, _HOST.connect, listed=False)
+"""`?host=NAME`."""

@@ -1,23 +1,44 @@
-"""Every GPU over time, and the hours of the week."""
+"""The film strip: rows of GPUs, hosts or pools over time with annotations, the rows as a table, and the hours of the week."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from dash import ALL, Input, Output, State, callback_context, html, no_update
+import plotly.graph_objects as go
+from dash import ALL, ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
 
 from analytics.capacity.off_peak import HoursOfWeek, hours_of_week
 from analytics.decide.annotations import Annotation
-from analytics.language.quantities import Moment
-from analytics.language.sentences import tr
+from analytics.language.quantities import Moment, Number, Share, Span
+from analytics.language.sentences import tr, tr_many
 from analytics.report.part_tables import all_known
+from analytics.tables.breakdowns import totals_section
+from analytics.tables.give_back import give_back_sentence
 from analytics.tables.hour_of_week import hour_of_week
-from analytics.tables.palette import Palette, palette
+from analytics.tables.names import place_name
+from analytics.tables.palette import ORDER, Palette, palette
+from analytics.tables.table import Kind, LinkedCell, Table, column
+from analytics.tables.wording import asked_for
 from dashboard.access.people import PLANNER
-from dashboard.annotations import abouts, annotate, annotations_in_sight, can_withdraw, withdraw
-from dashboard.error_panels import in_a_line, language_of
-from dashboard.exports import links
-from dashboard.pages.film_strip import GRAPH, connect_strip, film_strip
+from dashboard.actions import abouts, annotate, annotations_in_sight, can_withdraw, carry_out, withdraw
+from dashboard.files import links
+from dashboard.film import (
+    GPUS,
+    HOSTS,
+    POOLS,
+    SORTS,
+    Frames,
+    GroupFilm,
+    PageFilm,
+    kind_of,
+    kinds_of,
+    shoot,
+    shoot_groups,
+    sort_of,
+)
 from dashboard.pages.page import Page
 from dashboard.render.annotations_panel import (
     ABOUT,
@@ -30,31 +51,329 @@ from dashboard.render.annotations_panel import (
     annotation_items,
     annotations_panel,
 )
-from dashboard.render.panel import section_panel
-from dashboard.source import LakeSource, view_of
-from dashboard.view import Problem, View, problem_of
+from dashboard.render.layout import escaped, layout
+from dashboard.render.marks import draw_marks
+from dashboard.render.panel import graph, panel, section_panel
+from dashboard.render.rows import FilmRows, RowLabel, blocks, gpu_rows, group_rows
+from dashboard.render.states import legend
+from dashboard.render.strip import TOOLTIP, WORDS, gpu_words, group_words, heatmap, hover, time_axis
+from dashboard.render.tables import table
+from dashboard.source import LakeSource
+from dashboard.times import visible, zoom_note
+from dashboard.view import View
 from fallow.clock import SystemClock
-from fallow.errors import FallowError
-
-_STRIP = "film-strip"
 
 
-class FilmPage(Page):
-    path = "/film"
-    name: str = tr("Film strip")
+def connect_strip(app: Any, graph: str) -> None:
+    """Tooltip, click and zoom of a graph with a strip in it; no word of it goes to the server but by the address."""
+    app.clientside_callback(
+        ClientsideFunction("film", "tooltip"),
+        Output(TOOLTIP, "show", allow_duplicate=True),
+        Output(TOOLTIP, "bbox", allow_duplicate=True),
+        Output(TOOLTIP, "children", allow_duplicate=True),
+        Input(graph, "hoverData"),
+        State(WORDS, "data"),
+        prevent_initial_call=True,
+    )
+    app.clientside_callback(
+        ClientsideFunction("film", "open"),
+        Output("url", "pathname", allow_duplicate=True),
+        Output("url", "search", allow_duplicate=True),
+        Input(graph, "clickData"),
+        State(WORDS, "data"),
+        prevent_initial_call=True,
+    )
+    app.clientside_callback(
+        ClientsideFunction("film", "zoom"),
+        Output("url", "search", allow_duplicate=True),
+        Input(graph, "relayoutData"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )
 
-    def connect(self, app: Any, source: LakeSource) -> None:
-        """What the strip does in the browser: all of it becomes an address, and the page is made for that."""
-        connect_strip(app, GRAPH)
-        _connect_annotations(app, source)
 
-    def content(self, view: View, colours: Palette) -> html.Div:
-        """The strip, then the hours of the week."""
-        files = html.Div(links(view, "gpus"), className="tools")
-        hours = section_panel(view, colours, hour_of_week(_hours(view), view.report))
-        annotations = annotations_panel(view, *_annotations(view), abouts(view) if view.reader.may(PLANNER) else ())
-        panels = [html.Div(film_strip(view, colours), id=_STRIP, className="wide"), annotations, hours]
-        return html.Div([files, html.Div([each for each in panels if each is not None], className="panels")])
+GRAPH, _STRIP = "film-graph", "film-strip"
+
+_AROUND_PX = 60
+"""The marks of the time above the rows, and what is below them."""
+_MOST_LISTED = 200
+_MOST_LETTERS = 22
+
+_SORT_NAMES = {"host": tr("host"), "waste": tr("unused time"), "holder": tr("user")}
+_ROW_NAMES = {POOLS: tr("pools"), HOSTS: tr("hosts"), GPUS: tr("GPUs")}
+
+
+@dataclass(frozen=True)
+class _Picture:
+    """What the panel shows: frames in rows with names beside some, what it is and what a click does, what goes to the browser, and the table."""
+
+    film: Frames
+    rows: FilmRows
+    labels: list[tuple[float, str]]
+    label: str
+    question: str
+    cut: str
+    words: dict[str, Any]
+    table: Callable[[], html.Details]
+
+
+def film_strip(view: View, colours: Palette) -> html.Section:
+    """The panel."""
+    kind = kind_of(view)
+    picture = _of_gpus(view, colours) if kind == GPUS else _of_groups(view, colours, kind)
+    height_px = _AROUND_PX + picture.rows.height_px
+    given = view.opportunities.reclaimable
+    finding = view.translate(asked_for(view.report) if given is None else give_back_sentence(given))
+    figure = _figure(view, picture, colours, height_px)
+    orders = SORTS if kind == GPUS else SORTS[:2]
+    return panel(
+        name="film",
+        title=view.translate(tr("Every GPU, all the time")),
+        question=view.translate(picture.question),
+        finding=" ".join([finding, *([view.translate(picture.cut)] if picture.cut else [])]),
+        body=[
+            html.Div(
+                [
+                    legend(view, colours, ORDER),
+                    html.Div([_levels(view, kind), _sorting(view, kind, orders)], className="film-choices"),
+                ],
+                className="film-head",
+            ),
+            zoom_note(view),
+            html.Div(
+                graph(GRAPH, figure, f"{view.translate(picture.label)} {finding}", height_px),
+                className="film-rows",
+                tabIndex="0",
+            ),
+            *hover(colours, picture.words),
+            picture.table(),
+        ],
+        wide=True,
+    )
+
+
+def _of_gpus(view: View, colours: Palette) -> _Picture:
+    film = shoot(view)
+    sort = sort_of(view)
+    rows = gpu_rows(film, by_pool=sort == "host")
+    width = Span(film.bin_ms)
+    opens = tr("A click opens the host.") if rows.is_thin else tr("A click opens the GPU.")
+    return _Picture(
+        film=film,
+        rows=rows,
+        labels=rows.labels(_names_of_gpus(view, film, sort)),
+        label=tr_many(
+            "Film strip: the state of {number} GPU in every {width} from {since} to {until}.",
+            "Film strip: the state of {number} GPUs in every {width} from {since} to {until}.",
+            len(film.gpus), width=width, since=Moment(visible(view)[0]), until=Moment(visible(view)[1]),
+        ),
+        question=tr(
+            "Which GPUs are held and do nothing, and since when? One row per GPU, one column per {width}; the colour is "
+            "the state that took most of it. {opens}",
+            width=width, opens=opens,
+        ),
+        cut=_cut(len(film.gpus), film.in_all),
+        words=gpu_words(view, film, rows),
+        table=partial(_list, view, colours, film),
+    )  # fmt: skip
+
+
+def _cut(shown: int, every: int) -> str:
+    if shown == every:
+        return ""
+    return tr(
+        "Shown are {shown} of {all} GPUs, those with the most unused time.", shown=Number(shown), all=Number(every)
+    )
+
+
+def _names_of_gpus(view: View, film: PageFilm, sort: str) -> list[RowLabel]:
+    """What the rows are sorted by: hosts under their pools, holders, or of ranks the hosts."""
+    if sort == "host":
+        return _under_pools(view, film.pools, film.hosts)
+    if sort == "waste":
+        return [RowLabel(row, 1, _label(view, host)) for row, host in enumerate(film.hosts)]
+    nobody = view.translate(tr("(nobody)"))
+    return [
+        RowLabel(row, size, nobody if name is None else _label(view, name)) for row, size, name in blocks(film.holders)
+    ]
+
+
+def _under_pools(view: View, pools: Sequence[str], hosts: Sequence[str]) -> list[RowLabel]:
+    """Hosts; where there are several pools, the pool's name before its first."""
+    found = {row: RowLabel(row, size, _label(view, host)) for row, size, host in blocks(hosts)}
+    several = len(set(pools)) > 1
+    for row, _, pool in blocks(pools) if several else ():
+        first = found[row]
+        found[row] = RowLabel(row, first.count, f"<b>{_label(view, place_name(pool))}</b> {first.name}", is_pool=True)
+    return list(found.values())
+
+
+def _label(view: View, name: str) -> str:
+    return escaped(view, name, _MOST_LETTERS)
+
+
+def _of_groups(view: View, colours: Palette, kind: str) -> _Picture:
+    film = shoot_groups(view, kind)
+    by_name = sort_of(view) != "waste"
+    rows = group_rows(film, by_pool=by_name)
+    width = Span(film.bin_ms)
+    named = (
+        _under_pools(view, film.pools, film.names)
+        if kind == HOSTS and by_name
+        else [RowLabel(row, 1, _label(view, place_name(name))) for row, name in enumerate(film.names)]
+    )
+    count = len(film.names)
+    by_pool, by_host = (
+        tr(
+            "Where are GPUs held that do nothing, and since when? One row per pool, one column per {width}: each colour is as high "
+            "as its share of the GPU time, rounded to {step}. A click opens the pool.",
+            width=width, step=Share(1 / film.lines),
+        ),
+        tr(
+            "Where are GPUs held that do nothing, and since when? One row per host, one column per {width}: each colour is as high "
+            "as its share of the GPU time, rounded to {step}. A click opens the host.",
+            width=width, step=Share(1 / film.lines),
+        ),
+    )  # fmt: skip
+    when = {"width": width, "since": Moment(visible(view)[0]), "until": Moment(visible(view)[1])}
+    pools, hosts = (
+        tr_many(
+            "Film strip: shares of the states of {number} pool in every {width} from {since} to {until}.",
+            "Film strip: shares of the states of {number} pools in every {width} from {since} to {until}.",
+            count, **when,
+        ),
+        tr_many(
+            "Film strip: shares of the states of {number} host in every {width} from {since} to {until}.",
+            "Film strip: shares of the states of {number} hosts in every {width} from {since} to {until}.",
+            count, **when,
+        ),
+    )  # fmt: skip
+    return _Picture(
+        film=film,
+        rows=rows,
+        labels=rows.labels(named),
+        label=pools if kind == POOLS else hosts,
+        question=by_pool if kind == POOLS else by_host,
+        cut=""
+        if count == film.in_all
+        else tr(
+            "Shown are {shown} of {all} rows, those with the most unused time.",
+            shown=Number(count),
+            all=Number(film.in_all),
+        ),
+        words=group_words(view, film, rows),
+        table=partial(_totals, view, colours, film),
+    )
+
+
+def _levels(view: View, kind: str) -> html.Div | None:
+    """What a row can stand for, as links."""
+    possible = kinds_of(view)
+    if len(possible) == 1 and not view.query.pool:
+        return None
+    items = [
+        _chosen(
+            view,
+            _ROW_NAMES[each],
+            view.query.but(
+                rows=each, sort="" if each != GPUS and view.query.sort == "holder" else view.query.sort
+            ).search,
+            is_here=each == kind,
+        )
+        for each in possible
+    ]
+    if view.query.pool:
+        every = dcc.Link(view.translate(tr("all pools")), href=view.query.but(pool="", rows="").search or "?")
+        items = [html.Span(every), *items]
+    return html.Div([html.Span(view.translate(tr("Rows")), className="label"), *items], className="film-sorting")
+
+
+def _sorting(view: View, kind: str, orders: Sequence[str]) -> html.Div:
+    """The orders as links: dash's own radio buttons cannot be read by screen readers."""
+    chosen = sort_of(view) if sort_of(view) in orders else SORTS[0]
+    names = {**_SORT_NAMES, "host": tr("pool") if kind == POOLS else _SORT_NAMES["host"]}
+    items = [
+        _chosen(
+            view,
+            names[name],
+            view.query.but(sort="" if name == SORTS[0] else name).search or "?",
+            is_here=name == chosen,
+        )
+        for name in orders
+    ]
+    return html.Div([html.Span(view.translate(tr("Sorted by")), className="label"), *items], className="film-sorting")
+
+
+def _chosen(view: View, name: str, href: str, *, is_here: bool) -> html.Span:
+    link = dcc.Link(view.translate(name), href=href, className="here" if is_here else "")
+    return html.Span(link, **({"aria-current": "true"} if is_here else {}))
+
+
+def _figure(view: View, picture: _Picture, colours: Palette, height_px: int) -> go.Figure:
+    figure = go.Figure(heatmap(picture.film, colours, picture.rows))
+    since_ms, until_ms = int(picture.film.edges[0]), int(picture.film.edges[-1])
+    figure.update_layout(
+        layout(
+            colours,
+            height_px,
+            xaxis=time_axis(view.language, colours, since_ms, until_ms, side="top"),
+            yaxis={
+                "autorange": "reversed",
+                "showgrid": False,
+                "tickvals": [position for position, _ in picture.labels],
+                "ticktext": [name for _, name in picture.labels],
+            },
+            hovermode="closest",
+            dragmode="zoom",
+        )
+    )
+    noted = enumerate(annotations_in_sight(view), start=1)
+    draw_marks(figure, colours, ((number, each.at_ms) for number, each in noted if since_ms <= each.at_ms <= until_ms))
+    return figure
+
+
+def _totals(view: View, colours: Palette, film: GroupFilm) -> html.Details:
+    """The ledger's totals of the whole window, with links to what the rows stand for."""
+    section = totals_section(film.kind, list(zip(film.names, film.totals, strict=True)))
+    kind: Kind = "pool" if film.kind == POOLS else "host"
+    rows = [
+        (LinkedCell(place_name(name), kind, name), *row[1:])
+        for name, row in zip(film.names, section.cells, strict=True)
+    ]
+    listed = replace(section, name="film")
+    note = [html.P(view.translate(section.question), className="hint")]
+    summary = html.Summary(view.translate(tr("The figures as a table")))
+    return html.Details(
+        [summary, *note, *_first_listed(view, len(rows)), table(view, colours, listed, rows[:_MOST_LISTED], "linked")]
+    )
+
+
+def _first_listed(view: View, count: int) -> list[html.P]:
+    if count <= _MOST_LISTED:
+        return []
+    first = tr("Listed are the first {number}; choose a pool or a model to see others.", number=Number(_MOST_LISTED))
+    return [html.P(view.translate(first), className="hint")]
+
+
+def _list(view: View, colours: Palette, film: PageFilm) -> html.Details:
+    """The rows with links, for those who do not click into pictures."""
+    nobody = tr("(nobody)")
+    columns = (
+        column("gpu", tr("GPU"), "gpu", lambda row: LinkedCell(film.gpus[row], "gpu", film.gpus[row])),
+        column("host", tr("host"), "host", film.hosts.__getitem__),
+        column(
+            "holder",
+            tr("longest held by"),
+            "holder",
+            lambda row: nobody if film.holders[row] is None else film.holders[row],
+        ),
+        column("unused_gpu_hours", tr("unused GPU-hours"), "gpu_hours", film.unused_ms.__getitem__),
+    )
+    listed = Table("film", "", "", "", columns, tuple(range(min(len(film.gpus), _MOST_LISTED))))
+    summary = html.Summary(view.translate(tr("The GPUs as a list")))
+    return html.Details(
+        [summary, *_first_listed(view, len(film.gpus)), table(view, colours, listed, listed.cells, "linked")]
+    )
 
 
 def _annotations(view: View) -> tuple[tuple[Annotation, ...], list[str]]:
@@ -76,20 +395,14 @@ def _connect_annotations(app: Any, source: LakeSource) -> None:
         asked = callback_context.triggered_id
         if not (added if asked == ADD else any(removed or ())):
             return [no_update] * 5
-        view = view_of(source, search)
-        if isinstance(view, Problem):
-            return [in_a_line(language_of(source, search), view.message, view.hint), *[no_update] * 4]
-        try:
-            said = _written(view, asked, str(text or ""), str(when or ""), str(about or ""))
-        except FallowError as error:
-            told = problem_of(error, view.reader)
-            return [in_a_line(view.language, told.message, told.hint), *[no_update] * 4]
-        source.forget()
-        now = view_of(source, search)
-        if isinstance(now, Problem):
-            return [view.translate(said), *[no_update] * 4]
-        strip = film_strip(now, palette("dark" if scheme == "dark" else "light"))
-        return [view.translate(said), annotation_items(now, *_annotations(now)), strip, "", now.version]
+        said, _, now = carry_out(
+            source,
+            search,
+            lambda view: (_written(view, asked, str(text or ""), str(when or ""), str(about or "")), None),
+        )
+        if now is None:
+            return [said, *[no_update] * 4]
+        return [said, annotation_items(now, *_annotations(now)), film_strip(now, palette(str(scheme))), "", now.version]
 
 
 def _written(view: View, asked: Any, text: str, when: str, about: str) -> str:
@@ -112,5 +425,22 @@ def _hours(view: View) -> HoursOfWeek | None:
         spans = all_known(view.whole, view.report.scope).stretches
         return hours_of_week(spans, view.report.summary.until_ms, view.zone)
 
-    key = ("hours of the week", view.query.on_every_page, view.reader.role, view.reader.team)
-    return view.made.of(key, make)  # type: ignore[no-any-return]
+    return view.kept("hours of the week", make)
+
+
+def _connect(app: Any, source: LakeSource) -> None:
+    """What the strip does in the browser: all of it becomes an address, and the page is made for that."""
+    connect_strip(app, GRAPH)
+    _connect_annotations(app, source)
+
+
+def _content(view: View, colours: Palette) -> html.Div:
+    """The strip, then the hours of the week."""
+    files = html.Div(links(view, "gpus"), className="tools")
+    hours = section_panel(view, colours, hour_of_week(_hours(view), view.report))
+    annotations = annotations_panel(view, *_annotations(view), abouts(view) if view.reader.may(PLANNER) else ())
+    panels = [html.Div(film_strip(view, colours), id=_STRIP, className="wide"), annotations, hours]
+    return html.Div([files, html.Div([each for each in panels if each is not None], className="panels")])
+
+
+FILM = Page("/film", tr("Film strip"), _content, _connect)

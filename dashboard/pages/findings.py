@@ -1,85 +1,216 @@
-"""What can be taken back, from whom, and what was done about it."""
+"""The page of findings: all of them as a table to sort and filter, the chosen ones in full, and the form to act on them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from dash import ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
+from dash import ClientsideFunction, Input, Output, State, dcc, html
 
+from analytics.decide.lifecycle import action_sentence
 from analytics.decide.totals import totals
+from analytics.glossary import CONFIDENCE, STATUSES
 from analytics.language.language import SentenceList
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Amount, Number
 from analytics.language.sentences import tr, tr_many
+from analytics.names import JOINER
+from analytics.tables.evidence_text import evidence
+from analytics.tables.finding_heading import ENDED, at_most, cost_of, heading, label_of_wanted
+from analytics.tables.findings import notified
 from analytics.tables.give_back import give_back_sentence
 from analytics.tables.palette import Palette
 from analytics.tables.wording import with_waiting
-from dashboard.actions import KINDS, Wish, act
-from dashboard.decisions import opportunities_of
-from dashboard.error_panels import in_a_line, language_of
-from dashboard.exports import links
-from dashboard.grid import GridColumn, grid, rows_of
-from dashboard.grid_address import check
-from dashboard.pages.action_form import action_form, fields, kind_of, presses, told
-from dashboard.pages.finding_table import columns, detail, rows
+from analytics.workloads.model import CATEGORIES, Finding
+from dashboard.error_panels import in_a_line, problem_line
+from dashboard.files import links
+from dashboard.grid import MOMENT, NUMBER, RANK, Cell, GridColumn, Row, check_address, grid, ranked, rows_of
+from dashboard.pages.chosen import (
+    LONGEST,
+    action_form,
+    command_block,
+    connect_action_form,
+    gpu_links,
+    listing,
+    name_links,
+)
 from dashboard.pages.page import Page
 from dashboard.render.panel import panel
+from dashboard.render.tables import facts_list
 from dashboard.source import LakeSource, view_of
-from dashboard.view import Problem, View, problem_of
-from fallow.clock import SystemClock
-from fallow.errors import FallowError, UsageError
+from dashboard.view import Problem, View
+from fallow.clock import from_ms
+from fallow.errors import UsageError
+
+_ORDER = tuple(STATUSES)
+
+CATEGORY_NAMES = {
+    "reclaim": tr("take back"),
+    "right_size": tr("right-size"),
+    "efficiency": tr("efficiency"),
+    "demand": tr("demand"),
+    "coverage": tr("not observed"),
+}
+"""What a category is for, in two words."""
+
+_COLUMNS = (
+    ("finding", tr("finding"), "text", 270),
+    ("confidence", tr("confidence"), RANK, 165),
+    ("holder", tr("user"), "text", 110),
+    ("team", tr("team"), "text", 95),
+    ("status", tr("status"), RANK, 120),
+    ("host", tr("host"), "text", 115),
+    ("gpus", tr("GPUs"), NUMBER, 75),
+    ("gpu_hours", tr("GPU-hours"), NUMBER, 100),
+    ("cost", tr("cost"), NUMBER, 120),
+    ("since", tr("since"), MOMENT, 118),
+    ("told", tr("user notified"), NUMBER, 170),
+    ("command", tr("next command"), "text", 320),
+    ("category", tr("category"), RANK, 130),
+    ("rule", tr("rule"), "text", 160),
+    ("finding_id", tr("id"), "text", 130),
+)
+
+_EXPLAINED = ("confidence", "status", "rule")
+"""Columns whose words a tooltip explains."""
+
+
+def columns(view: View) -> list[GridColumn]:
+    """The columns with their headings."""
+    return [
+        GridColumn(field, view.translate(name), kind, width_px, f"{field}_means" if field in _EXPLAINED else "")
+        for field, name, kind, width_px in _COLUMNS
+    ]
+
+
+def rows(view: View) -> list[Row]:
+    """A row for each finding of the view in the report's order; `standing` is its status as the commands name it."""
+    return [(each.finding_id, _cells(view, each)) for each in view.report.review.findings]
+
+
+def _cells(view: View, finding: Finding) -> dict[str, Cell | str]:
+    words = view.language
+    holder = plain(finding.holder) if finding.holder else view.translate(finding.without_holder)
+    count = sum(each.kind == "notify" for each in view.report.review.actions.get(finding.finding_id, ()))
+    return {
+        "finding": view.translate(heading(finding, view.report)),
+        "holder": holder,
+        "team": plain(finding.team or ""),
+        "host": plain(finding.host),
+        "gpus": Cell(len(finding.gpus), words.number(len(finding.gpus))),
+        "gpu_hours": Cell(finding.gpu_hours, words.hours(finding.gpu_ms)),
+        "cost": Cell(finding.cost, words.shown(at_most(finding.unconfirmed, Amount(finding.cost, finding.currency)))),
+        "since": Cell(
+            finding.since_ms,
+            words.day(finding.since_ms),
+            from_ms(finding.since_ms).astimezone(view.zone).date().isoformat(),
+        ),
+        "told": Cell(count, view.translate(notified(view.report, finding))),
+        "command": plain(finding.next_command, 4000) or view.translate(ENDED),
+        "rule": finding.rule,
+        "rule_means": view.translate(heading(finding, view.report)),
+        "confidence_means": view.translate(CONFIDENCE[finding.confidence.grade].meaning),
+        "status_means": view.translate(STATUSES[finding.status].meaning),
+        "finding_id": finding.finding_id,
+        "standing": finding.status,
+        **ranked(len(finding.confidence.failed), view.translate(confidence(finding)), "confidence"),
+        **ranked(_ORDER.index(finding.status), view.translate(finding.status), "status"),
+        **ranked(CATEGORIES.index(finding.category), view.translate(CATEGORY_NAMES[finding.category]), "category"),
+    }
+
+
+def confidence(finding: Finding) -> str:
+    """`medium, 1 failed`: how sure it is, and how many of its conditions do not hold."""
+    grade, failed = tr(finding.confidence.grade), len(finding.confidence.failed)
+    return tr_many("{grade}, {number} failed", "{grade}, {number} failed", failed, grade=grade) if failed else grade
+
+
+_MOST_NAMED = 32
+
+
+def detail(view: View, ids: Sequence[str]) -> list[Any]:
+    """The one finding of the view that is chosen, or what several come to; ids that the reader does not see are nothing."""
+    chosen = [each for each in view.report.review.findings if each.finding_id in set(ids)]
+    if not chosen:
+        return [html.P(view.translate(tr("Choose a row for its evidence and its history.")), className="hint")]
+    return _one(view, chosen[0]) if len(chosen) == 1 else _several(view, chosen)
+
+
+def _several(view: View, chosen: Sequence[Finding]) -> list[Any]:
+    """Sums only of what adds up: several findings may be about the same hours of the same GPUs."""
+    sums = totals(chosen)
+    said = tr(
+        "{findings}: {gpus}, of which {part} can be taken back, {asked} to ask about",
+        findings=tr_many("{number} finding chosen", "{number} findings chosen", sums.findings),
+        gpus=tr_many("{number} GPU", "{number} GPUs", sums.gpus),
+        part=Number(sums.gpus_to_take),
+        asked=Number(sums.gpus_to_ask),
+    )
+    lines = [
+        html.Li([html.Code(each.finding_id), " ", view.translate(heading(each, view.report))])
+        for each in chosen[:_MOST_NAMED]
+    ]
+    rest = len(chosen) - len(lines)
+    more = tr_many("and {number} more finding", "and {number} more findings", rest)
+    return [
+        html.H3(view.translate(said)),
+        html.Ul([*lines, *([html.Li(view.translate(more))] if rest else [])]),
+    ]
+
+
+def _one(view: View, finding: Finding) -> list[Any]:
+    actions = view.report.review.actions.get(finding.finding_id, ())
+    # what people did stands behind the notes, and has its own list
+    notes = finding.notes[: len(finding.notes) - len(actions)]
+    label = tr("next command")
+    return [
+        html.H3([view.translate(heading(finding, view.report)), " ", html.Span(finding.finding_id, className="id")]),
+        facts_list(view, _facts(view, finding)),
+        html.Div(
+            [
+                listing(view, tr("evidence"), evidence(finding).parts),
+                listing(view, tr("conditions that failed"), finding.confidence.failed, tr("every condition holds")),
+                *([listing(view, tr("notes"), notes)] if notes else []),
+                listing(view, tr("history"), [action_sentence(each) for each in actions], tr("nobody acted on it yet")),
+            ],
+            className="lists",
+        ),
+        *(
+            command_block(view, label, finding.next_command, "finding-copy")
+            or [html.H4(view.translate(label)), html.P(view.translate(ENDED), className="ended")]
+        ),
+    ]
+
+
+def _facts(view: View, finding: Finding) -> list[tuple[str, Any]]:
+    words = view.language
+    energy = words.number(finding.energy_kwh, 1)
+    others = [each for each in finding.gpus if each not in finding.reclaimable_gpus]
+    return [
+        (tr("confidence"), view.translate(confidence(finding))),
+        (
+            tr("user"),
+            name_links(view, "holder", finding.holder.split(JOINER))
+            if finding.holder
+            else view.translate(finding.without_holder),
+        ),
+        *([(tr("team"), plain(finding.team))] if finding.team else []),
+        *([(tr("job"), ", ".join(plain(each, LONGEST) for each in finding.job.split(JOINER)))] if finding.job else []),
+        *([(tr("host"), name_links(view, "host", finding.host.split(JOINER)))] if finding.host else []),
+        (tr("GPU-hours"), words.hours(finding.gpu_ms)),
+        (tr("cost"), words.shown(cost_of(finding) if finding.cost is not None else Amount(None, ""))),
+        (tr("energy"), energy if finding.energy_kwh is None else view.translate(tr("{kwh} kWh", kwh=energy))),
+        (tr("since"), words.moment(finding.since_ms)),
+        (tr("status"), view.translate(finding.status)),
+        (tr("user notified"), view.translate(notified(view.report, finding))),
+        (tr("category"), view.translate(CATEGORY_NAMES[finding.category])),
+        (tr("rule"), finding.rule),
+        (label_of_wanted(finding), gpu_links(view, finding.reclaimable_gpus)),
+        *([(tr("other GPUs"), gpu_links(view, others))] if others else []),
+    ]
+
 
 _GRID, _CHOSEN = "findings-grid", "findings-chosen"
-
-
-class Findings(Page):
-    """`/findings`."""
-
-    path = "/findings"
-    name: str = tr("Findings")
-
-    def connect(self, app: Any, source: LakeSource) -> None:
-        """The table follows its address; choosing a row shows it in full, and the buttons record what somebody does."""
-        # it has nothing to put out; dash calls what has an output when the table comes
-        app.clientside_callback(ClientsideFunction("findings", "ready"), Output(_GRID, "className"), Input(_GRID, "id"))
-        app.clientside_callback(
-            ClientsideFunction("findings", "show"), Input("findings-hidden", "n_clicks"), prevent_initial_call=True
-        )
-        app.clientside_callback(
-            ClientsideFunction("findings", "choose"), Output(_CHOSEN, "data"), Input(_GRID, "selectedRows"),
-            prevent_initial_call=True,
-        )  # fmt: skip
-        # one of its own: whoever may not act has no buttons
-        app.clientside_callback(
-            ClientsideFunction("findings", "idle"), Output("acts", "disabled"), Input(_GRID, "selectedRows"),
-            prevent_initial_call=True,
-        )  # fmt: skip
-        _connect_looking(app, source)
-        _connect_acting(app, source)
-
-    def content(self, view: View, colours: Palette) -> html.Div:  # noqa: ARG002  # the table's colours are the style sheet's
-        """The table, what can be done about the chosen findings, and the chosen one in full."""
-        known = {each.finding_id for each in view.report.review.findings}
-        chosen = [view.query.finding] if view.query.finding in known else []
-        listed = columns(view)
-        title = view.translate(tr("All findings"))
-        return html.Div(
-            panel(
-                name="all-findings",
-                title=title,
-                question=view.translate(tr("What can be taken back, from whom, what to type, and who is on it?")),
-                finding=html.Span(view.translate(_words(view)), id="findings-words"),
-                body=[
-                    dcc.Store(id=_CHOSEN, data=chosen),  # their ids: ten thousand whole rows are too much to send
-                    *_wrong(view, listed),
-                    _tools(view),
-                    grid(view.language, _GRID, title, listed, rows(view), chosen=chosen, hides=True),
-                    *action_form(view, tr("With the chosen findings"), "", ready=bool(chosen)),
-                    html.Div(detail(view, chosen), id="finding-detail", role="region",
-                             **{"aria-live": "polite", "aria-label": view.translate(tr("The chosen finding"))}),
-                ],
-                wide=True,
-            )
-        )  # fmt: skip
 
 
 def _words(view: View) -> str:
@@ -92,7 +223,7 @@ def _words(view: View) -> str:
         if found.findings
         else tr("No findings: no rule that has enough history found anything in this window.")
     )  # fmt: skip
-    given = opportunities_of(view).reclaimable
+    given = view.opportunities.reclaimable
     hidden = len(report.review.suppressed)
     return SentenceList(
         [
@@ -106,7 +237,7 @@ def _words(view: View) -> str:
 def _wrong(view: View, listed: Sequence[GridColumn]) -> list[html.P]:
     """What the address asks of the table and cannot have, in a sentence: then the table is as it is without."""
     try:
-        check(view.query, listed)
+        check_address(view.query, listed)
     except UsageError as error:
         said = in_a_line(view.language, error.message, error.hint)
         return [html.P(said, id="findings-wrong", className="simulated", role="alert", lang="en")]
@@ -121,57 +252,79 @@ def _tools(view: View) -> html.Div:
     return html.Div([switch, links(view, "findings")], className="tools")
 
 
-def _connect_looking(app: Any, source: LakeSource) -> None:
-    @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
-        Output("finding-detail", "children"),
-        Input(_CHOSEN, "data"), State("url", "search"),
-        prevent_initial_call=True,
-    )  # fmt: skip
-    def look(chosen: Any, search: str | None) -> Any:
-        view = view_of(source, search)
-        if isinstance(view, Problem):
-            said = in_a_line(language_of(source, search), view.message, view.hint)
-            return [html.P(said, className="hint", role="alert")]
-        return detail(view, _ids(chosen))
-
-
-def _connect_acting(app: Any, source: LakeSource) -> None:
-    @app.callback(  # type: ignore[untyped-decorator]
-        *told(""),
-        Output(_GRID, "rowData"), Output("finding-detail", "children", allow_duplicate=True),
-        Output("version", "data", allow_duplicate=True), Output("findings-words", "children"),
-        *presses(""), State("url", "search"), State(_CHOSEN, "data"), *fields(""),
-        prevent_initial_call=True,
-    )  # fmt: skip
-    def press(*values: Any) -> Any:
-        search, chosen, text, until, seen = values[len(KINDS) :]
-        kind = kind_of(callback_context.triggered_id, "", values[: len(KINDS)])
-        if kind is None:
-            return [no_update] * 7
-        wish = Wish(kind, _ids(chosen), str(text or ""), str(until or ""), seen if isinstance(seen, dict) else {})
-        return _acted(source, search, wish)
-
-
-def _acted(source: LakeSource, search: str | None, wish: Wish) -> list[Any]:
-    """What the page shows after a button: what was done or why it was not, and the table as it now is."""
-    view = view_of(source, search)
-    if isinstance(view, Problem):
-        return [in_a_line(language_of(source, search), view.message, view.hint), *[no_update] * 6]
-    try:
-        outcome = act(view, wish, SystemClock().now_ms())
-    except FallowError as error:
-        told = problem_of(error, view.reader)
-        return [in_a_line(view.language, told.message, told.hint), *[no_update] * 6]
-    source.forget()
-    now = view_of(source, search)
-    said = view.translate(outcome.said)
-    if isinstance(now, Problem):
-        return [said, outcome.seen, *[no_update] * 5]
-    text = "" if outcome.done else no_update
-    data, words = rows_of(rows(now)), now.translate(_words(now))
-    return [said, outcome.seen, text, data, detail(now, wish.ids), now.version, words]
-
-
 def _ids(chosen: Any) -> tuple[str, ...]:
     """Those that the browser says are chosen; whether its reader sees them is for the server to know."""
     return tuple(str(each) for each in chosen) if isinstance(chosen, list) else ()
+
+
+def _content(view: View, _: Palette) -> html.Div:
+    """The table, what can be done about the chosen findings, and the chosen one in full."""
+    known = {each.finding_id for each in view.report.review.findings}
+    chosen = [view.query.finding] if view.query.finding in known else []
+    listed = columns(view)
+    title = view.translate(tr("All findings"))
+    return html.Div(
+        panel(
+            name="all-findings",
+            title=title,
+            question=view.translate(tr("What can be taken back, from whom, what to type, and who is on it?")),
+            finding=html.Span(view.translate(_words(view)), id="findings-words"),
+            body=[
+                dcc.Store(id=_CHOSEN, data=chosen),  # their ids: ten thousand whole rows are too much to send
+                *_wrong(view, listed),
+                _tools(view),
+                grid(view.language, _GRID, title, listed, rows(view), chosen=chosen, hides=True),
+                *action_form(view, tr("With the chosen findings"), "", ready=bool(chosen)),
+                html.Div(detail(view, chosen), id="finding-detail", role="region",
+                         **{"aria-live": "polite", "aria-label": view.translate(tr("The chosen finding"))}),
+            ],
+            wide=True,
+        )
+    )  # fmt: skip
+
+
+def _connect(app: Any, source: LakeSource) -> None:
+    """The table follows its address; choosing a row shows it in full, and the buttons record what somebody does."""
+    # it has nothing to put out; dash calls what has an output when the table comes
+    app.clientside_callback(ClientsideFunction("findings", "ready"), Output(_GRID, "className"), Input(_GRID, "id"))
+    app.clientside_callback(
+        ClientsideFunction("findings", "show"), Input("findings-hidden", "n_clicks"), prevent_initial_call=True
+    )
+    app.clientside_callback(
+        ClientsideFunction("findings", "choose"), Output(_CHOSEN, "data"), Input(_GRID, "selectedRows"),
+        prevent_initial_call=True,
+    )  # fmt: skip
+    # one of its own: whoever may not act has no buttons
+    app.clientside_callback(
+        ClientsideFunction("findings", "idle"), Output("acts", "disabled"), Input(_GRID, "selectedRows"),
+        prevent_initial_call=True,
+    )  # fmt: skip
+
+    @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
+        Output("finding-detail", "children"),
+        Input(_CHOSEN, "data"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )
+    def look(chosen: Any, search: str | None) -> Any:
+        view = view_of(source, search)
+        if isinstance(view, Problem):
+            return [html.P(problem_line(source, search, view), className="hint", role="alert")]
+        return detail(view, _ids(chosen))
+
+    connect_action_form(
+        app,
+        source,
+        "",
+        chosen=[State(_CHOSEN, "data")],
+        ids=lambda _, chosen: _ids(chosen),
+        shown=[
+            Output(_GRID, "rowData"),
+            Output("finding-detail", "children", allow_duplicate=True),
+            Output("findings-words", "children"),
+        ],
+        show=lambda view, _, chosen: [rows_of(rows(view)), detail(view, _ids(chosen)), view.translate(_words(view))],
+    )
+
+
+FINDINGS = Page("/findings", tr("Findings"), _content, _connect)

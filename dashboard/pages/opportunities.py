@@ -1,44 +1,253 @@
-"""What to do: what can be given back, the decisions ranked by what they save, and what another reserve would mean."""
+"""What to do: the decisions as a table to sort and filter, the chosen one in full, what can be given back, and other reserves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Iterator
 from typing import Any
 
-from dash import ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
+from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
-from analytics.decide.opportunities import Opportunities
-from analytics.language.quantities import Share
+from analytics.decide.lifecycle import action_sentence
+from analytics.decide.opportunities import Opportunities, Opportunity
+from analytics.language.plain_text import plain
+from analytics.language.quantities import GpuHours, Moment, Number, Share, Span, from_cents
 from analytics.language.sentences import tr
+from analytics.names import JOINER
+from analytics.tables.finding_heading import heading
 from analytics.tables.give_back import give_back
-from analytics.tables.opportunities import by_group, opportunities, put_off, to_look_at, waste
+from analytics.tables.names import place_name
+from analytics.tables.opportunities import (
+    ACTION_WORDS,
+    by_group,
+    cost_cell,
+    deadline_day,
+    decision,
+    opportunities,
+    put_off,
+    saving_words,
+    to_look_at,
+    waste,
+    who_acts,
+)
 from analytics.tables.palette import Palette, palette
 from analytics.tables.table import Table
 from analytics.tables.what_if_reserve import reserve_by_pool, reserves_compared
+from analytics.workloads.model import Confidence, Finding
 from analytics.workloads.reclaimable import MARGINS, Reclaimable
 from analytics.workloads.surplus import MARGIN
-from dashboard.actions import KINDS, Wish, act
-from dashboard.decisions import opportunities_of
-from dashboard.error_panels import in_a_line, language_of
-from dashboard.exports import links
-from dashboard.grid import grid, rows_of
-from dashboard.pages.action_form import action_form, fields, kind_of, presses, told
-from dashboard.pages.opportunity_table import (
-    BY_GPU,
-    GROUPS,
-    check_group,
-    columns,
-    detail,
-    opportunity_of_row,
-    rows,
-)
+from dashboard.access.people import PLANNER
+from dashboard.error_panels import in_a_line, problem_line
+from dashboard.files import links
+from dashboard.grid import MOMENT, NUMBER, RANK, Cell, GridColumn, Row, grid, ranked, rows_of
+from dashboard.pages.chosen import action_form, command_block, connect_action_form, gpu_links, listing, name_links
 from dashboard.pages.page import Page
 from dashboard.render.panel import panel, section_panel
-from dashboard.render.tables import section_tables
+from dashboard.render.tables import address, facts_list, section_tables
 from dashboard.source import LakeSource, view_of
-from dashboard.view import Problem, View, problem_of
-from fallow.clock import SystemClock
-from fallow.errors import FallowError, UsageError
+from dashboard.view import Problem, View
+from fallow.clock import from_ms
+from fallow.errors import UsageError
+
+BY_GPU = "gpu"
+GROUPS = {"": tr("nothing"), BY_GPU: tr("GPU"), "owner": tr("who acts"), "pool": tr("pool")}
+"""What the table can be grouped by, as the address names it."""
+
+_COLUMNS = (
+    ("decision", tr("decision"), "text", 230),
+    ("action", tr("action"), "text", 120),
+    ("owner", tr("who acts"), "text", 100),
+    ("saving", tr("worth a year"), NUMBER, 145),
+    ("deadline", tr("deadline"), MOMENT, 108),
+    ("confidence", tr("confidence"), RANK, 98),
+    ("gpus", tr("GPUs"), NUMBER, 70),
+    ("pool", tr("pool"), "text", 85),
+    ("cost", tr("wasted in this window"), NUMBER, 125),
+    ("command", tr("next command"), "text", 300),
+    ("host", tr("host"), "text", 130),
+    ("opportunity_id", tr("id"), "text", 125),
+)
+"""Those by which one chooses come first; the chosen one's panel has all of them."""
+_FIRST_OF = {BY_GPU: "gpu", "owner": "owner", "pool": "pool"}
+_GRADES = ("high", "medium", "low")
+HEADING = "opportunity-heading"
+"""Of the chosen one: on narrow screens the page goes there."""
+_BETWEEN = "/"
+"""In the id of a row of one GPU, between the opportunity and the GPU."""
+
+
+def check_group(group: str) -> str:
+    """The same; raises UsageError for what there is no group of."""
+    if group not in GROUPS:
+        raise UsageError(
+            f"there is no group by '{plain(group)}'", f"take one of {', '.join(filter(None, GROUPS))}, or none"
+        )
+    return group
+
+
+def columns(view: View, group: str) -> list[GridColumn]:
+    """The columns with their headings, that of the group first."""
+    first = _FIRST_OF.get(group, "")
+    listed = [*((("gpu", tr("GPU"), "text", 150),) if group == BY_GPU else ()), *_COLUMNS]
+    listed.sort(key=lambda column: column[0] != first)
+    return [GridColumn(field, view.translate(name), kind, width_px) for field, name, kind, width_px in listed]
+
+
+def rows(view: View, found: Opportunities, group: str) -> list[Row]:
+    """A row for each ranked one, or for each GPU to act on; those of a group beside one another."""
+    own = [(each, _cells(view, each)) for each in found.ranked]
+    if group == BY_GPU:
+        return [
+            (f"{each.opportunity_id}{_BETWEEN}{gpu}", {**cells, "gpu": plain(gpu)})
+            for each, cells in own
+            for gpu in each.gpus_now
+        ]
+    if group:
+        order = list(dict.fromkeys(getattr(each, group) for each, _ in own))
+        own.sort(key=lambda row: order.index(getattr(row[0], group)))
+    return [(each.opportunity_id, cells) for each, cells in own]
+
+
+def opportunity_of_row(row_id: str) -> str:
+    """The id of the opportunity that a row is about."""
+    return row_id.partition(_BETWEEN)[0]
+
+
+def _cells(view: View, each: Opportunity) -> dict[str, Cell | str]:
+    words, grade, saving, cents = view.language, each.confidence.grade, each.saving, each.cents
+    cost = from_cents(cents)
+    return {
+        "decision": view.translate(decision(each)),
+        "action": view.translate(ACTION_WORDS[each.action]),
+        "owner": view.translate(who_acts(each)),
+        "saving": Cell(
+            None if saving is None else saving.point,
+            "" if saving is None else _range_below(view.translate(saving_words(saving, each.currency))),
+        ),
+        **ranked(_GRADES.index(grade), view.translate(tr(grade)), "confidence"),
+        "gpus": Cell(len(each.gpus_now), words.number(len(each.gpus_now))),
+        "pool": words.shown(place_name(each.pool)),
+        "cost": Cell(None if cost is None else float(cost), words.shown(cost_cell(each))),
+        "deadline": Cell(
+            each.deadline_ms,
+            words.shown(deadline_day(each.deadline_ms)),
+            from_ms(each.deadline_ms - 1).astimezone(view.zone).date().isoformat(),
+        ),
+        "host": plain(JOINER.join(_hosts(view, each))),
+        "command": plain(each.next_command, 4000),
+        "opportunity_id": each.opportunity_id,
+    }
+
+
+def _range_below(saving: str) -> str:
+    """The same, with one place where a narrow cell can break it: before its range."""
+    return saving.replace(" ", "\N{NO-BREAK SPACE}").replace("\N{NO-BREAK SPACE}(", " (")
+
+
+def detail(view: View, found: Opportunities, opportunity_id: str) -> list[Any]:
+    """The chosen one in full; an id that the reader does not see is nothing."""
+    each = next((each for each in found.listed if each.opportunity_id == opportunity_id), None)
+    if each is None:
+        said = tr("Choose a row for its evidence, its history and what to do next.")
+        return [html.P(view.translate(said), className="hint")]
+    title = [view.translate(decision(each)), " ", html.Span(each.opportunity_id, className="id")]
+    evidence = [_finding(view, finding, each.confidence) for finding in each.evidence]
+    return [
+        html.H3(title, id=HEADING, tabIndex="-1"),
+        facts_list(view, _facts(view, each)),
+        *command_block(view, tr("next command"), each.next_command, "opportunity-copy-next"),
+        *_nudge(view, each),
+        html.Div(
+            [
+                listing(view, tr("evidence"), evidence, tr("no finding: the ledger alone")),
+                listing(view, tr("conditions that failed"), each.confidence.failed, tr("every condition holds")),
+                listing(view, tr("what if this is wrong?"), list(_risk(each))),
+                listing(view, tr("history"), _history(view, each), tr("nobody acted on it yet")),
+            ],
+            className="lists",
+        ),
+    ]
+
+
+def _facts(view: View, each: Opportunity) -> Iterator[tuple[str, Any]]:
+    words = view.language
+    yield tr("action"), view.translate(ACTION_WORDS[each.action])
+    yield tr("who acts"), view.translate(who_acts(each))
+    if each.team:
+        yield tr("team"), plain(each.team)
+    yield tr("pool"), words.shown(place_name(each.pool))
+    if hosts := _hosts(view, each):
+        yield tr("host"), name_links(view, "host", hosts)
+    saved = tr("not known") if each.saving is None else saving_words(each.saving, each.currency)
+    yield tr("worth a year"), view.translate(saved)
+    yield tr("confidence"), view.translate(tr(each.confidence.grade))
+    yield tr("wasted in this window"), words.shown(cost_cell(each))
+    yield tr("GPU-hours"), words.shown(GpuHours(each.gpu_ms))
+    yield tr("deadline"), words.shown(deadline_day(each.deadline_ms))
+    yield tr("GPUs to act on"), gpu_links(view, each.gpus_now)
+    if each.simulated:
+        yield tr("data"), view.translate(tr("simulated"))
+
+
+def _hosts(view: View, each: Opportunity) -> list[str]:
+    """Where the GPUs to act on are; of a decision without any, where its wasted time was."""
+    devices = view.whole.inventory.devices
+    now = sorted({devices[gpu].host for gpu in each.gpus_now if gpu in devices})
+    return now or [host for host in each.host.split(JOINER) if host]
+
+
+def _finding(view: View, finding: Finding, told: Confidence) -> list[Any]:
+    """The finding, how sure it is, and which of its conditions do not hold, where these are not those of the decision, which are `told`."""
+    name = dcc.Link(view.translate(heading(finding, view.report)), href=address(view, "finding", finding.finding_id))
+    grade = view.translate(tr(finding.confidence.grade))
+    failed = [
+        html.Li(view.translate(condition)) for condition in finding.confidence.failed if finding.confidence != told
+    ]
+    return [
+        name,
+        " ",
+        html.Span(finding.finding_id, className="id"),
+        f" ({grade})",
+        *([html.Ul(failed)] if failed else []),
+    ]
+
+
+def _risk(each: Opportunity) -> Iterator[str]:
+    risk = each.risk
+    if risk.probability is not None and risk.within_ms is not None:
+        share, span = Share(risk.probability, 0), Span(risk.within_ms)
+        yield tr("used again within {span} in {share} of such cases so far", share=share, span=span)
+    if risk.hours is not None:
+        yield tr(
+            "last week the pool would have been short in {short} of {hours} h, by {gpus} GPUs at most",
+            short=Number(risk.short_hours), hours=Number(risk.hours), gpus=Number(risk.short_gpus),
+        )  # fmt: skip
+    if risk.waits:
+        yield tr("{name} would wait", name=plain(risk.waits))
+    else:
+        yield tr("jobs of the pool would wait")
+    if risk.probability is None and risk.hours is None:
+        yield tr("how probable that is, is not known")
+
+
+def _history(view: View, each: Opportunity) -> list[str]:
+    actions = view.report.review.actions
+    first = min((finding.since_ms for finding in each.evidence), default=None)
+    began = [] if first is None else [tr("first seen {moment}", moment=Moment(first))]
+    return [
+        *began,
+        *(action_sentence(action) for finding in each.evidence for action in actions.get(finding.finding_id, ())),
+    ]
+
+
+def _nudge(view: View, each: Opportunity) -> list[Any]:
+    """How to look at the message that its holder would get; planners alone send any."""
+    if each.holder is None or JOINER in each.holder or not view.reader.may(PLANNER):
+        return []
+    report = dcc.Link(view.translate(tr("Report")), href="/report" + view.query.on_every_page.search)
+    command = f"fallow report nudge --user {shlex.quote(each.holder)}"
+    return [*command_block(view, tr("nudge"), command, "opportunity-copy-nudge"), html.P(report, className="onward")]
+
 
 _GRID, _DETAIL, _PREFIX, _WHAT_IF = "opportunities-grid", "opportunity-detail", "opportunity-", "what-if"
 _WORDS = "what-if-words"
@@ -46,51 +255,6 @@ _CHOSEN, _ARRIVED, _TRIED = "opportunity-chosen", "opportunity-arrived", "reserv
 """The chosen decision, which may be none of the table's, the one that the page has gone to, and the place of the reserve that is tried out."""
 _SUMS, _CARDS, _REST = "opportunities-sums", "opportunities-cards", "opportunities-rest"
 _CARDS_AT_ONCE = 10
-
-
-class OpportunitiesPage(Page):
-    """`/opportunities`."""
-
-    path = "/opportunities"
-    name: str = tr("What to do")
-
-    def connect(self, app: Any, source: LakeSource) -> None:
-        """A chosen row is shown in full, the buttons act on its leading finding, and the slider tries out a reserve."""
-        app.clientside_callback(
-            ClientsideFunction("opportunities", "choose"),
-            Output(_CHOSEN, "data"),
-            Input(_GRID, "selectedRows"),
-            State(_CHOSEN, "data"),
-            prevent_initial_call=True,
-        )
-        # with an output, for without one dash does not call it when the page comes with a decision chosen
-        app.clientside_callback(
-            ClientsideFunction("opportunities", "arrive"), Output(_ARRIVED, "data"), Input(_DETAIL, "children")
-        )
-        app.clientside_callback(
-            ClientsideFunction("opportunities", "reserve"),
-            Output(_TRIED, "data"),
-            Input("reserve", "value"),
-            State("reserves", "data"),
-            State(_TRIED, "data"),
-            prevent_initial_call=True,
-        )
-        _connect_looking(app, source)
-        _connect_acting(app, source)
-        _connect_reserve(app, source)
-
-    def content(self, view: View, colours: Palette) -> html.Div:
-        found = opportunities_of(view)
-        place = MARGINS.index(asked_margin(view.query.reserve))
-        return html.Div(
-            [
-                dcc.Store(id=_CHOSEN, data=_known(found, view.query.opportunity)),
-                dcc.Store(id=_ARRIVED),
-                dcc.Store(id=_TRIED, data=place),
-                html.Div(_decisions(view, colours, found), className="panels"),
-                html.Div(_rest(view, colours, found, place), id=_REST, className="panels"),
-            ]
-        )
 
 
 def _known(found: Opportunities, wanted: str) -> str:
@@ -248,9 +412,8 @@ def _connect_looking(app: Any, source: LakeSource) -> None:
     def look(chosen: Any, search: str | None) -> Any:
         view = view_of(source, search)
         if isinstance(view, Problem):
-            said = in_a_line(language_of(source, search), view.message, view.hint)
-            return [[html.P(said, className="hint", role="alert")], True]
-        found, wanted = opportunities_of(view), str(chosen or "")
+            return [[html.P(problem_line(source, search, view), className="hint", role="alert")], True]
+        found, wanted = view.opportunities, str(chosen or "")
         return [detail(view, found, wanted), not _leading(found, wanted)]
 
 
@@ -262,74 +425,81 @@ def _connect_reserve(app: Any, source: LakeSource) -> None:
     )  # fmt: skip
     def slide(place: Any, search: str | None, scheme: str | None) -> Any:
         view = view_of(source, search)
-        given = None if isinstance(view, Problem) else opportunities_of(view).reclaimable
+        given = None if isinstance(view, Problem) else view.opportunities.reclaimable
         if isinstance(view, Problem) or given is None or place not in range(len(MARGINS)):
             return [no_update] * 2
-        section, colours = (
-            reserve_by_pool(given, MARGINS[place]),
-            palette("dark" if scheme == "dark" else "light"),
-        )
-        return [_what_if(view, colours, given, section), view.translate(section.headline)]
+        section = reserve_by_pool(given, MARGINS[place])
+        return [_what_if(view, palette(str(scheme)), given, section), view.translate(section.headline)]
 
 
-def _connect_acting(app: Any, source: LakeSource) -> None:
-    @app.callback(  # type: ignore[untyped-decorator]
-        *told(_PREFIX),
-        Output("version", "data", allow_duplicate=True),
-        Output(_GRID, "rowData"), Output(_DETAIL, "children", allow_duplicate=True), Output("opportunities-words", "children"),
-        Output(_SUMS, "children"), Output(_CARDS, "children"), Output(_REST, "children"),
-        *presses(_PREFIX), State("url", "search"), State("scheme", "data"), State(_CHOSEN, "data"), State(_TRIED, "data"),
-        *fields(_PREFIX),
-        prevent_initial_call=True,
-    )  # fmt: skip
-    def press(*values: Any) -> Any:
-        search, scheme, chosen, tried, text, until, seen = values[len(KINDS) :]
-        kind = kind_of(callback_context.triggered_id, _PREFIX, values[: len(KINDS)])
-        if kind is None:
-            return [no_update] * _TOLD
-        seen = seen if isinstance(seen, dict) else {}
-        wish = Wish(kind, (), str(text or ""), str(until or ""), seen)
-        colours = palette("dark" if scheme == "dark" else "light")
-        place = tried if tried in range(len(MARGINS)) else MARGINS.index(MARGIN)
-        return _acted(
-            source, search, str(chosen or ""), wish, lambda now: _shown(now, colours, str(chosen or ""), place)
-        )
-
-
-_TOLD = 10
-"""What a button changes: what is said, seen and written, the version, and the decisions wherever the page shows them."""
-
-
-def _acted(
-    source: LakeSource, search: str | None, wanted: str, wish: Wish, shown: Callable[[View], list[Any]]
-) -> list[Any]:
-    """What the page shows after a button: what was done or why it was not, and the decisions as they are now."""
-    view = view_of(source, search)
-    if isinstance(view, Problem):
-        return [in_a_line(language_of(source, search), view.message, view.hint), *[no_update] * (_TOLD - 1)]
-    leading = _leading(opportunities_of(view), wanted)
-    try:
-        outcome = act(view, Wish(wish.kind, leading, wish.text, wish.until, wish.seen), SystemClock().now_ms())
-    except FallowError as error:
-        told = problem_of(error, view.reader)
-        return [in_a_line(view.language, told.message, told.hint), *[no_update] * (_TOLD - 1)]
-    source.forget()
-    now = view_of(source, search)
-    said = view.translate(outcome.said)
-    if isinstance(now, Problem):
-        return [said, outcome.seen, *[no_update] * (_TOLD - 2)]
-    return [said, outcome.seen, "" if outcome.done else no_update, now.version, *shown(now)]
-
-
-def _shown(view: View, colours: Palette, wanted: str, place: int) -> list[Any]:
+def _after_action(view: View, colours: Palette, chosen: Any, tried: Any) -> list[Any]:
     """The decisions in all places of the page: after an action none of them may show what was before."""
-    found = opportunities_of(view)
+    found = view.opportunities
     group = view.query.group if view.query.group in GROUPS else ""
+    place = tried if tried in range(len(MARGINS)) else MARGINS.index(MARGIN)
     return [
         rows_of(rows(view, found, group)),
-        detail(view, found, wanted),
+        detail(view, found, str(chosen or "")),
         view.translate(opportunities(found).headline),
         _sums(view, colours, found, group),
         _cards(view, colours, found),
         _rest(view, colours, found, place),
     ]
+
+
+def _content(view: View, colours: Palette) -> html.Div:
+    found = view.opportunities
+    place = MARGINS.index(asked_margin(view.query.reserve))
+    return html.Div(
+        [
+            dcc.Store(id=_CHOSEN, data=_known(found, view.query.opportunity)),
+            dcc.Store(id=_ARRIVED),
+            dcc.Store(id=_TRIED, data=place),
+            html.Div(_decisions(view, colours, found), className="panels"),
+            html.Div(_rest(view, colours, found, place), id=_REST, className="panels"),
+        ]
+    )
+
+
+def _connect(app: Any, source: LakeSource) -> None:
+    """A chosen row is shown in full, the buttons act on its leading finding, and the slider tries out a reserve."""
+    app.clientside_callback(
+        ClientsideFunction("opportunities", "choose"),
+        Output(_CHOSEN, "data"),
+        Input(_GRID, "selectedRows"),
+        State(_CHOSEN, "data"),
+        prevent_initial_call=True,
+    )
+    # with an output, for without one dash does not call it when the page comes with a decision chosen
+    app.clientside_callback(
+        ClientsideFunction("opportunities", "arrive"), Output(_ARRIVED, "data"), Input(_DETAIL, "children")
+    )
+    app.clientside_callback(
+        ClientsideFunction("opportunities", "reserve"),
+        Output(_TRIED, "data"),
+        Input("reserve", "value"),
+        State("reserves", "data"),
+        State(_TRIED, "data"),
+        prevent_initial_call=True,
+    )
+    _connect_looking(app, source)
+    _connect_reserve(app, source)
+    connect_action_form(
+        app,
+        source,
+        _PREFIX,
+        chosen=[State(_CHOSEN, "data"), State(_TRIED, "data")],
+        ids=lambda view, chosen: _leading(view.opportunities, str(chosen or "")),
+        shown=[
+            Output(_GRID, "rowData"),
+            Output(_DETAIL, "children", allow_duplicate=True),
+            Output("opportunities-words", "children"),
+            Output(_SUMS, "children"),
+            Output(_CARDS, "children"),
+            Output(_REST, "children"),
+        ],
+        show=_after_action,
+    )
+
+
+OPPORTUNITIES = Page("/opportunities", tr("What to do"), _content, _connect)

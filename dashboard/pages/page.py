@@ -1,10 +1,10 @@
-"""What a page is: a path, a name, who may open it, and its sections."""
+"""What a page is: a path, a name, who may open it, and what it shows, most often tables one below the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from dash import dcc, html
 
@@ -13,26 +13,56 @@ from analytics.report.model import Report
 from analytics.tables.palette import Palette
 from analytics.tables.table import Table
 from dashboard.access.people import VIEWER
-from dashboard.exports import links
+from dashboard.files import links
 from dashboard.render.panel import section_panel
 from dashboard.source import LakeSource
 from dashboard.view import View
 
-ALL_FINDINGS = tr("All findings")
+
+@dataclass(frozen=True)
+class Page:
+    """One page. `listed` pages stand in the navigation; the others are come to from a row or a chart.
+
+    `content` makes what is below the heading. `connect` adds the page's own callbacks, each of which comes to its view by
+    `dashboard.source.view_of`, which knows who asks. `role` is the least that opens the page.
+    """
+
+    path: str
+    name: str
+    content: Callable[[View, Palette], Any]
+    connect: Callable[[Any, LakeSource], None] = lambda *_: None
+    role: str = VIEWER
+    listed: bool = True
+
+
+Onward: TypeAlias = Callable[[View], Mapping[str, str]]
+"""The paths that links below a section lead to, with their words."""
+
+
+def no_way(_: View) -> Mapping[str, str]:
+    """No links onward."""
+    return {}
+
+
+def all_findings(_: View) -> Mapping[str, str]:
+    """The way onward to all findings."""
+    return {"/findings": tr("All findings")}
 
 
 @dataclass(frozen=True)
 class PlacedSection:
     """A section on a page: where its table stands and how many rows are in sight, as `section_panel` takes them.
 
-    `onward` are the words of a link to all findings; `wide` gives it the whole width, whatever the section needs.
+    `onward` are the links below it; `wide` gives it the whole width, whatever the section needs. `for_people` sections stay on
+    pages that have nothing else for people (`TablesPage.for_people`).
     """
 
     made_by: Callable[[View], Table | None]
     table: str = "folded"
     first: int | None = None
-    onward: str = ""
+    onward: Onward = no_way
     wide: bool = False
+    for_people: bool = False
 
     def panel(self, view: View, colours: Palette) -> html.Section | None:
         """None where the section has nothing to say to this reader."""
@@ -40,12 +70,11 @@ class PlacedSection:
         if section is None:
             return None
         search = view.query.on_every_page.search
-        links = (
-            [html.P(dcc.Link(view.translate(self.onward), href="/findings" + search), className="onward")]
-            if self.onward
-            else []
-        )
-        return section_panel(view, colours, section, table=self.table, first=self.first, after=links, wide=self.wide)
+        after = [
+            html.P(dcc.Link(view.translate(words), href=path + search), className="onward")
+            for path, words in self.onward(view).items()
+        ]
+        return section_panel(view, colours, section, table=self.table, first=self.first, after=after, wide=self.wide)
 
 
 def of_report(made_by: Callable[[Report], Table | None], **places: Any) -> PlacedSection:
@@ -53,27 +82,27 @@ def of_report(made_by: Callable[[Report], Table | None], **places: Any) -> Place
     return PlacedSection(lambda view: made_by(view.report), **places)
 
 
-class Page:
-    """One page. `listed` pages stand in the navigation; the others are come to from a row or a chart.
+def panels(view: View, colours: Palette, sections: Iterable[PlacedSection]) -> list[html.Section]:
+    """The panels of those sections that have something to say."""
+    return [panel for each in sections if (panel := each.panel(view, colours)) is not None]
 
-    `role` is the least that opens it, `export` the table that it offers as a file.
+
+@dataclass(frozen=True)
+class TablesPage:
+    """The content of a page that lists tables; `export` is the table that it offers as a file.
+
+    `for_people` is the sentence that stands for all sections but those for people, where the page is of a team or a user.
     """
 
-    path: str
-    name: str
-    role: str = VIEWER
-    listed: bool = True
+    sections: tuple[PlacedSection, ...]
     export: str = ""
-    sections: tuple[PlacedSection, ...] = ()
+    for_people: str = ""
 
-    def connect(self, app: Any, source: LakeSource) -> None:
-        """Adds the page's own callbacks; each comes to its view by `dashboard.source.view_of`, which knows who asks."""
-
-    def panels(self, view: View, colours: Palette) -> list[html.Section]:
-        return [panel for each in self.sections if (panel := each.panel(view, colours)) is not None]
-
-    def content(self, view: View, colours: Palette) -> Any:
-        """The page's components below the header: by default its sections."""
-        panels = self.panels(view, colours)
+    def __call__(self, view: View, colours: Palette) -> html.Div:
+        """The files, then a panel for each section."""
+        if self.for_people and view.report.scope.is_personal:
+            shown = panels(view, colours, (each for each in self.sections if each.for_people))
+            below = [html.Div(shown, className="panels")] if shown else []
+            return html.Div([html.P(view.translate(self.for_people), className="headline"), *below])
         tools = [html.Div(links(view, self.export), className="tools")] if self.export else []
-        return html.Div([*tools, html.Div(panels, className="panels")])
+        return html.Div([*tools, html.Div(panels(view, colours, self.sections), className="panels")])

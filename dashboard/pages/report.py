@@ -1,68 +1,202 @@
-"""The weekly report: preview, download and sending."""
+"""The weekly report: preview, download, and the form that sends it to targets of the site's settings, first as a try."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from dash import dcc, html
+from dash import ALL, Input, Output, State, ctx, dcc, html, no_update
 
+from analytics.delivery.editions import Order, Said, send_order, site_targets, try_order
+from analytics.language.language import ENGLISH
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from analytics.report.weeks import Week
 from analytics.tables.palette import Palette
 from analytics.tables.wording import scope_parts
-from dashboard.access.people import PLANNER
-from dashboard.documents import chosen_week, serve_documents, weeks
+from dashboard.access.audit import REFUSED, SENDING, audit, audit_first, in_role
+from dashboard.access.people import PLANNER, NotAllowedError
+from dashboard.error_panels import error_line, problem_line
+from dashboard.files import chosen_week, edition, weeks
 from dashboard.pages.page import Page
 from dashboard.render.panel import panel
 from dashboard.render.states import capital
-from dashboard.sending import connect_sending, sending
-from dashboard.source import LakeSource
-from dashboard.view import View
-from fallow.errors import UsageError
+from dashboard.source import LakeSource, view_of
+from dashboard.view import Problem, View
+from fallow.errors import FallowError, UsageError
+
+_ALL = -1
+"""Where the number of a target stands: every one of them."""
+
+
+@dataclass(frozen=True)
+class SendingAnswer:
+    """What the form shows next, and for which address and targets it was tried: that can now be sent."""
+
+    shown: Any
+    tried: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> list[Any]:
+        """As the callback gives them back: shown, whether the last button is off, tried."""
+        return [self.shown, not self.tried, dict(self.tried)]
+
+
+def sending(view: View, week: Week) -> html.Section:
+    """The form; where the settings name no target, what to set."""
+    try:
+        targets, wrong = site_targets(view.whole.inputs.settings), ""
+    except FallowError as error:
+        targets, wrong = (), str(error)
+    return panel(
+        name="sending",
+        title=view.translate(tr("Send it")),
+        question=view.translate(
+            tr("Who is to get the report of {week}? Each target gets an edition once.", week=week.label)
+        ),
+        finding=wrong or view.translate(_standing(len(targets))),
+        body=_form(view, [target.shown for target in targets]) if targets else [],
+    )
+
+
+def _standing(targets: int) -> str:
+    if not targets:
+        return tr("No target is set: name some as report.to in the settings.")
+    return tr("The targets are those of the setting report.to. Try it first: that sends nothing.")
+
+
+def _form(view: View, shown: Sequence[str]) -> list[Any]:
+    """A button for each target and one for all: what is tried last is what can be sent."""
+    rows = list(enumerate(plain(each, 200) for each in shown))
+    if len(rows) > 1:
+        rows.append((_ALL, view.translate(tr("all of them"))))
+    return [
+        html.Ul([_target(view, number, name) for number, name in rows], className="targets"),
+        dcc.Loading(html.Div(id="send-outcome", className="outcome", role="status")),
+        html.Div(
+            html.Button(view.translate(tr("Send what was tried")), id="send-now", className="button", disabled=True),
+            className="actions",
+        ),
+        dcc.Store(id="send-tried", data={}),
+    ]
+
+
+def _target(view: View, number: int, name: str) -> html.Li:
+    label = view.translate(tr("Try: what would be sent to {target}?", target=name))
+    button = html.Button(
+        view.translate(tr("Try")),
+        id={"type": "send-try", "target": number},
+        className="button",
+        **{"aria-label": label},
+    )
+    return html.Li([button, html.Span(name)])
+
+
+def connect_sending(app: Any, source: LakeSource) -> None:
+    """The callback behind the buttons."""
+
+    @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
+        Output("send-outcome", "children"),
+        Output("send-now", "disabled"),
+        Output("send-tried", "data"),
+        Input({"type": "send-try", "target": ALL}, "n_clicks"),
+        Input("send-now", "n_clicks"),
+        State("url", "search"),
+        State("send-tried", "data"),
+        prevent_initial_call=True,
+    )
+    def answer(_: list[int | None], __: int | None, search: str | None, tried: object) -> Any:
+        asked_by = ctx.triggered_id
+        # the buttons also call when they come with a page
+        if not any(each["value"] for each in ctx.triggered):
+            return [no_update] * 3
+        if asked_by == "send-now":
+            return send_tried(source, search, tried if isinstance(tried, dict) else {}).outputs
+        return try_target(source, search, asked_by["target"]).outputs
+
+
+def try_target(source: LakeSource, search: str | None, number: object) -> SendingAnswer:
+    """What would go to the target of that number, of those in the settings; only for who may send."""
+
+    def carried_out(view: View) -> SendingAnswer:
+        known = [target.shown for target in site_targets(view.whole.inputs.settings)]
+        one = known[number : number + 1] if isinstance(number, int) else []
+        targets = known if number == _ALL else one
+        said = try_order(view.whole.inputs, _order(view, targets), partial(edition, view))
+        is_due = any(each.is_due for each in said)
+        return SendingAnswer(_outcomes(view, said), {"search": search or "", "targets": targets} if is_due else {})
+
+    return _asked(source, search, carried_out)
+
+
+def send_tried(source: LakeSource, search: str | None, tried: Mapping[str, Any]) -> SendingAnswer:
+    """Sends what was tried, if it was with this address; only for who may, and only to targets of the settings."""
+
+    def carried_out(view: View) -> SendingAnswer:
+        targets = [str(each) for each in tried.get("targets", ())]
+        if tried.get("search") != (search or ""):
+            return SendingAnswer(html.P(view.translate(tr("Try it first: the choice has changed since."))))
+        order = _order(view, targets)
+        about = f"the report of {order.week}"
+        audit_first(
+            view.reader.actor, in_role(view.reader, "asks to send", f"{about} to {', '.join(targets)}"), SENDING
+        )
+        try:
+            said = send_order(view.whole.inputs, order, partial(edition, view))
+        except FallowError as error:
+            audit(view.reader.actor, in_role(view.reader, "did not send", f"{about}: {error.message}"), SENDING)
+            raise
+        for each in said:
+            became = ENGLISH.translate(each.sentence)
+            audit(view.reader.actor, in_role(view.reader, "sending", f"{about} to {each.target}: {became}"), SENDING)
+        return SendingAnswer(_outcomes(view, said))
+
+    return _asked(source, search, carried_out)
+
+
+def _asked(source: LakeSource, search: str | None, carried_out: Callable[[View], SendingAnswer]) -> SendingAnswer:
+    """What `carried_out` answers, only for who may send, which is written down where they may not; else why not."""
+    look = view_of(source, search)
+    if isinstance(look, Problem):
+        return SendingAnswer(html.P(problem_line(source, search, look), className="failed"))
+    try:
+        try:
+            look.reader.require(PLANNER)
+        except NotAllowedError:
+            audit(look.reader.actor, in_role(look.reader, "refused sending", "a report"), REFUSED)
+            raise
+        return carried_out(look)
+    except FallowError as error:
+        return SendingAnswer(html.P(error_line(look, error), className="failed"))
+
+
+def _order(view: View, targets: Sequence[str]) -> Order:
+    return Order(chosen_week(view).label, view.report.scope, view.language, tuple(targets), view.reader.actor)
+
+
+def _outcomes(view: View, said: Sequence[Said]) -> html.Ul:
+    """A line for each target: what became of it."""
+    looks = ("failed" if each.is_failure else "done" if each.is_due else "" for each in said)
+    return html.Ul(
+        [
+            html.Li(
+                [
+                    html.Span(plain(each.target, 200)),
+                    ": ",
+                    html.Span(view.translate(each.sentence), className=look),
+                ]
+            )
+            for each, look in zip(said, looks, strict=True)
+        ]
+    )
+
 
 _FORMATS = {
     "html": tr("HTML page"), "pdf": tr("PDF"), "md": tr("Markdown"), "text": tr("plain text"),
     "json": tr("JSON with every number"), "csv": tr("CSV, one line per figure"),
 }  # fmt: skip
-
-
-class ReportPage(Page):
-    """`/report`; the week stands in the address as `start`."""
-
-    path = "/report"
-    name: str = tr("Report")
-
-    def connect(self, app: Any, source: LakeSource) -> None:
-        """The documents' own addresses, and the form that sends."""
-        serve_documents(app.server, source)
-        connect_sending(app, source)
-
-    def content(self, view: View, colours: Palette) -> html.Div:  # noqa: ARG002  # the report has its own colours
-        """The weeks, the documents, the form for those who may send, and the preview."""
-        wrong = ""
-        try:
-            week = chosen_week(view)
-        except UsageError as error:
-            wrong, week = str(error), chosen_week_of_default(view)
-        return html.Div(
-            [
-                *([html.P(wrong, className="simulated", role="alert")] if wrong else []),
-                html.Div(
-                    [
-                        _choice(view, week),
-                        *([sending(view, week)] if view.reader.may(PLANNER) else []),
-                        _preview(view, week),
-                    ],
-                    className="panels",
-                ),
-            ]
-        )
-
-
-def chosen_week_of_default(view: View) -> Week:
-    """The newest week of the lake."""
-    return weeks(view)[0]
 
 
 def _choice(view: View, chosen: Week) -> html.Section:
@@ -128,3 +262,17 @@ def _preview(view: View, week: Week) -> html.Section:
         ],
         wide=True,
     )
+
+
+def _content(view: View, _: Palette) -> html.Div:
+    """The weeks, the documents, the form for those who may send, and the preview; the week is the address's `start`."""
+    wrong = []
+    try:
+        week = chosen_week(view)
+    except UsageError as error:
+        wrong, week = [html.P(str(error), className="simulated", role="alert")], weeks(view)[0]
+    form = [sending(view, week)] if view.reader.may(PLANNER) else []
+    return html.Div([*wrong, html.Div([_choice(view, week), *form, _preview(view, week)], className="panels")])
+
+
+REPORT = Page("/report", tr("Report"), _content, connect_sending)

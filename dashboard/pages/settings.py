@@ -108,22 +108,14 @@ def _bare(found: re.Match[str]) -> str:
 _OF_AGENTS = ("agent", "metrics", "kubernetes", "slurm", "serving")
 
 
-class SettingsPage(Page):
-    """`/settings`."""
-
-    path = "/settings"
-    name: str = tr("Settings")
-    role = ADMIN
-
-    def content(self, view: View, colours: Palette) -> html.Div:
-        """Every setting, the prices and the owners."""
-        team = view.reader.team
-        prices = prices_in_force(view.whole, team)
-        tables = [
-            section_panel(view, colours, prices, first=prices.shown),
-            section_panel(view, colours, owners(view.whole, team)),
-        ]
-        return html.Div(html.Div([_settings(view), *tables], className="panels"))
+def _content(view: View, colours: Palette) -> html.Div:
+    """Every setting, the prices and the owners."""
+    prices = prices_in_force(view.whole, view.reader.team)
+    tables = [
+        section_panel(view, colours, prices, first=prices.shown),
+        section_panel(view, colours, owners(view.whole, view.reader.team)),
+    ]
+    return html.Div(html.Div([_settings(view), *tables], className="panels"))
 
 
 def _settings(view: View) -> html.Section:
@@ -179,3 +171,6 @@ def _meaning(view: View, each: ShownSetting) -> html.Td:
 def _with_code(text: str) -> list[Any]:
     """What stands between backquotes as what it is: something to type."""
     return [html.Code(part) if place % 2 else part for place, part in enumerate(text.split("`")) if part]
+
+
+SETTINGS_PAGE = Page("/settings", tr("Settings"), _content, role=ADMIN)

@@ -18,9 +18,9 @@ from analytics.tables.palette import Palette
 from analytics.tables.people import efficiency, teams, users
 from analytics.tables.quotas import quotas
 from analytics.tables.table import Table
-from dashboard.pages.page import Page, PlacedSection, of_report
+from dashboard.pages.page import Page, PlacedSection, TablesPage, of_report
 from dashboard.render.panel import section_panel
-from dashboard.render.tables import address
+from dashboard.render.tables import address, facts_list
 from dashboard.view import View
 
 _FIRST = 20
@@ -31,20 +31,18 @@ def _teams(view: View) -> Table | None:
     return teams(view.report) if view.report.scope.team is None else None
 
 
-class UsersPage(Page):
-    """`/holders`; with `?holder=NAME` about one of them."""
+_EVERYBODY = TablesPage(
+    (PlacedSection(_teams), PlacedSection(quotas), of_report(users, first=_FIRST)), export="holders"
+)
 
-    path = "/holders"
-    name: str = tr("Users")
-    export = "holders"
-    sections = (PlacedSection(_teams), PlacedSection(quotas), of_report(users, first=_FIRST))
 
-    def content(self, view: View, colours: Palette) -> html.Div:
-        if view.query.holder:
-            back = dcc.Link(view.translate(tr("All users")), href="/holders" + view.query.on_every_page.search)
-            own = _one_holder(view, colours, view.query.holder)
-            return html.Div([html.P(back, className="back"), html.Div(own, className="panels")])
-        return html.Div([super().content(view, colours), *_no_quotas(view)])
+def _content(view: View, colours: Palette) -> html.Div:
+    """Everybody; with `?holder=NAME` one of them."""
+    if view.query.holder:
+        back = dcc.Link(view.translate(tr("All users")), href="/holders" + view.query.on_every_page.search)
+        own = _one_holder(view, colours, view.query.holder)
+        return html.Div([html.P(back, className="back"), html.Div(own, className="panels")])
+    return html.Div([_EVERYBODY(view, colours), *_no_quotas(view)])
 
 
 def _no_quotas(view: View) -> list[html.P]:
@@ -94,9 +92,7 @@ def _facts(view: View, person: UserFigures) -> html.Dl:
         use = against_quota(own, quota.quota_gpus, view.report.summary.since_ms, view.report.summary.until_ms)
         said = tr("{quota} GPUs at once; most {most}", quota=Number(use.quota_gpus), most=Number(use.most, 1))
         shown[tr("quota")] = view.translate(said)
-    return html.Dl(
-        [html.Div([html.Dt(view.translate(label)), html.Dd(fact)]) for label, fact in shown.items()], className="facts"
-    )
+    return facts_list(view, shown.items())
 
 
 def _efficiency(view: View, person: UserFigures) -> str:
@@ -109,3 +105,6 @@ def _efficiency(view: View, person: UserFigures) -> str:
         hours=GpuHours(rank.allocated_ms), on_model=Share(rank.efficiency),
     )  # fmt: skip
     return view.translate(said)
+
+
+USERS = Page("/holders", tr("Users"), _content)

@@ -10,8 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.film import NOT_SEEN, PageFilm
-from dashboard.film_groups import ALL_IN_SIGHT, GroupFilm
+from dashboard.film import ALL_IN_SIGHT, NOT_SEEN, GroupFilm, PageFilm
 
 Name = TypeVar("Name", str, str | None)
 

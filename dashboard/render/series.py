@@ -22,8 +22,8 @@ from dashboard.render.states import capital
 from dashboard.render.strip import gpu_words, heatmap, hover, time_axis
 from dashboard.render.tables import table
 from dashboard.series import PageSeries, SeriesLine
+from dashboard.times import visible
 from dashboard.view import View
-from dashboard.zoom import visible
 from fallow.outside_text import chart_text
 
 _ROW_PX = 22

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from dash import dcc
-from numpy.typing import NDArray
 
 from analytics.glossary import STATES
 from analytics.language.language import Language
@@ -17,8 +16,7 @@ from analytics.language.plain_text import plain
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.names import place_name
 from analytics.tables.palette import ORDER, Palette
-from dashboard.film import NOT_SEEN, PageFilm
-from dashboard.film_groups import HOSTS, GroupFilm
+from dashboard.film import HOSTS, NOT_SEEN, Frames, GroupFilm, PageFilm
 from dashboard.query import Query
 from dashboard.render.rows import FilmRows
 from dashboard.render.states import capital
@@ -33,22 +31,6 @@ _MOST_WHOLE = 64
 """GPUs whose whole names go to the browser; of more, as many letters as tell them apart."""
 _SHORTEST = 12
 """Letters of `GPU-1ae8e3d9`."""
-
-
-class Frames(Protocol):
-    """Frames over time: those of GPUs, or of pools and hosts."""
-
-    @property
-    def frames(self) -> NDArray[np.uint8]: ...
-
-    @property
-    def edges(self) -> NDArray[np.int64]: ...
-
-    @property
-    def bin_ms(self) -> int: ...
-
-    @property
-    def is_even(self) -> bool: ...
 
 
 def heatmap(film: Frames, colours: Palette, rows: FilmRows | None = None) -> go.Heatmap:

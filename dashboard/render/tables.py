@@ -80,6 +80,13 @@ def _row(view: View, colours: Palette, columns: Sequence[Column], heads: Sequenc
     return html.Tr(cells, role="row")
 
 
+def facts_list(view: View, facts: Iterable[tuple[str, Any]]) -> html.Dl:
+    """What is known of one thing: labels, which are translated, and beside each its component or text."""
+    return html.Dl(
+        [html.Div([html.Dt(view.translate(label)), html.Dd(fact)]) for label, fact in facts], className="facts"
+    )
+
+
 def scrolling(table: html.Table, labelled_by: str | None = None) -> html.Div:
     """A table that scrolls sideways where it must, with a keyboard too; `labelled_by` is the id of what names it."""
     named = {"role": "group", "aria-labelledby": labelled_by} if labelled_by else {}

@@ -10,7 +10,7 @@ from dash import html
 from analytics.glossary import STATES
 from analytics.language.quantities import Moment, Number, Share
 from analytics.language.sentences import tr
-from analytics.report.changes import Change, Changes, changes
+from analytics.report.compare import Change, Changes, changes
 from analytics.report.coverage import WHOLE_FROM
 from analytics.states import UNUSED
 from analytics.tables.palette import Palette

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.metrics import catalogue
-from dashboard.metrics.catalogue import FAMILIES as OF_PAGES
+from dashboard.metrics import FAMILIES as OF_PAGES
 from fallow.exposition import Family
 from tests.agent.metric_families import FAMILIES
 from tests.conftest import REPOSITORY

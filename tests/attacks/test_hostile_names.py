@@ -26,7 +26,7 @@ from analytics.delivery.targets import CHATS
 from analytics.render.report import FORMATS
 from analytics.report.weeks import parse_week
 from dashboard.app import build_app
-from dashboard.exports import EXPORTS
+from dashboard.files import EXPORTS
 from dashboard.pages import PAGES
 from dashboard.source import LakeSource
 from fallow.cli import COMMANDS, load

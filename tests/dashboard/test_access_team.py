@@ -14,7 +14,7 @@ from analytics.simulation import SimulatedFleet, owners_csv
 from dashboard.access.choose import access_of
 from dashboard.access.people import ADMIN, Reader
 from dashboard.app import build_app
-from dashboard.exports import EXPORTS
+from dashboard.files import EXPORTS
 from dashboard.pages import PAGES
 from dashboard.query import Query
 from dashboard.source import LakeSource

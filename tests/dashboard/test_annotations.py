@@ -13,9 +13,8 @@ from analytics.tables.days import days
 from analytics.tables.palette import LIGHT
 from analytics.tables.weeks import quarter
 from dashboard.access.people import PLANNER, VIEWER, NotAllowedError, Reader
-from dashboard.annotations import abouts, annotate, annotations_about, annotations_in_sight, withdraw
-from dashboard.pages.film import FilmPage
-from dashboard.pages.film_strip import GRAPH
+from dashboard.actions import abouts, annotate, annotations_about, annotations_in_sight, withdraw
+from dashboard.pages.film import FILM, GRAPH
 from dashboard.render.lines import lines_figure
 from fallow.actors import ANONYMOUS, PERSON, Actor
 from fallow.cli import main
@@ -88,7 +87,7 @@ def test_each_reader_sees_what_is_about_their_part(held: Held) -> None:
 def test_a_mark_stands_at_its_moment_in_film_and_days(held: Held) -> None:
     marked(held, "<b>maintenance</b>", hours=1.5)
     view = held.pages().view()
-    page = FilmPage().content(view, LIGHT)
+    page = FILM.content(view, LIGHT)
     figure = one(page, GRAPH).figure
     assert [shape.x0 for shape in figure.layout.shapes] == [view.annotations[0].at_ms]
     assert "<b>maintenance</b> (ann)" in text_of(page)
@@ -155,7 +154,7 @@ def test_viewers_write_nothing(held: Held, who: Reader, audited: list[str]) -> N
         withdraw(view, mark, 1)
     assert len(held.lake.files("annotation")) == 1
     assert all("refused" in line for line in audited)
-    page = FilmPage().content(view, LIGHT)
+    page = FILM.content(view, LIGHT)
     assert "to all" in text_of(page)
     assert "Annotate a moment" not in text_of(page)
 

@@ -16,7 +16,7 @@ from dash._utils import split_callback_id
 
 from dashboard.app import build_app
 from dashboard.demo import look_at_own_gpus, own_gpus_text
-from dashboard.exports import as_csv
+from dashboard.files import as_csv
 from dashboard.protection import MOST_SENT_BYTES
 from dashboard.source import LakeSource
 from tests.dashboard.conftest import inputs_of, page, words

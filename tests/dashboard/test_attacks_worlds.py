@@ -33,7 +33,7 @@ from dashboard.access.people import ADMIN, Reader
 from dashboard.actions import KINDS
 from dashboard.api.endpoints import ENDPOINTS
 from dashboard.app import build_app
-from dashboard.exports import EXPORTS
+from dashboard.files import EXPORTS
 from dashboard.pages import PAGES
 from dashboard.query import Query
 from dashboard.source import LakeSource

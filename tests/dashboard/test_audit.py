@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dashboard.access.audit import ACTION, audit, audit_stranger
-from dashboard.sending import send_tried
+from dashboard.pages.report import send_tried
 from fallow.actors import ANONYMOUS, LINK, TOKEN, Actor
 from tests.conftest import run_python
 from tests.dashboard.acting import PLAN, VIEW_ALPHA, held_lake

@@ -17,7 +17,7 @@ from dashboard.access.allowances import RefusalRation
 from dashboard.access.audit import REFUSED, audit, audit_line, audit_stranger
 from dashboard.access.audit_trail import AuditError, FileTrail, trail_of
 from dashboard.access.people import ADMIN, Reader
-from dashboard.annotations import annotate
+from dashboard.actions import annotate
 from fallow.actors import Actor
 from fallow.errors import ConfigError
 from tests.conftest import run_python

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from dashboard.bins import WIDTHS_MS, edges, width_of
+from dashboard.times import WIDTHS_MS, edges, width_of
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, from_ms, to_ms
 
 ZONES = (

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from analytics.language.languages import language
-from dashboard.exports import EXPORTS, as_csv
+from dashboard.files import EXPORTS, as_csv
 from dashboard.source import LATE
 from fallow.cli import main
 from fallow.clock import from_ms

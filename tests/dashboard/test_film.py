@@ -13,14 +13,13 @@ from analytics.simulation import SimulatedFleet, write_fleet
 from analytics.tables.palette import LIGHT, ORDER
 from dashboard import film
 from dashboard.film import MOST_CELLS, MOST_COLUMNS, NOT_SEEN, bin_width_ms, shoot
-from dashboard.pages.film import FilmPage
-from dashboard.pages.film_strip import GRAPH
+from dashboard.pages.film import FILM, GRAPH
 from dashboard.query import Query
 from dashboard.render import strip as strips
 from dashboard.render.strip import WORDS
 from dashboard.source import LakeSource
+from dashboard.times import is_zoomed, visible
 from dashboard.view import View
-from dashboard.zoom import is_zoomed, visible
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from tests.dashboard.conftest import UNTIL_MS, inputs_of
 from tests.dashboard.teams import ADA, HIRO, Teams, links, one, teams, text_of
@@ -94,10 +93,10 @@ def test_too_many_gpus_are_cut_to_those_with_the_most_waste(teams: Teams, monkey
     view = teams.view("?span=all")
     strip = shoot(view)
     waste = unused(view)
-    assert strip.gpus_in_all == 10
+    assert strip.in_all == 10
     assert set(strip.gpus) == set(sorted(waste, key=lambda gpu: (-waste[gpu], gpu))[:3])
     assert dict(zip(strip.gpus, strip.unused_ms, strict=True)) == {gpu: waste[gpu] for gpu in strip.gpus}
-    assert "Shown are 3 of 10 GPUs" in text_of(FilmPage().content(view, LIGHT))
+    assert "Shown are 3 of 10 GPUs" in text_of(FILM.content(view, LIGHT))
 
 
 def unused(view: View) -> dict[str, int]:
@@ -121,7 +120,7 @@ def test_rows_go_by_what_the_address_says(teams: Teams) -> None:
 def test_the_holder_of_a_frame_is_who_had_it_longest(teams: Teams) -> None:
     view = teams.view("?span=all")
     strip = shoot(view)
-    told = one(FilmPage().content(view, LIGHT), WORDS).data
+    told = one(FILM.content(view, LIGHT), WORDS).data
     for row, gpu in enumerate(strip.gpus):
         for column in range(0, strip.frames.shape[1], 7):
             start, end = strip.edges[column], strip.edges[column + 1]
@@ -157,7 +156,7 @@ def test_frames_are_as_short_as_fits(span_ms: int, rows: int, width_ms: int) -> 
 
 
 def test_the_page_leads_on_with_what_the_bar_says(teams: Teams) -> None:
-    page = FilmPage().content(teams.view("?span=3d&lang=fr&sort=waste"), LIGHT)
+    page = FILM.content(teams.view("?span=3d&lang=fr&sort=waste"), LIGHT)
     there = links(page)
     strip = shoot(teams.view("?span=3d&sort=waste"))
     assert [each for each in there if each.startswith("/gpu")] == [
@@ -177,7 +176,7 @@ def test_the_page_leads_on_with_what_the_bar_says(teams: Teams) -> None:
 
 def test_the_page_speaks_french_in_the_reader_s_zone(teams: Teams) -> None:
     view = teams.view("?span=all&lang=fr&zone=Asia/Kolkata")
-    page = FilmPage().content(view, LIGHT)
+    page = FILM.content(view, LIGHT)
     assert "Les heures de la semaine" in text_of(page)
     assert "Every GPU" not in text_of(page)
     axis = one(page, GRAPH).figure.layout.xaxis
@@ -189,7 +188,7 @@ def test_the_page_speaks_french_in_the_reader_s_zone(teams: Teams) -> None:
 
 def test_a_team_is_shown_its_own_people_and_time_only(teams: Teams) -> None:
     view = teams.view("?span=all", HIRO)
-    page = FilmPage().content(view, LIGHT)
+    page = FILM.content(view, LIGHT)
     own = set(view.part.inside.stretches["holder"].drop_nulls())
     others = set(teams.spans()["holder"].drop_nulls()) - own
     told = one(page, WORDS).data
@@ -207,7 +206,7 @@ def test_four_weeks_of_hours_are_no_odd_week(tmp_path: Path) -> None:
     source = LakeSource(lambda: inputs_of(lake), patience_s=120)
     found = source.look(Query.parse("?span=24h&zone=Asia/Kolkata"), ADA)
     assert isinstance(found, View)
-    page = FilmPage().content(found, LIGHT)
+    page = FILM.content(found, LIGHT)
     assert "Over 4 weeks" in text_of(page)
     assert "are known: one odd week shows" not in text_of(page)
     drawn = one(page, "hours-chart").figure.data[0]
@@ -226,7 +225,7 @@ def test_four_weeks_of_hours_are_no_odd_week(tmp_path: Path) -> None:
 
 
 def test_the_hours_of_two_days_say_how_little_they_rest_on(teams: Teams) -> None:
-    page = FilmPage().content(teams.view("?span=all"), LIGHT)
+    page = FILM.content(teams.view("?span=all"), LIGHT)
     assert "Over 0.3 weeks" in text_of(page)
     assert "Fewer than 4 weeks are known" in text_of(page)
     drawn = one(page, "hours-chart").figure.data[0]
@@ -248,7 +247,7 @@ def test_frames_of_an_hour_are_hours_of_the_reader_s_clocks(teams: Teams, monkey
 
 def test_many_gpus_are_told_by_how_their_names_begin(teams: Teams, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strips, "_MOST_WHOLE", 4)
-    told = one(FilmPage().content(teams.view("?span=all"), LIGHT), WORDS).data
+    told = one(FILM.content(teams.view("?span=all"), LIGHT), WORDS).data
     every = teams.spans()["gpu"].unique().to_list()
     assert len(told["gpus"]) == 10
     for gpu, host in zip(told["gpus"], told["at"], strict=True):

@@ -10,13 +10,11 @@ import pytest
 from analytics.ledger.summary import totals_by
 from analytics.tables.palette import LIGHT, ORDER
 from dashboard import film_groups
-from dashboard.film import NOT_SEEN, shoot, spans_of
-from dashboard.film_groups import apportioned, kind_of, shoot_groups
-from dashboard.pages.film import FilmPage
-from dashboard.pages.film_strip import GRAPH
+from dashboard.film import NOT_SEEN, apportioned, kind_of, shoot, shoot_groups, spans_of
+from dashboard.pages.film import FILM, GRAPH
 from dashboard.render.rows import FilmRows, RowLabel, gpu_rows, group_rows
 from dashboard.render.strip import WORDS
-from dashboard.zoom import visible
+from dashboard.times import visible
 from tests.dashboard.teams import ADA, HIRO, Teams, links, one, teams, text_of
 
 if TYPE_CHECKING:
@@ -63,7 +61,7 @@ def test_a_large_fleet_opens_with_its_pools_and_a_pool_with_its_hosts(
 ) -> None:
     monkeypatch.setattr(film_groups, "ALL_IN_SIGHT", 3)
     view = teams.view("?span=all")
-    page = FilmPage().content(view, LIGHT)
+    page = FILM.content(view, LIGHT)
     pools = sorted(set(spans_of(view)["pool"]))
     assert kind_of(view) == "pool"
     assert one(page, WORDS).data["open"] == [f"/film?span=all&pool={pool}" for pool in pools]
@@ -71,7 +69,7 @@ def test_a_large_fleet_opens_with_its_pools_and_a_pool_with_its_hosts(
         f"/film?span=all&pool={pool}" for pool in pools
     ]
     train = teams.view("?span=all&pool=train")
-    page = FilmPage().content(train, LIGHT)
+    page = FILM.content(train, LIGHT)
     hosts = sorted(set(spans_of(train)["host"]))
     # one host alone is no level of its own
     assert kind_of(train) == ("host" if len(hosts) > 1 else "gpu")
@@ -82,9 +80,9 @@ def test_a_large_fleet_opens_with_its_pools_and_a_pool_with_its_hosts(
 
 def test_rows_that_are_too_thin_to_hit_open_their_host(teams: Teams, monkeypatch: pytest.MonkeyPatch) -> None:
     view = teams.view("?span=all")
-    assert one(FilmPage().content(view, LIGHT), WORDS).data["open"] == []
+    assert one(FILM.content(view, LIGHT), WORDS).data["open"] == []
     monkeypatch.setattr("dashboard.render.rows._THIN_PX", 100)
-    page = FilmPage().content(view, LIGHT)
+    page = FILM.content(view, LIGHT)
     told = one(page, WORDS).data
     assert told["open"] == [f"/host?span=all&host={host}" for host in told["hosts"]]
     assert "A click opens the host." in text_of(page)
@@ -96,8 +94,8 @@ def test_pools_stand_apart_and_every_line_is_of_its_row(teams: Teams) -> None:
     rows = gpu_rows(film, by_pool=True)
     assert len(rows.gaps) == len(set(film.pools)) - 1
     told, drawn = (
-        one(FilmPage().content(view, LIGHT), WORDS).data,
-        one(FilmPage().content(view, LIGHT), GRAPH).figure.data[0].z,
+        one(FILM.content(view, LIGHT), WORDS).data,
+        one(FILM.content(view, LIGHT), GRAPH).figure.data[0].z,
     )
     assert (told["gaps"], told["gap"], told["each"]) == (list(rows.gaps), rows.gap_lines, 1)
     for row in range(len(film.gpus)):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dashboard.front import Front, Limits
-from dashboard.health import Pulse, health_application
 from dashboard.protection import MOST_SENT_BYTES, TOO_LONG
+from dashboard.wsgi import Pulse, health_application
 from tests.attacks.slow_clients import KINDS, slow_clients
 from tests.dashboard.test_source import wait_for
 

@@ -9,7 +9,7 @@ import pytest
 
 from analytics.tables.history import Subject, events_of, processes_of
 from analytics.tables.palette import LIGHT
-from dashboard.pages.detail import GpuPage
+from dashboard.pages.detail import GPU_PAGE
 from dashboard.render.series import round_step
 from dashboard.render.strip import WORDS
 from dashboard.series import MOST_POINTS, gpu_series
@@ -37,7 +37,7 @@ def shared_gpu(teams: Teams) -> str:
 
 
 def content(teams: Teams, gpu: str, search: str = "?span=all", reader: Reader = ADA) -> Any:
-    return GpuPage().content(teams.view(f"{search}&gpu={gpu}", reader), LIGHT)
+    return GPU_PAGE.content(teams.view(f"{search}&gpu={gpu}", reader), LIGHT)
 
 
 def rows_of(lake: Lake, gpu: str) -> pl.DataFrame:
@@ -74,7 +74,7 @@ def test_a_short_time_is_shown_row_by_row(teams: Teams, fleet_lake: Lake) -> Non
     assert found.frame["time"].to_list() == rows["time"].to_list()
     for line in found.lines:
         assert found.frame[f"{line.column}_mean"].to_list() == pytest.approx(rows[line.column].to_list())
-    drawn = [each for each in one(GpuPage().content(view, LIGHT), "gpu-graph").figure.data if each.type == "scatter"]
+    drawn = [each for each in one(GPU_PAGE.content(view, LIGHT), "gpu-graph").figure.data if each.type == "scatter"]
     assert [round(value) for value in drawn[0].y] == [round(value) for value in rows["gpu_util_pct"].to_list()]
 
 
@@ -228,7 +228,7 @@ def test_the_processes_are_those_of_the_lists(teams: Teams, fleet_lake: Lake) ->
     assert set(found.select("pid", "user", "mem_used_max_bytes", "time").iter_rows()) == set(
         wanted.select("pid", "user", "mem_used_bytes", "time").iter_rows()
     )
-    text = text_of(GpuPage().content(view, LIGHT))
+    text = text_of(GPU_PAGE.content(view, LIGHT))
     assert f"{found.height} processes in this window" in text
     assert f"({found['pid'][0]})" in text
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.grid import MOMENT, NUMBER, RANK, GridColumn
-from dashboard.grid_address import check
+from dashboard.grid import MOMENT, NUMBER, RANK, GridColumn, check_address
 from dashboard.query import Query
 from fallow.errors import UsageError
 
@@ -31,7 +30,7 @@ COLUMNS = [
     ],
 )  # fmt: skip
 def test_what_the_columns_can_do(query: Query) -> None:
-    check(query, COLUMNS)
+    check_address(query, COLUMNS)
 
 
 @pytest.mark.parametrize(
@@ -62,17 +61,17 @@ def test_what_the_columns_can_do(query: Query) -> None:
 )
 def test_anything_else_is_one_sentence(query: Query, said: str) -> None:
     with pytest.raises(UsageError, match=said) as caught:
-        check(query, COLUMNS)
+        check_address(query, COLUMNS)
     assert caught.value.hint
 
 
 @given(st.text(max_size=60), st.text(max_size=20))
 def test_no_text_is_worse_than_a_sentence(filters: str, order: str) -> None:
     with suppress(UsageError):
-        check(Query(filter=filters, sort=order), COLUMNS)
+        check_address(Query(filter=filters, sort=order), COLUMNS)
 
 
 @given(st.text(min_size=1, max_size=40))
 def test_every_name_can_be_asked_for(name: str) -> None:
     written = name.replace("\\", "\\\\").replace(",", "\\,").replace("|", "\\|")
-    check(Query(filter=f"holder.is:{written},cost.above:1"), COLUMNS)
+    check_address(Query(filter=f"holder.is:{written},cost.above:1"), COLUMNS)

@@ -11,7 +11,7 @@ from analytics.ledger.usage import stays
 from analytics.report.model import Report
 from analytics.tables.history import findings_naming
 from analytics.tables.palette import LIGHT
-from dashboard.pages.detail import HostPage, subject_named
+from dashboard.pages.detail import HOST_PAGE, subject_named
 from dashboard.render.panel import section_panel
 from dashboard.render.strip import WORDS
 from dashboard.series import host_series
@@ -28,7 +28,7 @@ HOST = "sim-h100-01"
 
 
 def content(teams: Teams, host: str = HOST, search: str = "?span=all", reader: Reader = ADA) -> Any:
-    return HostPage().content(teams.view(f"{search}&host={host}", reader), LIGHT)
+    return HOST_PAGE.content(teams.view(f"{search}&host={host}", reader), LIGHT)
 
 
 def test_a_host_that_nobody_knows_and_none_at_all_are_said_so(teams: Teams) -> None:

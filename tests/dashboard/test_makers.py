@@ -10,8 +10,7 @@ import pytest
 
 from analytics.decide.review import found_by_rules
 from analytics.time_limit import TookTooLongError, check_time
-from dashboard.cache import Cache
-from dashboard.makers import Makers, TooManyError
+from dashboard.makers import Cache, Makers, TooManyError
 from dashboard.memory import Budget
 
 if TYPE_CHECKING:

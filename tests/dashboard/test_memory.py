@@ -12,7 +12,7 @@ import pytest
 
 from dashboard.access.people import VIEWER, Reader
 from dashboard.app import build_app
-from dashboard.cache import Cache
+from dashboard.makers import Cache
 from dashboard.memory import Budget, Making, budget_bytes, limit_bytes
 from dashboard.query import Query
 from dashboard.source import LakeSource

@@ -9,11 +9,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from dashboard.decisions import opportunities_of
-from dashboard.metrics import collector
-from dashboard.metrics.catalogue import FAMILIES
-from dashboard.metrics.collector import MOST_POOLS, OTHER_POOLS, collect
+from dashboard.metrics import FAMILIES, MOST_POOLS, OTHER_POOLS, collect
 from dashboard.source import LATE
+from dashboard.view import View
 from fallow.clock import HOUR_MS
 from fallow.exposition import OPEN_METRICS, TEXT
 from tests.dashboard.acting import PLAN, VIEW_ALPHA, Held
@@ -21,7 +19,6 @@ from tests.dashboard.teams import Teams, teams
 
 if TYPE_CHECKING:
     from dashboard.access.people import Reader
-    from dashboard.view import View
 
 __all__ = ["teams"]  # a fixture
 
@@ -71,7 +68,7 @@ def test_the_ledger_is_that_of_the_pages(view: View) -> None:
 
 
 def test_decisions_add_up_to_the_waste_and_to_what_they_save(view: View) -> None:
-    found, own = collected(view), opportunities_of(view)
+    found, own = collected(view), view.opportunities
     assert only(found, "fallow_opportunities") == len(own.listed) > 3
     assert only(found, "fallow_opportunity_unconfirmed_gpu_hours") == pytest.approx(
         sum(each.unconfirmed_ms for each in own.listed) / HOUR_MS
@@ -107,7 +104,7 @@ def test_a_viewer_of_a_team_gets_that_team_only(held: Held) -> None:
 
 
 def test_a_fleet_of_many_pools_has_an_end_of_series(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = opportunities_of(view)
+    own = view.opportunities
     assert own.reclaimable is not None
     pool, listed = own.reclaimable.pools[0], own.listed[0]
     many = replace(
@@ -118,7 +115,7 @@ def test_a_fleet_of_many_pools_has_an_end_of_series(view: View, monkeypatch: pyt
             pools=tuple(replace(pool, pool=f"pool-{number}", gpus=number, safe=1) for number in range(200)),
         ),
     )
-    monkeypatch.setattr(collector, "opportunities_of", lambda _: many)
+    monkeypatch.setattr(View, "opportunities", property(lambda _: many))
     found = collected(view)
     for family in ("fallow_opportunity_gpu_hours", "fallow_reclaimable_gpus"):
         names = {dict(labels)["pool"] for labels in found[family]}

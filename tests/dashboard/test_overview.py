@@ -13,7 +13,7 @@ from analytics.render.html.page import page
 from analytics.tables.palette import DARK, LIGHT
 from analytics.tables.waterfall import waterfall
 from dashboard.access.people import VIEWER, Reader
-from dashboard.pages.overview import Overview
+from dashboard.pages.table_pages import OVERVIEW
 from dashboard.render.panel import GRAPH_CONFIG
 from tests.dashboard.conftest import components, words
 from tests.dashboard.sites import Site, content, make_site
@@ -35,7 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 @pytest.fixture(scope="module")
 def shown(site: Site) -> Any:
-    return content(Overview(), site.view(SEARCH))
+    return content(OVERVIEW, site.view(SEARCH))
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_every_tile_says_that_it_is_over_the_window_and_how_it_changed(site: Sit
     assert len(changes) >= 6
     assert "over the whole window" in words(shown)
     assert "just before, from 16 Nov 2025" in words(shown)
-    longer = content(Overview(), site.view("?span=all"))
+    longer = content(OVERVIEW, site.view("?span=all"))
     assert not [each for each in components(longer) if each["props"].get("className", "").startswith("change ")]
     assert "No change is given: nothing was observed" in words(longer)
 
@@ -113,14 +113,14 @@ def test_report_and_page_say_the_same_of_waste_and_of_none(site: Site, code: str
     for report, expected in ((view.report, wasted), (replace(view.report, steps=useful), unwasted)):
         said = view.language.translate(waterfall(report).headline)
         assert expected.replace("\N{NO-BREAK SPACE}", " ") in said.replace("\N{NO-BREAK SPACE}", " ")
-        assert said in words(content(Overview(), replace(view, report=report)))
+        assert said in words(content(OVERVIEW, replace(view, report=report)))
         assert escape(said) in page(report, view.language)
 
 
 @pytest.mark.parametrize(("search", "bars"), [(SEARCH, 48), ("?span=all", 4)])
 def test_the_states_over_time_add_up_by_hour_or_by_day(site: Site, search: str, bars: int) -> None:
     view = site.view(search)
-    traces = by_id(content(Overview(), view), "days-chart")["figure"]["data"]
+    traces = by_id(content(OVERVIEW, view), "days-chart")["figure"]["data"]
     totals = view.report.summary.totals
     assert {len(trace["x"]) for trace in traces} == {bars}
     for trace in traces:
@@ -166,7 +166,7 @@ def test_every_chart_has_a_title_a_question_a_finding_a_name_and_its_numbers(sho
 
 
 def test_the_schemes_differ_in_colours_only(site: Site, shown: Any) -> None:
-    dark = content(Overview(), site.view(SEARCH), "dark")
+    dark = content(OVERVIEW, site.view(SEARCH), "dark")
     assert words(dark) == words(shown)
     assert DARK.state["active"] in json.dumps(dark)
     assert LIGHT.state["active"] not in json.dumps(dark)
@@ -174,8 +174,8 @@ def test_the_schemes_differ_in_colours_only(site: Site, shown: Any) -> None:
 
 def test_a_reader_of_one_team_sees_that_team(site: Site) -> None:
     reader = Reader("ann", VIEWER, "vision")
-    own = content(Overview(), site.view(SEARCH + "&team=language", reader))
-    asked_for = content(Overview(), site.view(SEARCH + "&team=vision"))
+    own = content(OVERVIEW, site.view(SEARCH + "&team=language", reader))
+    asked_for = content(OVERVIEW, site.view(SEARCH + "&team=vision"))
     text = words(own)
     assert text == words(asked_for)
     assert "hiro" not in json.dumps(own)
@@ -184,7 +184,7 @@ def test_a_reader_of_one_team_sees_that_team(site: Site) -> None:
 
 
 def test_it_is_said_in_french(site: Site) -> None:
-    text = words(content(Overview(), site.view(SEARCH + "&lang=fr")))
+    text = words(content(OVERVIEW, site.view(SEARCH + "&lang=fr")))
     for english in ("useful", "GPU-hours", "window", "observed", "finding", "Every", "spells"):
         assert english not in text.replace("The numbers", "")
     assert "heures GPU" in text
@@ -194,6 +194,6 @@ def test_of_time_that_was_only_sampled_the_tile_says_so(shown: Any, tmp_path: Pa
     lake = made_lake(tmp_path / "lake")
     fill(lake, samples("a", 0, 6 * 3600, every_s=60, gpu_util_pct=50.0), devices=[device("a")])
     (tmp_path / "fallow.toml").write_text(f'[lake]\npath = "{lake.root}"\n')
-    scraped = content(Overview(), Site(lake, tmp_path / "fallow.toml").view())
+    scraped = content(OVERVIEW, Site(lake, tmp_path / "fallow.toml").view())
     assert "of it by point samples, one every" in tile(scraped, "observed")
     assert "point samples" not in tile(shown, "observed")

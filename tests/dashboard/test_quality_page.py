@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dashboard.access.people import VIEWER, Reader
-from dashboard.pages.quality import Quality
+from dashboard.pages.table_pages import QUALITY
 from tests.dashboard.conftest import components, words
 from tests.dashboard.sites import Site, content, make_site
 from tests.in_process import run_in_process
@@ -41,7 +41,7 @@ def rows(tree: Any, name: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize("group", ["pool", "model", "host"])
 def test_the_coverage_is_that_of_the_ledger(site: Site, group: str) -> None:
     told = json.loads(run_in_process("ledger", "--config", str(site.config), "--by", group, "--json").stdout)
-    shown = rows(content(Quality(), site.view("?span=all")), group)
+    shown = rows(content(QUALITY, site.view("?span=all")), group)
     groups = told["groups"]["rows"]
     assert shown.keys() == {each["label"] for each in groups}
     for each in groups:
@@ -54,24 +54,23 @@ def test_the_coverage_is_that_of_the_ledger(site: Site, group: str) -> None:
 
 def test_the_least_observed_comes_first(site: Site) -> None:
     shares = [
-        float(cells[0].removesuffix(" %"))
-        for cells in rows(content(Quality(), site.view("?span=all")), "host").values()
+        float(cells[0].removesuffix(" %")) for cells in rows(content(QUALITY, site.view("?span=all")), "host").values()
     ]
     assert shares == sorted(shares)
     assert shares[0] < 100
 
 
 def test_every_host_leads_to_its_page(site: Site) -> None:
-    shown = content(Quality(), site.view("?span=all&lang=fr"))
+    shown = content(QUALITY, site.view("?span=all&lang=fr"))
     there = [each["props"]["href"] for each in components(shown) if each["type"] == "Link"]
-    hosts = rows(content(Quality(), site.view("?span=all")), "host")
+    hosts = rows(content(QUALITY, site.view("?span=all")), "host")
     assert len(hosts) > 1
     assert there == [f"/host?span=all&lang=fr&host={host}" for host in hosts]
 
 
 def test_every_remark_of_the_report_is_there(site: Site) -> None:
     view = site.view("?span=all")
-    text = words(content(Quality(), view))
+    text = words(content(QUALITY, view))
     assert len(view.report.quality) >= 2
     assert all(view.translate(remark.sentence) in text for remark in view.report.quality)
     assert "All hosts were seen to the end of the window." in text
@@ -87,7 +86,7 @@ def test_a_host_that_fell_silent_is_named(lake: Lake, tmp_path: Path) -> None:
     fill(lake, samples("c0", 0, 7200, every_s=300), host="<b>gn2</b>")
     config = tmp_path / "fallow.toml"
     config.write_text(f'[lake]\npath = "{lake.root}"\n')
-    shown = content(Quality(), Site(lake, config).view("?span=all"))
+    shown = content(QUALITY, Site(lake, config).view("?span=all"))
     section = next(each for each in components(shown) if each["props"].get("aria-labelledby") == "silent-title")
     text = words(section)
     assert "the whole host" in text
@@ -102,7 +101,7 @@ def test_nothing_of_it_is_for_one_team(site: Site, search: str) -> None:
         site.view(search),
         site.view(search.replace("team=vision", "team=language"), Reader("ann", VIEWER, "vision")),
     ):
-        shown = content(Quality(), view)
+        shown = content(QUALITY, view)
         assert "sim-" not in json.dumps(shown)
         assert len(words(shown)) > 40
         assert not [each for each in components(shown) if each["type"] == "Table"]

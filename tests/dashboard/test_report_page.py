@@ -13,8 +13,7 @@ from analytics.delivery import editions
 from analytics.delivery.editions import site_targets
 from analytics.render.report import FORMATS
 from dashboard.access.people import PLANNER, VIEWER, Reader
-from dashboard.pages.report import ReportPage
-from dashboard.sending import SendingAnswer, send_tried, try_target
+from dashboard.pages.report import REPORT, SendingAnswer, send_tried, try_target
 from dashboard.source import LakeSource
 from fallow import schema
 from fallow.cli import main
@@ -85,7 +84,7 @@ def test_the_preview_may_stand_in_a_frame_of_these_pages_only(site: Site, tmp_pa
     assert "script-src" not in policy
     assert "default-src 'none'" in policy
     assert answer.headers["X-Frame-Options"] == "SAMEORIGIN"
-    frame = next(each["props"] for each in components(content(ReportPage(), site.view())) if each["type"] == "Iframe")
+    frame = next(each["props"] for each in components(content(REPORT, site.view())) if each["type"] == "Iframe")
     assert frame["sandbox"] == ""
     assert frame["title"]
 
@@ -121,25 +120,25 @@ def test_what_cannot_be_made_is_said_in_a_sentence(site: Site, path: str, status
 
 
 def test_the_page_begins_with_the_last_whole_week_and_offers_the_others(site: Site) -> None:
-    shown = content(ReportPage(), site.view())
+    shown = content(REPORT, site.view())
     chosen = [words(each) for each in components(shown) if each["props"].get("className") == "here"]
     assert chosen == [WEEK]
     links = [each["props"]["href"] for each in components(shown) if each["type"] == "Link"]
     assert links == ["/report?start=2025-W47"]
     assert "2025-W47 (not over)" in words(shown)
-    other = content(ReportPage(), site.view("?start=2025-W47&lang=fr"))
+    other = content(REPORT, site.view("?start=2025-W47&lang=fr"))
     downloads = [each["props"]["href"] for each in components(other) if "/download/" in str(each["props"].get("href"))]
     assert len(downloads) == len(FORMATS)
     assert all(each.endswith("?lang=fr&start=2025-W47") for each in downloads)
-    wrong = words(content(ReportPage(), site.view("?start=yesterday")))
+    wrong = words(content(REPORT, site.view("?start=yesterday")))
     assert "'yesterday' is not a week" in wrong
 
 
 def test_who_may_only_read_has_no_form(sender: Site) -> None:
     targets = [each.shown for each in site_targets(sender.inputs().settings)]
     assert len(targets) == 2
-    assert targets[0] in json.dumps(content(ReportPage(), sender.view("", Reader("bob", PLANNER))))
-    assert targets[0] not in json.dumps(content(ReportPage(), sender.view("", Reader("bob", VIEWER))))
+    assert targets[0] in json.dumps(content(REPORT, sender.view("", Reader("bob", PLANNER))))
+    assert targets[0] not in json.dumps(content(REPORT, sender.view("", Reader("bob", VIEWER))))
 
 
 def answered(site: Site, person: Reader, ask: Callable[[LakeSource], SendingAnswer]) -> SendingAnswer:

@@ -9,7 +9,7 @@ import pytest
 
 from analytics.language.languages import language
 from dashboard.access.people import ADMIN, PLANNER, VIEWER, Reader
-from dashboard.pages.settings import SettingsPage, shown_settings
+from dashboard.pages.settings import SETTINGS_PAGE, shown_settings
 from fallow import config
 from fallow.config import SETTINGS
 from tests.dashboard.conftest import components, page, words
@@ -43,7 +43,7 @@ def table(tree: Any, name: str) -> dict[str, list[str]]:
 
 
 def test_every_setting_is_there_with_its_origin(site: Site) -> None:
-    shown = table(content(SettingsPage(), site.view()), "settings")
+    shown = table(content(SETTINGS_PAGE, site.view()), "settings")
     assert shown.keys() == {each.name for each in SETTINGS}
     assert shown["ledger.idle_after"][:2] == ["7\N{NO-BREAK SPACE}min", f"file {site.config}"]
     assert shown["findings.held_min"][:2] == ["1\N{NO-BREAK SPACE}h", "default"]
@@ -60,7 +60,7 @@ def plainly(text: str) -> str:
 
 
 def test_what_is_to_be_typed_is_marked_up(site: Site) -> None:
-    shown = content(SettingsPage(), site.view())
+    shown = content(SETTINGS_PAGE, site.view())
     assert "`" not in words(shown)
     typed = [each["props"]["children"] for each in components(shown) if each["type"] == "Code"]
     assert sorted(typed) == sorted(
@@ -70,7 +70,7 @@ def test_what_is_to_be_typed_is_marked_up(site: Site) -> None:
 
 
 def test_a_meaning_is_said_in_the_reader_s_language_or_marked_as_english(site: Site) -> None:
-    shown = content(SettingsPage(), site.view("?lang=fr"))
+    shown = content(SETTINGS_PAGE, site.view("?lang=fr"))
     french = language("fr")
     cells = [each["props"] for each in components(shown) if each["type"] == "Td"]
     for setting in SETTINGS:
@@ -87,7 +87,7 @@ def test_variables_and_flags_are_named_as_origins() -> None:
 
 
 def test_no_secret_is_shown(site: Site) -> None:
-    shown = json.dumps(content(SettingsPage(), site.view()))
+    shown = json.dumps(content(SETTINGS_PAGE, site.view()))
     assert "verysecret" not in shown
     assert "hooks.slack.com" in shown
     assert "mailto:lead@example.org" in shown
@@ -96,7 +96,7 @@ def test_no_secret_is_shown(site: Site) -> None:
 
 def test_the_prices_are_those_of_the_command(site: Site) -> None:
     told = json.loads(run_in_process("prices", "--config", str(site.config), "--json").stdout)
-    shown = table(content(SettingsPage(), site.view()), "prices")
+    shown = table(content(SETTINGS_PAGE, site.view()), "prices")
     assert len(told["prices"]) > 5
     for each in told["prices"]:
         cells = shown[each["model"]]
@@ -107,12 +107,12 @@ def test_the_prices_are_those_of_the_command(site: Site) -> None:
 
 
 def test_the_owners_are_counted_and_not_named(site: Site) -> None:
-    shown = table(content(SettingsPage(), site.view()), "owners")
+    shown = table(content(SETTINGS_PAGE, site.view()), "owners")
     assert shown == {
         "language": ["products", "1", "0", "1", "2"],
         "vision": ["research", "0", "0", "2", "4"],
     }
-    own = content(SettingsPage(), site.view("", Reader("ann", ADMIN, "vision")))
+    own = content(SETTINGS_PAGE, site.view("", Reader("ann", ADMIN, "vision")))
     assert table(own, "owners").keys() == {"vision"}
     assert "language" not in words(
         next(each for each in components(own) if each["props"].get("aria-labelledby") == "owners-title")

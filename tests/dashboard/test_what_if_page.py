@@ -10,10 +10,9 @@ from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
 from analytics.plan.scenarios import load_scenarios
 from analytics.tables.palette import palette
 from dashboard.access.people import NotAllowedError
+from dashboard.actions import record_scenario, withdraw_scenario
 from dashboard.pages import what_if
-from dashboard.pages.what_if import answer, compared
-from dashboard.pages.what_if_choices import SLIDERS, WhatIfChoices
-from dashboard.scenarios import remove, save
+from dashboard.pages.what_if import SLIDERS, WhatIfChoices, answer, compared
 from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA
 from tests.dashboard.conftest import page, words
 from tests.dashboard.planned import LANGUAGE, WEEK, Planned, planned_site
@@ -103,8 +102,8 @@ def test_people_have_no_fleet_of_their_own(planned: Planned) -> None:
 
 def test_planners_save_what_all_compare(held: Held, audited: list[str]) -> None:
     pages = held.pages(PLAN)
-    save(pages.view(), "half", 'gpus = {"gone" = 1}\n', 1)
-    save(pages.view(), "shared", "share = 2\n", 2)
+    record_scenario(pages.view(), "half", 'gpus = {"gone" = 1}\n', 1)
+    record_scenario(pages.view(), "shared", "share = 2\n", 2)
     assert audited[:2] == [
         "person pia: asks to save scenario as planner: half",
         "person pia: save scenario as planner: half",
@@ -115,13 +114,13 @@ def test_planners_save_what_all_compare(held: Held, audited: list[str]) -> None:
     assert "2 scenarios are saved." in said
     assert "half cannot be replayed: there is no pool gone" in said
     assert "as it is today" in said
-    remove(pages.view(), "half", 3)
+    withdraw_scenario(pages.view(), "half", 3)
     assert [each.name for each in load_scenarios(held.lake)] == ["shared"]
 
 
 @pytest.mark.parametrize("who", [VIEW_ALPHA, PLAN_ALPHA], ids=lambda each: each.name)
 def test_others_save_nothing(held: Held, who: Any, audited: list[str]) -> None:
-    for act in (lambda view: save(view, "x", "share = 2", 1), lambda view: remove(view, "x", 1)):
+    for act in (lambda view: record_scenario(view, "x", "share = 2", 1), lambda view: withdraw_scenario(view, "x", 1)):
         with pytest.raises(NotAllowedError):
             act(held.pages(who).view())
     assert load_scenarios(held.lake) == ()

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from dashboard.zoom import is_zoomed, visible, zoom_note
+from dashboard.times import is_zoomed, visible, zoom_note
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from tests.dashboard.conftest import UNTIL_MS
 from tests.dashboard.teams import Teams, parts, teams, text_of

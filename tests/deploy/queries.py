@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from dashboard.metrics.catalogue import FAMILIES as OF_PAGES
+from dashboard.metrics import FAMILIES as OF_PAGES
 from tests.agent.metric_families import FAMILIES as OF_AGENTS
 from tests.conftest import REPOSITORY
 

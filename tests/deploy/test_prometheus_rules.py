@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from agent.metrics.collector import collect as collect_agent
-from dashboard.metrics.collector import collect as collect_pages
+from dashboard.metrics import collect as collect_pages
 from fallow.exposition import TEXT
 from tests.agent.snapshots import snapshot
 from tests.conftest import REPOSITORY

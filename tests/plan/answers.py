@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from analytics.simulation import SimulatedFleet
-from dashboard.demo_lake import DemoFolder
+from dashboard.demo import DemoFolder
 from fallow.clock import SystemClock
 from tests.in_process import run_in_process
 

@@ -10,7 +10,7 @@ import pytest
 
 from analytics.intervals import by_hour
 from analytics.ledger.summary import totals_by, totals_of
-from analytics.report.changes import Change, Changes, changes, window_before
+from analytics.report.compare import Change, Changes, changes, window_before
 from analytics.report.model import Asked, Whole, edition_of
 from analytics.scope import Scope
 from analytics.window import load_whole, load_window_ledger

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.report.figures import NOT_THERE
-from analytics.report.film import BINS_MOST, film, longest_in_bins
+from analytics.report.film import BINS_MOST, NOT_THERE, film, longest_in_bins
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from fallow.schema import STATES
 from tests.money.fleet import COLUMNS, T0, stretch

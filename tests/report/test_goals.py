@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.report.goal_table import Goal, open_goals
-from analytics.report.goals import progress
+from analytics.report.goals import Goal, open_goals, progress
 from analytics.report.trends import QUARTER_WEEKS
 from analytics.report.weeks import week_of
 from analytics.scope import Scope

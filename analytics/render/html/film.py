@@ -13,7 +13,7 @@ from PIL import Image
 from analytics.language.language import Language
 from analytics.language.quantities import Number, Span
 from analytics.language.sentences import tr
-from analytics.report.figures import Film
+from analytics.report.film import Film
 from analytics.tables.palette import LIGHT
 from fallow.clock import DAY_MS
 from fallow.schema import STATES

@@ -12,8 +12,7 @@ import polars as pl
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from dashboard.grid import MOMENT, NUMBER, RANK, TEXT, GridColumn
-from dashboard.grid_address import check
+from dashboard.grid import MOMENT, NUMBER, RANK, TEXT, GridColumn, check_address
 from dashboard.query import Query
 from tests.dashboard.browser.findings_table import (
     ALL,
@@ -113,7 +112,7 @@ def test_every_filter_has_its_words(surf: Callable[..., Surfer]) -> None:
     columns = [GridColumn(name, name, kind) for name, kind in KINDS.items()]
     page.wait_for_timeout(3_100)  # until then only what a reader does counts as theirs, and this is a program
     for filters in FILTERS:
-        check(Query(filter=filters), columns)
+        check_address(Query(filter=filters), columns)
         page.evaluate(GO, f"?{urlencode({'span': 'all', 'filter': filters})}")
         page.wait_for_function("() => Object.keys(dash_ag_grid.getApi('findings-grid').getFilterModel()).length")
         # what the reader adds is written beside it

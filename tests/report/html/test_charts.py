@@ -16,7 +16,8 @@ from analytics.language.languages import language
 from analytics.ledger.summary import Totals
 from analytics.render.html.drawings import drawing
 from analytics.render.html.film import MOST_BYTES, MOST_ROWS, png
-from analytics.report.figures import NOT_THERE, BackTest, Film, SurplusInterval
+from analytics.report.figures import BackTest, SurplusInterval
+from analytics.report.film import NOT_THERE, Film
 from analytics.tables.days import days
 from analytics.tables.film import film
 from analytics.tables.idle import idle

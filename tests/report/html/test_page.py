@@ -19,7 +19,7 @@ import pytest
 
 from analytics.language.languages import language
 from analytics.render.html import page
-from analytics.report.figures import Film
+from analytics.report.film import Film
 from analytics.scope import Scope
 from fallow import __version__
 from tests.ledger.rows import device, fill, samples

@@ -1,0 +1,210 @@
+"""What readers take along: tables as CSV and Parquet, and the weekly report in every format and as a preview in a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+from dash import html
+from flask import Response, request
+
+from analytics.delivery.channels import safe
+from analytics.delivery.content import edition_name
+from analytics.render.report import FORMATS
+from analytics.render.table_files import as_csv, as_parquet
+from analytics.render.tables import frame
+from analytics.report.model import Asked, Report, edition_of
+from analytics.report.part_tables import GPU_COLUMNS, rows_by_gpu
+from analytics.report.weeks import Week, parse_week, week_of
+from analytics.tables.accounts import accounts_by
+from analytics.tables.card_fit import workload_sizes
+from analytics.tables.finding_list import finding_list
+from analytics.tables.findings import notes
+from analytics.tables.opportunities import decision_rows
+from dashboard.access.audit import audit_export
+from dashboard.access.audit_trail import AuditError
+from dashboard.error_panels import error_line, problem_line
+from dashboard.source import LakeSource, view_of
+from dashboard.view import Problem, View
+from fallow.clock import HOUR_MS
+from fallow.errors import FallowError
+
+
+def findings(view: View) -> pl.DataFrame:
+    """Every finding of the view, suppressed ones with their status: the columns of `fallow findings --all --csv`."""
+    report = view.report
+    own = [replace(each, notes=tuple(notes(report, each))) for each in report.review.findings]
+    return _with_moment(frame(finding_list(own)), "since")
+
+
+def opportunities(view: View) -> pl.DataFrame:
+    """Every opportunity of the view: the columns of `fallow recommendations --csv`."""
+    return _with_moment(frame(decision_rows(view.opportunities)), "deadline")
+
+
+def _with_moment(rows: pl.DataFrame, name: str) -> pl.DataFrame:
+    """The rows with RFC 3339 of a column as moments."""
+    return rows.with_columns(pl.col(name).str.to_datetime("%+", time_unit="ms", time_zone="UTC"))
+
+
+def holders(view: View) -> pl.DataFrame:
+    """What each holder was given, what became of it and what it cost: the columns of `fallow ledger --by holder --csv`."""
+    money = view.report.money
+    return frame(accounts_by("holder", money.accounts.by("holder"), money))
+
+
+def gpus(view: View) -> pl.DataFrame:
+    """The ledger by GPU: hours by state and the observed share of them."""
+    types = {str: pl.String(), float: pl.Float64(), bool: pl.Boolean()}
+    rows = rows_by_gpu(view.part.inside.stretches, view.whole.inventory)
+    return pl.DataFrame(rows, schema={name: types[kind] for name, kind in GPU_COLUMNS.items()})
+
+
+def workloads(view: View) -> pl.DataFrame:
+    """Every workload of the view: whose it is, its size and activity, its kind, and which cards would do instead."""
+    return workload_sizes(view).select(
+        *("holder", "account", "job", "model", "host"),
+        pl.col("gpus").list.join(" "),
+        (pl.col("gpu_ms") / HOUR_MS).alias("gpu_hours"),
+        *("peak_bytes", "card_bytes"),
+        util_p95_pct="util_pct",
+        sm_p95_pct="sm_pct",
+        coverage="coverage",
+        kind="kind",
+        instead=pl.when(pl.col("instead") != "").then("instead"),
+    )
+
+
+EXPORTS: Mapping[str, Callable[[View], pl.DataFrame]] = {
+    "findings": findings,
+    "holders": holders,
+    "gpus": gpus,
+    "opportunities": opportunities,
+    "works": workloads,
+}
+"""By name: what `/export/NAME.csv` and `/export/NAME.parquet` have, with the search of the page's address."""
+
+
+def links(view: View, name: str) -> html.Span:
+    """Where the table can be had as a file, with the window and scope of the page."""
+    search = view.query.on_every_page.search
+    return html.Span(
+        [
+            html.A(kind, href=f"/export/{name}.{kind.lower()}{search}", className="button", download="")
+            for kind in ("CSV", "Parquet")
+        ],
+        className="files",
+    )
+
+
+_MOST_WEEKS = 8
+
+
+def weeks(view: View) -> list[Week]:
+    """The last weeks of which the lake has rows, the newest first, in the reader's time zone."""
+    found = [week_of(view.as_of_ms - 1, view.zone)]
+    first_ms = view.report.known.since_ms or 0
+    while len(found) < _MOST_WEEKS and found[-1].since_ms > first_ms:
+        found.append(found[-1].before())
+    return found
+
+
+def chosen_week(view: View) -> Week:
+    """The week that the address names, else the newest that the lake has to its end; raises UsageError for what is none."""
+    if view.query.start:
+        return parse_week(view.query.start, view.zone, view.as_of_ms)
+    known = weeks(view)
+    return next((week for week in known if week.until_ms <= view.as_of_ms), known[0])
+
+
+def edition(view: View, week: Week) -> Report:
+    """The report of the week, of the view's scope; raises EmptyLakeError and its kinds."""
+    asked = Asked(week, view.report.scope, view.zone)
+    made: Report = view.made.of(("edition", asked), lambda: edition_of(view.whole_of(week.window), asked))
+    return made if view.reader.sees_places else replace(made, lake=None)
+
+
+def report_name(view: View, week: Week, suffix: str) -> str:
+    """That which `fallow report send` gives the same edition: `fallow-2026-W46-all-en.html`."""
+    scope, _, code = edition_name(view.report.scope, view.language.code).rpartition("/")
+    return f"fallow-{week.label}-{safe(scope)}-{code}{suffix}"
+
+
+_TYPES = {
+    "text": "text/plain; charset=utf-8",
+    "md": "text/markdown; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "pdf": "application/pdf",
+    "json": "application/json",
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+}
+_BY_NAME = {each.name: each for each in FORMATS}
+
+FRAME_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self'"
+)
+"""Of the preview: it fetches nothing and runs nothing; the document itself names the one style that it has."""
+
+
+def serve_files(server: Any, source: LakeSource) -> None:
+    """Adds the routes; each comes to its view as the pages do, so that a team's reader gets that team's rows and edition."""
+
+    @server.route("/export/<name>.<kind>")  # type: ignore[untyped-decorator]
+    def export(name: str, kind: str) -> Response:
+        if name not in EXPORTS or kind not in ("csv", "parquet"):
+            return _refusal("there is no such table", 404)
+
+        def made(view: View, search: str) -> Response:
+            audit_export(view.reader, f"/export/{name}.{kind}", search)
+            content = as_csv(EXPORTS[name](view)) if kind == "csv" else as_parquet(EXPORTS[name](view))
+            return _file(content, kind, f"fallow-{name}.{kind}")
+
+        return _answer(source, made)
+
+    @server.route("/report/preview")  # type: ignore[untyped-decorator]
+    def preview() -> Response:
+        def made(view: View, _: str) -> Response:
+            content = _BY_NAME["html"].render(edition(view, chosen_week(view)), view.language)
+            headers = {"Content-Security-Policy": FRAME_POLICY, "X-Frame-Options": "SAMEORIGIN"}
+            return Response(content, content_type=_TYPES["html"], headers=headers)
+
+        return _answer(source, made)
+
+    @server.route("/report/download/<name>")  # type: ignore[untyped-decorator]
+    def download(name: str) -> Response:
+        form = _BY_NAME.get(name)
+        if form is None:
+            return _refusal("there is no such format", 404)
+
+        def made(view: View, search: str) -> Response:
+            audit_export(view.reader, f"/report/download/{name}", search)
+            week = chosen_week(view)
+            return _file(form.render(edition(view, week), view.language), name, report_name(view, week, form.suffix))
+
+        return _answer(source, made)
+
+
+def _file(content: str | bytes, kind: str, name: str) -> Response:
+    return Response(
+        content, content_type=_TYPES[kind], headers={"Content-Disposition": f'attachment; filename="{name}"'}
+    )
+
+
+def _answer(source: LakeSource, make: Callable[[View, str], Response]) -> Response:
+    """What `make` makes of the view and the address's search, or one sentence on why there is none; never a traceback."""
+    search = request.query_string.decode(errors="replace")
+    look = view_of(source, search)
+    if isinstance(look, Problem):
+        return _refusal(problem_line(source, search, look), 409)
+    try:
+        return make(look, search)
+    except FallowError as error:
+        return _refusal(error_line(look, error), 503 if isinstance(error, AuditError) else 409)
+
+
+def _refusal(said: str, status: int) -> Response:
+    return Response(f"fallow: {said}\n", status=status, mimetype="text/plain")

@@ -1,0 +1,257 @@
+"""The dashboard's `/metrics`: the ledger and the decisions of a window in the Prometheus text format; docs/metrics.md is written from it.
+
+All families are gauges of a window that moves with the data, so that none is a counter, and sums over time mean nothing. The
+route is open to whoever may see the pages, and to programs with a token. Unknown values are absent, never 0.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from flask import Response, request
+
+from analytics.decide.opportunities import Opportunities, Opportunity
+from analytics.ledger.summary import Totals
+from analytics.money.accounts import Account
+from analytics.render.money_json import parts
+from analytics.report.model import Report
+from analytics.states import UNUSED
+from analytics.workloads.reclaimable import Reclaimable
+from dashboard.access.people import person
+from dashboard.access.tokens import METRICS
+from dashboard.api.parameters import WINDOW_AND_SCOPE, parse_request
+from dashboard.error_panels import problem_line
+from dashboard.source import LakeSource
+from dashboard.view import Problem, View
+from fallow import __version__
+from fallow.clock import HOUR_MS, SECOND_MS, SystemClock
+from fallow.errors import FallowError
+from fallow.exposition import ExposedSamples, Family, label_text, negotiate
+
+_HOURS, _MONEY, _MONEY_A_YEAR = "GPU-hours", "`currency`", "`currency` a year"
+
+VERSION = Family("fallow_dashboard_info", "1", "Version of fallow that answers", "fallow")
+DATA_END = Family("fallow_data_end_timestamp_seconds", "s", "End of the newest row of the lake", "`gpu.time`")
+DATA_AGE = Family("fallow_data_age_seconds", "s", "Age of that row at the scrape", "dashboard's clock")
+STALE = Family(
+    "fallow_data_stale",
+    "0 or 1",
+    "Whether the lake could not be read again: the figures are of the last version that could",
+    "lake",
+)
+WINDOW_START = Family(
+    "fallow_window_start_timestamp_seconds", "s", "Begin of the window that all figures are of", "address"
+)
+WINDOW_END = Family("fallow_window_end_timestamp_seconds", "s", "End of that window", "address")
+
+GPUS = Family("fallow_ledger_gpus", "1", "GPUs of the window", "ledger")
+SIMULATED = Family("fallow_ledger_simulated_gpus", "1", "Of these GPUs, those that a simulation made", "ledger")
+GPU_HOURS = Family(
+    "fallow_ledger_gpu_hours", _HOURS, "GPU time of the window by state; the states add up to what was there", "ledger"
+)
+UNCONFIRMED = Family(
+    "fallow_ledger_unconfirmed_gpu_hours", _HOURS, "What of an idle state point samples alone call idle", "ledger"
+)
+COVERAGE = Family("fallow_ledger_coverage_ratio", "ratio", "Observed share of the window's GPU time", "ledger")
+SAMPLED = Family(
+    "fallow_ledger_sampled_ratio", "ratio", "Share of the observed time that point samples alone have seen", "ledger"
+)
+COST = Family(
+    "fallow_ledger_cost",
+    _MONEY,
+    "What the GPU time cost, by part: used, held, reserved, free, unavailable, unknown",
+    "ledger and prices",
+)
+UNPRICED = Family(
+    "fallow_ledger_unpriced_gpu_hours", _HOURS, "GPU time without a price, which is in no cost", "ledger and prices"
+)
+
+OPPORTUNITIES = Family(
+    "fallow_opportunities",
+    "1",
+    "Decisions; `ranked` is true where they are known to save something and nobody has put them off",
+    "opportunities",
+)
+OPPORTUNITY_GPUS = Family(
+    "fallow_opportunity_gpus", "1", "GPUs to act on now; each is in one decision", "opportunities"
+)
+OPPORTUNITY_HOURS = Family(
+    "fallow_opportunity_gpu_hours",
+    _HOURS,
+    "Wasted time of the window that decisions are about; each piece is in one",
+    "opportunities",
+)
+OPPORTUNITY_UNCONFIRMED = Family(
+    "fallow_opportunity_unconfirmed_gpu_hours",
+    _HOURS,
+    "What of that time point samples alone call idle",
+    "opportunities",
+)
+OPPORTUNITY_COST = Family(
+    "fallow_opportunity_cost", _MONEY, "What the wasted time cost, as far as it has a price", "opportunities"
+)
+SAVING = Family(
+    "fallow_opportunity_saving_per_year",
+    _MONEY_A_YEAR,
+    "What decisions that save something would save: `bound` is low, point or high",
+    "opportunities",
+)
+WASTE = Family(
+    "fallow_waste_gpu_hours",
+    _HOURS,
+    "All wasted time of the window; `actionable` is true for what the decisions are about",
+    "opportunities",
+)
+
+RECLAIMABLE = Family(
+    "fallow_reclaimable_gpus",
+    "1",
+    "GPUs that are safe to give back now; absent where the need is not known",
+    "opportunities",
+)
+IDLE_NOW = Family(
+    "fallow_reclaimable_idle_gpus",
+    "1",
+    "Idle GPUs at the end of the window, before reserve and blocks",
+    "opportunities",
+)
+RESERVE = Family(
+    "fallow_reclaimable_reserve_gpus",
+    "1",
+    "Of the idle GPUs, those that are kept for what the pool needs at once",
+    "opportunities",
+)
+
+FAMILIES = tuple(each for each in globals().values() if isinstance(each, Family))
+"""In the order of an answer."""
+
+MOST_POOLS = 50
+OTHER_POOLS = "(others)"
+"""Stands for the pools beyond MOST_POOLS together: those with the least wasted time, and with the fewest GPUs."""
+
+
+def collect(view: View, now_ms: int, *, is_stale: bool) -> ExposedSamples:
+    """The samples of a view: what is known of its window, and nothing else."""
+    samples = ExposedSamples()
+    report = view.report
+    samples.add(VERSION, 1, label_text({"version": __version__}))
+    samples.add(DATA_END, view.as_of_ms / SECOND_MS)
+    samples.add(DATA_AGE, (now_ms - view.as_of_ms) / SECOND_MS)
+    samples.add(STALE, is_stale)
+    samples.add(WINDOW_START, report.seen.since_ms / SECOND_MS)
+    samples.add(WINDOW_END, report.seen.until_ms / SECOND_MS)
+    samples.add(COVERAGE, report.summary.coverage)
+    if report.is_empty:  # figures of nothing that was seen are not 0
+        return samples
+    _ledger(samples, report)
+    found = view.opportunities
+    _opportunities(samples, found)
+    if found.reclaimable is not None:
+        _reclaimable(samples, found.reclaimable)
+    return samples
+
+
+def _ledger(samples: ExposedSamples, report: Report) -> None:
+    totals: Totals = report.summary.totals
+    samples.add(GPUS, totals.gpus)
+    samples.add(SIMULATED, report.simulated_gpus)
+    for state, spent_ms in totals.state_ms.items():
+        samples.add(GPU_HOURS, spent_ms / HOUR_MS, label_text({"state": state}))
+    for state in UNUSED:
+        samples.add(UNCONFIRMED, totals.unconfirmed_ms.get(state, 0) / HOUR_MS, label_text({"state": state}))
+    samples.add(SAMPLED, totals.sampled)
+    paid: Account = report.money.accounts.total
+    for part, amount in parts(paid).items():
+        samples.add(COST, amount, label_text({"part": part, "currency": report.money.currency}))
+    samples.add(UNPRICED, paid.unpriced_ms / HOUR_MS)
+
+
+def _opportunities(samples: ExposedSamples, found: Opportunities) -> None:
+    kept = _kept_pools((each.pool, each.gpu_ms) for each in found.listed)
+    groups: dict[tuple[str, str, str, bool], list[Opportunity]] = defaultdict(list)
+    for each in found.listed:
+        groups[each.kind, each.action, _shown(each.pool, kept), each.ranked].append(each)
+    for (kind, action, pool, is_ranked), listed in sorted(groups.items()):
+        named = {"kind": kind, "action": action, "pool": pool, "ranked": str(is_ranked).lower()}
+        _group(samples, named, replace(found, listed=tuple(listed)), found.waste.currency)
+    waste = found.waste
+    for is_actionable, spent_ms in (
+        ("true", waste.gpu_ms - waste.not_actionable_ms),
+        ("false", waste.not_actionable_ms),
+    ):
+        samples.add(WASTE, spent_ms / HOUR_MS, label_text({"actionable": is_actionable}))
+
+
+def _group(samples: ExposedSamples, named: dict[str, str], own: Opportunities, currency: str) -> None:
+    labels = label_text(named)
+    samples.add(OPPORTUNITIES, len(own.listed), labels)
+    samples.add(OPPORTUNITY_GPUS, sum(len(each.gpus_now) for each in own.listed), labels)
+    samples.add(OPPORTUNITY_HOURS, sum(each.gpu_ms for each in own.listed) / HOUR_MS, labels)
+    unconfirmed_ms = sum(each.unconfirmed_ms for each in own.listed)
+    samples.add(OPPORTUNITY_UNCONFIRMED, unconfirmed_ms / HOUR_MS, labels)
+    cents = [each.cents for each in own.listed if each.cents is not None]
+    samples.add(OPPORTUNITY_COST, sum(cents) / 100 if cents else None, label_text(named | {"currency": currency}))
+    # only those that are ranked are known to save anything
+    of_saving = {name: value for name, value in named.items() if name != "ranked"} | {"currency": currency}
+    for bound in ("low", "point", "high"):
+        amount = None if own.saving is None else getattr(own.saving, bound)
+        samples.add(SAVING, amount, label_text(of_saving | {"bound": bound}))
+
+
+def _reclaimable(samples: ExposedSamples, found: Reclaimable) -> None:
+    """By pool; a pool whose need is not known has no number, and so have the others together where one of them has none."""
+    kept = _kept_pools((each.pool, each.gpus) for each in found.pools)
+    for family, name in (
+        (RECLAIMABLE, "safe"),
+        (IDLE_NOW, "idle_now"),
+        (RESERVE, "reserve"),
+    ):
+        by_pool: dict[str, list[int | None]] = defaultdict(list)
+        for each in found.pools:
+            by_pool[_shown(each.pool, kept)].append(getattr(each, name))
+        for pool, values in sorted(by_pool.items()):
+            samples.add(family, _sum(values), label_text({"pool": pool}))
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [each for each in values if each is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _kept_pools(sizes: Iterable[tuple[str, float]]) -> frozenset[str]:
+    """The largest pools, which keep their names."""
+    size: dict[str, float] = defaultdict(float)
+    for pool, each in sizes:
+        size[pool] += each
+    return frozenset(sorted(size, key=lambda pool: (-size[pool], pool))[:MOST_POOLS])
+
+
+def _shown(pool: str, kept: frozenset[str]) -> str:
+    return pool if pool in kept else OTHER_POOLS
+
+
+def serve_metrics(server: Any, source: LakeSource) -> None:
+    """Adds the route; window and scope are those of the pages' addresses, as `/metrics?span=24h&pool=train`."""
+
+    def answer() -> Response:
+        search, reader = request.query_string.decode(errors="replace"), person()
+        try:
+            asked = parse_request(list(request.args.items(multi=True)), WINDOW_AND_SCOPE)
+            look = source.look(asked.query, reader)
+            if isinstance(look, Problem):
+                return _refusal(source, search, look)
+            content_type = negotiate(request.headers.get("Accept", ""))
+            samples = collect(look, SystemClock().now_ms(), is_stale=source.stale_because is not None)
+            return Response(samples.render(content_type), content_type=content_type)
+        except FallowError as error:
+            return _refusal(source, search, source.problem(error, reader))
+
+    server.add_url_rule(METRICS, "metrics", answer, methods=["GET"])
+
+
+def _refusal(source: LakeSource, search: str, found: Problem) -> Response:
+    said = problem_line(source, search, found)
+    return Response(f"fallow: {said}\n", status=503 if found.is_passing else 409, mimetype="text/plain")

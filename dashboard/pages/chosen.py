@@ -1,0 +1,163 @@
+"""What the pages of findings and of decisions share: the chosen one in full, and the form to act on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from dash import Input, Output, State, callback_context, dcc, html, no_update
+
+from analytics.language.plain_text import plain
+from analytics.language.quantities import Number
+from analytics.language.sentences import tr
+from analytics.tables.palette import palette
+from dashboard.access.people import PLANNER
+from dashboard.actions import ACK, KINDS, NOTE, REOPEN, SUPPRESS, ActionOutcome, Wish, act, carry_out, last_of
+from dashboard.render.tables import address
+from dashboard.source import LakeSource
+from dashboard.view import View
+from fallow.clock import SystemClock
+
+LONGEST = 100_000
+"""Letters: no text is cut in the panel of the chosen one, which is the place to read it in full."""
+_MOST_GPUS = 32
+_LABELS = {ACK: tr("Acknowledge"), SUPPRESS: tr("Suppress"), REOPEN: tr("Reopen"), NOTE: tr("Add a note")}
+
+
+def name_links(view: View, kind: str, names: Iterable[str]) -> list[html.Span]:
+    """A link to the page of each, with the window and the scope of this one."""
+    return [html.Span([dcc.Link(html.Bdi(plain(each)), href=address(view, kind, each)), " "]) for each in names]
+
+
+def gpu_links(view: View, gpus: Sequence[str]) -> Any:
+    """Links to the first GPUs, and how many more there are; a word where there are none."""
+    rest = len(gpus) - _MOST_GPUS
+    more = [view.translate(tr("and {number} more", number=Number(rest)))] if rest > 0 else []
+    return [*name_links(view, "gpu", gpus[:_MOST_GPUS]), *more] or view.translate(tr("none now"))
+
+
+def listing(view: View, label: str, lines: Sequence[Any], none: str = "") -> html.Section:
+    """A list under its label; sentences are translated, components stay as they are. `none` stands in an empty list."""
+    shown = [html.Li(view.translate(each) if isinstance(each, str) else each) for each in lines]
+    return html.Section(
+        [
+            html.H4(view.translate(label)),
+            html.Ul(shown or [html.Li(view.translate(none), className="none")]),
+        ]
+    )
+
+
+def command_block(view: View, label: str, command: str, name: str) -> list[Any]:
+    """A command to type and the button that copies it, whose id is `name`; nothing without a command."""
+    if not command:
+        return []
+    copy = dcc.Clipboard(
+        view.translate(tr("copy")),
+        id=name,
+        content=command,
+        copied_children=view.translate(tr("copied")),
+        className="button copy",
+        title=view.translate(tr("copy the command")),
+    )
+    return [html.H4(view.translate(label)), html.Div([html.Code(plain(command, LONGEST)), copy], className="command")]
+
+
+def action_form(view: View, legend: str, prefix: str, *, ready: bool) -> list[Any]:
+    """For those who may act; the server asks again who presses. Ids begin with `prefix`, `ready` says whether something is chosen."""
+    if not view.reader.may(PLANNER):
+        return []
+    review = view.report.review
+    # half a sentence stays when the page is made again
+    text = dcc.Input(
+        id=f"{prefix}act-text", type="text", value="", maxLength=2000, persistence=True, persistence_type="memory"
+    )
+    # a day as text, which the browser makes its own picker of (findings.js); empty is until somebody reopens it
+    day = dcc.Input(
+        id=f"{prefix}act-until",
+        type="text",
+        value="",
+        placeholder=view.translate(tr("yyyy-mm-dd")),
+        maxLength=10,
+        className="day",
+    )
+    labelled = {
+        "text": (tr("reason or note"), text),
+        "until": (tr("suppressed until (empty: until reopened)"), day),
+    }
+    return [
+        dcc.Store(
+            id=f"{prefix}findings-seen", data=last_of(review.actions, (each.finding_id for each in review.findings))
+        ),
+        html.Fieldset(
+            [
+                html.Legend(view.translate(legend)),
+                *(
+                    html.Div(
+                        [html.Label(view.translate(label), htmlFor=f"{prefix}act-{name}"), element],
+                        className=f"field of-{name}",
+                    )
+                    for name, (label, element) in labelled.items()
+                ),
+                *(
+                    html.Button(view.translate(_LABELS[kind]), id=f"{prefix}act-{kind}", className="button", n_clicks=0)
+                    for kind in KINDS
+                ),
+            ],
+            id=f"{prefix}acts",
+            disabled=not ready,
+        ),
+        html.P("", id=f"{prefix}acts-said", role="status"),
+    ]
+
+
+def connect_action_form(
+    app: Any,
+    source: LakeSource,
+    prefix: str,
+    *,
+    chosen: Sequence[State],
+    ids: Callable[[View, Any], tuple[str, ...]],
+    shown: Sequence[Output],
+    show: Callable[..., list[Any]],
+) -> None:
+    """What the buttons do, and what the page shows then.
+
+    `ids` are the findings to act on, from the view and the first value of the states `chosen`; `show` makes what the outputs
+    `shown` get, from the view as it is after the action, the colours, and the values of the states.
+    """
+
+    @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
+        Output(f"{prefix}acts-said", "children"),
+        Output(f"{prefix}findings-seen", "data"),
+        Output(f"{prefix}act-text", "value"),
+        Output("version", "data", allow_duplicate=True),
+        *shown,
+        *(Input(f"{prefix}act-{kind}", "n_clicks") for kind in KINDS),
+        State("url", "search"),
+        State("scheme", "data"),
+        State(f"{prefix}act-text", "value"),
+        State(f"{prefix}act-until", "value"),
+        State(f"{prefix}findings-seen", "data"),
+        *chosen,
+        prevent_initial_call=True,
+    )
+    def press(*values: Any) -> Any:
+        clicks, (search, scheme, text, until, seen, *states) = values[: len(KINDS)], values[len(KINDS) :]
+        unchanged = [no_update] * (4 + len(shown))
+        kind = str(callback_context.triggered_id or "").removeprefix(f"{prefix}act-")
+        if kind not in KINDS or not any(clicks):
+            return unchanged
+        known = seen if isinstance(seen, dict) else {}
+
+        def wished(view: View) -> tuple[str, ActionOutcome]:
+            wish = Wish(kind, ids(view, states[0]), str(text or ""), str(until or ""), known)
+            outcome = act(view, wish, SystemClock().now_ms())
+            return outcome.said, outcome
+
+        said, outcome, now = carry_out(source, search, wished)
+        if outcome is None:
+            return [said, *unchanged[1:]]
+        if now is None:
+            return [said, outcome.seen, *unchanged[2:]]
+        written = "" if outcome.done else no_update
+        return [said, outcome.seen, written, now.version, *show(now, palette(str(scheme)), *states)]
