@@ -16,13 +16,13 @@ from analytics.render.report import FORMATS
 from analytics.render.table_files import as_csv, as_parquet
 from analytics.render.tables import frame
 from analytics.report.model import Asked, Report, edition_of
-from analytics.report.part_tables import GPU_COLUMNS, rows_by_gpu
 from analytics.report.weeks import Week, parse_week, week_of
 from analytics.tables.accounts import accounts_by
 from analytics.tables.card_fit import workload_sizes
 from analytics.tables.finding_list import finding_list
-from analytics.tables.findings import notes
+from analytics.tables.gpu_ledger import gpu_ledger, gpu_table
 from analytics.tables.opportunities import decision_rows
+from analytics.tables.report_columns import with_notes
 from dashboard.access.audit import audit_export
 from dashboard.access.audit_trail import AuditError
 from dashboard.error_panels import error_line, problem_line
@@ -34,9 +34,7 @@ from fallow.errors import FallowError
 
 def findings(view: View) -> pl.DataFrame:
     """Every finding of the view, suppressed ones with their status: the columns of `fallow findings --all --csv`."""
-    report = view.report
-    own = [replace(each, notes=tuple(notes(report, each))) for each in report.review.findings]
-    return _with_moment(frame(finding_list(own)), "since")
+    return _with_moment(frame(finding_list(with_notes(view.report, view.report.review.findings))), "since")
 
 
 def opportunities(view: View) -> pl.DataFrame:
@@ -57,9 +55,7 @@ def holders(view: View) -> pl.DataFrame:
 
 def gpus(view: View) -> pl.DataFrame:
     """The ledger by GPU: hours by state and the observed share of them."""
-    types = {str: pl.String(), float: pl.Float64(), bool: pl.Boolean()}
-    rows = rows_by_gpu(view.part.inside.stretches, view.whole.inventory)
-    return pl.DataFrame(rows, schema={name: types[kind] for name, kind in GPU_COLUMNS.items()})
+    return frame(gpu_table(gpu_ledger(view.part.inside.stretches, view.whole.inventory)))
 
 
 def workloads(view: View) -> pl.DataFrame:

@@ -7,7 +7,7 @@ route is open to whoever may see the pages, and to programs with a token. Unknow
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +16,10 @@ from flask import Response, request
 from analytics.decide.opportunities import Opportunities, Opportunity
 from analytics.ledger.summary import Totals
 from analytics.money.accounts import Account
-from analytics.render.money_json import parts
 from analytics.report.model import Report
 from analytics.states import UNUSED
+from analytics.tables.accounts import COST_PARTS
+from analytics.tables.table import record
 from analytics.workloads.reclaimable import Reclaimable
 from dashboard.access.people import person
 from dashboard.access.tokens import METRICS
@@ -164,7 +165,8 @@ def _ledger(samples: ExposedSamples, report: Report) -> None:
         samples.add(UNCONFIRMED, totals.unconfirmed_ms.get(state, 0) / HOUR_MS, label_text({"state": state}))
     samples.add(SAMPLED, totals.sampled)
     paid: Account = report.money.accounts.total
-    for part, amount in parts(paid).items():
+    parts: Mapping[str, Any] = record(COST_PARTS, paid)
+    for part, amount in parts.items():
         samples.add(COST, amount, label_text({"part": part, "currency": report.money.currency}))
     samples.add(UNPRICED, paid.unpriced_ms / HOUR_MS)
 

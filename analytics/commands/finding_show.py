@@ -7,7 +7,8 @@ import argparse
 from analytics.commands.finding_actions import as_listed, no_finding
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs, add_output_arguments
 from analytics.language.sentences import tr
-from analytics.tables.finding_list import finding_folds, finding_list, only_a_look
+from analytics.tables.finding_list import FINDING_COLUMNS, finding_folds, finding_list, only_a_look
+from analytics.tables.table import rows_column
 from analytics.workloads.model import Finding
 
 
@@ -42,8 +43,5 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     yield finding_folds(shown, given.whole.inventory, whole=True)
 
 
-def _content(given: VerbInputs, args: argparse.Namespace) -> dict[str, object]:
-    return {"findings": [each.as_json() for each in _shown(given, args)]}
-
-
-VERB = TableVerb(tr("Findings"), _tables, content=_content, since="all")
+COLUMNS = (rows_column("findings", FINDING_COLUMNS, ""),)
+VERB = TableVerb(tr("Findings"), _tables, content=lambda given, args: (COLUMNS, _shown(given, args)), since="all")

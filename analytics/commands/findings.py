@@ -20,6 +20,9 @@ from analytics.report.ledger_figures import ledger_figures
 from analytics.rules import RULES
 from analytics.scope import Scope
 from analytics.tables.finding_list import (
+    FINDING_COLUMNS,
+    REVERSALS,
+    TOTALS_COLUMNS,
     closed_by_rule,
     finding_folds,
     finding_list,
@@ -29,11 +32,11 @@ from analytics.tables.finding_list import (
 )
 from analytics.tables.findings import gone
 from analytics.tables.idle import idle
+from analytics.tables.ledger_columns import WINDOW_COLUMNS
 from analytics.tables.point_samples import point_samples
-from analytics.tables.readiness import waiting
-from analytics.tables.table import Table
+from analytics.tables.readiness import WAITING, waiting
+from analytics.tables.table import Table, column_of, entries_column, fact, record_column, rows_column
 from analytics.workloads.model import CATEGORIES, Finding
-from fallow.clock import format_ms
 from fallow.errors import UsageError
 
 _IN_FULL = 20
@@ -50,8 +53,14 @@ class _Chosen:
     summary: Summary
     simulated_gpus: int
     listed: Sequence[Finding]
+    limit: int | None
     is_emptied: bool
     holders: tuple[UserFigures, ...] = ()
+
+    @property
+    def shown(self) -> Sequence[Finding]:
+        """The first of them, up to the limit."""
+        return self.listed[: self.limit]
 
 
 def _chosen(given: VerbInputs, args: argparse.Namespace) -> _Chosen:
@@ -71,13 +80,14 @@ def _chosen(given: VerbInputs, args: argparse.Namespace) -> _Chosen:
     found = whole.review.about(is_left, given.part.inside.stretches)
     listed = most_first(offered(found))
     is_emptied = not listed and bool(offered(whole.review))
-    return _Chosen(found, given.scope.of_gpus, given.part.summary, given.simulated_gpus, listed, is_emptied)
+    summary, scope = given.part.summary, given.scope.of_gpus
+    return _Chosen(found, scope, summary, given.simulated_gpus, listed, args.limit, is_emptied)
 
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     """A row each, sums by rule, how much a threshold does, what the first rest on, and what became of last week's."""
     found = _chosen(given, args)
-    shown = found.listed[: args.limit]
+    shown = found.shown
     yield finding_list(found.listed, args.limit, headline=_headline(given, found), notes=tuple(_notes(given, found)))
     yield totals_by_rule(found.listed)
     figures = ledger_figures(given.whole, given.scope, given.part, given.money)
@@ -128,21 +138,32 @@ def _about(given: VerbInputs) -> Iterator[str]:
     yield waiting(waiting_rules(given.whole.review.context))
 
 
-def _content(given: VerbInputs, args: argparse.Namespace) -> dict[str, object]:
-    """What `--json` prints; `totals` and `suppressed` are of all that the filters leave, whatever the limit."""
-    chosen = _chosen(given, args)
-    found = chosen.review
-    return {
-        # a host whose clock is ahead does not move the end of what the findings rest on
-        "window": {"since": format_ms(found.context.since_ms), "until": format_ms(found.context.until_ms)},
-        "totals": totals(chosen.listed).as_json(),
-        "sensitivity": {"held_gpu_hours": {f"{minutes}min": hours for minutes, hours in found.sensitivity.items()}},
-        "reversals": found.reversals.as_json() if found.reversals else None,
-        "suppressed": len(found.suppressed),
-        "findings": [finding.as_json() for finding in chosen.listed[: args.limit]],
-        "waiting": [each.as_json() for each in waiting_rules(found.context)],
-        "gone": [finding.as_json() for finding in found.gone],
-    }
+COLUMNS = (
+    # a host whose clock is ahead does not move the end of what the findings rest on
+    column_of("review.context", record_column("window", WINDOW_COLUMNS, "")),
+    record_column(
+        "totals",
+        TOTALS_COLUMNS,
+        lambda found: totals(found.listed),
+        "Of all that the filters leave, whatever the limit.",
+    ),
+    record_column(
+        "sensitivity",
+        (
+            entries_column(
+                "held_gpu_hours",
+                fact("", "number"),
+                lambda held: {f"{minutes}min": hours for minutes, hours in held.items()},
+            ),
+        ),
+        "review.sensitivity",
+    ),
+    column_of("review", REVERSALS),
+    fact("suppressed", "count", lambda found: len(found.review.suppressed)),
+    rows_column("findings", FINDING_COLUMNS, "shown"),
+    column_of(lambda found: waiting_rules(found.review.context), WAITING),
+    rows_column("gone", FINDING_COLUMNS, "review.gone"),
+)
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:
@@ -179,7 +200,15 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(f"--min-cost {args.min_cost:g} is not 0 or more", "give an amount of money, such as 100")
 
 
-_FINDINGS = TableVerb(tr("Findings"), _tables, about=_about, content=_content, flags=_flags, check=_check, since="all")
+_FINDINGS = TableVerb(
+    tr("Findings"),
+    _tables,
+    about=_about,
+    content=lambda given, args: (COLUMNS, _chosen(given, args)),
+    flags=_flags,
+    check=_check,
+    since="all",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from analytics.commands.ledger_focus import focus_file, write_focus
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs, open_verb
 from analytics.language.sentences import tr, tr_many
 from analytics.money.accounts import GROUPS
 from analytics.money.window_money import Money
-from analytics.render.money_json import account_json, energy_json, money_json
 from analytics.render.tables import PAGES
-from analytics.report.ledger_figures import ledger_figures
-from analytics.tables.accounts import account_total, accounts_by
+from analytics.report.ledger_figures import LedgerFigures, ledger_figures
+from analytics.tables.accounts import (
+    ACCOUNT_COLUMNS,
+    PricedAccount,
+    account_total,
+    accounts_by,
+    priced_accounts,
+)
 from analytics.tables.facts import observed
 from analytics.tables.idle import idle
+from analytics.tables.ledger_columns import LEDGER_COLUMNS
 from analytics.tables.money_basis import energy, prices
 from analytics.tables.point_samples import point_samples
+from analytics.tables.table import Column, column_of, fact, record_column, rows_column
 from analytics.tables.waterfall import waterfall
 from analytics.window import say_left_out
 from fallow.errors import UsageError
@@ -54,18 +62,29 @@ def _about(given: VerbInputs) -> Iterator[str]:
         )
 
 
-def _content(given: VerbInputs, args: argparse.Namespace) -> dict[str, object]:
-    money = given.money
-    _say_remarks(money)
-    content = ledger_figures(given.whole, given.scope, given.part, given.money).summary.as_json() | {
-        "money": money_json(money),
-        "energy": energy_json(money),
-    }
-    if args.by is None:
-        return content
-    return content | {
-        "groups": {"by": args.by, "rows": [account_json(row, money) for row in money.accounts.by(args.by)]}
-    }
+@dataclass(frozen=True)
+class _Grouped:
+    """The ledger, and its accounts by pool, team, ..."""
+
+    ledger: LedgerFigures
+    by: str
+
+    @property
+    def rows(self) -> tuple[PricedAccount, ...]:
+        """The accounts."""
+        return priced_accounts(self.ledger.money, self.ledger.money.accounts.by(self.by))
+
+
+GROUPED_COLUMNS = (
+    *(column_of("ledger", each) for each in LEDGER_COLUMNS),
+    record_column("groups", (fact("by", "words", nullable=False), rows_column("rows", ACCOUNT_COLUMNS)), ""),
+)
+
+
+def _content(given: VerbInputs, args: argparse.Namespace) -> tuple[tuple[Column, ...], object]:
+    _say_remarks(given.money)
+    figures = ledger_figures(given.whole, given.scope, given.part, given.money)
+    return (LEDGER_COLUMNS, figures) if args.by is None else (GROUPED_COLUMNS, _Grouped(figures, args.by))
 
 
 def _say_remarks(money: Money) -> None:
@@ -92,7 +111,13 @@ def _check(args: argparse.Namespace) -> None:
 
 
 _LEDGER = TableVerb(
-    tr("Where the money goes"), _tables, about=_about, content=_content, flags=_flags, check=_check, since="all"
+    tr("Where the money goes"),
+    _tables,
+    about=_about,
+    content=_content,
+    flags=_flags,
+    check=_check,
+    since="all",
 )
 add_arguments = _LEDGER.add_arguments
 

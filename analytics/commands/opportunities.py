@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.decide.opportunities import Opportunities
-from analytics.decide.review import waiting_rules
+from analytics.decide.review import WaitingRule, waiting_rules
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
+from analytics.ledger.summary import Summary
 from analytics.names import JOINER
-from analytics.render.opportunities_json import opportunities_json
 from analytics.tables.facts import whose_prices
 from analytics.tables.give_back import give_back
-from analytics.tables.opportunities import decision_rows, opportunities, to_look_at, waste
-from analytics.tables.readiness import waiting
+from analytics.tables.ledger_columns import WINDOW_COLUMNS
+from analytics.tables.opportunities import (
+    DECISIONS,
+    RECLAIMABLE,
+    SAVINGS,
+    decision_rows,
+    opportunities,
+    to_look_at,
+    waste,
+)
+from analytics.tables.readiness import WAITING, waiting
+from analytics.tables.table import Column, column_of, fact, record_column
 from fallow.errors import FallowError
 
 
@@ -55,13 +65,28 @@ def _about(given: VerbInputs) -> Iterator[str]:
     yield waiting(waiting_rules(given.whole.review.context))
 
 
-def _content(given: VerbInputs, args: argparse.Namespace) -> dict[str, object]:
-    return {
-        "window": given.window,
-        "prices": sorted({each.price.origin for each in given.money.basis if each.price is not None}),
-        **opportunities_json(_found(given, args.owner)),
-        "waiting": [each.as_json() for each in waiting_rules(given.whole.review.context)],
-    }
+@dataclass(frozen=True)
+class _Content:
+    """What JSON has beside the recommendations."""
+
+    summary: Summary
+    prices: tuple[str, ...]
+    found: Opportunities
+    waiting: tuple[WaitingRule, ...]
+
+
+COLUMNS = (
+    record_column("window", WINDOW_COLUMNS, "summary"),
+    fact("prices", "words", json_type="array", about="Where the prices are from: site, catalog."),
+    *(column_of("found", each) for each in (DECISIONS, *SAVINGS, RECLAIMABLE)),
+    column_of("waiting", WAITING),
+)
+
+
+def _content(given: VerbInputs, args: argparse.Namespace) -> tuple[tuple[Column, ...], _Content]:
+    prices = sorted({each.price.origin for each in given.money.basis if each.price is not None})
+    waits = waiting_rules(given.whole.review.context)
+    return COLUMNS, _Content(given.part.summary, tuple(prices), _found(given, args.owner), waits)
 
 
 VERB = TableVerb(tr("What to do"), _tables, about=_about, content=_content, flags=_flags, since="all")

@@ -15,8 +15,9 @@ from analytics.money.costs import Costs
 from analytics.money.offers import OLD_AFTER, GpuOffer, is_old, load_offers
 from analytics.money.prices import COLUMNS, Price, PriceBook, priced_as
 from analytics.money.window_money import PriceBasis, gpus_at, in_force, newest_basis, open_prices, unmatched_prices
-from analytics.render.money_json import price_json
+from analytics.tables.ledger_columns import PRICE_COLUMNS
 from analytics.tables.money_basis import price_source
+from analytics.tables.table import record
 from fallow import config
 from fallow.clock import SystemClock, from_ms
 from fallow.csv_text import csv_of
@@ -131,7 +132,7 @@ def _about(price: Price) -> str:
 def _as_json(book: PriceBook, basis: Sequence[PriceBasis], *, with_lake: bool) -> dict[str, object]:
     prices = [
         {"model": price.model, "pool": price.pool}
-        | price_json(price)
+        | record(PRICE_COLUMNS, price)
         | ({"gpus": gpus_at(price, basis)} if with_lake else {})
         for price in in_force(book)
     ]

@@ -7,9 +7,11 @@ import argparse
 from analytics.commands.report_edition import add_edition_arguments, format_named, open_edition
 from analytics.commands.written_file import out_file, write_out
 from analytics.render.report import FORMATS
+from analytics.render.report.json_format import report_schema
 from analytics.window import add_common_arguments
 from fallow.clock import SystemClock
 from fallow.errors import UsageError
+from fallow.outside_text import json_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WITH",
         help="set the window beside another one: before (as much time just before), 13w (the same 13 weeks earlier) or two "
         "days, 2026-08-10..2026-08-16; --format text or json",
+    )
+    parser.add_argument(
+        "--schema", action="store_const", const=True, help="print the JSON Schema of --format json, and no report"
     )
     _add_verbs(parser)
 
@@ -60,6 +65,9 @@ def run(args: argparse.Namespace) -> int:
 
         _refuse_unused(args)
         return send_command.run_send(args) if args.verb == "send" else nudge_command.run_nudge(args)
+    if args.schema:
+        write_out(args.out, (json_text(report_schema()) + "\n").encode())
+        return 0
     if args.compare is not None:
         from analytics.commands.report_compare import run_compare
 
@@ -73,8 +81,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 _UNUSED = {
-    "send": ("since", "until", "out", "format", "compare"),
-    "nudge": ("week", "pool", "model", "team", "since", "until", "out", "format", "compare"),
+    "send": ("since", "until", "out", "format", "compare", "schema"),
+    "nudge": ("week", "pool", "model", "team", "since", "until", "out", "format", "compare", "schema"),
 }
 """Flags of `fallow report` that say nothing to a verb: left unheard, they would send something else to somebody else."""
 

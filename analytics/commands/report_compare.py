@@ -10,14 +10,14 @@ from analytics.inventory import load_inventory, simulated_text
 from analytics.language.language import Language, SentenceList
 from analytics.language.languages import language
 from analytics.language.sentences import tr
-from analytics.render.compare_json import comparison_json
 from analytics.render.report.text import for_text, section_text
 from analytics.report.compare import Comparisons, compare, window_against
 from analytics.report.coverage import LOOKED_BACK_MS
 from analytics.report.model import Whole
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope
-from analytics.tables.compare import comparison, pool_comparison
+from analytics.tables.compare import COMPARISON_COLUMNS, comparison, pool_comparison
+from analytics.tables.table import record
 from analytics.tables.wording import scope_parts
 from analytics.window import Inputs, load_window_ledger, open_inputs
 from fallow.clock import SystemClock, Window
@@ -39,7 +39,7 @@ def run_compare(args: argparse.Namespace) -> str:
         inputs = replace(inputs, window=parse_week(args.week, speaks.zone, now_ms).window)
     found, simulated = _compared(inputs, Scope.of(args), args.compare, speaks.zone, now_ms)
     if args.format == "json":
-        return json_text(comparison_json(found)) + "\n"
+        return json_text(record(COMPARISON_COLUMNS, found)) + "\n"
     return _as_text(found, simulated, for_text(speaks))
 
 

@@ -24,7 +24,7 @@ from analytics.report.model import Whole
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
 from analytics.tables.data_age import data_age
-from analytics.tables.table import Table
+from analytics.tables.table import Column, Table, record
 from analytics.window import (
     HISTORY_MS,
     WindowLedger,
@@ -97,7 +97,8 @@ class TableVerb:
         since: the window without flags: a length such as 28d, or `all`.
         history_ms: how much time before the window the tables need.
         about: what people read above the tables beside the window; empty sentences are left out.
-        content: makes the JSON of an answer that is no list of tables, such as one that pages and API share.
+        content: returns the columns of JSON that is no list of tables, such as one that API and report share, and what
+            they read.
     """
 
     title: str
@@ -108,7 +109,7 @@ class TableVerb:
     since: str = FOUR_WEEKS
     history_ms: int = HISTORY_MS
     about: Callable[[VerbInputs], Iterable[str]] | None = None
-    content: Callable[[VerbInputs, argparse.Namespace], object] | None = None
+    content: Callable[[VerbInputs, argparse.Namespace], tuple[tuple[Column, ...], object]] | None = None
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags of every verb that shows tables, and the verb's own."""
@@ -131,7 +132,7 @@ class TableVerb:
         given = open_verb(args, since=self.since, history_ms=self.history_ms)
         answer = self._answer(given, args, form)
         if form == "json" and self.content is not None:
-            content = (json_text(self.content(given, args)) + "\n").encode()
+            content = (json_text(record(*self.content(given, args))) + "\n").encode()
         else:
             width = page_columns() if args.out is None else PAGE_COLUMNS
             content = document(answer, form, given.speaks, args.table, width)

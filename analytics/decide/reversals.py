@@ -14,7 +14,7 @@ from analytics.rules import RULES_BY_NAME
 from analytics.states import UNOCCUPIED, WITHOUT_EVIDENCE
 from analytics.workloads.confidence import COVERAGE_MIN
 from analytics.workloads.model import Context, Finding
-from fallow.clock import HOUR_MS, WEEK_MS, format_ms
+from fallow.clock import WEEK_MS
 
 GRADES = ("high", "medium", "low")
 
@@ -41,14 +41,6 @@ class Rate:
     def interval(self) -> tuple[float, float]:
         return wilson(self.share or 0.0, self.judged)
 
-    def as_json(self) -> dict[str, object]:
-        return {
-            "reversed": self.wrong,
-            "judged": self.judged,
-            "rate": self.share,
-            "interval_90": list(self.interval) if self.judged else None,
-        }
-
 
 @dataclass(frozen=True)
 class Reversals:
@@ -73,26 +65,6 @@ class Reversals:
     @property
     def n(self) -> int:
         return self.total.judged
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "until": format_ms(self.until_ms),
-            "horizon_hours": self.horizon_ms / HOUR_MS,
-            **self.total.as_json(),
-            "not_judged": self.not_judged,
-            "observed_share": self.observed_share,
-            "by_confidence": {grade: rate.as_json() for grade, rate in self.by_grade.items()},
-            "findings": [
-                {
-                    "finding_id": each.finding.finding_id,
-                    "rule": each.finding.rule,
-                    "confidence": each.finding.confidence.grade,
-                    "gpus": list(each.gpus),
-                    "used": format_ms(each.used_ms),
-                }
-                for each in self.findings
-            ],
-        }
 
 
 def reversals(context: Context, before: Context | None, findings: Iterable[Finding]) -> Reversals | None:

@@ -24,7 +24,7 @@ from analytics.window import Inputs, WindowLedger
 from analytics.workloads.context import open_context, week_before
 from analytics.workloads.ledger_rows import held_gpu_hours
 from analytics.workloads.model import Context, Finding, Rule
-from fallow.clock import SystemClock, format_ms
+from fallow.clock import SystemClock
 
 
 def is_in_scope(finding: Finding, scope: Scope, inventory: Inventory) -> bool:
@@ -52,10 +52,6 @@ class WaitingRule:
 
     rule: str
     from_ms: int
-
-    def as_json(self) -> dict[str, object]:
-        """The shape that `fallow findings --json` prints."""
-        return {"rule": self.rule, "from": format_ms(self.from_ms)}
 
 
 def waiting_rules(context: Context) -> tuple[WaitingRule, ...]:

@@ -29,18 +29,6 @@ class RuleTotals:
     unpriced: int
     unconfirmed_cost: float | None
 
-    def as_json(self) -> dict[str, object]:
-        return {
-            "findings": self.findings,
-            "gpus": self.gpus,
-            "reclaimable_gpus": self.gpus_to_take + self.gpus_to_ask,
-            "gpu_hours": self.gpu_hours,
-            "cost": self.cost,
-            "unconfirmed_cost": self.unconfirmed_cost,
-            "currency": self.currency,
-            "findings_without_price": self.unpriced,
-        }
-
 
 @dataclass(frozen=True)
 class FindingTotals:
@@ -59,17 +47,6 @@ class FindingTotals:
     gpus_to_ask: int
     unpriced: int
     rules: Mapping[str, RuleTotals]
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "findings": self.findings,
-            "gpus": self.gpus,
-            "reclaimable_gpus": self.gpus_to_take + self.gpus_to_ask,
-            "reclaimable_gpus_of_high_confidence": self.gpus_to_take_surely,
-            "reclaimable_gpus_to_ask_about": self.gpus_to_ask,
-            "findings_without_price": self.unpriced,
-            "by_rule": {rule: sums.as_json() for rule, sums in self.rules.items()},
-        }
 
 
 def totals(findings: Sequence[Finding]) -> FindingTotals:

@@ -16,7 +16,7 @@ from analytics.ledger.build import Ledger
 from analytics.ledger.sampled import Bound, PointSamples, samples_of
 from analytics.mig import MIG_PREFIX
 from analytics.states import IN_USE, UNUSED
-from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS, Window, format_ms
+from fallow.clock import HOUR_MS, MINUTE_MS, Window
 from fallow.gpu_names import STAND_IN
 from fallow.schema import STATES
 
@@ -145,37 +145,6 @@ class Summary:
     def coverage(self) -> float | None:
         """The observed share of the window; of the time in the sums alone where nobody looked further."""
         return self.totals.coverage if self.seen_share is None else self.seen_share
-
-    def as_json(self) -> dict[str, object]:
-        """The shape that `fallow ledger --json` prints; shares are of the observed time."""
-        totals, observed = self.totals, self.totals.observed_ms
-        hours = {state: milliseconds / HOUR_MS for state, milliseconds in totals.state_ms.items()}
-        return {
-            "window": {"since": format_ms(self.since_ms), "until": format_ms(self.until_ms)},
-            "gpus": totals.gpus,
-            "coverage": self.coverage,
-            "gpu_hours": {"total": totals.total_ms / HOUR_MS} | hours,
-            "idle": {
-                "share": ratio(self.idle.zero_ms, observed),
-                "spells": {name: ratio(spell_ms, observed) for name, spell_ms in self.idle.spell_ms.items()},
-            },
-            "known_share": totals.coverage,
-            "outside_gpu_hours": self.outside_ms / HOUR_MS,
-            "point_samples": {
-                "gpu_hours": totals.sampled_ms / HOUR_MS,
-                "share": totals.sampled,
-                "count": self.samples.count,
-                "confirmed_by_power_gpu_hours": self.samples.by_power_ms / HOUR_MS,
-                "every_s": None if self.samples.every_ms is None else self.samples.every_ms / SECOND_MS,
-                "between": {"idle": _shares(self.samples.idle, observed)}
-                | {state: _shares(totals.bound(state), observed) for state in UNUSED},
-                "unconfirmed_gpu_hours": {state: totals.unconfirmed_ms.get(state, 0) / HOUR_MS for state in UNUSED},
-            },
-        }
-
-
-def _shares(bound: Bound, whole_ms: float) -> list[float | None]:
-    return [ratio(bound.low_ms, whole_ms), ratio(bound.high_ms, whole_ms)]
 
 
 def ratio(part: float, whole: float) -> float | None:

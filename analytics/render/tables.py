@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
 
 import polars as pl
 
@@ -15,7 +17,7 @@ from analytics.render.html.page import environment, style_hash, style_sheet
 from analytics.render.report.markdown import section_parts
 from analytics.render.report.text import for_text, section_text
 from analytics.render.table_files import as_parquet
-from analytics.tables.table import JsonType, Table
+from analytics.tables.table import Column, JsonType, Kind, Table
 from fallow import __version__
 from fallow.csv_text import csv_text
 from fallow.errors import UsageError
@@ -113,15 +115,41 @@ _TYPES: Mapping[JsonType, pl.DataType | type[pl.DataType]] = {
 }
 
 
+_NAMES: tuple[Kind, ...] = ("gpu", "host", "finding")
+"""Kinds of names that have no space in them."""
+
+
 def frame(table: Table) -> pl.DataFrame:
-    """Return the rows as programs read them, in the order of the columns; lists and objects are JSON text."""
-    columns = [each for each in table.columns if each.audience != "people"]
-    nested = {each.key for each in columns if each.value_type in ("array", "object")}
-    rows = [
-        {key: json_text(value, None) if key in nested and value is not None else value for key, value in row.items()}
-        for row in table.records()
-    ]
-    return pl.DataFrame(rows, schema={each.key: _TYPES[each.value_type] for each in columns})
+    """Return the rows as programs read them, in the order of the columns.
+
+    The columns of a record have its name before theirs. Lists of texts are joined; other lists and objects are JSON text.
+    """
+    leaves = list(_leaves(table.columns))
+    rows = [[_flat(reduce(_inside, path, row), each) for path, each in leaves] for row in table.records()]
+    schema = {"_".join(path): _TYPES[each.value_type] for path, each in leaves}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _leaves(columns: Iterable[Column], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Column]]:
+    """Yield the columns for programs with the keys that lead to their values; a record's own stand for it."""
+    for each in columns:
+        own = (*path, each.key)
+        if each.value_type == "object" and each.columns and each.columns[0].key:
+            yield from _leaves(each.columns, own)
+        elif each.audience != "people":
+            yield own, each
+
+
+def _inside(value: Any, key: str) -> Any:
+    return None if value is None else value[key]
+
+
+def _flat(value: Any, column: Column) -> object:
+    if value is None or column.value_type not in ("array", "object"):
+        return value
+    if column.value_type == "array" and all(isinstance(each, str) for each in value):
+        return (" " if column.kind in _NAMES else "; ").join(value) or None
+    return json_text(value, None)
 
 
 PAGES: Mapping[str, Callable[[VerbAnswer, Language], bytes]] = {"text": text, "md": markdown, "html": html}

@@ -149,10 +149,16 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A scope in two windows: `now` is what is asked about, `before` what it is held against."""
+    """A scope in two windows: `now` is what is asked about, `before` what it is held against; `names` are its figures."""
 
     now: Side
     before: Side
+    names: tuple[str, ...]
+
+    @property
+    def figures(self) -> Mapping[str, Compared]:
+        """Its figures of `names` by name."""
+        return {each.name: each for each in self.rows(self.names)}
 
     @property
     def is_comparable(self) -> bool:
@@ -183,22 +189,20 @@ class Comparisons:
     whole: Comparison
     pools: Mapping[str, Comparison]
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The figures of the scope."""
-        return tuple(each for each in FIGURES if not (self.scope.is_personal and each in _OF_NOBODY))
-
 
 def compare(whole: Whole, scope: Scope, now: Window, before: Window) -> Comparisons:
     """Two windows, both of which the ledger of `whole` has."""
     pools = [scope.pool] if scope.pool else sorted({whole.inventory.pool(gpu) for gpu in whole.inventory.devices})
 
-    def both(own: Scope) -> Comparison:
-        return Comparison(_side(whole, own, now), _side(whole, own, before))
+    names = tuple(each for each in FIGURES if not (scope.is_personal and each in _OF_NOBODY))
+    of_pools = tuple(each for each in OF_POOLS if each in names)
 
-    found = {pool: both(replace(scope, pool=pool)) for pool in pools} if len(pools) > 1 else {}
+    def both(own: Scope, named: tuple[str, ...]) -> Comparison:
+        return Comparison(_side(whole, own, now), _side(whole, own, before), named)
+
+    found = {pool: both(replace(scope, pool=pool), of_pools) for pool in pools} if len(pools) > 1 else {}
     known = {pool: each for pool, each in found.items() if each.now.figures or each.before.figures}
-    return Comparisons(scope, whole.money.currency, both(scope), known)
+    return Comparisons(scope, whole.money.currency, both(scope, names), known)
 
 
 def _side(whole: Whole, scope: Scope, window: Window) -> Side:

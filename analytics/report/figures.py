@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from analytics.ledger.summary import Totals
-from analytics.money.accounts import EfficiencyRank
-from analytics.money.accounts import Account, Accounts
-from analytics.money.accounts import EfficiencyRank
+from analytics.money.accounts import Account, Accounts, EfficiencyRank
 from analytics.states import IN_USE, UNUSED
 from analytics.workloads.model import Finding
 from analytics.workloads.surplus import PoolSurplus

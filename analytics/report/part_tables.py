@@ -8,9 +8,8 @@ import polars as pl
 
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
-from analytics.ledger.usage import foreign_work
-from analytics.ledger.usage import foreign_work
 from analytics.ledger.summary import totals_by
+from analytics.ledger.usage import foreign_work
 from analytics.names import JOINER, single_names
 from analytics.readings import never_during
 from analytics.report.model import Whole

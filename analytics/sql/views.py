@@ -13,10 +13,12 @@ import polars as pl
 from analytics.decide.review import is_in_scope, names_others
 from analytics.money.priced_segments import MICROCENTS, UNNAMED, unused_amount
 from analytics.money.window_money import gpus_at, in_force, newest_basis, open_prices
-from analytics.render.opportunities_json import opportunity_json
 from analytics.report.model import Whole
 from analytics.scope import Scope
 from analytics.states import WASTED
+from analytics.tables.finding_list import FINDING_COLUMNS
+from analytics.tables.opportunities import DECISION_COLUMNS
+from analytics.tables.table import record
 from analytics.window import WindowLedger
 from fallow import schema
 from fallow.clock import HOUR_MS
@@ -112,9 +114,10 @@ def _findings(basis: SqlBasis) -> pl.DataFrame:
     ]
     rows = [
         {
-            **each.as_json(), "id": each.finding_id, "user": each.holder, "start": each.since_ms, "evidence": None,
-            "confidence": each.confidence.grade, "sentence": str(each.sentence),
-            "failed_conditions": [str(failed) for failed in each.confidence.failed],
+            **record(FINDING_COLUMNS, each),
+            "id": each.finding_id,
+            "user": each.holder,
+            "start": each.since_ms,
         }
         for each in found
     ]  # fmt: skip
@@ -124,7 +127,7 @@ def _findings(basis: SqlBasis) -> pl.DataFrame:
 def _recommendations(basis: SqlBasis) -> pl.DataFrame:
     rows = [
         {
-            **opportunity_json(each),
+            **record(DECISION_COLUMNS, each),
             "user": each.holder,
             "deadline": each.deadline_ms,
             "saving_low": None if each.saving is None else each.saving.low,

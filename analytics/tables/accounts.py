@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from analytics.glossary import term
 from analytics.language.plain_text import plain
@@ -11,16 +11,13 @@ from analytics.language.quantities import Amount, GpuHours, Number, Share, from_
 from analytics.language.sentences import tr
 from analytics.money.accounts import Account
 from analytics.money.window_money import Money
-from analytics.states import IN_USE, USED_FIRST
+from analytics.states import IN_USE, UNUSED, USED_FIRST
 from analytics.tables.names import NAME_MOST, account_name, card_name
-from analytics.tables.people import low_note
+from analytics.tables.people import RANK_FACTS, low_note
 from analytics.tables.point_samples import unconfirmed_note
-from analytics.tables.table import Cell, Column, Kind, Table, column
+from analytics.tables.table import Cell, Column, Kind, Table, column, column_of, fact, for_programs
 from fallow.clock import HOUR_MS
 from fallow.schema import STATES
-
-PARTS = ("used", *(state for state in USED_FIRST if state not in IN_USE))
-"""What paid is the sum of; used is active and low."""
 
 _GROUPS: Mapping[str, tuple[str, Kind]] = {
     "pool": (tr("pool"), "pool"),
@@ -48,8 +45,8 @@ def accounts_by(group: str, rows: Sequence[Account], money: Money) -> Table:
         title=tr("GPU time and money by {group}", group=title),
         question=tr("Who or what had which GPU time, what became of it, and what did it cost?"),
         headline=_headline(total, money.currency),
-        columns=account_columns(money, group, rows),
-        rows=tuple(rows),
+        columns=tuple(_shown_columns(money, group, rows)),
+        rows=priced_accounts(money, rows),
         shown=shown,
         rest=tr("and {number} more with {hours} GPU-hours", number=Number(len(rows) - shown), hours=GpuHours(rest_ms)),
         notes=(
@@ -72,7 +69,7 @@ _RANK = tr(
 
 def account_total(money: Money) -> Table:
     """Return for programs the whole as one row of the same columns."""
-    return Table("account", "", "", "", account_columns(money), (money.accounts.total,), audience="programs")
+    return for_programs("account", ACCOUNT_COLUMNS, priced_accounts(money, (money.accounts.total,)))
 
 
 def _headline(total: Account, currency: str) -> str:
@@ -119,16 +116,13 @@ def _money(read: Callable[[Account], int | None]) -> Callable[[Account], Cell]:
     return lambda row: None if row.paid_cents is None else Number(from_cents(read(row)), 2)
 
 
-def _of_rank(key: str, kind: Kind, name: str) -> Column:
-    def read(row: Account) -> object:
-        return None if row.efficiency_rank is None else getattr(row.efficiency_rank, name)
-
-    return column(key, "", kind, read)
-
-
 def _part(name: str) -> Column:
     cents = _money(lambda row: row.used_cents if name == "used" else row.state_cents[name])
-    return column(f"{name}_cost", _TITLES.get(name, tr(name)), "money", cents)
+    return column(name, _TITLES.get(name, tr(name)), "money", cents)
+
+
+COST_PARTS = tuple(map(_part, ("used", *(state for state in USED_FIRST if state not in IN_USE))))
+"""What `paid` of an account is the sum of; used is active and low."""
 
 
 def _state(state: str) -> Column:
@@ -136,52 +130,85 @@ def _state(state: str) -> Column:
     return column(f"{state}_gpu_hours", title, "gpu_hours", lambda row: row.state_ms[state])
 
 
+def _unconfirmed(state: str) -> Column:
+    return fact(f"{state}_unconfirmed_gpu_hours", "gpu_hours", lambda row: row.open_ms[state])
+
+
 def _name(row: Account) -> str:
     return account_name(row.label) if row.name is None else plain(row.name, NAME_MOST)
 
 
 _TIME = (
-    column("label", "", "words"),
-    column("gpus", "", "count"),
+    fact("label", "words", about="What stands for the name.", nullable=False),
+    fact("gpus", "count"),
     column("gpu_hours", tr("GPU-hours"), "gpu_hours", "total_ms"),
     *map(_state, STATES),
-    column("unconfirmed_gpu_hours", "", "gpu_hours", lambda row: sum(row.open_ms.values())),
+    fact(
+        "unconfirmed_gpu_hours",
+        "gpu_hours",
+        lambda row: sum(row.open_ms.values()),
+        about="What only point samples call idle.",
+    ),
+    *map(_unconfirmed, UNUSED),
 )
-_UNPAID = (
-    column("unconfirmed_cost", "", "money", _money(lambda row: sum(row.open_cents.values()))),
+UNPAID = (
+    fact(
+        "unconfirmed_cost",
+        "money",
+        _money(lambda row: sum(row.open_cents.values())),
+        about="Of the idle parts, what only point samples call idle.",
+    ),
     column("unpriced_gpu_hours", tr("without a price"), "gpu_hours", "unpriced_ms"),
 )
-_EFFICIENCY = (
-    column("effective_gpu_hours", "", "gpu_hours", "effective_ms"),
+EFFICIENCY = (
+    fact("effective_gpu_hours", "gpu_hours", "effective_ms", about="Active time, and low time by its activity."),
     column("efficiency", tr("efficiency"), "share", _efficiency, "efficiency"),
-    column("low_by_sm_share", "", "share", "low_by_sm"),
-    column("rank_gpu_hours", "", "count", "rank_gpu_time"),
-    column("rank_efficiency", tr("rank"), "words", _rank, _of_rank("", "count", "place").read, json_type="integer"),
-    _of_rank("rank_efficiency_of", "count", "compared"),
-    _of_rank("rank_efficiency_model", "words", "model"),
-    _of_rank("rank_efficiency_gpu_hours", "gpu_hours", "allocated_ms"),
-    _of_rank("efficiency_on_model", "share", "efficiency"),
+    fact(
+        "low_by_sm_share",
+        "share",
+        "low_by_sm",
+        about="The share of the low time that counts by its SM activity, the rest by utilization.",
+    ),
+)
+_RANKS = (
+    fact("rank_gpu_hours", "count", "rank_gpu_time"),
+    column("rank_efficiency", tr("rank"), "words", _rank, "efficiency_rank.place", json_type="integer"),
+    *RANK_FACTS,
 )
 
 
-def account_columns(money: Money, group: str = "", rows: Sequence[Account] = ()) -> tuple[Column, ...]:
-    """Return the columns of an `Account`; people see those that have something to say of any of the rows."""
-    total, grid, currency = money.accounts.total, money.grid, money.currency
-    title, kind = _GROUPS.get(group, ("", "name"))
-    columns = (
-        column("name", title, kind, _name, "name"),
-        *_TIME,
-        column("currency", "", "words", lambda _: currency),
-        *map(_part, PARTS),
-        column("paid", tr("paid, {currency}", currency=currency), "money", _money(lambda row: row.paid_cents)),
-        *_UNPAID,
-        *_EFFICIENCY,
-        column("energy_kwh", "", "number", "energy.kwh"),
-        column("energy_known_share", "", "share", "energy.known_share"),
-        column("energy_drawn_kwh", "", "number", lambda row: grid.drawn_kwh(row.energy)),
-        column("energy_cost", "", "number", lambda row: grid.cost(row.energy)),
-        column("energy_co2_kg", "", "number", lambda row: grid.co2_kg(row.energy)),
-    )
+@dataclass(frozen=True)
+class PricedAccount:
+    """An account, and the money that it is a part of."""
+
+    account: Account
+    money: Money
+
+
+def priced_accounts(money: Money, rows: Iterable[Account]) -> tuple[PricedAccount, ...]:
+    """Return the rows with what their currency and the cost of their energy are read from."""
+    return tuple(PricedAccount(row, money) for row in rows)
+
+
+ACCOUNT_COLUMNS = (
+    column("name", "", "name", lambda row: _name(row.account), "account.name"),
+    *(column_of("account", each) for each in _TIME),
+    fact("currency", "words", "money.currency", about="ISO 4217.", nullable=False),
+    *(column_of("account", each, f"{each.key}_cost") for each in COST_PARTS),
+    column("paid", tr("paid"), "money", lambda row: from_cents(row.account.paid_cents)),
+    *(column_of("account", each) for each in (*UNPAID, *EFFICIENCY, *_RANKS)),
+    fact("energy_kwh", "number", "account.energy.kwh"),
+    fact("energy_known_share", "share", "account.energy.known_share"),
+    fact("energy_drawn_kwh", "number", lambda row: row.money.grid.drawn_kwh(row.account.energy), about="With the PUE."),
+    fact("energy_cost", "number", lambda row: row.money.grid.cost(row.account.energy)),
+    fact("energy_co2_kg", "number", lambda row: row.money.grid.co2_kg(row.account.energy)),
+)
+"""Of a `PricedAccount`, in every format."""
+
+
+def _shown_columns(money: Money, group: str, rows: Sequence[Account]) -> Iterator[Column]:
+    """Yield the columns; people see those that have something to say of any of the rows."""
+    total = money.accounts.total
     states = {state for row in (*rows, total) for state, spent_ms in row.state_ms.items() if spent_ms}
     shown = {"name", "gpu_hours", "efficiency", *(("rank_efficiency",) if group in _RANKED else ())}
     if total.paid_cents is None:
@@ -189,4 +216,11 @@ def account_columns(money: Money, group: str = "", rows: Sequence[Account] = ())
     else:
         shown |= {"paid", *(f"{'used' if state in IN_USE else state}_cost" for state in states)}
         shown |= {"unpriced_gpu_hours"} if total.unpriced_ms else set()
-    return tuple(replace(each, audience="all" if each.key in shown else "programs") for each in columns)
+    title, kind = _GROUPS[group]
+    for each in ACCOUNT_COLUMNS:
+        own = replace(each, audience="all" if each.key in shown else "programs")
+        if each.key == "name":
+            own = replace(own, title=title, kind=kind)
+        elif each.key == "paid":
+            own = replace(own, title=tr("paid, {currency}", currency=money.currency))
+        yield own

@@ -10,8 +10,9 @@ from analytics.language.quantities import Amount, Moment, Number, Share
 from analytics.language.sentences import tr
 from analytics.report.compare import Compared, Comparison, Comparisons
 from analytics.report.coverage import WHOLE_FROM
+from analytics.tables.ledger_columns import SCOPE_COLUMNS, WINDOW_COLUMNS
 from analytics.tables.names import place_name
-from analytics.tables.table import Cell, Table, column, fact
+from analytics.tables.table import Cell, Table, column, column_of, entries_column, fact, record_column
 
 _NAMES = {
     "waste_money": tr("waste"),
@@ -45,7 +46,7 @@ def comparison(found: Comparisons) -> Table:
             column("figure", tr("figure"), "words", lambda each: _name(each, found.currency), "name"),
             *FIGURE_COLUMNS,
         ),
-        rows=tuple(found.whole.rows(found.names)),
+        rows=tuple(found.whole.figures.values()),
         notes=(_windows(found.whole), *_refusals(found.whole)),
         wide=True,
     )
@@ -100,7 +101,7 @@ def _headline(found: Comparisons) -> str:
             "No difference is given: it takes {least} of both windows observed, and it was {now} of this one and {before} of the other.",
             least=Share(WHOLE_FROM, 0), **dict(zip(("now", "before"), shares, strict=True)),
         )  # fmt: skip
-    rows = {each.name: each for each in both.rows(found.names)}
+    rows = both.figures
     share, waste = rows["unused_share"], rows["waste_money"]
     said = [
         tr(
@@ -213,3 +214,21 @@ FIGURE_COLUMNS = (
     ),
 )
 """Of a `Compared`; programs read no difference where it is refused."""
+
+_SIDE = (
+    *(column_of("seen", each) for each in WINDOW_COLUMNS),
+    fact("observed_share", "share", "seen.share"),
+)
+_COMPARISON = (
+    fact("comparable", "words", "is_comparable", "boolean", nullable=False),
+    record_column("now", _SIDE),
+    record_column("before", _SIDE),
+    entries_column("figures", record_column("", FIGURE_COLUMNS)),
+)
+COMPARISON_COLUMNS = (
+    fact("currency", "words", nullable=False),
+    record_column("scope", SCOPE_COLUMNS),
+    *(column_of("whole", each) for each in _COMPARISON),
+    entries_column("pools", record_column("", _COMPARISON)),
+)
+"""Of `Comparisons`: `fallow report --compare --format json`."""

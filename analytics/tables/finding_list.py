@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -15,9 +14,20 @@ from analytics.language.sentences import tr, tr_many
 from analytics.quality.timestamps import Stamp
 from analytics.tables.evidence_text import evidence
 from analytics.tables.finding_heading import ENDED, at_most, cost_of, heading, label_of_wanted
-from analytics.tables.table import Cell, Fold, Table, column
+from analytics.tables.names import CONFIDENCE
+from analytics.tables.table import (
+    Cell,
+    Fold,
+    Table,
+    column,
+    column_of,
+    entries_column,
+    fact,
+    record_column,
+    rows_column,
+)
 from analytics.workloads.model import Context, Finding
-from fallow.clock import DAY_MS, HOUR_MS, floor_ms
+from fallow.clock import DAY_MS, HOUR_MS, floor_ms, format_ms
 
 _NAMED = 4
 """GPUs that are named where the list is shortened. Those that can be taken back are always all named."""
@@ -50,36 +60,99 @@ def _person(finding: Finding) -> str:
     return plain(finding.holder, 30) if finding.holder else tr(finding.without_holder)
 
 
-def _evidence_json(finding: Finding) -> str:
-    return json.dumps(finding.as_json()["evidence"])
+def _evidence(finding: Finding) -> dict[str, object]:
+    found = finding.evidence
+    return {"since": format_ms(found.since_ms), "until": format_ms(found.until_ms), **found.numbers}
 
 
 FINDING_COLUMNS = (
     column("finding_id", tr("finding"), "finding"),
     column("rule", tr("rule"), "name"),
-    *(column(key, "", "words", audience="programs") for key in ("category", "sentence", "status")),
-    column("gpus", "", "words", lambda each: " ".join(each.gpus), audience="programs"),
+    *(fact(key, "words", nullable=False) for key in ("category", "sentence", "status")),
+    fact("gpus", "gpu", json_type="array"),
     column("host", tr("host"), "host"),
     column("holder", tr("user"), "holder", _person, "holder"),
-    *(column(key, "", "words", audience="programs") for key in ("team", "job")),
-    column("since", "", "moment", "since_ms", audience="programs"),
+    *(fact(key, "words") for key in ("team", "job")),
+    fact("since", "moment", "since_ms", nullable=False),
     column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
-    column("energy_kwh", "", "number", audience="programs"),
+    fact("energy_kwh", "number"),
     column("cost", tr("cost"), "money", _cost, "cost"),
-    column("currency", "", "words", audience="programs"),
-    column("confidence", tr("confidence"), "grade", lambda each: tr(each.confidence.grade)),
-    column("failed_conditions", "", "words", lambda each: "; ".join(each.confidence.failed), audience="programs"),
-    column("reclaimable", "", "words", machine="reclaimable", json_type="boolean", audience="programs"),
-    column(
-        "reclaimable_gpus", tr("to take back"), "count", lambda each: len(each.reclaimable_gpus),
-        lambda each: " ".join(each.reclaimable_gpus), json_type="string",
+    fact("currency", "words"),
+    CONFIDENCE,
+    fact("failed_conditions", "words", "confidence.failed", "array"),
+    fact("reclaimable", "words", json_type="boolean", nullable=False),
+    column("to_take", tr("to take back"), "count", lambda each: len(each.reclaimable_gpus), audience="people"),
+    fact("reclaimable_gpus", "gpu", json_type="array", about="What could be taken back at the end of the window."),
+    fact(
+        "evidence",
+        "words",
+        _evidence,
+        "object",
+        "Numbers by name; the names carry the units, and each rule has its own. `since` and `until` say of which time.",
+        nullable=False,
     ),
-    column("evidence", "", "words", _evidence_json, audience="programs"),
-    column("next_command", "", "words", audience="programs"),
-    column("simulated", "", "words", machine="simulated", json_type="boolean", audience="programs"),
-    column("notes", "", "words", lambda each: "; ".join(each.notes), audience="programs"),
-)  # fmt: skip
-"""What pages export and `fallow findings --csv` prints; lists are joined, evidence is JSON."""
+    fact("next_command", "words"),
+    fact("simulated", "words", json_type="boolean", nullable=False),
+    fact("notes", "words", json_type="array"),
+)
+"""Of a finding, in every format."""
+
+_SUMS = (fact("findings", "count"), fact("gpus", "count"))
+_UNPRICED = fact("findings_without_price", "count", "unpriced")
+TOTALS_COLUMNS = (
+    *_SUMS,
+    fact("reclaimable_gpus", "count", lambda sums: sums.gpus_to_take + sums.gpus_to_ask),
+    fact("reclaimable_gpus_of_high_confidence", "count", "gpus_to_take_surely"),
+    fact("reclaimable_gpus_to_ask_about", "count", "gpus_to_ask"),
+    _UNPRICED,
+    entries_column(
+        "by_rule",
+        record_column(
+            "",
+            (
+                *_SUMS,
+                fact("reclaimable_gpus", "count", lambda sums: sums.gpus_to_take + sums.gpus_to_ask),
+                fact("gpu_hours", "number"),
+                fact("cost", "money"),
+                fact("unconfirmed_cost", "money"),
+                fact("currency", "words"),
+                _UNPRICED,
+            ),
+        ),
+        "rules",
+    ),
+)
+"""What findings add up to."""
+
+RATE_COLUMNS = (
+    fact("reversed", "count", "wrong"),
+    fact("judged", "count"),
+    fact("rate", "share", "share"),
+    fact("interval_90", "share", lambda rate: rate.interval if rate.judged else None, "array"),
+)
+REVERSALS = record_column(
+    "reversals",
+    (
+        fact("until", "moment", "until_ms", nullable=False),
+        fact("horizon_hours", "number", lambda found: found.horizon_ms / HOUR_MS),
+        *(column_of("total", each) for each in RATE_COLUMNS),
+        fact("not_judged", "count"),
+        fact("observed_share", "share"),
+        entries_column("by_confidence", record_column("", RATE_COLUMNS), "by_grade"),
+        rows_column(
+            "findings",
+            (
+                fact("finding_id", "finding", "finding.finding_id", nullable=False),
+                fact("rule", "name", "finding.rule", nullable=False),
+                column_of("finding", CONFIDENCE),
+                fact("gpus", "gpu", json_type="array"),
+                fact("used", "moment", "used_ms", nullable=False),
+            ),
+        ),
+    ),
+    about="How often last week's findings were wrong: the measured false-positive rate.",
+)
+"""Of what has `reversals`."""
 
 
 def worth(sums: FindingTotals) -> Sentence:

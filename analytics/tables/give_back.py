@@ -10,8 +10,17 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.names import MODEL, POOL, place_name
-from analytics.tables.table import Column, Table, Waterfall, WaterfallStep, column, fact
-from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable, Reserve
+from analytics.tables.table import (
+    Column,
+    Table,
+    Waterfall,
+    WaterfallStep,
+    column,
+    entries_column,
+    fact,
+    rows_column,
+)
+from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable
 
 
 def give_back(found: Reclaimable) -> Table:
@@ -40,6 +49,10 @@ def give_back(found: Reclaimable) -> Table:
     )
 
 
+_UNCONFIRMED = fact("unconfirmed", "count", about="GPUs that only point samples call idle; each counts as needed.")
+_MISSING = fact("missing", "count", about="GPUs out of order, silent or gone whose past need counts.")
+
+
 def _columns(*, on_request: bool) -> tuple[Column, ...]:
     """Programs read the same of every pool; people only what is kept on request where anything is."""
 
@@ -51,8 +64,8 @@ def _columns(*, on_request: bool) -> tuple[Column, ...]:
         MODEL,
         column("gpus", tr("GPUs"), "count"),
         column("idle_now", tr("idle now"), "count"),
-        fact("unconfirmed", "count"),
-        fact("missing", "count"),
+        _UNCONFIRMED,
+        _MISSING,
         known("reserve", tr("reserve")),
         known("broken_blocks", tr("for blocks")),
         column("put_off", tr("on request"), "count", audience="all" if on_request else "programs"),
@@ -61,12 +74,24 @@ def _columns(*, on_request: bool) -> tuple[Column, ...]:
         column("short", tr("short"), "words", _short, audience="people"),
         fact("next_week_low", "count", "low"),
         fact("next_week_high", "count", "high"),
-        fact("safe_gpus", "words", lambda pool: list(pool.safe_gpus), json_type="array"),
-        fact("safe_by_host", "words", json_type="object"),
-        fact("whole_hosts", "words", lambda pool: list(pool.whole_hosts), json_type="array"),
+        fact("safe_gpus", "gpu", json_type="array"),
+        entries_column("safe_by_host", fact("", "count"), about="How many of them are on which host."),
+        fact("whole_hosts", "host", json_type="array"),
         fact("history_days", "number"),
         fact("known_from", "moment", "known_from_ms"),
-        fact("what_if", "words", lambda pool: [_what_if(each) for each in pool.reserves], json_type="array"),
+        rows_column(
+            "what_if",
+            (
+                fact("reserve_share", "share", "margin"),
+                fact("kept", "count"),
+                fact("safe", "count"),
+                fact("short_hours_last_week", "count", "short_hours"),
+                fact("hours_last_week", "count", "hours"),
+                fact("short_gpus_last_week", "count", "short_gpus"),
+            ),
+            "reserves",
+            "The same with other reserves, and how short they would have been last week.",
+        ),
     )
 
 
@@ -77,15 +102,20 @@ def _short(pool: PoolReclaimable) -> str:
     return tr("{short} of {hours} h", short=Number(reserve.short_hours), hours=Number(reserve.hours))
 
 
-def _what_if(reserve: Reserve) -> dict[str, object]:
-    return {
-        "reserve_share": reserve.margin,
-        "kept": reserve.kept,
-        "safe": reserve.safe,
-        "short_hours_last_week": reserve.short_hours,
-        "hours_last_week": reserve.hours,
-        "short_gpus_last_week": reserve.short_gpus,
-    }
+def _where_known(key: str) -> Column:
+    return fact(key, "count", lambda found: getattr(found, key) if found.is_known else None)
+
+
+RECLAIMABLE_COLUMNS = (
+    fact("idle_now", "count", lambda found: found.idle_now if found.unseen_since_ms is None else None),
+    _UNCONFIRMED,
+    _MISSING,
+    *(fact(key, "count") for key in ("need_unknown", "reserve", "broken_blocks")),
+    fact("put_off", "count", about="GPUs left where they are because a finding about them is suppressed."),
+    *map(_where_known, ("safe", "whole_nodes")),
+    rows_column("pools", _columns(on_request=True)),
+)
+"""Of `Reclaimable`."""
 
 
 def give_back_sentence(found: Reclaimable) -> str:

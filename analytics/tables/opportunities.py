@@ -14,9 +14,20 @@ from analytics.language.quantities import Amount, Day, GpuHours, Moment, Number,
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.tables.finding_heading import at_most
-from analytics.tables.give_back import give_back_sentence
+from analytics.tables.give_back import RECLAIMABLE_COLUMNS, give_back_sentence
 from analytics.tables.names import CONFIDENCE, POOL, place_name
-from analytics.tables.table import Cell, Column, LinkedCell, Table, column
+from analytics.tables.table import (
+    Cell,
+    Column,
+    LinkedCell,
+    Table,
+    column,
+    entries_column,
+    fact,
+    for_programs,
+    record_column,
+    rows_column,
+)
 from analytics.workloads.commands import acts
 from fallow.clock import DAY_MS, HOUR_MS, format_ms
 
@@ -492,30 +503,153 @@ _IN_OVERVIEW_FIRST = 6
 
 
 def decision_rows(found: Opportunities) -> Table:
-    """Return for programs every decision, ranked or not; names of GPUs and findings are joined by spaces."""
-    return Table("decisions", "", "", "", _FOR_PROGRAMS, found.listed, audience="programs")
+    """Return for programs every decision, ranked or not."""
+    return for_programs("decisions", DECISION_COLUMNS, found.listed)
 
 
-def _bound(name: str) -> Column:
-    return column(
-        f"saving_{name}", "", "number", lambda each: None if each.saving is None else getattr(each.saving, name)
-    )
+_SAVING = tuple(fact(name, "number") for name in ("low", "point", "high"))
+_SAVED = "What is saved in a year: as in this window, and the least and the most of the four before."
+_COST_OF_TIME = (fact("cost", "money", lambda time: from_cents(time.cents)), fact("gpu_hours", "gpu_hours", "gpu_ms"))
 
 
-_FOR_PROGRAMS = (
-    column("id", "", "name", "opportunity_id"),
-    column("ranked", "", "words", machine="ranked", json_type="boolean"),
-    *(column(name, "", "words") for name in ("action", "owner", "team", "pool", "host")),
-    column("gpus", "", "words", lambda each: " ".join(each.gpus)),
-    column("gpus_now", "", "words", lambda each: " ".join(each.gpus_now)),
-    column("gpu_hours", "", "gpu_hours", "gpu_ms"),
-    column("cost", "", "money", lambda each: Amount(from_cents(each.cents), each.currency)),
-    column("currency", "", "words", lambda each: None if each.cents is None else each.currency),
-    *map(_bound, ("low", "point", "high")),
-    column("confidence", "", "grade", "confidence.grade"),
-    column("horizon_days", "", "number", lambda each: each.horizon_ms / DAY_MS),
-    column("deadline", "", "moment", "deadline_ms"),
-    column("evidence", "", "words", lambda each: " ".join(finding.finding_id for finding in each.evidence)),
-    column("status", "", "words"),
-    column("next", "", "words", "next_command"),
+def _last_week(key: str, name: str) -> Column:
+    return fact(f"{key}_last_week", "count", name)
+
+
+DECISION_COLUMNS = (
+    fact("id", "opportunity", "opportunity_id", nullable=False),
+    *(fact(name, "words", nullable=False) for name in ("kind", "action")),
+    fact("owner", "words", about="Who has to act."),
+    *(fact(name, "words") for name in ("holder", "team", "pool", "host")),
+    fact("gpus", "gpu", json_type="array"),
+    fact(
+        "gpus_now",
+        "gpu",
+        json_type="array",
+        about="Those to act on at the end of the window; each is in one opportunity.",
+    ),
+    fact("gpu_hours", "gpu_hours", "gpu_ms", about="Wasted in the window; none of it is in another opportunity."),
+    fact("unconfirmed_gpu_hours", "gpu_hours", "unconfirmed_ms", about="Of that, what only point samples call idle."),
+    fact("cost", "money", lambda each: from_cents(each.cents)),
+    fact("currency", "words", lambda each: None if each.cents is None else each.currency),
+    record_column("saving_per_year", _SAVING, "saving", _SAVED),
+    fact(
+        "ranked",
+        "words",
+        json_type="boolean",
+        about="Whether it is known to save something; others are to be looked at.",
+        nullable=False,
+    ),
+    CONFIDENCE,
+    fact("failed_conditions", "words", "confidence.failed", "array"),
+    record_column(
+        "risk",
+        (
+            fact("probability", "share"),
+            fact(
+                "within_days",
+                "number",
+                lambda risk: None if risk.within_ms is None else risk.within_ms / DAY_MS,
+                about="The time that the probability is about.",
+            ),
+            _last_week("short_hours", "short_hours"),
+            _last_week("hours", "hours"),
+            _last_week("short_gpus", "short_gpus"),
+            fact("who_waits", "words", "waits"),
+        ),
+        about="What it costs to be wrong.",
+    ),
+    fact("horizon_days", "number", lambda each: each.horizon_ms / DAY_MS),
+    fact("deadline", "moment", "deadline_ms", nullable=False),
+    fact("status", "words", nullable=False),
+    fact(
+        "evidence",
+        "finding",
+        lambda each: tuple(finding.finding_id for finding in each.evidence),
+        "array",
+        "The ids of its findings, the one that leads first.",
+    ),
+    fact("next", "words", "next_command"),
+    fact(
+        "next_acts",
+        "words",
+        lambda each: acts(each.next_command),
+        "boolean",
+        "Whether the command changes something; others only look.",
+        nullable=False,
+    ),
+    fact(
+        "at_list_price",
+        "words",
+        json_type="boolean",
+        about="Whether any of the GPUs to act on has a public list's price.",
+        nullable=False,
+    ),
+    fact("simulated", "words", json_type="boolean", nullable=False),
 )
+"""Of an opportunity, in every format."""
+
+
+def _by_state(ms: str, cents: str) -> Column:
+    """Return the hours and the cost of each state, from two attributes of `Waste`."""
+
+    def read(waste: Waste) -> dict[str, _StateWaste]:
+        known = getattr(waste, cents)
+        return {
+            state: _StateWaste(spent_ms, None if known is None else known[state])
+            for state, spent_ms in getattr(waste, ms).items()
+        }
+
+    return entries_column("by_state", record_column("", _COST_OF_TIME[::-1]), read)
+
+
+@dataclass(frozen=True)
+class _StateWaste:
+    """Wasted time of one state, and its cents: None where nothing has a price."""
+
+    gpu_ms: float
+    cents: int | None
+
+
+_WASTE_COLUMNS = (
+    _COST_OF_TIME[0],
+    fact("currency", "words", lambda waste: None if waste.cents is None else waste.currency),
+    _COST_OF_TIME[1],
+    fact("unpriced_gpu_hours", "gpu_hours", "unpriced_ms", about="What of it has no price and is in no sum of money."),
+    record_column(
+        "unconfirmed",
+        _COST_OF_TIME,
+        lambda waste: _StateWaste(waste.open_ms, waste.open_cents),
+        "What of it only point samples call idle.",
+    ),
+    _by_state("state_ms", "state_cents"),
+    record_column(
+        "not_actionable",
+        (
+            fact("cost", "money", lambda waste: from_cents(waste.not_actionable_cents)),
+            fact("gpu_hours", "gpu_hours", "not_actionable_ms"),
+            _by_state("rest_ms", "rest_cents"),
+        ),
+        "",
+        "What no decision can act on: short pauses, the reserve, fragments, pools whose need is not known yet.",
+    ),
+)
+RECLAIMABLE = record_column(
+    "reclaimable",
+    RECLAIMABLE_COLUMNS,
+    about="What can be given back at the end of the window: idle now, less the reserve, less what would break a whole "
+    "host. Null in an edition for people.",
+)
+SAVINGS = (
+    record_column("saving_per_year", _SAVING, "saving", f"{_SAVED} All ranked ones together."),
+    record_column("given_back_per_year", _SAVING, "given_back", "Of that, what the GPUs cost that are given back."),
+    record_column("freed_per_year", _SAVING, "freed", "Of that, GPU time that others can use."),
+    record_column(
+        "waste",
+        _WASTE_COLUMNS,
+        about="Unavailable, free, reserved and held time, and the unused part of low time. The opportunities and what is "
+        "not actionable add up to it.",
+    ),
+)
+DECISIONS = rows_column("opportunities", DECISION_COLUMNS, "listed", "Every decision, those that are ranked first.")
+"""Of `Opportunities`."""

@@ -13,7 +13,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
 from analytics.tables.names import CONFIDENCE, MODEL, POOL, place_name
 from analytics.tables.opportunities import saving_words
-from analytics.tables.table import Cell, LinkedCell, Table, column, fact
+from analytics.tables.table import Cell, LinkedCell, Table, column, fact, record_column, rows_column
 from analytics.workloads.packing import MIG, SM_ACTIVITY, PackedCard, PackedWork, Packing
 
 _LISTED = 25
@@ -114,6 +114,59 @@ def _notes(found: Sequence[Packing]) -> Iterator[str]:
     yield tr("The saving is the price of the time that the moved work spent on the cards that come free, and counts no work twice.")  # fmt: skip
     if any(each.measured_by != SM_ACTIVITY for each in found):
         yield tr("Where SM activity was not measured the time with any kernel stands for it: try it, then measure.")
+
+
+_NAMES = ("holder", "account", "job")
+PACKING_COLUMNS = (
+    fact("packing_id", "words", nullable=False),
+    fact("opportunity_id", "opportunity", about="The decision to pack, which says what it is worth a year."),
+    fact("kind", "words", about="mig or sharing."),
+    fact("pool", "pool"),
+    fact("model", "name"),
+    fact("freed_gpus", "gpu", json_type="array"),
+    fact("freed_hosts", "host", json_type="array"),
+    fact(
+        "freed_at_most",
+        "count",
+        "at_most",
+        about="What no packing of these works could free more than; the number of freed GPUs where that is proven.",
+    ),
+    fact("measured_by", "words", about="sm or busy time."),
+    fact(
+        "saving",
+        "money",
+        about="The price of the time that the moved works spent on the freed GPUs in the window; null without a price.",
+    ),
+    fact("currency", "words", lambda packing: None if packing.saving is None else packing.currency),
+    CONFIDENCE,
+    fact("failed_conditions", "words", "confidence.failed", "array"),
+    fact("simulated", "words", json_type="boolean", nullable=False),
+    rows_column(
+        "cards",
+        (
+            fact("host", "host"),
+            fact("gpu", "gpu"),
+            fact("command", "words"),
+            rows_column(
+                "works",
+                (
+                    *(fact(name, "words") for name in _NAMES),
+                    fact("host", "host"),
+                    fact("gpu", "gpu", about="Where it is now."),
+                    *(fact(name, "number") for name in ("gpu_ms", "memory_bytes", "busy_pct", "sm_pct")),
+                    record_column(
+                        "slowdown",
+                        (fact("expected", "number"), fact("at_most", "number")),
+                        about="Times as long: by what the work uses, and if its kernels never overlap with the rest.",
+                    ),
+                    fact("profile", "words", about="The MIG profile; null on a shared card."),
+                    fact("start", "count", about="The memory slice at which the instance begins."),
+                ),
+            ),
+        ),
+    ),
+)
+"""Of a `Packing`, for programs."""
 
 
 @dataclass(frozen=True)

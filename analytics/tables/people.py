@@ -18,6 +18,19 @@ from analytics.tables.table import Column, Kind, StateBar, Table, column, fact
 
 _LISTED = 12
 
+RANK_FACTS = (
+    fact("rank_efficiency_of", "count", "efficiency_rank.compared", about="How many were compared on that model."),
+    fact("rank_efficiency_model", "words", "efficiency_rank.model"),
+    fact(
+        "rank_efficiency_gpu_hours",
+        "gpu_hours",
+        "efficiency_rank.allocated_ms",
+        about="The own GPU-hours on that model.",
+    ),
+    fact("efficiency_on_model", "share", "efficiency_rank.efficiency"),
+)
+"""What stands beside a rank by efficiency, of what has an `efficiency_rank`."""
+
 
 def teams(report: Report) -> Table | None:
     """None where no team has a name."""
@@ -31,13 +44,17 @@ def users(report: Report) -> Table:
     return _people(report, "holder", tr("What users were given"), report.holders)
 
 
-def people_columns(report: Report, kind: Kind, people: Sequence[UserFigures]) -> tuple[Column, ...]:
-    """The columns of `people`, who are teams or holders; without teams where none is known, without cost where no price is."""
+def people_columns(
+    kind: Kind, people: Sequence[UserFigures] = (), currency: str = "", *, with_money: bool = False
+) -> tuple[Column, ...]:
+    """The columns of `people`, who are teams or holders; without teams where none is known, without cost where no price is.
+
+    Those for programs are the same for all people.
+    """
     most_ms = max((each.allocated_ms for each in people), default=0.0)
-    with_money = report.money.accounts.total.paid_cents is not None
     cost = column(
         "cost",
-        tr("cost, {currency}", currency=report.money.currency),
+        tr("cost, {currency}", currency=currency),
         "money",
         lambda person: Number(from_cents(person.cents), 2),
         audience="people",
@@ -72,10 +89,17 @@ def people_columns(report: Report, kind: Kind, people: Sequence[UserFigures]) ->
         fact("unconfirmed_gpu_hours", "gpu_hours", "open_ms"),
         fact("amount", "money", lambda person: from_cents(person.cents)),
         column("efficiency", tr("efficiency"), "share", efficiency, "efficiency"),
-        fact("rank_gpu_time", "count"),
-        fact("ranked", "count"),
+        fact("rank_gpu_time", "count", about="1 is the most GPU time."),
+        fact("ranked", "count", about="Among how many by GPU time; ranks are those among everybody."),
         column("rank", tr("rank"), "words", _rank, audience="people"),
         *((cost,) if with_money else ()),
+        fact(
+            "rank_efficiency",
+            "count",
+            "efficiency_rank.place",
+            about="1 is the most efficient on the model of which the own GPU time was most.",
+        ),
+        *RANK_FACTS,
     )
 
 
@@ -87,7 +111,12 @@ def _people(report: Report, kind: Kind, title: str, people: Sequence[UserFigures
         title=title,
         question=tr("Who was given GPUs, and how much of that was used?"),
         headline=_headline(ordered),
-        columns=people_columns(report, kind, people),
+        columns=people_columns(
+            kind,
+            people,
+            report.money.currency,
+            with_money=report.money.accounts.total.paid_cents is not None,
+        ),
         rows=tuple(ordered),
         shown=_LISTED,
         rest=tr(

@@ -56,7 +56,7 @@ def price_factors(found: Sequence[InternalPrices]) -> Table:
         column("pool", "", "pool"),
         column("model", "", "name"),
         column("flat", "", "number"),
-        column("load", "", "words", json_type="array"),
+        column("load", "", "number", json_type="array"),
         column("factors", "", "words", json_type="object"),
     )
     return for_programs("internal-price-factors", columns, found)

@@ -9,9 +9,18 @@ from analytics.language.language import SentenceList
 from analytics.language.quantities import Moment, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.rules import RULES
+from analytics.tables.table import fact, rows_column
 
 _NAMED = 3
 """The first to speak that are named; of the others the last moment is said."""
+
+WAITING = rows_column(
+    "waiting",
+    (fact("rule", "words", nullable=False), fact("from", "moment", "from_ms", nullable=False)),
+    "",
+    "Rules that need more history than there was, with the moment from which they can find something.",
+)
+"""Of `waiting_rules`."""
 
 
 def waiting(rules: Sequence[WaitingRule]) -> str:

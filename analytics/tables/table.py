@@ -94,6 +94,9 @@ class Column:
         json_type: the JSON type of what `machine` returns; without it the kind decides.
         audience: `people` leaves the column out of JSON, CSV and Parquet, `programs` out of what people see.
         digits: how many decimals people see; None for those of the kind.
+        columns: those of the records inside a value that is an array or an object. One whose key is empty stands for every
+            other name.
+        nullable: whether a value may be unknown.
     """
 
     key: str
@@ -104,6 +107,8 @@ class Column:
     json_type: JsonType | None = None
     audience: Literal["all", "people", "programs"] = "all"
     digits: int | None = None
+    columns: tuple[Column, ...] = ()
+    nullable: bool = True
 
     @property
     def is_figure(self) -> bool:
@@ -176,8 +181,10 @@ def plain_value(cell: object) -> object:
     GPU time is in hours, other time in seconds, a share is a ratio, a moment RFC 3339, a sentence its English text. Lists and
     objects are for programs already.
     """
-    if cell is None or isinstance(cell, bool | int | float | dict | list | tuple):
+    if cell is None or isinstance(cell, bool | int | float | dict | list):
         return cell
+    if isinstance(cell, tuple):
+        return [plain_value(each) for each in cell]
     return _PLAIN.get(type(cell), str)(cell)
 
 
@@ -194,22 +201,29 @@ def column(  # one name for each attribute
 ) -> Column:
     """Return a column that reads the attribute `key` of a row, the one at the path `read`, or what `read` returns.
 
-    A path such as `today.jobs` leads through attributes; where one of them is None, so is the value.
+    A path such as `today.jobs` leads through attributes; where one of them is None, so is the value. The empty path is the
+    row itself.
     """
-    reader = _at(key if read is None else read) if read is None or isinstance(read, str) else read
     other = _at(machine) if isinstance(machine, str) else machine
-    return Column(key, title, kind, reader, other, json_type, audience, digits)
+    return Column(key, title, kind, _reader(key, read), other, json_type, audience, digits)
 
 
 def fact(
-    key: str, kind: Kind, read: str | Callable[[Any], object] | None = None, json_type: JsonType | None = None
+    key: str,
+    kind: Kind,
+    read: str | Callable[[Any], object] | None = None,
+    json_type: JsonType | None = None,
+    about: str = "",
+    *,
+    nullable: bool = True,
 ) -> Column:
-    """Return a column for programs alone, which reads as `column` does."""
-    return column(key, "", kind, read, json_type=json_type, audience="programs")
+    """Return a column for programs alone, which reads as `column` does; `about` describes it in the JSON Schema."""
+    made = column(key, about, kind, read, json_type=json_type, audience="programs")
+    return replace(made, nullable=nullable)
 
 
-def _at(path: str) -> Callable[[Any], object]:
-    names = path.split(".")
+def _at(path: str) -> Callable[[Any], Any]:
+    names = path.split(".") if path else ()
 
     def read(row: Any) -> object:
         for name in names:
@@ -499,10 +513,47 @@ def records(columns: Sequence[Column], rows: Iterable[object]) -> list[dict[str,
     return [record(columns, row) for row in rows]
 
 
-def rows_column(key: str, columns: Sequence[Column], rows: str | Callable[[Any], Any]) -> Column:
+def rows_column(
+    key: str, columns: Sequence[Column], rows: str | Callable[[Any], Any] | None = None, about: str = ""
+) -> Column:
     """Return a column for programs whose value is a list of rows."""
-    found: Callable[[Any], Any] = _at(rows) if isinstance(rows, str) else rows
-    return column(key, "", "words", lambda row: records(columns, found(row)), json_type="array", audience="programs")
+    find = _reader(key, rows)
+    return _nested(key, "array", columns, lambda row: records(columns, find(row)), about)
+
+
+def record_column(
+    key: str, columns: Sequence[Column], read: str | Callable[[Any], Any] | None = None, about: str = ""
+) -> Column:
+    """Return a column for programs whose value is one record; null where there is none."""
+    find = _reader(key, read)
+
+    def value(row: Any) -> object:
+        return None if (part := find(row)) is None else record(columns, part)
+
+    return replace(_nested(key, "object", columns, value, about), nullable=True)
+
+
+def entries_column(
+    key: str, entry: Column, read: str | Callable[[Any], Mapping[Any, Any]] | None = None, about: str = ""
+) -> Column:
+    """Return a column for programs whose value is an object of any names; `entry` reads what is behind each."""
+    find = _reader(key, read)
+
+    def value(row: Any) -> object:
+        return {str(name): entry.value(each) for name, each in find(row).items()}
+
+    return _nested(key, "object", (replace(entry, key=""),), value, about)
+
+
+def _reader(key: str, read: str | Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    path = key if read is None else read
+    return _at(path) if isinstance(path, str) else path
+
+
+def _nested(
+    key: str, json_type: JsonType, columns: Sequence[Column], value: Callable[[Any], object], about: str
+) -> Column:
+    return replace(fact(key, "words", value, json_type, about, nullable=False), columns=tuple(columns))
 
 
 def single(name: str, columns: tuple[Column, ...], row: object) -> Table:

@@ -19,7 +19,7 @@ from analytics.money.owners import Owners
 from analytics.workloads.process_lists import ProcessHolders
 from analytics.workloads.surplus import PoolSurplus
 from analytics.workloads.waste import WasteKind
-from fallow.clock import HOUR_MS, Window, format_ms
+from fallow.clock import HOUR_MS, Window
 from fallow.lake import Lake
 
 EvidenceValue = int | float | str | bool | None
@@ -178,38 +178,6 @@ class Finding:
     @property
     def gpu_hours(self) -> float:
         return self.gpu_ms / HOUR_MS
-
-    def as_json(self) -> dict[str, object]:
-        """The finding as JSON values; cost is null while no price is known."""
-        return {
-            "finding_id": self.finding_id,
-            "rule": self.rule,
-            "category": self.category,
-            "sentence": self.sentence,
-            "status": self.status,
-            "gpus": list(self.gpus),
-            "host": self.host,
-            "holder": self.holder,
-            "team": self.team,
-            "job": self.job,
-            "since": format_ms(self.since_ms),
-            "gpu_hours": self.gpu_hours,
-            "energy_kwh": self.energy_kwh,
-            "cost": self.cost,
-            "currency": self.currency,
-            "confidence": self.confidence.grade,
-            "failed_conditions": list(self.confidence.failed),
-            "reclaimable": self.reclaimable,
-            "reclaimable_gpus": list(self.reclaimable_gpus),
-            "evidence": {
-                "since": format_ms(self.evidence.since_ms),
-                "until": format_ms(self.evidence.until_ms),
-                **self.evidence.numbers,
-            },
-            "next_command": self.next_command,
-            "simulated": self.simulated,
-            "notes": list(self.notes),
-        }
 
 
 Value = int | float | str | bool

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -135,34 +135,6 @@ class Packing:
     @property
     def holders(self) -> frozenset[str | None]:
         return frozenset(each.holder for each in self.works)
-
-    def as_json(self) -> dict[str, object]:
-        """The packing as JSON values; money is null while a price is missing."""
-        return {
-            "packing_id": self.packing_id,
-            "opportunity_id": self.opportunity_id,
-            "kind": self.kind,
-            "pool": self.pool,
-            "model": self.model,
-            "freed_gpus": list(self.freed_gpus),
-            "freed_hosts": list(self.freed_hosts),
-            "freed_at_most": self.at_most,
-            "measured_by": self.measured_by,
-            "saving": self.saving,
-            "currency": None if self.saving is None else self.currency,
-            "confidence": self.confidence.grade,
-            "failed_conditions": [str(each) for each in self.confidence.failed],
-            "simulated": self.simulated,
-            "cards": [
-                {
-                    "host": card.host,
-                    "gpu": card.gpu,
-                    "command": card.command,
-                    "works": [asdict(work) for work in card.works],
-                }
-                for card in self.cards
-            ],
-        }
 
 
 @once_per_context

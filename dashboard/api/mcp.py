@@ -14,9 +14,11 @@ from typing import Any
 
 from flask import Request, Response, request
 
+from analytics.render.json_schema import object_schema
 from dashboard.access.people import person
 from dashboard.access.tokens import MCP
 from dashboard.api.endpoints import BY_NAME, ENDPOINTS, ApiEndpoint, Json
+from dashboard.api.openapi import answer_schema
 from dashboard.api.parameters import PAGING, Parameter, parse_request
 from dashboard.api.replies import begin_reply, take, told_error
 from dashboard.source import LakeSource
@@ -181,6 +183,7 @@ def tool(endpoint: ApiEndpoint) -> Json:
             "properties": {each.name: _argument(each) for each in endpoint.parameters},
             "additionalProperties": False,
         },
+        "outputSchema": answer_schema(endpoint, object_schema(endpoint.columns)),
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     }
 

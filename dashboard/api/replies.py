@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from analytics.render.report.json_format import known_figures
+from analytics.tables.ledger_columns import SCOPE_COLUMNS, WINDOW_COLUMNS
+from analytics.tables.table import fact, record, record_column, records
 from dashboard.access.audit import audit_export
 from dashboard.access.audit_trail import AuditError
 from dashboard.access.people import Reader
@@ -12,7 +15,6 @@ from dashboard.api.endpoints import ApiEndpoint, EndpointRows, Json
 from dashboard.api.parameters import ReadRequest
 from dashboard.source import LakeSource
 from dashboard.view import UNREADABLE, Problem, View
-from fallow.clock import format_ms
 from fallow.errors import FallowError
 
 
@@ -44,29 +46,49 @@ class Reply:
 
     def content(self) -> Json:
         """The answer; raises UsageError and OutdatedCursorError for a cursor that is none of its pages'."""
-        report = self.view.report
-        totals = report.summary.totals
-        about: Json = {
-            "window": {"since": format_ms(report.seen.since_ms), "until": format_ms(report.seen.until_ms)},
-            "as_of": format_ms(self.view.as_of_ms),
-            "stale": self.stale,
-            "scope": {"pool": report.scope.pool, "model": report.scope.model, "team": report.scope.team},
-            "coverage": report.summary.coverage,
-            "sampled": {"share": totals.sampled, "leaves_open": totals.leaves_open},
-            "simulated_gpus": report.simulated_gpus,
-        }
-        own = self.endpoint.content
-        return about | (self._page(own) if isinstance(own, EndpointRows) else {"data": own(self.view)})
-
-    def _page(self, rows: EndpointRows) -> Json:
+        about = record(ABOUT, self)
+        own, columns = self.endpoint.content, self.endpoint.columns
+        if not isinstance(own, EndpointRows):
+            data = record(columns, own(self.view))
+            return about | {"data": known_figures(self.view.report, data) if self.endpoint.has_figures else data}
         asked, version = self.asked, self.view.version
         begin = read_cursor(asked.cursor, version, self._question) if asked.cursor else 0
-        end, items = begin + asked.limit, rows.wanted(self.view, asked)
-        return {
-            "data": [rows.row(self.view, item) for item in items[begin:end]],
+        end, items = begin + asked.limit, own.wanted(self.view, asked)
+        return about | {
+            "data": records(columns, items[begin:end]),
             "total": len(items),
             "next": write_cursor(end, version, self._question) if end < len(items) else None,
         }
+
+
+ABOUT = (
+    record_column("window", WINDOW_COLUMNS, "view.report.seen", "What was asked for, as far as it has passed."),
+    fact("as_of", "moment", "view.as_of_ms", about="The end of the newest row of the lake.", nullable=False),
+    fact("stale", "words", about="Why the lake could not be read again since then; null where it could."),
+    record_column("scope", SCOPE_COLUMNS[:3], "view.report.scope", "Null is everything."),
+    fact(
+        "coverage",
+        "share",
+        "view.report.summary.coverage",
+        about="The observed share of the window's GPU time.",
+    ),
+    record_column(
+        "sampled",
+        (
+            fact("share", "share", "sampled", about="Of the observed time, what only point samples saw."),
+            fact(
+                "leaves_open",
+                "words",
+                json_type="boolean",
+                about="Whether that moves a figure by a point or more.",
+                nullable=False,
+            ),
+        ),
+        "view.report.summary.totals",
+    ),
+    fact("simulated_gpus", "count", "view.report.simulated_gpus", nullable=False),
+)
+"""What every answer says beside its data, read from a `Reply`."""
 
 
 def begin_reply(source: LakeSource, endpoint: ApiEndpoint, asked: ReadRequest, reader: Reader) -> Reply:

@@ -9,9 +9,6 @@ from analytics.language.sentences import tr
 from analytics.money.energy import open_intensity
 from analytics.plan.carbon import AskedCarbon, Carbon
 from analytics.plan.pool_prices import PoolPrices, internal_prices_of, of_scope
-from analytics.tables.palette import Palette
-from analytics.plan.pool_prices import internal_prices_of
-from analytics.plan.pool_prices import PoolPrices, of_scope
 from analytics.tables.plan_carbon import better_hours, cannot_rate, carbon_by_team, carbon_parts, parking_power
 from analytics.tables.plan_internal_prices import internal_price_table
 from analytics.tables.plan_prices import cannot_price, mix_parts, price_mix, price_offers

@@ -10,8 +10,7 @@ from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.reallocation import Reallocation
-from analytics.plan.waits import GROUPS
-from analytics.plan.waits import Waits
+from analytics.plan.waits import GROUPS, Waits
 from analytics.report.compare import compare, days_against, window_against
 from analytics.tables.card_fit import card_fit
 from analytics.tables.compare import comparison, pool_comparison

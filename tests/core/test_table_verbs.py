@@ -8,17 +8,20 @@ import html
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
+from jsonschema import Draft202012Validator
 
-from analytics.commands import table_verb
+from analytics.commands import findings, ledger, opportunities, table_verb
 from analytics.commands.plan import VERBS
+from analytics.render.json_schema import object_schema, tables_schema
 from analytics.render.tables import FORMATS, VerbAnswer, document
 from analytics.simulation import SimulatedFleet
 from analytics.simulation.write import write_fleet
+from analytics.tables.ledger_columns import LEDGER_COLUMNS
 from fallow.cli import COMMANDS, load, main
 from fallow.clock import DAY_MS, HOUR_MS
 from fallow.outside_text import markdown_text
@@ -28,7 +31,7 @@ from tests.made_once import made_once
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from analytics.tables.table import Table
+    from analytics.tables.table import Column, Table
 
 FLEET = SimulatedFleet(gpus=4, days=3, seed=3, interval_ms=HOUR_MS, until_ms=20_777 * DAY_MS)
 PLANS = {command.name: load(command) for command in VERBS}
@@ -39,7 +42,14 @@ MAIN = {
 }
 AS_TABLES = [*(("plan", name) for name in PLANS), ("plan", "fit", "--params", "8B"), ("sql",), ("sql", "from ledger")]
 """Verbs whose JSON has their tables by name, with the flags that make other tables of theirs."""
-CASES = [*AS_TABLES, ("ledger",), ("ledger", "--by", "pool"), ("findings",), ("recommendations",)]
+WITHOUT_TABLES = {
+    ("ledger",): LEDGER_COLUMNS,
+    ("ledger", "--by", "pool"): ledger.GROUPED_COLUMNS,
+    ("findings",): findings.COLUMNS,
+    ("recommendations",): opportunities.COLUMNS,
+}
+"""Verbs whose JSON is a record, with its columns."""
+CASES = [*AS_TABLES, *WITHOUT_TABLES]
 
 FLAGS = {
     "--lake": "lake", "--config": "file", "--since": "7d", "--until": "1d", "--week": "last", "--pool": "p",
@@ -96,6 +106,17 @@ def keys_of(table: Table) -> list[str]:
     return [each.key for each in table.columns if each.audience != "people"]
 
 
+def heads_of(columns: Sequence[Column], before: str = "") -> list[str]:
+    """The columns of a file: those of a record have its name before theirs."""
+    heads = []
+    for each in columns:
+        if each.value_type == "object" and each.columns and each.columns[0].key:
+            heads += heads_of(each.columns, f"{before}{each.key}_")
+        elif each.audience != "people":
+            heads.append(before + each.key)
+    return heads
+
+
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     assert len({key for key, _ in pairs}) == len(pairs), f"a key comes twice: {pairs}"
     return dict(pairs)
@@ -126,6 +147,26 @@ def test_json_has_each_table_by_keys_with_units(case: tuple[str, ...], run: Run)
         assert all(list(row) == keys for row in found[table.name]["rows"])
 
 
+@pytest.mark.parametrize("case", AS_TABLES, ids=" ".join)
+def test_json_is_as_the_schema_of_its_columns_says(case: tuple[str, ...], run: Run) -> None:
+    answer, content = run(case, "json")
+    schema = tables_schema(answer.tables)
+    Draft202012Validator.check_schema(schema)
+    assert faults(schema, json.loads(content)["tables"]) == []
+
+
+@pytest.mark.parametrize("case", WITHOUT_TABLES, ids=" ".join)
+def test_json_that_is_no_list_of_tables_is_as_its_columns_say(
+    case: tuple[str, ...], lake_root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*case, "--lake", lake_root, "--json"]) == 0
+    assert faults(object_schema(WITHOUT_TABLES[case]), json.loads(capsys.readouterr().out)) == []
+
+
+def faults(schema: dict[str, Any], content: object) -> list[str]:
+    return [f"{each.json_path}: {each.message}" for each in Draft202012Validator(schema).iter_errors(content)]
+
+
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
 def test_csv_and_parquet_have_the_rows_of_json(case: tuple[str, ...], run: Run, tmp_path: Path) -> None:
     answer, _ = run(case, "text")
@@ -136,7 +177,7 @@ def test_csv_and_parquet_have_the_rows_of_json(case: tuple[str, ...], run: Run, 
         frame = pl.read_parquet(tmp_path / "table.parquet")
         written = run(case, "csv", "--table", table.name)[1].decode()
         head, *rows = csv.reader(io.StringIO(written, newline=""))
-        assert frame.columns == head == keys_of(table)
+        assert frame.columns == head == heads_of(table.columns)
         assert frame.height == len(rows) == len(table.rows)
 
 

@@ -32,7 +32,7 @@ def test_the_film_strip_lists_what_the_ledger_says_of_each_gpu(site: Site, asked
     listed = [float(row[3].replace(",", "")) for row in rows]
     assert sum(listed) == pytest.approx(spent.sum(*UNUSED) / 3.6e6, abs=0.0501 * len(rows))
     for host, own in itertools.groupby(sorted(rows, key=lambda row: row[1]), lambda row: row[1]):
-        hours = Spent.of(site.told.groups(asked, "host")[host]["gpu_hours"])
+        hours = Spent.of_account(site.told.groups(asked, "host")[host])
         cells = [float(row[3].replace(",", "")) for row in own]
         assert sum(cells) == pytest.approx(hours.sum(*UNUSED) / 3.6e6, abs=0.0501 * len(cells)), host
     given = None if "model" in asked.asked else site.told.opportunities(asked)["reclaimable"]
@@ -90,7 +90,7 @@ def test_the_coverage_of_each_group_is_the_ledgers(site: Site, asked: Question, 
     panel = site.shown("/quality", asked).panel(f"coverage-{group}")
     wanted = {}
     for label, each in told.items():
-        spent = Spent.of(each["gpu_hours"])
+        spent = Spent.of_account(each)
         name = day(label) if group == "day" else label
         wanted[name] = [
             share(spent.observed_ms, spent.total_ms),
@@ -131,7 +131,7 @@ def stays(shown: Shown, first: int) -> list[float]:
 @pytest.mark.parametrize("asked", [LONG, DAYS, POOL, TEAM], ids=lambda each: each.name)
 def test_a_hosts_page_is_its_row_of_the_ledger(site: Site, asked: Question) -> None:
     for host, row in site.told.groups(asked, "host").items():
-        spent = Spent.of(row["gpu_hours"])
+        spent = Spent.of_account(row)
         shown = site.shown("/host", asked, host=host)
         assert said(shown.panel("states")) == states(spent), host
         count = len(shown.panel("stays").rows())

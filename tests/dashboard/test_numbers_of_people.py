@@ -43,7 +43,7 @@ def given(spent: Spent) -> int:
 
 def useful_and_low(row: dict[str, Any]) -> tuple[float, float]:
     """The useful milliseconds of somebody's time, which are its efficiency, and what of the low time is not."""
-    spent = Spent.of(row["gpu_hours"])
+    spent = Spent.of_account(row)
     useful_ms = (row["efficiency"] or 0.0) * given(spent)
     return useful_ms, spent.sum("active", "low") - useful_ms
 
@@ -60,17 +60,17 @@ def test_who_was_given_what_is_the_ledgers(site: Site, asked: Question, group: s
     if group == "team" and asked.is_personal:
         assert not site.shown("/holders", asked).has_panel("teams")
         return
-    told = {name: row for name, row in site.told.groups(asked, group).items() if given(Spent.of(row["gpu_hours"]))}
+    told = {name: row for name, row in site.told.groups(asked, group).items() if given(Spent.of_account(row))}
     ranks = {each["label"]: each for each in site.told.report(asked)[f"{group}s"]}
     panel = site.shown("/holders", asked).panel(f"{group}s")
     rows = named(panel.rows(), told)
     at = [each.text for each in panel.all("scope", "col")].index("GPU-hours")
     is_unpriced = site.told.ledger(asked)["money"]["paid"] is None
     assert rows.keys() == told.keys()
-    most_ms = max(given(Spent.of(row["gpu_hours"])) for row in told.values())
+    most_ms = max(given(Spent.of_account(row)) for row in told.values())
     lengths = dict(zip(rows, panel.all("className", "lengths"), strict=True))
     for name, row in told.items():
-        spent, rank = Spent.of(row["gpu_hours"]), ranks[name]
+        spent, rank = Spent.of_account(row), ranks[name]
         place = "" if rank["rank_efficiency"] is None else f"{rank['rank_efficiency']}/{rank['rank_efficiency_of']}"
         useful_ms, low_ms = useful_and_low(row)
         cost = [] if is_unpriced else [UNKNOWN if row["paid"] is None else f"{row['paid']:,.2f}"]
@@ -89,10 +89,10 @@ def test_who_was_given_what_is_the_ledgers(site: Site, asked: Question, group: s
         parts = (useful_ms, low_ms, spent.sum("held"), spent.sum("reserved"))
         widths = [float(each.rstrip("%")) for each in drawn]
         assert widths == pytest.approx([100 * part / most_ms for part in parts if part], abs=0.006), name
-    assert list(rows) == sorted(rows, key=lambda name: (-given(Spent.of(told[name]["gpu_hours"])), name))
-    every = Spent.together(Spent.of(row["gpu_hours"]) for row in told.values())
+    assert list(rows) == sorted(rows, key=lambda name: (-given(Spent.of_account(told[name])), name))
+    every = Spent.together(Spent.of_account(row) for row in told.values())
     assert panel.finding.startswith(f"{share(every.sum('held', 'reserved'), given(every))} of {written(given(every))} ")
-    lost = {name: Spent.of(row["gpu_hours"]).sum("held", "reserved") for name, row in told.items()}
+    lost = {name: Spent.of_account(row).sum("held", "reserved") for name, row in told.items()}
     assert f"the most, {written(max(lost.values()))}, by {max(lost, key=lost.__getitem__)}" in panel.finding
 
 
@@ -109,7 +109,7 @@ def test_quotas_are_the_owners_files_and_means_the_ledgers(site: Site, asked: Qu
     rows = {row[0]: row for row in site.shown("/holders", asked).panel("quotas").rows()}
     assert rows.keys() == wanted.keys()
     for name, quota in wanted.items():
-        spent = Spent.of(told[name]["gpu_hours"])
+        spent = Spent.of_account(told[name])
         shown = [each for each in rows[name][1:] if each]
         assert shown[:3] == [
             f"{quota:,.0f}", f"{given(spent) / length_ms:.1f}", f"{spent.sum('active', 'low') / length_ms:.1f}"
@@ -126,7 +126,7 @@ def test_one_holders_page_is_their_row_and_their_jobs_add_up_to_it(site: Site, a
     report = site.told.report(asked)
     for person in report["holders"][:3]:
         name, row = person["name"], told[person["label"]]
-        spent = Spent.of(row["gpu_hours"])
+        spent = Spent.of_account(row)
         shown = site.shown("/holders", asked, holder=name)
         facts = shown.facts()
         useful_ms, low_ms = useful_and_low(row)

@@ -10,7 +10,9 @@ import pytest
 from markupsafe import escape
 
 from analytics.render.html.page import page
+from analytics.tables.ledger_columns import SUMMARY_COLUMNS
 from analytics.tables.palette import DARK, LIGHT
+from analytics.tables.table import record
 from analytics.tables.waterfall import waterfall
 from dashboard.access.people import VIEWER, Reader
 from dashboard.pages.table_pages import OVERVIEW
@@ -130,7 +132,7 @@ def test_the_states_over_time_add_up_by_hour_or_by_day(site: Site, search: str, 
 
 def test_the_idle_bars_are_those_of_the_summary(site: Site, shown: Any) -> None:
     report = site.view(SEARCH).report
-    idle, held_ms = report.summary.as_json()["idle"], report.summary.totals.state_ms["held"]
+    idle, held_ms = record(SUMMARY_COLUMNS, report.summary)["idle"], report.summary.totals.state_ms["held"]
     held, zero = by_id(shown, "idle-chart")["figure"]["data"]
     assert zero["x"] == [idle["share"], *idle["spells"].values()]  # type: ignore[index,call-overload]
     hours = [held_ms / 3_600_000, *report.review.sensitivity.values()]

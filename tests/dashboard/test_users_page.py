@@ -54,11 +54,12 @@ def test_the_numbers_are_the_ledgers(planned: Planned, told: dict[str, Any]) -> 
     given = {name: row for name, row in told.items() if row["efficiency"] is not None}
     assert shown.keys() == given.keys()
     for name, row in shown.items():
-        hours, rank = given[name]["gpu_hours"], given[name]["rank_efficiency"]
-        used = hours["low"] + hours["active"]
-        given_hours = used + hours["held"] + hours["reserved"]
+        own, rank = given[name], given[name]["rank_efficiency"]
+        held, reserved = own["held_gpu_hours"], own["reserved_gpu_hours"]
+        used = own["low_gpu_hours"] + own["active_gpu_hours"]
+        given_hours = used + held + reserved
         useful = given[name]["efficiency"] * given_hours
-        wanted = [given_hours, useful, used - useful, hours["held"], hours["reserved"]]
+        wanted = [given_hours, useful, used - useful, held, reserved]
         # the command adds in whole milliseconds
         figures = row[3:8]
         assert [float(each.replace(",", "")) for each in figures] == pytest.approx(wanted, abs=0.0501), name
@@ -70,7 +71,9 @@ def test_bars_are_as_long_as_the_time(planned: Planned, told: dict[str, Any]) ->
     shown = page(planned.client(), "/holders", WEEK)
     panel = next(each for each in components(shown) if each["props"].get("aria-labelledby") == "holders-title")
     lengths = [each for each in components(panel) if each["props"].get("className") == "lengths"]
-    most = max(sum(row["gpu_hours"][state] for state in ("active", "low", "held", "reserved")) for row in told.values())
+    most = max(
+        sum(row[f"{state}_gpu_hours"] for state in ("active", "low", "held", "reserved")) for row in told.values()
+    )
     widths = [float(part["props"]["style"]["width"].rstrip("%")) for part in lengths[0]["props"]["children"]]
     assert sum(widths) == pytest.approx(100, abs=0.1)
     assert most > 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from fallow.cli import main
+from fallow.schema import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -132,6 +133,11 @@ class Spent:
     def of(cls, gpu_hours: Mapping[str, float]) -> Spent:
         """From the JSON of a command."""
         return cls({state: ms(hours) for state, hours in gpu_hours.items() if state != "total"})
+
+    @classmethod
+    def of_account(cls, row: Mapping[str, float]) -> Spent:
+        """From a row of `fallow ledger --by`."""
+        return cls({state: ms(row[f"{state}_gpu_hours"]) for state in STATES})
 
     @classmethod
     def together(cls, parts: Iterable[Spent]) -> Spent:

@@ -16,8 +16,9 @@ from analytics.decide.opportunities import OPERATORS, Opportunities, Saving, Was
 from analytics.decide.right_sizing import RightSizing
 from analytics.language.languages import language
 from analytics.language.sentences import tr
-from analytics.render.opportunities_json import opportunity_json
+from analytics.tables.opportunities import DECISION_COLUMNS
 from analytics.tables.opportunities import opportunities as section
+from analytics.tables.table import record
 from analytics.workloads.model import Confidence
 from analytics.workloads.waste import FAULTY
 from fallow import config
@@ -190,6 +191,6 @@ def test_a_next_command_that_only_looks_is_called_so(command: str, said: str, *,
     one = opportunity(found("held", next_command=command), saving=Saving(1, 2, 3))
     spent = Waste({"low": 0.0}, None, {}, None, 0.0, None, 0.0, "USD")
     [row] = section(Opportunities((one,), spent, None, RightSizing((), (), {}))).cells
-    assert ([str(cell) for cell in row][-1], opportunity_json(one)["next_acts"]) == (said, acts)
+    assert ([str(cell) for cell in row][-1], record(DECISION_COLUMNS, one)["next_acts"]) == (said, acts)
     # the day that the letter names: the last one on which there is time
     assert language("en", "UTC").translate(tr("{day}", day=row[-2])) == "23 Nov 2026"

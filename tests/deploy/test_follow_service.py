@@ -9,8 +9,6 @@ import pytest
 
 from analytics.commands.follow import add_arguments
 from analytics.scraped.server.connection import ServerLimits
-from analytics.scraped.server.connection import ServerLimits
-from fallow import config
 from fallow.errors import UsageError
 from tests.deploy.unit_file import JudgedUnit, needs_systemd, settings_of
 

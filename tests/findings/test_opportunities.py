@@ -21,12 +21,12 @@ from analytics.decide.leads import SHARE, IdleHours, decide, holders_of
 from analytics.decide.opportunities import OPERATORS, Opportunities, opportunities_in
 from analytics.ledger.usage import used_share
 from analytics.money.prices import HOURS_PER_YEAR
-from analytics.render.opportunities_json import opportunity_json
 from analytics.report.model import Whole
 from analytics.rules import RULES, rules_of_kind
 from analytics.scope import Scope
 from analytics.states import WASTED
-from analytics.tables.opportunities import first_opportunities, who_acts
+from analytics.tables.opportunities import DECISION_COLUMNS, first_opportunities, who_acts
+from analytics.tables.table import record
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Confidence, Evidence, Finding
 from analytics.workloads.reclaimable import MARGIN, MARGINS, Reclaimable, reclaimable, what_if_reserve
@@ -333,7 +333,7 @@ def test_another_pool_and_other_people_are_not_listed(simulated: tuple[Lake, obj
     for holder in [each.label for each in whole.money.accounts.by("holder") if each.name]:
         scope = Scope(holder=holder)
         others = {each.label for each in whole.money.accounts.by("holder")} - {holder}
-        said = str([opportunity_json(each) for each in whole.opportunities(scope, whole.part(scope)).listed])
+        said = str([record(DECISION_COLUMNS, each) for each in whole.opportunities(scope, whole.part(scope)).listed])
         assert not [name for name in others if f"'{name}'" in said or f"+{name}" in said]
 
 

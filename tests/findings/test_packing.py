@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.tables.packings import PACKING_COLUMNS
+from analytics.tables.table import record
 from analytics.workloads.mig_profiles import fits
 from analytics.workloads.packing import packings, packings_without
 from tests.findings.conftest import context_of
@@ -148,7 +150,7 @@ def test_without_a_price_the_saving_is_not_known(lake: Lake, monkeypatch: pytest
     for number, gpu in enumerate(fleet.host("h1", H100, 2)):
         small(fleet, gpu, job=str(number))
     (found,) = packed(fleet, lake)
-    assert (found.saving, found.as_json()["currency"]) == (None, None)
+    assert (found.saving, record(PACKING_COLUMNS, found)["currency"]) == (None, None)
 
 
 def test_what_was_decided_otherwise_is_left_out(lake: Lake) -> None:

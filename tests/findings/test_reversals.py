@@ -8,7 +8,9 @@ import pytest
 
 from analytics.decide.reversals import Rate
 from analytics.proportions import wilson
+from analytics.tables.finding_list import RATE_COLUMNS, REVERSALS
 from analytics.tables.findings import reversals_text
+from analytics.tables.table import record
 from fallow.clock import DAY_MS
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, reviewed
 from tests.ledger.rows import claim, fill, ms, processes, samples
@@ -145,11 +147,11 @@ def test_in_words_and_as_json(lake: Lake) -> None:
         f"reversals: of 1 finding up to 2026-11-27 00:00 UTC, 1 was wrong within 7 d (100 %; {100 * low:.0f} % to 100 % at "
         f"90 %): {grades}"
     )
-    content = found.as_json()
+    content: Any = record(REVERSALS.columns, found)
     assert (content["reversed"], content["judged"], content["rate"], content["horizon_hours"]) == (1, 1, 1.0, 168.0)
     assert content["interval_90"] == pytest.approx([low, 1.0])
 
 
 def test_a_rate_of_nothing_is_unknown_not_zero() -> None:
     assert Rate(0, 0).share is None
-    assert Rate(0, 0).as_json()["interval_90"] is None
+    assert record(RATE_COLUMNS, Rate(0, 0))["interval_90"] is None

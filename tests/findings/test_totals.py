@@ -10,6 +10,8 @@ import pytest
 from analytics.decide.totals import most_first, totals
 from analytics.rules import RULES
 from analytics.tables.evidence_text import evidence
+from analytics.tables.finding_list import TOTALS_COLUMNS
+from analytics.tables.table import record
 from analytics.workloads.model import Confidence, Evidence, Finding
 from tests.findings.conftest import FREE, HELD, HOUR, reviewed
 from tests.ledger.rows import device, fill, processes, samples
@@ -40,7 +42,7 @@ def test_a_gpu_counts_once_and_a_rules_hours_add_up(lake: Lake) -> None:
 
 
 def test_over_all_rules_there_is_no_sum_of_hours_or_money(lake: Lake) -> None:
-    content = totals(shared(lake)).as_json()
+    content = record(TOTALS_COLUMNS, totals(shared(lake)))
     assert not {"gpu_hours", "cost"} & set(content)
 
 
@@ -108,4 +110,4 @@ def test_what_low_confidence_alone_wants_back_is_to_ask_about_and_not_to_take(la
     assert bob.confidence.grade == "low"
     sums = totals([ann_both, bob_one])
     assert (sums.gpus_to_take, sums.gpus_to_take_surely, sums.gpus_to_ask) == (2, 2, 1)
-    assert sums.as_json()["reclaimable_gpus"] == 3
+    assert record(TOTALS_COLUMNS, sums)["reclaimable_gpus"] == 3

@@ -223,7 +223,7 @@ def test_a_process_id_alone_holds_a_gpu_for_somebody_not_known(
         log, HEAD + "".join(pmon(tick, gpu, NOBODY if gpu else held) for tick in range(0, 3600, 10) for gpu in range(2))
     )
     rows = command_json(place, capsys, "ledger", "--by", "holder")["groups"]["rows"]
-    hours = {each["label"]: (each["gpu_hours"]["held"], each["gpu_hours"]["free"]) for each in rows}
+    hours = {each["label"]: (each["held_gpu_hours"], each["free_gpu_hours"]) for each in rows}
     assert hours == {"(nobody)": (0, 1), "(holder not known)": (1, 0)}
 
 
@@ -239,7 +239,7 @@ def test_imported_history_knows_who_holds_what(
     hours = printed("ledger")["gpu_hours"]
     assert {state: hours[state] for state in ("free", "held", "active")} == {"free": 24, "held": 24, "active": 12}
     holders = {
-        each["label"]: (each["gpu_hours"]["held"], each["gpu_hours"]["active"])
+        each["label"]: (each["held_gpu_hours"], each["active_gpu_hours"])
         for each in printed("ledger", "--by", "holder")["groups"]["rows"]
     }
     assert holders == {"(nobody)": (0, 0), "(holder not known)": (12, 0), "ann": (0, 12), "bob": (12, 0)}
@@ -262,7 +262,7 @@ def test_a_list_holds_until_the_next_one(
     assert query(place, "select distinct process_count from lake") == [(1,)]
     assert query(place, "select distinct interval_ms from lake", "process") == [(60_000,)]
     (row,) = command_json(place, capsys, "ledger", "--by", "holder", "--json")["groups"]["rows"]
-    assert (row["name"], row["gpu_hours"]["held"]) == ("ann", pytest.approx(1))
+    assert (row["name"], row["held_gpu_hours"]) == ("ann", pytest.approx(1))
 
 
 def test_a_list_that_comes_no_more_holds_for_three_steps(fallow_import: Callable, place: str, tmp_path: Path) -> None:

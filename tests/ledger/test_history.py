@@ -15,6 +15,8 @@ from analytics.decide.review import review
 from analytics.ledger.build import load_recent
 from analytics.ledger.lifetimes import lifetimes
 from analytics.simulation import SimulatedFleet, write_fleet
+from analytics.tables.finding_list import FINDING_COLUMNS
+from analytics.tables.table import record
 from analytics.window import history_start_ms, load_whole, load_window_ledger, open_inputs
 from fallow.clock import DAY_MS, Window, utc_day
 from tests.lakes import made_lake
@@ -66,7 +68,7 @@ def history_ms(lake: Lake) -> int:
 def test_days_outside_the_window_and_its_history_are_never_opened(lake: Lake) -> None:
     inputs = inputs_of(lake)
     built = load_window_ledger(inputs)  # of all of the lake: nothing is kept yet
-    findings = [each.as_json() for each in review(inputs, built).shown]
+    findings = [record(FINDING_COLUMNS, each) for each in review(inputs, built).shown]
     whole = lifetimes(load_whole(inputs).stretches).sort("gpu", "host")
     assert findings
     quick = load_window_ledger(inputs).whole
@@ -77,7 +79,7 @@ def test_days_outside_the_window_and_its_history_are_never_opened(lake: Lake) ->
         assert_frame_equal(*days, check_dtypes=False)
     assert spoil(lake, utc_day(history_ms(lake))) > 8 * (DAYS - 40)
     found = load_window_ledger(inputs)
-    assert [each.as_json() for each in review(inputs, found).shown] == findings
+    assert [record(FINDING_COLUMNS, each) for each in review(inputs, found).shown] == findings
     assert_frame_equal(found.inside.stretches, built.inside.stretches)
     assert found.summary == built.summary
     assert int(found.whole.stretches["time"].min()) >= history_ms(lake)  # type: ignore[arg-type]  # of integers

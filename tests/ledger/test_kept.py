@@ -17,6 +17,8 @@ from analytics.ledger.build import load_ledger
 from analytics.ledger.day import PARTS
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import summarise
+from analytics.tables.ledger_columns import SUMMARY_COLUMNS
+from analytics.tables.table import record
 from fallow import parquet, schema
 from fallow.errors import LakeError
 from fallow.lake import Lake, LakeFile
@@ -55,7 +57,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 def numbers(lake: Lake, **settings: Any) -> dict[str, object]:
-    return summarise(load(lake, **settings)).as_json()
+    return record(SUMMARY_COLUMNS, summarise(load(lake, **settings)))
 
 
 EVERY_DAY = [("h1", day) for day in DATES]
@@ -330,7 +332,7 @@ def test_two_commands_with_other_settings_at_once_keep_their_own(lake: Lake, mon
     rows = [*samples("a", 0, 1200, **busy), *samples("a", 1200, 1800, **LOADED), *samples("a", 1800, 3600, **busy)]
     filled = fill(lake, rows)
     settings = LedgerSettings(), LedgerSettings(idle_after_ms=1_800_000)
-    expected = [summarise(load_ledger(filled, each)).as_json() for each in settings]
+    expected = [record(SUMMARY_COLUMNS, summarise(load_ledger(filled, each))) for each in settings]
     assert expected[0] != expected[1]
     for file in [file for table in PARTS for file in filled.all_files(table.name)]:
         filled.delete(file)
@@ -339,7 +341,7 @@ def test_two_commands_with_other_settings_at_once_keep_their_own(lake: Lake, mon
 
     def run(number: int) -> None:
         ledger = load_ledger(filled, settings[number], warn=lambda _: waits_or_is_done.set())
-        found[number] = summarise(ledger).as_json()
+        found[number] = record(SUMMARY_COLUMNS, summarise(ledger))
         waits_or_is_done.set()
 
     second = threading.Thread(target=run, args=(1,))

@@ -11,9 +11,10 @@ import pytest
 
 from analytics.decide.review import names_others
 from analytics.money.owners import Owners
-from analytics.render.opportunities_json import opportunity_json
 from analytics.scope import Scope, narrowed
 from analytics.states import UNALLOCATED
+from analytics.tables.opportunities import DECISION_COLUMNS
+from analytics.tables.table import record
 from dashboard.access.people import ADMIN, VIEWER, NotAllowedError, Reader
 from dashboard.actions import Wish, act
 from fallow.schema import STATES
@@ -44,7 +45,7 @@ def test_a_person_with_a_team_sees_only_what_belongs_to_the_team(waste: Site, te
     assert {row["state"] for row in rows}.isdisjoint(UNALLOCATED), "free time is of no team"
     listed = waste.recommendations(Scope(team=team)).listed
     assert listed
-    told = json.dumps([*(opportunity_json(each) for each in listed), *rows], default=str)
+    told = json.dumps([*(record(DECISION_COLUMNS, each) for each in listed), *rows], default=str)
     assert named(OTHERS[team], told) == set()
     assert named(TEAMS[team], told)
 

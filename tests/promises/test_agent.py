@@ -10,9 +10,6 @@ import pytest
 from agent.nvml.ring import PERIOD_US, RING_US, Timeline
 from agent.nvml.utilization import UtilizationMeter, rounded_up
 from agent.supervise.sources import Epochs
-from agent.nvml.utilization import rounded_up
-from agent.nvml.utilization import UtilizationMeter
-from agent.supervise.sources import Epochs
 from analytics.scraped.rows.model import Pace
 from analytics.scraped.rows.pace import Paces, new_readings, snapped
 from tests.ledger.rows import T0

@@ -75,7 +75,7 @@ def test_every_table_of_the_ledger_states_apart_what_nothing_confirms(
     _, folder = scraped
     found = json.loads(report(str(folder), "--by", "holder", "--json", command="ledger").out)
     rows, whole = found["groups"]["rows"], found["point_samples"]["unconfirmed_gpu_hours"]
-    assert sum(each["unconfirmed_gpu_hours"]["held"] for each in rows) == pytest.approx(whole["held"], abs=1e-5)
+    assert sum(each["held_unconfirmed_gpu_hours"] for each in rows) == pytest.approx(whole["held"], abs=1e-5)
     assert sum(each["unconfirmed_cost"] for each in rows) == pytest.approx(found["money"]["unconfirmed_cost"], abs=1e-6)
     assert (
         0

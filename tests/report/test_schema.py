@@ -1,4 +1,4 @@
-"""report.schema.json describes every report, and nothing that no report has."""
+"""The schema of the report's columns describes every report, and nothing that no report has."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def faults(content: object) -> list[str]:
     return [f"{each.json_path}: {each.message}" for each in VALIDATOR.iter_errors(content)]
 
 
-def test_the_schema_is_one() -> None:
+def test_the_schema_is_one_and_is_printed(report: Callable[..., Outcome]) -> None:
     Draft202012Validator.check_schema(SCHEMA)
+    assert told(report("nowhere", "--schema")) == json.loads(json.dumps(SCHEMA))
 
 
 @pytest.mark.parametrize(

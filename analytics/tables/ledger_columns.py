@@ -1,0 +1,192 @@
+"""The ledger, its money and its energy as columns for programs: `fallow ledger --json`, the report's JSON and the API."""
+
+from __future__ import annotations
+
+from analytics.language.quantities import from_cents
+from analytics.ledger.sampled import Bound
+from analytics.ledger.summary import Summary, Totals, ratio
+from analytics.states import UNUSED
+from analytics.tables.accounts import COST_PARTS, EFFICIENCY, UNPAID
+from analytics.tables.table import Column, column_of, entries_column, fact, record_column, rows_column
+from fallow.schema import STATES
+
+WINDOW_COLUMNS = (
+    fact("since", "moment", "since_ms", nullable=False),
+    fact("until", "moment", "until_ms", nullable=False),
+)
+"""Of anything with a begin and an end."""
+
+SCOPE_COLUMNS = tuple(fact(name, "words") for name in ("pool", "model", "team", "holder"))
+"""Of a `Scope`."""
+
+
+def _hours(state: str) -> Column:
+    return fact(state, "gpu_hours", lambda totals: totals.state_ms[state])
+
+
+_GPU_HOURS = record_column(
+    "gpu_hours",
+    (fact("total", "gpu_hours", "total_ms"), *map(_hours, STATES)),
+    "",
+    "In all and by state; the states add up to the total.",
+)
+TOTALS_COLUMNS = (fact("gpus", "count"), fact("coverage", "share", about="Observed share."), _GPU_HOURS)
+"""Of `Totals`."""
+
+
+def _shares(bound: Bound, whole_ms: float) -> list[float | None]:
+    return [ratio(bound.low_ms, whole_ms), ratio(bound.high_ms, whole_ms)]
+
+
+def _between(state: str) -> Column:
+    def read(totals: Totals) -> list[float | None]:
+        return _shares(totals.bound(state), totals.observed_ms)
+
+    return fact(state, "share", read, "array", nullable=False)
+
+
+def _unconfirmed(state: str) -> Column:
+    return fact(state, "gpu_hours", lambda totals: totals.unconfirmed_ms.get(state, 0))
+
+
+def _idle_between(summary: Summary) -> list[float | None]:
+    return _shares(summary.samples.idle, summary.totals.observed_ms)
+
+
+_POINT_SAMPLES = (
+    fact("gpu_hours", "gpu_hours", "totals.sampled_ms"),
+    fact("share", "share", "totals.sampled", about="Of the observed time."),
+    fact("count", "count", "samples.count"),
+    fact(
+        "confirmed_by_power_gpu_hours",
+        "gpu_hours",
+        "samples.by_power_ms",
+        about="Idle time that only readings of power confirm, unless work keeps step with them.",
+    ),
+    fact("every_s", "duration", "samples.every_ms", about="Mean time between two samples of a GPU."),
+    record_column(
+        "between",
+        (
+            fact("idle", "share", _idle_between, "array", "Without a kernel, for however short a time (95 %)."),
+            *(column_of("totals", _between(state)) for state in UNUSED),
+        ),
+        "",
+        "Lower and upper bounds, as shares of the observed time.",
+    ),
+    record_column(
+        "unconfirmed_gpu_hours",
+        tuple(map(_unconfirmed, UNUSED)),
+        "totals",
+        "Time that only point samples at 0 call idle.",
+    ),
+)
+SUMMARY_COLUMNS = (
+    record_column("window", WINDOW_COLUMNS, ""),
+    fact("gpus", "count", "totals.gpus"),
+    fact("coverage", "share", about="The observed share of the window."),
+    column_of("totals", _GPU_HOURS),
+    record_column(
+        "idle",
+        (
+            fact(
+                "share",
+                "share",
+                lambda summary: ratio(summary.idle.zero_ms, summary.totals.observed_ms),
+                about="Of the observed time at zero utilization, whoever holds the GPU.",
+            ),
+            entries_column(
+                "spells",
+                fact("", "share"),
+                lambda summary: {
+                    name: ratio(spell_ms, summary.totals.observed_ms)
+                    for name, spell_ms in summary.idle.spell_ms.items()
+                },
+                "The same in idle intervals of at least this length.",
+            ),
+        ),
+        "",
+    ),
+    fact(
+        "known_share", "share", "totals.coverage", about="The share of the GPU-hours in the sums that is not unknown."
+    ),
+    fact(
+        "outside_gpu_hours",
+        "gpu_hours",
+        "outside_ms",
+        about="Before a host's first row or after its last: not observed, and in no sum.",
+    ),
+    record_column(
+        "point_samples",
+        _POINT_SAMPLES,
+        "",
+        "What was seen at moments only, and what that leaves open; docs/how-a-number-is-made.md.",
+    ),
+)
+"""Of `Summary`; shares are of the observed time."""
+
+PRICE_COLUMNS = (
+    fact("hourly", "money", about="Per GPU-hour, in the currency of the sums."),
+    fact("date", "moment"),
+    fact("source", "words"),
+    fact("origin", "words", about="site or catalog."),
+    fact(
+        "stated",
+        "words",
+        about="The figure as it was stated, where that was not per hour in this currency.",
+    ),
+)
+"""Of a `Price`."""
+
+_MONEY = (
+    fact("currency", "words", about="ISO 4217.", nullable=False),
+    *(
+        column_of("accounts.total", each)
+        for each in (
+            fact("paid", "money", lambda row: from_cents(row.paid_cents), about="The sum of `cost`."),
+            record_column("cost", COST_PARTS, ""),
+            *UNPAID,
+            *EFFICIENCY,
+        )
+    ),
+    rows_column(
+        "prices",
+        (
+            fact("model", "name", nullable=False),
+            fact("pool", "pool", nullable=False),
+            fact("gpus", "count", nullable=False),
+            *(column_of("price", each) for each in PRICE_COLUMNS),
+        ),
+        "basis",
+    ),
+)
+_ENERGY = (
+    fact(
+        "kwh",
+        "number",
+        "accounts.total.energy.kwh",
+        about="By the GPUs' own counters or from readings of power; null where less than 90 % of the time is known.",
+    ),
+    fact("known_share", "share", "accounts.total.energy.known_share"),
+    fact("drawn_kwh", "number", lambda money: money.grid.drawn_kwh(money.accounts.total.energy), about="With the PUE."),
+    fact("cost", "money", lambda money: money.grid.cost(money.accounts.total.energy)),
+    fact("co2_kg", "number", lambda money: money.grid.co2_kg(money.accounts.total.energy)),
+    fact(
+        "counter_share",
+        "share",
+        about="Share of the known time whose energy the GPUs' own counters told; the rest is from readings of power.",
+    ),
+    fact("pue", "number", "grid.pue"),
+    fact("price_per_kwh", "number", "grid.price_per_kwh"),
+    fact("grid_kg_per_kwh", "number", "grid.kg_per_kwh"),
+    entries_column(
+        "kwh_by_state",
+        fact("", "number", "kwh"),
+        lambda money: dict(sorted(money.accounts.energy_by_state.items())),
+    ),
+)
+LEDGER_COLUMNS = (
+    *(column_of("summary", each) for each in SUMMARY_COLUMNS),
+    record_column("money", _MONEY, about="Money of the window."),
+    record_column("energy", _ENERGY, "money", "Energy of the window."),
+)
+"""Of a `LedgerBasis`."""
