@@ -6,9 +6,7 @@ from collections.abc import Collection
 
 import polars as pl
 
-from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
-from analytics.ledger.summary import totals_by
 from analytics.ledger.usage import foreign_work
 from analytics.names import JOINER, single_names
 from analytics.readings import never_during
@@ -16,7 +14,6 @@ from analytics.report.model import Whole
 from analytics.scope import Scope, without_jobs
 from analytics.states import UNALLOCATED
 from fallow.clock import HOUR_MS
-from fallow.schema import STATES
 
 
 def all_known(whole: Whole, scope: Scope) -> Ledger:
@@ -91,39 +88,3 @@ def without_others(whole: Whole, scope: Scope, own: pl.DataFrame, rows: pl.DataF
     held = held.with_columns(foreign=foreign_work(held, whole.ledger.inside.rollups)).join(mine, on=key, how="left")
     is_theirs = who.ne_missing(pl.col("mine"))
     return never_during(rows, held.filter(is_theirs | pl.col("foreign")))
-
-
-GPU_COLUMNS = {
-    "gpu": str,
-    "host": str,
-    "model": str,
-    "pool": str,
-    "simulated": bool,
-    "gpu_hours": float,
-    **{f"{state}_gpu_hours": float for state in STATES},
-    "coverage": float,
-}
-"""Every column with the type of its values."""
-
-
-def rows_by_gpu(stretches: pl.DataFrame, inventory: Inventory) -> list[dict[str, object]]:
-    """A row per GPU of some ledger stretches, in the order of hosts and GPUs.
-
-    Hours are GPU-hours in these stretches, `coverage` is the observed share of them, from 0 to 1. `host` is where the GPU was
-    last; None is unknown. MIG instances have rows of their own.
-    """
-    hosts = dict(stretches.sort("time").select("gpu", "host").unique("gpu", keep="last").iter_rows())
-    rows = [
-        {
-            "gpu": gpu,
-            "host": hosts[gpu],
-            "model": None if (device := inventory.devices.get(gpu)) is None else device.model,
-            "pool": None if device is None else device.pool,
-            "simulated": inventory.simulated(gpu),
-            "gpu_hours": totals.total_ms / HOUR_MS,
-            **{f"{state}_gpu_hours": totals.state_ms[state] / HOUR_MS for state in STATES},
-            "coverage": totals.coverage,
-        }
-        for gpu, totals in totals_by(stretches, "gpu").items()
-    ]
-    return sorted(rows, key=lambda row: (str(row["host"]), str(row["gpu"])))
