@@ -114,7 +114,14 @@ def _run(args: argparse.Namespace) -> int:
     from agent.supervise.supervisor import Supervisor
 
     def load() -> tuple[Config, AgentSettings]:
-        loaded = config.load(_flags(args), args.config)
+        flags = {
+            "lake.path": args.lake,
+            "agent.spool": args.spool,
+            "agent.interval": args.interval,
+            "agent.host": args.host,
+            "agent.pool": args.pool,
+        }
+        loaded = config.load(flags, args.config)
         logs.configure(loaded.text("agent.log_format"), loaded.text("agent.log_level"))
         return loaded, AgentSettings.from_config(loaded, args.run_for)
 
@@ -128,16 +135,6 @@ def _run(args: argparse.Namespace) -> int:
     finally:
         spool.close()
     return 0
-
-
-def _flags(args: argparse.Namespace) -> dict[str, str | None]:
-    return {
-        "lake.path": args.lake,
-        "agent.spool": args.spool,
-        "agent.interval": args.interval,
-        "agent.host": args.host,
-        "agent.pool": args.pool,
-    }
 
 
 def _status(args: argparse.Namespace) -> int:

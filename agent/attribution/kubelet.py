@@ -231,7 +231,13 @@ class Kubelet:
             now_ms: wall clock.
         """
         self.wait(0.0)
-        ids = {each.container_id for each in placements if each.container_id is not None and _may_be_pod(each)}
+        # containers that Docker or podman runs on their own account are none of the kubelet's
+        ids = {
+            each.container_id
+            for each in placements
+            if each.container_id is not None
+            and (each.pod_uid is not None or each.container_runtime not in ("docker", "podman"))
+        }
         new, self._seen = bool(ids - self._seen), ids
         if self._has_socket() and _due(self._asked_ms, now_ms, _NEWS_MS if new else _ALLOCATION_MS):
             self._ask_allocation(now_ms)
@@ -321,23 +327,15 @@ class Kubelet:
         self._failures.worked("pods")
         self._containers, self._pods = {}, {}
         for pod in answer.result:
-            self._remember(pod)
-
-    def _remember(self, pod: dict[str, Any]) -> None:
-        namespace, name = printable_text(pod["namespace"]), printable_text(pod["pod"])
-        texts = {printable_text(key): printable_text(value) for key, value in pod["labels"].items()}
-        labels = json.dumps(texts, sort_keys=True, separators=(",", ":"))
-        self._pods[pod["uid"]] = PodName(namespace, name, None, labels)
-        for container_id, container in pod["containers"].items():
-            runtime, _, plain = container_id.rpartition("://")
-            self._containers[plain] = PodName(
-                namespace, name, printable_text(container), labels, _RUNTIMES.get(runtime)
-            )
-
-
-def _may_be_pod(placement: Placement) -> bool:
-    """Containers that Docker or podman runs on their own account are none of the kubelet's."""
-    return placement.pod_uid is not None or placement.container_runtime not in ("docker", "podman")
+            namespace, name = printable_text(pod["namespace"]), printable_text(pod["pod"])
+            texts = {printable_text(key): printable_text(value) for key, value in pod["labels"].items()}
+            labels = json.dumps(texts, sort_keys=True, separators=(",", ":"))
+            self._pods[pod["uid"]] = PodName(namespace, name, None, labels)
+            for container_id, container in pod["containers"].items():
+                runtime, _, plain = container_id.rpartition("://")
+                self._containers[plain] = PodName(
+                    namespace, name, printable_text(container), labels, _RUNTIMES.get(runtime)
+                )
 
 
 def _due(asked_ms: int | None, now_ms: int, after_ms: int) -> bool:

@@ -94,18 +94,15 @@ class _Call:
             if isinstance(event, ResponseReceived | TrailersReceived):
                 self._headers.update((str(name), str(value)) for name, value in event.headers or ())
             elif isinstance(event, DataReceived):
-                self._take(event)
+                self._body += event.data or b""
+                if len(self._body) > _MOST_BYTES:
+                    raise CallError(f"its answer is longer than {_MOST_BYTES} bytes")
+                if event.stream_id is not None and event.flow_controlled_length:
+                    self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             elif isinstance(event, StreamReset | ConnectionTerminated):
                 raise CallError(f"it broke off with HTTP/2 error {event.error_code}")
             elif isinstance(event, StreamEnded):
                 self._ended = True
-
-    def _take(self, event: DataReceived) -> None:
-        self._body += event.data or b""
-        if len(self._body) > _MOST_BYTES:
-            raise CallError(f"its answer is longer than {_MOST_BYTES} bytes")
-        if event.stream_id is not None and event.flow_controlled_length:
-            self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
 
     def _wait_at_most(self) -> None:
         left_s = self._deadline_s - time.monotonic()

@@ -179,40 +179,24 @@ def look_at_driver(host: HostFiles, timeout_s: float) -> DriverLook:
 
 
 def _driver(outcome: LookOutcome) -> DriverLook:
-    refused = outcome.last("refused")
-    cuda = outcome.last("cuda_version")
+    said = {name: value for line in outcome.lines for name, value in line.items()}
+    refused, cuda = said.get("refused"), said.get("cuda_version")
     return DriverLook(
         state="refused" if refused else "ok" if outcome.ending == "done" else outcome.ending,
         step=outcome.step,
         detail=outcome.detail,
-        code=refused["code"] if refused else 0,
-        message=refused["message"] if refused else "",
-        library=outcome.last("library"),
-        driver_version=outcome.last("driver_version"),
-        nvml_version=outcome.last("nvml_version"),
+        **refused or {},
+        library=said.get("library"),
+        driver_version=said.get("driver_version"),
+        nvml_version=said.get("nvml_version"),
         cuda_version=None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
-        control_errno=outcome.last("control_errno"),
-        gpu_count=outcome.last("count"),
+        control_errno=said.get("control_errno"),
+        gpu_count=said.get("count"),
     )
 
 
 def _gpu(answer: dict[str, Any]) -> GpuLook:
-    capability = answer.get("capability")
-    return GpuLook(
-        index=answer["index"],
-        uuid=answer.get("uuid") or "",
-        model=answer.get("model") or "",
-        capability=None if capability is None else (capability[0], capability[1]),
-        minor=answer.get("minor"),
-        pci=answer.get("pci"),
-        persistence=_switch(answer.get("persistence")),
-        mig=_switch(answer.get("mig")),
-        mig_instances=answer.get("mig_instances"),
-        error=answer.get("error", ""),
-        denied=tuple(answer.get("denied", ())),
-        unsupported=tuple(answer.get("unsupported", ())),
-    )
-
-
-def _switch(value: int | None) -> bool | None:
-    return None if value is None else bool(value)
+    """What the probe says of a GPU: JSON has lists in place of tuples, and NVML numbers in place of switches."""
+    tuples = {name: tuple(value) for name, value in answer.items() if isinstance(value, list)}
+    switches = {name: bool(answer[name]) for name in ("persistence", "mig") if answer.get(name) is not None}
+    return GpuLook(**{**answer, **tuples, **switches, "model": answer.get("model") or ""})

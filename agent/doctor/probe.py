@@ -99,7 +99,7 @@ def _gpu(index: int) -> dict[str, Any]:
         "mig": (ask("nvmlDeviceGetMigMode") or [None])[0],
     }
     pci = ask("nvmlDeviceGetPciInfo")
-    answer["pci"] = None if pci is None else _text(pci.busId)
+    answer["pci"] = None if pci is None else (pci.busId.decode() if isinstance(pci.busId, bytes) else pci.busId)
     answer["mig_instances"] = _mig_instances(handle, ask) if answer["mig"] else None
     for name, arguments in _CALLS:
         ask(name, *arguments)
@@ -133,10 +133,6 @@ def _asked(call: Callable[..., Any], *arguments: Any, refused: dict[str, int] | 
         if refused is not None:
             refused[call.__name__] = error.value
         return None
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value
 
 
 def _loaded_library() -> str | None:

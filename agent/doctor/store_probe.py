@@ -38,7 +38,16 @@ def main() -> None:
         else:
             tr(exists=True, lake_id=marker.id)
             _try(store, host or os.uname().nodename)
-            _look_at_claims(store, host, machine)
+            # who holds this host's name on another machine; one that only waits, or has stopped, does not
+            announce("look who has this host's name")
+            if host and machine:
+                claims = [
+                    each
+                    for each in read_claims(store, host)
+                    if each.state == HOLDS and each.machine not in ("", machine)
+                ]
+                claims.sort(key=lambda claim: claim.held_until_ms, reverse=True)
+                tr(holders=[each.said() for each in claims])
     except FallowError as error:
         tr(failed={"message": error.message, "hint": error.hint, "usage": error.exit_code == 2})
 
@@ -64,16 +73,6 @@ def _try(store: Store, host: str) -> None:
             with contextlib.suppress(OSError):  # another doctor may be at work in it
                 Path(store.root, folder).rmdir()
                 Path(store.root, FOLDER).rmdir()
-
-
-def _look_at_claims(store: Store, host: str, machine: str) -> None:
-    """Who holds this host's name on another machine; one that only waits, or has stopped, does not."""
-    announce("look who has this host's name")
-    if host and machine:
-        claims = [
-            each for each in read_claims(store, host) if each.state == HOLDS and each.machine not in ("", machine)
-        ]
-        tr(holders=[each.said() for each in sorted(claims, key=lambda claim: claim.held_until_ms, reverse=True)])
 
 
 def _local(store: Store) -> bool:

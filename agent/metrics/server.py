@@ -135,20 +135,17 @@ class MetricsEndpoint:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-        self._close_pipe()
+        # closes it once: the descriptor numbers may be reused by then
+        descriptors, self._wake, self._waker = (self._wake, self._waker), -1, -1
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                os.close(descriptor)
 
     @property
     def _listening(self) -> socket.socket:
         if self._socket is None:
             raise RuntimeError("start() comes first")
         return self._socket
-
-    def _close_pipe(self) -> None:
-        """Closes it once: the descriptor numbers may be reused by then."""
-        descriptors, self._wake, self._waker = (self._wake, self._waker), -1, -1
-        for descriptor in descriptors:
-            if descriptor >= 0:
-                os.close(descriptor)
 
     def _warn(self) -> None:
         settings = self._settings
@@ -233,9 +230,6 @@ class MetricsEndpoint:
             return Response(status, _JSON, json.dumps(answer).encode() + b"\n")
         if self._token is not None and not self._token.allows(request.headers.get("authorization", "")):
             return _says(HTTPStatus.UNAUTHORIZED, {"WWW-Authenticate": 'Bearer realm="fallow"'})
-        return self._scrape(request)
-
-    def _scrape(self, request: Request) -> Response:
         from agent.metrics.collector import collect  # a host that only answers health checks never pays for it
         from fallow.exposition import negotiate
 

@@ -140,7 +140,7 @@ class InventoryCollector:
 def pci_address(driver: Driver, gpu: DriverGpu) -> str | None:
     """The PCI address as the driver writes it, such as 00000000:65:00.0."""
     pci = driver.ask(gpu, pynvml.nvmlDeviceGetPciInfo)
-    return None if pci is None else _text(pci.busId)
+    return None if pci is None else (pci.busId.decode() if isinstance(pci.busId, bytes) else pci.busId)
 
 
 def sys_folder(sys: str, address: str) -> str:
@@ -202,7 +202,3 @@ def _chip(driver: Driver, gpu: DriverGpu) -> DeviceRow:
         "architecture": _ARCHITECTURES.get(architecture, None if architecture is None else str(architecture)),
         "compute_capability": None if capability is None else f"{capability[0]}.{capability[1]}",
     }
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value

@@ -286,7 +286,8 @@ class Sampler:
         row: GpuRow | None = None
         processes: list[ProcessRow] = []
         if each.is_asleep():
-            self._fall_asleep(each)
+            each.forget()
+            self._set_health(each, "asleep")
         elif each.may_look():
             try:
                 row, processes = self._read(each, span, list_processes=list_processes)
@@ -413,10 +414,6 @@ class Sampler:
         each.backoff = min(2 * each.backoff, _LONGEST_BACKOFF)
         each.forget()
         self._set_health(each, gone.health, gone.reason)
-
-    def _fall_asleep(self, each: Watched) -> None:
-        each.forget()
-        self._set_health(each, "asleep")
 
     def _found(self, each: Watched, row: GpuRow) -> None:
         each.backoff = 1

@@ -294,7 +294,8 @@ def read(engine: Engine, samples: Iterable[Sample]) -> list[Reading]:
     by_model: defaultdict[str | None, list[Sample]] = defaultdict(list)
     for sample in samples:
         if not any(sample.label(part) for part in engine.parts):
-            by_model[_model(engine, sample)].append(sample)
+            model = ":".join(name for label in engine.model_labels if (name := sample.label(label)))
+            by_model[model or None].append(sample)
     if not by_model:
         by_model[None] = []
     return [
@@ -327,10 +328,6 @@ def _rate(before: Values, now: Values, elapsed_s: float) -> float | None:
 
 def _names(values: Values) -> frozenset[str]:
     return frozenset(dict(series)[_NAME] for series in values)
-
-
-def _model(engine: Engine, sample: Sample) -> str | None:
-    return ":".join(name for label in engine.model_labels if (name := sample.label(label))) or None
 
 
 def _level(engine: Engine, quantity: EngineMetric, samples: Sequence[Sample]) -> float | None:

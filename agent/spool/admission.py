@@ -72,7 +72,12 @@ class ClaimsSeen:
                 known = _Seen(stored.version, now_s, read_claim(self._lake.store, self._host, install))
             self._seen[install] = known
         if self._seen != before:
-            self._keep()
+            seen = {
+                install: [version, since_s, None if claim is None else asdict(claim)]
+                for install, (version, since_s, claim) in self._seen.items()
+            }
+            with contextlib.suppress(SpoolError):  # on a full disk: it waits longer then
+                self._spool.note(_SEEN_FACT, json.dumps({"boot": self._boot, "lake": self._lake.root, "seen": seen}))
         return sorted(
             (
                 each.claim
@@ -88,14 +93,6 @@ class ClaimsSeen:
         """Until when another one may have published under this name, by its own clock; 0: never. Of what `live` saw last."""
         claims = [each.claim for each in self._seen.values() if each.claim is not None and each.claim.held_until_ms]
         return max((each.held_until_ms + (0 if each.state == LEFT else _AT_WORK_MS) for each in claims), default=0)
-
-    def _keep(self) -> None:
-        seen = {
-            install: [version, since_s, None if claim is None else asdict(claim)]
-            for install, (version, since_s, claim) in self._seen.items()
-        }
-        with contextlib.suppress(SpoolError):  # on a full disk: it waits longer then
-            self._spool.note(_SEEN_FACT, json.dumps({"boot": self._boot, "lake": self._lake.root, "seen": seen}))
 
     def _remembered(self) -> dict[str, _Seen]:
         fact = read_fact(self._spool, _SEEN_FACT, dict, {})
@@ -356,7 +353,14 @@ class Admission:
                 f"this agent has the name {self.identity.host} now; {self._claim.aside.said()}: another one had it then",
             )
             self._claim.aside = None
-        self._warn()
+        # says so, once, where another agent waits for the name that this one holds
+        if self._claim.has_looked:
+            others = [
+                f"another agent calls itself {self.identity.host} too and publishes nothing: {each.said()}; "
+                "set its agent.host to a name of its own, or stop it"
+                for each in self._claim.others
+            ]
+            self._tell_conflict(others[0] if others else "")
 
     def check_again(self) -> None:
         """Raises as `check` where the lake has gone since, which a bucket cannot, or the name is lost in a long run."""
@@ -391,16 +395,6 @@ class Admission:
         if known.get(lake.root) != marker.id:
             self._spool.note(_LAKE_IDS, json.dumps({**known, lake.root: marker.id}))
             self._tell("lake_adopted", f"publishes into the lake {marker.id} at {lake.root} from now on")
-
-    def _warn(self) -> None:
-        """Says so, once, where another agent waits for the name that this one holds."""
-        if self._claim.has_looked:
-            others = [
-                f"another agent calls itself {self.identity.host} too and publishes nothing: {each.said()}; "
-                "set its agent.host to a name of its own, or stop it"
-                for each in self._claim.others
-            ]
-            self._tell_conflict(others[0] if others else "")
 
     def _tell_conflict(self, said: str) -> None:
         if said != (self._spool.noted(NAME_CONFLICT) or ""):

@@ -146,7 +146,10 @@ class Backlog:
                 self._queue.popleft()
                 self._queue_bytes -= entry.size_bytes
         if not self._queue:
-            self._all_written()
+            self._failing = self._at_limit = False
+            if self._dropped.count:
+                self._tell("rows_dropped", f"{self._dropped}: neither the disk nor memory had room for them")
+                self._dropped = _Dropped()
 
     def _chunk(self) -> list[_Entry]:
         """The oldest entries, as many as one commit may write, at least one."""
@@ -201,12 +204,6 @@ class Backlog:
             self._failing = True
             self._tell("spool_failed", f"rows wait in memory: {error}")
         return False
-
-    def _all_written(self) -> None:
-        self._failing = self._at_limit = False
-        if self._dropped.count:
-            self._tell("rows_dropped", f"{self._dropped}: neither the disk nor memory had room for them")
-            self._dropped = _Dropped()
 
     def _drop_oldest(self) -> None:
         """Keeps memory bounded; facts of what is dropped stay, for later rows may rely on them."""

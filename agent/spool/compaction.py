@@ -171,8 +171,15 @@ class OwnFilesCompactor:
         self._take_note_of_published(now_ms)
         for merge in [each for each in self._notes.merges if each.done_ms is None]:
             self._finish(merge)
-        for date in self._days_due(now_ms) if self.settings.days else ():
-            self._merge_day(date)
+        days = self._notes.waiting_days() if self.settings.days else ()
+        for date in [each for each in days if now_ms >= self._day_due_ms(each)]:
+            # one file of each table of a day that is over; tables whose files cannot be merged keep them
+            for table in schema.OF_AGENTS:
+                files = [each for each in self._visible(table.name, date) if each.first_seq >= AGENT_FIRST_SEQ]
+                if len(files) > 1:
+                    self._merge(files)
+            self._notes.close_day(date, self.clock.now_ms())
+            self._keep()
         self._merge_hours(now_ms)
         self._delete_replaced(now_ms)
         self._notes.forget_old_days(now_ms)
@@ -192,22 +199,10 @@ class OwnFilesCompactor:
             self._notes.add_published(each.table, utc_day(each.day_ms), small, each.batch)
         self._keep()
 
-    def _days_due(self, now_ms: int) -> list[str]:
-        return [date for date in self._notes.waiting_days() if now_ms >= self._day_due_ms(date)]
-
     def _day_due_ms(self, date: str) -> int:
         # a host's share of the spread is its own, and the same every day
         spread_ms = zlib.crc32(self.host.encode()) % min(_SPREAD_MS, 4 * self.settings.lateness_ms + 1)
         return parse_day_ms(date) + DAY_MS + self.settings.lateness_ms + spread_ms
-
-    def _merge_day(self, date: str) -> None:
-        """One file of each table of a day that is over; tables whose files cannot be merged keep them."""
-        for table in schema.OF_AGENTS:
-            files = [each for each in self._visible(table.name, date) if each.first_seq >= AGENT_FIRST_SEQ]
-            if len(files) > 1:
-                self._merge(files)
-        self._notes.close_day(date, self.clock.now_ms())
-        self._keep()
 
     def _merge_hours(self, now_ms: int) -> None:
         """One file of each hour that is over, of days that are not due as a whole before long."""

@@ -285,14 +285,12 @@ def _conformed(reader: RecordBatchReader, table: LakeTable) -> Iterator[RecordBa
         raise _unfit(f"it lacks the column {', '.join(absent)}")
     for batch in reader:
         arrays = [
-            batch.column(name).cast(kind) if name in there else _nulls(kind, batch.num_rows)
+            batch.column(name).cast(kind)
+            if name in there
+            else Array([None] * batch.num_rows, type=DataType.null()).cast(kind)
             for name, kind in zip(columns.names, columns.types, strict=True)
         ]
         yield RecordBatch.from_arrays(arrays, schema=columns)
-
-
-def _nulls(kind: DataType, rows: int) -> Array:
-    return Array([None] * rows, type=DataType.null()).cast(kind)
 
 
 def _gpus(batch: RecordBatch, table: LakeTable) -> list[_Gpu]:

@@ -187,11 +187,8 @@ class Publisher:
         rows, misfits = arrow_rows(of, (row.body for row in self.spool.rows_of(stretch)))
         for column, lost in misfits.items():
             self.misfits[f"{of.name}.{column}"] += lost
-        return parquet_writer.encode(of, rows, self._metadata(host)), rows.num_rows
-
-    def _metadata(self, host: str) -> dict[str, str]:
-        """What every file says of its writer."""
-        return {"host": host} | replace(self.admission.identity, host=host).metadata()
+        origin = {"host": host} | replace(self.admission.identity, host=host).metadata()
+        return parquet_writer.encode(of, rows, origin), rows.num_rows
 
     def _store(self, file: LakeFile, data: bytes) -> None:
         self.lake.put(file, data)

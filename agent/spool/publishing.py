@@ -266,7 +266,12 @@ class Publishing:
             self._left = running
         if outcome.exit_code == 0:
             self._apart = False
-            self._succeeded()
+            now_ms = self._clock.now_ms()
+            if self._store_down and self.status.failing_since_ms is not None:
+                span = format_duration(floor_ms(max(0, now_ms - self.status.failing_since_ms), SECOND_MS))
+                self._tell("store_up", f"rows reach {self._settings.lake} again after {span}")
+            self._failures, self._store_down = 0, False
+            self.status = replace(self.status, last_success_ms=now_ms, failing_since_ms=None, last_error=None)
             for line in outcome.lines:
                 log.warning("publishing: %s", line)
             return
@@ -275,15 +280,11 @@ class Publishing:
             reason = "the store does not take the rows in time"
         self._failed(reason, is_store=outcome.exit_code not in _NOT_THE_STORE)
         if outcome.exit_code == EXIT_DAMAGED:
-            self._replace_spool()
-
-    def _succeeded(self) -> None:
-        now_ms = self._clock.now_ms()
-        if self._store_down and self.status.failing_since_ms is not None:
-            span = format_duration(floor_ms(max(0, now_ms - self.status.failing_since_ms), SECOND_MS))
-            self._tell("store_up", f"rows reach {self._settings.lake} again after {span}")
-        self._failures, self._store_down = 0, False
-        self.status = replace(self.status, last_success_ms=now_ms, failing_since_ms=None, last_error=None)
+            # sampling goes on into a new spool; the damaged one is kept for whoever can read it
+            try:
+                self._tell("spool_failed", self._spool.quarantine())
+            except SpoolError as error:
+                log.error("%s", error)  # noqa: TRY400  # one line, no traceback
 
     def _failed(self, reason: str, *, is_store: bool) -> None:
         self._failures += 1
@@ -298,13 +299,6 @@ class Publishing:
             failing_since_ms=self._clock.now_ms() if since_ms is None else since_ms,
             last_error=reason,
         )
-
-    def _replace_spool(self) -> None:
-        """Sampling goes on into a new spool; the damaged one is kept for whoever can read it."""
-        try:
-            self._tell("spool_failed", self._spool.quarantine())
-        except SpoolError as error:
-            log.error("%s", error)  # noqa: TRY400  # one line, no traceback
 
     def _pause_s(self) -> float:
         """Until the next start: longer after every failure in a row, and never the same on two hosts."""

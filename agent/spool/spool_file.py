@@ -141,7 +141,15 @@ class SpoolFile:
         """
         self.mended = ""
         self._patience_s = _AGENT_PATIENCE_S if for_agent else _PATIENCE_S
-        self._enter(folder)
+        self.folder = Path(folder)
+        self._file = self.folder / _DATABASE
+        try:
+            with contextlib.closing(SpoolFolder(folder)) as entered:
+                self._lock_fd = entered.open_file("agent.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise SpoolError(
+                f"cannot use {folder} as a spool: {error.strerror}", "give a writable folder as --spool"
+            ) from error
         try:
             if for_agent:
                 self._take_lock()
@@ -165,17 +173,6 @@ class SpoolFile:
                 raise
             self._db = self._open()
             self._skip_to_now()
-
-    def _enter(self, folder: str) -> None:
-        self.folder = Path(folder)
-        self._file = self.folder / _DATABASE
-        try:
-            with contextlib.closing(SpoolFolder(folder)) as entered:
-                self._lock_fd = entered.open_file("agent.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise SpoolError(
-                f"cannot use {folder} as a spool: {error.strerror}", "give a writable folder as --spool"
-            ) from error
 
     def _open(self) -> sqlite3.Connection:
         self._inode = 0  # as long as it is not open, every append tries again to open it

@@ -178,7 +178,10 @@ class HostGpus:
         if answer is None:
             raise DriverDownError("the driver gives no answer for this interval")
         self._crashes.survived()
-        self._reload_for_lost(answer["gpu"])
+        rows = answer["gpu"]
+        lost = [row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")]
+        if self._lost.reload_is_due([*lost, *self.account.still_away()]):
+            self._end_worker(f"a GPU is still {'lost' if lost else 'missing'}: the driver is loaded afresh")
         self._take(answer)
         self._settle_trials(answer["gpu"])
         if devices == "all":
@@ -361,11 +364,6 @@ class HostGpus:
         if not self._driver_down:
             self._note("driver_down", message)
         self._driver_down = True
-
-    def _reload_for_lost(self, rows: Sequence[GpuRow]) -> None:
-        lost = [row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")]
-        if self._lost.reload_is_due([*lost, *self.account.still_away()]):
-            self._end_worker(f"a GPU is still {'lost' if lost else 'missing'}: the driver is loaded afresh")
 
     def _welcome_back(self) -> None:
         """A call that was given up has returned, or a crash is long ago: a fresh worker tries the GPU again."""

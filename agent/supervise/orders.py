@@ -113,21 +113,16 @@ class Orders:
             if verb == "resume" and self._fleet.released:
                 self._resume(recorder, "on request")
             elif verb == "release":
-                self._release(recorder, boot_id, for_ms)
+                self._until_ms = None if for_ms is None else self._clock.now_ms() + for_ms
+                if not self._fleet.released:
+                    self._blocked = tuple(
+                        Blocked(pid, uuid, None if uuid is None else self._fleet.known.indexes.get(uuid), call)
+                        for pid, uuid, call in self._fleet.release()
+                    )
+                    recorder.note("released", "the agent has released the driver on request")
+                recorder.write_now({"released": json.dumps({"boot_id": boot_id, "until_ms": self._until_ms})})
             self._releasing = False
             done.set()
-
-    def _release(self, recorder: Recorder, boot_id: str, for_ms: int | None) -> None:
-        self._until_ms = None if for_ms is None else self._clock.now_ms() + for_ms
-        again = not self._fleet.released
-        blocked = self._fleet.release() if again else []
-        if again:
-            self._blocked = tuple(
-                Blocked(pid, uuid, None if uuid is None else self._fleet.known.indexes.get(uuid), call)
-                for pid, uuid, call in blocked
-            )
-            recorder.note("released", "the agent has released the driver on request")
-        recorder.write_now({"released": json.dumps({"boot_id": boot_id, "until_ms": self._until_ms})})
 
     def _resume(self, recorder: Recorder, why: str) -> None:
         self._fleet.resume()
@@ -152,11 +147,7 @@ class Orders:
             released_until_ms=self._until_ms,
             blocked=tuple(each for each in self._blocked if _alive(each.pid)),
         )
-        return status if snapshot is None else _with_publishing(status, snapshot.publishing)
-
-
-def _with_publishing(status: AgentStatus, publishing: Any) -> AgentStatus:
-    return AgentStatus(**(vars(status) | {"publishing": publishing}))
+        return status if snapshot is None else AgentStatus(**(vars(status) | {"publishing": snapshot.publishing}))
 
 
 def _alive(pid: int) -> bool:

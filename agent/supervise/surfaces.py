@@ -64,16 +64,13 @@ class Listener:
                 server.start()
         except FallowError:
             if blocks:
-                self._back()
+                # serves by the former settings again; where even that fails, `start` is left to do it
+                with contextlib.suppress(FallowError):  # the former token file may be gone by now
+                    self._server = self._built(self._loaded)
+                    self.start()
             raise
         self.close()
         self._server, self._serves = server, server is not None
-
-    def _back(self) -> None:
-        """Serves by the former settings again; where even that fails, `start` is left to do it."""
-        with contextlib.suppress(FallowError):  # the former token file may be gone by now
-            self._server = self._built(self._loaded)
-            self.start()
 
     def _built(self, loaded: Config) -> MetricsEndpoint | None:
         settings = self._settings(loaded)

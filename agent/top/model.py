@@ -101,7 +101,22 @@ def gpu_lines(snapshot: Snapshot) -> list[GpuLine]:
 
 def process_lines(snapshot: Snapshot) -> list[ProcessLine]:
     """The processes on GPUs that are watched, those with the most device memory first."""
-    lines = [_process_line(snapshot, row) for rows in _by_gpu(snapshot).values() for row in rows]
+    lines = [
+        ProcessLine(
+            pid=row["pid"],
+            gpu_label=_label(snapshot, row["gpu"]),
+            gpu_order=_order(snapshot, row["gpu"]),
+            kind=row.get("kind") or "",
+            holder=user_name(row),
+            user=row.get("user"),
+            command=row.get("command"),
+            mem_used_bytes=row.get("mem_used_bytes"),
+            cpu_util_pct=row.get("cpu_util_pct"),
+            host_mem_bytes=row.get("host_mem_bytes"),
+        )
+        for rows in _by_gpu(snapshot).values()
+        for row in rows
+    ]
     return sorted(lines, key=lambda line: (-(line.mem_used_bytes or 0), line.gpu_order, line.pid))
 
 
@@ -222,21 +237,6 @@ def _holders(row: Row, processes: list[Row]) -> tuple[str, ...] | None:
     if not sizes and row.get("process_count") != 0:
         return None
     return tuple(sorted(sizes, key=lambda name: (-sizes[name], name)))
-
-
-def _process_line(snapshot: Snapshot, row: Row) -> ProcessLine:
-    return ProcessLine(
-        pid=row["pid"],
-        gpu_label=_label(snapshot, row["gpu"]),
-        gpu_order=_order(snapshot, row["gpu"]),
-        kind=row.get("kind") or "",
-        holder=user_name(row),
-        user=row.get("user"),
-        command=row.get("command"),
-        mem_used_bytes=row.get("mem_used_bytes"),
-        cpu_util_pct=row.get("cpu_util_pct"),
-        host_mem_bytes=row.get("host_mem_bytes"),
-    )
 
 
 def _label(snapshot: Snapshot, gpu: str) -> str:

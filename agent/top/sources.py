@@ -87,7 +87,19 @@ class DriverSource:
         self._fleet.take_incidents()
         self._owners.take_incidents()
         self._fleet.take_errors()
-        return self._snapshot(rows, end_ms)
+        return Snapshot(
+            host=self._host,
+            version=__version__,
+            pool="",
+            interval_ms=self._interval_ms,
+            started_ms=self._started_ms,
+            time_ms=end_ms,
+            mode="running",
+            gpus=tuple(rows),
+            idle_since_ms=self._idle.feed(rows),
+            devices=dict(self._devices),
+            processes=tuple(row for each in self._processes.values() for row in each),
+        )
 
     def _next_interval(self, length_ms: int) -> tuple[int, int]:
         """Waits until the interval is over and its samples are there."""
@@ -111,21 +123,6 @@ class DriverSource:
                 row.pop("process_count", None)
         for gpu in {row["gpu"] for row in described}:
             self._processes[gpu] = [row for row in described if row["gpu"] == gpu]
-
-    def _snapshot(self, rows: list[GpuRow], end_ms: int) -> Snapshot:
-        return Snapshot(
-            host=self._host,
-            version=__version__,
-            pool="",
-            interval_ms=self._interval_ms,
-            started_ms=self._started_ms,
-            time_ms=end_ms,
-            mode="running",
-            gpus=tuple(rows),
-            idle_since_ms=self._idle.feed(rows),
-            devices=dict(self._devices),
-            processes=tuple(row for each in self._processes.values() for row in each),
-        )
 
 
 def _now_ms() -> int:
@@ -287,13 +284,9 @@ def _holders(row: GpuRow, processes: list[ProcessRow]) -> str:
     """The first few by name, and how many more there are."""
     users = sorted({str(each.get("user") or f"pid {each['pid']}") for each in processes if each["gpu"] == row["gpu"]})
     if not users:
-        return _nobody(row)
+        return "nobody" if row.get("process_count") == 0 else "not known"
     more = len(users) - _MOST_HOLDERS
     return ", ".join(users[:_MOST_HOLDERS]) + (f" +{more}" if more > 0 else "")
-
-
-def _nobody(row: GpuRow) -> str:
-    return "nobody" if row.get("process_count") == 0 else "not known"
 
 
 def _shown(value: Any, form: Any = str) -> str:

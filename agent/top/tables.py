@@ -228,7 +228,7 @@ def _gpu_columns(gpus: list[GpuLine], shapes: Glyphs) -> list[TopColumn[GpuLine]
             "SM",
             text(lambda line: _percent(line.sm_pct)),
             5,
-            rank=3 if any(_has_sm(line) for line in gpus) else 8,
+            rank=3 if any(line.sm_pct is not None for line in gpus) else 8,
             right=True,
         ),
         TopColumn("MEMORY GiB", lambda line, width: _memory(line, width, shapes), 10, most=26, jump=5),
@@ -301,10 +301,6 @@ def _percent(value: float | None) -> str:
     if value is None:
         return "-"
     return "<1 %" if 0 < value < 0.5 else f"{value:.0f} %"
-
-
-def _has_sm(line: GpuLine) -> bool:
-    return line.sm_pct is not None
 
 
 SORTS: dict[str, Callable[[ProcessLine], tuple[Any, ...]]] = {

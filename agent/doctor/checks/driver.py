@@ -125,7 +125,18 @@ def _not_built(case: Case, what: str, facts: Facts) -> DoctorFinding | None:
             _BUILD.get(host.distribution, _BUILD_ANYWHERE).format(kernel=host.kernel),
             facts | {"built_for": list(built_for)},
         )
-    return error(f"{what}, and no kernel here has one", _which_driver(case), _install(host), facts)
+    return error(
+        f"{what}, and no kernel here has one",
+        _which_driver(case),
+        (
+            {
+                "debian": "sudo apt install nvidia-driver",
+                "rhel": "sudo dnf install nvidia-open",
+                "suse": "sudo zypper install nvidia-open",
+            }.get(host.distribution, "lspci -nn -d 10de:")
+        ),
+        facts,
+    )
 
 
 def _refused(host: HostFiles, what: str, facts: Facts) -> DoctorFinding:
@@ -169,14 +180,6 @@ def kernels_with_module(host: HostFiles) -> list[str]:
 def _block_nouveau(host: HostFiles) -> str:
     rebuild = "sudo update-initramfs -u" if host.distribution == "debian" else "sudo dracut --force"
     return f"echo 'blacklist nouveau' | sudo tee /etc/modprobe.d/no-nouveau.conf && {rebuild} && sudo reboot"
-
-
-def _install(host: HostFiles) -> str:
-    return {
-        "debian": "sudo apt install nvidia-driver",
-        "rhel": "sudo dnf install nvidia-open",
-        "suse": "sudo zypper install nvidia-open",
-    }.get(host.distribution, "lspci -nn -d 10de:")
 
 
 def look_at_match(case: Case) -> Iterator[DoctorFinding]:

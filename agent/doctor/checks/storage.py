@@ -41,7 +41,8 @@ def look_at_spool(case: Case) -> Iterator[DoctorFinding]:
             facts,
         )
         return
-    folder = _nearest(spool)
+    # the path itself, or the nearest folder above it that is there
+    folder = next((each for each in (spool, *spool.parents) if exists(each)), Path("/"))
     if (barred := _barred(case, spool, folder, facts)) is not None:
         yield barred
         return
@@ -90,11 +91,6 @@ def _room(spool: Path, kind: str, facts: Facts, *, short: bool) -> DoctorFinding
             facts,
         )
     return ok(f"{spool} ({kind}) can be written, {room}", facts)
-
-
-def _nearest(path: Path) -> Path:
-    """The path itself, or the nearest folder above it that is there."""
-    return next((each for each in (path, *path.parents) if exists(each)), Path("/"))
 
 
 def file_system(mounts: str, path: Path) -> tuple[str, str]:
@@ -174,7 +170,14 @@ def _judge(outcome: LookOutcome, facts: Facts, timeout_s: float, expected_id: st
     if failed:
         return error(failed["message"], failed["hint"], f"ls -ld {lake}" if local else see, facts)
     if outcome.last("nearest") is not None:
-        return _not_there(lake, str(outcome.last("nearest")), writable=bool(outcome.last("writable")), facts=facts)
+        if outcome.last("writable"):
+            return _no_lake(lake, facts)
+        return error(
+            f"there is no folder {lake}, and this user may not make it in {outcome.last('nearest')}",
+            "make it, or mount what should be there",
+            f"sudo install -d -o $USER {lake}",
+            facts,
+        )
     return _judge_marker(lake, see, facts, expected_id) or _judge_rights(outcome, lake, see, facts)
 
 
@@ -207,14 +210,3 @@ def _judge_rights(outcome: LookOutcome, lake: str, see: str, facts: Facts) -> Do
             facts,
         )
     return ok(f"{lake} can be written, listed and cleaned", facts)
-
-
-def _not_there(lake: str, nearest: str, *, writable: bool, facts: Facts) -> DoctorFinding:
-    if writable:
-        return _no_lake(lake, facts)
-    return error(
-        f"there is no folder {lake}, and this user may not make it in {nearest}",
-        "make it, or mount what should be there",
-        f"sudo install -d -o $USER {lake}",
-        facts,
-    )
