@@ -7,7 +7,6 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from agent.deployment import arguments
 from agent.snapshot import is_silent
 from agent.supervise.control import AgentStatus, Blocked, ask
 from fallow import config
@@ -18,74 +17,109 @@ from fallow.units import format_bytes
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from fallow.config import Config
 
-_CONFIG_HELP = "config file (default: /etc/fallow/fallow.toml)"
 _ANSWER_S = 10.0
 _POLL_S = 0.25
 
 
+_INSTALL_VERBS = ("install", "upgrade", "uninstall")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    run_parser = verbs.add_parser(
-        "run",
-        help="sample until stopped",
-        epilog="example: fallow agent run --lake /srv/lake --spool /var/lib/fallow --interval 10s",
-        allow_abbrev=False,
+
+    def verb(name: str, summary: str, example: str) -> argparse.ArgumentParser:
+        return verbs.add_parser(name, help=summary, allow_abbrev=False, epilog=f"example: {example}")
+
+    sample = verb(
+        "run", "sample until stopped", "fallow agent run --lake /srv/lake --spool /var/lib/fallow --interval 10s"
     )
-    run_parser.add_argument("--lake", metavar="DIR", help="the lake to publish to: a folder, s3://, gs:// or az://")
-    run_parser.add_argument("--spool", metavar="DIR", help="local folder for rows that are not in the lake yet")
-    run_parser.add_argument("--interval", metavar="TIME", help="length of one row's interval (default 10s)")
-    run_parser.add_argument("--for", dest="run_for", metavar="TIME", help="stop after this time")
-    run_parser.add_argument("--host", metavar="NAME", help="this host's name in the lake (default: its host name)")
-    run_parser.add_argument("--pool", metavar="NAME", help="the group of hosts that this one belongs to")
-    run_parser.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
-    once_parser = verbs.add_parser(
-        "once", help="print one look at the GPUs", epilog="example: fallow agent once --json", allow_abbrev=False
-    )
-    once_parser.add_argument("--json", action="store_true", help="machine-readable")
-    once_parser.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
-    status_parser = verbs.add_parser(
-        "status",
-        help="show what the running agent does",
-        allow_abbrev=False,
-        epilog="example: fallow agent status --spool /var/lib/fallow",
-    )
-    release_parser = verbs.add_parser(
-        "release",
-        help="release the driver for maintenance",
-        allow_abbrev=False,
-        epilog="example: fallow agent release --for 2h",
-    )
-    resume_parser = verbs.add_parser(
-        "resume", help="use the driver again after a release", allow_abbrev=False, epilog="example: fallow agent resume"
-    )
-    publish_parser = verbs.add_parser(
+    once = verb("once", "print one look at the GPUs", "fallow agent once --json")
+    status = verb("status", "show what the running agent does", "fallow agent status --spool /var/lib/fallow")
+    release = verb("release", "release the driver for maintenance", "fallow agent release --for 2h")
+    resume = verb("resume", "use the driver again after a release", "fallow agent resume")
+    publish = verb(
         "publish",
-        help="publish what waits in a spool without an agent",
-        allow_abbrev=False,
-        epilog="example: fallow agent publish --spool /var/lib/fallow/other-name-1 --host gn017 --lake /srv/lake",
+        "publish what waits in a spool without an agent",
+        "fallow agent publish --spool /var/lib/fallow/other-name-1 --host gn017 --lake /srv/lake",
     )
-    publish_parser.add_argument("--lake", metavar="DIR", help="the lake to publish to: a folder, s3://, gs:// or az://")
-    publish_parser.add_argument("--spool", metavar="DIR", required=True, help="the spool's folder")
-    publish_parser.add_argument("--host", metavar="NAME", required=True, help="the host's name in the lake")
-    publish_parser.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
-    for each in (status_parser, release_parser, resume_parser):
+    for each in (sample, publish):
+        each.add_argument("--lake", metavar="DIR", help="the lake to publish to: a folder, s3://, gs:// or az://")
+    sample.add_argument("--spool", metavar="DIR", help="local folder for rows that are not in the lake yet")
+    sample.add_argument("--interval", metavar="TIME", help="length of one row's interval (default 10s)")
+    sample.add_argument("--for", dest="run_for", metavar="TIME", help="stop after this time")
+    sample.add_argument("--host", metavar="NAME", help="this host's name in the lake (default: its host name)")
+    sample.add_argument("--pool", metavar="NAME", help="the group of hosts that this one belongs to")
+    once.add_argument("--json", action="store_true", help="machine-readable")
+    publish.add_argument("--spool", metavar="DIR", required=True, help="the spool's folder")
+    publish.add_argument("--host", metavar="NAME", required=True, help="the host's name in the lake")
+    for each in (status, release, resume):
         each.add_argument("--spool", metavar="DIR", help="the agent's spool folder (default: from the config)")
-        each.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
+    for each in (sample, once, publish, status, release, resume):
+        each.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
+    for each in (status, release, resume):
         each.add_argument("--json", action="store_true", help="machine-readable")
-    release_parser.add_argument(
-        "--for", dest="release_for", metavar="TIME", help="use the driver again after this time"
+    release.add_argument("--for", dest="release_for", metavar="TIME", help="use the driver again after this time")
+    release.add_argument("--wait", metavar="TIME", default="60s", help="how long to wait for the driver (default 60s)")
+    _add_install_verbs(verb)
+
+
+def _add_install_verbs(verb: Callable[[str, str, str], argparse.ArgumentParser]) -> None:
+    """What they do is in agent/deployment, which no other verb loads."""
+    install = verb(
+        "install", "install the agent on this host", "sudo fallow agent install --from wheels/ --lake /srv/fallow/lake"
     )
-    release_parser.add_argument(
-        "--wait", metavar="TIME", default="60s", help="how long to wait for the driver (default 60s)"
+    upgrade = verb(
+        "upgrade", "go to another version, and back where it does not work", "sudo fallow agent upgrade --from wheels/"
     )
-    arguments.add_verbs(verbs)
+    uninstall = verb("uninstall", "remove the agent; settings and spool stay", "sudo fallow agent uninstall")
+    for each in (install, upgrade):
+        each.add_argument(
+            "--from",
+            dest="source",
+            metavar="SOURCE",
+            default="index",
+            help="a wheel, a folder of wheels, or `index`: pip's package index (default)",
+        )
+        each.add_argument(
+            "--version", metavar="VERSION", help="which version, where SOURCE has several (default: the newest)"
+        )
+        each.add_argument(
+            "--python", metavar="PROGRAM", help="the Python to make the environment with (default: this one)"
+        )
+        each.add_argument(
+            "--keep", metavar="N", type=int, default=2, help="how many older versions to keep (default 2)"
+        )
+        each.add_argument(
+            "--wait",
+            metavar="TIME",
+            default="90s",
+            help="how long the new agent may take to close an interval (default 90s)",
+        )
+        each.add_argument("--restart", metavar="COMMAND", help="what restarts the agent where that is not systemd")
+    install.add_argument(
+        "--lake", metavar="PLACE", help="lake.path for the settings that are written where there are none"
+    )
+    upgrade.add_argument("--back", action="store_true", help="go back to the newest other version that is kept")
+    uninstall.add_argument("--purge", action="store_true", help="remove settings, spool and user too")
+    for each in (install, upgrade, uninstall):
+        each.add_argument(
+            "--user", metavar="NAME", default="fallow", help="the user that the agent runs as (default fallow)"
+        )
+        each.add_argument(
+            "--prefix", metavar="DIR", default="/opt/fallow", help="where versions go (default /opt/fallow)"
+        )
+        each.add_argument("--root", metavar="DIR", help="work on the image in this folder, without systemd")
+        each.add_argument("--packaged", action="store_true", help="leave unit, user and settings to a package")
+        each.add_argument("--dry-run", action="store_true", help="only say what would be done")
+        each.add_argument("--json", action="store_true", help="machine-readable")
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.verb in arguments.VERBS:
+    if args.verb in _INSTALL_VERBS:
         from agent.deployment import command  # nothing that a run needs
 
         return command.run(args)

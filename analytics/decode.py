@@ -14,8 +14,8 @@ from polars.exceptions import PanicException, PolarsError
 from analytics.frames import POLARS
 from fallow import parquet, schema
 from fallow.errors import LakeError
-from fallow.file_limits import MOST_DECODED_BYTES, decoded_bytes
 from fallow.lake import LakeFile
+from fallow.parquet_files import MOST_DECODED_BYTES, decoded_bytes
 from fallow.quarantine import OnUnusable
 
 File = tuple[LakeFile, bytes | None]

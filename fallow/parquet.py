@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from fallow import parquet_writer
 from fallow.errors import LakeError, UnusableFileError
-from fallow.file_limits import MOST_LISTED, excess_of_texts
 from fallow.lake import visible
 from fallow.parquet_files import (
+    MOST_LISTED,
     UNREADABLE,
     broken,
     check,
     each,
+    excess_of_texts,
     metadata,
     open_file,
     oversized,

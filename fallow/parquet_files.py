@@ -1,5 +1,10 @@
 """Parquet files as they are opened: regular ones within the limits, of a version that this fallow knows, and whole.
 
+What a footer states is compared with the limits before anything is decoded. A host's day of 56 MIG instances at an interval of
+1 s has 4.8 million rows and, if all that it measures is noise, 380 MB in its columns and as much in texts. A derived table's
+file has those of all hosts. Whether a file is of the host whose folder it lies in, its metadata says (fallow/host_identity.py);
+one that says nothing is taken as it is: an import's, another program's.
+
 Imports pyarrow: the resident agent processes never import this module.
 """
 
@@ -13,27 +18,123 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fallow.errors import (
     BrokenFileError,
+    ForeignFileError,
     IrregularFileError,
     LakeError,
     OversizedFileError,
     UnreadableFileError,
     VanishedFileError,
 )
-from fallow.file_limits import MOST_BYTES, MOST_FOOTER_BYTES, contradiction_of, excess_of
-from fallow.file_origin import check_host
+from fallow.host_claims import list_claims
+from fallow.host_identity import HOST_KEY, INSTALL_KEY, listed
+from fallow.lake import ALL_HOSTS
 from fallow.os_user import effective_user
 from fallow.parquet_writer import CHECKSUM_KEY, VERSION_KEY, check_version
 from fallow.stores.model import WHOLE_BYTES
 from fallow.stores.regular_files import NotRegularError, open_regular, read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
-    from fallow.lake import LakeFile
+    from fallow.lake import Lake, LakeFile
+
+MOST_BYTES = 2 << 30
+MOST_FOOTER_BYTES = 16 << 20
+MOST_ROWS = 5_000_000
+MOST_COLUMNS = 1_000
+MOST_DECODED_BYTES = 512 << 20
+"""Of all columns, as the footer states it; and of all texts, which a footer states once however often they repeat."""
+
+MOST_LISTED = 100_000_000
+"""Values in lists, which no footer states for sure: 100 a GPU-hour are those of a day of 41,000 GPUs."""
+
+_ALL_HOSTS = 8
+"""So many times as many rows and decoded bytes has a file over all hosts."""
+
+
+def excess_of(facts: pq.FileMetaData, *, all_hosts: bool) -> str:
+    """What a footer states that is beyond the limits, such as `200000000 rows, at most 5000000`; empty where nothing is.
+
+    A row group's columns are never asked for: in a damaged footer pyarrow ends the process for it.
+    """
+    if not 0 <= facts.num_columns <= MOST_COLUMNS:
+        return f"{facts.num_columns} columns, at most {MOST_COLUMNS}"
+    lengths = (facts.schema.column(number).length for number in range(facts.num_columns))
+    repeated = facts.num_rows * sum(
+        length for length in lengths if length > 0
+    )  # bytes, of which a dictionary has each once
+    times = _ALL_HOSTS if all_hosts else 1
+    stated = (
+        (facts.num_rows, MOST_ROWS * times, "rows"),
+        (decoded_bytes(facts) + repeated, MOST_DECODED_BYTES * times, "bytes when decoded"),
+    )
+    return next((f"{number} {what}, at most {most}" for number, most, what in stated if not 0 <= number <= most), "")
+
+
+def decoded_bytes(facts: pq.FileMetaData) -> int:
+    """The bytes of all columns once unpacked, as the footer states them; texts that repeat are there once."""
+    return sum(facts.row_group(number).total_byte_size for number in range(facts.num_row_groups))
+
+
+def contradiction_of(facts: pq.FileMetaData) -> str:
+    """Where a footer states its rows twice and not the same, of which readers believe one or the other; empty where it does not."""
+    groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
+    if facts.num_rows != sum(group.num_rows for group in groups):
+        return "its row groups have another number of rows than the file"
+    if any(group.num_columns != facts.num_columns for group in groups):
+        return "a row group has another number of columns than the file"
+    return ""
+
+
+def excess_of_texts(data: pa.Table, *, all_hosts: bool) -> str:
+    """The same of texts that were read as dictionaries: how long they are once each row has its own."""
+    length = sum(
+        pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices).cast(pa.int64())).as_py() or 0
+        for column in data.columns
+        for chunk in (pc.list_flatten(column) if pa.types.is_list(column.type) else column).chunks
+        if pa.types.is_dictionary(chunk.type)
+    )
+    most = MOST_DECODED_BYTES * (_ALL_HOSTS if all_hosts else 1)
+    return f"{length} bytes of text, at most {most}" if length > most else ""
+
+
+def check_host(file: LakeFile, metadata: Mapping[bytes, bytes]) -> None:
+    """ForeignFileError where the file says that it is of another host than its folder."""
+    said = metadata.get(HOST_KEY.encode())
+    if said is not None and file.host != ALL_HOSTS and said != file.host.encode():
+        raise ForeignFileError(
+            f"{file.url} says that it is of the host {said.decode(errors='replace')[:80]}, and lies in the folder of {file.host}",
+            "find out who put it there, and move it out of the lake",
+        )
+
+
+class Origins:
+    """Which installations ever claimed each host's name, read once for each host."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._installs: dict[str, frozenset[str]] = {}
+
+    def doubt(self, file: LakeFile, metadata: Mapping[str, str]) -> str:
+        """What is odd about who wrote the file, as a sentence; empty: nothing. Raises LakeError."""
+        strangers = [each for each in listed(metadata.get(INSTALL_KEY, "")) if each not in self._claimed(file.host)]
+        if not strangers:
+            return ""
+        return (
+            f"{file.url} was written by the installation {strangers[0][:40]}, which never claimed the host {file.host}; "
+            "find out who put it there, and move it out of the lake unless it is right"
+        )
+
+    def _claimed(self, host: str) -> frozenset[str]:
+        if host not in self._installs:
+            self._installs[host] = frozenset(list_claims(self._lake.store, host))
+        return self._installs[host]
+
 
 _Read = TypeVar("_Read")
 

@@ -217,9 +217,7 @@ class HostGpus:
         """
         self.released = True
         self.known.set_all("released")
-        if self._worker is not None:
-            self._worker.end(_END_PATIENCE_S)
-            self._worker = None
+        self._put_away()
         return [(pid, self.known.uuid(target), call) for pid, target, call in self._stuck.end(_END_PATIENCE_S)]
 
     def resume(self) -> None:
@@ -237,15 +235,18 @@ class HostGpus:
             self._try_again()
 
     def _end_worker(self, why: str) -> None:
-        if self._worker is not None:
-            self._worker.end(_END_PATIENCE_S)
-            self._worker = None
+        if self._put_away():
             self._note("worker_restart", why)
 
+    def _put_away(self) -> bool:
+        """Ends the worker; whether there was one."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.end(_END_PATIENCE_S)
+        return worker is not None
+
     def close(self) -> None:
-        if self._worker is not None:
-            self._worker.end(_END_PATIENCE_S)
-            self._worker = None
+        self._put_away()
         self._stuck.end(_END_PATIENCE_S / 2)
 
     def _new_worker(self) -> WorkerClient:
@@ -374,9 +375,8 @@ class HostGpus:
         for uuid in map(self.known.uuid, freed):
             if uuid is not None and self.known.down.get(uuid) == "wedged":
                 self.known.set(uuid, "driver_down" if self._driver_down else UNKNOWN)
-        if freed and self._worker is not None:
-            self._worker.end(_END_PATIENCE_S)
-            self._worker = None
+        if freed:
+            self._put_away()
 
     def _try_again(self) -> bool:
         """Starts a new worker for the GPUs that are not wedged, with backoff while the driver is down.

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from fallow import schema
 from fallow.errors import LakeError, UnusableFileError
-from fallow.file_origin import Origins
 from fallow.lake import Lake, LakeFile
 from fallow.lake_verbs.flags import add_lake_flags, lake_of
 from fallow.output import show
 from fallow.outside_text import visible
+from fallow.parquet_files import Origins
 from fallow.quarantine import LeftOut
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from analytics.lake_care.partitions import (
     turn,
 )
 from fallow.errors import SchemaVersionError, UnusableFileError, VanishedFileError
-from fallow.file_limits import MOST_ROWS
 from fallow.lake import Lake, LakeFile
+from fallow.parquet_files import MOST_ROWS
 
 _MOST_BYTES = 128 << 20
 """Of files that are merged in memory; a day of 56 MIG instances at 1 s has half."""
