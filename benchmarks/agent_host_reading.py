@@ -30,7 +30,7 @@ _MEMORY = re.compile(rb"^(MemTotal|MemAvailable|SwapTotal|SwapFree):\s*(\d+) kB$
 _RSS = """
 import sys
 statm = lambda: int(open("/proc/self/statm").read().split()[1]) * 4096
-import agent.spool.backlog, agent.supervise.fleet, agent.supervise.orders
+import agent.spool.backlog, agent.supervise.fleet, agent.supervise.control
 before = statm()
 import psutil
 print(statm() - before)

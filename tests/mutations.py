@@ -78,7 +78,7 @@ MUTATIONS = (
     # agent
     Mutation("agent/supervise/supervisor.py", "            return start_ms + late * self._settings.interval_ms", "            return start_ms", "tests/agent/test_supervisor.py"),
     Mutation("agent/supervise/supervisor.py", "            if self._clock.now_ms() < start_ms:  #", "            if False:  #", "tests/agent/test_supervisor.py"),
-    Mutation("agent/supervise/orders.py", "self._until_ms = None if for_ms is None else self._clock.now_ms() + for_ms", "self._until_ms = None", "tests/agent/test_supervisor.py"),
+    Mutation("agent/supervise/control.py", "self._until_ms = None if for_ms is None else self._clock.now_ms() + for_ms", "self._until_ms = None", "tests/agent/test_supervisor.py"),
     Mutation("agent/supervise/workers.py", "_CRASHES = 2  #", "_CRASHES = 3  #", "tests/agent/test_faults.py"),
     Mutation("agent/supervise/fleet.py", "            self._retry_in -= 1\n", "            pass\n", "tests/agent/test_faults.py"),
     Mutation("agent/nvml/ring.py", "* 10 <= min(self._slow_steps) * 11", "* 10 < min(self._slow_steps) * 11", "tests/promises/test_agent.py"),

@@ -276,13 +276,6 @@ class Driver:
             gpu.strikes.pop(key, None)
         return samples
 
-    def ask_fields(self, gpu: DriverGpu, ids: list[int]) -> Any:
-        """NVML's array of field values, None where the call as a whole fails; raises as `ask` does."""
-        call = pynvml.nvmlDeviceGetFieldValues
-        if gpu.off and call.__name__ in gpu.off:
-            return None
-        return self._attempt(gpu, call, (gpu.handle, ids), ())
-
     def ask_slot(self, gpu: DriverGpu, slot: int) -> Any:
         """The handle of the MIG instance in a slot, None where the slot is empty; raises as `ask` does."""
         try:
@@ -403,7 +396,8 @@ def read_fields(driver: Driver, gpu: DriverGpu, columns: Sequence[str]) -> dict[
     """
     wanted = {driver.fields[each]: each for each in columns if each in driver.fields}
     ids = [each for each in wanted if each not in gpu.fields_off] if gpu.fields_off else list(wanted)
-    found = driver.ask_fields(gpu, ids) if ids else None
+    # None where the call as a whole fails
+    found = driver.ask_with(gpu, pynvml.nvmlDeviceGetFieldValues, gpu.handle, ids) if ids else None
     if found is None:
         return {}
     values = {}

@@ -16,26 +16,26 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from agent.nvml.binding import pynvml
 from agent.nvml.driver import Driver
-from agent.nvml.gpu import CallCosts, DriverGoneError, Incident
+from agent.nvml.gpu import PAGE_BYTES, CallCosts, DriverGoneError, Incident, StatusPage
 from agent.nvml.sampler import Sampler
-from agent.nvml.worker_protocol import PAGE_BYTES, StatusPage
 from agent.own_process import bound_memory, resident_bytes, settle_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.nvml.gpu import DriverGpu
-    from agent.nvml.worker_protocol import (
+    from agent.nvml.gpu import (
         DriverGoneAnswer,
+        DriverGpu,
         IntervalAnswer,
         IntervalRequest,
         OpenAnswer,
         OpenRequest,
         WatchedGpus,
+        WorkerCosts,
     )
     from agent.rows import EventRow
 
@@ -183,12 +183,7 @@ class Worker:
             "process": sampled["process"],
             "device": sampled["device"],
             "errors": sampler.errors() if request["errors"] else [],
-            "costs": {
-                "calls": costs.calls,
-                "busy_s": costs.busy_s,
-                "slowest_s": costs.slowest_s,
-                "slowest_call": costs.slowest_call,
-            },
+            "costs": cast("WorkerCosts", vars(costs)),
             "cpu_s": time.process_time(),
             "rss_bytes": resident_bytes(),
             **self._watched(),

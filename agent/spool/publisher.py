@@ -283,9 +283,9 @@ def outcome_of(
 
 
 def main() -> int:
-    """`python -m agent.spool.publisher ARGUMENTS`, as `PublisherArguments` has them; what there is to say goes to stderr, line by line."""
+    """`python -m agent.spool.publisher ARGUMENTS`, as `PublisherArguments.as_text` has them; what there is to say goes to stderr, line by line."""
     signal.alarm(LONGEST_S)
-    outcome = outcome_of(PublisherArguments.from_texts(sys.argv[1:]))
+    outcome = outcome_of(PublisherArguments.from_text(sys.argv[1]))
     for line in outcome.lines:
         print(line, file=sys.stderr)
     return outcome.exit_code

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fallow.clock import HOUR_MS, MINUTE_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 EXIT_SPOOL = 3
 """Where it could not use the spool: that says nothing of the store."""
@@ -57,21 +55,10 @@ class PublisherArguments:
     compaction: str = ""
     """As `Compaction.as_text` has it."""
 
-    def as_texts(self) -> list[str]:
-        return [str(int(value) if isinstance(value, bool) else value) for value in asdict(self).values()]
+    def as_text(self) -> str:
+        """One argument of a command line, which `from_text` reads."""
+        return json.dumps(asdict(self))
 
     @classmethod
-    def from_texts(cls, texts: Sequence[str]) -> PublisherArguments:
-        """What `as_texts` wrote; what stands at the end may be missing."""
-        spool, lake, host, *rest = texts
-        keep_ms, every_ms, lake_id, is_last, compaction = [*rest, *("", "", "", "", "")][:5]
-        return cls(
-            spool,
-            lake,
-            host,
-            int(keep_ms or HOUR_MS),
-            int(every_ms or 5 * MINUTE_MS),
-            lake_id,
-            is_last=is_last == "1",
-            compaction=compaction,
-        )
+    def from_text(cls, text: str) -> PublisherArguments:
+        return cls(**json.loads(text))

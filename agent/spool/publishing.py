@@ -87,7 +87,7 @@ class ProcessRun:
     def __init__(self, arguments: PublisherArguments) -> None:
         """Raises OSError where no process can be started."""
         self._process = subprocess.Popen(
-            module_command("agent.spool.publisher", *arguments.as_texts()),
+            module_command("agent.spool.publisher", arguments.as_text()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

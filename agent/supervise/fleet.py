@@ -32,7 +32,7 @@ from fallow.errors import DriverError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from agent.nvml.worker_protocol import Entries, IntervalAnswer, IntervalRequest, OpenAnswer
+    from agent.nvml.gpu import Entries, IntervalAnswer, IntervalRequest, OpenAnswer
     from agent.rows import DeviceRow, EventRow, GpuRow
     from agent.snapshot import GpuErrors
     from agent.supervise.known_gpus import MissingGpus

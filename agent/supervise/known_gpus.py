@@ -18,7 +18,7 @@ from fallow.gpu_names import at_address, at_position, is_stand_in
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from agent.nvml.worker_protocol import OpenAnswer
+    from agent.nvml.gpu import OpenAnswer
     from agent.rows import DeviceRow, EventRow, GpuRow
 
 _RELOADS = (30, 180, 1080)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agent.collectors import Collector
-    from agent.nvml.worker_protocol import Entries, IntervalAnswer
+    from agent.nvml.gpu import Entries, IntervalAnswer
     from agent.rows import AgentRow, AnyRow, DeviceRow, EventRow, ProcessRow, Rows, ServingRow
     from agent.settings import AgentSettings
     from agent.snapshot import GpuErrors, SnapshotBoard

@@ -18,10 +18,9 @@ from agent.snapshot import SnapshotBoard
 from agent.spool.installation import begin_run, settle_installation
 from agent.spool.publishing import FINISH_S
 from agent.spool.spool import read_fact
-from agent.supervise.control import ControlServer
+from agent.supervise.control import Bell, ControlServer, Orders
 from agent.supervise.fleet import HostGpus
 from agent.supervise.known_gpus import KnownGpus, MissingGpus
-from agent.supervise.orders import Bell, Orders
 from agent.supervise.recorder import LanePlan, Recorder, Thinning
 from agent.supervise.sources import Parts, boot_id
 from agent.supervise.surfaces import Surfaces

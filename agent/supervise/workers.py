@@ -17,14 +17,14 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agent.nvml.worker_protocol import PAGE_BYTES, StatusPage
+from agent.nvml.gpu import PAGE_BYTES, StatusPage
 from agent.own_process import module_command
 from fallow.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from agent.nvml.worker_protocol import DriverGoneAnswer, IntervalAnswer, IntervalRequest, OpenAnswer, OpenRequest
+    from agent.nvml.gpu import DriverGoneAnswer, IntervalAnswer, IntervalRequest, OpenAnswer, OpenRequest
 
 _LONGEST_LOOK_S = 0.5
 _STARTING_S = 20.0

@@ -20,7 +20,7 @@ from fallow.errors import FallowError
 from fallow.units import format_bytes
 
 if TYPE_CHECKING:
-    from agent.nvml.worker_protocol import IntervalAnswer
+    from agent.nvml.gpu import IntervalAnswer
     from agent.rows import DeviceRow, GpuRow, ProcessRow
     from agent.snapshot import Row
     from fallow.config import Config

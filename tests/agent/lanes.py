@@ -9,7 +9,7 @@ from agent.supervise.workers import WorkerClient
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.nvml.worker_protocol import Entries, IntervalRequest
+    from agent.nvml.gpu import Entries, IntervalRequest
     from tests.fakes.clock import FakeClock
     from tests.fakes.nvml import Scenario
 

@@ -15,6 +15,7 @@ import pytest
 from agent.spool import publisher
 from agent.spool.installation import settle_installation
 from agent.spool.publisher import Publisher
+from agent.spool.publisher_arguments import PublisherArguments
 from agent.spool.spool import Spool
 from fallow import parquet, schema
 from fallow.errors import LakeError
@@ -86,7 +87,12 @@ def test_a_publisher_killed_at_any_moment_neither_loses_nor_doubles_a_row(spool:
         )
         written += per_day
         process = subprocess.Popen(
-            [sys.executable, "-m", "agent.spool.publisher", str(spool.folder), lake.root, "h"],
+            [
+                sys.executable,
+                "-m",
+                "agent.spool.publisher",
+                PublisherArguments(str(spool.folder), lake.root, "h").as_text(),
+            ],
             cwd=REPOSITORY,
             stdout=subprocess.DEVNULL,
         )

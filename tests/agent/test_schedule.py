@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from agent.settings import AgentSettings
-from agent.supervise.orders import Bell
+from agent.supervise.control import Bell
 from agent.supervise.recorder import LanePlan, Thinning
 from fallow.clock import DAY_MS, HOUR_MS
 
