@@ -7,17 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from analytics.money.requests_file import GpuRequest
 from analytics.plan.supply import FleetSupply, Host, SupplyHost
 from analytics.solver import one_thread_solver
-
-if TYPE_CHECKING:
-    from highspy import Highs, HighsLp
-
 
 _SEARCH_S = 1.0
 
@@ -34,16 +30,19 @@ class IntegerProgram:
     """
 
     def __init__(self) -> None:
-        self._upper: list[float] = []
-        self._rows: list[tuple[dict[int, float], float, float]] = []
-        self._solver: Highs | None = None
+        self._solver = one_thread_solver()
+        self._columns = 0
         self.is_proven = True
         self.values: tuple[int, ...] = ()
 
     def column(self, most: float = 1) -> int:
         """A new column; its place."""
-        self._upper.append(most)
-        return len(self._upper) - 1
+        import highspy
+
+        self._solver.addVar(0.0, most)
+        self._solver.changeColIntegrality(self._columns, highspy.HighsVarType.kInteger)
+        self._columns += 1
+        return self._columns - 1
 
     def at_most(self, terms: Terms, high: float) -> None:
         """A row: the sum is at most `high`."""
@@ -57,36 +56,28 @@ class IntegerProgram:
         summed: dict[int, float] = {}
         for column, factor in terms:
             summed[column] = summed.get(column, 0.0) + factor
-        self._rows.append((summed, low, high))
+        columns, factors = np.array(list(summed), dtype=np.int32), np.array(list(summed.values()), dtype=np.float64)
+        self._solver.addRow(low, high, len(columns), columns, factors)
 
     def least(self, costs: Mapping[int, float], bound: float, within_s: float = _SEARCH_S) -> None:
         """Makes the sum of costs as small as can be found in that time, and keeps it there; it is known not to be below `bound`."""
-        solver = self._opened()
+        self.values = self.values or (0,) * self._columns
         if self._sum(costs) > bound + _TOLERANCE:
-            everywhere = np.zeros(len(self._upper))
+            everywhere = np.zeros(self._columns)
             everywhere[list(costs)] = list(costs.values())
-            solver.changeColsCost(len(everywhere), np.arange(len(everywhere), dtype=np.int32), everywhere)
-            solver.setOptionValue("time_limit", within_s)
-            self._search(solver)
-        kept = self._sum(costs) + _TOLERANCE
-        columns, factors = np.array(list(costs), dtype=np.int32), np.array(list(costs.values()), dtype=np.float64)
-        solver.addRow(-np.inf, kept, len(columns), columns, factors)
+            self._solver.changeColsCost(self._columns, np.arange(self._columns, dtype=np.int32), everywhere)
+            self._solver.setOptionValue("time_limit", within_s)
+            self._search()
+        self._row(costs.items(), -np.inf, self._sum(costs) + _TOLERANCE)
 
     def _sum(self, costs: Mapping[int, float]) -> float:
         return sum(cost * self.values[column] for column, cost in costs.items())
 
-    def _opened(self) -> Highs:
-        if self._solver is not None:
-            return self._solver
-        solver = one_thread_solver()
-        solver.passModel(self._model())
-        self._solver, self.values = solver, (0,) * len(self._upper)
-        return solver
-
-    def _search(self, solver: Highs) -> None:
+    def _search(self) -> None:
         """From what was found before, which stays where the search finds nothing."""
         import highspy
 
+        solver = self._solver
         start = highspy.HighsSolution()
         start.col_value = list(map(float, self.values))
         solver.setSolution(start)
@@ -94,22 +85,6 @@ class IntegerProgram:
         self.is_proven &= solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
         if solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
             self.values = tuple(map(round, solver.getSolution().col_value))
-
-    def _model(self) -> HighsLp:
-        import highspy
-
-        model = highspy.HighsLp()
-        model.num_col_, model.num_row_ = len(self._upper), len(self._rows)
-        model.col_cost_, model.col_lower_ = np.zeros(len(self._upper)), np.zeros(len(self._upper))
-        model.col_upper_ = np.array(self._upper, dtype=np.float64)
-        model.row_lower_ = np.array([low for _, low, _ in self._rows])
-        model.row_upper_ = np.array([high for _, _, high in self._rows])
-        model.integrality_ = [highspy.HighsVarType.kInteger] * len(self._upper)
-        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        model.a_matrix_.start_ = np.cumsum([0, *(len(terms) for terms, _, _ in self._rows)]).astype(np.int32)
-        model.a_matrix_.index_ = np.array([each for terms, _, _ in self._rows for each in terms], dtype=np.int32)
-        model.a_matrix_.value_ = np.array([each for terms, _, _ in self._rows for each in terms.values()])
-        return model
 
 
 _Each = TypeVar("_Each")

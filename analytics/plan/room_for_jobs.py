@@ -1,8 +1,7 @@
 """Whether a job on several GPUs could start, in each pool: now, over the window, and what would make room for it.
 
-Fragmentation is the measure of FGD (Weng et al., Beware of Fragmentation, USENIX ATC 2023, section 4): the free GPUs of a host are a
-fragment for a job that the host cannot take; for one that it can take, those whose free part is smaller than what the job wants of each.
-A host's fragments are the mean over the jobs, each with its share of all that came.
+Fragmentation is the measure of FGD for whole GPUs (Weng et al., Beware of Fragmentation, USENIX ATC 2023, section 4): the free GPUs of a
+host are a fragment for a job that the host cannot take. A host's fragments are the mean over the jobs, each with its share of all that came.
 """
 
 from __future__ import annotations
@@ -17,48 +16,6 @@ from analytics.intervals import clip
 from analytics.plan.moves import Moves, OccupiedHost, moves_for, occupied_hosts
 from analytics.scope import Scope
 from fallow.clock import MINUTE_MS
-
-
-@dataclass(frozen=True)
-class JobShape:
-    """Jobs that want the same of one host: whole GPUs, or `part` of one; `popularity` is their share of all jobs.
-
-    `cpus` is None where nobody knows what they want of them. One without any GPU makes all of a host's free GPUs a fragment.
-    """
-
-    gpus: int
-    popularity: float
-    part: float = 1.0
-    cpus: float | None = None
-
-
-@dataclass(frozen=True)
-class FreeRoom:
-    """Hosts with the same room: the free part of each of their GPUs, the free CPUs (None: not looked at), and how many such hosts."""
-
-    free: tuple[float, ...]
-    cpus: float | None = None
-    hosts: int = 1
-
-
-def fragments(room: FreeRoom, shapes: Iterable[JobShape]) -> float:
-    """GPUs of one such host that are free and that a job of these could not use, in the mean."""
-    return sum(shape.popularity * _fragment(room, shape) for shape in shapes)
-
-
-def fragmentation(rooms: Sequence[FreeRoom], shapes: Sequence[JobShape]) -> float | None:
-    """The share of all free GPUs that are fragments; None where none is free."""
-    free = sum(room.hosts * sum(room.free) for room in rooms)
-    return sum(room.hosts * fragments(room, shapes) for room in rooms) / free if free else None
-
-
-def _fragment(room: FreeRoom, shape: JobShape) -> float:
-    fitting = [free for free in room.free if free >= shape.part]
-    lacks_cpus = room.cpus is not None and shape.cpus is not None and room.cpus < shape.cpus
-    if shape.gpus == 0 or lacks_cpus or len(fitting) < shape.gpus:
-        return sum(room.free)
-    return sum(room.free) - sum(fitting)
-
 
 ASKED_SIZES = (1, 2, 4, 8, 16, 32, 64)
 AT_ONCE_MS = 5 * MINUTE_MS
@@ -200,12 +157,17 @@ def _pieces(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int]) -
     return here.group_by("pool", "model", "gpus").len("pieces")
 
 
+def fragments(free: int, shares: Iterable[tuple[int, float]]) -> float:
+    """How many of a host's free GPUs a job could not use, in the mean; `shares` are of the jobs that want so many GPUs of one host."""
+    return sum(share * free for gpus, share in shares if gpus > free)
+
+
 def _fragmentation(free: pl.DataFrame, pieces: pl.DataFrame, until_ms: int) -> Fragmentation:
     count = int(pieces["pieces"].sum())
-    known = [JobShape(gpus, each / count) for gpus, each in pieces.select("gpus", "pieces").sort("gpus").iter_rows()]
-    shapes = known or [JobShape(size, 1 / len(SIZES_LEAST)) for size in SIZES_LEAST]
+    known = [(gpus, each / count) for gpus, each in pieces.select("gpus", "pieces").sort("gpus").iter_rows()]
+    shares = known or [(size, 1 / len(SIZES_LEAST)) for size in SIZES_LEAST]
     widest = int(free["level"].max() or 0)  # type: ignore[arg-type]  # a count
-    lost = [fragments(FreeRoom((1.0,) * level), shapes) for level in range(widest + 1)]
+    lost = [fragments(level, shares) for level in range(widest + 1)]
     lasting = pl.col("end").fill_null(until_ms) - pl.col("time")
     spans = free.sort("host", "time").with_columns(
         lasting=lasting, fragment=pl.col("level").replace_strict(range(widest + 1), lost, return_dtype=pl.Float64)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import polars as pl
 
@@ -101,8 +101,7 @@ class FleetSupply:
         return self.today + timedelta(self.days + 1)
 
 
-@dataclass(frozen=True)
-class _Freed:
+class _Freed(NamedTuple):
     """How one GPU comes free; see Supply."""
 
     free_from: date
@@ -175,22 +174,7 @@ def _supplies(
             place = (context.inventory.pool(gpu), context.inventory.model(gpu), host)
             island = device.nvlink_island if hosts[place].islands else None
             groups[place, island, freed[gpu]].append(gpu)
-    found = (
-        Supply(
-            pool,
-            model,
-            host,
-            island,
-            how.free_from,
-            how.source,
-            how.name,
-            how.team,
-            how.chance,
-            how.leaves,
-            tuple(gpus),
-        )
-        for ((pool, model, host), island, how), gpus in groups.items()
-    )
+    found = (Supply(*place, island, **how._asdict(), gpus=tuple(gpus)) for (place, island, how), gpus in groups.items())
     return tuple(sorted(found, key=lambda each: (each.pool, each.model, each.host, each.free_from, each.gpus)))
 
 

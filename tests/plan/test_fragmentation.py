@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analytics.plan.room_for_jobs import FreeRoom, JobShape, fragmentation, fragments
+from analytics.plan.room_for_jobs import fragments
 
 HOSTS = (
     (8, 1, 22), (8, 2, 2), (16, 2, 107), (32, 4, 28), (48, 4, 9), (64, 2, 22), (64, 8, 7), (82, 8, 1), (96, 4, 17),
@@ -19,22 +19,16 @@ JOBS = (
 
 
 def test_the_empty_openb_cluster_has_the_published_fragmentation() -> None:
-    rooms = [FreeRoom((1.0,) * gpus, cpus, hosts) for cpus, gpus, hosts in HOSTS]
-    total = sum(count for _, _, count in JOBS)
-    shapes = [JobShape(gpus, count / total, cpus=cpus) for gpus, cpus, count in JOBS]
-    assert (sum(room.hosts for room in rooms), sum(len(room.free) * room.hosts for room in rooms)) == (1_213, 6_212)
-    assert total == 8_152
-    assert fragmentation(rooms, shapes) == pytest.approx(0.1389, abs=0.00005)  # 13.89 %
+    total, gpus = sum(count for _, _, count in JOBS), sum(gpus * hosts for _, gpus, hosts in HOSTS)
+    assert (sum(hosts for _, _, hosts in HOSTS), gpus, total) == (1_213, 6_212, 8_152)
+    lost = 0.0
+    for cpus, free, hosts in HOSTS:
+        # who wants no GPU, or more CPUs than the host has, can use none of its GPUs
+        shares = [(want if want and need <= cpus else free + 1, count / total) for want, need, count in JOBS]
+        lost += hosts * fragments(free, shares)
+    assert lost / gpus == pytest.approx(0.1389, abs=0.00005)  # 13.89 %
 
 
-def test_parts_of_gpus_that_are_too_small_are_fragments() -> None:
-    room = FreeRoom((0.3, 0.6, 1.0))
-    assert fragments(room, [JobShape(1, 1.0, part=0.5)]) == pytest.approx(0.3)
-    assert fragments(room, [JobShape(2, 1.0)]) == pytest.approx(1.9)  # only one whole GPU: nothing of it can be used
-
-
-def test_each_shape_counts_as_often_as_it_comes() -> None:
-    shapes = [JobShape(1, 0.75), JobShape(4, 0.25)]
-    assert fragments(FreeRoom((1.0, 1.0)), shapes) == pytest.approx(0.25 * 2)
-    assert fragmentation([FreeRoom((1.0, 1.0), hosts=3), FreeRoom((1.0,) * 4)], shapes) == pytest.approx(1.5 / 10)
-    assert fragmentation([FreeRoom(())], shapes) is None
+def test_each_size_counts_as_often_as_it_comes() -> None:
+    shares = [(1, 0.75), (4, 0.25)]
+    assert [fragments(free, shares) for free in (0, 2, 4)] == [0.0, pytest.approx(0.25 * 2), 0.0]

@@ -202,11 +202,14 @@ def _pool_use(pool: str, fleet: ReplayFleet, holds: pl.DataFrame, window: Window
     groups = [group for group in fleet.groups if group.pool == pool]
     own, span = holds.filter(pl.col("pool") == pool), window[1] - window[0]
     gpus = sum(group.gpus for group in groups)
-    return PoolUse(pool, gpus, float(gpus * span), _held_ms(own), _most(own), _cost(groups, span))
-
-
-def _held_ms(holds: pl.DataFrame) -> float:
-    return float(holds.select((SPAN_MS * pl.col("gpus")).sum()).item())
+    return PoolUse(
+        pool,
+        gpus,
+        float(gpus * span),
+        float(own.select((SPAN_MS * pl.col("gpus")).sum()).item()),
+        _most(own),
+        _cost(groups, span),
+    )
 
 
 def _shares(holds: pl.DataFrame) -> bool:
