@@ -97,8 +97,7 @@ def _unused(hours: pl.DataFrame, zone: tzinfo) -> list[int] | None:
     there = float(known["there"].max() or 0.0)  # type: ignore[arg-type]
     by_hour: dict[int, list[float]] = {}
     for moment_ms, needed in known.select("time", "needed").iter_rows():
-        local = from_ms(moment_ms).astimezone(zone)
-        by_hour.setdefault(local.weekday() * 24 + local.hour, []).append(needed)
+        by_hour.setdefault(hour_of_week(moment_ms, zone), []).append(needed)
     if len(by_hour) < _HOURS:
         return None
     return [max(0, math.floor(there - _quantile(by_hour[hour]) + 1e-6)) for hour in range(_HOURS)]
@@ -182,7 +181,7 @@ def hours_of_week(stretches: pl.DataFrame, until_ms: int, zone: tzinfo) -> Hours
     rows = clip(rows, since_ms)
     inner = np.arange(floor_ms(since_ms, _SLOT_MS) + _SLOT_MS, until_ms, _SLOT_MS, dtype=np.int64)
     edges = np.concatenate([[since_ms], inner, [until_ms]])
-    hours = np.array([_hour(int(edge), zone) for edge in edges[:-1]])
+    hours = np.array([hour_of_week(int(edge), zone) for edge in edges[:-1]])
 
     def by_hour(chosen: pl.DataFrame) -> tuple[float, ...]:
         return tuple(np.bincount(hours, _between(chosen, edges), HOURS).tolist())
@@ -196,7 +195,8 @@ def hours_of_week(stretches: pl.DataFrame, until_ms: int, zone: tzinfo) -> Hours
     )
 
 
-def _hour(moment_ms: int, zone: tzinfo) -> int:
+def hour_of_week(moment_ms: int, zone: tzinfo) -> int:
+    """The hour of the week in a zone that a moment lies in; 0 is Monday's first."""
     local = from_ms(moment_ms).astimezone(zone)
     return local.weekday() * 24 + local.hour
 

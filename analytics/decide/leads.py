@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.capacity.off_peak import OffPeak, off_peak
+from analytics.capacity.off_peak import OffPeak, hour_of_week, off_peak
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.review import Review
 from analytics.decide.right_sizing import RightSizing, right_sizing
@@ -40,7 +40,7 @@ from analytics.workloads.waste import (
     WasteKind,
 )
 from analytics.workloads.window_end import last_rows
-from fallow.clock import HOUR_MS, WEEK_MS, from_ms
+from fallow.clock import HOUR_MS, WEEK_MS
 
 _WEEK_HOURS = 7 * 24
 SHARE = "off_peak_share"
@@ -81,8 +81,7 @@ class IdleHours:
 
     def _is_off_peak(self, pool: str, hour: int) -> bool:
         """Whether the hour since the epoch is one of the pool's; it counts by its beginning."""
-        local = from_ms(hour * HOUR_MS).astimezone(self.zone)
-        of_week = local.weekday() * 24 + local.hour
+        of_week = hour_of_week(hour * HOUR_MS, self.zone)
         return any(
             (of_week - (each.weekday * 24 + each.from_hour)) % _WEEK_HOURS < each.until_hour - each.from_hour
             for each in self.windows[pool]

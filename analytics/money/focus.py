@@ -11,6 +11,7 @@ from decimal import Decimal
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
 from analytics.inventory import Inventory
 from analytics.money.costs import Costs
 from analytics.money.priced_segments import UNNAMED, unused_amount
@@ -149,11 +150,10 @@ def _prices(costs: Costs) -> pl.DataFrame:
 
 def _observed(stretches: pl.DataFrame) -> pl.DataFrame:
     """Of the time of each GPU and day the observed share, and of that what was seen by point samples: null where nothing was."""
-    span = pl.col("end") - pl.col("time")
-    seen = span.filter(pl.col("state") != "unknown").sum()
+    seen = SPAN_MS.filter(pl.col("state") != "unknown").sum()
     sampled = pl.col("sampled_ms").sum() / pl.when(seen > 0).then(seen)
     day = pl.from_epoch("time", "ms").dt.strftime("%Y-%m-%d")
-    return stretches.group_by("gpu", day.alias("day")).agg(coverage=seen / span.sum(), sampled=sampled)
+    return stretches.group_by("gpu", day.alias("day")).agg(coverage=seen / SPAN_MS.sum(), sampled=sampled)
 
 
 def _resource_names(stretches: pl.DataFrame, inventory: Inventory) -> pl.DataFrame:

@@ -47,22 +47,16 @@ def with_deferrable(rows: pl.DataFrame, jobs: pl.DataFrame, owners: Owners) -> p
         jobs: of `job_names`.
         owners: with their priority classes.
     """
-    awaited = _awaited_jobs(jobs)
+    names = pl.concat_str("name", "partition", "qos", separator=" ", ignore_nulls=True)
+    # by the id alone, for one job may be known from two sources
+    awaited = frozenset(jobs.filter(names.str.contains(AWAITED))["job"].drop_nulls())
 
     def flag(job: str | None, holder: str | None, account: str | None) -> tuple[bool]:
-        return (_is_batch(job, awaited) or is_best_effort(owners, holder, account),)
+        is_one_slurm_job = job is not None and "+" not in job and job_kind([job]) == "slurm"
+        is_batch = is_one_slurm_job and str(job).partition(":")[2] not in awaited
+        return (is_batch or is_best_effort(owners, holder, account),)
 
     return with_mapped(rows, ("job", "holder", "account"), {"is_deferrable": pl.Boolean()}, flag)
-
-
-def _is_batch(job: str | None, awaited: frozenset[str]) -> bool:
-    return job is not None and "+" not in job and job_kind([job]) == "slurm" and job.partition(":")[2] not in awaited
-
-
-def _awaited_jobs(jobs: pl.DataFrame) -> frozenset[str]:
-    """The ids of jobs for which somebody waits; by the id alone, for one job may be known from two sources."""
-    names = pl.concat_str("name", "partition", "qos", separator=" ", ignore_nulls=True)
-    return frozenset(jobs.filter(names.str.contains(AWAITED))["job"].drop_nulls())
 
 
 Floats = NDArray[np.float64]

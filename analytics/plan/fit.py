@@ -226,15 +226,12 @@ def fit_seen(context: Context, prices: PriceBook, work: SeenWork) -> SeenFit:
 
     def placed(offers: Sequence[Offer]) -> tuple[PlacedWork, ...]:
         options = card_options(offers, lambda _: need, counts)
-        return tuple(PlacedWork(work, each, _times(work, each)) for each in options)
+        demand, present = work.demand, work.present
+        if demand is None or present is None:
+            return tuple(PlacedWork(work, each, None) for each in options)
+        return tuple(PlacedWork(work, each, times_as_long(demand, present, each)) for each in options)
 
     return SeenFit(work, placed(fleet_offers(context)), placed(market_offers(context, prices)))
-
-
-def _times(work: SeenWork, option: CardOption) -> float | None:
-    if work.demand is None or work.present is None:
-        return None
-    return times_as_long(work.demand, work.present, option)
 
 
 def _need_of(shape: ModelShape, work: Serving | Training) -> Callable[[int], MemoryNeed]:

@@ -19,7 +19,7 @@ from analytics.money.energy import KNOWN_MIN, Grid
 from analytics.money.offers import GpuOffer, is_of, useful_hourly
 from analytics.money.prices import HOURS_PER_YEAR, PriceBook
 from analytics.plan.jobs import IS_COUNTED, POOL_MODEL, PoolModel, jobs_in_window, located
-from analytics.plan.price_mix import Hours, Mix, Option, cheapest, cheapest_mix
+from analytics.plan.price_mix import Mix, Option, cheapest, cheapest_mix
 from analytics.scope import Scope
 from analytics.states import ALLOCATED, IN_USE
 from analytics.workloads.surplus import UNKNOWN_MAX
@@ -288,11 +288,7 @@ def _mix(hours: pl.DataFrame, need: str, options: Sequence[Option]) -> Mix | Non
         return None
     # what is held without use may not be interrupted: nobody knows what it waits for
     firm = hours["firm"] + (hours[need] - hours["need"])
-    return cheapest_mix(_array(hours[need]), _array(firm), options)
-
-
-def _array(values: pl.Series) -> Hours:
-    return values.to_numpy()
+    return cheapest_mix(hours[need].to_numpy(), firm.to_numpy(), options)
 
 
 def _weeks(hours: pl.DataFrame, options: Sequence[Option], until_ms: int) -> Iterator[Mix]:

@@ -88,7 +88,10 @@ class Reallocation:
         return replace(
             self,
             served=tuple(
-                replace(each, grants=tuple(_anonymous(grant, team) for grant in each.grants))
+                replace(
+                    each,
+                    grants=tuple(g if g.team == team else replace(g, team=None, name="") for g in each.grants),
+                )
                 for each in self.served
                 if each.request.team == team
             ),
@@ -110,10 +113,6 @@ class Reallocation:
         return replace(
             self, served=tuple(each for each in served if each.grants), unserved=(), left=own(self.left), of_part=True
         )
-
-
-def _anonymous(grant: Supply, team: str) -> Supply:
-    return grant if grant.team == team else replace(grant, team=None, name="")
 
 
 def propose(supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping[str, float]) -> Reallocation:

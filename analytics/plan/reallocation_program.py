@@ -250,11 +250,11 @@ class ReallocationProgram:
             return
         for day in self._days_in(number, self._supplies_of(host)):
             if (key, day) not in self._parts:
-                self._parts[key, day] = [self._some_of(block, day) for block in self._of_host[key]]
+                self._parts[key, day] = [
+                    _Part(self._program.column(self._free(self._blocks[block].supplies, day)), {block: 1})
+                    for block in self._of_host[key]
+                ]
             yield _Start(number, day, key, gpus, gpus, self._program.column())
-
-    def _some_of(self, block: int, day: date) -> _Part:
-        return _Part(self._program.column(self._free(self._blocks[block].supplies, day)), {block: 1})
 
     def _days_in(self, number: int, supplies: Sequence[int]) -> Iterator[date]:
         """The days on which so many of these are free."""

@@ -155,7 +155,7 @@ def _quota_pairs(
     wanting: pl.DataFrame, allocated: pl.DataFrame, quotas: Mapping[str, float], window: tuple[int, int]
 ) -> list[StarvingPair]:
     """The same of quotas of which 95 % of the hours needed less than half, hour by hour."""
-    hours = _hours(window)
+    hours = np.arange(-(-window[0] // HOUR_MS) * HOUR_MS, window[1] // HOUR_MS * HOUR_MS, HOUR_MS, dtype=np.int64)
     if not quotas or not len(hours) or wanting.is_empty():
         return []
     own = allocated.filter(pl.col("team").is_in(list(quotas)))
@@ -178,11 +178,6 @@ def _quota_pairs(
         for column, hoards in enumerate(wide)
         if starves != hoards and met[row, column] > 0
     ]
-
-
-def _hours(window: tuple[int, int]) -> NDArray[np.int64]:
-    """The starts of the whole hours of a window."""
-    return np.arange(-(-window[0] // HOUR_MS) * HOUR_MS, window[1] // HOUR_MS * HOUR_MS, HOUR_MS, dtype=np.int64)
 
 
 def _per_hour(wanting: pl.DataFrame, hours: NDArray[np.int64]) -> tuple[NDArray[np.float64], list[str]]:

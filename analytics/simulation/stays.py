@@ -94,7 +94,7 @@ def host_stays(
             start_ms, end_ms = _floor(stay.start_ms, grid_ms), _floor(stay.end_ms, grid_ms)
             if end_ms > max(since_ms, start_ms) and start_ms < until_ms:
                 idle = None if stay.idle_from_ms is None else _floor(stay.idle_from_ms, grid_ms)
-                stays.append(_moved(stay, start_ms, end_ms, idle))
+                stays.append(replace(stay, start_ms=start_ms, end_ms=end_ms, idle_from_ms=idle))
     return sorted(stays, key=lambda stay: (stay.start_ms, stay.gpus))
 
 
@@ -223,7 +223,3 @@ def new_seed(rng: np.random.Generator) -> int:
 
 def _floor(at_ms: int, step_ms: int) -> int:
     return at_ms // step_ms * step_ms
-
-
-def _moved(stay: Stay, start_ms: int, end_ms: int, idle_from_ms: int | None) -> Stay:
-    return replace(stay, start_ms=start_ms, end_ms=end_ms, idle_from_ms=idle_from_ms)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.deployment.arguments import add_verbs
 from agent.deployment.host_files import Host
 from agent.deployment.service import drop_in_lines
 from agent.deployment.versions import CheckedEnvironment, Layout
+from analytics.commands.finding_actions import add_verbs
 from fallow import config
 from fallow.clock import SECOND_MS, parse_duration_ms
 from fallow.errors import UsageError

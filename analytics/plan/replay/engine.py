@@ -224,7 +224,7 @@ preempted     how often it lost its GPUs
 held_ms       how long it held GPUs in all, what was lost and what a restart costs included
 cut_ms        by how much an idle time-out shortened it
 worked_later  whether it worked again after the idle spell that ended it
-why_not       why it never fits, one of WHY_NOT
+why_not       why it never fits, one of those in `analytics.plan.replay.station`
 """
 
 HOLD_SCHEMA: dict[str, pl.DataType] = {
@@ -287,7 +287,7 @@ def _holds(runs: Iterable[Run]) -> pl.DataFrame:
             run.end,
             run.station.pool,
             run.station.model,
-            run.station.cards.first_host + host,
+            run.station.first_host + host,
             gpus,
         )
         for piece, run in enumerate(runs)

@@ -20,7 +20,7 @@ class HostRoom:
     """
 
     def __init__(self, free: Sequence[int], widest: int) -> None:
-        self.free = list(free)
+        self.free, self.widest = list(free), widest
         self._by_free = [0] * (widest + 1)
         for host, gpus in enumerate(free):
             self._by_free[gpus] |= 1 << host

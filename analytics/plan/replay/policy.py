@@ -104,13 +104,24 @@ def changed_fleet(fleet: ReplayFleet, policy: ReplayPolicy) -> ReplayFleet:
     for name, gpus in policy.gpus.items():
         groups = _resized(groups, name, gpus)
     known = _replaced(fleet.groups, policy.groups)  # with those that have no GPUs left
-    for pools in policy.merge:
-        _check_pools(known, pools)
-    _check_merged_once(policy.merge)
+    merged = [name for pools in policy.merge for name in pools]
+    for name in merged:
+        if name not in {group.pool for group in known}:
+            raise _no_pool(known, name)
+    for name in merged:
+        if merged.count(name) > 1:
+            raise UsageError(
+                f"the pool {name} is merged twice", "name all pools that become one together: train,research,old"
+            )
     for pools in policy.merge:
         groups, known = _merged(groups, pools), _merged(known, pools)
     if policy.small_work is not None:
-        _check_small_work(known, policy.small_work.to)
+        names = (*sorted({group.pool for group in known}), *sorted({group.model for group in known}))
+        if policy.small_work.to not in names:
+            raise UsageError(
+                f"small work goes to {policy.small_work.to}, which is no pool or model",
+                f"there are {', '.join(names)}",
+            )
     return ReplayFleet(tuple(groups))
 
 
@@ -143,28 +154,6 @@ def _hosts_with(group: HostGroup, gpus: int) -> list[HostGroup]:
     whole, part = divmod(gpus, group.gpus_per_host)
     found = [replace(group, hosts=whole), replace(group, hosts=1, gpus_per_host=part)]
     return [each for each in found if each.gpus]
-
-
-def _check_pools(groups: Sequence[HostGroup], pools: Sequence[str]) -> None:
-    for name in pools:
-        if name not in {group.pool for group in groups}:
-            raise _no_pool(groups, name)
-
-
-def _check_merged_once(merge: Sequence[Sequence[str]]) -> None:
-    names = [name for pools in merge for name in pools]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(
-            f"the pool {twice} is merged twice", "name all pools that become one together: train,research,old"
-        )
-
-
-def _check_small_work(groups: Sequence[HostGroup], name: str) -> None:
-    pools, models = ({group.pool for group in groups}, {group.model for group in groups})
-    if name not in pools | models:
-        known = ", ".join((*sorted(pools), *sorted(models)))
-        raise UsageError(f"small work goes to {name}, which is no pool or model", f"there are {known}")
 
 
 def _merged(groups: Sequence[HostGroup], pools: Sequence[str]) -> list[HostGroup]:

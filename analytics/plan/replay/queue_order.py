@@ -72,7 +72,7 @@ class _Reservation:
         number = self._first[2]
         shape = station.jobs.gpus[number], station.jobs.hosts[number]
         self._at: int | None = None
-        self._spare = HostRoom(station.room.free, station.cards.widest)
+        self._spare = HostRoom(station.room.free, station.room.widest)
         for end, hold in station.planned_ends():
             if self._at is not None and end > self._at:
                 break
@@ -81,7 +81,7 @@ class _Reservation:
                 self._at = max(now, end)
         self._spare.take(self._spare.fit(*shape) or ())
         lasting = [min(each) for each in zip(station.room.free, self._spare.free, strict=True)]
-        self._lasting = HostRoom(lasting, station.cards.widest)
+        self._lasting = HostRoom(lasting, station.room.widest)
         self._tried: set[Turn] = set()
         self._too_large: set[tuple[object, ...]] = set()
 
@@ -137,7 +137,7 @@ class Conservative(InOrder):
         self._tried.update(queue)
         if not hopeful:
             return
-        ahead = RoomAhead(now, station.room.free, station.cards.widest, station.planned_ends())
+        ahead = RoomAhead(now, station.room.free, station.room.widest, station.planned_ends())
         for turn in queue[: queue.index(hopeful[-1]) + 1]:
             number = turn[2]
             end, seat = station.planned_end(number, now), station.seat(number)

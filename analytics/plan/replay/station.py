@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from heapq import merge
@@ -120,7 +120,7 @@ class MigInstances:
         fit = _profile(self.model, need)
         if fit is None:
             return None
-        taken = _slices(beside)
+        taken = sum(part.slices for part in beside)
         for start in reversed(fit.starts):  # those at the end of the card first: larger instances cannot use it
             slices = ((1 << fit.memory_slices) - 1) << start
             if not taken & slices:
@@ -135,10 +135,6 @@ class MigInstances:
 @cache
 def _profile(model: str, need: Need) -> MigFit | None:
     return first_fit(model, sm_share=need.sm_pct / 100, need_bytes=need.mem_bytes, bandwidth_share=None)
-
-
-def _slices(parts: Iterable[Part]) -> int:
-    return sum(part.slices for part in parts)
 
 
 @dataclass(eq=False)
@@ -186,36 +182,30 @@ class Run:
     end: int | None = None
 
 
-@dataclass(frozen=True)
-class Cards:
-    """The GPUs of a station: how many each host has, and their memory.
-
-    `slowdown` is how many times as long jobs of other models take, `sharing` how jobs share a GPU; `partitions` may run here (None: everybody).
-    `first_host` is the number of its first host within its pool and model.
-    """
-
-    widths: tuple[int, ...]
-    mem_bytes: int | None = None
-    slowdown: float = 1.0
-    sharing: GpuSharing | None = None
-    partitions: frozenset[str] | None = None
-    first_host: int = 0
-
-    @property
-    def widest(self) -> int:
-        return max(self.widths, default=0)
-
-
 class Station:
     """GPUs of one pool and model, with a queue of their own.
 
     `freed` counts how often something came free: as long as it stays the same, what found no room finds none.
+    `first_host` is the number of its first host within its pool and model, `mem_bytes` what every GPU has at least.
     """
 
-    def __init__(self, index: int, place: tuple[str, str], cards: Cards, jobs: AskedJobs) -> None:
-        self.index, (self.pool, self.model), self.cards, self.jobs = index, place, cards, jobs
-        self.room = HostRoom(cards.widths, cards.widest)
-        self._empty = HostRoom(cards.widths, cards.widest)
+    def __init__(
+        self, index: int, groups: Sequence[HostGroup], first_host: int, policy: ReplayPolicy, jobs: AskedJobs
+    ) -> None:
+        """Hosts of one pool and model, open to the same partitions."""
+        self.index, self.first_host, self.jobs = index, first_host, jobs
+        self.pool, self.model = groups[0].pool, groups[0].model
+        self._slowdown, self._partitions = groups[0].slowdown, groups[0].partitions
+        known = [group.mem_bytes for group in groups if group.mem_bytes is not None]
+        self.mem_bytes = min(known) if len(known) == len(groups) else None
+        self._sharing: GpuSharing | None = None
+        if policy.mig:
+            self._sharing = MigInstances(self.model)
+        elif policy.share > 1 and self.mem_bytes is not None:
+            self._sharing = TakingTurns(policy.share, self.mem_bytes)
+        widths = [group.gpus_per_host for group in groups for _ in range(group.hosts)]
+        widest = max(widths, default=0)
+        self.room, self._empty = HostRoom(widths, widest), HostRoom(widths, widest)
         self.runs: dict[int, Run] = {}
         self.ranks: Counter[int] = Counter()
         self.queue: list[Turn] = []
@@ -225,11 +215,11 @@ class Station:
 
     def factor(self, number: int) -> float:
         """How many times as long a job takes here."""
-        return 1.0 if self.jobs.models[number] == self.model else self.cards.slowdown
+        return 1.0 if self.jobs.models[number] == self.model else self._slowdown
 
     def is_open_to(self, partition: str | None) -> bool:
         """Whether jobs of a partition may run here; those of none may anywhere."""
-        return self.cards.partitions is None or partition is None or partition in self.cards.partitions
+        return self._partitions is None or partition is None or partition in self._partitions
 
     def could_hold(self, number: int) -> bool:
         """Whether the job would have room if nothing ran."""
@@ -265,12 +255,12 @@ class Station:
         self.room.take(hold)
         self.runs[run.number] = run
         self.ranks[self.jobs.turns[run.number][0]] += 1
-        if gpu is None or part is None or self.cards.sharing is None:
+        if gpu is None or part is None or self._sharing is None:
             insort(self._planned, (run.planned_end, run.number, hold))
             return
         self._shared[gpu] = None
         gpu.parts[run.number], gpu.until[run.number] = part, run.planned_end
-        gpu.is_full = self.cards.sharing.is_full(gpu.parts.values())
+        gpu.is_full = self._sharing.is_full(gpu.parts.values())
 
     def end(self, run: Run) -> None:
         """What the job had is free; a shared GPU, when the last one ends."""
@@ -304,7 +294,7 @@ class Station:
 
     def _part(self, number: int, beside: Collection[Part] = ()) -> Part | None:
         """What a job would have of a GPU; None where it gets whole ones: its need is unknown, too large, or was seen on another model."""
-        need, sharing = self.jobs.needs[number], self.cards.sharing
+        need, sharing = self.jobs.needs[number], self._sharing
         if sharing is None or need is None or self.jobs.models[number] != self.model:
             return None
         return sharing.part(need, beside)
@@ -314,7 +304,6 @@ NO_GPUS = "no GPUs of its pool and model"
 TOO_LITTLE_MEMORY = "not enough memory"
 TOO_WIDE = "too many GPUs for any host"
 TOO_MANY = "too many GPUs for the pool"
-WHY_NOT = (NO_GPUS, TOO_LITTLE_MEMORY, TOO_WIDE, TOO_MANY)
 """Why a job never fits: the first of these that holds."""
 
 
@@ -329,24 +318,9 @@ def stations_of(fleet: ReplayFleet, jobs: AskedJobs, policy: ReplayPolicy) -> li
         by_place.setdefault((group.pool, group.model, group.partitions), []).append(group)
     stations, hosts = list[Station](), Counter[tuple[str, str]]()
     for (pool, model, _), groups in by_place.items():
-        cards = _cards(groups, policy, hosts[pool, model])
-        stations.append(Station(len(stations), (pool, model), cards, jobs))
-        hosts[pool, model] += len(cards.widths)
+        stations.append(Station(len(stations), groups, hosts[pool, model], policy, jobs))
+        hosts[pool, model] += sum(group.hosts for group in groups)
     return stations
-
-
-def _cards(groups: Sequence[HostGroup], policy: ReplayPolicy, first_host: int) -> Cards:
-    widths = tuple(group.gpus_per_host for group in groups for _ in range(group.hosts))
-    known = [group.mem_bytes for group in groups if group.mem_bytes is not None]
-    mem_bytes = min(known) if len(known) == len(groups) else None
-    sharing = _sharing(groups[0].model, mem_bytes, policy)
-    return Cards(widths, mem_bytes, groups[0].slowdown, sharing, groups[0].partitions, first_host)
-
-
-def _sharing(model: str, mem_bytes: int | None, policy: ReplayPolicy) -> GpuSharing | None:
-    if policy.mig:
-        return MigInstances(model)
-    return TakingTurns(policy.share, mem_bytes) if policy.share > 1 and mem_bytes is not None else None
 
 
 def waiting_at(number: int, stations: Sequence[Station], policy: ReplayPolicy) -> tuple[list[Station], str | None]:
@@ -379,7 +353,7 @@ def waiting_at(number: int, stations: Sequence[Station], policy: ReplayPolicy) -
 
 def _fits_memory(station: Station, number: int) -> bool | None:
     """Whether the job's memory fits, as it did on its own model; None where nobody knows."""
-    need, there = station.jobs.mem_bytes[number], station.cards.mem_bytes
+    need, there = station.jobs.mem_bytes[number], station.mem_bytes
     if station.jobs.models[number] == station.model:
         return True
     return None if need is None or there is None else need <= there
