@@ -22,9 +22,8 @@ from analytics.delivery.deliver import deliver, left, tell, to_do, would
 from analytics.delivery.journal import Journal
 from analytics.delivery.links import AnswerLinks
 from analytics.delivery.model import SENT, Channel, Delivery, Message
-from analytics.delivery.nudge_message import pack_nudge
-from analytics.delivery.nudges import Chosen, Contacts, Nudge, Past, Quiet, choose, day_of
-from analytics.delivery.targets import parse_targets
+from analytics.delivery.nudges import Chosen, Contacts, Nudge, Past, Quiet, choose, day_of, pack_nudge
+from analytics.delivery.settings import parse_targets
 from analytics.language.language import Language
 from analytics.language.languages import CODES, language
 from analytics.language.plain_text import count, moment, plain

@@ -9,12 +9,19 @@ from dataclasses import dataclass
 
 from analytics.commands.actor import add_actor_argument
 from analytics.commands.report_edition import add_edition_arguments, format_named, open_edition
-from analytics.delivery import due
 from analytics.delivery.content import edition_name
 from analytics.delivery.deliver import DeliveryResult, tell, would
-from analytics.delivery.editions import DOCUMENTS, EditionSender, pack_for
+from analytics.delivery.editions import (
+    DOCUMENTS,
+    WEEKS_BACK,
+    EditionSender,
+    asked_week,
+    failed_weeks,
+    missed_weeks,
+    pack_for,
+)
 from analytics.delivery.model import Message
-from analytics.delivery.targets import Target, parse_targets
+from analytics.delivery.settings import Target, parse_targets
 from analytics.language.languages import language, time_zone
 from analytics.render.report import FORMATS, Format
 from analytics.report.weeks import Week
@@ -47,7 +54,7 @@ def add_send_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--catch-up", action="store_true", default=False,
-        help=f"also what did not arrive of the {due.BACK - 1} weeks before",
+        help=f"also what did not arrive of the {WEEKS_BACK - 1} weeks before",
     )  # fmt: skip
     which.add_argument("--retry", action="store_true", default=False, help="only what failed, of the last 4 weeks")
     which.add_argument("--again", action="store_true", default=False, help="also where it was sent, or may have been")
@@ -93,7 +100,7 @@ def _open(args: argparse.Namespace, clock: Clock, sleep: Callable[[float], None]
         raise UsageError("--to is missing", "give --to, or set report.to (docs/delivering.md)")
     zone_name = args.timezone or settings.text("report.timezone")
     speaks = language(args.lang or settings.text("report.language"), zone_name)
-    newest = due.asked_week(args.week or "last", time_zone(zone_name), clock.now_ms())
+    newest = asked_week(args.week or "last", time_zone(zone_name), clock.now_ms())
     edition = edition_name(Scope.of(args), speaks.code)
     actor = command_actor(args.actor)
     sender = EditionSender.open(lake, settings, targets, edition, actor, newest=newest, clock=clock, sleep=sleep)
@@ -113,8 +120,8 @@ def _formats(given: Sequence[str] | None) -> tuple[Format, ...]:
 def _weeks(args: argparse.Namespace, sending: _Sending, target: Target) -> tuple[Week, ...]:
     asked = sending.sender.journal, sending.newest, sending.sender.edition, target.shown
     if args.retry:
-        return due.failed(*asked)
-    return (*(due.missed(*asked) if args.catch_up else ()), sending.newest)
+        return failed_weeks(*asked)
+    return (*(missed_weeks(*asked) if args.catch_up else ()), sending.newest)
 
 
 def _send_week(

@@ -10,7 +10,7 @@ from analytics.decide.reversals import Reversal
 from analytics.language.language import Sentence
 from analytics.language.sentences import tr
 from analytics.ledger.summary import SILENT_AFTER_MS
-from analytics.quality.timestamps import Stamp
+from analytics.quality.model import Stamp
 from analytics.workloads.model import Finding
 
 RELEASED = "released"

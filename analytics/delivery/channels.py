@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from analytics.delivery.mail import MailChannel
 from analytics.delivery.model import FAILED, SENT, Channel, Delivery, DeliveryOutcome, Message
-from analytics.delivery.settings import MailSettings, WebhookSettings
-from analytics.delivery.targets import Target
+from analytics.delivery.settings import MailSettings, Target, WebhookSettings
 from analytics.delivery.webhook import WebhookChannel
 from analytics.language.plain_text import count
 from fallow.config import Config

@@ -1,32 +1,81 @@
-"""Sending one edition of a closed week: for `fallow report send`, and for a page that sends to the site's own targets."""
+"""Which weeks are due at a target, and sending one edition of one: for `fallow report send`, and for a page that sends."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 
-from analytics.delivery import due
 from analytics.delivery.channels import open_channels
 from analytics.delivery.content import edition_name, pack
 from analytics.delivery.deliver import ALREADY, BUSY, DeliveryResult, deliver, left, to_do
 from analytics.delivery.journal import ABANDONED, Journal, Standing
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Channel, Delivery, Message
-from analytics.delivery.targets import Target, parse_targets
+from analytics.delivery.settings import Target, parse_targets
 from analytics.language.language import Language
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Moment
 from analytics.language.sentences import tr
 from analytics.render.report import FORMATS, Format
 from analytics.report.model import Report
-from analytics.report.weeks import Week
+from analytics.report.weeks import Week, parse_week
 from analytics.scope import Scope
 from analytics.window import Inputs
 from fallow.actors import Actor
-from fallow.clock import WEEK_MS, Clock, SystemClock
+from fallow.clock import HOUR_MS, WEEK_MS, Clock, SystemClock
 from fallow.config import Config
 from fallow.errors import MissingExtraError, UsageError
 from fallow.lake import Lake
+
+CLOSES_AFTER_MS = 6 * HOUR_MS
+"""A week closes on Monday at 06:00 local time, when rows that hosts published late have arrived."""
+
+WEEKS_BACK = 4
+"""Weeks that a run looks back on, including the newest."""
+
+
+def asked_week(text: str, zone: tzinfo, now_ms: int) -> Week:
+    """The week of --week; `last` is the newest that is closed. Raises UsageError, also for a week that is not closed yet."""
+    week = parse_week(text, zone, now_ms - CLOSES_AFTER_MS)
+    if week.until_ms + CLOSES_AFTER_MS > now_ms:
+        raise UsageError(
+            f"{week.label} is not over: it closes on Monday, {week.before(-1).monday.isoformat()}, at 06:00",
+            "an edition is sent once, so it is sent when it is whole; `fallow report --week` shows it as it stands",
+        )
+    return week
+
+
+def missed_weeks(journal: Journal, newest: Week, edition: str, target: str) -> tuple[Week, ...]:
+    """The weeks before `newest` that did not arrive, the oldest first.
+
+    Only those since the first that was ever sent to this target, or tried: a new target does not get a month at once.
+    """
+    known = [
+        entry.delivery.week
+        for entry in journal.entries
+        if (entry.delivery.purpose, entry.delivery.edition, entry.delivery.target) == ("report", edition, target)
+    ]
+    if not known:
+        return ()
+    weeks = (newest.before(number) for number in range(WEEKS_BACK - 1, 0, -1))
+    return tuple(
+        week
+        for week in weeks
+        if week.label >= min(known) and journal.standing(delivery_of(week, edition, target)).step != SENT
+    )
+
+
+def failed_weeks(journal: Journal, newest: Week, edition: str, target: str) -> tuple[Week, ...]:
+    """The weeks up to `newest` whose last try failed, the oldest first."""
+    weeks = (newest.before(number) for number in range(WEEKS_BACK - 1, -1, -1))
+    return tuple(week for week in weeks if journal.standing(delivery_of(week, edition, target)).step == FAILED)
+
+
+def delivery_of(week: Week, edition: str, target: str) -> Delivery:
+    """The delivery of one edition of the report."""
+    return Delivery("report", week.label, edition, target)
+
 
 MakeReport = Callable[[Week], Report]
 
@@ -64,7 +113,7 @@ class EditionSender:
         return cls(Journal(lake, clock, actor, since_ms), channels, edition, clock, sleep)
 
     def delivery(self, week: Week, target: Target) -> Delivery:
-        return due.of(week, self.edition, target.shown)
+        return delivery_of(week, self.edition, target.shown)
 
     def standing(self, week: Week, target: Target) -> Standing:
         return self.journal.standing(self.delivery(week, target))
@@ -151,7 +200,7 @@ def _prepare(
 ) -> tuple[EditionSender, Week, dict[Target, Message | None]]:
     """The sender, the week, and the message for each target, None where it is not due. Finds every error before sending."""
     targets = _chosen(site_targets(inputs.settings), order.targets)
-    week = due.asked_week(order.week, order.language.zone, clock.now_ms())
+    week = asked_week(order.week, order.language.zone, clock.now_ms())
     edition = edition_name(order.scope, order.language.code)
     sender = EditionSender.open(
         inputs.lake, inputs.settings, targets, edition, order.actor, newest=week, clock=clock, sleep=sleep

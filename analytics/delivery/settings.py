@@ -2,17 +2,126 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from email.errors import HeaderParseError
 from email.headerregistry import Address
 from email.utils import parseaddr
+from urllib.parse import urlsplit
 
-from analytics.delivery.targets import mail_address
 from fallow.config import Config
 from fallow.errors import ConfigError, UsageError
 from fallow.given_file import SECRET_BYTES, authorities, given_text
+from fallow.stores import OBJECT_SCHEMES
+
+CHATS = ("slack", "mattermost", "teams", "generic")
+"""Kinds of webhooks; `analytics.delivery.webhook` has the JSON of each."""
+
+_HOSTS = {
+    "hooks.slack.com": "slack",
+    "hooks.slack-gov.com": "slack",
+    ".logic.azure.com": "teams",
+    ".api.powerplatform.com": "teams",
+    ".webhook.office.com": "teams",
+}
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_HINT = "write mailto:NAME@HOST, https://..., slack+https://..., a folder or s3://bucket/prefix"
+_DOMAIN = re.compile(r"(?!-)[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One place: `kind` is mail, folder or one of CHATS, `address` what is needed to reach it, which may be a secret.
+
+    `shown` is what may be printed and recorded; two targets with one `shown` are the same place.
+    """
+
+    kind: str
+    address: str = field(repr=False)
+    shown: str
+
+
+def parse_targets(texts: Iterable[str], kind: str = "auto") -> tuple[Target, ...]:
+    """The targets, each once; `kind` is what an https:// address without a word to the contrary is. Raises UsageError."""
+    found = [target for text in texts for target in _parse(text.strip(), kind)]
+    return tuple({target.shown: target for target in found}.values())
+
+
+def _parse(text: str, kind: str) -> list[Target]:
+    scheme, separator, rest = text.partition(":")
+    before, plus, url_scheme = scheme.rpartition("+")
+    if scheme == "mailto" or ("@" in text and not separator):
+        return [mail_target(each.strip()) for each in (rest if separator else text).split(",")]
+    if url_scheme in ("https", "http"):
+        if plus and before not in CHATS:
+            raise UsageError(f"there is no webhook of the kind '{before}'", f"the kinds are {', '.join(CHATS)}")
+        return [_webhook(f"{url_scheme}:{rest}", before or kind)]
+    if scheme == "file" or scheme in OBJECT_SCHEMES or (text.startswith(("/", "./", "../", "~/"))):
+        path = text if scheme in OBJECT_SCHEMES else text.removeprefix("file:").removeprefix("//")
+        if path.strip("/"):
+            return [_folder(path)]
+    # it may be the address of a webhook with a typing error, which is a secret: it is not repeated
+    raise UsageError("a target is neither a mail address, nor a webhook, nor a folder", _HINT)
+
+
+def mail_target(text: str) -> Target:
+    """The target of one mail address; raises UsageError for what is none."""
+    address = mail_address(text)
+    return Target("mail", address, f"mailto:{address}")
+
+
+def mail_address(text: str) -> str:
+    """The address alone, its domain in lower case and in letters that every server knows; raises UsageError."""
+    try:
+        address = Address(addr_spec=text)
+        domain = address.domain.encode("idna").decode("ascii").lower()
+    except (HeaderParseError, ValueError, IndexError, AttributeError) as error:
+        raise UsageError(f"'{text}' is not a mail address", "write it as name@example.org") from error
+    if not address.username or not address.username.isascii() or not address.username.isprintable():
+        raise UsageError(f"'{text}' is not a mail address that every server takes", "use one in plain letters")
+    if not _DOMAIN.fullmatch(domain):
+        raise UsageError(f"'{text}' is not a mail address", "write it as name@example.org")
+    return str(Address(username=address.username, domain=domain).addr_spec)
+
+
+def _webhook(url: str, kind: str) -> Target:
+    """The path and query of such an address let anybody post: they are never shown."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host, port = "", None
+    if not host or not url.isprintable() or not url.isascii() or " " in url:
+        raise UsageError(
+            "a webhook's address has no host, or characters that no address may have", "write it as https://host/path"
+        )
+    if parts.username is not None:
+        raise UsageError(f"the address of the webhook at {host} carries a name or password", "leave them out")
+    if parts.scheme == "http" and host not in _LOOPBACK:
+        raise UsageError(f"the webhook at {host} has an address without TLS", "write https://")
+    chosen = _told_by(host) if kind == "auto" else kind
+    digest = hashlib.sha256(url.encode()).hexdigest()[:12]
+    place = f"[{host}]" if ":" in host else host
+    return Target(chosen, url, f"{chosen}+{parts.scheme}://{place}{f':{port}' if port else ''}/#{digest}")
+
+
+def _told_by(host: str) -> str:
+    return next(
+        (kind for name, kind in _HOSTS.items() if host == name or (name.startswith(".") and host.endswith(name))),
+        "generic",
+    )
+
+
+def _folder(location: str) -> Target:
+    from fallow.stores import open_store  # only to learn what it is called: nothing is contacted
+
+    root = open_store(location).root
+    return Target("folder", location, root if "://" in root else f"file:{root}")
+
 
 PASSWORD_VARIABLE = "FALLOW_SMTP_PASSWORD"  # noqa: S105  # a name
 LONGEST_S = 60.0

@@ -1,19 +1,76 @@
-"""What a remark on the data is, and what a check is given and gives back."""
+"""What a remark on the data is, what a check is given and gives back, and the words that several checks use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import polars as pl
 
 from analytics.inventory import Inventory
+from analytics.language.language import Sentence
+from analytics.language.plain_text import moment
+from analytics.language.quantities import Moment
 from analytics.language.sentences import tr, tr_many
+from analytics.ledger.summary import WALL_CLOCK, hosts_ahead
 from analytics.money.costs import Costs
-from analytics.quality.host_clocks import SeenUntil
+from analytics.window import WindowLedger
 from fallow.clock import Window
 from fallow.quarantine import LeftOut
+
+
+def gpus_of(number: int) -> Sentence:
+    """`1 GPU`, `2 GPUs`."""
+    return tr_many("{number} GPU", "{number} GPUs", number)
+
+
+def hosts_of(number: int) -> Sentence:
+    """`1 host`, `2 hosts`."""
+    return tr_many("{number} host", "{number} hosts", number)
+
+
+def allocations_of(number: int) -> Sentence:
+    """`1 allocation`, `2 allocations`."""
+    return tr_many("{number} allocation", "{number} allocations", number)
+
+
+def rows_of(number: int) -> Sentence:
+    """`1 row`, `2 rows`."""
+    return tr_many("{number} row", "{number} rows", number)
+
+
+class Stamp(Moment):
+    """A moment whose English form is that of the commands: `2026-11-20 06:00 UTC`."""
+
+    def __str__(self) -> str:
+        return moment(self.moment_ms)
+
+
+@dataclass(frozen=True)
+class SeenUntil:
+    """The end of what was seen in a window, and the newest row of each host whose clock is ahead of `ahead_of`.
+
+    Of such a host nobody knows what is the case at that end: its row of that moment was written long before or after.
+    """
+
+    until_ms: int
+    ahead: Mapping[str, int] = field(default_factory=dict)
+    ahead_of: str = WALL_CLOCK
+
+
+def seen_until(ledger: WindowLedger, now_ms: int) -> SeenUntil:
+    """Up to when the hosts of a window were seen; `now_ms` is the wall clock's time."""
+    ahead, ahead_of = hosts_ahead(ledger.whole.host_ends, now_ms)
+    inside = _ends(ledger.inside.stretches)
+    own = [end for host, end in inside.items() if host not in ahead] or list(inside.values())
+    until_ms = max(own, default=ledger.summary.until_ms)
+    return SeenUntil(until_ms, ahead, ahead_of)
+
+
+def _ends(stretches: pl.DataFrame) -> dict[str, int]:
+    return dict(stretches.group_by("host").agg(pl.col("end").max()).iter_rows())
+
 
 MOST_NAMED = 5
 """A remark on hosts or GPUs names so many, the worst first, and counts the others."""

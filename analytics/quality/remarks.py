@@ -8,8 +8,7 @@ from analytics.inventory import Inventory
 from analytics.money.costs import Costs
 from analytics.money.window_money import open_prices
 from analytics.quality.checks import CHECKS
-from analytics.quality.host_clocks import seen_until
-from analytics.quality.model import Data, Remark
+from analytics.quality.model import Data, Remark, seen_until
 from analytics.small_tables import read_small
 from analytics.window import Inputs, WindowLedger
 from fallow import schema

@@ -12,7 +12,7 @@ from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
 from analytics.ledger.summary import SILENT_AFTER_MS, Summary, newest_row_ms, ratio, totals_of
 from analytics.mig import MIG_PREFIX
-from analytics.quality.host_clocks import seen_until
+from analytics.quality.model import seen_until
 from analytics.window import WindowLedger
 from fallow.clock import WEEK_MS, Window
 from fallow.gpu_names import is_stand_in

@@ -11,7 +11,7 @@ from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Span
 from analytics.language.sentences import tr, tr_many
-from analytics.quality.timestamps import Stamp
+from analytics.quality.model import Stamp
 from analytics.tables.evidence_text import evidence
 from analytics.tables.finding_heading import ENDED, at_most, cost_of, heading, label_of_wanted
 from analytics.tables.names import CONFIDENCE

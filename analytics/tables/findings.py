@@ -13,7 +13,7 @@ from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Day, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
-from analytics.quality.timestamps import Stamp
+from analytics.quality.model import Stamp
 from analytics.tables.basis import FindingsBasis
 from analytics.tables.finding_heading import at_most, heading
 from analytics.tables.names import CONFIDENCE, NAME_MOST

@@ -13,7 +13,7 @@ from analytics.ledger.summary import SILENT_AFTER_MS, known_at
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
-from analytics.quality.host_clocks import SeenUntil, seen_until
+from analytics.quality.model import SeenUntil, seen_until
 from analytics.window import Inputs, WindowLedger, history_start_ms
 from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.model import Context, FindingSettings

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from dash import html
 
-from analytics.delivery.targets import parse_targets
+from analytics.delivery.settings import parse_targets
 from analytics.language.language import Language
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number

@@ -21,8 +21,8 @@ from analytics.commands.report_edition import open_edition
 from analytics.delivery.content import pack
 from analytics.delivery.mail import compose
 from analytics.delivery.model import Delivery
-from analytics.delivery.payloads import payload
-from analytics.delivery.targets import CHATS
+from analytics.delivery.settings import CHATS
+from analytics.delivery.webhook import payload
 from analytics.render.report import FORMATS
 from analytics.report.weeks import parse_week
 from dashboard.app import build_app

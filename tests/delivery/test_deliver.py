@@ -13,7 +13,7 @@ from analytics.delivery import deliver as deliver_module
 from analytics.delivery.deliver import ALREADY, BUSY, DeliveryResult, acquire_send_lock, deliver
 from analytics.delivery.journal import CLAIMED, LEASE_MS, SENDING, YIELDED, Journal, new_try
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, DeliveryOutcome, Message
-from analytics.delivery.targets import parse_targets
+from analytics.delivery.settings import parse_targets
 from analytics.frames import read_frame
 from fallow import schema
 from fallow.actors import Actor

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from analytics.delivery import due
+from analytics.delivery.editions import CLOSES_AFTER_MS, asked_week, delivery_of, failed_weeks, missed_weeks
 from analytics.delivery.journal import CLAIMED, SENDING, new_try
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, DeliveryOutcome
 from fallow.clock import parse_window
@@ -36,25 +36,25 @@ def at(text: str) -> int:
     ],
 )  # fmt: skip
 def test_a_week_closes_on_monday_at_six(now: str, label: str) -> None:
-    assert due.asked_week("last", PARIS, at(now)).label == label
+    assert asked_week("last", PARIS, at(now)).label == label
 
 
 def week(label: str) -> Week:
-    return due.asked_week(label, PARIS, at("2030-01-01"))
+    return asked_week(label, PARIS, at("2030-01-01"))
 
 
 def test_a_week_that_is_not_closed_is_not_sent() -> None:
     monday = week("2026-W46").until_ms
-    assert due.asked_week("2026-W46", PARIS, monday + due.CLOSES_AFTER_MS).label == "2026-W46"
+    assert asked_week("2026-W46", PARIS, monday + CLOSES_AFTER_MS).label == "2026-W46"
     with pytest.raises(UsageError, match="2026-W46 is not over: it closes on Monday, 2026-11-16, at 06:00"):
-        due.asked_week("2026-W46", PARIS, monday + due.CLOSES_AFTER_MS - 1)
+        asked_week("2026-W46", PARIS, monday + CLOSES_AFTER_MS - 1)
 
 
 def ended(lake: Lake, label: str, step: str, target: str = "t") -> None:
     own, name = journal(lake, Hands(at("2026-11-20"))), new_try(0)
     for each in (CLAIMED, SENDING):
-        own.add(due.of(week(label), "all/en", target), name, each, example_message())
-    own.add(due.of(week(label), "all/en", target), name, step, example_message(), DeliveryOutcome(step))
+        own.add(delivery_of(week(label), "all/en", target), name, each, example_message())
+    own.add(delivery_of(week(label), "all/en", target), name, step, example_message(), DeliveryOutcome(step))
 
 
 def labels(lake: Lake, which: object, newest: str = "2026-W46", target: str = "t") -> list[str]:
@@ -64,26 +64,26 @@ def labels(lake: Lake, which: object, newest: str = "2026-W46", target: str = "t
 
 
 def test_who_is_new_is_not_sent_a_month_at_once(lake: Lake) -> None:
-    assert labels(lake, due.missed) == []
+    assert labels(lake, missed_weeks) == []
     ended(lake, "2026-W40", SENT, "another")
-    assert labels(lake, due.missed) == []
+    assert labels(lake, missed_weeks) == []
 
 
 def test_what_did_not_arrive_is_made_up_for(lake: Lake) -> None:
     ended(lake, "2026-W43", SENT)
-    assert labels(lake, due.missed) == ["2026-W44", "2026-W45"]
+    assert labels(lake, missed_weeks) == ["2026-W44", "2026-W45"]
     ended(lake, "2026-W44", FAILED)
     ended(lake, "2026-W45", SENT)
-    assert labels(lake, due.missed) == ["2026-W44"]
-    assert labels(lake, due.failed) == ["2026-W44"]
+    assert labels(lake, missed_weeks) == ["2026-W44"]
+    assert labels(lake, failed_weeks) == ["2026-W44"]
 
 
 def test_at_most_four_weeks_back(lake: Lake) -> None:
     ended(lake, "2026-W30", SENT)
-    assert labels(lake, due.missed) == ["2026-W43", "2026-W44", "2026-W45"]
+    assert labels(lake, missed_weeks) == ["2026-W43", "2026-W44", "2026-W45"]
 
 
 def test_what_is_unknown_is_named_among_them_and_not_among_the_failed(lake: Lake) -> None:
     ended(lake, "2026-W45", UNKNOWN)
-    assert labels(lake, due.missed) == ["2026-W45"]  # `deliver` names it and leaves it alone
-    assert labels(lake, due.failed) == []
+    assert labels(lake, missed_weeks) == ["2026-W45"]  # `deliver` names it and leaves it alone
+    assert labels(lake, failed_weeks) == []

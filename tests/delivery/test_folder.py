@@ -8,7 +8,7 @@ import pytest
 
 from analytics.delivery.channels import FolderChannel, safe
 from analytics.delivery.model import FAILED, SENT, DeliveryOutcome, MessagePart
-from analytics.delivery.targets import parse_targets
+from analytics.delivery.settings import parse_targets
 from fallow.stores import objects
 from tests.delivery.hands import DELIVERY, example_message
 from tests.ledger.rows import T0

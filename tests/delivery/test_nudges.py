@@ -13,10 +13,9 @@ from analytics.decide.actions import load_actions, record
 from analytics.decide.opportunities import Saving
 from analytics.delivery.links import AnswerLinks
 from analytics.delivery.model import Delivery
-from analytics.delivery.nudge_message import pack_nudge
-from analytics.delivery.nudges import Chosen, Nudge, Past, choose
-from analytics.delivery.payloads import payload
-from analytics.delivery.targets import parse_targets
+from analytics.delivery.nudges import Chosen, Nudge, Past, choose, pack_nudge
+from analytics.delivery.settings import parse_targets
+from analytics.delivery.webhook import payload
 from analytics.language.languages import language
 from analytics.money.owners import Owner, Owners
 from analytics.workloads.model import Confidence, Evidence, Finding

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from analytics.delivery.model import Brief, BriefLine
-from analytics.delivery.payloads import payload
-from analytics.delivery.targets import CHATS
+from analytics.delivery.settings import CHATS
+from analytics.delivery.webhook import payload
 from tests.delivery.hands import DELIVERY, example_message
 
 EVIL = "<!channel> @here **b** [x](https://evil.example) `c` </at> \u202e\x07 <script> | # "

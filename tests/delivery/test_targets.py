@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analytics.delivery.targets import Target, mail_address, parse_targets
+from analytics.delivery.settings import Target, mail_address, parse_targets
 from fallow.errors import UsageError
 
 TOKEN = "T0/B0/hush-hush"  # noqa: S105  # what must not be seen

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, DeliveryOutcome
-from analytics.delivery.settings import WebhookSettings
-from analytics.delivery.targets import parse_targets
+from analytics.delivery.settings import WebhookSettings, parse_targets
 from analytics.delivery.webhook import TRIES, WebhookChannel
 from fallow.clock import from_ms
 from tests.delivery.hands import DELIVERY, Hands, example_message

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.commands.report_send import add_send_arguments
-from analytics.delivery.due import CLOSES_AFTER_MS
+from analytics.delivery.editions import CLOSES_AFTER_MS
 from fallow.clock import HOUR_MS
 from fallow.errors import UsageError
 from tests.deploy.unit_file import analyze, needs_systemd, settings_of, units_root

@@ -16,8 +16,7 @@ from analytics.allocations.spans import (
 from analytics.intervals import clip
 from analytics.language.quantities import GpuHours
 from analytics.language.sentences import tr, tr_many
-from analytics.quality.counted import allocations_of, gpus_of
-from analytics.quality.model import Data, Remark, named
+from analytics.quality.model import Data, Remark, allocations_of, gpus_of, named
 from analytics.states import OCCUPIED
 
 

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from analytics.language.sentences import tr, tr_many
-from analytics.quality.counted import gpus_of, rows_of
-from analytics.quality.model import MOST_NAMED, Data, Remark, named
-from analytics.quality.timestamps import Stamp
+from analytics.quality.model import MOST_NAMED, Data, Remark, Stamp, gpus_of, named, rows_of
 
 
 def ahead(data: Data) -> Iterator[Remark]:

@@ -9,9 +9,7 @@ import polars as pl
 from analytics.language.quantities import GpuHours, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import SILENT_AFTER_MS
-from analytics.quality.counted import gpus_of, hosts_of
-from analytics.quality.model import MOST_NAMED, Data, Remark
-from analytics.quality.timestamps import Stamp
+from analytics.quality.model import MOST_NAMED, Data, Remark, Stamp, gpus_of, hosts_of
 from fallow.gpu_names import STAND_IN
 
 _LEFT_OUT = tr("time after that is not in any sum")

@@ -15,8 +15,7 @@ import polars as pl
 from analytics.language.quantities import GpuHours, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.unused_files import LEFT_OUT, NOT_READ, left_out_files
-from analytics.quality.counted import hosts_of
-from analytics.quality.model import MOST_NAMED, Data, Remark, named
+from analytics.quality.model import MOST_NAMED, Data, Remark, hosts_of, named
 from fallow import schema
 from fallow.clock import DAY_MS, parse_day_ms
 from fallow.errors import FallowError

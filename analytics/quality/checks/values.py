@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from analytics.language.sentences import tr
-from analytics.quality.counted import gpus_of, rows_of
-from analytics.quality.model import Data, Remark
+from analytics.quality.model import Data, Remark, gpus_of, rows_of
 
 SENTENCES = {
     "util_out_of_range": "a percentage or ratio outside its range: it counts as unknown",
