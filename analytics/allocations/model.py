@@ -11,7 +11,7 @@ from typing import Protocol
 import polars as pl
 
 from analytics.frames import read_frame
-from analytics.importers.model import FileReport
+from analytics.importers.model import FileReport, Kind
 from fallow import schema
 from fallow.config import Config
 from fallow.errors import UnusableFileError
@@ -45,13 +45,7 @@ class Surroundings:
     settings: Config
 
 
-class AllocationSource(Protocol):
-    name: str
-    summary: str
-    example: str
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
-
+class AllocationSource(Kind, Protocol):
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         """Reads everything and writes nothing; raises InputError or UsageError with the remedy."""
         ...

@@ -95,7 +95,7 @@ def allocation_rows(path: str, text: bytes, zone: str, host_of: Callable[[str], 
         host_of: the lake's name for a node.
         limits: how many rows there may be.
     """
-    lines, count = read_jobs(path, text, limits)
+    lines = read_jobs(path, text, limits)
     tally = Tally()
     job_id = pl.coalesce("JobIDRaw", "JobID").str.strip_chars()
     jobs = lines.with_columns(claim_id=job_id)
@@ -119,7 +119,7 @@ def allocation_rows(path: str, text: bytes, zone: str, host_of: Callable[[str], 
             "and an export with that column brings them in again"
         )
     named = single_names("user", "account")
-    report = tally.report(path, count, jobs.height + requests.height)
+    report = tally.report(path, lines.height, jobs.height + requests.height)
     return Jobs(conform(rows.with_columns(named)), typed(requests.with_columns(named), REQUEST), report, as_of)
 
 

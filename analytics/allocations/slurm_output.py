@@ -7,17 +7,15 @@ text columns. JSON has times as epoch seconds, so no time zone is needed.
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import Any, TypeVar
 
 import polars as pl
 
-from analytics.importers.records import document_at
+from analytics.importers.records import frame_of, listed_items
 from analytics.importers.source import InputLimits
 from fallow.errors import InputError
 
@@ -204,34 +202,21 @@ EXPORT = (
 )
 """The command that prints all of it, without its times; the name stands last, for it may hold anything."""
 
-_AT_ONCE = 20_000
-_JOBS = re.compile(rb'"jobs"\s*:\s*\[\s*')
-_BETWEEN = re.compile(rb"\s*,?\s*")
 _Job = dict[str, str | None]
 _Read = TypeVar("_Read")
 _JOB_ID = re.compile(r"[\d_+.\[\]-]+")
 
 
-def read_jobs(path: str, text: bytes, limits: InputLimits) -> tuple[pl.DataFrame, int]:
-    """The jobs as text columns COLUMNS (null where absent) with `line` (`line 3`, `job 812`), and how many jobs there were.
+def read_jobs(path: str, text: bytes, limits: InputLimits) -> pl.DataFrame:
+    """The jobs as text columns COLUMNS (null where absent) with `line` (`line 3`, `job 812`).
 
     Raises InputError that names the line.
     """
     if text.lstrip().startswith(b"{"):
-        return _frame(json_jobs(path, text, limits, ("sacct", "sacct --json"), _json_job))
-    return _frame(_line_jobs(path, text))
-
-
-def _frame(jobs: Iterator[_Job]) -> tuple[pl.DataFrame, int]:
-    """The jobs as one frame, made in parts: as Python objects they take ten times the space."""
-    schema = dict.fromkeys((*COLUMNS, "line"), pl.String)
-    parts = [pl.DataFrame(schema=schema)]
-    while some := list(islice(jobs, _AT_ONCE)):
-        names = [name for name in schema if name in some[0]]
-        columns = {name: [job[name] for job in some] for name in names}
-        parts.append(pl.DataFrame(columns, schema=dict.fromkeys(names, pl.String)))
-    frame = pl.concat(parts, how="diagonal")
-    return frame, frame.height
+        jobs = json_jobs(path, text, limits, ("sacct", "sacct --json"), _json_job)
+    else:
+        jobs = _line_jobs(path, text)
+    return frame_of(jobs, dict.fromkeys((*COLUMNS, "line"), pl.String()))
 
 
 def json_jobs(
@@ -247,36 +232,16 @@ def json_jobs(
         job_of: what is read of each job; may raise ValueError, LookupError, TypeError and AttributeError.
     """
     name, command = program
-    begin = _JOBS.search(text)
-    start = at = len(text) if begin is None else begin.end()
     try:
-        while text.startswith(b"{", at):
-            job, end = _job_at(path, text, at, limits)
-            yield job_of(job)
-            at = _past(_BETWEEN, text, end)
-        if start + len(text) - at > limits.max_record_bytes:
-            raise limits.too_long(path)
-        around = json.loads(text[:start] + text[at:])
-        errors = around["errors"] if not around["jobs"] and at == start and around.get("errors") else ()
+        around, is_empty = yield from listed_items(path, text, ("jobs", "job"), limits, job_of)
+        errors = around["errors"] if is_empty and not around["jobs"] and around.get("errors") else ()
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is not the JSON of {name} ({error})", f"export it again with: {command}") from error
     for each in errors:
         raise InputError(f"{path}: {name} reported an error: {str(each)[:200]}", "export it again")
 
 
-def _job_at(path: str, text: bytes, at: int, limits: InputLimits) -> tuple[Any, int]:
-    """The job that begins there and where it ends; ValueError where none does."""
-    if (found := document_at(path, text, at, limits)) is None:
-        raise ValueError(f"the job that begins at byte {at:,} is cut off or damaged")
-    return found
-
-
-def _past(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
-    found = pattern.match(text, at)
-    return at if found is None else found.end()
-
-
-def _json_job(job: dict[str, Any]) -> dict[str, str | None]:
+def _json_job(job: dict[str, Any]) -> _Job:
     times = job["time"]
     state = job["state"]["current"]
     return {

@@ -6,7 +6,8 @@ import argparse
 
 from analytics.importers import IMPORTERS
 from analytics.importers import command as files
-from analytics.importers.kinds import Kind, add_kinds
+from analytics.importers.kinds import add_kinds
+from analytics.importers.model import Kind
 from analytics.scraped import server_import as prometheus
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.importers.model import PROCESSES, Imported
+from analytics.importers.model import PROCESSES, TRUE_MS, Imported
 from analytics.importers.processes import flat
 from analytics.importers.ticks import MOST_GPUS, interval_fits, interval_text
 from fallow.clock import HOUR_MS, MINUTE_MS, format_duration, format_ms
@@ -51,7 +51,7 @@ class ImportOverview:
 
 def overview_of(imported: Imported) -> ImportOverview:
     """The figures of everything that was read, before any of it is published."""
-    frame = imported.gpu.with_columns(true_ms=_true_ms())
+    frame = imported.gpu.with_columns(TRUE_MS)
     util = _values(frame, "gpu_util_pct")
     steps = frame.select(pl.col("true_ms").sort().diff().over("gpu", mapping_strategy="explode")).to_series()
     steps = steps.filter(steps > 0)
@@ -80,10 +80,6 @@ def _listed(frame: pl.DataFrame) -> dict[str, int | None]:
         return {"processes": None, "users": None}
     every = flat(frame, ())
     return {name: every[column].drop_nulls().n_unique() for name, column in (("processes", "pid"), ("users", "user"))}
-
-
-def _true_ms() -> pl.Expr:
-    return pl.col("time").dt.epoch("ms") + pl.col("offset_ms").fill_null(0)
 
 
 def _values(frame: pl.DataFrame, name: str) -> pl.Series:
@@ -244,9 +240,8 @@ def _lists_only(imported: Imported, _: ImportOverview) -> Iterator[str]:
 
 def _energy(frame: pl.DataFrame) -> Iterator[str]:
     """The power that the energy counter implies; counters that were reset are left out."""
-    moment = pl.col("time").dt.epoch("ms") + pl.col("offset_ms").fill_null(0)
-    steps = frame.sort("gpu", moment).select(
-        energy=pl.col("energy_mj").diff().over("gpu"), passed=moment.diff().over("gpu")
+    steps = frame.sort("gpu", TRUE_MS).select(
+        energy=pl.col("energy_mj").diff().over("gpu"), passed=TRUE_MS.diff().over("gpu")
     )
     steps = steps.filter((pl.col("energy") >= 0) & (pl.col("passed") > 0))
     if steps.height < _ENOUGH:

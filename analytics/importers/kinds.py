@@ -6,13 +6,13 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import polars as pl
 from rich.console import Console
 from rich.progress import track
 
-from analytics.importers.model import PROCESSES, Imported
+from analytics.importers.model import PROCESSES, Imported, Kind
 from fallow import config
 from fallow.config import Config
 from fallow.lake import Lake
@@ -59,21 +59,6 @@ def with_progress(items: Iterable[T], what: str) -> Iterator[T]:
     yield from track(every, what, console=Console(stderr=True), transient=True, disable=off)
 
 
-class Kind(Protocol):
-    """What can be imported: how it is named and told of, and its own flags."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def summary(self) -> str: ...
-
-    @property
-    def example(self) -> str: ...
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
-
-
 K = TypeVar("K", bound=Kind)
 
 
@@ -97,6 +82,21 @@ def add_kinds(
         subcommand.add_argument("--json", action="store_true", help="machine-readable summary")
         add_key_argument(subcommand)
         yield kind, subcommand
+
+
+def add_recording_flags(
+    parser: argparse.ArgumentParser, tool: str, files: str, *, zone: bool = True, says_host: bool = False
+) -> None:
+    """The flags of what a tool recorded on one host: its files, the host, the interval, and the zone where it writes local time."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help=f"{files}, plain or gzipped")
+    default = " (default: as the file says)" if says_host else ""
+    parser.add_argument("--host", required=not says_host, help=f"host on which {tool} ran{default}")
+    if zone:
+        meaning = f"the host's time zone: {tool} writes local time (default: UTC)"
+        parser.add_argument("--tz", "--timezone", metavar="ZONE", dest="tz", help=meaning)
+    what = "samples" if zone else "records"
+    meaning = f"time between {what}, such as 10s (default: inferred)"
+    parser.add_argument("--interval", metavar="DURATION", help=meaning)
 
 
 def open_lake(args: argparse.Namespace) -> tuple[config.Config, Lake]:

@@ -60,6 +60,12 @@ class Tally:
         if count:
             self.nulled[column, reason] += count
 
+    @property
+    def reasons(self) -> str:
+        """` (no GPU: 3, time in the future: 1)`, behind a sentence that says that nothing is left."""
+        said = ", ".join(f"{reason}: {count}" for reason, count in self.dropped.items())
+        return f" ({said})" if said else ""
+
     def report(self, path: str, lines_read: int, rows_kept: int) -> FileReport:
         return FileReport(
             path,
@@ -112,14 +118,18 @@ def scoped(names: pl.Series, host: str) -> pl.Series:
     return names.zip_with(known.fill_null(value=True), pl.Series([f"{host}/"], dtype=pl.String) + names)
 
 
-class Importer(Protocol):
-    """One kind of history that can be brought into the lake."""
+class Kind(Protocol):
+    """What can be imported: how it is named and described, and its own flags."""
 
     name: str
     summary: str
     example: str
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+
+class Importer(Kind, Protocol):
+    """One kind of history that can be brought into the lake."""
 
     def read(self, args: argparse.Namespace, limits: InputLimits) -> Imported:
         """Reads all files and writes nothing; raises InputError or UsageError naming the file."""
@@ -128,6 +138,8 @@ class Importer(Protocol):
 
 KEYS = ["gpu", "true_ms"]
 """What tells two imported samples apart."""
+
+TRUE_MS = (pl.col("time").dt.epoch("ms") + pl.col("offset_ms").fill_null(0)).alias("true_ms")
 
 
 PROCESSES = "processes"

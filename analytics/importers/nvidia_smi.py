@@ -1,4 +1,4 @@
-"""`fallow import nvidia-smi`: what `nvidia-smi` writes for machines, all of it read as the CSV of --query-gpu."""
+"""`fallow import nvidia-smi`: what `nvidia-smi` writes for machines, and what its kinds of files have in common with gpustat's."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from functools import partial
 
 import polars as pl
 
-from analytics.importers.kinds import with_progress
+from analytics.importers.kinds import add_recording_flags, with_progress
 from analytics.importers.model import PROCESSES, FileReport, Imported, Tally, check_host, contradictions, daily_devices
-from analytics.importers.nvidia_smi_forms import is_xml, kind_of_table, table_as_csv, xml_as_csv
-from analytics.importers.nvidia_smi_lines import MASKS, QUANTITIES, RECORD, Field, check_fields, parse_lines
-from analytics.importers.plausibility import Claim, check_values
-from analytics.importers.processes import beside_samples, counted, flat
-from analytics.importers.records import CUT_OFF
-from analytics.importers.source import ImportSource, InputLimits, open_source
+from analytics.importers.nvidia_smi_forms import XML, is_xml, kind_of_table, table_as_csv, xml_samples
+from analytics.importers.nvidia_smi_lines import QUANTITIES, RECORD, check_fields, parse_lines
+from analytics.importers.plausibility import check_recording
+from analytics.importers.processes import beside_samples, counted
+from analytics.importers.source import InputLimits, open_source
 from analytics.importers.ticks import MOST_GPUS, place
 from analytics.importers.times import (
     IN_THE_FUTURE,
@@ -29,6 +28,8 @@ from analytics.importers.times import (
     on_grid,
     steps_back,
 )
+from analytics.importers.tool_rows import rows_of_documents
+from analytics.mapping.model import MappedMetric
 from fallow.errors import InputError, UsageError
 
 
@@ -92,20 +93,7 @@ class NvidiaSmi:
     example = f"{RECORD}\n         fallow import nvidia-smi gpu.csv --host gn001 --tz Europe/Paris --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "files", nargs="+", metavar="FILE", help="CSV, table of dmon or pmon, or XML, plain or gzipped"
-        )
-        parser.add_argument("--host", required=True, help="host on which nvidia-smi ran")
-        parser.add_argument(
-            "--tz",
-            "--timezone",
-            metavar="ZONE",
-            dest="tz",
-            help="the host's time zone: nvidia-smi writes local time (default: UTC)",
-        )
-        parser.add_argument(
-            "--interval", metavar="DURATION", help="time between samples, such as 10s (default: inferred)"
-        )
+        add_recording_flags(parser, "nvidia-smi", "CSV, table of dmon or pmon, or XML")
         parser.add_argument("--date", metavar="DAY", help="day of the first line of a table that has times only")
         parser.add_argument("--fields", metavar="NAME,...", help="the columns of files without a header, in order")
 
@@ -152,19 +140,6 @@ def together(
     )
 
 
-@dataclass(frozen=True)
-class Lines:
-    """A file as CSV of nvidia-smi, whatever it was, and how many of its rows were left out before.
-
-    `lists` are the process lists (`nr`, `processes`) of its lines.
-    """
-
-    path: str
-    source: ImportSource
-    left_out: int = 0
-    lists: pl.DataFrame | None = None
-
-
 def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, FileReport]:
     """One file's rows (true_ms, what names the GPU, values) and its account; raises InputError, UsageError."""
     tally = Tally()
@@ -172,25 +147,24 @@ def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, Fil
     if source.text is None:
         raise InputError(f"{path} is Parquet, not the CSV of nvidia-smi", "`fallow import series` reads Parquet")
     tally.notes.extend(source.notes)
+    if is_xml(source.text):
+        rows = rows_of_documents(xml_samples(path, source.text, settings.limits, tally), XML, tally)
+        tally.notes.append("read as documents of nvidia-smi -q -x")
+        return usable_rows(path, rows, settings, tally)
     if (kind := kind_of_table(source.text)) is not None:
         tally.notes.append(f"read as a table of nvidia-smi {kind}")
-        return read_lines(
-            Lines(path, replace(source, text=table_as_csv(path, source.text, settings.day))), settings, tally
-        )
-    if is_xml(source.text):
-        text, lists, lost = xml_as_csv(path, source.text, settings.limits, tally)
-        tally.notes.append("read as documents of nvidia-smi -q -x")
-        tally.drop(CUT_OFF, lost)
-        return read_lines(Lines(path, replace(source, text=text, cut_off=False), lost, lists), settings, tally)
-    return read_lines(Lines(path, source), settings, tally)
-
-
-def read_lines(given: Lines, settings: NvidiaSmiSettings, tally: Tally) -> tuple[pl.DataFrame, FileReport]:
-    """The rows of CSV of nvidia-smi and their account; raises InputError, UsageError."""
-    path, source = given.path, given.source
-    rows, lines = parse_lines(source, settings.fields, tally)
+        source = replace(source, text=table_as_csv(path, source.text, settings.day))
+    rows = parse_lines(source, settings.fields, tally)
     if PROCESSES in rows.columns and rows["nameless"].any():
         raise InputError(f"{path} does not say on which GPU a process is", "query gpu_uuid too")
+    return usable_rows(path, rows, settings, tally, cut_off=source.cut_off or not source.last_line_whole)
+
+
+def usable_rows(
+    path: str, rows: pl.DataFrame, settings: NvidiaSmiSettings, tally: Tally, *, cut_off: bool = False
+) -> tuple[pl.DataFrame, FileReport]:
+    """The rows with their time in UTC and with what names their GPU, and their account; raises InputError, UsageError."""
+    lines = rows.height + tally.dropped.total() + tally.not_samples
     times = localise(rows["local"], settings.zone)
     if times.skipped is not None:
         raise InputError(
@@ -200,50 +174,31 @@ def read_lines(given: Lines, settings: NvidiaSmiSettings, tally: Tally) -> tuple
         )
     tally.notes.extend(times.notes)
     tally.odd.extend([*times.odd, *_stepped(rows, settings.zone, noted=bool(times.notes))])
-    if given.lists is not None:
-        rows = rows.join(given.lists, on="nr", how="left", maintain_order="left")
     rows = drop_impossible(rows.with_columns(true_ms=times.ms), NVIDIA_SMI_BEGAN_MS, tally)
     if rows.height:
-        cut_off = source.cut_off or not source.last_line_whole
         rows = named(place(path, rows, settings.interval_ms, cut_off=cut_off, tally=tally), tally)
     if rows.is_empty():
-        reasons = ", ".join(f"{reason}: {count}" for reason, count in tally.dropped.items())
         raise InputError(
-            f"{path} has no usable row" + (f" ({reasons})" if reasons else ""),
+            f"{path} has no usable row{tally.reasons}",
             "set the host's clock right, or name its zone with --tz: what lies more than a day ahead is never read"
             if set(tally.dropped) == {IN_THE_FUTURE}
             else "check that nvidia-smi wrote it",
         )
-    tally.odd.extend(check_values(rows, _claims(path), tally.nulled, _card(rows)))
-    if PROCESSES in rows.columns:
-        memory = {"mem_used_bytes": Claim(f"{path}: memory of processes", declared=False, declare=_look_at_memory)}
-        tally.odd.extend(check_values(flat(rows, ()), memory, {}, _card(rows)))
-    return rows, tally.report(path, lines + given.left_out, rows.height)
+    declare = {column: partial(_declare, metrics[0]) for column, metrics in QUANTITIES.items()}
+    check_recording(path, rows, declare, _look_at_memory, tally)
+    return rows, tally.report(path, lines, rows.height)
 
 
-def _claims(path: str) -> dict[str, Claim]:
-    """What a file of nvidia-smi claims: its units are its own, and --fields names them where its header does not."""
-    return {
-        field.column: Claim(f"{path}: {field.column}", declared=False, declare=partial(_declare, field))
-        for field in QUANTITIES
-    }
-
-
-def _declare(field: Field, unit: str) -> str:
+def _declare(metric: MappedMetric, unit: str) -> str:
     if unit == "ratio":
         return "nvidia-smi writes percent: give the file as it was written, or import it with `fallow import series --unit ratio`"
-    shown = unit or field.default_unit
+    shown = unit or metric.unit.removeprefix("deg")
     other = ", or with [W] where the header says mW" if unit == "kW" else ""
-    return f"its header names the wrong unit, or none: name all columns with --fields, this one as '{field.names[0]} [{shown}]'{other}"
+    return f"its header names the wrong unit, or none: name all columns with --fields, this one as '{metric.metric} [{shown}]'{other}"
 
 
 def _look_at_memory(unit: str) -> str:
     return f"it is read as MiB{f', and looks like {unit}' if unit else ''}: give the file as it was written"
-
-
-def _card(rows: pl.DataFrame) -> int | None:
-    largest = rows["mem_total_bytes"].max() if "mem_total_bytes" in rows.columns else None
-    return int(largest) if isinstance(largest, int) else None
 
 
 def _stepped(rows: pl.DataFrame, zone: str, *, noted: bool) -> list[str]:
@@ -258,7 +213,7 @@ def _stepped(rows: pl.DataFrame, zone: str, *, noted: bool) -> list[str]:
 def _merge(frames: Sequence[pl.DataFrame], host: str) -> tuple[pl.DataFrame, tuple[str, ...], tuple[str, ...]]:
     """All files' rows with their GPU, one row per (gpu, true_ms)."""
     rows = name_gpus(pl.concat(frames, how="diagonal"), host)
-    once, again = beside_samples(rows, [field.column for field in (*QUANTITIES, MASKS)])
+    once, again = beside_samples(rows, list(QUANTITIES))
     odd = contradictions(rows, [name for name in ("gpu_util_pct", "mem_used_bytes", "power_w") if name in rows.columns])
     check_count(once, host)
     once, notes = counted(once)

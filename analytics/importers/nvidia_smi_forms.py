@@ -1,4 +1,4 @@
-"""`nvidia-smi dmon`, `pmon -o DT` and `-q -x`: their tables and documents rewritten as the CSV of --query-gpu."""
+"""`nvidia-smi dmon` and `pmon -o DT`, whose tables become CSV of --query-gpu, and documents of `nvidia-smi -q -x`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from xml.etree import ElementTree as ET
 
-import polars as pl
-
-from analytics.importers.model import Tally
-from analytics.importers.processes import KINDS, ImportedProcess, command_name, lists_by_line, readable, readable_pid
+from analytics.importers.model import PROCESSES, Tally
+from analytics.importers.processes import process_list
+from analytics.importers.records import CUT_OFF
 from analytics.importers.source import InputLimits
-from analytics.importers.values import BYTES
+from analytics.importers.tool_rows import TIMESTAMP, cell, quantities_of, texts_of
+from analytics.mapping.mapping_file import tool
 from fallow.errors import InputError
 
 _GPU_FIELDS = {
@@ -153,32 +153,7 @@ def _row_time(values: dict[str, str], table: _Table) -> str:
     return f"{table.day.isoformat()} {values['Time']}"
 
 
-_FIELDS = {
-    "uuid": ("uuid",),
-    "name": ("product_name",),
-    "memory.total": ("fb_memory_usage/total",),
-    "memory.used": ("fb_memory_usage/used",),
-    "memory.reserved": ("fb_memory_usage/reserved",),
-    "utilization.gpu": ("utilization/gpu_util",),
-    "utilization.memory": ("utilization/memory_util",),
-    "power.draw": tuple(
-        f"{block}/{name}"
-        for block in ("gpu_power_readings", "power_readings")
-        for name in ("power_draw", "average_power_draw", "instant_power_draw")
-    ),
-    "power.limit": tuple(
-        f"{block}/{name}"
-        for block in ("gpu_power_readings", "power_readings")
-        for name in ("enforced_power_limit", "current_power_limit", "power_limit")
-    ),
-    "temperature.gpu": ("temperature/gpu_temp",),
-    "temperature.memory": ("temperature/memory_temp",),
-    "clocks.sm": ("clocks/sm_clock",),
-    "clocks.mem": ("clocks/mem_clock",),
-}
-"""The field of --query-gpu, and where documents of drivers 470 to 580 hold it: the first that is there counts."""
-
-HEADER = ("timestamp", "index", "pci.bus_id", "driver_version", *_FIELDS)
+XML = tool("nvidia-smi-xml")
 _END = b"</nvidia_smi_log>"
 
 
@@ -187,21 +162,30 @@ def is_xml(text: bytes) -> bool:
     return re.match(rb"\s*(?:<\?xml|<!DOCTYPE nvidia_smi_log|<nvidia_smi_log)", text) is not None
 
 
-def xml_as_csv(path: str, text: bytes, limits: InputLimits, tally: Tally) -> tuple[bytes, pl.DataFrame, int]:
-    """A line per GPU and document, the lines' process lists, and how many GPUs stand in documents that cannot be read.
+def xml_samples(path: str, text: bytes, limits: InputLimits, tally: Tally) -> Iterator[dict[str, object]]:
+    """The values of each GPU and document by their places, with its process list; documents that cannot be read are counted by GPU.
 
     Raises InputError where the documents have no time, and for one that is too long.
     """
-    lines, lost = [", ".join(HEADER)], 0
-    lists: dict[int, list[ImportedProcess] | None] = {}
     for document in _documents(path, text, limits):
         try:
             root = _parse(document)
-            lists |= enumerate((_processes(gpu, tally) for gpu in root.iterfind("gpu")), len(lines))
-            lines.extend(_document_lines(path, root))
         except ET.ParseError:
-            lost += max(len(re.findall(rb"<gpu id=", document)), 1)
-    return ("\n".join(lines) + "\n").encode(), lists_by_line(lists), lost
+            tally.drop(CUT_OFF, max(len(re.findall(rb"<gpu id=", document)), 1))
+            continue
+        when = _document_time(path, root.findtext("timestamp"))
+        for index, gpu in enumerate(root.iterfind("gpu")):
+            places = (name for names in texts_of(XML).values() for name in names)
+            found = {place: cell(gpu.findtext(place)) for place in places}
+            found |= {
+                "index": str(index),
+                "id": cell(gpu.get("id")),
+                "driver_version": cell(root.findtext("driver_version")),
+            }
+            for metrics in quantities_of(XML).values():
+                texts = (gpu.findtext(each.metric) for each in metrics)
+                found[metrics[0].metric] = cell(next(filter(None, texts), None))
+            yield {TIMESTAMP: when, PROCESSES: _processes(gpu, tally), **found}
 
 
 def _documents(path: str, text: bytes, limits: InputLimits) -> Iterator[bytes]:
@@ -224,34 +208,12 @@ def _parse(document: bytes) -> ET.Element:
     return ET.fromstring(document[begin:])  # noqa: S314 (without its document type nothing in it can refer to anything)
 
 
-def _document_lines(path: str, root: ET.Element) -> Iterator[str]:
-    when = _document_time(path, root.findtext("timestamp"))
-    driver = _cell(root.findtext("driver_version"))
-    for index, gpu in enumerate(root.iterfind("gpu")):
-        found = (next((text for place in places if (text := gpu.findtext(place))), None) for places in _FIELDS.values())
-        yield ", ".join([when, str(index), _cell(gpu.get("id")), driver, *(_cell(text) for text in found)])
-
-
-def _cell(text: str | None) -> str:
-    return " ".join((text or "[N/A]").strip().replace(",", " ").splitlines())
-
-
-def _processes(gpu: ET.Element, tally: Tally) -> list[ImportedProcess] | None:
+def _processes(gpu: ET.Element, tally: Tally) -> list[dict[str, object]] | None:
     """The processes of a GPU; None where the document says `N/A` or nothing instead of a list."""
     block = gpu.find("processes")
     if block is None or (block.text or "").strip():
         return None
-    return readable((_process(each) for each in block.iterfind("process_info")), tally)
-
-
-def _process(info: ET.Element) -> ImportedProcess | None:
-    pid = readable_pid(info.findtext("pid"))
-    if pid is None:
-        return None
-    kind = KINDS.get((info.findtext("type") or "").strip())
-    size = re.fullmatch(r"(\d+) (MiB|KiB|GiB)", (info.findtext("used_memory") or "").strip())
-    used = None if size is None else int(int(size[1]) * BYTES[size[2]])
-    return ImportedProcess(pid, kind, used, command=command_name(info.findtext("process_name")))
+    return process_list(({each.tag: each.text for each in info} for info in block.iterfind("process_info")), XML, tally)
 
 
 def _document_time(path: str, text: str | None) -> str:
@@ -261,9 +223,9 @@ def _document_time(path: str, text: str | None) -> str:
     months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
     parts = text.split()
     if len(parts) != 5 or parts[1] not in months:
-        return text.strip().replace(",", " ")  # unreadable: counted as such further on
+        return text.strip()  # unreadable: counted as such further on
     try:
         clock = datetime.strptime(parts[3], "%H:%M:%S").time()  # noqa: DTZ007 (a local time of day)
         return f"{int(parts[4]):04}-{months.index(parts[1]) + 1:02}-{int(parts[2]):02} {clock.isoformat()}"
     except ValueError:
-        return text.strip().replace(",", " ")
+        return text.strip()

@@ -1,26 +1,19 @@
-"""Parses the text that nvidia-smi writes: header lines, blocks of values under them, broken lines.
-
-Names and units of fields: `nvidia-smi --help-query-gpu` of drivers 470 to 580.
-"""
+"""Parses the text that nvidia-smi writes: header lines, blocks of values under them, broken lines."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 import polars as pl
 
 from analytics.importers.model import PROCESSES, Tally
-from analytics.importers.processes import KINDS, NO_PROCESS, command_names, one_process_lists
 from analytics.importers.source import ImportSource
-from analytics.importers.times import parse_local
-from analytics.importers.values import BYTES, CELSIUS, MHZ, MILLIJOULES, WATTS, clean, find_unit
+from analytics.importers.tool_rows import COUNT, TEXTS, TIMESTAMP, quantities_of, rows_of_cells, texts_of
+from analytics.mapping.mapping_file import tool
 from fallow.errors import InputError, UsageError
-from fallow.schema import DEVICE, GPU, PROCESS, LakeColumn
-
-_PERCENT = {"%": 1.0}
 
 RECORD = (
     "nvidia-smi --query-gpu=timestamp,index,uuid,name,memory.total,utilization.gpu,memory.used,power.draw "
@@ -29,70 +22,20 @@ RECORD = (
 """The command line whose file has what a ledger with cost and energy needs: the model, memory, power."""
 
 
-@dataclass(frozen=True)
-class Field:
-    """A quantity: the lake's column, nvidia-smi's names for it (best first) and its units; the first is the default."""
-
-    column: str
-    names: tuple[str, ...]
-    units: Mapping[str, float]
-    default_unit: str = ""
-
-    @property
-    def described(self) -> LakeColumn:
-        """The column of the `gpu`, `device` or (`process.`) `process` table."""
-        if self.column.startswith("process."):
-            return PROCESS.column(self.column.removeprefix("process."))
-        return (GPU if self.column in GPU.names else DEVICE).column(self.column)
-
-
-QUANTITIES = (
-    Field("gpu_util_pct", ("utilization.gpu",), _PERCENT, "%"),
-    Field("mem_util_pct", ("utilization.memory",), _PERCENT, "%"),
-    Field("mem_used_bytes", ("memory.used",), BYTES, "MiB"),
-    Field("mem_reserved_bytes", ("memory.reserved",), BYTES, "MiB"),
-    Field("power_w", ("power.draw", "power.draw.average", "power.draw.instant"), WATTS, "W"),
-    Field("energy_mj", ("total_energy_consumption", "energy.total", "total_energy"), MILLIJOULES, "mJ"),
-    Field("temperature_c", ("temperature.gpu",), CELSIUS, "C"),
-    Field("mem_temperature_c", ("temperature.memory",), CELSIUS, "C"),
-    Field("sm_clock_mhz", ("clocks.sm", "clocks.current.sm"), MHZ, "MHz"),
-    Field("mem_clock_mhz", ("clocks.mem", "clocks.current.memory"), MHZ, "MHz"),
-    Field("mem_total_bytes", ("memory.total",), BYTES, "MiB"),
-    Field("power_limit_w", ("enforced.power.limit", "power.limit"), WATTS, "W"),
+TOOL = tool("nvidia-smi")
+QUANTITIES = quantities_of(TOOL)
+_TEXTS = (TIMESTAMP, COUNT, *(name for names in texts_of(TOOL).values() for name in names))
+_OF_PROCESSES = (
+    *(each.metric for each in TOOL.metrics if each.table == "process"),
+    *(name for _, names in TOOL.process for name in names),
 )
-MASKS = Field("throttle_reasons", ("clocks_event_reasons.active", "clocks_throttle_reasons.active"), {})
-TEXTS = {
-    "uuid": ("uuid", "gpu_uuid"),
-    "index": ("index",),
-    "pci_bus_id": ("pci.bus_id", "gpu_bus_id"),
-    "model": ("name", "gpu_name"),
-    "driver_version": ("driver_version",),
-    "count": ("count",),
-}
-TIMESTAMP = "timestamp"
-PID = "pid"
-COMMAND = "process_name"
-KIND = "process_type"
-"""Of pmon's tables as CSV: --query-compute-apps has no such field."""
-
-PROCESS_MEMORY = Field("process.mem_used_bytes", ("used_gpu_memory", "used_memory"), BYTES, "MiB")
-KNOWN = (
-    TIMESTAMP,
-    *(name for field in (*QUANTITIES, MASKS, PROCESS_MEMORY) for name in field.names),
-    *(name for names in TEXTS.values() for name in names),
-    PID,
-    COMMAND,
-    KIND,
-)
+KNOWN = (*_TEXTS, *(each.metric for metrics in QUANTITIES.values() for each in metrics), *_OF_PROCESSES)
 
 HEADER = r"(?i)(?:^|,)\s*(?:" + "|".join(re.escape(name) for name in KNOWN) + r")\s*(?:\[[^\]]*\])?\s*(?:,|$)"
 """Matches a header line: it names a field, which no line of values does."""
 
 HEADER_WITHIN = r"(?i)((?:" + "|".join(re.escape(name) for name in KNOWN) + r")\s*(?:\[[^\]]*\])?\s*,.*)$"
 """Finds where a header begins in a line."""
-
-_NUMBER = r"^([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z%]*)$"
-_ABSENT = r"(?i)^(?:\[.*\]|n/a|err!|not supported|unknown error)$"
 
 
 def check_fields(names: Sequence[str]) -> tuple[str, ...]:
@@ -114,45 +57,12 @@ def header_name(text: str) -> tuple[str, str]:
     return name.strip().lower(), unit.strip().removesuffix("]").strip()
 
 
-def quantity(values: pl.Series, field: Field, header_unit: str, tally: Tally) -> pl.Series:
-    """Values such as `43 %`, `1024 MiB` or `75.2` in the lake's unit; whatever is no number is null and counted."""
-    text = absent_to_null(values, field.column, tally)
-    parts = text.str.extract_groups(_NUMBER).struct.unnest()
-    number = parts.to_series(0).cast(pl.Float64, strict=False)
-    unit = parts.to_series(1)
-    unit = unit.set(unit == "", header_unit or field.default_unit)
-    factors = {each: field.units[name] for each in unit.unique().drop_nulls() if (name := find_unit(each, field.units))}
-    factor = unit.replace_strict(factors, default=None, return_dtype=pl.Float64)
-    tally.null(field.column, "not a number", int((text.is_not_null() & number.is_null()).sum()))
-    tally.null(field.column, "unknown unit", int((number.is_not_null() & factor.is_null()).sum()))
-    return clean(number * factor, field.described, tally)
-
-
-def mask(values: pl.Series, tally: Tally) -> pl.Series:
-    """Hexadecimal bit masks such as `0x0000000000000004`."""
-    text = absent_to_null(values, MASKS.column, tally)
-    number = text.str.extract(r"^0[xX]([0-9a-fA-F]{1,16})$", 1).str.to_integer(base=16, strict=False)
-    tally.null(MASKS.column, "not a number", int((text.is_not_null() & number.is_null()).sum()))
-    return number.cast(pl.Int64).alias(MASKS.column)
-
-
-def absent_to_null(values: pl.Series, column: str, tally: Tally) -> pl.Series:
-    """The values with `[N/A]`, `[Not Supported]`, `ERR!` and their like as null, counted by what stood there."""
-    text = values.str.strip_chars()
-    absent = (text.str.contains(_ABSENT) | (text == "")).fill_null(value=False)
-    for reason, count in text.filter(absent).value_counts().iter_rows():
-        tally.null(column, reason or "empty", count)
-    return text.set(absent, None)
-
-
 _MESSAGE = r"(?i)^(?:unable to|failed to|no devices|nvidia-smi has failed|error|warning|terminated|killed)"
-_HEALTH = (("lost", r"(?i)\[?gpu is lost"), ("reset_required", r"(?i)\[?gpu requires reset"))
 CUT_OFF = "wrong number of fields: cut off or mixed lines"
 _ENDS_WHOLE = r"(?:%|W|MHz|MiB|\])$"
 
 _NO_TIMESTAMP = "below a header line that names no timestamp"
 _CHUNK_BYTES = 16 * 2**20
-_NAMES_A_GPU = ("uuid", "index", "pci_bus_id")
 
 SCHEMA: dict[str, pl.DataType] = {
     "nr": pl.UInt32(),
@@ -160,7 +70,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "local": pl.Datetime("ms"),
     "health": pl.String(),
     "nameless": pl.Boolean(),
-    **{name: pl.String() for name in TEXTS},
+    **{name: pl.String() for name in (*TEXTS, COUNT)},
 }
 """Columns that every parsed frame starts with: line, run of nvidia-smi, host's time, health, whether no column names the GPU, what names the GPU."""
 
@@ -176,9 +86,9 @@ class Header:
         """The fields that a header line names."""
         return cls(tuple(header_name(part) for part in text.split(",")))
 
-    def position(self, name: str) -> int | None:
-        """Where a field stands; None where the header lacks it."""
-        return next((at for at, (field, _) in enumerate(self.fields) if field == name), None)
+    @property
+    def has_time(self) -> bool:
+        return any(name == TIMESTAMP for name, _ in self.fields)
 
 
 @dataclass
@@ -198,14 +108,12 @@ class _Reader:
     def in_force(self, header: str) -> Header:
         """The fields of the lines below a header line: as given, where it names the same ones or none that can be read."""
         own, given = Header.of(header), Header.of(self.given)
-        known = own.position(TIMESTAMP) is not None and [name for name, _ in own.fields] != [
-            name for name, _ in given.fields
-        ]
+        known = own.has_time and [name for name, _ in own.fields] != [name for name, _ in given.fields]
         return own if known or not self.given else given
 
 
-def parse_lines(source: ImportSource, fields: Sequence[str] | None, tally: Tally) -> tuple[pl.DataFrame, int]:
-    """The rows of one file in file order (SCHEMA plus columns of the lake), and how many lines it has.
+def parse_lines(source: ImportSource, fields: Sequence[str] | None, tally: Tally) -> pl.DataFrame:
+    """The rows of one file in file order (SCHEMA plus columns of the lake).
 
     Raises UsageError for a file without header where `fields` is None, InputError for one without timestamps.
     """
@@ -223,9 +131,9 @@ def parse_lines(source: ImportSource, fields: Sequence[str] | None, tally: Tally
             f"record it again: {RECORD}",
         )
     if not parts:
-        return pl.DataFrame(schema=SCHEMA), reader.lines
+        return pl.DataFrame(schema=SCHEMA)
     frame = pl.concat(parts, how="diagonal").sort("nr")
-    return (frame if source.last_line_whole else _doubt_last_value(frame, reader, tally)), reader.lines
+    return frame if source.last_line_whole else _doubt_last_value(frame, reader, tally)
 
 
 def _chunks(text: bytes) -> Iterator[bytes]:
@@ -261,12 +169,11 @@ def _parse_chunk(chunk: bytes, reader: _Reader, tally: Tally) -> Iterator[pl.Dat
             tally.drop("before the first header line (--fields would name them)", group.height)
             continue
         fields = reader.in_force(str(header))
-        at = fields.position(TIMESTAMP)
-        if at is None:
+        if not fields.has_time:
             tally.drop(_NO_TIMESTAMP, group.height)
             continue
         reader.timed = True
-        yield _parse_group(fields, at, group, tally)
+        yield _parse_group(fields, group, tally)
 
 
 def _lines(chunk: bytes, before: int) -> pl.DataFrame:
@@ -295,32 +202,18 @@ def _part_joined(lines: pl.DataFrame, tally: Tally) -> tuple[pl.DataFrame, int]:
     return parted.drop("joined"), int(parted["joined"].sum())
 
 
-def _parse_group(header: Header, at: int, group: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """The rows below one header (which may stand in the file many times); its field `at` is the timestamp."""
+def _parse_group(header: Header, group: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """The rows below one header, which may stand in the file many times."""
     width = len(header.fields)
     _note_unused(header, tally)
     # one field beyond the width shows lines that are too long
     cells = group["line"].str.split_exact(",", width).struct.unnest()
     whole = cells.to_series(width - 1).is_not_null() & cells.to_series(width).is_null()
     tally.drop(CUT_OFF, int((~whole).sum()))
-    cells, group = cells.filter(whole), group.filter(whole)
-    local = parse_local(cells.to_series(at))
-    readable = local.is_not_null()
-    tally.drop("timestamp unreadable", int((~readable).sum()))
-    cells, group, local = cells.filter(readable), group.filter(readable), local.filter(readable)
-    health = pl.coalesce(
-        pl.when(pl.col("line").str.contains(pattern)).then(pl.lit(state)) for state, pattern in _HEALTH
-    )
-    nameless = all(header.position(name) is None for text in _NAMES_A_GPU for name in TEXTS[text])
-    frame = group.select(
-        pl.col("nr", "block").cast(pl.UInt32),
-        local=local,
-        health=health.cast(pl.String),
-        nameless=pl.lit(nameless),
-    )
-    frame = frame.with_columns(
-        *_texts(header, cells), *_quantities(header, cells, tally), *_processes(header, cells, tally)
-    )
+    fields = header.fields
+    at = {name: fields.index((name, unit)) for name, unit in reversed(fields)}  # the first of a name counts
+    named = pl.DataFrame([cells.filter(whole).to_series(place).alias(name) for name, place in at.items()])
+    frame = rows_of_cells(group.filter(whole), named, TOOL, dict(reversed(fields)), tally)
     if PROCESSES not in frame.columns:
         return frame
     tally.drop("a process without an id", frame[PROCESSES].null_count())
@@ -335,62 +228,16 @@ def _note_unused(header: Header, tally: Tally) -> None:
         tally.notes.append(note)
 
 
-def _texts(header: Header, cells: pl.DataFrame) -> list[pl.Series]:
-    found = []
-    for column, names in TEXTS.items():
-        at = next((place for name in names if (place := header.position(name)) is not None), None)
-        if at is None:
-            found.append(pl.Series(column, [None] * cells.height, dtype=pl.String))
-        else:
-            # a missing name changes nothing that a reader of the summary could act on: not counted
-            found.append(absent_to_null(cells.to_series(at), column, Tally()).alias(column))
-    return found
-
-
-def _quantities(header: Header, cells: pl.DataFrame, tally: Tally) -> list[pl.Series]:
-    found = []
-    for field in (*QUANTITIES, MASKS):
-        at = next((place for name in field.names if (place := header.position(name)) is not None), None)
-        if at is None:
-            continue
-        values, unit = cells.to_series(at), header.fields[at][1]
-        series = mask(values, tally) if field is MASKS else quantity(values, field, unit, tally)
-        found.append(series.alias(field.column))
-    return found
-
-
-def _processes(header: Header, cells: pl.DataFrame, tally: Tally) -> Iterator[pl.Series]:
-    """The one process that each line is about, as a list of it; `-` says that there is none."""
-    at = header.position(PID)
-    if at is None:
-        return
-    text = cells.to_series(at).str.strip_chars()
-    none = text == NO_PROCESS
-    pid = text.cast(pl.Int32, strict=False)
-    pid = pid.set(pid <= 0, None)
-    known = {"pid": pid}
-    place = next((found for name in PROCESS_MEMORY.names if (found := header.position(name)) is not None), None)
-    if place is not None:
-        used = cells.to_series(place).set(none, None)
-        known["mem_used_bytes"] = quantity(used, PROCESS_MEMORY, header.fields[place][1], tally)
-    if (place := header.position(COMMAND)) is not None:
-        known["command"] = command_names(cells.to_series(place))
-    if (place := header.position(KIND)) is not None:
-        kinds = cells.to_series(place).str.strip_chars()
-        known["kind"] = kinds.replace_strict(KINDS, default=None, return_dtype=pl.String)
-    yield one_process_lists(pl.DataFrame(known), none=none)
-
-
 def _doubt_last_value(frame: pl.DataFrame, reader: _Reader, tally: Tally) -> pl.DataFrame:
     """nvidia-smi ends every line. If the last one has no end, its last value may lack digits and is dropped."""
     last, header = reader.last_nr, reader.in_force(reader.header)
     if frame.is_empty() or frame["nr"][-1] != last or re.search(_ENDS_WHOLE, reader.last_line):
         return frame
     name = header.fields[-1][0]
-    column = next((field.column for field in (*QUANTITIES, MASKS) if name in field.names), None)
-    if name in (TIMESTAMP, PID, COMMAND, KIND, *PROCESS_MEMORY.names) or any(name in names for names in TEXTS.values()):
+    if name in _TEXTS or name in _OF_PROCESSES:
         tally.drop("last line cut off", 1)
         return frame.head(-1)
+    column = next((column for column, own in QUANTITIES.items() if name in [each.metric for each in own]), None)
     if column is not None and frame[column][-1] is not None:
         tally.null(column, "last line has no end: value may be cut off", 1)
         return frame.with_columns(pl.when(pl.col("nr") == last).then(None).otherwise(column).alias(column))

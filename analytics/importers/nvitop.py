@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import polars as pl
 
-from analytics.importers.kinds import with_progress
+from analytics.importers.kinds import add_recording_flags, with_progress
 from analytics.importers.model import (
     PROCESSES,
     FileReport,
@@ -27,14 +27,15 @@ from analytics.importers.model import (
 )
 from analytics.importers.nvidia_smi import check_count
 from analytics.importers.nvidia_smi_lines import CUT_OFF as WRONG_WIDTH
-from analytics.importers.plausibility import Claim, check_values
-from analytics.importers.processes import LISTS, ImportedProcess, counted, flat, readable_pid
+from analytics.importers.plausibility import check_recording
+from analytics.importers.processes import LISTS, ImportedProcess, counted, readable_pid
 from analytics.importers.records import CUT_OFF, number, read_documents
 from analytics.importers.source import ImportSource, InputLimits, open_source
 from analytics.importers.times import NVIDIA_SMI_BEGAN_MS, drop_impossible, given_interval_ms, on_grid
 from analytics.importers.values import BYTES, clean, unit_of
+from analytics.mapping.mapping_file import lake_column, tool
 from fallow.errors import InputError
-from fallow.schema import DEVICE, GPU, LakeColumn
+from fallow.schema import GPU, LakeColumn
 
 _LONGEST_S = 1e11
 _READ = re.compile(
@@ -162,17 +163,7 @@ def _goes_on(record: CollectedRecord, before: CollectedRecord) -> bool:
     )
 
 
-_COLUMNS = {
-    "gpu_utilization": "gpu_util_pct",
-    "memory_utilization": "mem_util_pct",
-    "memory_used": "mem_used_bytes",
-    "memory_total": "mem_total_bytes",
-    "power_usage": "power_w",
-    "power_limit": "power_limit_w",
-    "temperature": "temperature_c",
-}
-"""nvitop's metric, and the column that it is. Its unit stands behind its name: `memory_used (MiB)`."""
-
+_METRICS = {metric.metric: metric for metric in tool("nvitop").metrics}
 _SHARES = ("gpu_utilization", "memory_utilization")
 _GPU = re.compile(r"(?:cuda:\d+ \()?gpu:(\d{1,4})\)?")
 _KEY = re.compile(r"(\w+) \([^)]*\)")
@@ -185,13 +176,7 @@ class Nvitop:
     example = "fallow import nvitop metrics.jsonl --host gn001 --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "files", nargs="+", metavar="FILE", help="records as JSON or as CSV with a header, plain or gzipped"
-        )
-        parser.add_argument("--host", required=True, help="host on which nvitop ran")
-        parser.add_argument(
-            "--interval", metavar="DURATION", help="time between records, such as 10s (default: inferred)"
-        )
+        add_recording_flags(parser, "nvitop", "records as JSON or as CSV with a header", zone=False)
 
     def read(self, args: argparse.Namespace, limits: InputLimits) -> Imported:
         """Reads the files; raises InputError or UsageError."""
@@ -226,17 +211,12 @@ def _read_file(path: str, host: str, limits: InputLimits) -> tuple[pl.DataFrame,
     read = frame.height + sum(tally.dropped.values())
     frame = drop_impossible(frame, NVIDIA_SMI_BEGAN_MS, tally)
     if frame.is_empty():
-        reasons = ", ".join(f"{reason}: {count}" for reason, count in tally.dropped.items())
         raise InputError(
-            f"{path} has no usable record of nvitop's collector" + (f" ({reasons})" if reasons else ""),
+            f"{path} has no usable record of nvitop's collector{tally.reasons}",
             "write what ResourceMetricCollector.collect() gives, one JSON object a line",
         )
-    claims = {name: Claim(f"{path}: {name}", declared=False, declare=_declare) for name in _COLUMNS.values()}
-    card = frame["mem_total_bytes"].max()
-    card = card if isinstance(card, int) else None
-    tally.odd.extend(check_values(frame, claims, tally.nulled, card))
-    memory = {"mem_used_bytes": Claim(f"{path}: memory of processes", declared=False, declare=_declare)}
-    tally.odd.extend(check_values(flat(frame, ()), memory, {}, card))
+    declare = dict.fromkeys((metric.column for metric in _METRICS.values()), _declare)
+    check_recording(path, frame, declare, _declare, tally)
     return frame, tally.report(path, read, frame.height)
 
 
@@ -276,20 +256,16 @@ def _values(metrics: Mapping[str, float], *, goes_on: bool) -> Iterator[tuple[st
     """The columns of one GPU: shares are averages of the window, all else, and all of a window that goes on, last values."""
     for key in dict.fromkeys(each.rpartition("/")[0] for each in metrics):
         known = _KEY.fullmatch(key)
-        name = None if known is None else known[1]
-        if name not in _COLUMNS:
+        name = "" if known is None else known[1]
+        if name not in _METRICS:
             continue
-        column = _described(_COLUMNS[name])
+        column = lake_column(_METRICS[name])
         order = ("last",) if goes_on else ("mean",) if name in _SHARES else ("last", "mean")
         value = next((metrics[at] for each in order if (at := f"{key}/{each}") in metrics), None)
         if value is not None:
             yield column.name, value * _factor(key, column)
         if name == "gpu_utilization" and not goes_on and f"{key}/max" in metrics:
             yield "gpu_util_max_pct", metrics[f"{key}/max"] * _factor(key, column)
-
-
-def _described(name: str) -> LakeColumn:
-    return (GPU if name in GPU.names else DEVICE).column(name)
 
 
 @cache
@@ -329,15 +305,15 @@ def _last(values: Mapping[str, float], key: str) -> int | None:
 
 def _frame(rows: list[dict[str, object]], host: str, tally: Tally) -> pl.DataFrame:
     """The rows as columns of the lake, impossible values null and counted."""
-    names = ("gpu_util_max_pct", *_COLUMNS.values())
+    columns = (GPU.column("gpu_util_max_pct"), *map(lake_column, _METRICS.values()))
     listed = [None if (each := row[PROCESSES]) is None else [vars(one) for one in each] for row in rows]  # type: ignore[attr-defined]
     frame = pl.DataFrame(
         {
             "gpu_index": pl.Series([row["index"] for row in rows], dtype=pl.Int16),
             "true_ms": pl.Series([row["true_ms"] for row in rows], dtype=pl.Int64),
             PROCESSES: pl.Series(listed, dtype=LISTS),
-            **{name: pl.Series(name, [row.get(name) for row in rows], dtype=pl.Float64) for name in names},
+            **{each.name: pl.Series([row.get(each.name) for row in rows], dtype=pl.Float64) for each in columns},
         }
     )
-    cleaned = [clean(frame[name], _described(name), tally) for name in names]
+    cleaned = [clean(frame[each.name], each, tally) for each in columns]
     return frame.with_columns(cleaned).with_columns(gpu=pl.lit(f"{host}/") + pl.col("gpu_index").cast(pl.String))

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from analytics.importers.model import PROCESSES, Tally
+from analytics.importers.processes import flat
 from analytics.importers.values import BYTES
 from fallow.errors import InputError
 from fallow.units import format_bytes
@@ -39,13 +41,17 @@ _OUTSIDE = (
 )
 
 
+Declare = Callable[[str], str]
+"""Says how to declare another unit; empty where none is likely."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """One column as it was read: what it is called, whether its unit was declared, and how to declare another."""
 
     label: str
     declared: bool
-    declare: Callable[[str], str]
+    declare: Declare
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,22 @@ def check_values(
             raise InputError(sentence, claim.declare(fault.unit))
         odd.append(sentence + (f": is it {fault.unit}?" if fault.unit else ""))
     return odd
+
+
+def check_recording(
+    path: str, rows: pl.DataFrame, declare: Mapping[str, Declare], of_processes: Declare, tally: Tally
+) -> None:
+    """Notes what is odd in the rows of a tool's file and in their process lists, whose units are the tool's; raises as `check_values`.
+
+    `declare` is by column; `of_processes` says it of the memory of processes.
+    """
+    largest = rows["mem_total_bytes"].max() if "mem_total_bytes" in rows.columns else None
+    card = largest if isinstance(largest, int) else None
+    claims = {column: Claim(f"{path}: {column}", declared=False, declare=how) for column, how in declare.items()}
+    tally.odd.extend(check_values(rows, claims, tally.nulled, card))
+    if PROCESSES in rows.columns:
+        memory = {"mem_used_bytes": Claim(f"{path}: memory of processes", declared=False, declare=of_processes)}
+        tally.odd.extend(check_values(flat(rows, ()), memory, {}, card))
 
 
 def _faults(frame: pl.DataFrame, nulled: Mapping[tuple[str, str], int], card: int | None) -> Iterator[_Fault]:

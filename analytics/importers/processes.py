@@ -9,7 +9,9 @@ from dataclasses import dataclass, fields
 import polars as pl
 
 from analytics.importers.model import PROCESSES, Tally, unique_keys
-from analytics.importers.values import conform, polars_type
+from analytics.importers.records import number
+from analytics.importers.values import BYTES, conform, polars_type
+from analytics.mapping.model import Exporter
 from fallow.schema import PROCESS
 
 KINDS = {"C": "compute", "C+G": "compute", "G": "graphics", "M": "mps", "M+C": "mps"}
@@ -53,12 +55,46 @@ def readable_pid(value: object) -> int | None:
     return int(str(value)) if known else None
 
 
-def readable(found: Iterable[ImportedProcess | None], tally: Tally) -> list[ImportedProcess] | None:
-    """The processes of one list without those that have no id, which are counted; None where all are such."""
-    listed = list(found)
-    known = [each for each in listed if each is not None]
+def process_list(entries: Iterable[object], tool: Exporter, tally: Tally) -> list[dict[str, object]] | None:
+    """The processes (as dicts) of a document's list, but those without an id, which are counted; None where all are such.
+
+    An entry holds values by the tool's names; what is no such entry has no id.
+    """
+    listed = [_process(each if isinstance(each, Mapping) else {}, tool) for each in entries]
+    known = [vars(each) for each in listed if each is not None]
     tally.null(PROCESSES, "a process without an id", len(listed) - len(known))
     return known if known or not listed else None
+
+
+def _process(entry: Mapping[str, object], tool: Exporter) -> ImportedProcess | None:
+    told = {column: next((entry[name] for name in names if name in entry), None) for column, names in tool.process}
+    pid = readable_pid(told.get("pid"))
+    if pid is None:
+        return None
+    sizes = {
+        each.column: _size(entry.get(each.metric), each.factor) for each in tool.metrics if each.table == "process"
+    }
+    return ImportedProcess(
+        pid,
+        KINDS.get(_known(told.get("kind")) or ""),
+        sizes.get("mem_used_bytes"),
+        _known(told.get("user")),
+        command_name(_known(told.get("command"))),
+        sizes.get("host_mem_bytes") or None,  # gpustat writes 0 where it may not look
+    )
+
+
+def _known(value: object) -> str | None:
+    """The text, None for the `?` that gpustat writes where it may not look."""
+    return value.strip() if isinstance(value, str) and value.strip() not in ("", "?") else None
+
+
+def _size(value: object, factor: float) -> int | None:
+    """Bytes of a number in the mapping's unit, or of a text such as `512 MiB`; None for what is no size."""
+    if isinstance(value, str) and (written := re.fullmatch(r"(\d+) (MiB|KiB|GiB)", value.strip())):
+        value, factor = int(written[1]), BYTES[written[2]]
+    size = number(value)
+    return None if size is None or not 0 <= size < 2**43 else int(size * factor)
 
 
 def command_name(text: str | None) -> str | None:
@@ -73,12 +109,6 @@ def command_names(texts: pl.Series) -> pl.Series:
     """`command_name` of many texts."""
     names = {each: command_name(each) for each in texts.unique()}
     return texts.replace_strict(names, default=None, return_dtype=pl.String)
-
-
-def lists_by_line(lists: Mapping[int, Sequence[ImportedProcess] | None]) -> pl.DataFrame:
-    """The lists (`nr`, `processes`) of the lines of a file; a list that is None is not known."""
-    found = [None if each is None else [vars(process) for process in each] for each in lists.values()]
-    return pl.DataFrame({"nr": pl.Series(list(lists), dtype=pl.UInt32), PROCESSES: pl.Series(found, dtype=LISTS)})
 
 
 def one_process_lists(frame: pl.DataFrame, *, none: pl.Series) -> pl.Series:

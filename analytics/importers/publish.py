@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from analytics.importers.kinds import with_progress
-from analytics.importers.model import Imported
+from analytics.importers.model import TRUE_MS, Imported
 from analytics.importers.processes import process_rows
 from analytics.importers.times import LATEST_MS
 from analytics.importers.values import conform
@@ -48,8 +48,6 @@ _KEYS: Mapping[str, list[str]] = {
 }
 _LAST_KEYS: Mapping[str, list[str]] = {"gpu": ["offset_ms"], "process": ["pid"]}
 """What sorts rows of one GPU and time."""
-
-TRUE_MS = (pl.col("time").dt.epoch("ms") + pl.col("offset_ms").fill_null(0)).alias("true_ms")
 
 
 def merge(table: LakeTable, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:

@@ -6,11 +6,11 @@ import csv
 import io
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -19,7 +19,7 @@ from fallow.errors import InputError
 
 _SHOWN = 5
 _AT_ONCE = 20_000
-"""Rows that are held as Python objects, which take ten times the space of the column that they become."""
+"""Rows that are held as Python objects."""
 
 _QUOTING = "close it, and write a quote inside of quotes twice"
 
@@ -47,12 +47,16 @@ def read_lines(path: str, table: HandTable, limits: InputLimits) -> pl.DataFrame
     filled = _records(path, source.text)
     names = [name.strip().lower() for name in next(filled)[1]]
     check_header(path, names, table)
-    schema = {**dict.fromkeys(table.columns, pl.String), "line": pl.Int64}
-    rows = (_row(path, line, fields, names) for line, fields in filled)
-    parts = []
-    while records := list(islice(rows, _AT_ONCE)):
-        parts.append(pl.DataFrame(records, schema=schema))
-    return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
+    schema = {**dict.fromkeys(table.columns, pl.String()), "line": pl.Int64()}
+    return frame_of((_row(path, line, fields, names) for line, fields in filled), schema)
+
+
+def frame_of(rows: Iterator[Mapping[str, object]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """The rows as one frame, null where a row lacks a column; made in parts, for as Python objects they take ten times the space."""
+    parts = [pl.DataFrame(schema=schema)]
+    while some := list(islice(rows, _AT_ONCE)):
+        parts.append(pl.DataFrame(some, schema=schema))
+    return pl.concat(parts)
 
 
 def _row(path: str, line: int, fields: list[str], names: list[str]) -> dict[str, object]:
@@ -103,6 +107,7 @@ def named_lines(wrong: Collection[tuple[int, str]], line: str = "line") -> str:
     return named + more
 
 
+_Item = TypeVar("_Item")
 CUT_OFF = "in a document that is cut off or damaged"
 
 
@@ -113,7 +118,7 @@ def read_documents(path: str, text: bytes, limits: InputLimits) -> Iterator[Any]
     file that is more damage than documents.
     """
     damaged, at = 0, 0
-    while (at := _next(text, at)) < len(text):
+    while (at := _past(_BETWEEN, text, at)) < len(text):
         found = document_at(path, text, at, limits)
         if found is None:
             damaged += 1
@@ -157,13 +162,43 @@ _DECODER = json.JSONDecoder()
 _PIECE = 1 << 14
 _LONGEST_TOKEN = 32
 _MOST_DAMAGED = 10_000
+_COMMA = re.compile(rb"\s*,?\s*")
 _BETWEEN = re.compile(rb"[\s,\[\]]*")
 """What may stand between documents: the lists that hold them are not read as one value, but one by one."""
 
 
-def _next(text: bytes, at: int) -> int:
-    found = _BETWEEN.match(text, at)
+def _past(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
+    """Where what the pattern matches there ends; the place itself where nothing does."""
+    found = pattern.match(text, at)
     return at if found is None else found.end()
+
+
+def listed_items(
+    path: str, text: bytes, listed: tuple[str, str], limits: InputLimits, item_of: Callable[[Any], _Item]
+) -> Generator[_Item, None, tuple[Any, bool]]:
+    """The items of a document's list one by one, for a list may be larger than a document may be.
+
+    Returns the document without them, and whether there were none. Raises ValueError where an item or what surrounds the list is not whole, what
+    `item_of` raises, and InputError for what is too long.
+
+    Args:
+        path: what to call the text in messages.
+        text: the document.
+        listed: the key of the list, and what its items are.
+        limits: how large an item, and what surrounds the list, may be.
+        item_of: what is read of each item.
+    """
+    key, what = listed
+    begin = re.search(rb'"%b"\s*:\s*\[\s*' % key.encode(), text)
+    start = at = len(text) if begin is None else begin.end()
+    while text.startswith(b"{", at):
+        if (found := document_at(path, text, at, limits)) is None:
+            raise ValueError(f"the {what} that begins at byte {at:,} is cut off or damaged")
+        yield item_of(found[0])
+        at = _past(_COMMA, text, found[1])
+    if start + len(text) - at > limits.max_record_bytes:
+        raise limits.too_long(path)
+    return json.loads(text[:start] + text[at:]), at == start
 
 
 def number(value: object) -> float | None:

@@ -203,9 +203,8 @@ def read_part(wanted: Wanted, settings: SeriesSettings) -> SeriesPart:
         tally.odd.append(f"times of a GPU step back by an hour, which no clock of {settings.zone} does: is --tz right?")
     kept = _keep(frame, raw[time].is_null(), tally)
     if kept.is_empty():
-        reasons = ", ".join(f"{reason}: {count}" for reason, count in tally.dropped.items())
         raise InputError(
-            f"{wanted.path} has no usable row" + (f" ({reasons})" if reasons else ""),
+            f"{wanted.path} has no usable row{tally.reasons}",
             f"check that '{time}' holds times and '{gpu}' names GPUs",
         )
     tally.odd.extend(check_values(kept, claims, tally.nulled, settings.card))

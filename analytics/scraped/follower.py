@@ -12,14 +12,13 @@ from analytics.importers.kinds import add_key_argument, pseudonyms_of
 from analytics.scraped.lake_writer import DayMerging, LakeWriter, WriterSettings
 from analytics.scraped.reading import ReadChunk, ReadingStoppedError, SiteReader, days
 from analytics.scraped.server.metrics_server import MetricsServer
-from analytics.scraped.service import FollowerPage, stop_at_signals
+from analytics.scraped.service import FollowerPage, patience_ms, stop_at_signals
 from analytics.scraped.source import ReadSpan, ScrapedSource, add_server_flags, server_settings
 from analytics.scraped.totals import ReadTotals
 from analytics.scraped.windows import WindowWork
 from fallow.clock import (
     DAY_MS,
     HOUR_MS,
-    MINUTE_MS,
     SECOND_MS,
     Clock,
     SystemClock,
@@ -57,9 +56,6 @@ def newest_hour_ms(lake: Lake, now_ms: int) -> int | None:
             newest[file.host] = max(end_ms - HOUR_MS, newest.get(file.host, 0))
     return min(newest.values(), default=None)
 
-
-_PATIENCE_MS = 15 * MINUTE_MS
-_PATIENCE_ROUNDS = 3
 
 _FAMILIES: Mapping[str, Family] = {
     "lag_ms": Family("fallow_follow_lag_seconds", "s", "time since the end of the newest window that is in the lake", "", 0.001),
@@ -134,7 +130,7 @@ class StatusBoard:
     def __init__(self, clock: Clock, every_ms: int) -> None:
         self._clock = clock
         self._began_ms = clock.now_ms()
-        self._patience_ms = max(_PATIENCE_MS, _PATIENCE_ROUNDS * every_ms)
+        self._patience_ms = patience_ms(every_ms)
         self.status = FollowStatus()
 
     def metrics(self) -> ExposedSamples:

@@ -12,7 +12,7 @@ from analytics.allocations.model import KnownHosts, ReadAllocations
 from analytics.allocations.publish import publish_allocations
 from analytics.frames import empty, read_frame
 from analytics.importers.kinds import replaced
-from analytics.importers.model import FileReport, Imported
+from analytics.importers.model import TRUE_MS, FileReport, Imported
 from analytics.importers.publish import merge_day, publish
 from analytics.scraped.rows.model import HostRows
 from analytics.scraped.samples import Samples
@@ -29,8 +29,6 @@ from fallow.clock import DAY_MS, HOUR_MS, floor_ms, utc_day
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile, visible
 from fallow.pseudonyms import Pseudonyms
 from fallow.schema import DEVICE, GPU, HOST, LakeTable
-
-_MOMENT = pl.col("time").cast(pl.Int64) + pl.col("offset_ms").cast(pl.Int64).fill_null(0)
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class AgentDay:
         spans = known.select(
             *by, start=pl.col("time").cast(pl.Int64), _end=pl.col("time").cast(pl.Int64) + pl.col("interval_ms")
         )
-        moment = _MOMENT if table is GPU else pl.col("time").cast(pl.Int64)
+        moment = TRUE_MS if table is GPU else pl.col("time").cast(pl.Int64)
         met = (
             rows.with_columns(_at=moment)
             .sort("_at")

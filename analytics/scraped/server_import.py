@@ -144,19 +144,14 @@ class ProgressLine:
 
 
 @dataclass(frozen=True)
-class ImportParts:
-    """Where from and where to."""
+class ImportWish:
+    """Where from, where to, and what was asked for; `now_ms` is the server's time, and the last `late_ms` before it may not be whole yet."""
 
     source: ScrapedSource
     server: MetricsServer
     reader: SiteReader
     lake: Lake
-
-
-@dataclass(frozen=True)
-class ImportWish:
-    """What was asked for; `now_ms` is the server's time, and the last `late_ms` before it may not be whole yet."""
-
+    pseudonyms: Pseudonyms | None
     since_ms: int
     until_ms: int
     now_ms: int
@@ -169,12 +164,12 @@ class ImportWish:
 class ServerImport:
     """Runs once."""
 
-    def __init__(self, parts: ImportParts, wish: ImportWish, pseudonyms: Pseudonyms | None) -> None:
+    def __init__(self, wish: ImportWish) -> None:
         """Raises LakeError where the lake cannot be read."""
-        self._parts, self._wish = parts, wish
+        self._wish = wish
         self._totals = ReadTotals()
-        settings = WriterSettings(pseudonyms=pseudonyms, until_ms=wish.until_ms)
-        self._writer = LakeWriter(parts.lake, settings, self._totals)
+        settings = WriterSettings(pseudonyms=wish.pseudonyms, until_ms=wish.until_ms)
+        self._writer = LakeWriter(wish.lake, settings, self._totals)
         self._began_ms, self._from_ms = self._resumed()
         self._progress = ProgressLine(SystemClock())
         self._window_ms = 0
@@ -184,9 +179,9 @@ class ServerImport:
 
     def run(self) -> ScrapedImport:
         """Raises InputError and LakeError; what is in the lake then is whole, and the same import goes on from there."""
-        parts, wish = self._parts, self._wish
+        wish = self._wish
         self._unsaid = self._found()
-        work = WindowWork(parts.server, parts.reader, self._writer, parts.source.match, self._judge, self._told)
+        work = WindowWork(wish.server, wish.reader, self._writer, wish.source.match, self._judge, self._told)
         with self._progress:
             for start_ms, end_ms in days(self._from_ms, wish.until_ms):
                 self._window_ms = end_ms - start_ms
@@ -204,12 +199,12 @@ class ServerImport:
         """What may still come late is not taken as read, and nothing is before anything is in the lake."""
         if self._totals.published:
             done_ms = max(self._began_ms, min(end_ms, self._wish.now_ms - self._wish.late_ms))
-            self._parts.source.journal(self._parts.lake).add(ReadSpan(self._began_ms, done_ms))
+            self._wish.source.journal(self._wish.lake).add(ReadSpan(self._began_ms, done_ms))
 
     def _resumed(self) -> tuple[int, int]:
         """Since when all is in the lake in the end, and where this run begins."""
         wish = self._wish
-        journal = self._parts.source.journal(self._parts.lake)
+        journal = self._wish.source.journal(self._wish.lake)
         if wish.restart and journal.read():
             journal.forget()
         for before in journal.read():
@@ -219,22 +214,22 @@ class ServerImport:
 
     def _found(self) -> str:
         """What there is, in a line; raises InputError where the server has nothing that fallow knows."""
-        parts, wish = self._parts, self._wish
-        names = parts.reader.names(wish.since_ms, wish.until_ms)
+        wish = self._wish
+        names = wish.reader.names(wish.since_ms, wish.until_ms)
         if not names.telling:
             raise InputError(
-                f"{parts.server.name} at {parts.source.address.url} has no series of a known GPU exporter between "
-                f"{format_ms(wish.since_ms)} and {format_ms(wish.until_ms)}{_narrowed(parts.source.match)}",
+                f"{wish.server.name} at {wish.source.address.url} has no series of a known GPU exporter between "
+                f"{format_ms(wish.since_ms)} and {format_ms(wish.until_ms)}{_narrowed(wish.source.match)}",
                 "`--check` says what it has; --mapping FILE names series of your own",
             )
-        return f"{parts.server.name} at {parts.source.address.url} has metrics as of {', '.join(names.titles)}; reading by {parts.server.way}"
+        return f"{wish.server.name} at {wish.source.address.url} has metrics as of {', '.join(names.titles)}; reading by {wish.server.way}"
 
     def _judge(self, hosts: Sequence[Imported]) -> None:
         """Before the first rows are published, what was found is said, and what is odd is asked about; later that is told at the end."""
         if self._unsaid:
             say(self._unsaid)
             self._unsaid = ""
-        odd = judged(hosts, self._wish.now_ms, own_mapping=bool(self._parts.source.mapping))
+        odd = judged(hosts, self._wish.now_ms, own_mapping=bool(self._wish.source.mapping))
         self._odd |= dict.fromkeys(odd)
         if odd and not self._is_judged:
             with self._progress.paused():
@@ -247,21 +242,21 @@ class ServerImport:
         self._progress.advance(share, chunk.samples)
 
     def _outcome(self, *, is_published: bool) -> ScrapedImport:
-        parts, wish = self._parts, self._wish
+        wish = self._wish
         return ScrapedImport(
-            server=parts.server.name,
-            url=parts.source.address.url,
-            way=parts.server.way,
-            clock_offset_ms=parts.server.clock_offset_ms(),
+            server=wish.server.name,
+            url=wish.source.address.url,
+            way=wish.server.way,
+            clock_offset_ms=wish.server.clock_offset_ms(),
             since_ms=wish.since_ms,
             until_ms=wish.until_ms,
             read_from_ms=self._from_ms,
             totals=self._totals,
             seconds=self._progress.passed_s,
             odd=tuple(self._odd),
-            warnings=parts.server.warnings,
-            lake=parts.lake.root,
-            journal=parts.source.journal(parts.lake).path,
+            warnings=wish.server.warnings,
+            lake=wish.lake.root,
+            journal=wish.source.journal(wish.lake).path,
             is_published=is_published,
         )
 
@@ -297,11 +292,12 @@ def run(args: argparse.Namespace) -> int:
         if args.check:
             _check(args, source, reader, window)
             return 0
-        done = ServerImport(
-            ImportParts(source, server, reader, Lake.at(settings.require("lake.path", "--lake"))),
-            ImportWish(*window, now_ms, settings.integer("prometheus.late"), args.restart, args.yes, args.json),
-            pseudonyms,
-        ).run()
+        lake = Lake.at(settings.require("lake.path", "--lake"))
+        late_ms = settings.integer("prometheus.late")
+        wish = ImportWish(
+            source, server, reader, lake, pseudonyms, *window, now_ms, late_ms, args.restart, args.yes, args.json
+        )
+        done = ServerImport(wish).run()
         show(as_shown(done, machines=args.json))
     return 0
 

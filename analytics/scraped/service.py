@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from fallow import __version__
+from fallow.clock import MINUTE_MS
 from fallow.errors import FallowError
 from fallow.exposition import ExposedSamples, negotiate
 
@@ -123,6 +124,11 @@ class BoundedHandler(BaseHTTPRequestHandler):
 
 _PATIENCE_S = 10.0
 _CONNECTIONS = 16
+
+
+def patience_ms(every_ms: int) -> int:
+    """How long a service that works `every_ms` may have finished nothing, before a restart may help."""
+    return max(15 * MINUTE_MS, 3 * every_ms)
 
 
 class FollowerPage(BoundedServer):

@@ -12,7 +12,7 @@ from analytics.decide.review import Review
 from analytics.decide.review import review as review_of
 from analytics.inventory import load_inventory
 from analytics.ledger.summary import OTHER_HOSTS, WALL_CLOCK
-from analytics.quality.host_clocks import SeenUntil, seen_until
+from analytics.quality.model import SeenUntil, seen_until
 from analytics.ledger.summary import OTHER_HOSTS, WALL_CLOCK
 from analytics.quality.model import SeenUntil, seen_until
 from analytics.quality.remarks import data_quality

@@ -47,7 +47,7 @@ def test_concatenated_documents(smi: Callable, place: str, power: str) -> None:
     assert query(
         place, "select gpu, gpu_index, model, mem_total_bytes, power_limit_w, pci_bus_id, driver_version from lake order by 1",
         "device",
-    )[1] == ("GPU-1", 1, "NVIDIA H100  80GB", 81_559 * 2**20, 700, "00000000:04:00.0", "550.54.15")  # fmt: skip
+    )[1] == ("GPU-1", 1, "NVIDIA H100, 80GB", 81_559 * 2**20, 700, "00000000:04:00.0", "550.54.15")  # fmt: skip
 
 
 def test_a_document_that_is_cut_off_is_counted(smi: Callable, place: str) -> None:

@@ -14,9 +14,9 @@ from analytics.scraped.lake_writer import DayMerging
 from analytics.scraped.otlp.delivery import DeliveryRounds, DeliveryState
 from analytics.scraped.otlp.receiver import Intake, OtlpReceiver
 from analytics.scraped.otlp.spool import RequestSpool
-from analytics.scraped.service import FollowerPage, stop_at_signals
+from analytics.scraped.service import FollowerPage, patience_ms, stop_at_signals
 from fallow import config
-from fallow.clock import MINUTE_MS, SECOND_MS, Clock, SystemClock, format_ms
+from fallow.clock import SECOND_MS, Clock, SystemClock, format_ms
 from fallow.config import Config
 from fallow.errors import ConfigError
 from fallow.exposition import ExposedSamples, Family, label_text
@@ -25,9 +25,6 @@ from fallow.lake import Lake
 from fallow.lake_init import require_marker
 from fallow.listen_address import is_of_this_host, parse_listen
 from fallow.output import say
-
-_PATIENCE_MS = 15 * MINUTE_MS
-_PATIENCE_ROUNDS = 3
 
 
 def _family(name: str, unit: str, meaning: str, kind: str = "counter") -> Family:
@@ -78,7 +75,7 @@ class ReceiverStatus:
         }
         if state.last_success_ms is not None:
             told["last_delivery"] = format_ms(state.last_success_ms)
-        if self.clock.now_ms() - state.round_ms > max(_PATIENCE_MS, _PATIENCE_ROUNDS * self.every_ms):
+        if self.clock.now_ms() - state.round_ms > patience_ms(self.every_ms):
             return 503, told | {"status": "stale"}
         return 200, told
 

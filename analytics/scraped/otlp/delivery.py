@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from analytics.importers.model import TRUE_MS
 from analytics.mapping.model import Exporter
 from analytics.scraped.lake_writer import DayMerging, LakeWriter, WriterSettings
 from analytics.scraped.otlp.messages import Point, points_of
@@ -226,11 +227,8 @@ def _with_starts(rows: HostRows, since: pl.DataFrame) -> HostRows:
     """`counters_since` as the sums themselves say it."""
     if rows.gpu.is_empty() or since.is_empty():
         return rows
-    true_ms = pl.col("time").dt.epoch("ms") + pl.col("offset_ms").fill_null(0)
     own = since.filter(pl.col("host") == rows.host).drop("host")
-    known = rows.gpu.with_columns(true_ms=true_ms.cast(pl.Int64)).join(
-        own, on=["gpu", "true_ms"], how="left", maintain_order="left"
-    )
+    known = rows.gpu.with_columns(TRUE_MS).join(own, on=["gpu", "true_ms"], how="left", maintain_order="left")
     kind = rows.gpu.schema["time"]
     before = pl.col("counters_since") if "counters_since" in rows.gpu.columns else pl.lit(None, kind)
     starts = pl.coalesce(pl.col("start_ms").cast(kind), before)

@@ -47,7 +47,7 @@ class OpenAllocations:
     @classmethod
     def of(cls, lake: Lake) -> OpenAllocations:
         """What an earlier process left in the lake; agents end their own. Raises LakeError and its kinds."""
-        files = [file for file in lake.files(CLAIM.name) if file.first_seq < LATEST_MS] if lake.store.exists() else []
+        files = _scraped(lake.files(CLAIM.name)) if lake.store.exists() else []
         columns = ["time", "gpu", "end", "claim_id", "scheduler", "submitted"]
         rows = read_frame(files, CLAIM, columns, lake.left_out.leave_out)
         # accounting ends what it told of

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from analytics.importers.model import TRUE_MS
 from analytics.scraped.rows.model import HostRows
 from analytics.scraped.rows.scraped_rows import ENDED
 from fallow.clock import DAY_MS, MINUTE_MS
@@ -79,7 +80,7 @@ def _of_host(rows: HostRows) -> tuple[pl.DataFrame, pl.DataFrame]:
     looked_at = rows.gpu.filter(pl.col("health").ne_missing(ENDED))
     samples = looked_at.select(
         pl.col("gpu").cast(pl.String),
-        next_ms=pl.col("time").cast(pl.Int64) + pl.col("offset_ms").cast(pl.Int64).fill_null(0),
+        next_ms=TRUE_MS,
         interval_ms=pl.col("interval_ms").cast(pl.Int64),
     ).sort("next_ms")
     looked = samples.group_by("gpu").agg(first_ms=pl.col("next_ms").min(), interval_ms=pl.col("interval_ms").last())
