@@ -47,18 +47,23 @@ class Action:
         """Who it was."""
         return actor_words(self.actor)
 
-    def as_json(self) -> dict[str, object]:
-        """As JSON values, with the columns of the `action` table."""
+    def row(self) -> dict[str, object]:
+        """As a row of the `action` table, times as integer milliseconds."""
         return {
-            "time": format_ms(self.time_ms),
+            "time": self.time_ms,
             "action_id": self.action_id,
             "finding_id": self.finding_id,
             "kind": self.kind,
             **self.actor.columns(),
             "reason": self.reason,
-            "expires": None if self.expires_ms is None else format_ms(self.expires_ms),
+            "expires": self.expires_ms,
             "channel": self.channel,
         }
+
+    def as_json(self) -> dict[str, object]:
+        """As JSON values, with the columns of the `action` table."""
+        expires = None if self.expires_ms is None else format_ms(self.expires_ms)
+        return self.row() | {"time": format_ms(self.time_ms), "expires": expires}
 
 
 def record(
@@ -87,20 +92,7 @@ def record(
         Action(now_ms, f"A-{key}-{place}", finding_id, kind, actor, reason, expires_ms, channel)
         for place, finding_id in enumerate(dict.fromkeys(finding_ids))
     )
-    rows: list[dict[str, object]] = [
-        {
-            "time": each.time_ms,
-            "action_id": each.action_id,
-            "finding_id": each.finding_id,
-            "kind": each.kind,
-            **each.actor.columns(),
-            "reason": each.reason,
-            "expires": each.expires_ms,
-            "channel": each.channel,
-        }
-        for each in actions
-    ]
-    add_rows(lake, schema.ACTION, rows, now_ms, number)
+    add_rows(lake, schema.ACTION, [each.row() for each in actions], now_ms, number)
     return actions
 
 

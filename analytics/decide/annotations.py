@@ -40,17 +40,21 @@ class Annotation:
         """Who wrote it."""
         return actor_words(self.actor)
 
-    def as_json(self) -> dict[str, object]:
-        """As JSON values, with the columns of the `annotation` table."""
+    def row(self) -> dict[str, object]:
+        """The columns of the `annotation` table but for `kind`, times as integer milliseconds."""
         return {
-            "time": format_ms(self.time_ms),
+            "time": self.time_ms,
             "annotation_id": self.annotation_id,
-            "at": format_ms(self.at_ms),
+            "at": self.at_ms,
             "scope": self.scope,
             "name": self.name,
             "text": self.text,
             **self.actor.columns(),
         }
+
+    def as_json(self) -> dict[str, object]:
+        """As JSON values."""
+        return self.row() | {"time": format_ms(self.time_ms), "at": format_ms(self.at_ms)}
 
 
 def add_annotation(
@@ -73,17 +77,7 @@ def add_annotation(
         raise UsageError("it is not said what this is about", "everything, one pool or one team")
     number = file_number(now_ms)
     added = Annotation(at_ms, f"N-{number:x}", scope, name, words, actor, now_ms)
-    row: dict[str, object] = {
-        "time": now_ms,
-        "annotation_id": added.annotation_id,
-        "kind": _ADD,
-        "at": at_ms,
-        "scope": scope,
-        "name": name,
-        "text": words,
-        **actor.columns(),
-    }
-    add_rows(lake, schema.ANNOTATION, [row], now_ms, number)
+    add_rows(lake, schema.ANNOTATION, [added.row() | {"kind": _ADD}], now_ms, number)
     return added
 
 

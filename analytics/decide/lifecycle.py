@@ -35,40 +35,21 @@ def with_status(
     `seen_until_ms` is the end of what was seen: whoever said before it that GPUs were released is taken at their word until then.
     """
     known = frozenset(last_week)
-    return tuple(
-        _as_it_stands(
-            finding,
-            "standing" if finding.finding_id in known else "new",
-            actions.get(finding.finding_id, ()),
-            reversed_before.get(finding.finding_id),
-            as_of_ms=as_of_ms,
-            seen_until_ms=seen_until_ms,
-        )
-        for finding in findings
-    )
-
-
-def _as_it_stands(
-    finding: Finding,
-    otherwise: str,
-    actions: Sequence[Action],
-    reversal: Reversal | None,
-    *,
-    as_of_ms: int,
-    seen_until_ms: int,
-) -> Finding:
-    broken_ms = broken_release(finding, actions, seen_until_ms)
-    counted = actions if broken_ms is None else [each for each in actions if not _says_released(each)]
-    return replace(
-        finding,
-        status=status_of(counted, otherwise, as_of_ms),
-        notes=(
+    standing = []
+    for finding in findings:
+        own = actions.get(finding.finding_id, ())
+        reversal = reversed_before.get(finding.finding_id)
+        broken_ms = broken_release(finding, own, seen_until_ms)
+        counted = own if broken_ms is None else [each for each in own if not _says_released(each)]
+        notes = (
             *finding.notes,
             *([] if reversal is None else [_again(reversal)]),
-            *map(action_sentence, actions),
+            *map(action_sentence, own),
             *([] if broken_ms is None else [tr("said released on {moment}, still held", moment=Stamp(broken_ms))]),
-        ),
-    )
+        )
+        otherwise = "standing" if finding.finding_id in known else "new"
+        standing.append(replace(finding, status=status_of(counted, otherwise, as_of_ms), notes=notes))
+    return tuple(standing)
 
 
 def broken_release(finding: Finding, actions: Sequence[Action], seen_until_ms: int) -> int | None:
@@ -111,18 +92,15 @@ def ended_findings(
 ) -> tuple[Finding, ...]:
     """Last week's findings that are not there any more: `closed`, `reversed`, or `unseen` without a GPU among those `seen` at the end."""
     there = {finding.finding_id for finding in findings}
-    return tuple(
-        _ended(finding, reversed_before.get(finding.finding_id), seen)
-        for finding in last_week
-        if finding.finding_id not in there
-    )
-
-
-def _ended(finding: Finding, reversal: Reversal | None, seen: Container[str]) -> Finding:
-    if reversal is not None:
-        return reversed_by(reversal)
-    unseen = bool(finding.gpus) and not any(gpu in seen for gpu in finding.gpus)
-    return replace(finding, status="unseen" if unseen else "closed", reclaimable_gpus=(), next_command="")
+    ended = []
+    for finding in last_week:
+        if finding.finding_id in reversed_before and finding.finding_id not in there:
+            ended.append(reversed_by(reversed_before[finding.finding_id]))
+        elif finding.finding_id not in there:
+            unseen = bool(finding.gpus) and not any(gpu in seen for gpu in finding.gpus)
+            status = "unseen" if unseen else "closed"
+            ended.append(replace(finding, status=status, reclaimable_gpus=(), next_command=""))
+    return tuple(ended)
 
 
 def reversed_by(reversal: Reversal) -> Finding:

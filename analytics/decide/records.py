@@ -5,20 +5,16 @@ Rows of the lake's table `judgement`, only ever added, one file for each evaluat
 
 from __future__ import annotations
 
-import secrets
-import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from analytics.decide.added_rows import add_rows, file_number
 from analytics.frames import read_frame
 from analytics.workloads.confidence import good_record
 from analytics.workloads.model import Context, Finding
-from fallow import parquet, schema
+from fallow import schema
 from fallow.actors import Actor
-from fallow.clock import utc_day
-from fallow.lake import Lake, LakeFile
-
-_RANDOM = 10**12
+from fallow.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -43,8 +39,8 @@ def save_records(
     now_ms: int,
 ) -> None:
     """Adds the records of one evaluation, all or none; raises LakeError."""
-    number = now_ms * _RANDOM + secrets.randbelow(_RANDOM)
-    rows = [
+    number = file_number(now_ms)
+    rows: list[dict[str, object]] = [
         {
             "time": now_ms,
             "evaluation_id": f"E-{number:x}",
@@ -61,9 +57,7 @@ def save_records(
         for each in records
     ]
     if rows:
-        file = LakeFile(schema.JUDGEMENT.name, utc_day(now_ms), socket.gethostname() or "unnamed", number, number)
-        data = parquet.encode(schema.JUDGEMENT, parquet.table_from_rows(schema.JUDGEMENT, rows))
-        lake.confirm(lake.put(file, data), data)
+        add_rows(lake, schema.JUDGEMENT, rows, now_ms, number)
 
 
 def load_records(lake: Lake, before_ms: int) -> Mapping[tuple[str, str], RuleRecord]:
