@@ -19,7 +19,7 @@ from analytics.names import JOINER
 from analytics.rules import RULES_BY_NAME
 from analytics.rules.zombie_holder import is_orphan
 from analytics.workloads.commands import acts, monitor_command
-from analytics.workloads.model import Confidence, Finding
+from analytics.workloads.model import Confidence, Finding, agreeing, gpus_on_hosts, of_gpus
 from analytics.workloads.waste import (
     ALLOCATED_IDLE,
     FAULTY,
@@ -30,7 +30,6 @@ from analytics.workloads.waste import (
     OVERSIZED,
     SURPLUS,
 )
-from analytics.workloads.wording import agreeing, gpus_on_hosts, of_gpus
 from fallow.clock import HOUR_MS
 
 RELEASE, RIGHT_SIZE, TUNE, REPAIR, RETURN = "release", "right_size", "tune", "repair", "return"

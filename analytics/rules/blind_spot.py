@@ -22,8 +22,7 @@ from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import grade
 from analytics.workloads.finding_parts import finding_of, label, words_for
 from analytics.workloads.ledger_rows import GPU_MS, gpu_ms_of, whole_number
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
-from analytics.workloads.wording import of_gpus
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, of_gpus
 from fallow.clock import HOUR_MS
 
 SHARE_MAX = 0.1

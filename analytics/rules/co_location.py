@@ -17,7 +17,7 @@ from analytics.workloads import waste
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, bounded, finding_of, label
-from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.runs import NEED_THRESHOLDS, stretches_of
 from analytics.workloads.sharing import (
     ALIGNED_MIN_HOURS,
@@ -31,7 +31,6 @@ from analytics.workloads.sharing import (
     is_best_effort,
 )
 from analytics.workloads.window_end import still_going
-from analytics.workloads.wording import of_gpus
 from analytics.workloads.workloads import (
     PEAK_THRESHOLDS,
     REPORTED_FROM_GPU_MS,

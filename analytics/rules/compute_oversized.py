@@ -16,10 +16,9 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr
 from analytics.workloads import waste
 from analytics.workloads.finding_parts import Known
-from analytics.workloads.model import Context, Finding, Label, Rule
+from analytics.workloads.model import Context, Finding, Label, Rule, of_gpus
 from analytics.workloads.runs import NEED_THRESHOLDS
 from analytics.workloads.smaller_cards import PRICE_THRESHOLDS, SMALLER_CARD_LABELS, smaller_card_findings
-from analytics.workloads.wording import of_gpus
 from analytics.workloads.workloads import (
     IDLE_MAX_PCT,
     NEARLY_IDLE,

@@ -20,10 +20,9 @@ from analytics.workloads.commands import ending_command, ties
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN, held_gpu_ms
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.processes import held_by_work
 from analytics.workloads.window_end import on_host_ahead, still_going
-from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
 
 _BY = ("host", "holder", "whom")

@@ -21,8 +21,7 @@ from analytics.workloads import waste
 from analytics.workloads.commands import quote, watch_command
 from analytics.workloads.finding_parts import counted, finding_of, label, words_for
 from analytics.workloads.ledger_rows import gpu_ms_of, joined, whole_number
-from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
-from analytics.workloads.wording import agreeing, of_gpus, whole_gpus
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, agreeing, of_gpus, whole_gpus
 from fallow.clock import DAY_MS, HOUR_MS
 
 HISTORY_DAYS = 28

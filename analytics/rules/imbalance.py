@@ -28,9 +28,8 @@ from analytics.workloads.ledger_rows import (
     whole_hours,
     within_hours,
 )
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Label, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Label, Rule, of_gpus
 from analytics.workloads.processes import program_runs, serving_gpus
-from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
 
 SPREAD_MIN = 0.5

@@ -27,9 +27,8 @@ from analytics.workloads.ledger_rows import (
     whole_hours,
     within_hours,
 )
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, gpus_of, of_gpus
 from analytics.workloads.processes import serving_gpus
-from analytics.workloads.wording import gpus_of, of_gpus
 from fallow.clock import HOUR_MS
 
 BUSY_FROM_PCT = 80.0

@@ -20,9 +20,8 @@ from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import finding_of, label, words_for
 from analytics.workloads.ledger_rows import first_ms, joined, newest_source, whole_hours, within_hours
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.processes import serving_gpus
-from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS
 
 UTIL_FROM_PCT = 10.0

@@ -20,11 +20,10 @@ from analytics.workloads.commands import Ties, ending_command, listed_now, look_
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import finding_of, label
 from analytics.workloads.ledger_rows import joined, whole_number
-from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
 from analytics.workloads.window_end import last_rows
-from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS
 
 _STANDBY = r"(?i)stand-?by|fail-?over|backup|canary|\bdr\b|\bwarm\b"

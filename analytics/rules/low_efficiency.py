@@ -19,9 +19,8 @@ from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.finding_parts import Known, finding_of, label, rank_label
 from analytics.workloads.ledger_rows import GPU_MS, SEVERAL, gpus_on, newest_source
-from analytics.workloads.model import Context, Finding, HistoryNeed, Label, Rule
+from analytics.workloads.model import Context, Finding, HistoryNeed, Label, Rule, gpus_of, of_gpus
 from analytics.workloads.process_lists import is_service
-from analytics.workloads.wording import gpus_of, of_gpus
 from fallow.clock import HOUR_MS
 
 EFFICIENCY_MAX = 0.25

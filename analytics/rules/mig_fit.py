@@ -26,9 +26,8 @@ from analytics.workloads.mig_profiles import (
     split_command,
     split_notes,
 )
-from analytics.workloads.model import Context, Finding, Label, Rule
+from analytics.workloads.model import Context, Finding, Label, Rule, of_gpus
 from analytics.workloads.runs import NEED_SHARE, NEED_THRESHOLDS, stretches_of
-from analytics.workloads.wording import of_gpus
 from analytics.workloads.workloads import (
     LINKED_BYTES_PER_S,
     PEAK_THRESHOLDS,

@@ -18,9 +18,8 @@ from analytics.workloads.commands import watch_command
 from analytics.workloads.confidence import watched_holders
 from analytics.workloads.finding_parts import finding_of, label
 from analytics.workloads.ledger_rows import joined, whole_number
-from analytics.workloads.model import Context, Evidence, Finding, HistoryNeed, Rule
+from analytics.workloads.model import Context, Evidence, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.window_end import seen_lately
-from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS
 
 

@@ -23,10 +23,9 @@ from analytics.workloads.commands import ending_command, look_command, quote, ti
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import finding_of, label
 from analytics.workloads.ledger_rows import GPU_MS, by_job, joined, newest_source
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.processes import program_stretches
 from analytics.workloads.window_end import still_going
-from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 UNUSED_BELOW_PCT = 0.5

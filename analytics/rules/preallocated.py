@@ -22,10 +22,9 @@ from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import finding_of, label, varying
 from analytics.workloads.ledger_rows import gpus_on
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, gpus_of, of_gpus
 from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS, stretches_of
 from analytics.workloads.smaller_cards import demand_of
-from analytics.workloads.wording import gpus_of, of_gpus
 from analytics.workloads.workloads import (
     RUN_MIN_MS,
     WORK_THRESHOLDS,

@@ -19,9 +19,8 @@ from analytics.workloads.commands import Ties, array_command, operands, quote, t
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import finding_of, label
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN, by_job, gpu_ms_of, joined, whole_number
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.window_end import still_going
-from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
 
 STANDING_MIN_MS = 3 * DAY_MS

@@ -21,9 +21,8 @@ from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.finding_parts import counted, finding_of, label, varying
 from analytics.workloads.ledger_rows import GPU_MS, gpus_on, joined, newest_source, occupancies, one_job
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.processes import program_stretches, serving_gpus
-from analytics.workloads.wording import of_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 
 STALL_MIN_MS = 20 * SECOND_MS

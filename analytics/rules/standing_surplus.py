@@ -21,7 +21,17 @@ from analytics.workloads import waste
 from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Label, Rule, Value
+from analytics.workloads.model import (
+    Context,
+    EvidenceValue,
+    Finding,
+    HistoryNeed,
+    Label,
+    Rule,
+    Value,
+    of_gpus,
+    whole_gpus,
+)
 from analytics.workloads.pool_need import POOL_MIN_GPUS, PoolNeed, history_start_ms, pool_needs
 from analytics.workloads.reclaimable import reclaimable
 from analytics.workloads.surplus import (
@@ -38,7 +48,6 @@ from analytics.workloads.surplus import (
     PoolSurplus,
     Surplus,
 )
-from analytics.workloads.wording import of_gpus, whole_gpus
 from fallow.clock import DAY_MS, MINUTE_MS
 
 _KEYS = (

@@ -18,8 +18,7 @@ from analytics.workloads.commands import throttle_command
 from analytics.workloads.confidence import measured_enough
 from analytics.workloads.finding_parts import finding_of, label, words_for
 from analytics.workloads.ledger_rows import first_ms, joined, newest_source, whole_hours, within_hours
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule
-from analytics.workloads.wording import of_gpus
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, of_gpus
 from fallow.clock import HOUR_MS
 
 ACTIVE_FROM_PCT = 10.0

@@ -24,9 +24,8 @@ from analytics.workloads import waste
 from analytics.workloads.commands import look_command, quote, ties
 from analytics.workloads.finding_parts import counted, finding_of, label, of_nobody_else
 from analytics.workloads.ledger_rows import GPU_MS, joined
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Label, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Label, Rule, floored, of_gpus
 from analytics.workloads.window_end import last_rows
-from analytics.workloads.wording import floored, of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, from_ms, parse_day_ms
 
 GAP_RATIO = 1.5

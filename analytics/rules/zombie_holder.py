@@ -18,10 +18,9 @@ from analytics.workloads.commands import Ties, ending_command, listed_now, look_
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import counted, finding_of, label, words_for
 from analytics.workloads.ledger_rows import joined, whole_number
-from analytics.workloads.model import Context, Finding, HistoryNeed, Rule
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.process_lists import NOTEBOOK_COMMAND, NOTEBOOK_POD, SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
-from analytics.workloads.wording import of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
 ORPHAN_IDLE_MS = DAY_MS

@@ -8,8 +8,7 @@ from analytics.language.quantities import Amount, Number
 from analytics.language.sentences import tr
 from analytics.tables.basis import FindingsBasis
 from analytics.workloads.confidence import UNCONFIRMED_MAX
-from analytics.workloads.model import Finding
-from analytics.workloads.wording import gpus_on_hosts
+from analytics.workloads.model import Finding, gpus_on_hosts
 
 ENDED = tr("nothing to take back: it has ended")
 """What stands in place of a command."""

@@ -13,7 +13,7 @@ from analytics.states import UNUSED
 from analytics.tables.basis import LedgerBasis
 from analytics.tables.names import place_name
 from analytics.tables.table import Table, column
-from analytics.workloads.wording import at_most_below
+from analytics.workloads.model import at_most_below
 
 _LISTED = 12
 

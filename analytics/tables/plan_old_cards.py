@@ -16,7 +16,7 @@ from analytics.tables.names import NAME_MOST, card_name
 from analytics.tables.plan_fit import amount, decimals
 from analytics.tables.plan_seen import job_words, work_columns
 from analytics.tables.table import Table, column, fact, single
-from analytics.workloads.wording import joined_by_and
+from analytics.workloads.model import joined_by_and
 from analytics.workloads.work_kinds import BATCH, INTERACTIVE, POD, PROCESS, SERVES
 
 _SHOWN = 15

@@ -13,9 +13,18 @@ from analytics.language.language import Sentence
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.sampled import confirmed_by_counter
-from analytics.workloads.model import HIGH_MIN, MEDIUM_MIN, Confidence, Context, Outlook, once_per_context
+from analytics.workloads.model import (
+    HIGH_MIN,
+    MEDIUM_MIN,
+    Confidence,
+    Context,
+    Outlook,
+    at_most_below,
+    floored,
+    gpus_of,
+    once_per_context,
+)
 from analytics.workloads.persistence import HISTORY_MS, promise
-from analytics.workloads.wording import at_most_below, floored, gpus_of
 from fallow.clock import DAY_MS, HOUR_MS, format_duration
 
 COVERAGE_MIN = 0.90

@@ -27,11 +27,14 @@ from analytics.workloads.model import (
     Outlook,
     Rule,
     Value,
+    agreeing,
+    at_most_below,
+    gpus_of,
+    hours_by_threshold,
     once_per_context,
 )
 from analytics.workloads.persistence import outlook
 from analytics.workloads.window_end import window_end
-from analytics.workloads.wording import agreeing, at_most_below, gpus_of, hours_by_threshold
 from fallow.clock import HOUR_MS
 
 Shown = str | Quantity

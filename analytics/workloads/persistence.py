@@ -22,8 +22,7 @@ from analytics.language.quantities import Share, Span
 from analytics.language.sentences import tr
 from analytics.names import JOINER
 from analytics.states import IN_USE, WITHOUT_EVIDENCE
-from analytics.workloads.model import HIGH_MIN, MEDIUM_MIN, Context, Outlook, once_per_context
-from analytics.workloads.wording import at_most_below
+from analytics.workloads.model import HIGH_MIN, MEDIUM_MIN, Context, Outlook, at_most_below, once_per_context
 from fallow.clock import DAY_MS, MINUTE_MS, WEEK_MS
 
 HISTORY_MS = 35 * DAY_MS

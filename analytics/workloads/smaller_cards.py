@@ -14,9 +14,8 @@ from analytics.workloads.commands import monitor_command
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import finding_of, label
 from analytics.workloads.ledger_rows import gpu_ms_of, gpus_on
-from analytics.workloads.model import Context, EvidenceValue, Finding, Rule
+from analytics.workloads.model import Context, EvidenceValue, Finding, Rule, joined_by_and
 from analytics.workloads.runs import stretches_of
-from analytics.workloads.wording import joined_by_and
 from analytics.workloads.workloads import (
     REPORTED_FROM_GPU_MS,
     nvlinked,

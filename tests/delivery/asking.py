@@ -11,7 +11,7 @@ from analytics.decide.deadlines import Deadlines
 from analytics.decide.leads import opportunity_id
 from analytics.decide.opportunities import OPERATORS, Opportunity, Risk
 from analytics.rules import RULES_BY_NAME
-from analytics.workloads.wording import of_gpus
+from analytics.workloads.model import of_gpus
 from fallow.clock import DAY_MS
 from tests.delivery.test_contacts import FINDING
 from tests.ledger.rows import T0

@@ -15,7 +15,7 @@ from analytics.language.language import ENGLISH, Language, Sentence, SentenceLis
 from analytics.language.languages import language
 from analytics.language.quantities import Amount, Bytes, Day, GpuHours, Moment, Number, Quantity, Share, Span
 from analytics.language.sentences import tr, tr_many
-from analytics.workloads.wording import agreeing, of_gpus
+from analytics.workloads.model import agreeing, of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, parse_day_ms
 from fallow.errors import UsageError
 

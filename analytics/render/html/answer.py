@@ -14,7 +14,7 @@ from analytics.language.quantities import Day, Moment
 from analytics.language.sentences import tr
 from analytics.render.html.marked import marked
 from analytics.render.html.page import environment
-from analytics.workloads.wording import gpus_on_hosts
+from analytics.workloads.model import gpus_on_hosts
 
 
 @dataclass(frozen=True)
