@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analytics.commands.actor import add_actor_argument
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
-from analytics.decide.records import RuleRecord, save_records
+from analytics.decide.reversals import RuleRecord, save_records
 from analytics.evaluation.evaluate import Evaluation, evaluate
 from analytics.evaluation.labels import COLUMNS, gpu_names, read_labels
 from analytics.importers.source import InputLimits

@@ -1,24 +1,46 @@
-"""What people did about findings: rows that are only ever added, in files of the lake that nobody else writes.
+"""What people did about findings, as rows that are only ever added: each time one immutable file of the lake, which nobody else writes.
 
-Several people may act at once, on one machine or many, without asking each other (analytics.decide.added_rows). Where they
-disagree the later action decides.
+Several people may act at once, on one machine or many, without asking each other. Where they disagree the later action decides.
+A file's sequence number is the moment followed by twelve random digits, the same at both ends of its range, so that no file hides
+another. What may be written only once has digits of its own name instead, so that writing it twice at the same moment is the same
+file.
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
+import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analytics.decide.added_rows import add_rows, file_number
 from analytics.frames import read_frame
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
-from fallow import schema
+from fallow import parquet, schema
 from fallow.actors import ANONYMOUS, LINK, PERSON, TOKEN, Actor, actor_of, shown_name
-from fallow.clock import format_ms
+from fallow.clock import DAY_MS, format_ms, utc_day
 from fallow.errors import UsageError
-from fallow.lake import Lake
+from fallow.lake import Lake, LakeFile
+from fallow.schema import LakeTable
+
+_RANDOM = 10**12
+
+
+def file_number(now_ms: int, once: str = "") -> int:
+    """The sequence number of a file that is written now, from which ids of its rows are made; of `once` the same all day."""
+    if not once:
+        return now_ms * _RANDOM + secrets.randbelow(_RANDOM)
+    digits = int(hashlib.sha256(once.encode()).hexdigest(), 16) % (DAY_MS * _RANDOM)
+    return now_ms // DAY_MS * DAY_MS * _RANDOM + digits
+
+
+def add_rows(lake: Lake, table: LakeTable, rows: Sequence[dict[str, object]], now_ms: int, number: int) -> None:
+    """All of the rows or none; raises LakeError."""
+    file = LakeFile(table.name, utc_day(now_ms), socket.gethostname() or "unnamed", number, number)
+    data = parquet.encode(table, parquet.table_from_rows(table, rows))
+    lake.confirm(lake.put(file, data), data)
+
 
 KINDS = ("ack", "suppress", "reopen", "notify", "note")
 

@@ -1,14 +1,13 @@
 """Annotations of moments: what happened when, such as a maintenance or a change of quota, for whoever reads the charts.
 
-They change no figure. Rows are only ever added (analytics.decide.added_rows): one that is removed is no longer shown, and both rows stay.
+They change no figure. Rows are only ever added (analytics.decide.actions): one that is removed is no longer shown, and both rows stay.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analytics.decide.actions import actor_words
-from analytics.decide.added_rows import add_rows, file_number
+from analytics.decide.actions import actor_words, add_rows, file_number
 from analytics.frames import read_frame
 from fallow import schema
 from fallow.actors import Actor, actor_of

@@ -1,20 +1,28 @@
-"""How often last week's findings were wrong: the holder came back to GPUs that could have been taken away."""
+"""How right findings were: last week's by whether their user came back, and each rule by a site's own labels.
+
+The labels' record is saved by `fallow evaluate --save` in the lake's table `judgement`, and findings are graded by it from then on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
+from analytics.decide.actions import add_rows, file_number
+from analytics.frames import read_frame
 from analytics.intervals import SPAN_MS, clip
 from analytics.ledger.sampled import with_unconfirmed
 from analytics.proportions import wilson
 from analytics.rules import RULES_BY_NAME
 from analytics.states import UNOCCUPIED, WITHOUT_EVIDENCE
-from analytics.workloads.confidence import COVERAGE_MIN
+from analytics.workloads.confidence import COVERAGE_MIN, good_record
 from analytics.workloads.model import Context, Finding
+from fallow import schema
+from fallow.actors import Actor
 from fallow.clock import WEEK_MS
+from fallow.lake import Lake
 
 GRADES = ("high", "medium", "low")
 
@@ -138,3 +146,69 @@ def _used_again(after: pl.DataFrame, claimed: list[Finding]) -> dict[int, Revers
         row["number"]: Reversal(claimed[row["number"]], tuple(row["gpu"]), row["time"])
         for row in found.iter_rows(named=True)
     }
+
+
+@dataclass(frozen=True)
+class RuleRecord:
+    """Of a rule's findings of one confidence in some windows: how many a label spoke of, and how many of those were right."""
+
+    rule: str
+    grade: str
+    findings: int
+    judged: int
+    right: int
+
+
+def save_records(
+    lake: Lake,
+    records: Iterable[RuleRecord],
+    *,
+    since_ms: int,
+    until_ms: int,
+    labels_sha256: str,
+    actor: Actor,
+    now_ms: int,
+) -> None:
+    """Adds the records of one evaluation, all or none; raises LakeError."""
+    number = file_number(now_ms)
+    rows: list[dict[str, object]] = [
+        {
+            "time": now_ms,
+            "evaluation_id": f"E-{number:x}",
+            "rule": each.rule,
+            "confidence": each.grade,
+            "since": since_ms,
+            "until": until_ms,
+            "findings": each.findings,
+            "judged": each.judged,
+            "right": each.right,
+            "labels_sha256": labels_sha256,
+            **actor.columns(),
+        }
+        for each in records
+    ]
+    if rows:
+        add_rows(lake, schema.JUDGEMENT, rows, now_ms, number)
+
+
+def load_records(lake: Lake, before_ms: int) -> Mapping[tuple[str, str], RuleRecord]:
+    """The newest record of each rule and confidence, of those about windows that ended before then; raises LakeError.
+
+    A window is never graded by labels of its own time: what was said of last month stays the same.
+    """
+    files = lake.files(schema.JUDGEMENT.name)
+    rows = read_frame(files, schema.JUDGEMENT, None, lake.left_out.leave_out).sort("time", "evaluation_id")
+    known = rows.filter(rows["until"] < before_ms).select("rule", "confidence", "findings", "judged", "right")
+    return {(rule, grade): RuleRecord(rule, grade, *counts) for rule, grade, *counts in known.iter_rows()}
+
+
+def graded_by_records(context: Context, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, those of rules that were wrong too often with the failures that say so."""
+    known = load_records(context.lake, context.until_ms)
+    graded = []
+    for finding in findings:
+        record = known.get((finding.rule, finding.confidence.grade))
+        failed = [] if record is None else good_record(record.grade, record.judged, record.right)
+        confidence = replace(finding.confidence, failed=(*finding.confidence.failed, *failed))
+        graded.append(replace(finding, confidence=confidence) if failed else finding)
+    return graded

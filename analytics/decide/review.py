@@ -9,8 +9,7 @@ import polars as pl
 
 from analytics.decide import lifecycle
 from analytics.decide.actions import Action, load_actions
-from analytics.decide.records import graded_by_records
-from analytics.decide.reversals import Reversals, reversals
+from analytics.decide.reversals import Reversals, graded_by_records, reversals
 from analytics.decide.totals import most_first
 from analytics.inventory import Inventory
 from analytics.ledger.summary import SILENT_AFTER_MS

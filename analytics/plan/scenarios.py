@@ -1,6 +1,6 @@
 """Scenarios that planners keep by name: a policy as TOML, for whoever compares them.
 
-Rows are only ever added (analytics.decide.added_rows): the newest of a name says what it is, or that it was removed.
+Rows are only ever added (analytics.decide.actions): the newest of a name says what it is, or that it was removed.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from analytics.decide.actions import actor_words
-from analytics.decide.added_rows import add_rows, file_number
+from analytics.decide.actions import actor_words, add_rows, file_number
 from analytics.frames import read_frame
 from fallow import schema
 from fallow.actors import Actor, actor_of

@@ -13,13 +13,12 @@ import polars as pl
 
 from analytics.states import UNOCCUPIED
 from analytics.workloads import waste
-from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.confidence import watched_holders
 from analytics.workloads.finding_parts import finding_of, label
 from analytics.workloads.ledger_rows import joined, whole_number
 from analytics.workloads.model import Context, Evidence, Finding, HistoryNeed, Rule, of_gpus
-from analytics.workloads.window_end import seen_lately
+from analytics.workloads.window_end import claimed_by_count, counted_gpus, seen_lately
 from fallow.clock import HOUR_MS
 
 

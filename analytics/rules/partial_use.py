@@ -18,14 +18,13 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.states import IN_USE
 from analytics.workloads import waste
-from analytics.workloads.allocation_spans import KNOWN_MIN, unseen_gpus
 from analytics.workloads.commands import ending_command, look_command, quote, ties
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import finding_of, label
 from analytics.workloads.ledger_rows import GPU_MS, by_job, joined, newest_source
 from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.processes import program_stretches
-from analytics.workloads.window_end import still_going
+from analytics.workloads.window_end import KNOWN_MIN, still_going, unseen_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 UNUSED_BELOW_PCT = 0.5

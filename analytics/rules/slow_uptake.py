@@ -14,13 +14,12 @@ from analytics.language.quantities import Share
 from analytics.language.sentences import tr
 from analytics.states import UNUSED
 from analytics.workloads import waste
-from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.finding_parts import counted, finding_of, label
 from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.uptake import RAMP_SHARE, START_MS, added_gpus, ramps
-from analytics.workloads.window_end import still_going
+from analytics.workloads.window_end import claimed_by_count, counted_gpus, still_going
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
 
 FIRST_USE_MAX_DAYS = 7

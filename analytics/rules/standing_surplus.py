@@ -18,7 +18,6 @@ from analytics.language.sentences import tr, tr_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import UNUSED
 from analytics.workloads import waste
-from analytics.workloads.allocation_spans import claimed_by_count, counted_gpus
 from analytics.workloads.commands import watch_command
 from analytics.workloads.finding_parts import finding_of
 from analytics.workloads.model import (
@@ -48,6 +47,7 @@ from analytics.workloads.surplus import (
     PoolSurplus,
     Surplus,
 )
+from analytics.workloads.window_end import claimed_by_count, counted_gpus
 from fallow.clock import DAY_MS, MINUTE_MS
 
 _KEYS = (

@@ -13,7 +13,6 @@ import polars as pl
 from analytics.intervals import clip
 from analytics.language.sentences import tr
 from analytics.workloads import waste
-from analytics.workloads.allocation_spans import allocations
 from analytics.workloads.commands import Ties, ending_command, listed_now, look_command, on_host, own_processes, ties
 from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import counted, finding_of, label, words_for
@@ -21,6 +20,7 @@ from analytics.workloads.ledger_rows import joined, whole_number
 from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.process_lists import NOTEBOOK_COMMAND, NOTEBOOK_POD, SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
+from analytics.workloads.window_end import allocations
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
 ORPHAN_IDLE_MS = DAY_MS

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from analytics.decide.actions import Action
-from analytics.decide.opportunities import OPERATORS, GroupBy, Opportunities, Opportunity, Saving, Waste, grouped
+from analytics.decide.opportunities import OPERATORS, GroupBy, Opportunities, Opportunity, Saving, grouped
+from analytics.decide.wasted_time import Waste
 from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain

@@ -15,13 +15,12 @@ import polars as pl
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.states import AT_REST
-from analytics.workloads.allocation_spans import allocations, unseen_by_job, unseen_places
 from analytics.workloads.confidence import other_work
 from analytics.workloads.ledger_rows import by_job
 from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.process_lists import ListedProcess, serves_only
 from analytics.workloads.processes import launched_together
-from analytics.workloads.window_end import last_rows, newest_rows, window_end
+from analytics.workloads.window_end import allocations, last_rows, newest_rows, unseen_by_job, unseen_places, window_end
 from fallow.clock import MINUTE_MS
 from fallow.outside_text import has_hidden
 

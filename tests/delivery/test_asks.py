@@ -12,8 +12,9 @@ import pytest
 from analytics.decide.actions import Action
 from analytics.decide.asks import RELEASE, REPAIR, RETURN, RIGHT_SIZE, TUNE
 from analytics.decide.deadlines import Deadlines
-from analytics.decide.opportunities import OPERATORS, Opportunities, Saving, Waste
+from analytics.decide.opportunities import OPERATORS, Opportunities, Saving
 from analytics.decide.right_sizing import RightSizing
+from analytics.decide.wasted_time import Waste
 from analytics.language.languages import language
 from analytics.language.sentences import tr
 from analytics.tables.opportunities import DECISION_COLUMNS

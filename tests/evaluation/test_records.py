@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.decide.records import RuleRecord, load_records, save_records
+from analytics.decide.reversals import RuleRecord, load_records, save_records
 from analytics.workloads.confidence import good_record
 from fallow.actors import Actor
 from tests.answers import rows_of

@@ -13,8 +13,6 @@ from analytics.decide.review import review as review_of
 from analytics.inventory import load_inventory
 from analytics.ledger.summary import OTHER_HOSTS, WALL_CLOCK
 from analytics.quality.model import SeenUntil, seen_until
-from analytics.ledger.summary import OTHER_HOSTS, WALL_CLOCK
-from analytics.quality.model import SeenUntil, seen_until
 from analytics.quality.remarks import data_quality
 from analytics.window import load_window_ledger, open_inputs
 from fallow.cli import main
