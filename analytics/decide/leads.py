@@ -260,7 +260,9 @@ def decide(review: Review, deadlines: Deadlines, told_ms: int | None = None, *, 
     if_all_go = reclaimable(context)
     found = if_all_go.without(_put_off(review.findings, if_all_go))
     book = _Book(context, if_all_go, found)
-    _add_repairs(book, context)
+    for key, gpus in _faulty(context).items():
+        unsure = Confidence((tr("how long it stays out of order is not known"),))
+        book.add(Lead(key, FAULTY, None, gpus, book.with_state(gpus, FAULTY.states), unsure))
     _add_idle(book, review)
     sizing = _sizing(review, book, (() if for_people else None))
     _add_changes(book, review, sizing)
@@ -271,12 +273,6 @@ def decide(review: Review, deadlines: Deadlines, told_ms: int | None = None, *, 
     claims = claims_of(book.claims, context.settings.held_min_ms)
     told_ms = context.until_ms if told_ms is None else told_ms
     return Decisions(review, deadlines, told_ms, book.leads, claims, found, idle_hours, sizing, for_people)
-
-
-def _add_repairs(book: _Book, context: Context) -> None:
-    for key, gpus in _faulty(context).items():
-        unsure = Confidence((tr("how long it stays out of order is not known"),))
-        book.add(Lead(key, FAULTY, None, gpus, book.with_state(gpus, FAULTY.states), unsure))
 
 
 def _add_idle(book: _Book, review: Review) -> None:

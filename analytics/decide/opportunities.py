@@ -29,6 +29,7 @@ from analytics.workloads.reclaimable import Reclaimable
 from analytics.workloads.waste import (
     ALLOCATED_IDLE,
     FAULTY,
+    HELD_IDLE,
     INEFFICIENT,
     NEVER_USED,
     OFF_PEAK,
@@ -397,17 +398,12 @@ def without_names(confidence: Confidence) -> Confidence:
 
 
 def _action(lead: Lead, now: Sequence[str], *, is_seen: bool) -> str:
-    if lead.kind is FAULTY or (lead.finding is not None and RULES_BY_NAME[lead.finding.rule].of_machine):
+    """What its kind says; a question first where somebody has the GPUs and it is unsure, or nothing can be done now."""
+    if lead.finding is not None and RULES_BY_NAME[lead.finding.rule].of_machine:
         return "repair"
-    if lead.kind in (NEVER_USED, SURPLUS) and is_seen:
-        return "return"
-    if lead.kind is OVERSIZED:
-        return "right-size"
-    if lead.kind is OFF_PEAK:
-        return "schedule off-peak"
-    if lead.kind is INEFFICIENT or lead.confidence.grade == "low" or not now:
-        return "ask"
-    return "release" if lead.kind is ALLOCATED_IDLE else "reclaim"
+    of_somebody = lead.kind in (ALLOCATED_IDLE, HELD_IDLE) and (lead.confidence.grade == "low" or not now)
+    of_nobody = lead.kind in (NEVER_USED, SURPLUS) and not is_seen
+    return "ask" if of_somebody or of_nobody else lead.kind.action
 
 
 def _deadline_ms(decisions: Decisions, action: str, kind: WasteKind) -> int:

@@ -91,9 +91,10 @@ def reversals(context: Context, before: Context | None, findings: Iterable[Findi
     )
     horizon_ms = min(WEEK_MS, context.until_ms - before.until_ms)
     after = _after(context, before, named)
-    seen_ms = _sums(
-        after, named, (SPAN_MS - pl.col("unconfirmed_ms")).filter(~pl.col("state").is_in(WITHOUT_EVIDENCE)).sum()
-    )
+    seen = (SPAN_MS - pl.col("unconfirmed_ms")).filter(~pl.col("state").is_in(WITHOUT_EVIDENCE)).sum()
+    sums = after.group_by("number", "gpu").agg(sum=seen)
+    # 0 where the GPU was never seen again
+    seen_ms = named.join(sums, on=("number", "gpu"), how="left").with_columns(pl.col("sum").fill_null(0))
     wrong = _used_again(after, claimed)
     unseen = set(seen_ms.filter(pl.col("sum") < COVERAGE_MIN * horizon_ms)["number"]) - set(wrong)
     judged = [(number, each) for number, each in enumerate(claimed) if number not in unseen]
@@ -126,12 +127,6 @@ def _after(context: Context, before: Context, named: pl.DataFrame) -> pl.DataFra
     ledger = clip(confirmed.select("gpu", "time", "end", "state", "holder", "unconfirmed_ms"), start_ms, end_ms)
     last = before.inside.stretches.sort("end").group_by("gpu", maintain_order=True).agg(was=pl.col("state").last())
     return named.join(ledger, on="gpu").join(last, on="gpu", how="left")
-
-
-def _sums(after: pl.DataFrame, named: pl.DataFrame, value: pl.Expr) -> pl.DataFrame:
-    """A sum for every finding and GPU, 0 where the GPU was never seen again."""
-    sums = after.group_by("number", "gpu").agg(sum=value)
-    return named.join(sums, on=("number", "gpu"), how="left").with_columns(pl.col("sum").fill_null(0))
 
 
 def _used_again(after: pl.DataFrame, claimed: list[Finding]) -> dict[int, Reversal]:

@@ -188,7 +188,8 @@ class Repairer:
             if not dry_run:
                 _move_aside(lake, file)
             steps.append(RepairStep("quarantine", file.key, f"{file.key} is damaged and goes to {QUARANTINE}/"))
-        whole = Partition(each.table, each.date, each.host, tuple(_without(each.files, {step.key for step in steps})))
+        aside = {step.key for step in steps}
+        whole = Partition(each.table, each.date, each.host, tuple(file for file in each.files if file.key not in aside))
         if len(whole.files) < 2:  # nothing to compare
             return steps
         rests = all(file.modified_ms <= self.now_ms - self.grace_ms for file in whole.files)
@@ -228,10 +229,6 @@ class Repairer:
             remove_hidden(lake, each, self.now_ms, self.grace_ms, found)
             going = found.removed
         return [RepairStep("remove_hidden", file.key, f"{file.key} is in a wider file") for file in going]
-
-
-def _without(files: Sequence[LakeFile], keys: set[str]) -> list[LakeFile]:
-    return [each for each in files if each.key not in keys]
 
 
 def _is_damaged(file: LakeFile) -> bool:

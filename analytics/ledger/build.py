@@ -252,13 +252,10 @@ def _put_together(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The stretches and spells of all parts, kept where the parts are."""
     parts, spell_parts = (made.frame(table) for table in (schema.LEDGER_PART, schema.SPELL_PART))
-    twice, spells_twice = stitch(parts, spell_parts, settings, _parents(inventory, hosts))
+    # of every MIG instance, by host and UUID, the GPU that it is a part of
+    parents = {(host, uuid): each.parent for host in hosts for uuid, each in inventory.instances(host).items()}
+    twice, spells_twice = stitch(parts, spell_parts, settings, parents)
     stretches = counted_once(twice)
     spells = spells_counted_once(spells_twice, stretches)
     made.keep_ledger(stretches, spells)
     return stretches, spells
-
-
-def _parents(inventory: Inventory, hosts: Collection[str]) -> dict[tuple[str, str], str]:
-    """Of every MIG instance, by host and UUID, the GPU that it is a part of."""
-    return {(host, uuid): each.parent for host in hosts for uuid, each in inventory.instances(host).items()}

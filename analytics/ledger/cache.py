@@ -221,19 +221,31 @@ def keep_table(
     Returns:
         By date a digest of each day's rows. Raises LakeError where the lake cannot be written.
     """
-    before = {file.date: file for file in files if file.host == ALL_HOSTS}
     days = frame.with_columns(day=frame["time"] // DAY_MS).partition_by("day", as_dict=True, include_key=False)
     rows_of = {utc_day(int(day) * DAY_MS): rows for (day,), rows in sorted(days.items())}
     contents = {**(earlier or {}), **{date: digest_of(rows.select(table.names)) for date, rows in rows_of.items()}}
+    _keep_days(lake, table, rows_of, files, contents=contents, newest={"whole": _whole(whole, contents)})
+    return contents
+
+
+def _keep_days(
+    lake: Lake,
+    table: schema.LakeTable,
+    rows_of: Mapping[str, pl.DataFrame],
+    files: Sequence[LakeFile],
+    *,
+    contents: Mapping[str, str],
+    newest: Mapping[str, str],
+) -> None:
+    """Writes the days whose facts the lake's files do not state, the newest last and with its own, and removes the others."""
+    before = {file.date: file for file in files if file.host == ALL_HOSTS}
     for file in files:
         if file.date not in rows_of:
             lake.delete(file)
-    for date, rows in rows_of.items():
-        facts = {"content": contents[date]} | ({"whole": _whole(whole, contents)} if date == max(rows_of) else {})
-        if date in before and facts.items() <= facts_of(before[date]).items():
-            continue
-        lake.put(LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(rows, table), facts))
-    return contents
+    for date, rows in sorted(rows_of.items()):
+        facts = {"content": contents[date], **(newest if date == max(rows_of) else {})}
+        if date not in before or not facts.items() <= facts_of(before[date]).items():
+            lake.put(LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(rows, table), facts))
 
 
 def digest_of(rows: pl.DataFrame) -> str:
@@ -309,15 +321,10 @@ def keep_lifetimes(lake: Lake, rows: pl.DataFrame, manifest: Manifest, first: st
     `rows` are those of all days from the date `first` on; what was kept before it stays.
     """
     table = schema.GPU_LIFETIME
-    before = {file.date: file for file in lake.all_files(table.name) if file.date >= first}
     days = {utc_day(int(day)): own for (day,), own in rows.partition_by("time", as_dict=True).items()}
-    for date, file in before.items():
-        if date not in days:
-            lake.delete(file)
-    for date, own in sorted(days.items()):
-        facts = {"content": digest_of(own)} | (manifest.facts() if date == max(days) else {})
-        if date not in before or not facts.items() <= facts_of(before[date]).items():
-            lake.put(LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(own, table), facts))
+    files = [file for file in lake.all_files(table.name) if file.date >= first]
+    contents = {date: digest_of(own) for date, own in days.items()}
+    _keep_days(lake, table, days, files, contents=contents, newest=manifest.facts())
 
 
 _TIMES = replace(DEFAULT_TIMES, wait_s=300)

@@ -313,6 +313,7 @@ def _tails(rows: DayRows, use: NDArray[np.intp], held: Held) -> dict[str, object
     gpu = rows.gpu[_view(use, len(rows))]
     last = use[np.flatnonzero(np.append(gpu[1:] != gpu[:-1], True))] if len(use) else use
     power = rows.floats["power_w"][last]
+    instances = np.array([uuid.startswith(MIG_PREFIX) for _, uuid in rows.names], bool)
     floats = {
         "last_util_pct": np.where(held.measured[last], rows.floats["gpu_util_pct"][last], np.nan),
         "last_sm_pct": rows.floats["sm_active_pct"][last],
@@ -325,17 +326,12 @@ def _tails(rows: DayRows, use: NDArray[np.intp], held: Held) -> dict[str, object
         "end": rows.start[last] + rows.weight[last],
         # an instance ends with its last row, as far as its GPU's rows can tell
         "open_ms": np.where(
-            _instances(rows)[rows.gpu[last]], rows.interval[last] // 2, (GAP_INTERVALS - 1) * rows.interval[last]
+            instances[rows.gpu[last]], rows.interval[last] // 2, (GAP_INTERVALS - 1) * rows.interval[last]
         ),
         "last_zero": held.zero[last],
         "last_counted": ~np.isnan(rows.risen_mj[last]),
         **{name: pl.Series(values).fill_nan(None) for name, values in floats.items()},
     }
-
-
-def _instances(rows: DayRows) -> Mask:
-    """Which of the rows' names are MIG instances."""
-    return np.array([uuid.startswith(MIG_PREFIX) for _, uuid in rows.names], bool)
 
 
 def _edges(rows: DayRows, shares: Shares, pieces: pl.DataFrame) -> pl.DataFrame:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
-from functools import partial
 
 import polars as pl
 
@@ -114,16 +113,12 @@ def host_days(
             if file.host in found.get(file.date, ()):
                 found[file.date][file.host][table.name].append(file)
     return {
-        date: {host: _host_day(host, date, own, inventory, claims) for host, own in hosts.items()}
+        date: {
+            host: HostDay(host, date, own, *claims.of(host, date), inventory.instances(host))
+            for host, own in hosts.items()
+        }
         for date, hosts in found.items()
     }
-
-
-def _host_day(
-    host: str, date: str, files: Mapping[str, Sequence[LakeFile]], inventory: Inventory, claims: HostAllocations
-) -> HostDay:
-    placed, unplaced = claims.of(host, date)
-    return HostDay(host, date, files, placed, unplaced, inventory.instances(host))
 
 
 def method_of(settings: LedgerSettings) -> str:
@@ -287,12 +282,13 @@ class MadeDays:
         """Writes the days of the ledger and of the spells that are not those that the lake holds."""
         if any(self._loose.values()):
             return  # what it would rest on could not be kept either
-        for table, frame in ((schema.LEDGER, stretches), (schema.SPELL, spells)):
-            self._try(partial(self._keep_table, table, frame))
 
-    def _keep_table(self, table: schema.LakeTable, frame: pl.DataFrame) -> None:
-        files = self._kept.files.get(table.name, ())
-        self._contents[table.name] = keep.keep_table(self._lake, table, frame, files, self._whole())
+        def write(table: schema.LakeTable, frame: pl.DataFrame) -> None:
+            files = self._kept.files.get(table.name, ())
+            self._contents[table.name] = keep.keep_table(self._lake, table, frame, files, self._whole())
+
+        self._try(lambda: write(schema.LEDGER, stretches))
+        self._try(lambda: write(schema.SPELL, spells))
 
     def keep_lifetimes(self, stretches: pl.DataFrame) -> None:
         """Writes what is known of each GPU's life, and with it what all days were made from."""

@@ -64,7 +64,10 @@ def loaded_no_traffic_findings(context: Context) -> Iterator[Finding]:
     """Servers without a request for a day: one finding per host and model, or per host and user where none is named."""
     # of a list that is no longer good nobody knows who is still there
     listed = pl.col("gpu").is_in(list(listed_now(context)))
-    there = alive(context).filter(~is_service() & listed).with_columns(text=_text(), serves=_loaded_no_traffic_serves())
+    started, named = ("command", "arguments"), ("job", "pod_labels")
+    text, own = (pl.concat_str(pl.col(*names).fill_null(""), separator=" ") for names in (started + named, started))
+    # a server by what was started, whatever its pod is called
+    there = alive(context).filter(~is_service() & listed).with_columns(text=text, serves=own.str.contains(SERVER))
     waiting = there.filter(pl.col("text").str.contains(_STANDBY))["gpu"].unique()
     asked = server_traffic(context)
     found = [*_by_metrics(context, asked, waiting, there), *_by_utilization(context, asked, waiting, there)]
@@ -134,7 +137,8 @@ def _by_metrics(context: Context, asked: pl.DataFrame, waiting: pl.Series, there
     for (host, models), servers in quiet.group_by("host", "models", maintain_order=True):
         in_use = _loaded_no_traffic_rows(context, servers.select("gpu", since="quiet_since"))
         # without a request the server does little more than answer health checks: whoever works shares the GPU with it
-        alone = pl.col("gpu").is_in(_alone(there).implode())
+        served_alone = there.filter(pl.col("serves").all().over("gpu"))["gpu"].unique()
+        alone = pl.col("gpu").is_in(served_alone.implode())
         works = (pl.col("state") == "active") | ((pl.col("state") == "low") & ~alone)
         rows = in_use.filter(~works.any().over("gpu"))
         if rows.is_empty():
@@ -187,19 +191,6 @@ def _loaded_no_traffic_command(
         return look_command(server.host)
     ended = processes_of(context, server.processes)
     return ending_command(context, server.host, gpus, holder, ended, bound=bound)
-
-
-def _alone(there: pl.DataFrame) -> pl.Series:
-    return there.filter(pl.col("serves").all().over("gpu"))["gpu"].unique()
-
-
-def _loaded_no_traffic_serves() -> pl.Expr:
-    """Whether a process is a server by what was started, whatever its pod is called."""
-    return pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ").str.contains(SERVER)
-
-
-def _text() -> pl.Expr:
-    return pl.concat_str(pl.col("command", "arguments", "job", "pod_labels").fill_null(""), separator=" ")
 
 
 def _loaded_no_traffic_rows(context: Context, since: pl.DataFrame) -> pl.DataFrame:

@@ -59,7 +59,7 @@ def throttled_findings(context: Context) -> Iterator[Finding]:
     hours = active.filter(known)
     per_gpu = _throttled_per_gpu(context, hours)
     for cause in CAUSES:
-        fired = per_gpu.filter(_fires(cause))
+        fired = per_gpu.filter((pl.col(cause.name) > cause.share_min).fill_null(value=False))
         for (host,), gpus in fired.group_by("host", maintain_order=True):
             own = active.join(gpus.select("host", "gpu"), on=("host", "gpu"), how="semi", maintain_order="left")
             yield _throttled_finding(context, str(host), cause, gpus, own)
@@ -150,10 +150,6 @@ def _throttled_per_gpu(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
         )
         .sort("host", "gpu")
     )
-
-
-def _fires(cause: Cause) -> pl.Expr:
-    return (pl.col(cause.name) > cause.share_min).fill_null(value=False)
 
 
 def _counted(active: pl.DataFrame) -> list[str]:

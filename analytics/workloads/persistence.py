@@ -196,7 +196,8 @@ def idle_spells(stretches: pl.DataFrame, until_ms: int) -> pl.DataFrame:
         .group_by("spell", maintain_order=True)
         .agg(pl.col("gpu", "kind", "user", "time").first(), pl.col("end").last())
     )
-    found = spells.with_columns(user=_neighbour(1), next_user=_neighbour(-1), is_last=_is_last()).filter(
+    is_last = (pl.col("gpu").shift(-1) != pl.col("gpu")).fill_null(value=True)
+    found = spells.with_columns(user=_neighbour(1), next_user=_neighbour(-1), is_last=is_last).filter(
         pl.col("kind") == "idle"
     )
     begun = pl.struct("user", pl.col("time") // TOGETHER_MS)
@@ -217,10 +218,6 @@ def _neighbour(step: int) -> pl.Expr:
     here, there = ("time", "end") if step > 0 else ("end", "time")
     touches = (pl.col("gpu").shift(step) == pl.col("gpu")) & (pl.col(there).shift(step) == pl.col(here))
     return pl.when(touches).then(pl.col("user").shift(step))
-
-
-def _is_last() -> pl.Expr:
-    return (pl.col("gpu").shift(-1) != pl.col("gpu")).fill_null(value=True)
 
 
 def _is_one_of_them(user: pl.Expr, other: pl.Expr) -> pl.Expr:

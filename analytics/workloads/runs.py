@@ -57,15 +57,12 @@ def runs(context: Context) -> pl.DataFrame:
     )
     found = found.join(_devices(context), on="gpu", how="left")
     whole = pl.col("whole_card") & ~pl.col("split").fill_null(value=False)
-    found = found.join(_service_only(context), on=("host", "gpu", "holder"), how="left")
+    # who runs nothing but services on which GPU
+    listed = context.rollups.processes(context.since_ms).filter(pl.col("end") > context.since_ms)
+    services = listed.group_by("host", "gpu", holder="user").agg(service=is_service().all())
+    found = found.join(services, on=("host", "gpu", "holder"), how="left")
     found = found.with_columns(pl.col("service").fill_null(value=False), whole_card=whole)
     return _part_of(context, found.drop("split"))
-
-
-def _service_only(context: Context) -> pl.DataFrame:
-    """Who runs nothing but services on which GPU."""
-    listed = context.rollups.processes(context.since_ms).filter(pl.col("end") > context.since_ms)
-    return listed.group_by("host", "gpu", holder="user").agg(service=is_service().all())
 
 
 def _devices(context: Context) -> pl.DataFrame:
@@ -106,20 +103,16 @@ def run_hours(context: Context) -> pl.DataFrame:
     return whole_hours(context).join(numbers, on=RUN, nulls_equal=True)
 
 
-@once_per_context
-def _rows_of_runs(context: Context) -> pl.DataFrame:
-    """The window's ledger rows with work on them, with `run`."""
-    rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED))
-    return rows.join(runs(context).select(*RUN, "run"), on=RUN, nulls_equal=True, maintain_order="left")
-
-
 def stretches_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
     return _rows_by_run(context).rows(found["run"].to_list()).drop("run")
 
 
 @once_per_context
 def _rows_by_run(context: Context) -> RowIndex:
-    return RowIndex(_rows_of_runs(context), "run")
+    """The window's ledger rows with work on them, with `run`."""
+    rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED))
+    numbers = runs(context).select(*RUN, "run")
+    return RowIndex(rows.join(numbers, on=RUN, nulls_equal=True, maintain_order="left"), "run")
 
 
 def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.DataFrame:

@@ -16,20 +16,22 @@ class WasteKind:
 
     name: str
     states: tuple[str, ...]
+    action: str
+    """What is recommended about GPUs whose waste is of this kind."""
     of_holder: bool = False
     """Only time of the user whom the finding names."""
     spelled: bool = False
     """Only intervals that last `findings.held_min`; shorter ones are pauses."""
 
 
-FAULTY = WasteKind("faulty", ("unavailable",), spelled=True)
-NEVER_USED = WasteKind("never_used", ("free",))
-SURPLUS = WasteKind("surplus", ("free",))
-ALLOCATED_IDLE = WasteKind("allocated_idle", ("reserved",), of_holder=True, spelled=True)
-HELD_IDLE = WasteKind("held_idle", ("held",), of_holder=True, spelled=True)
-OVERSIZED = WasteKind("oversized", IN_USE, of_holder=True)
-INEFFICIENT = WasteKind("inefficient", IN_USE, of_holder=True)
-OFF_PEAK = WasteKind("off_peak", ("free",))
+FAULTY = WasteKind("faulty", ("unavailable",), "repair", spelled=True)
+NEVER_USED = WasteKind("never_used", ("free",), "return")
+SURPLUS = WasteKind("surplus", ("free",), "return")
+ALLOCATED_IDLE = WasteKind("allocated_idle", ("reserved",), "release", of_holder=True, spelled=True)
+HELD_IDLE = WasteKind("held_idle", ("held",), "reclaim", of_holder=True, spelled=True)
+OVERSIZED = WasteKind("oversized", IN_USE, "right-size", of_holder=True)
+INEFFICIENT = WasteKind("inefficient", IN_USE, "ask", of_holder=True)
+OFF_PEAK = WasteKind("off_peak", ("free",), "schedule off-peak")
 """Free time that nothing above claims, in hours of the week in which its pool is not needed."""
 
 PRECEDENCE = (FAULTY, NEVER_USED, SURPLUS, ALLOCATED_IDLE, HELD_IDLE, OVERSIZED, INEFFICIENT)

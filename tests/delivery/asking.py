@@ -25,21 +25,11 @@ if TYPE_CHECKING:
 DEADLINES = Deadlines(1, 5, 10, {5, 6}, UTC)
 """T0 is Friday, 20 November 2026: GPUs are due by the end of Monday 23, changes by Friday 27, cards that go by Friday 4 December."""
 
-CATEGORIES = {
-    "held": "reclaim", "zombie_holder": "reclaim", "never_used": "reclaim", "standing_surplus": "reclaim", "reserved_unused": "reclaim",
-    "memory_oversized": "right_size", "mig_fit": "right_size", "throttled": "efficiency", "inefficient": "efficiency", "low_efficiency": "efficiency",
-    "preallocated": "efficiency", "wind_down": "demand", "blind_spot": "coverage",
-}  # fmt: skip
-
-_ACTIONS = {
-    "never_used": "return", "surplus": "return", "allocated_idle": "release", "held_idle": "reclaim", "oversized": "right-size", "inefficient": "ask",
-}  # fmt: skip
-
 
 def found(rule: str, gpus: str = "a", holder: str | None = "ann", **changes: Any) -> Finding:
     """Of GPUs with names of one letter; what is for reclaiming can be taken back whole."""
     names = tuple(gpus)
-    category = CATEGORIES[rule]
+    category = RULES_BY_NAME[rule].category
     own = {
         "rule": rule, "category": category, "gpus": names, "holder": holder, "subject": f"{holder} {gpus}",
         "reclaimable_gpus": names if category == "reclaim" else (), "sentence": of_gpus(f"said to be {rule}"), "next_command": "ssh h1 nvidia-smi",
@@ -51,7 +41,7 @@ def opportunity(lead: Finding, *others: Finding, **changes: Any) -> Opportunity:
     """What `decide` would make of a finding that leads and of those behind it, all of whose GPUs can be acted on now."""
     rule = RULES_BY_NAME[lead.rule]
     kind = rule.kinds[0]
-    action = "repair" if rule.of_machine else _ACTIONS[kind.name]
+    action = "repair" if rule.of_machine else kind.action
     holder = lead.holder if kind.of_holder else None
     is_operators = holder is None or lead.rule == "zombie_holder" or action in ("return", "repair")
     change = action in ("right-size", "ask")
