@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from flask import Request, Response, request
 
-from analytics.decide.actions import Action, load_actions
+from analytics.decide.actions import load_actions
 from analytics.decide.answers import KEEP, Answer, days_to_keep, keep_until_ms, record_answer, recorded
 from analytics.delivery.links import PATH, AnswerLinks
 from analytics.language.language import Language
@@ -104,7 +104,7 @@ class _Desk:
                 lake, found, now_ms=self._clock.now_ms(), until_ms=until_ms, reason=request.form.get("reason", "")
             )
         self._source.forget()
-        _log(found, done)
+        audit(found.actor, f"{done.kind} by a link: {', '.join(found.finding_ids)} ({done.action_id})", ANSWER)
         return _page(answer_recorded(found, done, speaks))
 
     def _until_ms(self, found: Answer, zone: tzinfo) -> int | None:
@@ -132,8 +132,3 @@ def _page(content: str, status: int = 200) -> Response:
         mimetype="text/html",
         headers={"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin", "Cache-Control": "no-store"},
     )
-
-
-def _log(found: Answer, done: Action) -> None:
-    """One line for whoever looks after the pages."""
-    audit(found.actor, f"{done.kind} by a link: {', '.join(found.finding_ids)} ({done.action_id})", ANSWER)

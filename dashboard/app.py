@@ -68,22 +68,15 @@ def build_app(source: LakeSource, access: Access = LOCAL, *, rates: Rates = UNLI
     connect_bar(app)
     for page in PAGES:
         page.connect(app, source)
-    _serve_charts_library(app.server)
+    # the vendored bundle where dash asks for plotly's own, three times as large, when the first chart of a page comes
+    bundle = partial(send_from_directory, str(_FILES.joinpath("assets", "vendor")), "plotly-cartesian.min.js")
+    app.server.add_url_rule(_CHARTS_LIBRARY, "charts_library", bundle)
     serve_files(app.server, source)
     serve_api(app.server, source)
     serve_metrics(app.server, source)
     serve_answers(app.server, source, BY_LINK)
     protect(app, access, rates)
     return app
-
-
-def _serve_charts_library(server: Any) -> None:
-    """Gives the vendored bundle where dash asks for plotly's own, three times as large, when the first chart of a page comes."""
-
-    def library() -> Any:
-        return send_from_directory(str(_FILES.joinpath("assets", "vendor")), "plotly-cartesian.min.js")
-
-    server.add_url_rule(_CHARTS_LIBRARY, "charts_library", library)
 
 
 def _connect(app: Any, source: LakeSource, access: Access) -> None:

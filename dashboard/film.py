@@ -207,7 +207,7 @@ def shoot_groups(view: View, kind: str) -> GroupFilm:
     totals = view.kept(f"totals by {kind} of the film", lambda: totals_by(spans, kind))
     by_waste = sorted(totals, key=lambda name: (-totals[name].wasted_ms, name))
     shown = by_waste[:MOST_GROUPS]
-    pool = _pools(spans, kind)
+    pool = dict(spans.group_by(name=kind).agg(pl.col("pool").get(pl.col("time").arg_max())).rows())
     names = shown if sort_of(view) == "waste" else sorted(shown, key=lambda name: (pool[name], name))
     lines = next((lines for most, lines in _LINES if len(names) <= most), _FEWEST_LINES)
     bin_ms = bin_width_ms(since_ms, until_ms, len(names) * lines)
@@ -231,11 +231,6 @@ def shoot_groups(view: View, kind: str) -> GroupFilm:
         bin_ms=bin_ms,
         in_all=len(totals),
     )
-
-
-def _pools(spans: pl.DataFrame, kind: str) -> dict[str, str]:
-    """The pool of each pool or host: of its last row."""
-    return dict(spans.group_by(name=kind).agg(pl.col("pool").get(pl.col("time").arg_max())).rows())
 
 
 def _drawn(spent: NDArray[np.float64], lines: int) -> NDArray[np.uint8]:

@@ -23,6 +23,7 @@ from dash_ag_grid import AgGrid  # type: ignore[import-untyped]
 
 from analytics.language.language import Language
 from analytics.language.plain_text import plain
+from analytics.language.quantities import Quantity
 from analytics.language.sentences import tr
 from dashboard.query import Query
 from fallow.errors import UsageError
@@ -151,7 +152,7 @@ _KINDS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class GridColumn:
-    """One column: the rows' field, its heading in the reader's language, what kind of values it has, and its width.
+    """One column: the rows' field, its heading, what kind of values it has, and its width.
 
     `explained` is the field whose text the tooltip of a cell shows, where that is not the cell's own.
     """
@@ -162,12 +163,13 @@ class GridColumn:
     width_px: int = 120
     explained: str = ""
 
-    def definition(self) -> dict[str, Any]:
+    def definition(self, language: Language) -> dict[str, Any]:
         """As AG Grid takes it."""
+        heading = language.translate(self.name)
         return {
             "field": self.field,
-            "headerName": self.name,
-            "headerTooltip": self.name,
+            "headerName": heading,
+            "headerTooltip": heading,
             "width": self.width_px,
             "tooltipField": self.explained or (self.field if self.kind in (TEXT, RANK) else _text_of(self.field)),
             **_KINDS[self.kind],
@@ -176,35 +178,35 @@ class GridColumn:
 
 @dataclass(frozen=True)
 class Cell:
-    """A value to sort and filter by, None where it is unknown, and how it is written.
+    """A value to sort and filter by, None where it is unknown, and how it is written: a name, a sentence or a quantity.
 
     A moment has also its `day` on the calendar of the reader's zone (`2026-11-01`), by which it is filtered.
     """
 
     value: float | None
-    text: str
+    text: str | Quantity
     day: str = ""
 
 
-Row = tuple[str, "Mapping[str, Cell | str]"]
+Row = tuple[str, "Mapping[str, Cell | str | Quantity]"]
 """A row's own id, and its cells by field."""
 
 
-def rows_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """The rows as AG Grid takes them: of every cell that has a value, the text in a field beside it, and the day."""
+def rows_of(language: Language, rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The rows as AG Grid takes them: texts in the language; of cells that have a value, the text in a field beside it, and the day."""
     found = []
     for name, cells in rows:
         row: dict[str, Any] = {"id": name}
         for field, cell in cells.items():
-            row[field] = cell.value if isinstance(cell, Cell) else cell
+            row[field] = cell.value if isinstance(cell, Cell) else language.shown(cell)
             if isinstance(cell, Cell):
-                row[_text_of(field)] = cell.text
+                row[_text_of(field)] = language.shown(cell.text)
                 row |= {f"{field}_day": cell.day} if cell.day else {}
         found.append(row)
     return found
 
 
-def ranked(rank: float, text: str, field: str) -> dict[str, Cell | str]:
+def ranked(rank: float, text: str, field: str) -> dict[str, Cell | str | Quantity]:
     """The cells of a RANK column: the word, and beside it the place by which it is sorted."""
     return {field: text, f"{field}_rank": Cell(rank, text)}
 
@@ -228,13 +230,13 @@ def grid(
     With `one` it is one row at most, without boxes. With `hides` the page's own script says which rows are listed. `high_rows` have two
     lines, onto which long cells wrap.
     """
-    data = rows_of(rows)
+    data = rows_of(language, rows)
     shown = max(1, min(len(data), page_rows))
     row_px = _HIGH_ROW_PX if high_rows else _ROW_PX
     height_px = _HEAD_PX + row_px * shown + _BAR_PX + _FOOT_PX
     table = AgGrid(
         id=name,
-        columnDefs=[each.definition() for each in columns],
+        columnDefs=[each.definition(language) for each in columns],
         rowData=data,
         getRowId="params.data.id",
         defaultColDef={

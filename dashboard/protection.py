@@ -86,8 +86,10 @@ def protect(app: Any, access: Access, rates: Rates) -> None:
         return _compressed(response)
 
     app.server.config["MAX_CONTENT_LENGTH"] = MOST_SENT_BYTES
-    app.server.register_error_handler(DependencyException, _no_such_script)
-    app.server.register_error_handler(RequestEntityTooLarge, _too_long)
+    # for dash a script that it does not have is a fault of its own; here it is one of whoever asks
+    no_script = "fallow: there is no such script\n"
+    app.server.register_error_handler(DependencyException, lambda _: answer(no_script, 404))
+    app.server.register_error_handler(RequestEntityTooLarge, lambda _: answer(TOO_LONG, 413))
     app.server.before_request(ask_who)
     app.server.before_request(look_at_callback)
     app.server.after_request(finish)
@@ -99,15 +101,6 @@ def _admitted(access: Access, gate: Gate) -> Reader | AnyResponse:
     who = found.actor if isinstance(found, Reader) else found.who
     stopped = gate.stop_stranger(request) if who is None else gate.stop_reader(who, request)
     return stopped or (found if isinstance(found, Reader) else found.answer())
-
-
-def _no_such_script(_: DependencyException) -> Response:
-    """For dash a script that it does not have is a fault of its own; here it is one of whoever asks."""
-    return answer("fallow: there is no such script\n", 404)
-
-
-def _too_long(_: RequestEntityTooLarge) -> Response:
-    return answer(TOO_LONG, 413)
 
 
 def is_foreign(asked: Request) -> bool:

@@ -34,14 +34,9 @@ from fallow.lake import Lake
 def view_of(source: LakeSource, search: str | None) -> View | Problem:
     """What the address's `?...` asks for, as far as whoever asks may see it, or what stands in its way."""
     try:
-        return source.look(_query(search), person())
+        return source.look(Query.parse(search), person())
     except FallowError as error:
         return Problem(error.message, error.hint)
-
-
-def _query(search: object) -> Query:
-    """That of what a browser sent, which may be anything; raises UsageError for what is no address."""
-    return Query.parse(search if isinstance(search, str) else None)
 
 
 V = TypeVar("V")

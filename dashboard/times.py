@@ -107,16 +107,16 @@ def zoom_note(view: View) -> html.Div:
     """What is in sight, and the ways from there for those who drag and double-click nothing."""
     start, end = visible(view)
     links = [
-        dcc.Link(view.translate(name), href=view.query.but(start=_written(begins), end=_written(ends)).search)
+        dcc.Link(name, href=view.query.but(start=_written(begins), end=_written(ends)).search)
         for name, (begins, ends) in _ways(view).items()
     ]
     if is_zoomed(view):
         said = tr("In sight: {since} to {until}.", since=Moment(start), until=Moment(end))
         whole = view.query.but(start="", end="").search or "?"
-        links.append(dcc.Link(view.translate(tr("Show the whole window")), href=whole))
+        links.append(dcc.Link(tr("Show the whole window"), href=whole))
     else:
         said = tr("Drag along the time to see a part of it in more detail.")
-    return html.Div([html.Span(view.translate(said)), *links], className="film-sorting hint zoom")
+    return html.Div([html.Span(said), *links], className="film-sorting hint zoom")
 
 
 def _ways(view: View) -> dict[str, tuple[int, int]]:

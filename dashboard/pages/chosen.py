@@ -13,6 +13,7 @@ from analytics.language.sentences import tr
 from analytics.tables.palette import palette
 from dashboard.access.people import PLANNER
 from dashboard.actions import ACK, KINDS, NOTE, REOPEN, SUPPRESS, ActionOutcome, Wish, act, carry_out, last_of
+from dashboard.pages.page import in_words
 from dashboard.render.tables import address
 from dashboard.source import LakeSource
 from dashboard.view import View
@@ -32,8 +33,8 @@ def name_links(view: View, kind: str, names: Iterable[str]) -> list[html.Span]:
 def gpu_links(view: View, gpus: Sequence[str]) -> Any:
     """Links to the first GPUs, and how many more there are; a word where there are none."""
     rest = len(gpus) - _MOST_GPUS
-    more = [view.translate(tr("and {number} more", number=Number(rest)))] if rest > 0 else []
-    return [*name_links(view, "gpu", gpus[:_MOST_GPUS]), *more] or view.translate(tr("none now"))
+    more = [tr("and {number} more", number=Number(rest))] if rest > 0 else []
+    return [*name_links(view, "gpu", gpus[:_MOST_GPUS]), *more] or tr("none now")
 
 
 def listing(view: View, label: str, lines: Sequence[Any], none: str = "") -> html.Section:
@@ -41,25 +42,25 @@ def listing(view: View, label: str, lines: Sequence[Any], none: str = "") -> htm
     shown = [html.Li(view.translate(each) if isinstance(each, str) else each) for each in lines]
     return html.Section(
         [
-            html.H4(view.translate(label)),
-            html.Ul(shown or [html.Li(view.translate(none), className="none")]),
+            html.H4(label),
+            html.Ul(shown or [html.Li(none, className="none")]),
         ]
     )
 
 
-def command_block(view: View, label: str, command: str, name: str) -> list[Any]:
+def command_block(label: str, command: str, name: str) -> list[Any]:
     """A command to type and the button that copies it, whose id is `name`; nothing without a command."""
     if not command:
         return []
     copy = dcc.Clipboard(
-        view.translate(tr("copy")),
+        tr("copy"),
         id=name,
         content=command,
-        copied_children=view.translate(tr("copied")),
+        copied_children=tr("copied"),
         className="button copy",
-        title=view.translate(tr("copy the command")),
+        title=tr("copy the command"),
     )
-    return [html.H4(view.translate(label)), html.Div([html.Code(plain(command, LONGEST)), copy], className="command")]
+    return [html.H4(label), html.Div([html.Code(plain(command, LONGEST)), copy], className="command")]
 
 
 def action_form(view: View, legend: str, prefix: str, *, ready: bool) -> list[Any]:
@@ -76,7 +77,7 @@ def action_form(view: View, legend: str, prefix: str, *, ready: bool) -> list[An
         id=f"{prefix}act-until",
         type="text",
         value="",
-        placeholder=view.translate(tr("yyyy-mm-dd")),
+        placeholder=tr("yyyy-mm-dd"),
         maxLength=10,
         className="day",
     )
@@ -90,16 +91,16 @@ def action_form(view: View, legend: str, prefix: str, *, ready: bool) -> list[An
         ),
         html.Fieldset(
             [
-                html.Legend(view.translate(legend)),
+                html.Legend(legend),
                 *(
                     html.Div(
-                        [html.Label(view.translate(label), htmlFor=f"{prefix}act-{name}"), element],
+                        [html.Label(label, htmlFor=f"{prefix}act-{name}"), element],
                         className=f"field of-{name}",
                     )
                     for name, (label, element) in labelled.items()
                 ),
                 *(
-                    html.Button(view.translate(_LABELS[kind]), id=f"{prefix}act-{kind}", className="button", n_clicks=0)
+                    html.Button(_LABELS[kind], id=f"{prefix}act-{kind}", className="button", n_clicks=0)
                     for kind in KINDS
                 ),
             ],
@@ -117,13 +118,13 @@ def connect_action_form(
     *,
     chosen: Sequence[State],
     ids: Callable[[View, Any], tuple[str, ...]],
-    shown: Sequence[Output],
+    outputs: Sequence[Output],
     show: Callable[..., list[Any]],
 ) -> None:
     """What the buttons do, and what the page shows then.
 
-    `ids` are the findings to act on, from the view and the first value of the states `chosen`; `show` makes what the outputs
-    `shown` get, from the view as it is after the action, the colours, and the values of the states.
+    `ids` are the findings to act on, from the view and the first value of the states `chosen`; `show` makes what the
+    `outputs` get, from the view as it is after the action, the colours, and the values of the states.
     """
 
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
@@ -131,7 +132,7 @@ def connect_action_form(
         Output(f"{prefix}findings-seen", "data"),
         Output(f"{prefix}act-text", "value"),
         Output("version", "data", allow_duplicate=True),
-        *shown,
+        *outputs,
         *(Input(f"{prefix}act-{kind}", "n_clicks") for kind in KINDS),
         State("url", "search"),
         State("scheme", "data"),
@@ -143,7 +144,7 @@ def connect_action_form(
     )
     def press(*values: Any) -> Any:
         clicks, (search, scheme, text, until, seen, *states) = values[: len(KINDS)], values[len(KINDS) :]
-        unchanged = [no_update] * (4 + len(shown))
+        unchanged = [no_update] * (4 + len(outputs))
         kind = str(callback_context.triggered_id or "").removeprefix(f"{prefix}act-")
         if kind not in KINDS or not any(clicks):
             return unchanged
@@ -160,4 +161,5 @@ def connect_action_form(
         if now is None:
             return [said, outcome.seen, *unchanged[2:]]
         written = "" if outcome.done else no_update
-        return [said, outcome.seen, written, now.version, *show(now, palette(str(scheme)), *states)]
+        shown = in_words(show(now, palette(str(scheme)), *states), now.language)
+        return [said, outcome.seen, written, now.version, *shown]

@@ -81,7 +81,7 @@ class _Detail:
             PlacedSection(partial(made, subject=subject), first=_FIRST, onward=ways.get(made, no_way))
             for made in self.history
         )
-        known = facts_list(view, ((label, value) for label, value in self.facts(view, subject) if value))
+        known = facts_list(((label, value) for label, value in self.facts(view, subject) if value))
         lead = html.Div(known, className="panel wide lead")
         return html.Div(
             [lead, self._states(view, colours, subject), *panels(view, colours, sections)], className="panels"
@@ -92,12 +92,12 @@ class _Detail:
         others = tr("Only this team's time is shown: the time of others is left empty.")
         return panel(
             name="states",
-            title=view.translate(self.title),
-            question=view.translate(self.question),
-            finding=view.translate(where_it_went(subject.spans)),
+            title=self.title,
+            question=self.question,
+            finding=where_it_went(subject.spans),
             body=[
                 legend(view, colours, ORDER),
-                *([html.P(view.translate(others), className="hint")] if view.report.scope.is_personal else []),
+                *([html.P(others, className="hint")] if view.report.scope.is_personal else []),
                 zoom_note(view),
                 *series_chart(
                     view, colours, self.graph, shoot(view, only=subject.gpus), self.series(view, subject.name)
@@ -115,8 +115,8 @@ def subject_named(view: View, column: str, name: str) -> Subject | None:
 
 def _nothing(view: View, sentence: str) -> html.Div:
     """Why there is no page, and where to choose."""
-    link = dcc.Link(view.translate(tr("Choose one in the film strip")), href="/film" + view.query.on_every_page.search)
-    return html.Div([html.P(view.translate(sentence)), html.P(link)], className="problem", role="alert")
+    link = dcc.Link(tr("Choose one in the film strip"), href="/film" + view.query.on_every_page.search)
+    return html.Div([html.P(sentence), html.P(link)], className="problem", role="alert")
 
 
 def _gpu_links(view: View, gpus: Iterable[str]) -> html.Span | None:
@@ -147,7 +147,7 @@ def _gpu_facts(view: View, subject: Subject) -> Iterator[tuple[str, Any]]:
     yield tr("last seen"), view.language.moment(subject.last_seen_ms)
     if price:
         hourly = Amount(price.hourly, price.currency)
-        yield tr("per GPU-hour"), view.translate(tr("{money}, {source}", money=hourly, source=price_source(price)))
+        yield tr("per GPU-hour"), tr("{money}, {source}", money=hourly, source=price_source(price))
     yield tr("on the same host"), _gpu_links(view, beside.unique().sort())
 
 

@@ -39,7 +39,7 @@ from dashboard.film import (
     shoot_groups,
     sort_of,
 )
-from dashboard.pages.page import Page
+from dashboard.pages.page import Page, in_words
 from dashboard.render.annotations_panel import (
     ABOUT,
     ADD,
@@ -66,30 +66,19 @@ from fallow.clock import SystemClock
 
 def connect_strip(app: Any, graph: str) -> None:
     """Tooltip, click and zoom of a graph with a strip in it; no word of it goes to the server but by the address."""
-    app.clientside_callback(
-        ClientsideFunction("film", "tooltip"),
-        Output(TOOLTIP, "show", allow_duplicate=True),
-        Output(TOOLTIP, "bbox", allow_duplicate=True),
-        Output(TOOLTIP, "children", allow_duplicate=True),
-        Input(graph, "hoverData"),
-        State(WORDS, "data"),
-        prevent_initial_call=True,
-    )
-    app.clientside_callback(
-        ClientsideFunction("film", "open"),
-        Output("url", "pathname", allow_duplicate=True),
-        Output("url", "search", allow_duplicate=True),
-        Input(graph, "clickData"),
-        State(WORDS, "data"),
-        prevent_initial_call=True,
-    )
-    app.clientside_callback(
-        ClientsideFunction("film", "zoom"),
-        Output("url", "search", allow_duplicate=True),
-        Input(graph, "relayoutData"),
-        State("url", "search"),
-        prevent_initial_call=True,
-    )
+    tooltip = [(TOOLTIP, "show"), (TOOLTIP, "bbox"), (TOOLTIP, "children")]
+    for function, outputs, changed, state in (
+        ("tooltip", tooltip, "hoverData", State(WORDS, "data")),
+        ("open", [("url", "pathname"), ("url", "search")], "clickData", State(WORDS, "data")),
+        ("zoom", [("url", "search")], "relayoutData", State("url", "search")),
+    ):
+        app.clientside_callback(
+            ClientsideFunction("film", function),
+            *(Output(*each, allow_duplicate=True) for each in outputs),
+            Input(graph, changed),
+            state,
+            prevent_initial_call=True,
+        )
 
 
 GRAPH, _STRIP = "film-graph", "film-strip"
@@ -128,8 +117,8 @@ def film_strip(view: View, colours: Palette) -> html.Section:
     orders = SORTS if kind == GPUS else SORTS[:2]
     return panel(
         name="film",
-        title=view.translate(tr("Every GPU, all the time")),
-        question=view.translate(picture.question),
+        title=tr("Every GPU, all the time"),
+        question=picture.question,
         finding=" ".join([finding, *([view.translate(picture.cut)] if picture.cut else [])]),
         body=[
             html.Div(
@@ -273,7 +262,6 @@ def _levels(view: View, kind: str) -> html.Div | None:
         return None
     items = [
         _chosen(
-            view,
             _ROW_NAMES[each],
             view.query.but(
                 rows=each, sort="" if each != GPUS and view.query.sort == "holder" else view.query.sort
@@ -283,9 +271,9 @@ def _levels(view: View, kind: str) -> html.Div | None:
         for each in possible
     ]
     if view.query.pool:
-        every = dcc.Link(view.translate(tr("all pools")), href=view.query.but(pool="", rows="").search or "?")
+        every = dcc.Link(tr("all pools"), href=view.query.but(pool="", rows="").search or "?")
         items = [html.Span(every), *items]
-    return html.Div([html.Span(view.translate(tr("Rows")), className="label"), *items], className="film-sorting")
+    return html.Div([html.Span(tr("Rows"), className="label"), *items], className="film-sorting")
 
 
 def _sorting(view: View, kind: str, orders: Sequence[str]) -> html.Div:
@@ -294,18 +282,17 @@ def _sorting(view: View, kind: str, orders: Sequence[str]) -> html.Div:
     names = {**_SORT_NAMES, "host": tr("pool") if kind == POOLS else _SORT_NAMES["host"]}
     items = [
         _chosen(
-            view,
             names[name],
             view.query.but(sort="" if name == SORTS[0] else name).search or "?",
             is_here=name == chosen,
         )
         for name in orders
     ]
-    return html.Div([html.Span(view.translate(tr("Sorted by")), className="label"), *items], className="film-sorting")
+    return html.Div([html.Span(tr("Sorted by"), className="label"), *items], className="film-sorting")
 
 
-def _chosen(view: View, name: str, href: str, *, is_here: bool) -> html.Span:
-    link = dcc.Link(view.translate(name), href=href, className="here" if is_here else "")
+def _chosen(name: str, href: str, *, is_here: bool) -> html.Span:
+    link = dcc.Link(name, href=href, className="here" if is_here else "")
     return html.Span(link, **({"aria-current": "true"} if is_here else {}))
 
 
@@ -341,18 +328,18 @@ def _totals(view: View, colours: Palette, film: GroupFilm) -> html.Details:
         for name, row in zip(film.names, section.cells, strict=True)
     ]
     listed = replace(section, name="film")
-    note = [html.P(view.translate(section.question), className="hint")]
-    summary = html.Summary(view.translate(tr("The figures as a table")))
+    note = [html.P(section.question, className="hint")]
+    summary = html.Summary(tr("The figures as a table"))
     return html.Details(
-        [summary, *note, *_first_listed(view, len(rows)), table(view, colours, listed, rows[:_MOST_LISTED], "linked")]
+        [summary, *note, *_first_listed(len(rows)), table(view, colours, listed, rows[:_MOST_LISTED], "linked")]
     )
 
 
-def _first_listed(view: View, count: int) -> list[html.P]:
+def _first_listed(count: int) -> list[html.P]:
     if count <= _MOST_LISTED:
         return []
     first = tr("Listed are the first {number}; choose a pool or a model to see others.", number=Number(_MOST_LISTED))
-    return [html.P(view.translate(first), className="hint")]
+    return [html.P(first, className="hint")]
 
 
 def _list(view: View, colours: Palette, film: PageFilm) -> html.Details:
@@ -370,10 +357,8 @@ def _list(view: View, colours: Palette, film: PageFilm) -> html.Details:
         column("unused_gpu_hours", tr("unused GPU-hours"), "gpu_hours", film.unused_ms.__getitem__),
     )
     listed = Table("film", "", "", "", columns, tuple(range(min(len(film.gpus), _MOST_LISTED))))
-    summary = html.Summary(view.translate(tr("The GPUs as a list")))
-    return html.Details(
-        [summary, *_first_listed(view, len(film.gpus)), table(view, colours, listed, listed.cells, "linked")]
-    )
+    summary = html.Summary(tr("The GPUs as a list"))
+    return html.Details([summary, *_first_listed(len(film.gpus)), table(view, colours, listed, listed.cells, "linked")])
 
 
 def _annotations(view: View) -> tuple[tuple[Annotation, ...], list[str]]:
@@ -402,7 +387,8 @@ def _connect_annotations(app: Any, source: LakeSource) -> None:
         )
         if now is None:
             return [said, *[no_update] * 4]
-        return [said, annotation_items(now, *_annotations(now)), film_strip(now, palette(str(scheme))), "", now.version]
+        strip = in_words(film_strip(now, palette(str(scheme))), now.language)
+        return [said, annotation_items(now, *_annotations(now)), strip, "", now.version]
 
 
 def _written(view: View, asked: Any, text: str, when: str, about: str) -> str:

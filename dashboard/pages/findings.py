@@ -12,7 +12,7 @@ from analytics.decide.totals import totals
 from analytics.glossary import CONFIDENCE, STATUSES
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Number
+from analytics.language.quantities import Amount, Day, GpuHours, Number, Quantity
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.tables.evidence_text import evidence
@@ -24,7 +24,7 @@ from analytics.tables.wording import with_waiting
 from analytics.workloads.model import CATEGORIES, Finding
 from dashboard.error_panels import in_a_line, problem_line
 from dashboard.files import links
-from dashboard.grid import MOMENT, NUMBER, RANK, Cell, GridColumn, Row, check_address, grid, ranked, rows_of
+from dashboard.grid import MOMENT, NUMBER, RANK, TEXT, Cell, GridColumn, Row, check_address, grid, ranked, rows_of
 from dashboard.pages.chosen import (
     LONGEST,
     action_form,
@@ -34,7 +34,7 @@ from dashboard.pages.chosen import (
     listing,
     name_links,
 )
-from dashboard.pages.page import Page
+from dashboard.pages.page import Page, in_words
 from dashboard.render.panel import panel
 from dashboard.render.tables import facts_list
 from dashboard.source import LakeSource, view_of
@@ -53,34 +53,23 @@ CATEGORY_NAMES = {
 }
 """What a category is for, in two words."""
 
-_COLUMNS = (
-    ("finding", tr("finding"), "text", 270),
-    ("confidence", tr("confidence"), RANK, 165),
-    ("holder", tr("user"), "text", 110),
-    ("team", tr("team"), "text", 95),
-    ("status", tr("status"), RANK, 120),
-    ("host", tr("host"), "text", 115),
-    ("gpus", tr("GPUs"), NUMBER, 75),
-    ("gpu_hours", tr("GPU-hours"), NUMBER, 100),
-    ("cost", tr("cost"), NUMBER, 120),
-    ("since", tr("since"), MOMENT, 118),
-    ("told", tr("user notified"), NUMBER, 170),
-    ("command", tr("next command"), "text", 320),
-    ("category", tr("category"), RANK, 130),
-    ("rule", tr("rule"), "text", 160),
-    ("finding_id", tr("id"), "text", 130),
+COLUMNS = (
+    GridColumn("finding", tr("finding"), TEXT, 270),
+    GridColumn("confidence", tr("confidence"), RANK, 165, "confidence_means"),
+    GridColumn("holder", tr("user"), TEXT, 110),
+    GridColumn("team", tr("team"), TEXT, 95),
+    GridColumn("status", tr("status"), RANK, 120, "status_means"),
+    GridColumn("host", tr("host"), TEXT, 115),
+    GridColumn("gpus", tr("GPUs"), NUMBER, 75),
+    GridColumn("gpu_hours", tr("GPU-hours"), NUMBER, 100),
+    GridColumn("cost", tr("cost"), NUMBER, 120),
+    GridColumn("since", tr("since"), MOMENT, 118),
+    GridColumn("told", tr("user notified"), NUMBER, 170),
+    GridColumn("command", tr("next command"), TEXT, 320),
+    GridColumn("category", tr("category"), RANK, 130),
+    GridColumn("rule", tr("rule"), TEXT, 160, "rule_means"),
+    GridColumn("finding_id", tr("id"), TEXT, 130),
 )
-
-_EXPLAINED = ("confidence", "status", "rule")
-"""Columns whose words a tooltip explains."""
-
-
-def columns(view: View) -> list[GridColumn]:
-    """The columns with their headings."""
-    return [
-        GridColumn(field, view.translate(name), kind, width_px, f"{field}_means" if field in _EXPLAINED else "")
-        for field, name, kind, width_px in _COLUMNS
-    ]
 
 
 def rows(view: View) -> list[Row]:
@@ -88,34 +77,33 @@ def rows(view: View) -> list[Row]:
     return [(each.finding_id, _cells(view, each)) for each in view.report.review.findings]
 
 
-def _cells(view: View, finding: Finding) -> dict[str, Cell | str]:
-    words = view.language
-    holder = plain(finding.holder) if finding.holder else view.translate(finding.without_holder)
+def _cells(view: View, finding: Finding) -> dict[str, Cell | str | Quantity]:
+    holder = plain(finding.holder) if finding.holder else tr(finding.without_holder)
     count = sum(each.kind == "notify" for each in view.report.review.actions.get(finding.finding_id, ()))
     return {
-        "finding": view.translate(heading(finding, view.report)),
+        "finding": heading(finding, view.report),
         "holder": holder,
         "team": plain(finding.team or ""),
         "host": plain(finding.host),
-        "gpus": Cell(len(finding.gpus), words.number(len(finding.gpus))),
-        "gpu_hours": Cell(finding.gpu_hours, words.hours(finding.gpu_ms)),
-        "cost": Cell(finding.cost, words.shown(at_most(finding.unconfirmed, Amount(finding.cost, finding.currency)))),
+        "gpus": Cell(len(finding.gpus), Number(len(finding.gpus))),
+        "gpu_hours": Cell(finding.gpu_hours, GpuHours(finding.gpu_ms)),
+        "cost": Cell(finding.cost, at_most(finding.unconfirmed, Amount(finding.cost, finding.currency))),
         "since": Cell(
             finding.since_ms,
-            words.day(finding.since_ms),
+            Day(finding.since_ms),
             from_ms(finding.since_ms).astimezone(view.zone).date().isoformat(),
         ),
-        "told": Cell(count, view.translate(notified(view.report, finding))),
-        "command": plain(finding.next_command, 4000) or view.translate(ENDED),
+        "told": Cell(count, notified(view.report, finding)),
+        "command": plain(finding.next_command, 4000) or ENDED,
         "rule": finding.rule,
-        "rule_means": view.translate(heading(finding, view.report)),
-        "confidence_means": view.translate(CONFIDENCE[finding.confidence.grade].meaning),
-        "status_means": view.translate(STATUSES[finding.status].meaning),
+        "rule_means": heading(finding, view.report),
+        "confidence_means": CONFIDENCE[finding.confidence.grade].meaning,
+        "status_means": STATUSES[finding.status].meaning,
         "finding_id": finding.finding_id,
         "standing": finding.status,
-        **ranked(len(finding.confidence.failed), view.translate(confidence(finding)), "confidence"),
-        **ranked(_ORDER.index(finding.status), view.translate(finding.status), "status"),
-        **ranked(CATEGORIES.index(finding.category), view.translate(CATEGORY_NAMES[finding.category]), "category"),
+        **ranked(len(finding.confidence.failed), confidence(finding), "confidence"),
+        **ranked(_ORDER.index(finding.status), tr(finding.status), "status"),
+        **ranked(CATEGORIES.index(finding.category), CATEGORY_NAMES[finding.category], "category"),
     }
 
 
@@ -132,7 +120,7 @@ def detail(view: View, ids: Sequence[str]) -> list[Any]:
     """The one finding of the view that is chosen, or what several come to; ids that the reader does not see are nothing."""
     chosen = [each for each in view.report.review.findings if each.finding_id in set(ids)]
     if not chosen:
-        return [html.P(view.translate(tr("Choose a row for its evidence and its history.")), className="hint")]
+        return [html.P(tr("Choose a row for its evidence and its history."), className="hint")]
     return _one(view, chosen[0]) if len(chosen) == 1 else _several(view, chosen)
 
 
@@ -146,15 +134,12 @@ def _several(view: View, chosen: Sequence[Finding]) -> list[Any]:
         part=Number(sums.gpus_to_take),
         asked=Number(sums.gpus_to_ask),
     )
-    lines = [
-        html.Li([html.Code(each.finding_id), " ", view.translate(heading(each, view.report))])
-        for each in chosen[:_MOST_NAMED]
-    ]
+    lines = [html.Li([html.Code(each.finding_id), " ", heading(each, view.report)]) for each in chosen[:_MOST_NAMED]]
     rest = len(chosen) - len(lines)
     more = tr_many("and {number} more finding", "and {number} more findings", rest)
     return [
-        html.H3(view.translate(said)),
-        html.Ul([*lines, *([html.Li(view.translate(more))] if rest else [])]),
+        html.H3(said),
+        html.Ul([*lines, *([html.Li(more)] if rest else [])]),
     ]
 
 
@@ -164,8 +149,8 @@ def _one(view: View, finding: Finding) -> list[Any]:
     notes = finding.notes[: len(finding.notes) - len(actions)]
     label = tr("next command")
     return [
-        html.H3([view.translate(heading(finding, view.report)), " ", html.Span(finding.finding_id, className="id")]),
-        facts_list(view, _facts(view, finding)),
+        html.H3([heading(finding, view.report), " ", html.Span(finding.finding_id, className="id")]),
+        facts_list(_facts(view, finding)),
         html.Div(
             [
                 listing(view, tr("evidence"), evidence(finding).parts),
@@ -176,8 +161,8 @@ def _one(view: View, finding: Finding) -> list[Any]:
             className="lists",
         ),
         *(
-            command_block(view, label, finding.next_command, "finding-copy")
-            or [html.H4(view.translate(label)), html.P(view.translate(ENDED), className="ended")]
+            command_block(label, finding.next_command, "finding-copy")
+            or [html.H4(label), html.P(ENDED, className="ended")]
         ),
     ]
 
@@ -187,7 +172,7 @@ def _facts(view: View, finding: Finding) -> list[tuple[str, Any]]:
     energy = words.number(finding.energy_kwh, 1)
     others = [each for each in finding.gpus if each not in finding.reclaimable_gpus]
     return [
-        (tr("confidence"), view.translate(confidence(finding))),
+        (tr("confidence"), confidence(finding)),
         (
             tr("user"),
             name_links(view, "holder", finding.holder.split(JOINER))
@@ -199,11 +184,11 @@ def _facts(view: View, finding: Finding) -> list[tuple[str, Any]]:
         *([(tr("host"), name_links(view, "host", finding.host.split(JOINER)))] if finding.host else []),
         (tr("GPU-hours"), words.hours(finding.gpu_ms)),
         (tr("cost"), words.shown(cost_of(finding) if finding.cost is not None else Amount(None, ""))),
-        (tr("energy"), energy if finding.energy_kwh is None else view.translate(tr("{kwh} kWh", kwh=energy))),
+        (tr("energy"), energy if finding.energy_kwh is None else tr("{kwh} kWh", kwh=energy)),
         (tr("since"), words.moment(finding.since_ms)),
         (tr("status"), view.translate(finding.status)),
-        (tr("user notified"), view.translate(notified(view.report, finding))),
-        (tr("category"), view.translate(CATEGORY_NAMES[finding.category])),
+        (tr("user notified"), notified(view.report, finding)),
+        (tr("category"), CATEGORY_NAMES[finding.category]),
         (tr("rule"), finding.rule),
         (label_of_wanted(finding), gpu_links(view, finding.reclaimable_gpus)),
         *([(tr("other GPUs"), gpu_links(view, others))] if others else []),
@@ -234,10 +219,10 @@ def _words(view: View) -> str:
     )
 
 
-def _wrong(view: View, listed: Sequence[GridColumn]) -> list[html.P]:
+def _wrong(view: View) -> list[html.P]:
     """What the address asks of the table and cannot have, in a sentence: then the table is as it is without."""
     try:
-        check_address(view.query, listed)
+        check_address(view.query, COLUMNS)
     except UsageError as error:
         said = in_a_line(view.language, error.message, error.hint)
         return [html.P(said, id="findings-wrong", className="simulated", role="alert", lang="en")]
@@ -246,7 +231,7 @@ def _wrong(view: View, listed: Sequence[GridColumn]) -> list[html.P]:
 
 def _tools(view: View) -> html.Div:
     """The switch for suppressed findings, which the browser turns and keeps in the address; the table as files."""
-    label = view.translate(tr("Show suppressed ones"))
+    label = tr("Show suppressed ones")
     # whether it is pressed says the browser, once the table follows its address
     switch = html.Button(label, id="findings-hidden", className="button switch", n_clicks=0)
     return html.Div([switch, links(view, "findings")], className="tools")
@@ -261,22 +246,21 @@ def _content(view: View, _: Palette) -> html.Div:
     """The table, what can be done about the chosen findings, and the chosen one in full."""
     known = {each.finding_id for each in view.report.review.findings}
     chosen = [view.query.finding] if view.query.finding in known else []
-    listed = columns(view)
     title = view.translate(tr("All findings"))
     return html.Div(
         panel(
             name="all-findings",
             title=title,
-            question=view.translate(tr("What can be taken back, from whom, what to type, and who is on it?")),
-            finding=html.Span(view.translate(_words(view)), id="findings-words"),
+            question=tr("What can be taken back, from whom, what to type, and who is on it?"),
+            finding=html.Span(_words(view), id="findings-words"),
             body=[
                 dcc.Store(id=_CHOSEN, data=chosen),  # their ids: ten thousand whole rows are too much to send
-                *_wrong(view, listed),
+                *_wrong(view),
                 _tools(view),
-                grid(view.language, _GRID, title, listed, rows(view), chosen=chosen, hides=True),
+                grid(view.language, _GRID, title, COLUMNS, rows(view), chosen=chosen, hides=True),
                 *action_form(view, tr("With the chosen findings"), "", ready=bool(chosen)),
                 html.Div(detail(view, chosen), id="finding-detail", role="region",
-                         **{"aria-live": "polite", "aria-label": view.translate(tr("The chosen finding"))}),
+                         **{"aria-live": "polite", "aria-label": tr("The chosen finding")}),
             ],
             wide=True,
         )
@@ -310,7 +294,7 @@ def _connect(app: Any, source: LakeSource) -> None:
         view = view_of(source, search)
         if isinstance(view, Problem):
             return [html.P(problem_line(source, search, view), className="hint", role="alert")]
-        return detail(view, _ids(chosen))
+        return in_words(detail(view, _ids(chosen)), view.language)
 
     connect_action_form(
         app,
@@ -318,12 +302,12 @@ def _connect(app: Any, source: LakeSource) -> None:
         "",
         chosen=[State(_CHOSEN, "data")],
         ids=lambda _, chosen: _ids(chosen),
-        shown=[
+        outputs=[
             Output(_GRID, "rowData"),
             Output("finding-detail", "children", allow_duplicate=True),
             Output("findings-words", "children"),
         ],
-        show=lambda view, _, chosen: [rows_of(rows(view)), detail(view, _ids(chosen)), view.translate(_words(view))],
+        show=lambda view, _, chosen: [rows_of(view.language, rows(view)), detail(view, _ids(chosen)), _words(view)],
     )
 
 

@@ -11,7 +11,7 @@ from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 from analytics.decide.lifecycle import action_sentence
 from analytics.decide.opportunities import Opportunities, Opportunity
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Moment, Number, Share, Span, from_cents
+from analytics.language.quantities import GpuHours, Moment, Number, Quantity, Share, Span, from_cents
 from analytics.language.sentences import tr
 from analytics.names import JOINER
 from analytics.tables.finding_heading import heading
@@ -39,9 +39,9 @@ from analytics.workloads.surplus import MARGIN
 from dashboard.access.people import PLANNER
 from dashboard.error_panels import in_a_line, problem_line
 from dashboard.files import links
-from dashboard.grid import MOMENT, NUMBER, RANK, Cell, GridColumn, Row, grid, ranked, rows_of
+from dashboard.grid import MOMENT, NUMBER, RANK, TEXT, Cell, GridColumn, Row, grid, ranked, rows_of
 from dashboard.pages.chosen import action_form, command_block, connect_action_form, gpu_links, listing, name_links
-from dashboard.pages.page import Page
+from dashboard.pages.page import Page, in_words
 from dashboard.render.panel import panel, section_panel
 from dashboard.render.tables import address, facts_list, section_tables
 from dashboard.source import LakeSource, view_of
@@ -54,18 +54,18 @@ GROUPS = {"": tr("nothing"), BY_GPU: tr("GPU"), "owner": tr("who acts"), "pool":
 """What the table can be grouped by, as the address names it."""
 
 _COLUMNS = (
-    ("decision", tr("decision"), "text", 230),
-    ("action", tr("action"), "text", 120),
-    ("owner", tr("who acts"), "text", 100),
-    ("saving", tr("worth a year"), NUMBER, 145),
-    ("deadline", tr("deadline"), MOMENT, 108),
-    ("confidence", tr("confidence"), RANK, 98),
-    ("gpus", tr("GPUs"), NUMBER, 70),
-    ("pool", tr("pool"), "text", 85),
-    ("cost", tr("wasted in this window"), NUMBER, 125),
-    ("command", tr("next command"), "text", 300),
-    ("host", tr("host"), "text", 130),
-    ("opportunity_id", tr("id"), "text", 125),
+    GridColumn("decision", tr("decision"), TEXT, 230),
+    GridColumn("action", tr("action"), TEXT, 120),
+    GridColumn("owner", tr("who acts"), TEXT, 100),
+    GridColumn("saving", tr("worth a year"), NUMBER, 145),
+    GridColumn("deadline", tr("deadline"), MOMENT, 108),
+    GridColumn("confidence", tr("confidence"), RANK, 98),
+    GridColumn("gpus", tr("GPUs"), NUMBER, 70),
+    GridColumn("pool", tr("pool"), TEXT, 85),
+    GridColumn("cost", tr("wasted in this window"), NUMBER, 125),
+    GridColumn("command", tr("next command"), TEXT, 300),
+    GridColumn("host", tr("host"), TEXT, 130),
+    GridColumn("opportunity_id", tr("id"), TEXT, 125),
 )
 """Those by which one chooses come first; the chosen one's panel has all of them."""
 _FIRST_OF = {BY_GPU: "gpu", "owner": "owner", "pool": "pool"}
@@ -85,12 +85,11 @@ def check_group(group: str) -> str:
     return group
 
 
-def columns(view: View, group: str) -> list[GridColumn]:
-    """The columns with their headings, that of the group first."""
+def columns(group: str) -> list[GridColumn]:
+    """The columns, that of the group first."""
     first = _FIRST_OF.get(group, "")
-    listed = [*((("gpu", tr("GPU"), "text", 150),) if group == BY_GPU else ()), *_COLUMNS]
-    listed.sort(key=lambda column: column[0] != first)
-    return [GridColumn(field, view.translate(name), kind, width_px) for field, name, kind, width_px in listed]
+    listed = [*([GridColumn("gpu", tr("GPU"), TEXT, 150)] if group == BY_GPU else []), *_COLUMNS]
+    return sorted(listed, key=lambda column: column.field != first)
 
 
 def rows(view: View, found: Opportunities, group: str) -> list[Row]:
@@ -113,24 +112,23 @@ def opportunity_of_row(row_id: str) -> str:
     return row_id.partition(_BETWEEN)[0]
 
 
-def _cells(view: View, each: Opportunity) -> dict[str, Cell | str]:
-    words, grade, saving, cents = view.language, each.confidence.grade, each.saving, each.cents
-    cost = from_cents(cents)
+def _cells(view: View, each: Opportunity) -> dict[str, Cell | str | Quantity]:
+    grade, saving, cost = each.confidence.grade, each.saving, from_cents(each.cents)
     return {
-        "decision": view.translate(decision(each)),
-        "action": view.translate(ACTION_WORDS[each.action]),
-        "owner": view.translate(who_acts(each)),
+        "decision": decision(each),
+        "action": ACTION_WORDS[each.action],
+        "owner": who_acts(each),
         "saving": Cell(
             None if saving is None else saving.point,
             "" if saving is None else _range_below(view.translate(saving_words(saving, each.currency))),
         ),
-        **ranked(_GRADES.index(grade), view.translate(tr(grade)), "confidence"),
-        "gpus": Cell(len(each.gpus_now), words.number(len(each.gpus_now))),
-        "pool": words.shown(place_name(each.pool)),
-        "cost": Cell(None if cost is None else float(cost), words.shown(cost_cell(each))),
+        **ranked(_GRADES.index(grade), tr(grade), "confidence"),
+        "gpus": Cell(len(each.gpus_now), Number(len(each.gpus_now))),
+        "pool": place_name(each.pool),
+        "cost": Cell(None if cost is None else float(cost), view.language.shown(cost_cell(each))),
         "deadline": Cell(
             each.deadline_ms,
-            words.shown(deadline_day(each.deadline_ms)),
+            deadline_day(each.deadline_ms),
             from_ms(each.deadline_ms - 1).astimezone(view.zone).date().isoformat(),
         ),
         "host": plain(JOINER.join(_hosts(view, each))),
@@ -149,13 +147,13 @@ def detail(view: View, found: Opportunities, opportunity_id: str) -> list[Any]:
     each = next((each for each in found.listed if each.opportunity_id == opportunity_id), None)
     if each is None:
         said = tr("Choose a row for its evidence, its history and what to do next.")
-        return [html.P(view.translate(said), className="hint")]
-    title = [view.translate(decision(each)), " ", html.Span(each.opportunity_id, className="id")]
+        return [html.P(said, className="hint")]
+    title = [decision(each), " ", html.Span(each.opportunity_id, className="id")]
     evidence = [_finding(view, finding, each.confidence) for finding in each.evidence]
     return [
         html.H3(title, id=HEADING, tabIndex="-1"),
-        facts_list(view, _facts(view, each)),
-        *command_block(view, tr("next command"), each.next_command, "opportunity-copy-next"),
+        facts_list(_facts(view, each)),
+        *command_block(tr("next command"), each.next_command, "opportunity-copy-next"),
         *_nudge(view, each),
         html.Div(
             [
@@ -171,22 +169,22 @@ def detail(view: View, found: Opportunities, opportunity_id: str) -> list[Any]:
 
 def _facts(view: View, each: Opportunity) -> Iterator[tuple[str, Any]]:
     words = view.language
-    yield tr("action"), view.translate(ACTION_WORDS[each.action])
-    yield tr("who acts"), view.translate(who_acts(each))
+    yield tr("action"), ACTION_WORDS[each.action]
+    yield tr("who acts"), who_acts(each)
     if each.team:
         yield tr("team"), plain(each.team)
     yield tr("pool"), words.shown(place_name(each.pool))
     if hosts := _hosts(view, each):
         yield tr("host"), name_links(view, "host", hosts)
     saved = tr("not known") if each.saving is None else saving_words(each.saving, each.currency)
-    yield tr("worth a year"), view.translate(saved)
-    yield tr("confidence"), view.translate(tr(each.confidence.grade))
+    yield tr("worth a year"), saved
+    yield tr("confidence"), tr(each.confidence.grade)
     yield tr("wasted in this window"), words.shown(cost_cell(each))
     yield tr("GPU-hours"), words.shown(GpuHours(each.gpu_ms))
     yield tr("deadline"), words.shown(deadline_day(each.deadline_ms))
     yield tr("GPUs to act on"), gpu_links(view, each.gpus_now)
     if each.simulated:
-        yield tr("data"), view.translate(tr("simulated"))
+        yield tr("data"), tr("simulated")
 
 
 def _hosts(view: View, each: Opportunity) -> list[str]:
@@ -198,7 +196,7 @@ def _hosts(view: View, each: Opportunity) -> list[str]:
 
 def _finding(view: View, finding: Finding, told: Confidence) -> list[Any]:
     """The finding, how sure it is, and which of its conditions do not hold, where these are not those of the decision, which are `told`."""
-    name = dcc.Link(view.translate(heading(finding, view.report)), href=address(view, "finding", finding.finding_id))
+    name = dcc.Link(heading(finding, view.report), href=address(view, "finding", finding.finding_id))
     grade = view.translate(tr(finding.confidence.grade))
     failed = [
         html.Li(view.translate(condition)) for condition in finding.confidence.failed if finding.confidence != told
@@ -244,9 +242,9 @@ def _nudge(view: View, each: Opportunity) -> list[Any]:
     """How to look at the message that its holder would get; planners alone send any."""
     if each.holder is None or JOINER in each.holder or not view.reader.may(PLANNER):
         return []
-    report = dcc.Link(view.translate(tr("Report")), href="/report" + view.query.on_every_page.search)
+    report = dcc.Link(tr("Report"), href="/report" + view.query.on_every_page.search)
     command = f"fallow report nudge --user {shlex.quote(each.holder)}"
-    return [*command_block(view, tr("nudge"), command, "opportunity-copy-nudge"), html.P(report, className="onward")]
+    return [*command_block(tr("nudge"), command, "opportunity-copy-nudge"), html.P(report, className="onward")]
 
 
 _GRID, _DETAIL, _PREFIX, _WHAT_IF = "opportunities-grid", "opportunity-detail", "opportunity-", "what-if"
@@ -255,11 +253,6 @@ _CHOSEN, _ARRIVED, _TRIED = "opportunity-chosen", "opportunity-arrived", "reserv
 """The chosen decision, which may be none of the table's, the one that the page has gone to, and the place of the reserve that is tried out."""
 _SUMS, _CARDS, _REST = "opportunities-sums", "opportunities-cards", "opportunities-rest"
 _CARDS_AT_ONCE = 10
-
-
-def _known(found: Opportunities, wanted: str) -> str:
-    """The id of one that the reader sees, else none."""
-    return wanted if any(each.opportunity_id == wanted for each in found.listed) else ""
 
 
 def _leading(found: Opportunities, wanted: str) -> tuple[str, ...]:
@@ -292,11 +285,11 @@ def _decisions(view: View, colours: Palette, found: Opportunities) -> html.Secti
     wanted = view.query.opportunity
     chosen = [name for name, _ in listed if opportunity_of_row(name) == wanted][:1]
     title = view.translate(section.title)
-    table = grid(view.language, _GRID, title, columns(view, group), listed, chosen=chosen, one=True, high_rows=True)
+    table = grid(view.language, _GRID, title, columns(group), listed, chosen=chosen, one=True, high_rows=True)
     beside = html.Aside(
         [
             html.Div(detail(view, found, wanted), id=_DETAIL, role="region",
-                     **{"aria-live": "polite", "aria-label": view.translate(tr("The chosen decision"))}),
+                     **{"aria-live": "polite", "aria-label": tr("The chosen decision")}),
             *action_form(view, tr("With the finding that the chosen decision stands on"), _PREFIX, ready=bool(_leading(found, wanted))),
         ],
         className="side",
@@ -304,8 +297,8 @@ def _decisions(view: View, colours: Palette, found: Opportunities) -> html.Secti
     return panel(
         name=section.name,
         title=title,
-        question=view.translate(section.question),
-        finding=html.Span(view.translate(section.headline), id="opportunities-words"),
+        question=section.question,
+        finding=html.Span(section.headline, id="opportunities-words"),
         body=[
             *wrong,
             html.Div([_grouping(view, group), links(view, "opportunities")], className="tools"),
@@ -316,8 +309,8 @@ def _decisions(view: View, colours: Palette, found: Opportunities) -> html.Secti
                         [
                             html.Div(table, className="as-table"),
                             html.Div(_cards(view, colours, found), id=_CARDS, className="as-cards"),
-                            *_notes(view, section),
-                            *([html.P(view.translate(tr("Each row has the figures of its whole decision.")), className="note")] if group == BY_GPU else []),
+                            *_notes(section),
+                            *([html.P(tr("Each row has the figures of its whole decision."), className="note")] if group == BY_GPU else []),
                         ]
                     ),
                     html.Div(beside, className="side-place"),
@@ -345,12 +338,12 @@ def _grouping(view: View, group: str) -> html.Span:
     query = view.query.on_every_page.but(reserve=view.query.reserve)
     shown = [
         html.A(
-            view.translate(label), href="/opportunities" + query.but(group=name).search,
+            label, href="/opportunities" + query.but(group=name).search,
             **({"aria-current": "true"} if name == group else {}),
         )
         for name, label in GROUPS.items()
     ]  # fmt: skip
-    return html.Span([html.Span(view.translate(tr("Grouped by"))), *shown], className="grouping")
+    return html.Span([html.Span(tr("Grouped by")), *shown], className="grouping")
 
 
 def percent(margin: float) -> str:
@@ -366,7 +359,7 @@ def asked_margin(reserve: str) -> float:
 def what_if_panel(view: View, colours: Palette, given: Reclaimable, margin: float) -> html.Section:
     """The slider and what its reserve would mean."""
     section = reserve_by_pool(given, margin)
-    label = view.translate(tr("Reserve: the share by which more is kept than was needed at once"))
+    label = tr("Reserve: the share by which more is kept than was needed at once")
     slider = html.Div(
         [
             html.Span(label, id="reserve-label", className="reserve-label"),
@@ -381,10 +374,10 @@ def what_if_panel(view: View, colours: Palette, given: Reclaimable, margin: floa
     )  # fmt: skip
     return panel(
         name=section.name,
-        title=view.translate(section.title),
-        question=view.translate(section.question),
-        finding=html.Span(view.translate(section.headline), id=_WORDS, **{"aria-live": "polite"}),
-        body=[slider, html.Div(_what_if(view, colours, given, section), id=_WHAT_IF), *_notes(view, section)],
+        title=section.title,
+        question=section.question,
+        finding=html.Span(section.headline, id=_WORDS, **{"aria-live": "polite"}),
+        body=[slider, html.Div(_what_if(view, colours, given, section), id=_WHAT_IF), *_notes(section)],
         wide=True,
     )
 
@@ -394,13 +387,13 @@ def _what_if(view: View, colours: Palette, given: Reclaimable, section: Table) -
     compared = reserves_compared(given)
     return [
         *section_tables(view, colours, section),
-        html.H3(view.translate(compared.title), id=f"{compared.name}-title"),
+        html.H3(compared.title, id=f"{compared.name}-title"),
         *section_tables(view, colours, compared),
     ]
 
 
-def _notes(view: View, section: Table) -> list[html.P]:
-    return [html.P(view.translate(note), className="note") for note in section.notes]
+def _notes(section: Table) -> list[html.P]:
+    return [html.P(note, className="note") for note in section.notes]
 
 
 def _connect_looking(app: Any, source: LakeSource) -> None:
@@ -414,7 +407,7 @@ def _connect_looking(app: Any, source: LakeSource) -> None:
         if isinstance(view, Problem):
             return [[html.P(problem_line(source, search, view), className="hint", role="alert")], True]
         found, wanted = view.opportunities, str(chosen or "")
-        return [detail(view, found, wanted), not _leading(found, wanted)]
+        return [in_words(detail(view, found, wanted), view.language), not _leading(found, wanted)]
 
 
 def _connect_reserve(app: Any, source: LakeSource) -> None:
@@ -429,7 +422,7 @@ def _connect_reserve(app: Any, source: LakeSource) -> None:
         if isinstance(view, Problem) or given is None or place not in range(len(MARGINS)):
             return [no_update] * 2
         section = reserve_by_pool(given, MARGINS[place])
-        return [_what_if(view, palette(str(scheme)), given, section), view.translate(section.headline)]
+        return in_words([_what_if(view, palette(str(scheme)), given, section), section.headline], view.language)
 
 
 def _after_action(view: View, colours: Palette, chosen: Any, tried: Any) -> list[Any]:
@@ -438,9 +431,9 @@ def _after_action(view: View, colours: Palette, chosen: Any, tried: Any) -> list
     group = view.query.group if view.query.group in GROUPS else ""
     place = tried if tried in range(len(MARGINS)) else MARGINS.index(MARGIN)
     return [
-        rows_of(rows(view, found, group)),
+        rows_of(view.language, rows(view, found, group)),
         detail(view, found, str(chosen or "")),
-        view.translate(opportunities(found).headline),
+        opportunities(found).headline,
         _sums(view, colours, found, group),
         _cards(view, colours, found),
         _rest(view, colours, found, place),
@@ -449,10 +442,11 @@ def _after_action(view: View, colours: Palette, chosen: Any, tried: Any) -> list
 
 def _content(view: View, colours: Palette) -> html.Div:
     found = view.opportunities
-    place = MARGINS.index(asked_margin(view.query.reserve))
+    place, wanted = MARGINS.index(asked_margin(view.query.reserve)), view.query.opportunity
+    is_known = any(each.opportunity_id == wanted for each in found.listed)
     return html.Div(
         [
-            dcc.Store(id=_CHOSEN, data=_known(found, view.query.opportunity)),
+            dcc.Store(id=_CHOSEN, data=wanted if is_known else ""),
             dcc.Store(id=_ARRIVED),
             dcc.Store(id=_TRIED, data=place),
             html.Div(_decisions(view, colours, found), className="panels"),
@@ -490,7 +484,7 @@ def _connect(app: Any, source: LakeSource) -> None:
         _PREFIX,
         chosen=[State(_CHOSEN, "data"), State(_TRIED, "data")],
         ids=lambda view, chosen: _leading(view.opportunities, str(chosen or "")),
-        shown=[
+        outputs=[
             Output(_GRID, "rowData"),
             Output(_DETAIL, "children", allow_duplicate=True),
             Output("opportunities-words", "children"),

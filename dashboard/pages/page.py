@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dash import dcc, html
+from dash.development.base_component import Component
 
+from analytics.language.language import Language
 from analytics.language.sentences import tr
 from analytics.report.model import Report
 from analytics.tables.palette import Palette
@@ -23,16 +25,37 @@ from dashboard.view import View
 class Page:
     """One page. `listed` pages stand in the navigation; the others are come to from a row or a chart.
 
-    `content` makes what is below the heading. `connect` adds the page's own callbacks, each of which comes to its view by
+    `make` makes what is below the heading, in sentences that `content` translates. `connect` adds the page's own callbacks, each of which comes to its view by
     `dashboard.source.view_of`, which knows who asks. `role` is the least that opens the page.
     """
 
     path: str
     name: str
-    content: Callable[[View, Palette], Any]
+    make: Callable[[View, Palette], Any]
     connect: Callable[[Any, LakeSource], None] = lambda *_: None
     role: str = VIEWER
     listed: bool = True
+
+    def content(self, view: View, colours: Palette) -> Any:
+        """The page's components below the heading, in the reader's language."""
+        return in_words(self.make(view, colours), view.language)
+
+
+_WORDS = ("children", "title", "placeholder", "copied_children", "aria-label")
+"""Properties of components that people read."""
+
+
+def in_words(tree: Any, language: Language) -> Any:
+    """The same components with every sentence in the language; in names nothing stays hidden."""
+    if isinstance(tree, str):
+        return language.shown(tree)
+    if isinstance(tree, list | tuple):
+        return [in_words(each, language) for each in tree]
+    if isinstance(tree, Component):
+        for name in _WORDS:
+            if (said := getattr(tree, name, None)) is not None:
+                setattr(tree, name, in_words(said, language))
+    return tree
 
 
 Onward: TypeAlias = Callable[[View], Mapping[str, str]]
@@ -71,8 +94,7 @@ class PlacedSection:
             return None
         search = view.query.on_every_page.search
         after = [
-            html.P(dcc.Link(view.translate(words), href=path + search), className="onward")
-            for path, words in self.onward(view).items()
+            html.P(dcc.Link(words, href=path + search), className="onward") for path, words in self.onward(view).items()
         ]
         return section_panel(view, colours, section, table=self.table, first=self.first, after=after, wide=self.wide)
 
@@ -103,6 +125,6 @@ class TablesPage:
         if self.for_people and view.report.scope.is_personal:
             shown = panels(view, colours, (each for each in self.sections if each.for_people))
             below = [html.Div(shown, className="panels")] if shown else []
-            return html.Div([html.P(view.translate(self.for_people), className="headline"), *below])
+            return html.Div([html.P(self.for_people, className="headline"), *below])
         tools = [html.Div(links(view, self.export), className="tools")] if self.export else []
         return html.Div([*tools, html.Div(panels(view, colours, self.sections), className="panels")])

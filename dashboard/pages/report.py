@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from dashboard.access.audit import REFUSED, SENDING, audit, audit_first, in_role
 from dashboard.access.people import PLANNER, NotAllowedError
 from dashboard.error_panels import error_line, problem_line
 from dashboard.files import chosen_week, edition, weeks
-from dashboard.pages.page import Page
+from dashboard.pages.page import Page, in_words
 from dashboard.render.panel import panel
 from dashboard.render.states import capital
 from dashboard.source import LakeSource, view_of
@@ -52,45 +52,38 @@ def sending(view: View, week: Week) -> html.Section:
         targets, wrong = (), str(error)
     return panel(
         name="sending",
-        title=view.translate(tr("Send it")),
-        question=view.translate(
-            tr("Who is to get the report of {week}? Each target gets an edition once.", week=week.label)
+        title=tr("Send it"),
+        question=tr("Who is to get the report of {week}? Each target gets an edition once.", week=week.label),
+        finding=wrong
+        or (
+            tr("The targets are those of the setting report.to. Try it first: that sends nothing.")
+            if targets
+            else tr("No target is set: name some as report.to in the settings.")
         ),
-        finding=wrong or view.translate(_standing(len(targets))),
-        body=_form(view, [target.shown for target in targets]) if targets else [],
+        body=_form([target.shown for target in targets]) if targets else [],
     )
 
 
-def _standing(targets: int) -> str:
-    if not targets:
-        return tr("No target is set: name some as report.to in the settings.")
-    return tr("The targets are those of the setting report.to. Try it first: that sends nothing.")
-
-
-def _form(view: View, shown: Sequence[str]) -> list[Any]:
+def _form(shown: Sequence[str]) -> list[Any]:
     """A button for each target and one for all: what is tried last is what can be sent."""
     rows = list(enumerate(plain(each, 200) for each in shown))
     if len(rows) > 1:
-        rows.append((_ALL, view.translate(tr("all of them"))))
+        rows.append((_ALL, tr("all of them")))
     return [
-        html.Ul([_target(view, number, name) for number, name in rows], className="targets"),
+        html.Ul([_target(number, name) for number, name in rows], className="targets"),
         dcc.Loading(html.Div(id="send-outcome", className="outcome", role="status")),
         html.Div(
-            html.Button(view.translate(tr("Send what was tried")), id="send-now", className="button", disabled=True),
+            html.Button(tr("Send what was tried"), id="send-now", className="button", disabled=True),
             className="actions",
         ),
         dcc.Store(id="send-tried", data={}),
     ]
 
 
-def _target(view: View, number: int, name: str) -> html.Li:
-    label = view.translate(tr("Try: what would be sent to {target}?", target=name))
-    button = html.Button(
-        view.translate(tr("Try")),
-        id={"type": "send-try", "target": number},
-        className="button",
-        **{"aria-label": label},
-    )
+def _target(number: int, name: str) -> html.Li:
+    label = tr("Try: what would be sent to {target}?", target=name)
+    identity = {"type": "send-try", "target": number}
+    button = html.Button(tr("Try"), id=identity, className="button", **{"aria-label": label})
     return html.Li([button, html.Span(name)])
 
 
@@ -126,7 +119,7 @@ def try_target(source: LakeSource, search: str | None, number: object) -> Sendin
         targets = known if number == _ALL else one
         said = try_order(view.whole.inputs, _order(view, targets), partial(edition, view))
         is_due = any(each.is_due for each in said)
-        return SendingAnswer(_outcomes(view, said), {"search": search or "", "targets": targets} if is_due else {})
+        return SendingAnswer(_outcomes(said), {"search": search or "", "targets": targets} if is_due else {})
 
     return _asked(source, search, carried_out)
 
@@ -137,7 +130,7 @@ def send_tried(source: LakeSource, search: str | None, tried: Mapping[str, Any])
     def carried_out(view: View) -> SendingAnswer:
         targets = [str(each) for each in tried.get("targets", ())]
         if tried.get("search") != (search or ""):
-            return SendingAnswer(html.P(view.translate(tr("Try it first: the choice has changed since."))))
+            return SendingAnswer(html.P(tr("Try it first: the choice has changed since.")))
         order = _order(view, targets)
         about = f"the report of {order.week}"
         audit_first(
@@ -151,7 +144,7 @@ def send_tried(source: LakeSource, search: str | None, tried: Mapping[str, Any])
         for each in said:
             became = ENGLISH.translate(each.sentence)
             audit(view.reader.actor, in_role(view.reader, "sending", f"{about} to {each.target}: {became}"), SENDING)
-        return SendingAnswer(_outcomes(view, said))
+        return SendingAnswer(_outcomes(said))
 
     return _asked(source, search, carried_out)
 
@@ -167,7 +160,8 @@ def _asked(source: LakeSource, search: str | None, carried_out: Callable[[View],
         except NotAllowedError:
             audit(look.reader.actor, in_role(look.reader, "refused sending", "a report"), REFUSED)
             raise
-        return carried_out(look)
+        answer = carried_out(look)
+        return replace(answer, shown=in_words(answer.shown, look.language))
     except FallowError as error:
         return SendingAnswer(html.P(error_line(look, error), className="failed"))
 
@@ -176,7 +170,7 @@ def _order(view: View, targets: Sequence[str]) -> Order:
     return Order(chosen_week(view).label, view.report.scope, view.language, tuple(targets), view.reader.actor)
 
 
-def _outcomes(view: View, said: Sequence[Said]) -> html.Ul:
+def _outcomes(said: Sequence[Said]) -> html.Ul:
     """A line for each target: what became of it."""
     looks = ("failed" if each.is_failure else "done" if each.is_due else "" for each in said)
     return html.Ul(
@@ -185,7 +179,7 @@ def _outcomes(view: View, said: Sequence[Said]) -> html.Ul:
                 [
                     html.Span(plain(each.target, 200)),
                     ": ",
-                    html.Span(view.translate(each.sentence), className=look),
+                    html.Span(each.sentence, className=look),
                 ]
             )
             for each, look in zip(said, looks, strict=True)
@@ -207,12 +201,12 @@ def _choice(view: View, chosen: Week) -> html.Section:
     ]
     return panel(
         name="weeks",
-        title=view.translate(tr("Which week")),
-        question=view.translate(tr("Monday to Monday in the time zone of the bar above; pool, model, team and language are those of the bar too.")),
-        finding=view.translate(tr("Chosen: {week}, {scope}", week=_name(view, chosen), scope=_scope(view))),
+        title=tr("Which week"),
+        question=tr("Monday to Monday in the time zone of the bar above; pool, model, team and language are those of the bar too."),
+        finding=tr("Chosen: {week}, {scope}", week=_name(view, chosen), scope=_scope(view)),
         body=[
             html.Ul([_week(view, week, chosen) for week in _listed(view, chosen)], className="weeks"),
-            html.H3(view.translate(tr("Download"))),
+            html.H3(tr("Download")),
             html.Ul(documents, className="downloads"),
         ],
     )  # fmt: skip
@@ -233,7 +227,7 @@ def _week(view: View, week: Week, chosen: Week) -> html.Li:
 def _name(view: View, week: Week) -> str:
     """With a word where the lake does not have it to its end."""
     if week.until_ms > view.as_of_ms:
-        return view.translate(tr("{week} (not over)", week=week.label))
+        return tr("{week} (not over)", week=week.label)
     return week.label
 
 
@@ -247,17 +241,15 @@ def _search(view: View, week: Week) -> str:
 
 
 def _preview(view: View, week: Week) -> html.Section:
-    title = view.translate(tr("The report of {week}", week=week.label))
+    title = tr("The report of {week}", week=week.label)
     address = "/report/preview" + _search(view, week)
     return panel(
         name="preview",
         title=title,
-        question=view.translate(tr("What will its readers see?")),
-        finding=view.translate(tr("The same document that is downloaded as HTML and sent by mail.")),
+        question=tr("What will its readers see?"),
+        finding=tr("The same document that is downloaded as HTML and sent by mail."),
         body=[
-            html.P(
-                html.A(view.translate(tr("Open it in a tab of its own")), href=address, target="_blank", rel="noopener")
-            ),
+            html.P(html.A(tr("Open it in a tab of its own"), href=address, target="_blank", rel="noopener")),
             html.Iframe(src=address, title=title, className="preview", sandbox=""),
         ],
         wide=True,

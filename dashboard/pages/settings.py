@@ -52,15 +52,11 @@ def shown_settings(config: Config, language: Language) -> tuple[ShownSetting, ..
             meaning=setting.meaning,
             is_set=config.origins[setting.name] != "default",
         )
-        for setting in sorted(SETTINGS, key=_section)
+        for setting in sorted(SETTINGS, key=lambda each: _SECTIONS.index(each.section))
     )
 
 
 _SECTIONS = tuple(dict.fromkeys(setting.section for setting in SETTINGS))
-
-
-def _section(setting: Setting) -> int:
-    return _SECTIONS.index(setting.section)
 
 
 def _origin(origin: str, setting: Setting) -> str:
@@ -83,8 +79,7 @@ def _value(setting: Setting, config: Config, language: Language) -> str:
     if setting.parse in (parse_duration_ms, parse_bytes):
         return (language.duration if setting.parse is parse_duration_ms else language.size)(int(value))
     words = {"on": "on" if value else "off", "off": "on" if value else "off", "auto": "" if value else "auto"}
-    figure = language.number(value, len(f"{value:.6f}".rstrip("0").partition(".")[2]))
-    return words.get(setting.default) or figure
+    return words.get(setting.default) or language.shown(Number.as_given(value))
 
 
 def _targets(config: Config, name: str) -> str:
@@ -123,7 +118,7 @@ def _settings(view: View) -> html.Section:
     found = shown_settings(view.whole.inputs.settings, view.language)
     own = [each for each in found if each.is_set]
     agents = [each for each in found if each.name.partition(".")[0] in _OF_AGENTS]
-    summary = html.Summary(view.translate(tr("Settings of agents, as this machine has them: each agent has its own")))
+    summary = html.Summary(tr("Settings of agents, as this machine has them: each agent has its own"))
     question = tr(
         "Which thresholds are the figures made with, and where was each set? They are changed in the config file."
     )
@@ -133,9 +128,9 @@ def _settings(view: View) -> html.Section:
     )  # fmt: skip
     return panel(
         name="settings",
-        title=view.translate(tr("Settings in force")),
-        question=view.translate(question),
-        finding=view.translate(finding),
+        title=tr("Settings in force"),
+        question=question,
+        finding=finding,
         body=[
             _setting_table(view, [each for each in found if each not in agents]),
             html.Details([summary, _setting_table(view, agents)], className="more"),
@@ -157,7 +152,7 @@ def _setting_table(view: View, found: Sequence[ShownSetting]) -> html.Div:
         )
         for each in found
     ]
-    header = html.Tr([html.Th(view.translate(head), scope="col") for head in heads])
+    header = html.Tr([html.Th(head, scope="col") for head in heads])
     return scrolling(html.Table([html.Thead(header), html.Tbody(rows)], className="settings"), "settings-title")
 
 

@@ -91,7 +91,7 @@ def _overview(view: View, colours: Palette) -> html.Div:
     """Headline and the first decisions, then tiles and charts."""
     return html.Div(
         [
-            html.P(view.translate(headline(view.report)), className="headline"),
+            html.P(headline(view.report), className="headline"),
             html.Div(_FIRST.panel(view, colours), className="panels"),
             tiles(view, colours),
             html.Div(panels(view, colours, _OVERVIEW), className="panels"),
@@ -236,15 +236,15 @@ def _compared_with(view: View, chosen: str, other: Window) -> html.Div:
     first, last = (str(day) for day in days_of(other, view.zone))
     are_days = days_against(chosen) is not None
     days_chosen = html.Summary(
-        f"{first} - {last}" if are_days else view.translate(tr("any days")), className="here" if are_days else ""
+        f"{first} - {last}" if are_days else tr("any days"), className="here" if are_days else ""
     )
     return html.Div(
         [
-            html.Span(view.translate(tr("Compare with")), className="hint"),
+            html.Span(tr("Compare with"), className="hint"),
             *(
-                html.Span(view.translate(words), className="here", **{"aria-current": "true"})
+                html.Span(words, className="here", **{"aria-current": "true"})
                 if name == chosen
-                else dcc.Link(view.translate(words), href="/compare" + view.query.but(against=name).search)
+                else dcc.Link(words, href="/compare" + view.query.but(against=name).search)
                 for name, words in _CHOICES.items()
             ),
             html.Details(
@@ -254,7 +254,7 @@ def _compared_with(view: View, chosen: str, other: Window) -> html.Div:
         ],
         className="against",
         role="group",
-        **{"aria-label": view.translate(tr("Compare with"))},
+        **{"aria-label": tr("Compare with")},
     )
 
 
@@ -270,7 +270,7 @@ def _quality(view: View, colours: Palette) -> html.Div:
     """For a team or a user why there is none of it."""
     if view.report.scope.is_personal:
         sentence = tr("The quality of the data is not shown for a single team: it names hosts and people of others.")
-        return html.Div(html.P(view.translate(sentence), className="headline"))
+        return html.Div(html.P(sentence, className="headline"))
     seen = view.report.seen
     observed = tr(
         "{share} of the GPU time of this window was observed, over {gpus} GPUs. The rest counts in no share: {unknown} GPU-hours are unknown, {outside} before a host's first row or after its last.",
@@ -282,7 +282,7 @@ def _quality(view: View, colours: Palette) -> html.Div:
     # days are many and pools few: in two columns of their own no card has to be as tall as its neighbour
     shares = html.Div([each.panel(view, colours) for each in _COVERAGE], className="balanced")
     shown = [*panels(view, colours, _QUALITY), shares]
-    return html.Div([html.P(view.translate(observed), className="headline"), html.Div(shown, className="panels")])
+    return html.Div([html.P(observed, className="headline"), html.Div(shown, className="panels")])
 
 
 QUALITY = Page("/quality", tr("Data quality"), _quality)

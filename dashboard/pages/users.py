@@ -39,7 +39,7 @@ _EVERYBODY = TablesPage(
 def _content(view: View, colours: Palette) -> html.Div:
     """Everybody; with `?holder=NAME` one of them."""
     if view.query.holder:
-        back = dcc.Link(view.translate(tr("All users")), href="/holders" + view.query.on_every_page.search)
+        back = dcc.Link(tr("All users"), href="/holders" + view.query.on_every_page.search)
         own = _one_holder(view, colours, view.query.holder)
         return html.Div([html.P(back, className="back"), html.Div(own, className="panels")])
     return html.Div([_EVERYBODY(view, colours), *_no_quotas(view)])
@@ -51,7 +51,7 @@ def _no_quotas(view: View) -> list[html.P]:
     if view.report.scope.of_gpus.is_all or all(each.quota_gpus is None for each in teams):
         return []
     note = tr("Quotas are for all GPUs: they are shown for all pools and models together.")
-    return [html.P(view.translate(note), className="note")]
+    return [html.P(note, className="note")]
 
 
 def _one_holder(view: View, colours: Palette, name: str) -> list[Any]:
@@ -59,10 +59,8 @@ def _one_holder(view: View, colours: Palette, name: str) -> list[Any]:
     person = next((each for each in view.report.holders if each.name == name), None)
     if person is None:
         said = tr("{name} was given nothing in this window, or nothing that you can see here.", name=plain(name))
-        return [html.P(view.translate(said), className="headline")]
-    link = dcc.Link(
-        view.translate(tr("All findings")), href="/findings" + view.query.on_every_page.but(holder=name).search
-    )
+        return [html.P(said, className="headline")]
+    link = dcc.Link(tr("All findings"), href="/findings" + view.query.on_every_page.but(holder=name).search)
     return [
         _facts(view, person),
         section_panel(view, colours, jobs_of_user(view, name)),
@@ -91,20 +89,19 @@ def _facts(view: View, person: UserFigures) -> html.Dl:
         own = view.whole.narrowed(view.part.inside, Scope(holder=person.label)).stretches
         use = against_quota(own, quota.quota_gpus, view.report.summary.since_ms, view.report.summary.until_ms)
         said = tr("{quota} GPUs at once; most {most}", quota=Number(use.quota_gpus), most=Number(use.most, 1))
-        shown[tr("quota")] = view.translate(said)
-    return facts_list(view, shown.items())
+        shown[tr("quota")] = said
+    return facts_list(shown.items())
 
 
 def _efficiency(view: View, person: UserFigures) -> str:
     share, rank = efficiency(person) or Share(None), person.efficiency_rank
     if rank is None:
         return view.language.shown(share)
-    said = tr(
+    return tr(
         "{share}, rank {rank} of {compared} on {model} ({hours} GPU-hours, {on_model})",
         share=share, rank=Number(rank.place), compared=Number(rank.compared), model=card_name(rank.model),
         hours=GpuHours(rank.allocated_ms), on_model=Share(rank.efficiency),
     )  # fmt: skip
-    return view.translate(said)
 
 
 USERS = Page("/holders", tr("Users"), _content)

@@ -30,7 +30,7 @@ from analytics.tables.plan_scenarios import scenario_table
 from dashboard.actions import carry_out, may_save, record_scenario, withdraw_scenario
 from dashboard.error_panels import error_line
 from dashboard.makers import Cache
-from dashboard.pages.page import Page
+from dashboard.pages.page import Page, in_words
 from dashboard.render.panel import section_panel
 from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem, View
@@ -222,7 +222,7 @@ def _connect_saved(app: Any, source: LakeSource) -> None:
         view = view_of(source, search)
         if isinstance(view, Problem) or view.report.scope.is_personal:
             return [no_update] * 2
-        return compared(source, view, palette(str(scheme)))
+        return in_words(compared(source, view, palette(str(scheme))), view.language)
 
     @app.callback(  # type: ignore[untyped-decorator]
         Output(_SAID, "children"), Output(_SAVED_TICK, "disabled", allow_duplicate=True),
@@ -254,14 +254,14 @@ def _saving(view: View) -> list[Any]:
     said = html.P("", id=_SAID, role="status")
     if not may_save(view):
         return [said]
-    label = view.translate(tr("Name of the scenario"))
+    label = tr("Name of the scenario")
     return [
         html.Fieldset(
             [
-                html.Legend(view.translate(tr("Keep what is set above, for everybody and for the report"))),
+                html.Legend(tr("Keep what is set above, for everybody and for the report")),
                 html.Div([html.Label(label, htmlFor="what-if-name"), dcc.Input(id="what-if-name", type="text", value="", maxLength=LONGEST_NAME)], className="field"),
-                html.Button(view.translate(tr("Save")), id="what-if-save", className="button", n_clicks=0),
-                html.Button(view.translate(tr("Remove the one of this name")), id="what-if-remove", className="button", n_clicks=0),
+                html.Button(tr("Save"), id="what-if-save", className="button", n_clicks=0),
+                html.Button(tr("Remove the one of this name"), id="what-if-remove", className="button", n_clicks=0),
             ],
             className="annotate",
         ),
@@ -279,21 +279,21 @@ def _form(view: View, choices: WhatIfChoices) -> html.Fieldset:
     }  # fmt: skip
     return html.Fieldset(
         [
-            html.Legend(view.translate(tr("Try it on the jobs of this window")), id="what-if-title"),
-            *(_slider(view, name, marks[name], choices.place(name)) for name in SLIDERS),
-            _choice(view, "merge", tr("Pools that become one"), list(pools), list(choices.merge), several=True),
-            _choice(view, "small", tr("Batch, test and small work goes first to"), list(pools), choices.small or None),
+            html.Legend(tr("Try it on the jobs of this window"), id="what-if-title"),
+            *(_slider(name, marks[name], choices.place(name)) for name in SLIDERS),
+            _choice("merge", tr("Pools that become one"), list(pools), list(choices.merge), several=True),
+            _choice("small", tr("Batch, test and small work goes first to"), list(pools), choices.small or None),
             html.Span("", id=_CHOSEN, hidden=True),
         ],
         className="what-if",
     )
 
 
-def _slider(view: View, name: str, marks: list[str], place: int) -> html.Div:
+def _slider(name: str, marks: list[str], place: int) -> html.Div:
     slider_id, label_id = f"what-if-{name}", f"what-if-{name}-label"
     return html.Div(
         [
-            html.Span(view.translate(_LABELS[name]), id=label_id, className="reserve-label"),
+            html.Span(_LABELS[name], id=label_id, className="reserve-label"),
             dcc.Slider(
                 id=slider_id, min=0, max=len(marks) - 1, step=1, value=place, allow_direct_input=False,
                 marks=dict(enumerate(marks)),
@@ -303,11 +303,11 @@ def _slider(view: View, name: str, marks: list[str], place: int) -> html.Div:
     )  # fmt: skip
 
 
-def _choice(view: View, name: str, label: str, options: list[str], value: Any, *, several: bool = False) -> html.Div:
+def _choice(name: str, label: str, options: list[str], value: Any, *, several: bool = False) -> html.Div:
     shown = [{"label": revealed(each), "value": each} for each in options]
     return html.Div(
         [
-            html.Label(view.translate(label), htmlFor=f"what-if-{name}", className="reserve-label"),
+            html.Label(label, htmlFor=f"what-if-{name}", className="reserve-label"),
             dcc.Dropdown(id=f"what-if-{name}", options=shown, value=value, multi=several),
         ],
         className="reserve",
@@ -320,7 +320,7 @@ def answer(source: LakeSource, view: View, colours: Palette, choices: WhatIfChoi
     try:
         outcome = replays.begin(source, choices, view.reader.actor.log_words).result(_PATIENCE_S)
     except NotYetError:
-        return [_progress(view, *replays.progress(choices))], False
+        return [_progress(*replays.progress(choices))], False
     except FallowError as error:
         return [html.P(error_line(view, error), role="alert")], True
     replays.prepare(source)
@@ -334,26 +334,26 @@ def compared(source: LakeSource, view: View, colours: Palette) -> tuple[list[Any
         saved = load_scenarios(view.whole.inputs.lake)
         found = Replays.of(view).compare(source, saved, view.reader.actor.log_words).result(_PATIENCE_S)
     except NotYetError:
-        return [html.P(view.translate(tr("Saved scenarios are replayed…")), className="waiting", role="status")], False
+        return [html.P(tr("Saved scenarios are replayed…"), className="waiting", role="status")], False
     except FallowError as error:
         return [html.P(error_line(view, error), role="alert")], True
     section = scenario_table(found, view.report.money)
     return ([] if section is None else [section_panel(view, colours, section, wide=True)]), True
 
 
-def _progress(view: View, spent_s: float, share: float | None) -> html.Div:
+def _progress(spent_s: float, share: float | None) -> html.Div:
     """How far a replay is; without a share only that it is under way."""
     said = tr("The jobs of the window are replayed: {seconds} s so far.", seconds=Number(round(spent_s)))
     value = {} if share is None else {"value": str(share), "max": "1"}
     bar = html.Progress(**value, **{"aria-labelledby": "what-if-progress"})
-    return html.Div([html.P(view.translate(said), id="what-if-progress"), bar], className="waiting", role="status")
+    return html.Div([html.P(said, id="what-if-progress"), bar], className="waiting", role="status")
 
 
 def _content(view: View, _: Palette) -> html.Div:
     """A sentence for people, who have no fleet of their own."""
     if view.report.scope.is_personal:
         said = tr("What if is asked of GPUs, whoever has them: choose all teams, and a pool or a model.")
-        return html.Div(html.P(view.translate(said), className="headline"))
+        return html.Div(html.P(said, className="headline"))
     return html.Div(
         [
             _form(view, WhatIfChoices.parse(view.query.scenario, view.names["pool"])),
@@ -385,7 +385,7 @@ def _connect(app: Any, source: LakeSource) -> None:
             return [no_update] * 3
         choices = WhatIfChoices.at(dict(zip(SLIDERS, places, strict=True)), merge, small, view.names["pool"])
         shown, is_done = answer(source, view, palette(str(scheme)), choices)
-        return [shown, is_done, choices.text]
+        return [in_words(shown, view.language), is_done, choices.text]
 
     _connect_saved(app, source)
 

@@ -80,11 +80,9 @@ def _row(view: View, colours: Palette, columns: Sequence[Column], heads: Sequenc
     return html.Tr(cells, role="row")
 
 
-def facts_list(view: View, facts: Iterable[tuple[str, Any]]) -> html.Dl:
-    """What is known of one thing: labels, which are translated, and beside each its component or text."""
-    return html.Dl(
-        [html.Div([html.Dt(view.translate(label)), html.Dd(fact)]) for label, fact in facts], className="facts"
-    )
+def facts_list(facts: Iterable[tuple[str, Any]]) -> html.Dl:
+    """What is known of one thing: labels, and beside each its component or text."""
+    return html.Dl([html.Div([html.Dt(label), html.Dd(fact)]) for label, fact in facts], className="facts")
 
 
 def scrolling(table: html.Table, labelled_by: str | None = None) -> html.Div:
