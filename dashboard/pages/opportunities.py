@@ -41,7 +41,7 @@ from dashboard.error_panels import in_a_line, problem_line
 from dashboard.files import links
 from dashboard.grid import MOMENT, NUMBER, RANK, TEXT, Cell, GridColumn, Row, grid, ranked, rows_of
 from dashboard.pages.chosen import action_form, command_block, connect_action_form, gpu_links, listing, name_links
-from dashboard.pages.page import Page, in_words
+from dashboard.pages.page import Page, in_words, slider
 from dashboard.render.panel import panel, section_panel
 from dashboard.render.tables import address, facts_list, section_tables
 from dashboard.source import LakeSource, view_of
@@ -360,24 +360,20 @@ def what_if_panel(view: View, colours: Palette, given: Reclaimable, margin: floa
     """The slider and what its reserve would mean."""
     section = reserve_by_pool(given, margin)
     label = tr("Reserve: the share by which more is kept than was needed at once")
-    slider = html.Div(
-        [
-            html.Span(label, id="reserve-label", className="reserve-label"),
-            # by places: the keyboard goes from one reserve that is compared to the next
-            dcc.Slider(
-                id="reserve", min=0, max=len(MARGINS) - 1, step=1, value=MARGINS.index(margin), allow_direct_input=False,
-                marks={place: view.language.shown(Share(each, 0)) for place, each in enumerate(MARGINS)},
-            ),
-            dcc.Store(id="reserves", data=[percent(each) for each in MARGINS]),
-        ],
-        className="reserve", role="group", **{"aria-labelledby": "reserve-label"},
-    )  # fmt: skip
+    # by places: the keyboard goes from one reserve that is compared to the next
+    marks = [view.language.shown(Share(each, 0)) for each in MARGINS]
+    reserves = dcc.Store(id="reserves", data=[percent(each) for each in MARGINS])
     return panel(
         name=section.name,
         title=section.title,
         question=section.question,
         finding=html.Span(section.headline, id=_WORDS, **{"aria-live": "polite"}),
-        body=[slider, html.Div(_what_if(view, colours, given, section), id=_WHAT_IF), *_notes(section)],
+        body=[
+            slider("reserve", label, marks, MARGINS.index(margin)),
+            reserves,
+            html.Div(_what_if(view, colours, given, section), id=_WHAT_IF),
+            *_notes(section),
+        ],
         wide=True,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -56,6 +56,26 @@ def in_words(tree: Any, language: Language) -> Any:
             if (said := getattr(tree, name, None)) is not None:
                 setattr(tree, name, in_words(said, language))
     return tree
+
+
+def slider(name: str, label: str, marks: Sequence[str], place: int, look: str = "reserve") -> html.Div:
+    """A slider whose id is `name`, with a place for each mark; its value is a place."""
+    bar = dcc.Slider(
+        id=name,
+        min=0,
+        max=len(marks) - 1,
+        step=1,
+        value=place,
+        allow_direct_input=False,
+        marks=dict(enumerate(marks)),
+    )
+    label_id = f"{name}-label"
+    return html.Div(
+        [html.Span(label, id=label_id, className="reserve-label"), bar],
+        className=look,
+        role="group",
+        **{"aria-labelledby": label_id},
+    )
 
 
 Onward: TypeAlias = Callable[[View], Mapping[str, str]]

@@ -30,7 +30,7 @@ from analytics.tables.plan_scenarios import scenario_table
 from dashboard.actions import carry_out, may_save, record_scenario, withdraw_scenario
 from dashboard.error_panels import error_line
 from dashboard.makers import Cache
-from dashboard.pages.page import Page, in_words
+from dashboard.pages.page import Page, in_words, slider
 from dashboard.render.panel import section_panel
 from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem, View
@@ -280,27 +280,16 @@ def _form(view: View, choices: WhatIfChoices) -> html.Fieldset:
     return html.Fieldset(
         [
             html.Legend(tr("Try it on the jobs of this window"), id="what-if-title"),
-            *(_slider(name, marks[name], choices.place(name)) for name in SLIDERS),
+            *(
+                slider(f"what-if-{name}", _LABELS[name], marks[name], choices.place(name), "reserve named-slider")
+                for name in SLIDERS
+            ),
             _choice("merge", tr("Pools that become one"), list(pools), list(choices.merge), several=True),
             _choice("small", tr("Batch, test and small work goes first to"), list(pools), choices.small or None),
             html.Span("", id=_CHOSEN, hidden=True),
         ],
         className="what-if",
     )
-
-
-def _slider(name: str, marks: list[str], place: int) -> html.Div:
-    slider_id, label_id = f"what-if-{name}", f"what-if-{name}-label"
-    return html.Div(
-        [
-            html.Span(_LABELS[name], id=label_id, className="reserve-label"),
-            dcc.Slider(
-                id=slider_id, min=0, max=len(marks) - 1, step=1, value=place, allow_direct_input=False,
-                marks=dict(enumerate(marks)),
-            ),
-        ],
-        className="reserve named-slider", role="group", **{"aria-labelledby": label_id},
-    )  # fmt: skip
 
 
 def _choice(name: str, label: str, options: list[str], value: Any, *, several: bool = False) -> html.Div:

@@ -9,7 +9,7 @@ import pytest
 
 from analytics.ledger.summary import totals_by
 from analytics.tables.palette import LIGHT, ORDER
-from dashboard import film_groups
+from dashboard import film
 from dashboard.film import NOT_SEEN, apportioned, kind_of, shoot, shoot_groups, spans_of
 from dashboard.pages.film import FILM, GRAPH
 from dashboard.render.rows import FilmRows, RowLabel, gpu_rows, group_rows
@@ -59,7 +59,7 @@ def test_parts_add_up_whatever_they_are() -> None:
 def test_a_large_fleet_opens_with_its_pools_and_a_pool_with_its_hosts(
     teams: Teams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(film_groups, "ALL_IN_SIGHT", 3)
+    monkeypatch.setattr(film, "ALL_IN_SIGHT", 3)
     view = teams.view("?span=all")
     page = FILM.content(view, LIGHT)
     pools = sorted(set(spans_of(view)["pool"]))
