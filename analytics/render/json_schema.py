@@ -65,6 +65,18 @@ def _or_null(schema: Schema, *, nullable: bool) -> Schema:
     return schema | {"type": [schema["type"], "null"]} if nullable else schema
 
 
+ANY_TABLES: Schema = {
+    "type": "object",
+    "additionalProperties": {
+        "type": "object",
+        "required": ["rows"],
+        "properties": {"headline": {"type": "string"}, "rows": {"type": "array", "items": {"type": "object"}}},
+        "additionalProperties": False,
+    },
+}
+"""The schema of tables by name, whatever their columns."""
+
+
 def tables_schema(tables: Iterable[Table]) -> Schema:
     """Return the schema of tables by name, each with its headline and rows, as `render.tables.json` writes them."""
     found = {}

@@ -17,7 +17,7 @@ from analytics.render.html.page import environment, style_hash, style_sheet
 from analytics.render.report.markdown import section_parts
 from analytics.render.report.text import for_text, section_text
 from analytics.render.table_files import as_parquet
-from analytics.tables.table import Column, JsonType, Kind, Table
+from analytics.tables.table import Column, JsonType, Kind, Table, table_json
 from fallow import __version__
 from fallow.csv_text import csv_text
 from fallow.errors import UsageError
@@ -97,12 +97,8 @@ def html(answer: VerbAnswer, language: Language) -> bytes:
 
 def json(answer: VerbAnswer) -> bytes:
     """Return JSON: the facts, and by name each table with its answer in English and its rows."""
-    tables = {each.name: _table_json(each) for each in answer.tables}
+    tables = {each.name: table_json(each) for each in answer.tables}
     return (json_text({**answer.facts, "tables": tables}) + "\n").encode()
-
-
-def _table_json(table: Table) -> dict[str, object]:
-    return ({"headline": str(table.headline)} if table.headline else {}) | {"rows": table.records()}
 
 
 _TYPES: Mapping[JsonType, pl.DataType | type[pl.DataType]] = {

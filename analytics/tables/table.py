@@ -513,6 +513,11 @@ def records(columns: Sequence[Column], rows: Iterable[object]) -> list[dict[str,
     return [record(columns, row) for row in rows]
 
 
+def table_json(table: Table) -> dict[str, object]:
+    """Return a table as JSON has it under its name: its answer in English, and its rows."""
+    return ({"headline": str(table.headline)} if table.headline else {}) | {"rows": table.records()}
+
+
 def rows_column(
     key: str, columns: Sequence[Column], rows: str | Callable[[Any], Any] | None = None, about: str = ""
 ) -> Column:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from analytics.language.language import Language
-from analytics.render.json_schema import DIALECT, Schema, object_schema
+from analytics.render.json_schema import ANY_TABLES, DIALECT, Schema, object_schema
 from analytics.report.model import Report
 from analytics.tables.report_columns import REPORT_COLUMNS
-from analytics.tables.table import record
+from analytics.tables.report_sections import chapters
+from analytics.tables.table import Table, record, table_json
 from fallow.outside_text import json_text
 
 
 def report_schema() -> Schema:
     """Return the JSON Schema (2020-12) of `content`."""
     about = {"$schema": DIALECT, "title": "fallow report --format json"}
-    return about | object_schema(REPORT_COLUMNS, "One window of one lake. Null is unknown, 0 is measured.")
+    schema = about | object_schema(REPORT_COLUMNS, "One window of one lake. Null is unknown, 0 is measured.")
+    schema["required"].append("tables")
+    schema["properties"]["tables"] = ANY_TABLES | {
+        "description": "The other tables of the report by name; none where nothing was seen in the window."
+    }
+    return schema
 
 
 class JsonFormat:
@@ -33,7 +39,16 @@ def content(report: Report) -> dict[str, object]:
     Of a window in which nothing was seen every figure is null: no GPU-hours were seen, which is not that there were none.
     """
     whole = record(REPORT_COLUMNS, report)
-    return whole | known_figures(report, {name: whole[name] for name in _FIGURES})
+    figures = known_figures(report, {name: whole[name] for name in _FIGURES})
+    return whole | figures | {"tables": {each.name: table_json(each) for each in other_tables(report)}}
+
+
+def other_tables(report: Report) -> list[Table]:
+    """Return the tables of the report whose rows are not under a name of their own; none of an empty window."""
+    if report.is_empty:
+        return []
+    own = {each.key for each in REPORT_COLUMNS}
+    return [each for _, made in chapters(report) for each in made if each.columns and each.name not in own]
 
 
 def known_figures(report: Report, figures: dict[str, object]) -> dict[str, object]:
