@@ -14,8 +14,7 @@ from analytics.tables.palette import palette
 from dashboard.access import LOCAL, Access
 from dashboard.access.audit import REFUSED, TRAIL, audit
 from dashboard.access.audit_trail import NO_TRAIL, Trail
-from dashboard.access.rates import UNLIMITED, Rates
-from dashboard.access.refusal import answer
+from dashboard.access.refusal import UNLIMITED, Rates, answer
 from dashboard.answers import serve_answers
 from dashboard.api.routes import serve_api
 from dashboard.error_panels import (

@@ -14,7 +14,7 @@ from dashboard.access.audit import show_log
 from dashboard.access.audit_trail import Trail, trail_of
 from dashboard.access.choose import access_of
 from dashboard.access.hosts import is_loopback
-from dashboard.access.rates import Rates, rates_of
+from dashboard.access.refusal import Rates, rates_of
 from dashboard.access.session_list import add_verb, run_sessions
 from dashboard.front import Limits, limits_of
 from dashboard.serving import LOOPBACK, app_of, listen

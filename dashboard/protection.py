@@ -16,8 +16,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from dashboard.access import Access
 from dashboard.access.people import Reader
-from dashboard.access.rates import Gate, Rates
-from dashboard.access.refusal import answer, refuse
+from dashboard.access.refusal import Gate, Rates, answer, refuse
 from dashboard.access.tokens import is_for_programs
 
 HEALTH = "/healthz"

@@ -13,7 +13,7 @@ from analytics.window import Inputs
 from dashboard.access import LOCAL, Access
 from dashboard.access.audit_trail import NO_TRAIL, Trail
 from dashboard.access.people import VIEWER, Reader
-from dashboard.access.rates import UNLIMITED, Rates
+from dashboard.access.refusal import UNLIMITED, Rates
 from dashboard.app import build_app
 from dashboard.front import Front, Limits
 from dashboard.memory import Budget, budget_bytes

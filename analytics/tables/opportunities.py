@@ -510,7 +510,8 @@ def decision_rows(found: Opportunities) -> Table:
 
 _SAVING = tuple(fact(name, "number") for name in ("low", "point", "high"))
 _SAVED = "What is saved in a year: as in this window, and the least and the most of the four before."
-_COST_OF_TIME = (fact("cost", "money", lambda time: from_cents(time.cents)), fact("gpu_hours", "gpu_hours", "gpu_ms"))
+_WASTED_COST = fact("cost", "money", lambda waste: from_cents(waste.cents))
+_WASTED_HOURS = fact("gpu_hours", "gpu_hours", "gpu_ms")
 
 
 def _last_week(key: str, name: str) -> Column:
@@ -601,7 +602,7 @@ def _by_state(ms: str, cents: str) -> Column:
             for state, spent_ms in getattr(waste, ms).items()
         }
 
-    return entries_column("by_state", record_column("", _COST_OF_TIME[::-1]), read)
+    return entries_column("by_state", record_column("", (_WASTED_HOURS, _WASTED_COST)), read)
 
 
 @dataclass(frozen=True)
@@ -613,13 +614,13 @@ class _StateWaste:
 
 
 _WASTE_COLUMNS = (
-    _COST_OF_TIME[0],
+    _WASTED_COST,
     fact("currency", "words", lambda waste: None if waste.cents is None else waste.currency),
-    _COST_OF_TIME[1],
+    _WASTED_HOURS,
     fact("unpriced_gpu_hours", "gpu_hours", "unpriced_ms", about="What of it has no price and is in no sum of money."),
     record_column(
         "unconfirmed",
-        _COST_OF_TIME,
+        (_WASTED_COST, _WASTED_HOURS),
         lambda waste: _StateWaste(waste.open_ms, waste.open_cents),
         "What of it only point samples call idle.",
     ),

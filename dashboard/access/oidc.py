@@ -14,7 +14,6 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from dashboard.access import RETURN
 from dashboard.access.audit import SIGN_IN, audit
-from dashboard.access.cookies import Cookie
 from dashboard.access.directory import Directory
 from dashboard.access.hosts import AllowedHosts, is_loopback
 from dashboard.access.local import NOT_THIS_NAME
@@ -22,7 +21,7 @@ from dashboard.access.people import Reader
 from dashboard.access.provider import Provider, ProviderError
 from dashboard.access.refusal import Visitor, answer, refuse
 from dashboard.access.session_store import Session, SessionStore, SessionStoreError
-from dashboard.access.sessions import Sessions
+from dashboard.access.sessions import Cookie, Sessions
 from fallow.actors import Actor, name_fault, shown_name
 from fallow.clock import MINUTE_MS, Clock
 

@@ -20,7 +20,7 @@ from joserfc.jwk import RSAKey
 from dashboard.access.audit_trail import trail_of
 from dashboard.access.choose import access_of
 from dashboard.access.oidc import OUT, RETURN
-from dashboard.access.rates import UNLIMITED, Rates
+from dashboard.access.refusal import UNLIMITED, Rates
 from dashboard.app import build_app
 from dashboard.source import LakeSource
 from fallow import config

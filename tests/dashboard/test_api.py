@@ -11,12 +11,11 @@ from jsonschema import Draft202012Validator
 
 from analytics.money.accounts import GROUPS
 from dashboard.access.audit_trail import NoTrail
-from dashboard.access.rates import Rates
-from dashboard.access.refusal import Visitor
+from dashboard.access.refusal import Rates, Visitor
 from dashboard.access.refusal import answer as plain_answer
-from dashboard.api.cursors import write_cursor
 from dashboard.api.endpoints import BY_NAME, ENDPOINTS, ApiEndpoint
 from dashboard.api.openapi import openapi
+from dashboard.api.replies import write_cursor
 from dashboard.app import build_app
 from dashboard.source import LATE
 from fallow.cli import main

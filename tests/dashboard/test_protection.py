@@ -16,7 +16,7 @@ from dashboard.access.audit_trail import NO_TRAIL, trail_of
 from dashboard.access.directory import Directory
 from dashboard.access.hosts import AllowedHosts
 from dashboard.access.proxy import Proxy
-from dashboard.access.rates import UNLIMITED, Rates
+from dashboard.access.refusal import UNLIMITED, Rates
 from dashboard.api.endpoints import BY_NAME
 from dashboard.app import build_app
 from dashboard.render.panel import GRAPH_CONFIG

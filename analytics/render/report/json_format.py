@@ -13,7 +13,7 @@ from fallow.outside_text import json_text
 
 def report_schema() -> Schema:
     """Return the JSON Schema (2020-12) of `content`."""
-    about = {"$schema": DIALECT, "title": "fallow report --format json"}
+    about: Schema = {"$schema": DIALECT, "title": "fallow report --format json"}
     schema = about | object_schema(REPORT_COLUMNS, "One window of one lake. Null is unknown, 0 is measured.")
     schema["required"].append("tables")
     schema["properties"]["tables"] = ANY_TABLES | {
