@@ -12,7 +12,7 @@ from analytics.report.compare import Compared, Comparison, Comparisons
 from analytics.report.coverage import WHOLE_FROM
 from analytics.tables.ledger_columns import SCOPE_COLUMNS, WINDOW_COLUMNS
 from analytics.tables.names import place_name
-from analytics.tables.table import Cell, Table, column, column_of, entries_column, fact, record_column
+from analytics.tables.table import Cell, Table, column, column_of, entries_column, fact, flag, record_column
 
 _NAMES = {
     "waste_money": tr("waste"),
@@ -220,7 +220,7 @@ _SIDE = (
     fact("observed_share", "share", "seen.share"),
 )
 _COMPARISON = (
-    fact("comparable", "words", "is_comparable", "boolean", nullable=False),
+    flag("comparable", "is_comparable"),
     record_column("now", _SIDE),
     record_column("before", _SIDE),
     entries_column("figures", record_column("", FIGURE_COLUMNS)),

@@ -23,6 +23,7 @@ from analytics.tables.table import (
     column_of,
     entries_column,
     fact,
+    flag,
     record_column,
     rows_column,
 )
@@ -80,7 +81,7 @@ FINDING_COLUMNS = (
     fact("currency", "words"),
     CONFIDENCE,
     fact("failed_conditions", "words", "confidence.failed", "array"),
-    fact("reclaimable", "words", json_type="boolean", nullable=False),
+    flag("reclaimable"),
     column("to_take", tr("to take back"), "count", lambda each: len(each.reclaimable_gpus), audience="people"),
     fact("reclaimable_gpus", "gpu", json_type="array", about="What could be taken back at the end of the window."),
     fact(
@@ -92,7 +93,7 @@ FINDING_COLUMNS = (
         nullable=False,
     ),
     fact("next_command", "words"),
-    fact("simulated", "words", json_type="boolean", nullable=False),
+    flag("simulated"),
     fact("notes", "words", json_type="array"),
 )
 """Of a finding, in every format."""

@@ -9,7 +9,7 @@ import polars as pl
 
 from analytics.inventory import Inventory
 from analytics.ledger.summary import Totals, totals_by
-from analytics.tables.table import Column, Table, fact, for_programs
+from analytics.tables.table import Column, Table, fact, flag, for_programs
 from fallow.schema import STATES
 
 
@@ -34,7 +34,7 @@ GPU_COLUMNS = (
     fact("host", "host", nullable=False),
     fact("model", "name"),
     fact("pool", "pool"),
-    fact("simulated", "words", json_type="boolean", nullable=False),
+    flag("simulated"),
     fact("gpu_hours", "gpu_hours", "totals.total_ms"),
     *map(_state, STATES),
     fact("coverage", "share", "totals.coverage", about="The observed share of them."),

@@ -25,6 +25,7 @@ from analytics.tables.table import (
     column,
     entries_column,
     fact,
+    flag,
     for_programs,
     record_column,
     rows_column,
@@ -535,13 +536,7 @@ DECISION_COLUMNS = (
     fact("cost", "money", lambda each: from_cents(each.cents)),
     fact("currency", "words", lambda each: None if each.cents is None else each.currency),
     record_column("saving_per_year", _SAVING, "saving", _SAVED),
-    fact(
-        "ranked",
-        "words",
-        json_type="boolean",
-        about="Whether it is known to save something; others are to be looked at.",
-        nullable=False,
-    ),
+    flag("ranked", about="Whether it is known to save something; others are to be looked at."),
     CONFIDENCE,
     fact("failed_conditions", "words", "confidence.failed", "array"),
     record_column(
@@ -572,22 +567,13 @@ DECISION_COLUMNS = (
         "The ids of its findings, the one that leads first.",
     ),
     fact("next", "words", "next_command"),
-    fact(
+    flag(
         "next_acts",
-        "words",
         lambda each: acts(each.next_command),
-        "boolean",
         "Whether the command changes something; others only look.",
-        nullable=False,
     ),
-    fact(
-        "at_list_price",
-        "words",
-        json_type="boolean",
-        about="Whether any of the GPUs to act on has a public list's price.",
-        nullable=False,
-    ),
-    fact("simulated", "words", json_type="boolean", nullable=False),
+    flag("at_list_price", about="Whether any of the GPUs to act on has a public list's price."),
+    flag("simulated"),
 )
 """Of an opportunity, in every format."""
 

@@ -15,6 +15,8 @@ from analytics.tables.names import CONFIDENCE, MODEL, POOL, place_name
 from analytics.tables.opportunities import saving_words
 from analytics.tables.table import Cell, LinkedCell, Table, column, fact, record_column, rows_column
 from analytics.workloads.packing import MIG, SM_ACTIVITY, PackedCard, PackedWork, Packing
+from analytics.tables.table import Cell, LinkedCell, Table, column, fact, flag, record_column, rows_column
+from analytics.workloads.packing import MIG, SM_ACTIVITY, PackedCard, PackedWork, Packing
 
 _LISTED = 25
 _GPU_LETTERS = 16
@@ -140,7 +142,7 @@ PACKING_COLUMNS = (
     fact("currency", "words", lambda packing: None if packing.saving is None else packing.currency),
     CONFIDENCE,
     fact("failed_conditions", "words", "confidence.failed", "array"),
-    fact("simulated", "words", json_type="boolean", nullable=False),
+    flag("simulated"),
     rows_column(
         "cards",
         (

@@ -14,7 +14,7 @@ from analytics.tables.opportunities import DECISIONS, RECLAIMABLE, SAVINGS
 from analytics.tables.packings import PACKING_COLUMNS
 from analytics.tables.people import people_columns
 from analytics.tables.readiness import WAITING
-from analytics.tables.table import column_of, entries_column, fact, record_column, rows_column
+from analytics.tables.table import column_of, entries_column, fact, flag, record_column, rows_column
 from analytics.tables.weeks import week_columns
 from analytics.workloads.model import Finding
 from fallow.clock import format_ms
@@ -69,13 +69,7 @@ OBSERVED_COLUMNS = (
             fact("host", "host", nullable=False),
             fact("gpus", "count"),
             fact("since", "moment", "since_ms", nullable=False),
-            fact(
-                "whole_host",
-                "words",
-                json_type="boolean",
-                about="False where other GPUs of the host were seen to the end.",
-                nullable=False,
-            ),
+            flag("whole_host", about="False where other GPUs of the host were seen to the end."),
         ),
         about="Hosts that were not seen to the end, or of which GPUs were not, the most GPUs first.",
     ),
@@ -140,14 +134,7 @@ _PEOPLE = people_columns("holder")
 REPORT_COLUMNS = (
     fact("fallow_version", "words", "version", nullable=False),
     fact("lake", "words", about="Where it lies; null in an edition for a team or a user."),
-    fact(
-        "empty",
-        "words",
-        "is_empty",
-        "boolean",
-        "Whether nothing was seen in the window: figures are null then.",
-        nullable=False,
-    ),
+    flag("empty", "is_empty", "Whether nothing was seen in the window: figures are null then."),
     record_column(
         "known",
         (fact("since", "moment", "since_ms"), fact("until", "moment", "until_ms")),

@@ -222,6 +222,11 @@ def fact(
     return replace(made, nullable=nullable)
 
 
+def flag(key: str, read: str | Callable[[Any], object] | None = None, about: str = "") -> Column:
+    """Return a column for programs that is true or false."""
+    return fact(key, "words", read, "boolean", about, nullable=False)
+
+
 def _at(path: str) -> Callable[[Any], Any]:
     names = path.split(".") if path else ()
 

@@ -19,7 +19,7 @@ from analytics.report.weeks import week_of
 from analytics.tables.annotations import annotation_lines
 from analytics.tables.basis import PageBasis
 from analytics.tables.line_chart import GoalLine, Line, LineChart, LinePanel
-from analytics.tables.table import Column, Table, column, fact
+from analytics.tables.table import Column, Table, column, fact, flag
 
 _TITLES = {WEEKS_BEFORE: tr("The last four weeks"), QUARTER_WEEKS: tr("The last 13 weeks")}
 _SPANS = {WEEKS_BEFORE: tr("4 weeks before"), QUARTER_WEEKS: tr("13 weeks before")}
@@ -84,8 +84,8 @@ def week_columns(currency: str) -> tuple[Column, ...]:
     return (
         column("label", tr("week"), "words", "week.label"),
         fact("since", "moment", "week.since_ms"),
-        fact("over", "words", "is_over", json_type="boolean"),
-        fact("whole", "words", "is_whole", json_type="boolean"),
+        flag("over", "is_over"),
+        flag("whole", "is_whole"),
         fact("observed_share", "share", "seen.share"),
         column("waste", tr("waste, {currency}", currency=currency), "money"),
         column("paid", tr("paid, {currency}", currency=currency), "money"),

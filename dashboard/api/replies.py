@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from analytics.render.report.json_format import known_figures
 from analytics.tables.ledger_columns import SCOPE_COLUMNS, WINDOW_COLUMNS
-from analytics.tables.table import fact, record, record_column, records
+from analytics.tables.table import fact, flag, record, record_column, records
 from dashboard.access.audit import audit_export
 from dashboard.access.audit_trail import AuditError
 from dashboard.access.people import Reader
@@ -119,13 +119,7 @@ ABOUT = (
         "sampled",
         (
             fact("share", "share", "sampled", about="Of the observed time, what only point samples saw."),
-            fact(
-                "leaves_open",
-                "words",
-                json_type="boolean",
-                about="Whether that moves a figure by a point or more.",
-                nullable=False,
-            ),
+            flag("leaves_open", about="Whether that moves a figure by a point or more."),
         ),
         "view.report.summary.totals",
     ),
