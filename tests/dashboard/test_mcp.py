@@ -75,6 +75,9 @@ def test_the_tools_are_the_endpoints(reading: Pages) -> None:
     assert [each["name"] for each in tools] == [each.name for each in ENDPOINTS]
     for tool, endpoint in zip(tools, ENDPOINTS, strict=True):
         Draft202012Validator.check_schema(tool["inputSchema"])
+        Draft202012Validator.check_schema(tool["outputSchema"])
+        content = called(reading, endpoint.name, span="all")["structuredContent"]
+        assert list(Draft202012Validator(tool["outputSchema"]).iter_errors(content)) == []
         assert list(tool["inputSchema"]["properties"]) == [each.name for each in endpoint.parameters]
         assert tool["annotations"]["readOnlyHint"] is True
 
