@@ -74,10 +74,9 @@ def split(rows: pl.DataFrame, terms: Mapping[str, tuple[PriceTerm, ...]]) -> pl.
     within = rows.filter(changing).join(spans, on="gpu")
     parts = within.filter((pl.col("time") < pl.col("until")) & (pl.col("end") > pl.col("since")))
     cut = {"first": pl.max_horizontal("time", "since"), "last": pl.min_horizontal("end", "until")}
-    span = pl.col("end") - pl.col("time")
     shares = [
         # up to the part's end less up to its start, so that the parts of whole numbers add up to the row's
-        _until(name, pl.col("last"), span) - _until(name, pl.col("first"), span)
+        _until(name, pl.col("last")) - _until(name, pl.col("first"))
         for name in _FLOWS
         if name in rows.columns
     ]
@@ -85,10 +84,10 @@ def split(rows: pl.DataFrame, terms: Mapping[str, tuple[PriceTerm, ...]]) -> pl.
     return pl.concat([rows.filter(~changing).with_columns(since=since), parts.select(*rows.columns, "since")])
 
 
-def _until(name: str, moment: pl.Expr, span: pl.Expr) -> pl.Expr:
+def _until(name: str, moment: pl.Expr) -> pl.Expr:
     """What of a row's sum was there at a moment in it."""
     part = pl.col(name) * (moment - pl.col("time"))
-    return part // span if name == "energy_ms" else part / span
+    return part // SPAN_MS if name == "energy_ms" else part / SPAN_MS
 
 
 def _kinds(

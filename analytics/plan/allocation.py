@@ -193,10 +193,9 @@ def _quotas(group: str, owners: Owners) -> Mapping[str, float]:
 
 def _waited(rows: pl.DataFrame) -> Waited:
     wait = pl.col("until") - pl.col("begin")
-    jobs, job_ms, gpu_ms, median = rows.select(
-        pl.len(), job_ms=wait.sum(), gpu_ms=(wait * pl.col("gpus")).sum(), median=wait.median()
-    ).row(0)
-    return Waited(jobs, job_ms, gpu_ms, median)
+    return Waited(
+        *rows.select(pl.len(), job_ms=wait.sum(), gpu_ms=(wait * pl.col("gpus")).sum(), median_ms=wait.median()).row(0)
+    )
 
 
 _HOURS_A_DAY = 24

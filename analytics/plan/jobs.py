@@ -150,6 +150,9 @@ PoolModel: TypeAlias = tuple[str, str]
 POOL_MODEL = ("pool", "model")
 """What GPUs are told apart by: their pool and their model."""
 
+TeamOf = Callable[[str | None, str | None], str | None]
+"""The team of a user and an account; None is unknown."""
+
 PARTITION = ("scheduler", "partition")
 """What tells partitions apart."""
 
@@ -307,10 +310,6 @@ def blocks(jobs: pl.DataFrame, claimed: pl.DataFrame) -> dict[tuple[str | None, 
     ran = claimed.join(jobs.select("number", *PARTITION, "pool"), on="number").drop_nulls(["partition", "pool"])
     hosts = ran.group_by(*PARTITION, "pool").agg(pl.col("host").unique())
     return {(scheduler, partition, pool): own for scheduler, partition, pool, own in hosts.iter_rows()}
-
-
-TeamOf = Callable[[str | None, str | None], str | None]
-"""The team of a user and an account; None is unknown."""
 
 
 def with_teams(jobs: pl.DataFrame, team_of: TeamOf) -> pl.DataFrame:
