@@ -13,14 +13,14 @@ import io
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from fallow import __version__
 from fallow.errors import FallowError, MissingExtraError, UsageError
 from fallow.output import say, say_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 class CommandModule(Protocol):
@@ -181,17 +181,54 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog.removeprefix('fallow ')}: {message}", hint)
 
 
-def load(command: Command) -> CommandModule:
+class VerbParser(_Parser):
+    """The parser of one verb of a command. It loads the verb's module with the flags, once the verb is asked for."""
+
+    def __init__(self, *, command: Command, **about: Any) -> None:
+        super().__init__(**about)
+        self._command: Command | None = command
+
+    def load(self) -> None:
+        """Add the verb's flags; raises MissingExtraError where the packages that it needs are not installed."""
+        if self._command is not None:
+            module = load(self._command, self.prog.removeprefix("fallow "))
+            self._command = None
+            module.add_arguments(self)
+            self.set_defaults(run_verb=module.run)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as every parser does, with the flags of the module."""
+        self.load()
+        return super().parse_known_args(args, namespace)
+
+
+def add_verbs(parser: argparse.ArgumentParser, commands: Iterable[Command], called: str = "VERB") -> None:
+    """Add a parser for each command of one name below another; `args.run_verb(args)` runs the one that is asked for."""
+    verbs = parser.add_subparsers(metavar=called, required=True, title="verbs", parser_class=VerbParser)
+    for each in commands:
+        verbs.add_parser(
+            each.name,
+            command=each,
+            help=each.summary,
+            description=f"{each.summary[0].upper()}{each.summary[1:]}.",
+            epilog=f"example: {each.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+
+def load(command: Command, called: str = "") -> CommandModule:
     """The module behind a command, or the verb in it; MissingExtraError where the packages or the Python that it needs are missing."""
+    called = called or command.name
     if command.extra and sys.version_info < (3, 11):
         raise MissingExtraError(
-            f"`fallow {command.name}` needs Python 3.11 or newer, and this is {sys.version_info[0]}.{sys.version_info[1]}",
+            f"`fallow {called}` needs Python 3.11 or newer, and this is {sys.version_info[0]}.{sys.version_info[1]}",
             "run it on a host with a newer Python; only the agent, `top` and `doctor` run on 3.10",
         )
     try:
         module = importlib.import_module(command.module)
     except ModuleNotFoundError as error:
-        if (told := missing_extra(error, command.name, command.extra)) is None:
+        if (told := missing_extra(error, called, command.extra)) is None:
             raise
         raise told from error
     return cast("CommandModule", getattr(module, "VERB", module))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fallow.cli import Command, load
+from fallow.cli import Command, add_verbs
 
 SOURCES: tuple[Command, ...] = (
     Command("prometheus", "keep up with a metrics server that scrapes GPU exporters",
@@ -18,22 +18,10 @@ SOURCES: tuple[Command, ...] = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds every source with its own flags."""
-    sources = parser.add_subparsers(metavar="SOURCE", required=True, title="live sources")
-    for source in SOURCES:
-        module = load(source)
-        source_parser = sources.add_parser(
-            source.name,
-            help=source.summary,
-            description=f"{source.summary[0].upper()}{source.summary[1:]}.",
-            epilog=f"example: {source.example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        module.add_arguments(source_parser)
-        source_parser.set_defaults(run_source=module.run)
+    add_verbs(parser, SOURCES, "SOURCE")
 
 
 def run(args: argparse.Namespace) -> int:
     """Follows the source until it is told to stop."""
-    code: int = args.run_source(args)
+    code: int = args.run_verb(args)
     return code

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
 
+from analytics.lake_care.compact import Compacted, LakeCompactor
+from analytics.ledger.build import load_ledger
+from analytics.ledger.settings import LedgerSettings
+from analytics.progress import bar
 from fallow.clock import SystemClock, parse_duration_ms
 from fallow.errors import LakeError
 from fallow.lake_verbs.flags import add_lake_flags, lake_of, settings
 from fallow.output import show
 from fallow.outside_text import visible
 from fallow.units import format_bytes
-
-if TYPE_CHECKING:
-    from analytics.lake_care.compact import Compacted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,11 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was done; 1 where a host's day could not be merged."""
-    from analytics.lake_care.compact import LakeCompactor
-    from analytics.ledger.build import load_ledger
-    from analytics.ledger.settings import LedgerSettings
-    from analytics.progress import bar
-
     config = settings(args)
     lake = lake_of(args).require_known()
     grace_ms = config.integer("compaction.grace")

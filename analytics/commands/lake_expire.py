@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
 
+from analytics.lake_care.expire import Expiry, ExpiryPlan, carry_out, plan
+from analytics.lake_care.retention import Retention
+from analytics.ledger.settings import LedgerSettings
+from analytics.progress import bar
 from fallow.clock import SystemClock, format_duration
 from fallow.lake_verbs.flags import add_lake_flags, lake_of, settings
 from fallow.output import show
 from fallow.units import format_bytes
-
-if TYPE_CHECKING:
-    from analytics.lake_care.expire import Expiry, ExpiryPlan, Retention
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,9 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints what goes of each table; 1 where days stay because the lake does not keep their ledger."""
-    from analytics.lake_care.expire import Retention, carry_out, plan
-    from analytics.ledger.settings import LedgerSettings
-    from analytics.progress import bar
+    from analytics.lake_care.expire import Retention
 
     config = settings(args)
     lake, retention = lake_of(args).require_known(), Retention.from_config(config)

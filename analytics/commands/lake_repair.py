@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
+from analytics.lake_care.repair import Repairer
+from analytics.progress import bar
 from fallow.clock import SystemClock, format_duration
 from fallow.lake_verbs.flags import add_lake_flags, lake_of, settings
 from fallow.output import show
@@ -19,9 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints each step; 1 where some have to wait."""
-    from analytics.lake_care.repair import Repairer
-    from analytics.progress import bar
-
     lake = lake_of(args).require_known()
     grace_ms = settings(args).integer("compaction.grace")
     with bar("days") as progress:

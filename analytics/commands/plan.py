@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fallow.cli import Command, load
+from fallow.cli import Command, add_verbs
 
 VERBS: tuple[Command, ...] = (
     Command("queue", "say who waited for GPUs, and whether more would have helped",
@@ -30,14 +30,7 @@ VERBS: tuple[Command, ...] = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds every verb with its own flags."""
-    verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
-    for verb in VERBS:
-        runner = load(verb)
-        verb_parser = verbs.add_parser(
-            verb.name, help=verb.summary, epilog=f"example: {verb.example}", allow_abbrev=False
-        )
-        runner.add_arguments(verb_parser)
-        verb_parser.set_defaults(run_verb=runner.run)
+    add_verbs(parser, VERBS)
 
 
 def run(args: argparse.Namespace) -> int:

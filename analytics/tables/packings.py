@@ -13,8 +13,6 @@ from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
 from analytics.tables.names import CONFIDENCE, MODEL, POOL, place_name
 from analytics.tables.opportunities import saving_words
-from analytics.tables.table import Cell, LinkedCell, Table, column, fact, record_column, rows_column
-from analytics.workloads.packing import MIG, SM_ACTIVITY, PackedCard, PackedWork, Packing
 from analytics.tables.table import Cell, LinkedCell, Table, column, fact, flag, record_column, rows_column
 from analytics.workloads.packing import MIG, SM_ACTIVITY, PackedCard, PackedWork, Packing
 

@@ -1,17 +1,13 @@
-"""`fallow lake VERB`: the table of verbs. A verb is one entry in VERBS and one module.
+"""`fallow lake VERB`: the table of verbs. A verb is one entry in VERBS and one module, with a command's two functions.
 
-A verb's module is like a command's: `add_arguments(parser)`, which begins with `flags.add_lake_flags(parser)`, and
-`run(args) -> int` (the exit code). All of these modules are loaded for the help, in the base install too, so they import
-nothing heavy (pyarrow, polars, duckdb) at their top: `run` imports what it needs. Where that belongs to an extra, the entry
-names the extra, and whoever lacks it is told how to install it.
+The base install has `init` alone; the other verbs name the extra that their packages belong to.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from fallow.cli import Command, CommandModule, missing_extra
+from fallow.cli import Command, add_verbs
 
 if TYPE_CHECKING:
     import argparse
@@ -34,24 +30,10 @@ VERBS: tuple[Command, ...] = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds every verb with its own flags."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="|".join(verb.name for verb in VERBS))
-    for verb in VERBS:
-        verb_parser = verbs.add_parser(
-            verb.name, help=verb.summary, epilog=f"example: {verb.example}", allow_abbrev=False
-        )
-        _module(verb).add_arguments(verb_parser)
+    add_verbs(parser, VERBS)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the verb; MissingExtraError where the packages that it needs are not installed."""
-    verb = next(each for each in VERBS if each.name == args.verb)
-    try:
-        return _module(verb).run(args)
-    except ModuleNotFoundError as error:
-        if (told := missing_extra(error, f"lake {verb.name}", verb.extra)) is None:
-            raise
-        raise told from error
-
-
-def _module(verb: Command) -> CommandModule:
-    return cast("CommandModule", importlib.import_module(verb.module))
+    """Runs the verb."""
+    code: int = args.run_verb(args)
+    return code

@@ -29,7 +29,7 @@ from dashboard.app import build_app
 from dashboard.files import EXPORTS
 from dashboard.pages import PAGES
 from dashboard.source import LakeSource
-from fallow.cli import COMMANDS, load
+from fallow.cli import COMMANDS, VerbParser, load
 from fallow.clock import SystemClock
 from tests.attacks.hostile_site import NOW_MS, HostileSite, hostile, hostile_actor, make_site
 from tests.core.test_outside_text import HIDDEN
@@ -129,6 +129,8 @@ def _below(
         yield name, parser
     for each in groups:
         for verb, below in each.choices.items():
+            if isinstance(below, VerbParser):
+                below.load()
             yield from _below((*name, verb), below)
 
 

@@ -107,7 +107,8 @@ def test_every_verb_of_a_lake_shows_an_example(verb: Command) -> None:
 
 
 def test_a_verb_whose_packages_are_missing_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "analytics.progress", raising=False)
+    for name in ("analytics.progress", "analytics.commands.lake_check"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "rich.progress", None)  # as in an environment without it
     done = run_in_process("lake", "check", "--lake", "/srv/lake")
     assert (done.returncode, done.stdout) == (1, "")

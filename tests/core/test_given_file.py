@@ -21,7 +21,7 @@ from analytics.delivery.nudges import Contacts
 from dashboard.access.choose import access_of
 from dashboard.access.directory import Directory
 from fallow import config, given_file
-from fallow.cli import COMMANDS, load
+from fallow.cli import COMMANDS, VerbParser, load
 from fallow.errors import ConfigError, FallowError
 from fallow.given_file import TABLE_BYTES, given_bytes, open_input
 from fallow.host_identity import machine_hash
@@ -139,6 +139,8 @@ def options() -> Iterator[tuple[str, argparse.Action]]:
         for action in parser._actions:  # noqa: SLF001
             if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
                 for verb, each in action.choices.items():
+                    if isinstance(each, VerbParser):
+                        each.load()
                     yield from below(each, f"{name} {verb}")
             elif "FILE" in str(action.metavar) and not {("", flag := _flag(action)), (name, flag)} & LEFT_OUT:
                 yield name, action
