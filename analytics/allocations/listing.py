@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import polars as pl
 
 from analytics.allocations.spans import FOREVER_MS, known_allocations
-from analytics.language.plain_text import PAGE_COLUMNS, count, fitted_lines, folded, moment, plain
-from fallow.clock import HOUR_MS, Window, format_ms
-
-COLUMNS = (
-    "claim_id", "scheduler", "standing", "state", "user", "account", "project", "name", "partition", "qos", "priority", "submitted",
-    "eligible", "start", "end", "planned_end", "time_limit_s", "hosts", "host_count", "gpu_model", "gpus", "gpu_hours", "unplaced_gpus",
-    "tasks", "reason", "withdrawn", "as_of",
-)  # fmt: skip
-"""Fields of the CSV form in their order; the last four are of requests alone (`waiting_list`)."""
-
-_SHRINKING = (("allocation", 10), ("user", 8), ("hosts", 9))
-"""Columns that shrink on a narrow terminal, in this order, and their least width."""
+from fallow.clock import HOUR_MS, Window
 
 _OF_RUNS = (
     "state", "user", "account", "project", "name", "partition", "qos", "priority", "submitted", "eligible", "planned_end", "time_limit_s",
     "host_count", "gpu_model", "gpu_count",
 )  # fmt: skip
 """What every row of a run says alike."""
-_TIMES = ("submitted", "eligible", "start", "end", "planned_end")
 
 
 @dataclass(frozen=True)
@@ -105,97 +92,3 @@ def _listed(row: dict[str, Any]) -> ListedAllocation:
     }
     told: dict[str, Any] = {each.name: row.get(each.name) for each in fields(ListedAllocation)} | known
     return ListedAllocation(**told)
-
-
-def values(allocation: ListedAllocation) -> list[Any]:
-    """The fields in the order of COLUMNS, times as RFC 3339, hosts joined by `+`, unknown ones empty."""
-    known = vars(allocation)
-    return [_written(name, known.get(name)) for name in COLUMNS]
-
-
-def as_json(table: Sequence[ListedAllocation]) -> dict[str, Any]:
-    return {
-        "claims": [
-            {
-                name: format_ms(value) if name in _TIMES and value is not None else value
-                for name, value in vars(allocation).items()
-            }
-            for allocation in table
-        ]
-    }
-
-
-def as_text(table: Sequence[ListedAllocation], window: Window, measured_ms: int, width: int = PAGE_COLUMNS) -> str:
-    hours = sum(allocation.gpu_hours or 0.0 for allocation in table)
-    unknown = sum(allocation.gpu_hours is None for allocation in table)
-    running = sum(allocation.end is None for allocation in table)
-    lines = [
-        f"{count(len(table), 'allocation')}, {hours:,.1f} GPU-hours"
-        + (f" and {unknown} of unknown size" if unknown else "")
-    ]
-    to_come = sum(_is_to_come(allocation, measured_ms) for allocation in table)
-    until_ms = measured_ms if window.until_ms is None else min(window.until_ms, measured_ms)
-    if running:
-        verb = "runs" if running == 1 else "run"
-        lines.append(f"{running:,} of them {verb} on: counted up to {moment(until_ms)} (+)")
-    if to_come:
-        verb = "ends" if to_come == 1 else "end"
-        lines.append(f"{to_come:,} of them {verb} later than the newest sample: counted up to {moment(until_ms)} (+)")
-    return "\n".join([folded("\n".join(lines), width), "", *_table(table, measured_ms, width)])
-
-
-def _is_to_come(allocation: ListedAllocation, measured_ms: int) -> bool:
-    return allocation.end is not None and allocation.end > measured_ms
-
-
-def _table(table: Sequence[ListedAllocation], measured_ms: int, width: int) -> list[str]:
-    """One line per allocation; a narrow terminal drops state and year and shortens names."""
-    narrow = width < PAGE_COLUMNS
-    years = {_minute(ms)[:4] for allocation in table for ms in (allocation.start, allocation.end) if ms is not None}
-    part = slice(None) if not narrow else slice(5, None) if len(years) == 1 else slice(10)
-    states = not narrow and any(allocation.state for allocation in table)
-    names = [
-        "start (UTC)",
-        "end (UTC)",
-        "GPUs",
-        "GPU-hours ",
-        *(["state"] if states else []),
-        "user",
-        "allocation",
-        "hosts",
-    ]
-    cells = [names, *(_cells(allocation, part, measured_ms, states=states) for allocation in table)]
-    shrinking = _SHRINKING if narrow else (("hosts", 12),)
-    lines = fitted_lines(cells, width, shrinking, right=("GPUs", "GPU-hours "))
-    return [f"  times of {min(years)}", *lines] if narrow and len(years) == 1 else lines
-
-
-def _cells(allocation: ListedAllocation, part: slice, measured_ms: int, *, states: bool) -> list[str]:
-    end = "runs" if allocation.end is None else _minute(allocation.end)[part]
-    size = "?" if allocation.gpus is None else str(allocation.gpus)
-    spent = "?" if allocation.gpu_hours is None else f"{allocation.gpu_hours:,.1f}"
-    who = plain(allocation.user or allocation.account or "-", 12)
-    state = [plain(allocation.state or "-", 10)] if states else []
-    mark = "+" if allocation.end is None or _is_to_come(allocation, measured_ms) else " "
-    return [
-        _minute(allocation.start)[part],
-        end,
-        size,
-        spent + mark,
-        *state,
-        who,
-        plain(allocation.claim_id, 20),
-        "+".join(allocation.hosts),
-    ]
-
-
-def _minute(moment_ms: int) -> str:
-    return moment(moment_ms).removesuffix(" UTC")
-
-
-def _written(name: str, value: Any) -> Any:
-    if value is None:
-        return ""
-    if name in _TIMES:
-        return format_ms(value)
-    return "+".join(value) if name == "hosts" else value

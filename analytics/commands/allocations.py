@@ -5,30 +5,31 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.allocations import check, listing, summary, waiting_list
+from analytics.allocations import summary
+from analytics.allocations.check import check
 from analytics.allocations.csv_file import CsvFile
 from analytics.allocations.kubernetes import Kubernetes
-from analytics.allocations.listing import ListedAllocation
+from analytics.allocations.listing import allocations_in
 from analytics.allocations.model import AllocationSource, KnownHosts, Surroundings
 from analytics.allocations.newest_row import newest_row_ms
 from analytics.allocations.publish import publish_allocations
 from analytics.allocations.slurm import Slurm
-from analytics.allocations.waiting_list import ListedRequest
+from analytics.allocations.waiting_list import requests_in
+from analytics.commands.table_verb import LakeInputs, LakeVerb, Tables, open_window
 from analytics.frames import read_frame
 from analytics.importers.kinds import add_kinds, open_lake, pseudonyms_of, replaced
-from analytics.language.plain_text import folded, page_columns
+from analytics.language.plain_text import plain
+from analytics.language.sentences import tr
 from analytics.plan.jobs import jobs_of
-from analytics.window import add_common_arguments, load_window_ledger, open_inputs, say_left_out
+from analytics.tables.allocations import allocation_list, check_tables, request_list
+from analytics.window import load_window_ledger, say_left_out
 from fallow import schema
-from fallow.clock import SystemClock, Window, format_ms
-from fallow.csv_text import csv_text
-from fallow.errors import EmptyLakeError
-from fallow.output import say_lines, show
+from fallow.clock import Window, format_ms
+from fallow.errors import EmptyLakeError, EmptyScopeError, UsageError
+from fallow.output import show
 
 SOURCES: tuple[AllocationSource, ...] = (Slurm(), Kubernetes(), CsvFile())
 """Every source, in the order in which `fallow allocations import --help` lists them."""
@@ -42,15 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                           help="put these in the place of allocations that were imported with another time zone")  # fmt: skip
         kind.set_defaults(source=source, verb=_import)
     shown = verbs.add_parser(
-        "list", help="show the allocations of a window, and what waits for GPUs", allow_abbrev=False,
+        "list",
+        help="show the allocations of a window, and what waits for GPUs",
+        allow_abbrev=False,
         epilog="example: fallow allocations list --lake /srv/lake --since 7d --check",
-    )  # fmt: skip
-    add_common_arguments(shown)
-    form = shown.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="machine-readable")
-    form.add_argument("--csv", action="store_true", help="as a table for other programs")
-    shown.add_argument("--check", action="store_true", help="compare with what was measured (builds the ledger)")
-    shown.set_defaults(verb=_list)
+    )
+    _LIST.add_arguments(shown)
+    shown.set_defaults(verb=_LIST.run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,9 +78,9 @@ def _import(args: argparse.Namespace) -> int:
     return 0
 
 
-def _list(args: argparse.Namespace) -> int:
-    """Shows the allocations and requests of the window; with --check also where allocations and measurements do not meet."""
-    inputs = open_inputs(args)
+def _tables(given: LakeInputs, args: argparse.Namespace) -> Tables:
+    """The allocations and requests of the window; with --check also where allocations and measurements do not meet."""
+    inputs = open_window(args, "all", given.speaks.zone, given.now_ms)
     lake = inputs.lake.require()
     files, asked = lake.files(schema.CLAIM.name), lake.files(schema.REQUEST.name)
     if not files and not asked:
@@ -89,50 +88,48 @@ def _list(args: argparse.Namespace) -> int:
             f"the lake at {inputs.lake.root} holds no allocations yet",
             "bring them in with `fallow allocations import`; agents on Kubernetes nodes write theirs by themselves",
         )
-    allocations = read_frame(files, schema.CLAIM, None, inputs.lake.left_out.leave_out)
-    requests = read_frame(asked, schema.REQUEST, None, inputs.lake.left_out.leave_out)
-    measured_ms = newest_row_ms(inputs.lake) or SystemClock().now_ms()
+    allocations = read_frame(files, schema.CLAIM, None, lake.left_out.leave_out)
+    requests = read_frame(asked, schema.REQUEST, None, lake.left_out.leave_out)
+    measured_ms = newest_row_ms(lake) or given.now_ms
     ledger = load_window_ledger(inputs) if args.check or inputs.back else None
     window = inputs.window if ledger is None else ledger.window
-    say_left_out(inputs.lake, ledger)
-    table = listing.allocations_in(allocations, window, measured_ms)
-    waiting = waiting_list.requests_in(jobs_of(allocations, requests), window) if asked else []
-    if not table and not waiting:
-        raise _nothing(inputs.lake.root, window, allocations, requests)
-    checked = None
+    say_left_out(lake, ledger)
+    listed = allocations_in(allocations, window, measured_ms)
+    waiting = requests_in(jobs_of(allocations, requests), window) if asked else []
+    if not listed and not waiting:
+        raise _nothing(lake.root, window, allocations, requests)
+    if args.user is not None:
+        listed = [each for each in listed if each.user == args.user]
+        waiting = [each for each in waiting if each.user == args.user]
+        if not listed and not waiting:
+            raise EmptyScopeError(
+                f"nothing in this window is of user {plain(args.user)}",
+                "leave out --user to see whose allocations it has",
+            )
+    yield allocation_list(listed, window, measured_ms)
+    yield request_list(waiting)
     if args.check and ledger is not None:
         whole = ledger.whole
-        checked = check.check(allocations, ledger.inside.stretches, whole.stretches, whole.lifetimes, files)
-    _show(args, listed=WindowListing(table, waiting, checked), window=window, measured_ms=measured_ms)
-    return 0
+        yield from check_tables(check(allocations, ledger.inside.stretches, whole.stretches, whole.lifetimes, files))
 
 
-@dataclass(frozen=True)
-class WindowListing:
-    """What a window has, and how that compares with what was measured, where that is asked for."""
-
-    allocations: Sequence[ListedAllocation]
-    requests: Sequence[ListedRequest]
-    checked: check.Checked | None
+def _flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--check", action="store_true", help="compare with what was measured (builds the ledger)")
 
 
-def _show(args: argparse.Namespace, listed: WindowListing, window: Window, measured_ms: int) -> None:
-    checked = listed.checked
-    if args.json:
-        content = listing.as_json(listed.allocations) | waiting_list.as_json(listed.requests)
-        show(json.dumps(content | ({} if checked is None else {"check": check.as_json(checked)}), indent=2))
-    elif args.csv:
-        rows = [listing.values(each) for each in listed.allocations]
-        rows += [waiting_list.values(each, listing.COLUMNS) for each in listed.requests]
-        show(csv_text(listing.COLUMNS, rows), end="")
-        if checked is not None:
-            say_lines(check.as_text(checked))  # the table's shape is fixed
-    else:
-        width = page_columns()
-        blocks = [listing.as_text(listed.allocations, window, measured_ms, width)] if listed.allocations else []
-        blocks += [waiting_list.as_text(listed.requests, width)] if listed.requests else []
-        blocks += [] if checked is None else [folded(check.as_text(checked), width)]
-        show("\n\n".join(blocks))
+def _check(args: argparse.Namespace) -> None:
+    if args.check and args.user is not None:
+        raise UsageError("--check compares everybody's allocations", "leave out --user")
+
+
+_LIST = LakeVerb(
+    tr("Allocations"),
+    _tables,
+    flags=_flags,
+    check=_check,
+    refused=("pool", "model", "team"),
+    why="allocations are listed by their window and --user",
+)
 
 
 def _nothing(root: str, window: Window, allocations: pl.DataFrame, requests: pl.DataFrame) -> EmptyLakeError:

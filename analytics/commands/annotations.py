@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from analytics.commands.actor import add_actor_argument
-from analytics.decide.annotations import (
-    ALL,
-    POOL,
-    TEAM,
-    Annotation,
-    add_annotation,
-    load_annotations,
-    remove_annotation,
-)
+from analytics.commands.table_verb import LakeInputs, LakeVerb, Tables, open_window
+from analytics.decide.annotations import ALL, TEAM, Annotation, add_annotation, load_annotations, remove_annotation
 from analytics.language.plain_text import moment, plain
+from analytics.language.sentences import tr
 from analytics.names import given_name
+from analytics.scope import Scope
+from analytics.tables.annotations import annotation_list
+from analytics.tables.names import POOL
 from fallow import config
 from fallow.actors import command_actor
 from fallow.clock import SystemClock, parse_window
@@ -38,11 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, (summary, example) in _VERBS.items():
         verb = verbs.add_parser(name, help=summary, epilog=f"example: {example}", allow_abbrev=False)
+        if name == "list":
+            _LIST.add_arguments(verb)
+            continue
         verb.add_argument("--lake", metavar="DIR", help="the lake")
         verb.add_argument("--config", metavar="FILE", help="config file")
-        if name == "list":
-            verb.add_argument("--json", action="store_true", help="machine-readable")
-            continue
         add_actor_argument(verb)
         if name == "remove":
             verb.add_argument("ids", nargs="+", metavar="ID", help="id of an annotation, as `list` prints it")
@@ -60,11 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Does what the verb says; raises FallowError and its kinds."""
+    if args.verb == "list":
+        return _LIST.run(args)
     settings = config.load({"lake.path": args.lake}, args.config)
     lake = Lake.at(settings.require("lake.path", "--lake")).require()
     now_ms = SystemClock().now_ms()
-    if args.verb == "list":
-        return _list(load_annotations(lake), as_json=args.json)
     actor = command_actor(args.actor)
     if args.verb == "remove":
         for each in args.ids:
@@ -85,12 +81,29 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _list(found: tuple[Annotation, ...], *, as_json: bool) -> int:
-    if as_json:
-        show(json.dumps({"annotations": [each.as_json() for each in found]}, indent=2))
-    else:
-        show("\n".join(map(_line, found)) or "nobody has annotated anything yet")
-    return 0
+def _tables(given: LakeInputs, args: argparse.Namespace) -> Tables:
+    """Those of the window; of a pool or a team those about it, and about everything."""
+    asked = open_window(args, "all", given.speaks.zone, given.now_ms)
+    window = asked.window if asked.back is None else asked.back.before(given.now_ms)
+    scope = Scope.of(args)
+    about = {(ALL, None), (POOL, args.pool), (TEAM, args.team)}
+    yield annotation_list(
+        [
+            each
+            for each in load_annotations(given.lake.require())
+            if (scope.is_all or (each.scope, each.name) in about)
+            and (window.since_ms is None or each.at_ms >= window.since_ms)
+            and (window.until_ms is None or each.at_ms < window.until_ms)
+        ]
+    )
+
+
+_LIST = LakeVerb(
+    tr("Annotations"),
+    _tables,
+    refused=("model", "user"),
+    why="an annotation is about a pool, a team or everything",
+)
 
 
 def _line(each: Annotation) -> str:

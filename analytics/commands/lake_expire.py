@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from analytics.lake_care.expire import Expiry, ExpiryPlan, carry_out, plan
-from analytics.lake_care.retention import Retention
+from analytics.lake_care.expire import Expiry, ExpiryPlan, Retention, carry_out, plan
 from analytics.ledger.settings import LedgerSettings
 from analytics.progress import bar
 from fallow.clock import SystemClock, format_duration

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
+from analytics.commands.table_verb import PEOPLE, Tables, TableVerb, VerbInputs
 from analytics.language.sentences import tr
 from analytics.plan.room_for_jobs import of_pools
 from analytics.tables.plan_defrag import fragmentation_table, moves_table, room_checks, room_for_jobs
@@ -34,5 +34,6 @@ VERB = TableVerb(
     _tables,
     _flags,
     _check,
-    not_personal="the room in a pool is that of all its users",
+    refused=PEOPLE,
+    why="the room in a pool is that of all its users",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
+from analytics.commands.table_verb import PEOPLE, Tables, TableVerb, VerbInputs
 from analytics.language.sentences import tr
 from analytics.plan.forecast import HISTORY_MS, HORIZON_DAYS, lead_days, of_scope, outlooks
 from analytics.tables.plan_forecast import forecast_days, order_dates
@@ -61,6 +61,7 @@ VERB = TableVerb(
     _tables,
     _flags,
     _check,
-    not_personal="a forecast is of a pool's GPUs, not of a team's or a user's",
+    refused=PEOPLE,
+    why="a forecast is of a pool's GPUs, not of a team's or a user's",
     history_ms=HISTORY_MS,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
+from analytics.commands.table_verb import PEOPLE, Tables, TableVerb, VerbInputs
 from analytics.language.languages import time_zone
 from analytics.language.sentences import tr
 from analytics.plan.pool_prices import internal_prices_of, of_scope
@@ -67,5 +67,6 @@ VERB = TableVerb(
     _tables,
     flags=_flags,
     check=_check,
-    not_personal="GPUs are bought and rented for pools",
+    refused=PEOPLE,
+    why="GPUs are bought and rented for pools",
 )

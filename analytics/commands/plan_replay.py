@@ -6,7 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
-from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
+from analytics.commands.table_verb import PEOPLE, Tables, TableVerb, VerbInputs
 from analytics.language.sentences import tr
 from analytics.plan.replay.comparisons import sweep
 from analytics.plan.replay.policy import ORDERS, ReplayPolicy, policy_over, policy_table
@@ -139,5 +139,6 @@ VERB = TableVerb(
     tr("What the change would have made of the same jobs"),
     _tables,
     flags=_flags,
-    not_personal="a replay is of everybody's jobs",
+    refused=PEOPLE,
+    why="a replay is of everybody's jobs",
 )

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from analytics.commands.actor import add_actor_argument
-from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
+from analytics.commands.table_verb import PEOPLE, Tables, TableVerb, VerbInputs
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from analytics.plan.replay.comparisons import saved_policy
@@ -68,5 +68,10 @@ def _nothing() -> Table:
 
 
 VERB = TableVerb(
-    tr("Scenarios side by side"), _tables, flags=_flags, check=_check, not_personal="a scenario is of everybody's jobs"
+    tr("Scenarios side by side"),
+    _tables,
+    flags=_flags,
+    check=_check,
+    refused=PEOPLE,
+    why="a scenario is of everybody's jobs",
 )

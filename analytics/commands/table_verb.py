@@ -7,9 +7,11 @@ flags name. Every such verb takes the same flags.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 from functools import cached_property
+from typing import Generic, TypeVar
 
 from analytics.commands.written_file import out_file, write_out
 from analytics.inventory import simulated_text
@@ -27,14 +29,18 @@ from analytics.tables.data_age import data_age
 from analytics.tables.table import Column, Table, record
 from analytics.window import (
     HISTORY_MS,
+    Inputs,
     WindowLedger,
     add_common_arguments,
     load_window_ledger,
     open_inputs,
     say_left_out,
 )
+from fallow import config
 from fallow.clock import SystemClock, format_ms
+from fallow.config import Config
 from fallow.errors import UsageError
+from fallow.lake import Lake
 from fallow.output import say
 from fallow.outside_text import json_text
 
@@ -43,21 +49,55 @@ FOUR_WEEKS = "28d"
 
 
 @dataclass(frozen=True)
-class VerbInputs:
+class LakeInputs:
+    """What tables are made of that need no window.
+
+    Attributes:
+        settings: the settings in force.
+        speaks: the language of the answer.
+        now_ms: the moment of the call, in milliseconds since the epoch.
+    """
+
+    settings: Config
+    speaks: Language
+    now_ms: int
+
+    @cached_property
+    def lake(self) -> Lake:
+        """The lake that the flags or settings name, whether it is there or not; raises UsageError for none."""
+        return Lake.at(self.settings.require("lake.path", "--lake"))
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What programs read beside the tables."""
+        return {}
+
+    @property
+    def about(self) -> Iterator[str]:
+        """What people read above the tables; empty sentences are left out."""
+        yield from ()
+
+    @property
+    def warning(self) -> str:
+        """What people read of simulated GPUs; empty where there are none."""
+        return ""
+
+    def say_left_out(self) -> None:
+        """Say on standard error which files could not be read, where the tables do not name them."""
+
+
+@dataclass(frozen=True)
+class VerbInputs(LakeInputs):
     """What a verb's tables are made of.
 
     Attributes:
         whole: the window of the whole fleet.
         scope: what is asked for, and `part` the ledger of it.
-        speaks: the language of the answer.
-        now_ms: the moment of the call, in milliseconds since the epoch.
     """
 
     whole: Whole
     scope: Scope
     part: WindowLedger
-    speaks: Language
-    now_ms: int
 
     @cached_property
     def money(self) -> Money:
@@ -71,7 +111,6 @@ class VerbInputs:
 
     @property
     def warning(self) -> str:
-        """What people read of simulated GPUs; empty where there are none."""
         return simulated_text(self.simulated_gpus, self.part.summary.totals.gpus)
 
     @property
@@ -80,12 +119,30 @@ class VerbInputs:
         summary = self.part.summary
         return {"since": format_ms(summary.since_ms), "until": format_ms(summary.until_ms)}
 
+    @property
+    def facts(self) -> dict[str, object]:
+        return {"window": self.window, "simulated_gpus": self.simulated_gpus}
+
+    @property
+    def about(self) -> Iterator[str]:
+        summary = self.part.summary
+        yield tr("{since} to {until}", since=Moment(summary.since_ms), until=Moment(summary.until_ms))
+        yield data_age(self.whole.ledger.counted_back_from_ms, self.now_ms)
+
+    def say_left_out(self) -> None:
+        say_left_out(self.whole.inputs.lake, self.whole.ledger)
+
 
 Tables = Iterable[Table | None]
+Basis = TypeVar("Basis", bound=LakeInputs)
+
+WINDOW = ("since", "until", "week")
+PEOPLE = ("team", "user")
+PARTS = ("pool", "model", *PEOPLE)
 
 
 @dataclass(frozen=True)
-class TableVerb:
+class Verb(Generic[Basis]):
     """One verb.
 
     Attributes:
@@ -93,23 +150,28 @@ class TableVerb:
         tables: makes the tables, None for those that have nothing to say; the first is what CSV and Parquet hold.
         flags: adds the verb's own flags.
         check: refuses flags that contradict each other, before the lake is read; raises UsageError.
-        not_personal: why a team's or a user's part is refused; empty where it is not.
-        since: the window without flags: a length such as 28d, or `all`.
-        history_ms: how much time before the window the tables need.
+        refused: the shared flags that narrow nothing here, and `why`.
+        fails_on: the tables by name whose rows make the exit code 1.
         about: what people read above the tables beside the window; empty sentences are left out.
         content: returns the columns of JSON that is no list of tables, such as one that API and report share, and what
             they read.
     """
 
     title: str
-    tables: Callable[[VerbInputs, argparse.Namespace], Tables]
+    tables: Callable[[Basis, argparse.Namespace], Tables]
     flags: Callable[[argparse.ArgumentParser], None] | None = None
     check: Callable[[argparse.Namespace], None] | None = None
-    not_personal: str = ""
-    since: str = FOUR_WEEKS
-    history_ms: int = HISTORY_MS
-    about: Callable[[VerbInputs], Iterable[str]] | None = None
-    content: Callable[[VerbInputs, argparse.Namespace], tuple[tuple[Column, ...], object]] | None = None
+    refused: tuple[str, ...] = ()
+    why: str = ""
+    fails_on: tuple[str, ...] = ()
+    about: Callable[[Basis], Iterable[str]] | None = None
+    content: Callable[[Basis, argparse.Namespace], tuple[tuple[Column, ...], object]] | None = None
+    since: str = "all"
+    """The window without flags: a length such as 28d, or `all`."""
+
+    def open(self, args: argparse.Namespace) -> Basis:
+        """Return what the tables are made of."""
+        raise NotImplementedError
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags of every verb that shows tables, and the verb's own."""
@@ -122,43 +184,54 @@ class TableVerb:
 
     def run(self, args: argparse.Namespace) -> int:
         """Print the tables; return the exit code."""
+        if given := [f"--{name}" for name in self.refused if getattr(args, name) is not None]:
+            raise UsageError(self.why, f"leave out {' and '.join(given)}")
         if self.check is not None:
             self.check(args)
-        if self.not_personal and Scope.of(args).is_personal:
-            raise UsageError(self.not_personal, "leave out --team and --user, or name a --pool")
         form = args.format or "text"
         if args.table is not None and form == "json" and self.content is not None:
             raise UsageError("JSON of this verb has the whole answer", "leave out --table, or take --format csv")
-        given = open_verb(args, since=self.since, history_ms=self.history_ms)
-        answer = self._answer(given, args, form)
+        basis = self.open(args)
         if form == "json" and self.content is not None:
-            content = (json_text(record(*self.content(given, args))) + "\n").encode()
+            tables: tuple[Table, ...] = ()
+            content = (json_text(record(*self.content(basis, args))) + "\n").encode()
         else:
-            width = page_columns() if args.out is None else PAGE_COLUMNS
-            content = document(answer, form, given.speaks, args.table, width)
-        say_left_out(given.whole.inputs.lake, given.whole.ledger)
-        write_out(args.out, content, is_text=form != "parquet")
-        if answer.warning and form not in PAGES:
-            say(answer.warning)
-        return 0
+            tables = tuple(each for each in self.tables(basis, args) if each is not None)
+            content = self.written(basis, tables, args)
+        basis.say_left_out()
+        write_out(args.out, content, is_text=form not in ("parquet", "pdf"))
+        if basis.warning and form not in PAGES:
+            say(basis.warning)
+        return int(any(each.rows for each in tables if each.name in self.fails_on))
 
-    def _answer(self, given: VerbInputs, args: argparse.Namespace, form: str) -> VerbAnswer:
-        """The tables, unless the form is JSON that is not made of them."""
-        summary = given.part.summary
-        about = [
-            tr("{since} to {until}", since=Moment(summary.since_ms), until=Moment(summary.until_ms)),
-            data_age(given.whole.ledger.counted_back_from_ms, given.now_ms),
-            *(self.about(given) if self.about is not None and form in PAGES else ()),
-        ]
-        return VerbAnswer(
-            title=self.title,
-            about=tuple(each for each in about if each),
-            warning=given.warning,
-            facts={"window": given.window, "simulated_gpus": given.simulated_gpus},
-            tables=()
-            if form == "json" and self.content is not None
-            else tuple(each for each in self.tables(given, args) if each is not None),
-        )
+    def written(self, basis: Basis, tables: tuple[Table, ...], args: argparse.Namespace) -> bytes:
+        """Return the tables in the format that the flags name."""
+        form, width = args.format or "text", page_columns() if args.out is None else PAGE_COLUMNS
+        own = self.about(basis) if self.about is not None and form in PAGES else ()
+        about = tuple(each for each in (*basis.about, *own) if each)
+        answer = VerbAnswer(self.title, about, basis.warning, basis.facts, tables)
+        return document(answer, form, basis.speaks, args.table, width)
+
+
+@dataclass(frozen=True)
+class TableVerb(Verb[VerbInputs]):
+    """A verb over a window of the ledger and `history_ms` before it."""
+
+    since: str = FOUR_WEEKS
+    history_ms: int = HISTORY_MS
+
+    def open(self, args: argparse.Namespace) -> VerbInputs:
+        return open_verb(args, since=self.since, history_ms=self.history_ms)
+
+
+@dataclass(frozen=True)
+class LakeVerb(Verb[LakeInputs]):
+    """A verb over settings and a lake as a whole, which no window and no part of the fleet narrows."""
+
+    refused: tuple[str, ...] = (*WINDOW, *PARTS)
+
+    def open(self, args: argparse.Namespace) -> LakeInputs:
+        return open_settings(args)
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -174,16 +247,29 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE", type=out_file, help="file to write (default: -, standard output)")
 
 
-def open_verb(args: argparse.Namespace, *, since: str = FOUR_WEEKS, history_ms: int = HISTORY_MS) -> VerbInputs:
-    """Return the window that the flags name, with `history_ms` before it; raises UsageError, LakeError and their kinds."""
+def open_settings(args: argparse.Namespace) -> LakeInputs:
+    """Return the settings that the flags name, and the language; raises UsageError and ConfigError."""
+    settings = config.load({"lake.path": args.lake}, args.config)
+    speaks = language(args.lang or settings.text("report.language"), settings.text("report.timezone"))
+    return LakeInputs(settings, speaks, SystemClock().now_ms())
+
+
+def open_window(args: argparse.Namespace, since: str, zone: tzinfo, now_ms: int) -> Inputs:
+    """Return the lake and the window that the flags name, `since` without any; raises UsageError and its kinds."""
     if args.week is not None and (args.since is not None or args.until is not None):
         raise UsageError("--week says the whole window", "leave out --since and --until")
     if args.week is None and args.since is None and args.until is None and since != "all":
         args.since = since
-    inputs, now_ms = open_inputs(args), SystemClock().now_ms()
-    speaks = language(args.lang or inputs.settings.text("report.language"), inputs.settings.text("report.timezone"))
-    if args.week is not None:
-        inputs = replace(inputs, back=None, window=parse_week(args.week, speaks.zone, now_ms).window)
+    inputs = open_inputs(args)
+    return (
+        inputs if args.week is None else replace(inputs, back=None, window=parse_week(args.week, zone, now_ms).window)
+    )
+
+
+def open_verb(args: argparse.Namespace, *, since: str = FOUR_WEEKS, history_ms: int = HISTORY_MS) -> VerbInputs:
+    """Return the window that the flags name, with `history_ms` before it; raises UsageError, LakeError and their kinds."""
+    given = open_settings(args)
+    inputs = open_window(args, since, given.speaks.zone, given.now_ms)
     whole = Whole(inputs, load_window_ledger(inputs, history_ms=history_ms))
     scope = Scope.of(args)
-    return VerbInputs(whole, scope, whole.part(scope), speaks, now_ms)
+    return VerbInputs(given.settings, given.speaks, given.now_ms, whole, scope, whole.part(scope))

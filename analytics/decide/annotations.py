@@ -11,7 +11,6 @@ from analytics.decide.actions import actor_words, add_rows, file_number
 from analytics.frames import read_frame
 from fallow import schema
 from fallow.actors import Actor, actor_of
-from fallow.clock import format_ms
 from fallow.errors import FallowError, UsageError
 from fallow.lake import Lake
 
@@ -50,10 +49,6 @@ class Annotation:
             "text": self.text,
             **self.actor.columns(),
         }
-
-    def as_json(self) -> dict[str, object]:
-        """As JSON values."""
-        return self.row() | {"time": format_ms(self.time_ms), "at": format_ms(self.at_ms)}
 
 
 def add_annotation(

@@ -27,9 +27,16 @@ plain = outside_text.plain
 
 
 def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """Lines of at most `width` columns, behind `first` and `rest`; a number and its unit stay together."""
+    """Lines of at most `width` columns, behind `first` and `rest`; a number and its unit stay together, a path stays whole."""
     joined = re.sub(r"(?<=\d) (?=%|GPU|kWh|h\b|W\b|days\b|[KMGT]?i?B\b|>=)", "\N{NO-BREAK SPACE}", text)
-    lines = textwrap.wrap(joined, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        joined,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_on_hyphens=False,
+        break_long_words="/" not in text,
+    )
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
@@ -39,14 +46,6 @@ def page_columns() -> int:
         return PAGE_COLUMNS
     columns = shutil.get_terminal_size((PAGE_COLUMNS, 24)).columns
     return max(_FEWEST_COLUMNS, min(columns, PAGE_COLUMNS))
-
-
-def folded(text: str, width: int) -> str:
-    """The text with every line that is too long for a terminal continued on the next one; a whole page is left as it is."""
-    if width >= PAGE_COLUMNS:
-        return text
-    lines = (line if len(line) <= width else "\n".join(wrap(line, width, "", "    ")) for line in text.splitlines())
-    return "\n".join(lines)
 
 
 def fitted_lines(

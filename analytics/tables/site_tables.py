@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, Number
 from analytics.language.sentences import tr, tr_many
-from analytics.money.prices import Price
-from analytics.money.window_money import PriceBasis, gpus_at, in_force, newest_basis, open_prices
-from analytics.report.model import Whole
+from analytics.money.offers import OLD_AFTER, GpuOffer, is_old
+from analytics.money.owners import Owners
+from analytics.money.prices import Price, PriceBook
+from analytics.money.window_money import PriceBasis, gpus_at, in_force
 from analytics.tables.money_basis import price_source
 from analytics.tables.names import place_name
-from analytics.tables.table import Column, Table, column
+from analytics.tables.plan_prices import KINDS
+from analytics.tables.table import Column, Table, column, fact
 
 _KINDS = {"account": tr("accounts"), "namespace": tr("namespaces"), "user": tr("users")}
 _ORIGINS = {"site": tr("the site's own"), "catalog": tr("public list price")}
 
 
-def prices_in_force(whole: Whole, team: str | None) -> Table:
-    """What the site states and what its GPUs cost come first; `shown` is how many these are, before the rest of the catalog.
-
-    Who may see one `team` is not told how many GPUs of a fleet there are.
-    """
-    basis: Sequence[PriceBasis] = () if team is not None else newest_basis(whole.inventory, whole.money.costs)
-    prices = in_force(open_prices(whole.inputs.settings))
+def prices_in_force(book: PriceBook, basis: Sequence[PriceBasis]) -> Table:
+    """Every price, and how many GPUs have it; empty where `basis` is. A document lists what the site states and what its GPUs cost."""
+    prices = in_force(book)
     used = [price for price in prices if price.origin == "site" or gpus_at(price, basis)]
     others = [price for price in prices if price not in used]
     missing = [each for each in basis if each.price is None]
@@ -32,9 +31,7 @@ def prices_in_force(whole: Whole, team: str | None) -> Table:
     return Table(
         name="prices",
         title=tr("Prices in force"),
-        question=tr(
-            "What does a GPU-hour cost, since when, and who says so? In {currency}.", currency=whole.money.currency
-        ),
+        question=tr("What does a GPU-hour cost, since when, and who says so? In {currency}.", currency=book.currency),
         headline=(lacking if missing else tr("Every GPU has a price.")) if basis else "",
         columns=(
             column("model", tr("model"), "name", lambda price: plain(price.model or "") or tr("any model"), "model"),
@@ -73,9 +70,53 @@ def _as_of(price: Price) -> Date | str:
     return Date(price.date) if price.date else tr("not stated")
 
 
-def owners(whole: Whole, own_team: str | None) -> Table:
+def offers(found: Sequence[GpuOffer], currency: str, today: date) -> Table | None:
+    """What GPUs could be had for; None without a table of offers."""
+    if not found:
+        return None
+    old = sum(is_old(each, today) for each in found)
+    return Table(
+        name="offers",
+        title=tr("Offers"),
+        question=tr("What could GPUs be had for?"),
+        headline=tr_many(
+            "{old} of {number} offer is older than {day}, or has no date.",
+            "{old} of {number} offers are older than {day}, or have no date.",
+            len(found),
+            old=Number(old),
+            day=Date(today - OLD_AFTER),
+        ),
+        columns=(
+            column("kind", tr("how"), "words", lambda offer: KINDS[offer.kind], "kind"),
+            column("provider", tr("provider"), "name", lambda offer: plain(offer.provider), "provider"),
+            column("model", tr("model"), "name", lambda offer: plain(offer.model), "model"),
+            column(
+                "price_per_gpu_hour",
+                tr("{currency} per GPU-hour", currency=currency),
+                "money",
+                lambda offer: Number(offer.hourly, 4),
+            ),
+            column("as_of", tr("date"), "moment", lambda offer: offer.date or tr("not stated"), "date"),
+            column(
+                "is_old",
+                tr("old"),
+                "words",
+                lambda offer: tr("old") if is_old(offer, today) else "",
+                lambda offer: is_old(offer, today),
+                json_type="boolean",
+            ),
+            column("source", tr("source"), "sentence", lambda offer: plain(offer.source, 200)),
+            fact("years", "number"),
+            fact("interruptions_per_day", "number"),
+        ),
+        rows=tuple(found),
+        wide=True,
+    )
+
+
+def owners(found: Owners, own_team: str | None) -> Table:
     """Teams and how many lines each has; who may see one team sees that one."""
-    teams = tuple(team for team in whole.money.owners.teams().values() if own_team in (None, team.name))
+    teams = tuple(team for team in found.teams().values() if own_team in (None, team.name))
 
     def lines_column(kind: str) -> Column:
         return column(f"{kind}s", _KINDS[kind], "count", lambda team: sum(owner.kind == kind for owner in team.owners))

@@ -15,6 +15,7 @@ from analytics.language.language import Language
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
+from analytics.money.window_money import newest_basis
 from analytics.tables.palette import Palette
 from analytics.tables.site_tables import owners, prices_in_force
 from dashboard.access.people import ADMIN
@@ -105,10 +106,14 @@ _OF_AGENTS = ("agent", "metrics", "kubernetes", "slurm", "serving")
 
 def _content(view: View, colours: Palette) -> html.Div:
     """Every setting, the prices and the owners."""
-    prices = prices_in_force(view.whole, view.reader.team)
+    team = view.reader.team
+    money, inventory = view.whole.money, view.whole.inventory
+    # who sees one team is not told how many GPUs of a fleet there are
+    basis = () if team is not None else newest_basis(inventory, money.costs)
+    prices = prices_in_force(money.costs.prices, basis)
     tables = [
         section_panel(view, colours, prices, first=prices.shown),
-        section_panel(view, colours, owners(view.whole, view.reader.team)),
+        section_panel(view, colours, owners(money.owners, team)),
     ]
     return html.Div(html.Div([_settings(view), *tables], className="panels"))
 

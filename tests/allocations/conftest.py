@@ -33,6 +33,11 @@ class Outcome:
         found: dict[str, Any] = json.loads(self.out)
         return found
 
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """The rows of a table of the answer."""
+        found: list[dict[str, Any]] = self.json["tables"][table]["rows"]
+        return found
+
     @property
     def counts(self) -> tuple[int, int, int]:
         return self.counts_of("claim")

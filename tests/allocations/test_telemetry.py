@@ -96,29 +96,27 @@ def test_the_check_of_a_lake_in_words_and_as_json(claims: Callable[..., Outcome]
     loose = lake_claim(None, 0, HOUR_S, "eve", "j4") | {"scheduler": "slurm", "host_gpu_count": 1}
     never = lake_claim("gone", 0, 2 * HOUR_S, "bob", "j2")
     fill(lake, rows, lists, [counted, never, loose, lake_claim("b", 0, HOUR_S, "ann", "j3")])
-    found = claims("list", "--check").json["check"]
-    assert found["claims_without_telemetry"]["gpu_hours"] == 2.0
-    assert [each["claim_id"] for each in found["claims_without_telemetry"]["claims"]] == ["j2"]
-    assert found["telemetry_without_claims"]["gpu_hours"] == {"held": 0.0, "low": 0.0, "active": 2.0}
-    assert found["unplaced_gpu_hours"] == 1.0  # j4: nothing shows where it was
-    assert found["overlapping_claims"] == []
-    text = claims("list", "--check", as_json=False).out
-    assert "allocated, and never measured: 2.0 GPU-hours in 1 allocation\n" in text
-    assert "2.0 GPU-hours  j2 of bob on h1: the GPU never reported" in text
-    assert (
-        "used without an allocation, on hosts that have allocations: 2.0 GPU-hours (0.0 held, 0.0 low, 2.0 active)"
-        in text
-    )
-    assert "1.0 GPU-hours  ann on h1" in text
-    assert "on GPUs that nobody can name: 1.0 GPU-hours" in text
+    found = claims("list", "--check")
+    assert [(each["claim_id"], each["gpu_hours"]) for each in found.rows("without_telemetry")] == [("j2", 2.0)]
+    assert [each["claim_id"] for each in found.rows("unmeasured")] == ["j2"]
+    without = found.rows("without_allocation")
+    assert sum(each["gpu_hours"] for each in without) == sum(each["active_gpu_hours"] for each in without) == 2.0
+    assert found.rows("overlapping") == []
+    text = " ".join(claims("list", "--check", as_json=False).out.split())
+    assert "ALLOCATED, AND NEVER MEASURED 2.0 GPU-hours in 1 allocation." in text
+    assert "2.0 j2 bob - h1 the GPU never reported" in text
+    assert "USED WITHOUT AN ALLOCATION 2.0 GPU-hours on hosts that have allocations." in text
+    assert "h1 ann 1.0 0.0 0.0 1.0" in text
+    # j4: nothing shows where it was
+    assert "Allocated by a count alone, on GPUs that are not known: 1.0 GPU-hours." in text
 
 
 def test_two_claims_on_one_gpu_are_in_the_check(claims: Callable[..., Outcome], lake: Lake) -> None:
     fill(lake, samples("a", 0, HOUR_S), claims=[lake_claim("a", 0, 600), lake_claim("a", 300, 900, claim_id="j2")])
-    (found,) = claims("list", "--check").json["check"]["overlapping_claims"]
+    (found,) = claims("list", "--check").rows("overlapping")
     assert (found["gpu"], found["claims"]) == ("a", "claim:j1+claim:j2")
     assert (
-        "allocated to several at once: 1 GPU (shared, or a record is wrong)"
+        "1 GPU is allocated to several at once: it is shared, or a record is wrong."
         in claims("list", "--check", as_json=False).out
     )
 
@@ -132,10 +130,12 @@ def test_claims_that_cannot_be_so_are_named(claims: Callable[..., Outcome], lake
     for number, (host, gpus) in enumerate((("h1", 64), ("h01", 1), ("h2", 1))):
         row = lake_claim(None, 0, HOUR_S, "bob", f"j{number}") | {"host_gpu_count": gpus}
         write(lake, schema.CLAIM, [row], host)
-    found = claims("list", "--check").json["check"]
-    assert [(each["claim_id"], each["claimed"], each["present"]) for each in
-            found["claims_of_more_gpus_than_their_host_has"]] == [("j0", 64, 1)]  # fmt: skip
-    assert found["hosts_that_may_be_others"] == {"h01": "h1"}, "h2 is another host"
-    text = claims("list", "--check", as_json=False).out
-    assert "more GPUs than its host has: j0 of bob allocates 64 on h1, which has 1" in text
-    assert "j1 of bob on h01: the host never reported (did you mean h1?)" in text
+    found = claims("list", "--check")
+    oversized = [(each["claim_id"], each["allocated"], each["present"]) for each in found.rows("oversized")]
+    assert oversized == [("j0", 64, 1)]
+    meant = {each["host"]: each["meant"] for each in found.rows("without_telemetry")}
+    assert meant == {"h01": "h1", "h2": None}, "h2 is another host"
+    text = " ".join(claims("list", "--check", as_json=False).out.split())
+    assert "1 allocation of more GPUs than its host has." in text
+    assert "j0 bob - h1 64 1" in text
+    assert "j1 bob - h01 the host never reported h1" in text

@@ -24,6 +24,7 @@ from analytics.simulation.write import write_fleet
 from analytics.tables.ledger_columns import LEDGER_COLUMNS
 from fallow.cli import COMMANDS, load, main
 from fallow.clock import DAY_MS, HOUR_MS
+from fallow.lake_verbs.command import VERBS as LAKE_VERBS
 from fallow.outside_text import markdown_text
 from tests.lakes import made_lake
 from tests.made_once import made_once
@@ -38,9 +39,19 @@ PLANS = {command.name: load(command) for command in VERBS}
 MAIN = {
     command.name: load(command)
     for command in COMMANDS
-    if command.name in ("ledger", "findings", "recommendations", "evaluate", "sql")
+    if command.name in ("ledger", "findings", "recommendations", "evaluate", "sql", "prices")
 }
-AS_TABLES = [*(("plan", name) for name in PLANS), ("plan", "fit", "--params", "8B"), ("sql",), ("sql", "from ledger")]
+BELOW = {
+    **{("plan", name): verb for name, verb in PLANS.items()},
+    **{("lake", each.name): load(each) for each in LAKE_VERBS if each.name in ("check", "size")},
+}
+"""Verbs below a command."""
+LISTS = [("annotations", "list"), ("allocations", "list")]
+"""Verbs beside others of their command that show no tables."""
+AS_TABLES = [
+    *BELOW, ("plan", "fit", "--params", "8B"), ("sql",), ("sql", "from ledger"), ("prices",), *LISTS,
+    ("lake", "size", "--by", "day"), ("allocations", "list", "--check"),
+]  # fmt: skip
 """Verbs whose JSON has their tables by name, with the flags that make other tables of theirs."""
 WITHOUT_TABLES = {
     ("ledger",): LEDGER_COLUMNS,
@@ -122,14 +133,34 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-@pytest.mark.parametrize("name", [*PLANS, *MAIN])
-def test_every_verb_has_the_shared_flags(name: str) -> None:
+@pytest.mark.parametrize("case", [*BELOW, *((name,) for name in MAIN), *LISTS], ids=" ".join)
+def test_every_verb_has_the_shared_flags(case: tuple[str, ...]) -> None:
     parser = argparse.ArgumentParser()
-    (PLANS | MAIN)[name].add_arguments(parser)
+    load(next(each for each in COMMANDS if each.name == case[0])).add_arguments(parser)
     given = [word for flag in FLAGS.items() for word in flag]
-    own = ["--labels", "file"] if name == "evaluate" else []
+    own = ["--labels", "file"] if case == ("evaluate",) else []
     for flags, form in ((["--json"], "json"), (["--csv"], "csv"), *((["--format", each], each) for each in FORMATS)):
-        assert parser.parse_args([*own, *given, *flags]).format == form
+        assert parser.parse_args([*case[1:], *own, *given, *flags]).format == form
+
+
+@pytest.mark.parametrize(
+    ("case", "flag"),
+    [
+        (("prices",), "--pool"),
+        (("lake", "size"), "--since"),
+        (("lake", "check"), "--team"),
+        (("annotations", "list"), "--user"),
+        (("allocations", "list"), "--model"),
+        (("plan", "purchase"), "--team"),
+    ],
+    ids=str,
+)
+def test_a_flag_that_narrows_nothing_is_refused(
+    case: tuple[str, ...], flag: str, lake_root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*case, "--lake", lake_root, flag, "2026-11-20"]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.endswith(f"; leave out {flag}\n")) == ("", True)
 
 
 @pytest.mark.parametrize("case", AS_TABLES, ids=" ".join)

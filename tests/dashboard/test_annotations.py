@@ -137,7 +137,7 @@ def test_a_person_who_is_called_as_the_pages_call_strangers_is_recorded_and_show
     shown = annotation_lines(annotations_in_sight(held.pages().view()))
     assert {line.partition(": by ")[2] for line in shown} == {f"{kind} ({name})" for kind, name in names.items()}
     assert main(["annotations", "list", "--json", "--lake", held.lake.root]) == 0
-    listed = json.loads(capsys.readouterr().out)["annotations"]
+    listed = json.loads(capsys.readouterr().out)["tables"]["annotations"]["rows"]
     assert {each["text"]: (each["actor"], each["actor_kind"]) for each in listed} == {
         f"by {kind}": ("everybody", kind) for kind in names
     }

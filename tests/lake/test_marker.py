@@ -174,7 +174,7 @@ def test_a_file_of_another_host_than_its_folder_is_left_out(lake: Lake) -> None:
     claim(lake, "h2")
     put(lake, "h1", HostIdentity("h2", INSTALL, "m").metadata())
     done = run_in_process("lake", "check", "--lake", lake.root, "--json")
-    told = json.loads(done.stdout)
+    told = {name: each["rows"] for name, each in json.loads(done.stdout)["tables"].items()}
     assert (done.returncode, [each["fault"] for each in told["left_out"]], told["unclaimed"]) == (
         1,
         ["foreign_host"],
@@ -190,15 +190,11 @@ def test_a_file_of_an_installation_that_never_claimed_the_host_is_named(lake: La
     put(lake, "h1", HostIdentity("h1", INSTALL, "m").metadata())
     put(lake, "h2", {"fallow_source": "import"})
     put(lake, "h3", {"host": "h3"})
-    assert run_in_process("lake", "check", "--lake", lake.root).stdout == "3 files, none left out\n"
+    assert run_in_process("lake", "check", "--lake", lake.root).stdout.endswith("\n  3 files, none left out.\n")
     forged = put(lake, "h2", HostIdentity("h2", f"{INSTALL},{'b' * 32}", "m").metadata())
     done = run_in_process("lake", "check", "--lake", lake.root)
     assert done.returncode == 1
-    assert done.stdout.splitlines() == [
-        (
-            f"{forged.url} was written by the installation {INSTALL}, which never claimed the host h2; find out who put it there, and "
-            "move it out of the lake unless it is right"
-        ),
-        "3 files, none left out",
-        "1 of installations that never claimed their host",
-    ]
+    text = " ".join(done.stdout.split())
+    assert "3 files, none left out. " in text
+    assert f"1 file of an installation that never claimed the host. - {forged.url} was written by" in text
+    assert f"{INSTALL}, which never claimed the host h2; find out who put it there, and move it out of the lake" in text

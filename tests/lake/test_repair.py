@@ -128,7 +128,7 @@ def test_the_commands_name_and_mend(lake: Lake) -> None:
     assert told.returncode == 1
     assert "overlap, and neither lies inside the other" in told.stdout
     found = json.loads(run_in_process("lake", "check", "--lake", lake.root, "--json").stdout)
-    assert [each["fault"] for each in found["problems"]] == ["overlap", "doubled"]
+    assert [each["fault"] for each in found["tables"]["problems"]["rows"]] == ["overlap", "doubled"]
     assert run_in_process("lake", "repair", "--lake", lake.root).stdout.endswith("1 steps to do; run it with --yes\n")
     done = json.loads(run_in_process("lake", "repair", "--lake", lake.root, "--yes", "--json").stdout)
     assert [step["step"] for step in done["steps"]] == ["unite"]
@@ -142,9 +142,10 @@ def test_size_counts_and_forecasts(lake: Lake, monkeypatch: pytest.MonkeyPatch) 
     put(lake, 0, 143, rows(0, 144))
     monkeypatch.setattr("fallow.clock.SystemClock.now_ms", lambda _: 20_002 * 86_400_000 + 1)
     found = json.loads(run_in_process("lake", "size", "--lake", lake.root, "--json").stdout)
-    gpu = found["tables"]["gpu"]
+    found = {name: each["rows"] for name, each in found["tables"].items()}
+    [gpu] = [each for each in found["tables"] if each["table"] == "gpu"]
     assert (gpu["files"], gpu["rows"], gpu["removable_files"]) == (49, 288, 24 + 23)
-    assert found["month_rows"] == pytest.approx(144 * 365.25 / 12)
+    assert found["whole"][0]["month_rows"] == pytest.approx(144 * 365.25 / 12)
     told = run_in_process("lake", "size", "--lake", lake.root, "--by", "day", "--no-rows").stdout
     assert "2024-10-04" in told
-    assert "compaction would remove 47 files" in told
+    assert "Compaction would remove 47 files." in told

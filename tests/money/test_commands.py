@@ -142,13 +142,12 @@ def test_without_any_price_only_hours_are_shown(place: str, fallow: Run) -> None
 def test_prices_say_which_gpus_have_them(place: str, fallow: Run) -> None:
     out = fallow("prices", "--lake", place)
     assert all(len(line) <= 100 for line in out.splitlines())
-    (h100,) = [line for line in out.splitlines() if " H100 SXM " in line]
-    assert h100.split()[0] == "2"
-    assert "NVIDIA Foo 9000 (lab)" in out
-    assert " 2  H100 SXM" not in fallow("prices"), "no lake, no GPUs"
-    found = json.loads(fallow("prices", "--lake", place, "--json"))
-    assert {"model": "NVIDIA Foo 9000", "pool": "lab", "gpus": 1} in found["missing"]
-    assert [each["gpus"] for each in found["prices"] if each["model"] == "H100 SXM"] == [2]
+    assert "no price: 1 GPU NVIDIA Foo 9000 (lab)" in out
+    found = json.loads(fallow("prices", "--lake", place, "--json"))["tables"]["prices"]
+    assert found["headline"] == "1 group of GPUs has no price."
+    assert [each["gpus"] for each in found["rows"] if each["model"] == "H100 SXM"] == [2]
+    without = json.loads(fallow("prices", "--json"))["tables"]["prices"]
+    assert {each["gpus"] for each in without["rows"]} == {None}, "no lake, no GPUs"
 
 
 @pytest.mark.parametrize("currency", ["USD", "EUR"])
@@ -223,7 +222,7 @@ def test_a_copy_of_the_catalog_is_still_no_price_of_the_sites(place: str, fallow
     copied.write_text(fallow("prices", "--csv").replace("T4,0.526,", "T4,0.5,"), encoding="utf-8")
     out = fallow("ledger", "--lake", place, prices=str(copied))
     assert "2 GPUs are at public on-demand prices, which are not what you pay" in out
-    listed = json.loads(fallow("prices", "--json", prices=str(copied)))["prices"]
+    listed = json.loads(fallow("prices", "--json", prices=str(copied)))["tables"]["prices"]["rows"]
     assert len([each for each in listed if each["model"] == "H100 SXM"]) == 1
 
 

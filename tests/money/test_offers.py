@@ -126,7 +126,7 @@ def test_an_import_replaces_its_providers_prices_and_keeps_what_was_added_by_han
     done = fallow(offers, "--import", str(catalog), "--provider", "aws", "--date", "2026-11-20")
     assert (done.returncode, done.stdout) == (0, f"12 offers of aws are in {offers}\n")
     assert "which one is meant: A100, MI300X" in done.stderr
-    told = json.loads(fallow(offers, "--json").stdout)["offers"]
+    told = json.loads(fallow(offers, "--json").stdout)["tables"]["offers"]["rows"]
     assert [each["source"] for each in told[:2]] == ["our contract", "site"]
     spot = {each["model"]: each["interruptions_per_day"] for each in told if each["kind"] == "spot"}
     assert (spot["H100 SXM"], spot["H100 PCIe"]) == (4, None)

@@ -143,7 +143,7 @@ def test_the_commands_name_every_price_of_the_window(tmp_path: Path, capsys: pyt
     basis = next(value for name, value in _walk(said) if name == "prices")
     assert {(each["pool"], each["hourly"], each["gpus"]) for each in basis} == {("a", 2.0, 1), ("b", 4.0, 1)}
     assert main(["prices", *flags]) == 0
-    newest = json.loads(capsys.readouterr().out)["prices"]
+    newest = json.loads(capsys.readouterr().out)["tables"]["prices"]["rows"]
     assert {(each["pool"], each["gpus"]) for each in newest if each["pool"]} == {("a", 0), ("b", 1)}
 
 

@@ -110,7 +110,9 @@ def holders(lake: Lake, state: Path, *flags: str) -> list[object]:
     done = brought(lake, state, *flags)
     assert done.returncode == 0, done.stderr
     listed = json.loads(run_in_process("allocations", "list", "--lake", lake.root, "--json").stdout)
-    return sorted((each["claim_id"], each["start"], str(each.get("end"))) for each in listed["claims"])
+    return sorted(
+        (each["claim_id"], each["start"], str(each.get("end"))) for each in listed["tables"]["allocations"]["rows"]
+    )
 
 
 @pytest.mark.usefixtures("turns")
@@ -234,7 +236,7 @@ def test_holders_of_the_labels_become_allocations_that_go_on_from_day_to_day(
     assert "holders   2 jobs and pods" in done.stdout
     assert "holders   2 jobs and pods" in brought(lake, tmp_path, "--restart").stdout
     listed = json.loads(run_in_process("allocations", "list", "--lake", lake.root, "--json").stdout)
-    assert sorted((each["claim_id"], each["start"]) for each in listed["claims"]) == [
+    assert sorted((each["claim_id"], each["start"]) for each in listed["tables"]["allocations"]["rows"]) == [
         (name, format_ms(SINCE_MS)) for name in ("nlp/notebook-7f", "vision/pretrain-0")
     ]
 

@@ -132,11 +132,12 @@ def _table(section: Table, language: Language, width: int) -> list[str]:
     head = [language.translate(section.heads[place].title) for place in shown]
     rows = [[written(row[place], language) for place in shown] for row in section.listed]
     words = {number for number, place in enumerate(shown) if not section.heads[place].is_figure}
+    whole = {number for number, place in enumerate(shown) if section.heads[place].kind in ("finding", "moment")}
     lines: list[str] = []
-    for block in _blocks([head, *rows], words, width):
+    for block in _blocks([head, *rows], words - whole, width):
         cells = [[line[place] for place in block] for line in (head, *rows)]
         own = {number for number, place in enumerate(block) if place in words}
-        ids = {number for number in own if section.heads[shown[block[number]]].kind == "finding"}
+        ids = {number for number in own if block[number] in whole}
         lines += ([""] if lines else []) + columns(cells[0], cells[1:], own, width, ids)
     return lines
 

@@ -252,7 +252,7 @@ def test_a_planner_annotates_a_moment_and_takes_it_back(surf: Callable[..., Surf
     page.click("#annotations-list button")
     page.wait_for_selector("#annotations-said >> text=Removed.")
     page.wait_for_selector("#annotations-list >> text=There is none")
-    (kept,) = [site.told("annotations", "list")["annotations"]]
+    (kept,) = [site.told("annotations", "list")["tables"]["annotations"]["rows"]]
     assert kept == []
     viewer = film(surf(at=site.address, user="val"))
     assert viewer.locator("#annotation-add").count() == 0

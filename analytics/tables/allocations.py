@@ -1,0 +1,268 @@
+"""The allocations of a window, what waits for GPUs, and where allocations and measurements disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from operator import itemgetter
+from typing import Any
+
+import polars as pl
+
+from analytics.allocations.check import Checked
+from analytics.allocations.listing import ListedAllocation
+from analytics.allocations.waiting_list import ListedRequest
+from analytics.language.language import SentenceList
+from analytics.language.plain_text import plain
+from analytics.language.quantities import GpuHours, Moment, Number
+from analytics.language.sentences import tr, tr_many
+from analytics.states import OCCUPIED
+from analytics.tables.table import Cell, Column, Kind, Table, column, fact, for_programs
+from fallow.clock import HOUR_MS, Window
+
+_DISAGREEING = 5
+
+
+def _user(each: ListedAllocation | ListedRequest) -> str | None:
+    return plain(each.user or each.account or "") or None
+
+
+_ABOUT: dict[str, Kind] = {
+    "scheduler": "words", "standing": "words", "user": "words", "account": "words", "project": "words", "name": "words",
+    "partition": "words", "qos": "words", "priority": "count", "eligible": "moment", "time_limit_s": "count",
+    "host_count": "count", "gpu_model": "words",
+}  # fmt: skip
+"""What programs read of allocations and requests alike."""
+
+
+def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_ms: int) -> Table | None:
+    """A row for each allocation over all its hosts, by start; None for none."""
+    if not found:
+        return None
+    spent = GpuHours(HOUR_MS * sum(each.gpu_hours or 0.0 for each in found))
+    unknown = sum(each.gpu_hours is None for each in found)
+    until = Moment(measured_ms if window.until_ms is None else min(window.until_ms, measured_ms))
+    running = sum(each.end is None for each in found)
+    to_come = sum(each.end is not None and each.end > measured_ms for each in found)
+    size = tr_many(
+        "{number} allocation, {hours} GPU-hours", "{number} allocations, {hours} GPU-hours", len(found), hours=spent
+    )
+    notes = [
+        *([tr_many("{number} allocation runs on: its GPU-hours are counted up to {until}.",
+                   "{number} allocations run on: their GPU-hours are counted up to {until}.", running, until=until)]
+          if running else []),
+        *([tr_many("{number} allocation ends later than the newest sample: its GPU-hours are counted up to {until}.",
+                   "{number} allocations end later than the newest sample: their GPU-hours are counted up to {until}.",
+                   to_come, until=until)] if to_come else []),
+    ]  # fmt: skip
+    return Table(
+        name="allocations",
+        title=tr("Allocations"),
+        question=tr("Who was given which GPUs, and when?"),
+        headline=tr("{size} and {unknown} of unknown size", size=size, unknown=Number(unknown)) if unknown else size,
+        columns=(
+            column("claim_id", tr("allocation"), "words", lambda each: plain(each.claim_id), "claim_id"),
+            column("by", tr("user"), "words", _user, audience="people"),
+            column("start", tr("start"), "moment"),
+            column("end", tr("end"), "moment", lambda each: tr("runs on") if each.end is None else each.end, _end),
+            column("gpus", tr("GPUs"), "count"),
+            column("gpu_hours", tr("GPU-hours"), "number", lambda each: _hours(each.gpu_hours), "gpu_hours"),
+            column("state", tr("state"), "words", lambda each: plain(each.state or each.standing), "state"),
+            column(
+                "hosts", tr("hosts"), "words", lambda each: "+".join(map(plain, each.hosts)), "hosts", json_type="array"
+            ),
+            *(fact(key, kind) for key, kind in _ABOUT.items()),
+            fact("submitted", "moment"),
+            fact("planned_end", "moment"),
+            fact("unplaced_gpus", "count"),
+        ),
+        rows=tuple(found),
+        notes=tuple(notes),
+    )
+
+
+def _end(each: ListedAllocation) -> Moment | None:
+    return None if each.end is None else Moment(each.end)
+
+
+def _hours(hours: float | None) -> Cell:
+    return None if hours is None else GpuHours(HOUR_MS * hours)
+
+
+def request_list(found: Sequence[ListedRequest]) -> Table | None:
+    """A row for each job without GPUs, one for the tasks of an array that wait alike; None for none."""
+    if not found:
+        return None
+    waiting = [each for each in found if each.withdrawn is None]
+    jobs = sum(each.tasks for each in waiting)
+    gpus = Number(sum(each.gpus * each.tasks for each in waiting if each.gpus is not None))
+    unknown = sum(each.tasks for each in waiting if each.gpus is None)
+    withdrawn = sum(each.tasks for each in found) - jobs
+    parts = [tr_many("{number} job waits for {gpus} GPUs", "{number} jobs wait for {gpus} GPUs", jobs, gpus=gpus)]
+    if unknown:
+        parts.append(tr_many("{number} of unknown size", "{number} of unknown size", unknown))
+    if waiting:
+        parts.append(tr("as of {moment} at the latest", moment=Moment(max(each.as_of for each in waiting))))
+    if withdrawn:
+        parts.append(
+            tr_many("{number} was withdrawn without any GPU", "{number} were withdrawn without any GPU", withdrawn)
+        )
+    return Table(
+        name="requests",
+        title=tr("Requests without GPUs"),
+        question=tr("What waits for GPUs, and for how long?"),
+        headline=SentenceList(parts, ", "),
+        columns=(
+            column("claim_id", tr("request"), "words", lambda each: plain(each.claim_id), "claim_id"),
+            column("by", tr("user"), "words", _user, audience="people"),
+            column("submitted", tr("submitted"), "moment"),
+            column("waited_s", tr("waited"), "duration", "waited_ms"),
+            column("wanted", tr("GPUs"), "count", _wanted, audience="people"),
+            fact("gpus", "count"),
+            fact("tasks", "count"),
+            column("state", tr("state"), "words", lambda each: plain(each.state or each.standing), "state"),
+            column("reason", tr("reason"), "words", lambda each: plain(each.reason or "") or None, "reason"),
+            column("queue", tr("queue"), "words", lambda each: plain(each.partition or "") or None, audience="people"),
+            *(fact(key, kind) for key, kind in _ABOUT.items()),
+            fact("withdrawn", "moment"),
+            fact("as_of", "moment"),
+        ),
+        rows=tuple(found),
+    )
+
+
+def _wanted(each: ListedRequest) -> Cell:
+    if each.gpus is None or each.tasks == 1:
+        return None if each.gpus is None else Number(each.gpus)
+    return tr("{tasks} x {gpus}", tasks=Number(each.tasks), gpus=Number(each.gpus))
+
+
+def check_tables(checked: Checked) -> Iterator[Table]:
+    """Where allocations and measurements disagree: what people read of each kind, and what programs read beside it."""
+    yield _without_telemetry(checked)
+    yield _without_allocation(checked)
+    yield _oversized(checked)
+    yield _overlapping(checked)
+    yield for_programs(
+        "unmeasured",
+        tuple(fact(name, _UNSEEN_KINDS.get(name, "words"), itemgetter(name)) for name in checked.unseen.columns),
+        checked.unseen.iter_rows(named=True),
+    )
+
+
+_UNSEEN_KINDS: dict[str, Kind] = {"time": "moment", "end": "moment", "gpu_count": "count", "gpu_ms": "count"}
+
+
+def _row_column(key: str, title: str, kind: Kind = "words", read: str = "") -> Column:
+    """Return a column of a row of a frame."""
+    name = read or key
+    if kind == "words":
+        return column(key, title, kind, lambda row: plain(row[name] or "", 60) or None, itemgetter(name))
+    return column(key, title, kind, itemgetter(name))
+
+
+def _found(name: str, title: str, headline: str, columns: Sequence[Column], rows: Sequence[Any]) -> Table:
+    rest = tr("and {number} more", number=Number(len(rows) - _DISAGREEING))
+    return Table(name, title, "", headline, tuple(columns), tuple(rows), shown=_DISAGREEING, rest=rest)
+
+
+_NEVER = {
+    "the host never reported": tr("the host never reported"),
+    "the GPU never reported": tr("the GPU never reported"),
+}
+
+
+def _without_telemetry(checked: Checked) -> Table:
+    """The largest first, each with the host that its own may be meant for."""
+    unseen = checked.unseen
+    by_allocation = unseen.group_by("claim_id", "host", "user", "account", "why").agg(
+        pl.when(pl.col("gpu_ms").is_not_null().any()).then(pl.col("gpu_ms").sum())
+    )
+    rows = by_allocation.sort("gpu_ms", "claim_id", "host", descending=[True, False, False], nulls_last=True).to_dicts()
+    headline = tr_many(
+        "{hours} GPU-hours in {number} allocation.",
+        "{hours} GPU-hours in {number} allocations.",
+        unseen.select("scheduler", "claim_id").unique().height,
+        hours=GpuHours(int(unseen["gpu_ms"].sum())),
+    )
+    columns = (
+        _row_column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+        _row_column("claim_id", tr("allocation")),
+        _row_column("user", tr("user")),
+        _row_column("account", tr("account")),
+        _row_column("host", tr("host")),
+        column("why", tr("why"), "words", lambda row: _NEVER.get(row["why"], row["why"]), itemgetter("why")),
+        column("meant", tr("perhaps"), "words", lambda row: plain(checked.resembling.get(row["host"], ""))),
+    )
+    return _found("without_telemetry", tr("Allocated, and never measured"), headline, columns, rows)
+
+
+def _without_allocation(checked: Checked) -> Table:
+    """GPU time by host, user and state, on hosts that have allocations."""
+    grouped = checked.unallocated.group_by("host", "holder").agg(
+        pl.col("unclaimed_ms").sum(),
+        *(pl.col("unclaimed_ms").filter(pl.col("state") == state).sum().alias(state) for state in OCCUPIED),
+    )
+    ordered = grouped.sort("unclaimed_ms", "host", "holder", descending=[True, False, False], nulls_last=True)
+    headline = tr(
+        "{hours} GPU-hours on hosts that have allocations.", hours=GpuHours(int(grouped["unclaimed_ms"].sum()))
+    )
+    columns = (
+        _row_column("host", tr("host")),
+        _row_column("user", tr("user"), read="holder"),
+        _row_column("gpu_hours", tr("GPU-hours"), "gpu_hours", "unclaimed_ms"),
+        *(_row_column(f"{state}_gpu_hours", tr(state), "gpu_hours", state) for state in OCCUPIED),
+    )
+    return _found("without_allocation", tr("Used without an allocation"), headline, columns, ordered.to_dicts())
+
+
+def _oversized(checked: Checked) -> Table:
+    """Also what was allocated by a count alone, and how many allocations are only taken to run on."""
+    rows = checked.oversized.to_dicts()
+    columns = (
+        _row_column("claim_id", tr("allocation")),
+        _row_column("user", tr("user")),
+        _row_column("account", tr("account")),
+        _row_column("host", tr("host")),
+        _row_column("allocated", tr("allocated GPUs"), "count", "claimed"),
+        _row_column("present", tr("GPUs there"), "count"),
+    )
+    notes = [
+        tr(
+            "Allocated by a count alone, on GPUs that are not known: {hours} GPU-hours.",
+            hours=GpuHours(checked.unplaced_gpu_ms),
+        )
+    ]
+    if checked.running and checked.as_of_ms is not None and checked.as_of_ms < checked.until_ms:
+        notes.append(
+            tr_many(
+                "{number} imported allocation still ran at the last import ({moment}) and is taken to run on: import again.",
+                "{number} imported allocations still ran at the last import ({moment}) and are taken to run on: import again.",
+                checked.running,
+                moment=Moment(checked.as_of_ms),
+            )
+        )
+    headline = tr_many(
+        "{number} allocation of more GPUs than its host has.",
+        "{number} allocations of more GPUs than their host has.",
+        len(rows),
+    )
+    table = _found("oversized", tr("Counts that cannot be right"), headline, columns, rows)
+    return replace(table, notes=tuple(notes))
+
+
+def _overlapping(checked: Checked) -> Table:
+    headline = tr_many(
+        "{number} GPU is allocated to several at once: it is shared, or a record is wrong.",
+        "{number} GPUs are allocated to several at once: they are shared, or a record is wrong.",
+        checked.overlapping["gpu"].n_unique(),
+    )
+    columns = (
+        _row_column("time", tr("from"), "moment"),
+        _row_column("end", tr("until"), "moment"),
+        _row_column("claims", tr("allocations")),
+        _row_column("gpu", tr("GPU")),
+        _row_column("host", tr("host")),
+    )
+    rows = checked.overlapping.to_dicts()
+    return _found("overlapping", tr("Allocated to several at once"), headline, columns, rows)
