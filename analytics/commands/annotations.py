@@ -6,13 +6,20 @@ import argparse
 
 from analytics.commands.actor import add_actor_argument
 from analytics.commands.table_verb import LakeInputs, LakeVerb, Tables, open_window
-from analytics.decide.annotations import ALL, TEAM, Annotation, add_annotation, load_annotations, remove_annotation
+from analytics.decide.annotations import (
+    ALL,
+    POOL,
+    TEAM,
+    Annotation,
+    add_annotation,
+    load_annotations,
+    remove_annotation,
+)
 from analytics.language.plain_text import moment, plain
 from analytics.language.sentences import tr
 from analytics.names import given_name
 from analytics.scope import Scope
 from analytics.tables.annotations import annotation_list
-from analytics.tables.names import POOL
 from fallow import config
 from fallow.actors import command_actor
 from fallow.clock import SystemClock, parse_window

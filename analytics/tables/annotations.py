@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analytics.decide.annotations import ALL, Annotation
+from analytics.decide.annotations import ALL, POOL, Annotation
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment, Number
 from analytics.language.sentences import tr, tr_many
-from analytics.tables.names import POOL
 from analytics.tables.table import Table, column, fact
 
 

@@ -7,8 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analytics.decide.annotations import add_annotation
-from analytics.tables.names import POOL
+from analytics.decide.annotations import POOL, add_annotation
 from analytics.window import Inputs, open_inputs
 from fallow.actors import Actor
 from tests.findings.scenarios.builder import H100, L4, Fleet

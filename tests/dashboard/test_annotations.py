@@ -18,7 +18,7 @@ from dashboard.pages.film import FILM, GRAPH
 from dashboard.render.lines import lines_figure
 from fallow.actors import ANONYMOUS, PERSON, Actor
 from fallow.cli import main
-from fallow.clock import HOUR_MS, from_ms
+from fallow.clock import HOUR_MS, format_ms, from_ms
 from fallow.errors import FallowError, UsageError
 from fallow.schema import ANNOTATION
 from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA, Held
@@ -106,7 +106,7 @@ def test_a_mark_stands_at_its_moment_in_film_and_days(held: Held) -> None:
 def test_planners_write_and_remove_and_it_is_audited(held: Held, audited: list[str]) -> None:
     view = held.pages().view("?span=all&zone=Asia/Kolkata")
     added = annotate(view, "driver 580", "2026-11-20 09:00", ("all", None), 1)
-    assert load_annotations(held.lake)[0].as_json()["at"] == "2026-11-20T03:30:00Z"
+    assert format_ms(load_annotations(held.lake)[0].at_ms) == "2026-11-20T03:30:00Z"
     assert load_annotations(held.lake)[0].actor == PLAN.actor
     mark = marked(held, "here")
     withdraw(held.pages().view(), mark, 2)
